@@ -1,0 +1,42 @@
+"""Regard: every sequence model from the n-gram to GPT.
+
+import regard
+run = regard.train("lstm", data="my.txt", run="runs/mine")
+run = regard.load("runs/mine")
+prediction, state = run("The", None)
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+# Two busy torch processes on the same cores slow each other a hundredfold unless idle threads sleep. Must be set before
+# torch is loaded; a value the user has chosen stays.
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+
+__version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from regard.errors import RegardError
+    from regard.fit import resume, train
+    from regard.run import Prediction, Run, load
+
+_HOMES = {
+    "RegardError": "errors",
+    "resume": "fit",
+    "train": "fit",
+    "Prediction": "run",
+    "Run": "run",
+    "load": "run",
+}
+__all__ = ["Prediction", "RegardError", "Run", "load", "resume", "train"]
+
+
+def __getattr__(name: str) -> Any:
+    """The front door opens a module only when it is used: `import regard` does not load torch."""
+    if name not in _HOMES:
+        raise AttributeError(f"module 'regard' has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(f"regard.{_HOMES[name]}"), name)

@@ -1,0 +1,500 @@
+"""The command line: `regard VERB TARGET [--section.key value]`.
+
+stdout is data, stderr is log; a user's mistake is one sentence and exit code 2. Everything heavy is imported inside the
+verb that needs it, so that `regard --help` and `regard systems` answer at once.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated, Any, NoReturn
+
+from cyclopts import App, CycloptsError, Parameter
+
+from regard import __version__
+from regard.errors import RegardError, Stopped
+
+app = App(
+    name="regard",
+    help="Every sequence model from the n-gram to GPT: train it on your own text, compare it, see inside it, ship it.",
+    version=__version__,
+)
+data_app = App(name="data", help="The corpora there are; check one of your own; download a known one.")
+app.command(data_app)
+
+Flag = Parameter(negative=())
+Settings = Annotated[str, Parameter(show=False, allow_leading_hyphen=True)]
+TRAIN_OPTIONS = ("data", "run", "size", "seed", "budget", "from", "print-recipe", "dry-run", "json")
+
+
+def main(words: list[str] | None = None) -> None:
+    try:
+        app(words, exit_on_error=False, print_error=False, result_action="return_value")
+    except (RegardError, CycloptsError) as error:
+        _fail(" ".join(str(error).split()), 2)
+    except Stopped:
+        sys.exit(130)
+    except KeyboardInterrupt:
+        _fail("interrupted", 130)
+    except BrokenPipeError:  # the reader of our output has left, as `head` does
+        sys.stderr.close()
+        sys.exit(141)
+
+
+def _fail(sentence: str, code: int) -> NoReturn:
+    print(f"regard: {sentence}", file=sys.stderr)
+    sys.exit(code)
+
+
+# -- what there is ---------------------------------------------------------------------------------------------------
+
+
+@app.command
+def systems(*, json: Annotated[bool, Flag] = False) -> None:
+    """List the systems: name, year, paper, task.
+
+    Parameters
+    ----------
+    json
+        print a list of objects
+    """
+    from dataclasses import asdict
+
+    from regard.report.table import print_json, print_table
+    from regard.systems.catalogue import SYSTEMS
+
+    rows = [{k: v for k, v in asdict(system).items() if k != "target"} for system in SYSTEMS]
+    if json:
+        print_json(rows)
+    else:
+        print_table(rows, {"name": "system", "year": "year", "title": "what it is", "task": "task", "paper": "paper"})
+
+
+@data_app.default
+def data_list(*, json: Annotated[bool, Flag] = False) -> None:
+    """List built-in corpora, known downloads, and which of them are here.
+
+    Parameters
+    ----------
+    json
+        print a list of objects
+    """
+    from regard.report.table import print_json, print_table
+    from regard.text.corpus import available
+
+    rows = available()
+    if json:
+        print_json(rows)
+        return
+    print_table(rows, {"name": "corpus", "kind": "kind", "here": "here", "about": "about"})
+    print("\nAny .txt file, or folder with train/valid/test files, is a corpus too: regard train lstm --data my.txt")
+
+
+@data_app.command(name="check")
+def data_check(file: Path, *, json: Annotated[bool, Flag] = False) -> None:
+    """Report on a text: encoding, lengths, duplicates, overlap between splits, vocabulary, odd lines.
+
+    Parameters
+    ----------
+    file
+        a text file, or a folder with train/valid/test files
+    json
+        print one object
+    """
+    from dataclasses import asdict
+
+    from regard.report.table import print_json
+    from regard.text.check import check_text
+
+    report = check_text(file)
+    if json:
+        print_json(asdict(report))
+    else:
+        _print_check(report)
+
+
+@data_app.command(name="fetch")
+def data_fetch(name: str) -> None:
+    """Download a known corpus into the cache; its checksum is verified.
+
+    Parameters
+    ----------
+    name
+        a name that `regard data` lists
+    """
+    from regard.report.progress import progress, say
+    from regard.text.fetch import fetch
+
+    with progress(f"fetching {name}", unit=" bytes") as bar:
+        folder = fetch(name, progress=bar.reach)
+    say(f"{name} is in {folder}")
+
+
+@app.command
+def demo(*, budget: str = "60s", run: Path | None = None, json: Annotated[bool, Flag] = False) -> None:
+    """Train the ladder on built-in text, print one table and a sample from each: the main job, in minutes.
+
+    Parameters
+    ----------
+    budget
+        training time of each neural system
+    run
+        folder for the runs; runs/demo if it is free
+    json
+        print a list of objects
+    """
+    from regard.demo import run_demo
+
+    run_demo(budget=budget, folder=run, as_json=json)
+
+
+# -- training --------------------------------------------------------------------------------------------------------
+
+
+@app.command
+def train(
+    target: str | None = None,
+    *settings: Settings,
+    data: str | None = None,
+    run: Path | None = None,
+    size: str | None = None,
+    seed: int | None = None,
+    budget: str | None = None,
+    start: Annotated[Path | None, Parameter(name="--from")] = None,
+    print_recipe: Annotated[bool, Flag] = False,
+    dry_run: Annotated[bool, Flag] = False,
+    json: Annotated[bool, Flag] = False,
+) -> None:
+    """Train a system, or a recipe file, on a text. Every setting can be given: --model.layers 3 --training.steps 500.
+
+    Parameters
+    ----------
+    target
+        a system (`regard systems`) or a recipe.toml
+    data
+        a built-in or known corpus, a .txt file, or a folder with train/valid/test files
+    run
+        folder of the new run; without it runs/SYSTEM-CORPUS
+    size
+        tiny, small, medium or large
+    seed
+        short for --training.seed
+    budget
+        short for --training.budget: 60s, 10m, 2h, or tokens such as 5M
+    start
+        begin with the weights and tokenizer of this run (fine-tune)
+    print_recipe
+        print every setting with its documentation, as TOML, and stop
+    dry_run
+        report parameters, memory and time, from three measured steps, and stop
+    json
+        with --dry-run: print one object
+    """
+    from regard import fit
+    from regard.recipe import parse_overrides
+
+    is_file = target is not None and target.endswith(".toml")
+    recipe = fit.compose_recipe(
+        None if is_file else target,
+        data=data,
+        size=size,
+        seed=seed,
+        budget=budget,
+        start=start,
+        recipe=target if is_file else None,
+        settings=parse_overrides(settings, TRAIN_OPTIONS),
+    )
+    if print_recipe:
+        print(recipe.documented(), end="")
+    elif dry_run:
+        _print_facts(fit.dry_run(recipe, start), json)
+    else:
+        print(fit.train_recipe(recipe, run, start).folder)
+
+
+@app.command
+def resume(run: Path) -> None:
+    """Go on exactly where a run stopped.
+
+    Parameters
+    ----------
+    run
+        the run's folder
+    """
+    from regard import fit
+
+    print(fit.resume(run).folder)
+
+
+# -- using a run -----------------------------------------------------------------------------------------------------
+
+
+@app.command
+def evaluate(
+    run: Path,
+    *,
+    split: str | None = None,
+    data: str | None = None,
+    stream: Annotated[bool, Flag] = False,
+    segment: int | None = None,
+    overlap: int | None = None,
+    rows: int | None = None,
+    weights: str = "best",
+    device: str = "auto",
+    json: Annotated[bool, Flag] = False,
+) -> None:
+    """Perplexity and bits per character on held-out text, and how they were computed.
+
+    Parameters
+    ----------
+    run
+        the run's folder
+    split
+        test, valid or train; without it test, or valid where there is no test
+    data
+        evaluate on another corpus than the run's own
+    stream
+        read the text as one row, state carried throughout, as papers on recurrent nets do
+    segment
+        tokens read at once; 256, or the model's context if that is shorter
+    overlap
+        of these, tokens that only warm the state up; half
+    rows
+        segments read side by side; changes speed, not the numbers
+    weights
+        best on validation, or last
+    device
+        cpu, cuda, …; auto = a GPU if there is one
+    json
+        print one object
+    """
+    from regard.run import load
+
+    loaded = load(run, weights=weights, device=device)
+    facts = loaded.evaluate(split, data=data, stream=stream, segment=segment, overlap=overlap, rows=rows)
+    _print_facts(facts, json)
+
+
+@app.command
+def generate(
+    run: Path,
+    *,
+    prompt: str = "",
+    max_tokens: int = 200,
+    lines: int = 0,
+    temperature: float = 1.0,
+    top_k: int = 0,
+    top_p: float = 1.0,
+    seed: int = 0,
+    beam: int = 0,
+    weights: str = "best",
+    device: str = "auto",
+    json: Annotated[bool, Flag] = False,
+) -> None:
+    """Write on from a prompt, token by token.
+
+    Parameters
+    ----------
+    run
+        the run's folder
+    prompt
+        the text to go on from; "-" reads it from stdin
+    max_tokens
+        write at most this many tokens
+    lines
+        stop after this many lines; 0 = write on
+    temperature
+        below 1 plays safe, above 1 takes risks, 0 is greedy
+    top_k
+        draw only from the k most probable tokens; 0 = all
+    top_p
+        draw only from the most probable tokens that together hold this probability
+    seed
+        the same seed writes the same text
+    beam
+        instead of drawing, print the most probable ways to finish the line, searched with this many beams
+    weights
+        best on validation, or last
+    device
+        cpu, cuda, …; auto = a GPU if there is one
+    json
+        print one object
+    """
+    from regard.decoding.sampling import Sampling
+    from regard.report.progress import say
+    from regard.report.table import print_json
+    from regard.run import load
+
+    if max_tokens < 1:
+        raise RegardError(f"--max-tokens must be at least 1, not {max_tokens}.")
+    sampling = Sampling(temperature, top_k, top_p)
+    prompt = sys.stdin.read().removesuffix("\n") if prompt == "-" else prompt
+    loaded = load(run, weights=weights, device=device)
+    unknown = loaded.encode(prompt).count(loaded.tokenizer.unk) if loaded.tokenizer.unk is not None else 0
+    if unknown:
+        say(f"note: {unknown} of the prompt's tokens are unknown to this model")
+    if beam:
+        found = [
+            {"text": text, "log_probability": p} for text, p in loaded.beam(prompt, width=beam, max_tokens=max_tokens)
+        ]
+        if json:
+            print_json({"prompt": prompt, "beam": beam, "hypotheses": found})
+        for one in [] if json else found:
+            print(f"{one['log_probability']:.4f}\t{one['text']}")
+        return
+
+    told: list[int] = []
+
+    def reread(kept: int) -> None:
+        if not told:
+            told.append(kept)
+            say(f"note: the context of {loaded.model.context} tokens is full; going on from the last {kept}")
+
+    texts = loaded.stream(prompt, max_tokens=max_tokens, sampling=sampling, seed=seed, lines=lines, on_reread=reread)
+    written = ""
+    for text in texts:
+        if not json:
+            print(text[len(written) :], end="", flush=True)
+        written = text
+    if json:
+        print_json({"prompt": prompt, "text": written, "seed": seed})
+    elif not written.endswith("\n"):
+        print()
+
+
+@app.command
+def score(
+    run: Path,
+    *,
+    tokens: Annotated[bool, Flag] = False,
+    weights: str = "best",
+    device: str = "auto",
+    json: Annotated[bool, Flag] = False,
+) -> None:
+    """Log-probability (natural) of each line of stdin: `log P, tokens, line`, tab-separated.
+
+    Parameters
+    ----------
+    run
+        the run's folder
+    tokens
+        one line for each token: `log P, token`; an empty line ends each sentence
+    weights
+        best on validation, or last
+    device
+        cpu, cuda, …; auto = a GPU if there is one
+    json
+        print one JSON object per line
+    """
+    import json as json_module
+
+    from regard.run import load
+
+    loaded = load(run, weights=weights, device=device)
+    for line in loaded.score(_lines(sys.stdin.buffer)):
+        if json:
+            entry: dict[str, Any] = {"text": line.text, "log_probability": line.log_probability}
+            if tokens:
+                entry["tokens"] = [[t, p] for t, p in zip(line.tokens, line.log_probabilities)]
+            print(json_module.dumps(entry, ensure_ascii=False))
+        elif tokens:
+            for token, p in zip(line.tokens, line.log_probabilities):
+                print(f"{p:.6f}\t{token}")
+            print()
+        else:
+            print(f"{line.log_probability:.6f}\t{len(line.tokens)}\t{line.text}")
+
+
+@app.command(name="export")
+def export_run(run: Path, *, to: str, out: Path) -> None:
+    """Hand a run to the ecosystem.
+
+    Parameters
+    ----------
+    run
+        the run's folder
+    to
+        arpa: the back-off format every n-gram toolkit reads
+    out
+        the file to write; it must not exist yet
+    """
+    from regard.exchange.formats import export
+
+    export(run, to, out)
+
+
+@app.command(name="import")
+def import_run(file: Path, *, run: Path) -> None:
+    """Make a run of a model from the ecosystem: an .arpa file.
+
+    Parameters
+    ----------
+    file
+        the model
+    run
+        folder of the new run
+    """
+    from regard.exchange.formats import import_file
+
+    import_file(file, run)
+
+
+def _lines(stream: Any) -> Any:
+    """Lines of a byte stream as text, one clear sentence for what is not UTF-8."""
+    for number, line in enumerate(stream, 1):
+        try:
+            yield line.decode("utf-8").rstrip("\n").rstrip("\r")
+        except UnicodeDecodeError as error:
+            raise RegardError(
+                f"Line {number} of the input is not UTF-8 (byte {error.start}); convert it first."
+            ) from None
+
+
+def _print_check(report: Any) -> None:
+    from regard.report.table import print_table, text
+
+    names = {
+        "encoding": "encoding",
+        "bytes": "bytes",
+        "lines": "lines",
+        "blank_lines": "blank lines",
+        "duplicate_lines": "lines that repeat an earlier one",
+        "characters": "characters",
+        "words": "words",
+        "vocabulary": "different words",
+    }
+    rows: list[dict[str, Any]] = [
+        {"": label, **{split: getattr(file, key) for split, file in report.files.items()}}
+        for key, label in names.items()
+    ]
+    for quantile in next(iter(report.files.values())).line_lengths:
+        lengths = {split: file.line_lengths[quantile] for split, file in report.files.items()}
+        rows.append({"": f"line length, {quantile}", **lengths})
+    unknown = {split: _percent(file.unknown_rate) for split, file in report.files.items()}
+    rows.append({"": "held-out words outside the 10 000 commonest", **unknown})
+    print_table(rows, {"": "", **{split: split for split in report.files}}, title=report.path)
+    for split, file in report.files.items():
+        print(
+            f"{split}: the longest line is line {file.longest_line}"
+            + (", and a byte order mark" * file.byte_order_mark)
+        )
+        for odd in file.oddities:
+            print(f"{split}: {odd.what} on {text(odd.lines)} lines, the first is line {odd.first}")
+    for overlap in report.overlap:
+        print(overlap.sentence)
+
+
+def _percent(share: float | None) -> str:
+    return "–" if share is None else f"{100 * share:.1f} %"
+
+
+def _print_facts(facts: dict[str, Any], as_json: bool) -> None:
+    from regard.report.table import print_json, text
+
+    if as_json:
+        print_json(facts)
+        return
+    width = max(len(name) for name in facts)
+    for name, value in facts.items():
+        print(f"{name.replace('_', ' ').ljust(width)}  {text(value)}")

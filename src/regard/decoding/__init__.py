@@ -1,0 +1,1 @@
+"""Decoding: turning `prediction, state = model(words, state)` into text, for every system alike."""

@@ -1,0 +1,121 @@
+"""Perplexity: exp of the mean −log P over every token of a text, <eos> of each line included.
+
+    PPL = exp( −1/N Σ log P(x_t | x_<t) )
+
+The text is cut into fixed segments, whatever the batch size: each segment first reads `overlap` tokens that were
+counted before (warm-up), then predicts the rest, so every token is counted once and the numbers do not move with the
+hardware. `stream` reads the text as one row instead, state carried from end to end: the papers' way for recurrent nets.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from regard.errors import RegardError
+from regard.systems.model import Model
+from regard.text.batches import segment_batches
+
+SEGMENT = 256  # tokens a segment reads, unless the model's context is shorter
+LOGITS_AT_ONCE = 2**26  # a batch of segments holds at most this many logits (256 MiB in fp32)
+STREAM_CHUNK = 256  # tokens of the one row read per call; only memory depends on it
+
+
+@dataclass(frozen=True)
+class Method:
+    """How the text is read; `sentence` goes beside every number."""
+
+    length: int
+    overlap: int
+    stream: bool = False
+
+    @property
+    def sentence(self) -> str:
+        if self.stream:
+            return "one row from end to end, the state carried throughout"
+        return f"segments of {self.length} tokens, each after {self.overlap} tokens of warm-up from the one before it"
+
+    @classmethod
+    def of(cls, model: Model, segment: int | None = None, overlap: int | None = None, stream: bool = False) -> Method:
+        """Defaults: 256 tokens (or the context, if shorter), half of them warm-up."""
+        limit = model.context
+        if stream:
+            if limit is not None:
+                raise RegardError(f"This model reads at most {limit} tokens at once: evaluate without --stream.")
+            return cls(0, 0, stream=True)
+        read = segment if segment is not None else min(SEGMENT, limit or SEGMENT)
+        warm = overlap if overlap is not None else read // 2
+        if limit is not None and read > limit:
+            raise RegardError(f"--segment {read} is longer than the {limit} tokens this model can read at once.")
+        if read < 1 or not 0 <= warm < read:
+            raise RegardError(f"--overlap must be at least 0 and below the segment's {read} tokens, not {warm}.")
+        return cls(read - warm, warm)
+
+
+@dataclass(frozen=True)
+class Likelihood:
+    """A text's total −log P in nats over `tokens` tokens; `impossible` of them had probability 0."""
+
+    nats: float
+    tokens: int
+    impossible: int = 0
+
+    @property
+    def mean(self) -> float:
+        return self.nats / max(self.tokens, 1)
+
+    @property
+    def perplexity(self) -> float:
+        return math.exp(self.mean) if self.mean < 700 else math.inf
+
+
+@torch.no_grad()
+def likelihood(
+    model: Model, ids: np.ndarray, method: Method, *, eos: int, rows: int | None = None
+) -> Iterator[Likelihood]:
+    """The likelihood of a token array so far, after each batch; the last one is the whole text's."""
+    model.eval()
+    if rows is None:
+        rows = max(1, min(64, LOGITS_AT_ONCE // (max(method.length + method.overlap, 1) * model.vocabulary)))
+    batches = _streamed(model, ids, eos) if method.stream else _segmented(model, ids, method, rows, eos)
+    nats, tokens, impossible = 0.0, 0, 0
+    for nll, counted in batches:
+        kept = nll[counted].double()
+        nats += float(kept.sum())
+        tokens += kept.numel()
+        impossible += int(torch.isinf(kept).sum())
+        yield Likelihood(nats, tokens, impossible)
+
+
+def _segmented(model: Model, ids: np.ndarray, method: Method, rows: int, eos: int) -> Iterator[tuple[Tensor, Tensor]]:
+    device = model.device
+    for tokens, targets, counted, lengths in segment_batches(
+        ids, method.length + method.overlap, method.overlap, rows, eos
+    ):
+        reads = None if lengths is None else torch.from_numpy(lengths).to(device)
+        nll, _ = model.loss(torch.from_numpy(tokens).to(device), torch.from_numpy(targets).to(device), None, reads)
+        yield nll, torch.from_numpy(counted).to(device)
+
+
+def _streamed(model: Model, ids: np.ndarray, eos: int) -> Iterator[tuple[Tensor, Tensor]]:
+    device, state = model.device, None
+    for start in range(0, len(ids), STREAM_CHUNK):
+        targets = np.asarray(ids[start : start + STREAM_CHUNK], dtype=np.int64)
+        before = eos if start == 0 else int(ids[start - 1])
+        tokens = np.concatenate([[before], targets[:-1]])
+        nll, state = model.loss(
+            torch.from_numpy(tokens)[None].to(device), torch.from_numpy(targets)[None].to(device), state
+        )
+        yield nll, torch.ones_like(nll, dtype=torch.bool)
+
+
+@torch.no_grad()
+def segment_losses(model: Model, ids: np.ndarray, method: Method, eos: int) -> np.ndarray:
+    """−log P of every token, in the text's order."""
+    parts = [nll[counted].double().cpu().numpy() for nll, counted in _segmented(model, ids, method, 1, eos)]
+    return np.concatenate(parts)

@@ -1,0 +1,35 @@
+"""The log-probability of each line of a text, each read on its own after the boundary <eos>.
+
+log P(line) = Σ_t log P(x_t | <eos>, x_<t)        t runs over the line's tokens and its closing <eos>
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+
+from regard.decoding.generate import pad
+from regard.evaluation.perplexity import LOGITS_AT_ONCE, Method, segment_losses
+from regard.systems.model import Model
+
+
+@torch.no_grad()
+def line_losses(model: Model, lines: Sequence[Sequence[int]], eos: int) -> list[np.ndarray]:
+    """−log P of every token of every line (which ends in <eos>), in nats; batches are by length, order is kept."""
+    model.eval()
+    losses: list[np.ndarray | None] = [None] * len(lines)
+    short = [n for n, line in enumerate(lines) if model.context is None or len(line) <= model.context]
+    for n in set(range(len(lines))) - set(short):  # longer than the model can read at once: overlapping segments
+        losses[n] = segment_losses(model, np.asarray(lines[n]), Method.of(model), eos)
+    short.sort(key=lambda n: len(lines[n]))
+    while short:
+        room = LOGITS_AT_ONCE // (model.vocabulary * len(lines[short[0]]))
+        batch, short = short[: max(1, min(room, 64))], short[max(1, min(room, 64)) :]
+        targets, lengths = pad([lines[n] for n in batch], model.device)
+        tokens, _ = pad([[eos, *lines[n][:-1]] for n in batch], model.device)
+        nll, _ = model.loss(tokens, targets, None, lengths)
+        for row, n in enumerate(batch):
+            losses[n] = nll[row, : len(lines[n])].double().cpu().numpy()
+    return [loss for loss in losses if loss is not None]

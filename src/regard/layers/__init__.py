@@ -1,0 +1,1 @@
+"""The parts of which every system is made: embeddings, positions, recurrence, attention, blocks."""

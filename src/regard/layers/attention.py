@@ -1,0 +1,112 @@
+"""Causal multi-head self-attention: each position asks all earlier ones, and itself.
+
+    Attention(Q, K, V) = softmax(Q Kᵀ / √d + mask) V        Vaswani et al. 2017
+
+with q = W_q x, k = W_k x, v = W_v x, in h heads of width d side by side, concatenated and projected. The mask is −∞
+where a key lies after its query ("no q₂k₃, because of cheating"). The state is the keys and values of what was read.
+"""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from regard.layers.layer import Layer
+from regard.layers.position import rotate
+from regard.layers.state import Span, State
+
+
+class CausalSelfAttention(Layer):
+    """Keys and values are kept by position, [R, S, H, d]: slot s of row r holds the row's own token s, however ragged.
+
+    A growing state has "keys" and "values"; a fixed one has "key_buffer" and "value_buffer" with one slot more than its
+    capacity, a scratch slot that takes what padded columns write.
+    """
+
+    def __init__(
+        self, width: int, heads: int, *, bias: bool = True, dropout: float = 0.0, rotary: bool = False
+    ) -> None:
+        super().__init__()
+        self.width = width
+        self.heads = heads
+        self.dropout = dropout
+        self.rotary = rotary
+        self.project = nn.Linear(width, 3 * width, bias=bias)  # W_q, W_k, W_v of all heads at once
+        self.output = nn.Linear(width, width, bias=bias)
+        self.drop_output = nn.Dropout(dropout)
+
+    def begin(self, rows: int, *, capacity: int | None = None, device: torch.device | str, dtype: torch.dtype) -> State:
+        names, slots = (("keys", "values"), 0) if capacity is None else (("key_buffer", "value_buffer"), capacity + 1)
+        shape = (rows, slots, self.heads, self.width // self.heads)
+        return {name: torch.zeros(shape, device=device, dtype=dtype) for name in names}
+
+    def forward(self, x: Tensor, state: State, span: Span) -> tuple[Tensor, State]:
+        query, keys, values, new, mask = self._look_up(x, state, span)
+        context = F.scaled_dot_product_attention(
+            query.transpose(1, 2),  # [R, H, T, d]
+            keys.transpose(1, 2),
+            values.transpose(1, 2),
+            attn_mask=mask,
+            is_causal=mask is None,  # in a fresh call slot and column are the same: the fast kernels know that mask
+            dropout_p=self.dropout if self.training else 0.0,
+        )
+        return self._join(context), new
+
+    def explain(self, x: Tensor, state: State, span: Span) -> tuple[Tensor, State, State]:
+        query, keys, values, new, mask = self._look_up(x, state, span)
+        if mask is None:
+            mask = visible(torch.arange(x.size(1), device=x.device)[None], keys.size(1))
+        scores = scaled_dot(query, keys).masked_fill(~mask, -torch.inf)  # [R, H, T, S]
+        weights = scores.softmax(dim=-1)  # each row of it sums to 1
+        context = torch.einsum("rhts,rshd->rhtd", F.dropout(weights, self.dropout, self.training), values)
+        return self._join(context), new, {"scores": scores, "weights": weights}
+
+    def _look_up(self, x: Tensor, state: State, span: Span) -> tuple[Tensor, Tensor, Tensor, State, Tensor | None]:
+        """Queries [R, T, H, d], keys and values [R, S, H, d], the new state, and what may be seen (None = causal)."""
+        query, key, value = self.project(x).unflatten(-1, (3 * self.heads, -1)).chunk(3, dim=2)
+        positions = span.positions(x.size(1))  # [R, T]
+        if self.rotary:
+            query, key = rotate(query, positions), rotate(key, positions)
+        if "key_buffer" in state:
+            slots = self._slots(positions, span.valid(x.size(1)), scratch=state["key_buffer"].size(1) - 1)
+            keys, values = write(state["key_buffer"], key, slots), write(state["value_buffer"], value, slots)
+            new, fresh = state, False
+        else:
+            fresh = state["keys"].size(1) == 0  # known from the shape alone
+            keys = key if fresh else append(state["keys"], key, positions)
+            values = value if fresh else append(state["values"], value, positions)
+            new = {"keys": keys, "values": values}
+        mask = None if fresh else visible(positions, keys.size(1))
+        return query, keys.to(query.dtype), values.to(query.dtype), new, mask
+
+    @staticmethod
+    def _slots(positions: Tensor, valid: Tensor | None, scratch: int) -> Tensor:
+        slots = positions if valid is None else positions.where(valid, scratch)
+        return slots.clamp(max=scratch)  # a padded column may lie beyond the buffer
+
+    def _join(self, context: Tensor) -> Tensor:
+        """Concatenate the heads and project: [R, H, T, d] → [R, T, D]."""
+        return self.drop_output(self.output(context.transpose(1, 2).flatten(2)))
+
+
+def scaled_dot(query: Tensor, keys: Tensor) -> Tensor:
+    """qᵀk / √d for every query and key: [R, T, H, d], [R, S, H, d] → [R, H, T, S]."""
+    return torch.einsum("rthd,rshd->rhts", query, keys) / query.size(-1) ** 0.5
+
+
+def visible(positions: Tensor, slots: int) -> Tensor:
+    """Which slots a query at each position may look at: the ones up to its own, [R, 1, T, S]."""
+    return (torch.arange(slots, device=positions.device) <= positions[..., None])[:, None]
+
+
+def append(cache: Tensor, new: Tensor, positions: Tensor) -> Tensor:
+    """A longer cache with `new` [R, T, H, d] at each row's own positions; what padding left behind is overwritten."""
+    longer = F.pad(cache.to(new.dtype), (0, 0, 0, 0, 0, new.size(1)))
+    return longer.scatter(1, positions[:, :, None, None].expand_as(new), new)
+
+
+@torch.no_grad()
+def write(buffer: Tensor, new: Tensor, slots: Tensor) -> Tensor:
+    """The buffer with `new` written into its slots, in place."""
+    return buffer.scatter_(1, slots[:, :, None, None].expand_as(new), new.to(buffer.dtype))

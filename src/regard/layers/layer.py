@@ -1,0 +1,33 @@
+"""A layer: a sequence of vectors in, a sequence of context-aware vectors out, and the state it hands to the next call.
+
+y, state = layer(x, state, span)        the lecture's prediction, state = model(word, state), for one layer
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from regard.layers.state import Span, State
+
+
+class Layer(nn.Module):
+    """What every layer promises; layers with the same width stack.
+
+    - Cutting a sequence into calls changes nothing, and column t never depends on a later one.
+    - Padded columns give finite output; the returned state is row r's after span.lengths[r] columns.
+    - The state given is left as it was, unless `begin` was given a capacity: then caches are written in place.
+    - Nothing is kept on the module between calls, and no Python branch depends on the value of a tensor.
+    """
+
+    def begin(self, rows: int, *, capacity: int | None = None, device: torch.device | str, dtype: torch.dtype) -> State:
+        """The state before any token. With a capacity, room for that many tokens in leaves that never change shape."""
+        raise NotImplementedError
+
+    def forward(self, x: Tensor, state: State, span: Span) -> tuple[Tensor, State]:
+        """The fast path: x [R, T, D] → y [R, T, D'], and the state after each row's last real column."""
+        raise NotImplementedError
+
+    def explain(self, x: Tensor, state: State, span: Span) -> tuple[Tensor, State, State]:
+        """The written equation, step by step: y, state, and the named parts it went through, rows first."""
+        raise NotImplementedError

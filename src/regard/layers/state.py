@@ -1,0 +1,75 @@
+"""What a model carries from one call to the next, and where a call's columns lie.
+
+A state is nested dicts of tensors, rows first, and nothing else, so that it can be reordered, exported and captured:
+
+    {"seen": [R] tokens read so far, "past": {...} one row per hypothesis, "source": {...} one row per source}
+
+`seen` is the only owner of position. Padding is on the right: of T columns, row r's first lengths[r] are real.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+State = dict[str, Any]  # dict[str, Tensor | State]; a recursive type would make every look-up a cast
+
+
+class Span(NamedTuple):
+    """Where the columns of one call lie in each row's own text; built once by the model, given to every layer."""
+
+    start: Tensor  # [R] tokens the row had seen before this call
+    lengths: Tensor | None = None  # [R] real columns in this call; None = all of them
+
+    def positions(self, columns: int) -> Tensor:
+        """The position of each column in its row's text: [R, T]."""
+        return self.start[:, None] + torch.arange(columns, device=self.start.device)
+
+    def valid(self, columns: int) -> Tensor | None:
+        """Which columns are real: [R, T], or None when all are."""
+        if self.lengths is None:
+            return None
+        return torch.arange(columns, device=self.lengths.device) < self.lengths[:, None]
+
+    def end(self, columns: int) -> Tensor:
+        """The tokens each row has seen after this call: [R]."""
+        return self.start + (columns if self.lengths is None else self.lengths)
+
+
+def last(sequence: Tensor, initial: Tensor, span: Span) -> Tensor:
+    """Each row's value after its own last real column: sequence [R, T, …], initial [R, …] where the length is 0."""
+    if span.lengths is None:
+        return sequence[:, -1]
+    steps = torch.cat([initial[:, None], sequence], dim=1)  # step n is the value after n columns
+    return steps[torch.arange(len(steps), device=steps.device), span.lengths]
+
+
+def map_state(function: Callable[[Tensor], Tensor], state: State) -> State:
+    """The same nest with every tensor replaced by function(tensor)."""
+    return {
+        name: map_state(function, part) if isinstance(part, dict) else function(part) for name, part in state.items()
+    }
+
+
+def select_rows(state: State, index: Tensor) -> State:
+    """The hypotheses `index` of a state, as new tensors; the source is never touched, since beams share it."""
+    chosen = map_state(lambda leaf: leaf[index], {name: part for name, part in state.items() if name != "source"})
+    return {name: state[name] if name == "source" else chosen[name] for name in state}
+
+
+def detach(state: State) -> State:
+    """The same values with no history: gradients stop here (truncated back-propagation through time)."""
+    return map_state(Tensor.detach, state)
+
+
+@torch.no_grad()
+def overwrite(state: State, new: State) -> None:
+    """Copy every leaf of `new` into the same leaf of `state`, which keeps its shape, dtype and address."""
+    for name, part in new.items():
+        if isinstance(part, dict):
+            overwrite(state[name], part)
+        elif part is not state[name]:
+            state[name].copy_(part)

@@ -1,0 +1,186 @@
+"""A recipe: everything that decides a run, as one typed tree that reads and writes TOML.
+
+    system = "lstm"
+    size = "small"
+    [data]       what is read and how it is cut into tokens
+    [model]      the system's own settings (`Settings` in its file)
+    [training]   how it learns
+
+Values come from, each overriding the one before: the defaults here, the system's TRAINING defaults, its `--size`,
+a recipe file, `--section.key value`. An unknown key or a wrong value fails where it is given, in one sentence.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+from typing import Any, get_type_hints
+
+import tomli_w
+
+from regard.errors import RegardError
+from regard.settings import at_least, meant, one_of, setting
+from regard.systems.catalogue import find
+from regard.training.settings import Counting, Training
+
+SIZES = ("tiny", "small", "medium", "large")
+
+
+@dataclass(frozen=True)
+class Data:
+    corpus: str = setting("pyref", "a built-in or known corpus, a .txt file, or a folder with train/valid/test files")
+    tokenizer: str = setting("auto", "word, char, byte or bpe; auto = what suits the corpus")
+    vocabulary: int = setting(0, "most symbols to keep; 0 = all words or characters, and for bpe what suits the size")
+    normalise: str = setting("auto", "Unicode normalisation: nfc, nfkc or none; auto = none for bpe and byte, else nfc")
+    split: str = setting("auto", "how a single file is split: lines (by hash, 90/5/5) or tail (the end is held out)")
+
+    def __post_init__(self) -> None:
+        one_of("data.tokenizer", self.tokenizer, ("auto", "word", "char", "byte", "bpe"))
+        one_of("data.normalise", self.normalise, ("auto", "nfc", "nfkc", "none"))
+        one_of("data.split", self.split, ("auto", "lines", "tail"))
+        at_least("data.vocabulary", self.vocabulary, 0)
+
+
+@dataclass(frozen=True)
+class Recipe:
+    system: str
+    size: str
+    data: Data
+    model: Any
+    training: Any
+
+    def tree(self) -> dict[str, Any]:
+        return {
+            "system": self.system,
+            "size": self.size,
+            **{part: dataclasses.asdict(getattr(self, part)) for part in ("data", "model", "training")},
+        }
+
+    def toml(self) -> str:
+        return tomli_w.dumps(self.tree())
+
+    def documented(self) -> str:
+        """The same TOML with each setting's one-line documentation beside it."""
+        lines = [tomli_w.dumps({"system": self.system, "size": self.size}).rstrip()]
+        for part in ("data", "model", "training"):
+            section = getattr(self, part)
+            lines += ["", f"[{part}]"]
+            pairs = [(tomli_w.dumps({f.name: getattr(section, f.name)}).strip(), f) for f in fields(section)]
+            width = min(36, max((len(text) for text, _ in pairs), default=0))
+            lines += [f"{text.ljust(width)}  # {f.metadata['doc']}" for text, f in pairs]
+        return "\n".join(lines) + "\n"
+
+    def replace(self, **sections: Mapping[str, Any]) -> Recipe:
+        """A copy with some settings of some sections changed: recipe.replace(data={"tokenizer": "char"})."""
+        changed = {part: dataclasses.replace(getattr(self, part), **values) for part, values in sections.items()}
+        return dataclasses.replace(self, **changed)
+
+
+def compose(system: str, size: str | None, *trees: Mapping[str, Any]) -> Recipe:
+    """The recipe of a system at a size, with each tree of settings laid over the ones before."""
+    entry = find(system)
+    module = system_module(entry.name)
+    chosen = size or next((tree["size"] for tree in reversed(trees) if tree.get("size")), "small")
+    one_of("size", chosen, SIZES)
+    sections: dict[str, Any] = {
+        "data": Data,
+        "model": module.Settings,
+        "training": Counting if entry.trained == "counting" else Training,
+    }
+    values: dict[str, dict[str, Any]] = {part: {} for part in sections}
+    if entry.trained != "counting":
+        values["training"].update(getattr(module, "TRAINING", {}))
+    for key, value in module.SIZES[chosen].items():
+        part, _, name = key.rpartition(".")
+        values[part or "model"][name] = value
+    for tree in trees:
+        _lay_over(values, tree, sections, entry.name)
+    built = {part: sections[part](**values[part]) for part in sections}
+    if isinstance(built["training"], Training):
+        built["training"] = built["training"].for_context(getattr(built["model"], "context", None))
+    return Recipe(system=entry.name, size=chosen, **built)
+
+
+def system_module(name: str) -> ModuleType:
+    """The file of a system: its Settings, SIZES, TRAINING and class."""
+    return import_module(find(name).target.partition(":")[0])
+
+
+def read_recipe(path: Path) -> dict[str, Any]:
+    """A recipe file as a tree; its keys are checked when it is composed."""
+    try:
+        tree = tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise RegardError(
+            f"There is no recipe {path}; `regard train lstm --print-recipe` prints one to start from."
+        ) from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise RegardError(f"{path} is not valid TOML: {error}.") from None
+    if "system" not in tree:
+        raise RegardError(f'{path} names no system; begin it with a line such as system = "lstm".')
+    return tree
+
+
+def parse_overrides(words: Sequence[str], options: Sequence[str] = ()) -> dict[str, Any]:
+    """`--model.layers 3 --training.budget=60s` → {"model": {"layers": "3"}, "training": {"budget": "60s"}}.
+
+    `options` are the command's own, for the hint when one is misspelt.
+    """
+    tree: dict[str, Any] = {}
+    words = list(words)
+    while words:
+        word = words.pop(0)
+        if not word.startswith("--"):
+            raise RegardError(f"Did not expect {word!r}: settings are written --section.key value.")
+        key, equals, value = word[2:].partition("=")
+        if not equals:
+            if not words or words[0].startswith("--"):
+                raise RegardError(f"--{key} needs a value.")
+            value = words.pop(0)
+        part, dot, name = key.replace("-", "_").partition(".")
+        if not dot:
+            near = meant(key, options) if options else "."
+            raise RegardError(f"There is no option --{key}{near}")
+        tree.setdefault(part, {})[name] = value
+    return tree
+
+
+def _lay_over(
+    values: dict[str, dict[str, Any]], tree: Mapping[str, Any], sections: Mapping[str, Any], system: str
+) -> None:
+    for part, content in tree.items():
+        if part in ("system", "size"):
+            continue
+        if part not in sections:
+            raise RegardError(f"There is no setting {part}{meant(part, [*sections, 'system', 'size'])}")
+        if not isinstance(content, Mapping):
+            raise RegardError(f"{part} is a section: write its settings below [{part}].")
+        types = get_type_hints(sections[part])
+        for name, value in content.items():
+            if name not in types:
+                why = f"{system} is counted, not trained: " if sections[part] is Counting else ""
+                near = meant(f"{part}.{name}", [f"{part}.{n}" for n in types])
+                raise RegardError(f"{why}{system} has no setting {part}.{name}{near}")
+            values[part][name] = _typed(f"{part}.{name}", value, types[name])
+
+
+def _typed(key: str, value: Any, kind: type) -> Any:
+    """The value as its type; text (from the command line) is read, anything else must already be right."""
+    if isinstance(value, str) and kind is not str:
+        try:
+            if kind is bool:
+                return {"true": True, "false": False, "yes": True, "no": False}[value.lower()]
+            return kind(value)
+        except (ValueError, KeyError):
+            pass
+    elif kind is float and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    elif isinstance(value, kind) and not (kind is int and isinstance(value, bool)):
+        return value
+    words = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}
+    raise RegardError(f"{key} must be {words[kind]}, not {value!r}.")

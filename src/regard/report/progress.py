@@ -1,0 +1,124 @@
+"""Progress on stderr: a live bar on a terminal, plain lines anywhere else, so that logs stay readable.
+
+with progress("training", total=2000) as bar:
+    bar.advance(1, note="loss 2.31 · 12 400 tokens/s")
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Protocol
+
+PLAIN_SECONDS = 10.0  # in a log, a line at most this often
+
+
+class Bar(Protocol):
+    def advance(self, amount: float = 1, note: str = "") -> None: ...
+    def reach(self, done: float, total: float | None = None) -> None: ...
+    def say(self, line: str) -> None: ...
+
+
+def say(line: str) -> None:
+    """One line of log: stderr, so that stdout stays data."""
+    print(line, file=sys.stderr, flush=True)
+
+
+@contextmanager
+def progress(title: str, total: float | None = None, done: float = 0, unit: str = "") -> Iterator[Bar]:
+    """`total` None means unknown; `done` is where a resumed job starts; `unit` names what is counted, e.g. "s"."""
+    if sys.stderr.isatty():
+        with _live(title, total, done) as bar:
+            yield bar
+    else:
+        plain = _PlainBar(title, total, done, unit)
+        yield plain
+        plain.close()
+
+
+@contextmanager
+def _live(title: str, total: float | None, done: float) -> Iterator[Bar]:
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+
+    columns = (
+        TextColumn("[bold]{task.description}"),
+        BarColumn(bar_width=None),
+        TaskProgressColumn(),
+        TimeRemainingColumn(compact=True),
+        TextColumn("{task.fields[note]}"),
+    )
+    console = Console(stderr=True)
+    with Progress(*columns, console=console, transient=True) as display:
+        task = display.add_task(title, total=total, completed=int(done), note="")
+
+        class _LiveBar:
+            def advance(self, amount: float = 1, note: str = "") -> None:
+                display.advance(task, amount)
+                if note:
+                    display.update(task, note=note)
+
+            def reach(self, done: float, total: float | None = None) -> None:
+                display.update(task, completed=done, total=total)
+
+            def say(self, line: str) -> None:
+                console.print(line, markup=False, highlight=False)
+
+        yield _LiveBar()
+
+
+class _PlainBar:
+    def __init__(self, title: str, total: float | None, done: float, unit: str):
+        self.title, self.total, self.done, self.unit = title, total, done, unit
+        self.began, self.first = time.monotonic(), done
+        self.printed = self.began
+        self.note = ""
+
+    def advance(self, amount: float = 1, note: str = "") -> None:
+        self.done += amount
+        self.note = note or self.note
+        if time.monotonic() - self.printed >= PLAIN_SECONDS:
+            self.say(self._line())
+
+    def reach(self, done: float, total: float | None = None) -> None:
+        self.total = total
+        self.advance(done - self.done)
+
+    def say(self, line: str) -> None:
+        self.printed = time.monotonic()
+        say(line)
+
+    def close(self) -> None:
+        if self.printed > self.began:  # something was said: say how it ended
+            self.say(self._line())
+
+    def _line(self) -> str:
+        parts = [f"{self.title} {self._amount(self.done)}" + (f"/{self._amount(self.total)}" if self.total else "")]
+        if self.note:
+            parts.append(self.note)
+        elapsed, covered = time.monotonic() - self.began, self.done - self.first
+        if self.total and covered > 0 and self.done < self.total:
+            parts.append(f"{clock(elapsed * (self.total - self.done) / covered)} left")
+        return " · ".join(parts)
+
+    def _amount(self, value: float) -> str:
+        return f"{value:.0f}{self.unit}"
+
+
+def grouped(number: float) -> str:
+    """12 400: digits in threes."""
+    return f"{number:,.0f}".replace(",", " ")
+
+
+def clock(seconds: float) -> str:
+    """0.8 s, 47 s, 3 min 20 s, 2 h 05 min."""
+    if seconds < 10:
+        return f"{seconds:.1f} s"
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60:02d} s"
+    return f"{whole // 3600} h {whole % 3600 // 60:02d} min"

@@ -1,0 +1,181 @@
+"""GPT, the decoder-only Transformer: every word looks back at all earlier ones, in every layer.
+
+    x = E[w_t] + p_t,   x = Block(x)  layers times,   P(w_{t+1}) = softmax(E LN(x))
+
+Radford et al. 2018 (GPT: post-norm), 2019 (GPT-2: pre-norm, and this initialisation); the block: Vaswani et al. 2017.
+With the default choices the weights correspond one to one to GPT-2's.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import nn
+
+from regard.errors import RegardError
+from regard.layers.attention import CausalSelfAttention
+from regard.layers.blocks import ACTIVATIONS, FeedForward, PostNormBlock, PreNormBlock
+from regard.layers.embedding import Embedding, Output
+from regard.layers.position import POSITIONS, Index, Learned, OneHot, Position, Sine, Sinusoid
+from regard.settings import at_least, one_of, setting
+from regard.systems.model import Stack
+
+
+@dataclass(frozen=True)
+class Settings:
+    layers: int = setting(4, "blocks, one above the other")
+    width: int = setting(128, "components of a vector between blocks")
+    heads: int = setting(4, "attention heads; they share the width equally")
+    context: int = setting(128, "words it can look back at; only the training window for positions that never end")
+    feedforward: int = setting(0, "components inside the feed-forward; 0 = 4 × width")
+    position: str = setting("learned", "none, index, one-hot, sine, sinusoid, learned or rotary")
+    combine: str = setting("add", "add the position to the word vector, or concatenate it (a quarter of the width)")
+    norm: str = setting("pre", "layer norm before each part (pre, as GPT-2) or after each sum (post, as the first GPT)")
+    activation: str = setting("gelu", "gelu (tanh form) or relu")
+    bias: bool = setting(True, "biases in linear maps and layer norms")
+    tied: bool = setting(True, "predict with the embedding's matrix")
+    dropout: float = setting(0.1, "rate on the embedding, the attention weights and each part's output")
+
+    def __post_init__(self) -> None:
+        for name in ("layers", "width", "heads", "context"):
+            at_least(f"model.{name}", getattr(self, name), 1)
+        at_least("model.feedforward", self.feedforward, 0)
+        one_of("model.position", self.position, POSITIONS)
+        one_of("model.combine", self.combine, ("add", "concatenate"))
+        one_of("model.norm", self.norm, ("pre", "post"))
+        one_of("model.activation", self.activation, ACTIVATIONS)
+        if not 0.0 <= self.dropout < 1.0:
+            raise RegardError(f"model.dropout must be at least 0 and below 1, not {self.dropout}.")
+        if self.width % self.heads:
+            raise RegardError(f"model.heads ({self.heads}) must divide model.width ({self.width}).")
+        if self.position == "rotary" and self.width // self.heads % 2:
+            raise RegardError(
+                f"model.position rotary turns pairs of components: model.width / model.heads must be even, "
+                f"not {self.width // self.heads}."
+            )
+        if self.combine == "concatenate":
+            self._check_concatenation()
+        elif self.position == "one-hot" and self.context > self.width:
+            raise RegardError(
+                f"model.position one-hot needs a component for each place: model.context ({self.context}) "
+                f"must not exceed model.width ({self.width})."
+            )
+
+    def _check_concatenation(self) -> None:
+        if self.position in ("none", "rotary"):
+            raise RegardError(
+                f"model.combine concatenate has nothing to concatenate with model.position {self.position}; use add."
+            )
+        if self.tied:
+            raise RegardError(
+                "model.combine concatenate makes word vectors narrower than model.width, so they cannot predict: "
+                "set model.tied to false."
+            )
+        if self.position_width >= self.width:
+            raise RegardError(
+                f"model.position {self.position} takes {self.position_width} components and leaves none of model.width "
+                f"({self.width}) for the word: make model.width larger or model.context smaller."
+            )
+
+    @property
+    def position_width(self) -> int:
+        """Components of a position's vector; where it is free to choose and concatenated, a quarter of the width."""
+        own = {"none": 0, "rotary": 0, "index": 1, "one-hot": self.context}
+        return own.get(self.position, self.width if self.combine == "add" else max(1, self.width // 4))
+
+    def encoding(self) -> Position | None:
+        """The position's part of the embedding; rotary has none, it acts inside attention."""
+        match self.position:
+            case "index":
+                return Index()
+            case "one-hot":
+                return OneHot(self.context)
+            case "sine":
+                return Sine(self.position_width)
+            case "sinusoid":
+                return Sinusoid(self.position_width)
+            case "learned":
+                return Learned(self.context, self.position_width)
+        return None
+
+
+SIZES: dict[str, dict[str, object]] = {
+    "tiny": {"layers": 2, "width": 64, "heads": 2, "context": 64, "dropout": 0.0},
+    "small": {"layers": 4, "width": 128, "heads": 4, "context": 128, "dropout": 0.1},
+    "medium": {
+        "layers": 6,
+        "width": 384,
+        "heads": 6,
+        "context": 256,
+        "dropout": 0.2,
+        "training.batch_tokens": 16384,
+    },
+    "large": {
+        "layers": 12,
+        "width": 768,
+        "heads": 12,
+        "context": 1024,
+        "dropout": 0.1,
+        "training.batch_tokens": 65536,
+        "training.learning_rate": 6e-4,
+    },
+}
+TRAINING: dict[str, object] = {
+    "batches": "windows",
+    "batch_tokens": 4096,
+    "optimizer": "adamw",
+    "learning_rate": 1e-3,
+    "schedule": "cosine",
+    "clip": 1.0,
+}
+
+
+class GPT(Stack):
+    def __init__(self, vocabulary: int, settings: Settings) -> None:
+        encoding = settings.encoding()
+        final = nn.LayerNorm(settings.width, bias=settings.bias) if settings.norm == "pre" else None
+        super().__init__(
+            Embedding(vocabulary, settings.width, encoding, concatenate=settings.combine == "concatenate"),
+            (block(settings) for _ in range(settings.layers)),
+            Output(settings.width, vocabulary, tied=settings.tied, bias=False),
+            entry=nn.Dropout(settings.dropout),
+            finish=final,
+        )
+        self.settings = settings
+        self._initialise()
+
+    def _initialise(self) -> None:
+        """GPT-2's: N(0, 0.02²), and less for what is added to the sum, which 2 × layers terms share."""
+        for name, weight in self.named_parameters():
+            if weight.dim() < 2:
+                continue  # layer norms stay 1 and 0
+            residual = name.endswith((".attention.output.weight", ".feedforward.output.weight"))
+            nn.init.normal_(weight, std=0.02 * ((2 * self.settings.layers) ** -0.5 if residual else 1.0))
+        for module in self.modules():
+            if isinstance(module, nn.Linear) and module.bias is not None:
+                nn.init.zeros_(module.bias)
+
+    @property
+    def flops_per_token(self) -> float:
+        """The weights', and attention's over a full context: QKᵀ and weights × V, forward and twice that backward."""
+        attention = 12.0 * self.settings.layers * self.settings.width * self.settings.context
+        return super().flops_per_token + attention
+
+
+def block(settings: Settings) -> PreNormBlock | PostNormBlock:
+    attention = CausalSelfAttention(
+        settings.width,
+        settings.heads,
+        bias=settings.bias,
+        dropout=settings.dropout,
+        rotary=settings.position == "rotary",
+    )
+    feedforward = FeedForward(
+        settings.width,
+        settings.feedforward or 4 * settings.width,
+        activation=settings.activation,
+        bias=settings.bias,
+        dropout=settings.dropout,
+    )
+    kind = PreNormBlock if settings.norm == "pre" else PostNormBlock
+    return kind(attention, feedforward, bias=settings.bias)

@@ -1,0 +1,203 @@
+"""The one call that every system has, over a whole text or one token at a time, with the same answer.
+
+    logits, state = model(tokens, state)          tokens [R, T], logits [R, T, V]
+
+A system says how it contextualises tokens and how it predicts from the result; everything else is here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import chain
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from regard.errors import RegardError
+from regard.layers.embedding import Embedding, Output
+from regard.layers.layer import Layer
+from regard.layers.state import Span, State, overwrite
+
+
+class Model(nn.Module):
+    """A language model. A system overrides `first`, `contextualise` and `predict`; `loss` where it has a shorter way.
+
+    `load_state_dict` on a freshly constructed model (same vocabulary and settings) restores it completely.
+    """
+
+    context: int | None = None  # the most tokens a row can hold; None = no limit
+    vocabulary: int
+    settings: Any
+
+    # -- what a system says ------------------------------------------------------------------------------------------
+
+    def first(self, rows: int, *, capacity: int | None, device: torch.device, dtype: torch.dtype) -> State:
+        """state["past"] before any token was read."""
+        raise NotImplementedError
+
+    def contextualise(self, tokens: Tensor, state: State, span: Span) -> tuple[Tensor, State]:
+        """Hidden vectors [R, T, …] and the new state["past"]; a functional state is not altered."""
+        raise NotImplementedError
+
+    def predict(self, hidden: Tensor) -> Tensor:
+        """Logits [..., V] of the next token, from hidden vectors."""
+        raise NotImplementedError
+
+    def explain_context(self, tokens: Tensor, state: State, span: Span) -> tuple[Tensor, State, State]:
+        """`contextualise` by the written equation, with the parts it goes through."""
+        return *self.contextualise(tokens, state, span), {}
+
+    @property
+    def flops_per_token(self) -> float:
+        """Floating-point operations of one training step per token; 0 for a model that only counts."""
+        return 6.0 * sum(weight.numel() for weight in self.parameters())
+
+    @property
+    def device(self) -> torch.device:
+        """Where its numbers lie."""
+        return self._place()[0]
+
+    # -- what everyone calls -----------------------------------------------------------------------------------------
+
+    def begin(
+        self,
+        source: Tensor | None = None,
+        lengths: Tensor | None = None,
+        *,
+        rows: int | None = None,
+        width: int = 1,
+        capacity: int | None = None,
+    ) -> State:
+        """A complete state that has read nothing: `rows` texts of `width` hypotheses each.
+
+        capacity=None: a call returns a new state, which grows and carries gradients. capacity=C: room for C tokens;
+        every leaf keeps shape, dtype and address, a call writes in place and its input is spent. Whoever decodes checks
+        for overflow beforehand: a call looks at no value.
+        """
+        if source is not None or lengths is not None:
+            raise TypeError(f"{type(self).__name__} is a language model: it begins with no source")
+        rows = (1 if rows is None else rows) * width
+        device, dtype = self._place()
+        if capacity is not None and torch.is_autocast_enabled(device.type) and dtype.is_floating_point:
+            dtype = torch.get_autocast_dtype(device.type)  # what keys and values will be computed in
+        state: State = {"seen": torch.zeros(rows, dtype=torch.int64, device=device)}
+        if capacity is not None:  # this leaf is what tells a fixed state from a growing one
+            state["capacity"] = torch.full((rows,), capacity, dtype=torch.int64, device=device)
+        state["past"] = self.first(rows, capacity=capacity, device=device, dtype=dtype)
+        return state
+
+    def read(self, tokens: Tensor, state: State | None = None, lengths: Tensor | None = None) -> tuple[Tensor, State]:
+        """Hidden vectors for tokens [R, T], of which row r's first lengths[r] are real, and the state after them."""
+        state, span = self._open(tokens, state, lengths)
+        hidden, past = self.contextualise(tokens, state, span)
+        return hidden, self._advance(state, past, span.end(tokens.size(1)))
+
+    def forward(
+        self, tokens: Tensor, state: State | None = None, lengths: Tensor | None = None
+    ) -> tuple[Tensor, State]:
+        hidden, state = self.read(tokens, state, lengths)
+        return self.predict(hidden), state
+
+    def loss(
+        self, tokens: Tensor, targets: Tensor, state: State | None = None, lengths: Tensor | None = None
+    ) -> tuple[Tensor, State]:
+        """−log P(target) for every column, in nats: [R, T], 0 in padded columns."""
+        logits, state = self(tokens, state, lengths)
+        logits = logits.to(torch.promote_types(logits.dtype, torch.float32))  # bf16 has too few digits for a sum over V
+        surprise = F.cross_entropy(logits.flatten(0, 1), targets.flatten(), reduction="none").view_as(targets)
+        valid = Span(state["seen"], lengths).valid(tokens.size(1))
+        return surprise if valid is None else surprise.where(valid, 0.0), state
+
+    def explain(
+        self, tokens: Tensor, state: State | None = None, lengths: Tensor | None = None
+    ) -> tuple[Tensor, State, State]:
+        """`forward` by the written equation: logits, state and every named part."""
+        state, span = self._open(tokens, state, lengths)
+        hidden, past, parts = self.explain_context(tokens, state, span)
+        return self.predict(hidden), self._advance(state, past, span.end(tokens.size(1))), parts
+
+    # ----------------------------------------------------------------------------------------------------------------
+
+    def _open(self, tokens: Tensor, state: State | None, lengths: Tensor | None) -> tuple[State, Span]:
+        rows, columns = tokens.shape
+        if self.context is not None and columns > self.context:
+            raise RegardError(
+                f"this model reads at most {self.context} tokens at once and was given {columns}; "
+                "give it less text, or train one with a larger model.context."
+            )
+        state = self.begin(rows=rows) if state is None else state
+        return state, Span(state["seen"], lengths)
+
+    @staticmethod
+    def _advance(state: State, past: State, seen: Tensor) -> State:
+        if "capacity" not in state:
+            return {**state, "seen": seen, "past": past}
+        overwrite(state, {"seen": seen, "past": past})
+        return state
+
+    def _place(self) -> tuple[torch.device, torch.dtype]:
+        """Where the model lives and in what precision it computes: as its first floating-point weight or buffer."""
+        for tensor in chain(self.parameters(), self.buffers()):
+            if tensor.is_floating_point():
+                return tensor.device, tensor.dtype
+        return torch.device("cpu"), torch.get_default_dtype()
+
+
+class Stack(Model):
+    """Embedding, layers one above the other, and a prediction from the last: most systems are this."""
+
+    def __init__(
+        self,
+        embedding: Embedding,
+        layers: Iterable[Layer],
+        output: Output,
+        *,
+        entry: nn.Module | None = None,
+        between: nn.Module | None = None,
+        finish: nn.Module | None = None,
+    ) -> None:
+        """`entry`, `between` and `finish` act on each position: after the embedding, between layers, after the last."""
+        super().__init__()
+        self.vocabulary = embedding.vocabulary
+        self.context = embedding.context
+        self.embedding = embedding
+        self.layers = nn.ModuleList(layers)
+        self.output = output
+        self.entry = entry or nn.Identity()
+        self.between = between or nn.Identity()
+        self.finish = finish or nn.Identity()
+
+    def first(self, rows: int, *, capacity: int | None, device: torch.device, dtype: torch.dtype) -> State:
+        return {name: layer.begin(rows, capacity=capacity, device=device, dtype=dtype) for name, layer in self._named()}
+
+    def contextualise(self, tokens: Tensor, state: State, span: Span) -> tuple[Tensor, State]:
+        x = self.entry(self.embedding(tokens, span))  # [R, T, D]
+        past: State = {}
+        for name, layer in self._named():
+            x = self.between(x) if past else x
+            x, past[name] = layer(x, state["past"][name], span)
+        return self.finish(x), past
+
+    def explain_context(self, tokens: Tensor, state: State, span: Span) -> tuple[Tensor, State, State]:
+        x = self.entry(self.embedding(tokens, span))
+        parts: State = {"embedding": x, "layers": {}}
+        past: State = {}
+        for name, layer in self._named():
+            x = self.between(x) if past else x
+            x, past[name], parts["layers"][name] = layer.explain(x, state["past"][name], span)
+        parts["hidden"] = self.finish(x)
+        return parts["hidden"], past, parts
+
+    def predict(self, hidden: Tensor) -> Tensor:
+        return self.output(hidden, self.embedding.table.weight)
+
+    @property
+    def flops_per_token(self) -> float:
+        """A multiplication and an addition per weight forward, twice that backward; a looked-up table costs none."""
+        weights = sum(weight.numel() for weight in self.parameters())
+        return 6.0 * (weights - self.embedding.looked_up(tied=self.output.weight is None))
+
+    def _named(self) -> Iterable[tuple[str, Layer]]:
+        return self.layers.named_children()  # type: ignore[return-value]  # ModuleList forgets what it holds

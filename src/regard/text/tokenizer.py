@@ -1,0 +1,384 @@
+"""Text to numbers and back: words, characters, bytes or byte-pair encoding.
+
+    text  ->  pieces  ->  ids          "the cat\\n"  ->  the, cat  ->  17, 4, 0
+
+One boundary symbol, `<eos>` (id 0), stands for every line end; words and characters that the vocabulary lacks become
+`<unk>` (id 1), bytes and byte pairs lack nothing. Byte-pair encoding (Gage 1994; Sennrich 2016; over bytes: Radford
+2019) starts from the 256 bytes and merges the most frequent neighbouring pair again and again. The tokenizer is one
+`tokenizer.json` of the `tokenizers` library, which any other program can load.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
+from itertools import chain, takewhile
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, trainers
+from tokenizers import Tokenizer as Engine
+
+from regard.errors import RegardError
+from regard.files import reading, writing
+
+Kind = Literal["word", "char", "byte", "bpe"]
+Normalise = Literal["nfc", "nfkc", "none"]
+
+EOS, UNK = "<eos>", "<unk>"
+KINDS = ("word", "char", "byte", "bpe")
+LARGEST_BPE, CHARACTERS_PER_SYMBOL = 8000, 200  # when no size is asked for: few enough that each symbol is seen often
+
+# Python's and the engine's regular expressions agree on white space except for U+001C–U+001F, named here explicitly.
+WHITE = r"\t\x0b\x0c\r \x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000"
+WORD = r"[\p{L}\p{M}\p{N}_]+"  # with combining marks: without them Hindi falls to pieces
+SPLIT_WORDS = rf"<unk>|\p{{N}}+(?:[.,:]\p{{N}}+)+|{WORD}(?:['’‑-]{WORD})*|[^\s\x1c-\x1f]"
+SPLIT_SPACES = r"[^\s\x1c-\x1f]+"
+SPLIT_CHARACTERS = r"[\s\S]"
+
+# Pieces that are encoded independently of their neighbours, so that each distinct one is encoded only once.
+PIECES = {
+    "word": re.compile(r"\n|[^\s]+"),
+    "bpe": re.compile(rf"\n|[{WHITE}]*[^\n{WHITE}]+|[{WHITE}]+"),
+}
+REMEMBERED = 4_000_000  # characters of pieces whose ids are kept: bounds the memory
+
+CLOSING, OPENING = re.compile(r" ([.,;:!?…)\]}”])(?= |$)", re.M), re.compile(r"(?<!\S)([(\[{“]) ")
+
+
+def blocks(lines: Iterable[str], characters: int = 1 << 20) -> Iterator[tuple[str, int]]:
+    """Lines joined into texts of about a million characters, each with its number of lines."""
+    block: list[str] = []
+    size = 0
+    for line in lines:
+        block.append(line)
+        size += len(line) + 1
+        if size >= characters:
+            yield "\n".join(block), len(block)
+            block, size = [], 0
+    if block:
+        yield "\n".join(block), len(block)
+
+
+class Tokenizer:
+    """A vocabulary and the way text is cut into its symbols; made by `train` or `load`."""
+
+    kind: Kind
+    normalisation: Normalise
+    pretokenised: bool
+
+    def __init__(self, engine: Engine):
+        self._engine = engine
+        self.kind, self.normalisation, self.pretokenised = _recognise(engine)
+        self.vocabulary: int = engine.get_vocab_size()
+        self.eos: int = 0
+        self.unk: int | None = 1 if self.kind in ("word", "char") else None
+        self.specials: tuple[int, ...] = (self.eos,) if self.unk is None else (self.eos, self.unk)
+        self.lossless: bool = self.kind in ("byte", "bpe") and self.normalisation == "none"
+        self._remembered: dict[str, Sequence[int]] = {}
+        self._remembered_characters = 0
+
+    @classmethod
+    def train(
+        cls,
+        lines: Iterable[str],
+        kind: str,
+        vocabulary: int | None = None,
+        *,
+        normalise: str = "nfc",
+        pretokenised: bool = False,
+    ) -> Tokenizer:
+        """Builds the vocabulary from lines of text.
+
+        `vocabulary` is its size with the special symbols; None takes all characters, all words (of raw text
+        those that occur twice), or, for byte pairs, one symbol per 200 characters of text, at most 8 000.
+        """
+        _check(kind, vocabulary, normalise)
+        normalizer = {"nfc": normalizers.NFC(), "nfkc": normalizers.NFKC(), "none": None}[normalise]
+        if kind == "byte":
+            engine = _byte_pairs({EOS: 0, **{symbol: 1 + byte for byte, symbol in enumerate(BYTE_SYMBOLS)}}, [], False)
+        elif kind == "bpe":
+            engine = _train_byte_pairs(lines, vocabulary, normalizer)
+        elif kind == "char":
+            engine = _look_up(_most_frequent(_count_characters(lines, normalizer), vocabulary), SPLIT_CHARACTERS)
+        else:
+            split = SPLIT_SPACES if pretokenised else SPLIT_WORDS
+            counts = _count_words(lines, normalizer, split)
+            if vocabulary is None and not pretokenised:  # what occurs once teaches the model <unk>
+                counts = Counter({word: count for word, count in counts.items() if count > 1}) or counts
+            engine = _look_up(_most_frequent(counts, vocabulary), split)
+        if normalizer is not None:
+            engine.normalizer = normalizer
+        return cls(engine)
+
+    @classmethod
+    def of_tokens(cls, tokens: Sequence[str], kind: Literal["word", "char"]) -> Tokenizer:
+        """A vocabulary given by id, `<eos>` first and `<unk>` second; words are what stands between white space."""
+        if tuple(tokens[:2]) != (EOS, UNK):
+            raise RegardError(f"A vocabulary of words needs {UNK}; this one has none.")
+        split = SPLIT_CHARACTERS if kind == "char" else SPLIT_SPACES
+        return cls(_look_up({token: number for number, token in enumerate(tokens)}, split))
+
+    @classmethod
+    def load(cls, path: str | Path) -> Tokenizer:
+        with reading(Path(path)) as stream:
+            content = stream.read()
+        try:
+            return cls(Engine.from_str(content.decode()))
+        except RegardError:
+            raise RegardError(f"{str(path)!r} was not written by Regard; train a tokenizer on your text.") from None
+        except Exception:  # the engine raises nothing more precise
+            raise RegardError(f"{str(path)!r} is damaged or no tokenizer; restore it or train it again.") from None
+
+    def save(self, path: str | Path) -> None:
+        with writing(Path(path)) as stream:
+            stream.write(self._engine.to_str(pretty=True).encode())
+
+    @cached_property
+    def digest(self) -> str:
+        """Names this tokenizer by its content."""
+        return hashlib.blake2b(self._engine.to_str().encode(), digest_size=16).hexdigest()
+
+    def normalise(self, text: str) -> str:
+        """The text as the tokenizer reads it: Unicode's canonical (nfc) or compatibility (nfkc) composition."""
+        if text.isascii():
+            return text
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            piece = text[max(error.start - 10, 0) : error.start + 1]
+            raise RegardError(f"The text has half a surrogate pair after {piece!r}; give valid Unicode.") from None
+        return _compose(text, self._engine.normalizer)
+
+    def encode(self, text: str) -> list[int]:
+        """The ids of a piece of text. A line end within it is `<eos>`; nothing is added at the end."""
+        return self.encode_normalised(self.normalise(text))[0][:-1].tolist()
+
+    def encode_lines(self, lines: Sequence[str]) -> list[np.ndarray]:
+        """The ids of each line, without `<eos>`; much faster than one call of `encode` per line."""
+        if not lines:
+            return []
+        text = "\n".join(lines)
+        if text.count("\n") >= len(lines):
+            raise ValueError("a line contains a line end")
+        ids, ends = self.encode_normalised(self.normalise(text))
+        return [ids[start : end - 1] for start, end in zip([0, *ends[:-1].tolist()], ends.tolist())]
+
+    def encode_normalised(self, text: str) -> tuple[np.ndarray, np.ndarray]:
+        """The ids of normalised text, each line followed by `<eos>`, and the end of each line (past its `<eos>`)."""
+        if self.kind in ("char", "byte"):
+            coding, number = ("utf-32-le", np.uint32) if self.kind == "char" else ("utf-8", np.uint8)
+            symbols = np.frombuffer(f"{text}\n".encode(coding), number)
+            return self._table[symbols], np.flatnonzero(symbols == ord("\n")) + 1
+        pieces = [*PIECES[self.kind].findall(text), "\n"]
+        encoded = self._encode_pieces(pieces)
+        lengths = np.fromiter(map(len, encoded), np.int64, len(encoded))
+        ids = np.fromiter(chain.from_iterable(encoded), np.int64, int(lengths.sum()))
+        line_ends = [index for index, piece in enumerate(pieces) if piece == "\n"]
+        return ids, lengths.cumsum()[line_ends]
+
+    @cached_property
+    def _table(self) -> np.ndarray:
+        """id of each code point or byte; the line end is `<eos>`."""
+        if self.kind == "byte":
+            table = np.arange(1, 257)
+        else:
+            table = np.full(0x110000, self.unk)
+            for symbol, token in enumerate(self._symbols[2:], 2):
+                table[ord(token)] = symbol
+        table[ord("\n")] = self.eos
+        return table
+
+    def _encode_pieces(self, pieces: list[str]) -> list[Sequence[int]]:
+        if self._remembered_characters > REMEMBERED or not self._remembered:
+            self._remembered, self._remembered_characters = {"\n": (self.eos,)}, 0
+        new = list(set(pieces) - self._remembered.keys())
+        for piece, encoding in zip(new, self._engine.encode_batch_fast(new, add_special_tokens=False)):
+            self._remembered[piece] = tuple(encoding.ids)
+        self._remembered_characters += sum(map(len, new))
+        return list(map(self._remembered.__getitem__, pieces))
+
+    def decode(self, ids: Iterable[int]) -> str:
+        """The text of ids: `<eos>` is a line end; words are put together as one writes them."""
+        if self.kind in ("byte", "bpe"):
+            return b"".join(map(self._bytes.__getitem__, ids)).decode("utf-8", "replace")
+        words = ["\n" if symbol == self.eos else self.tokens[symbol] for symbol in ids]
+        if self.kind == "char":
+            return "".join(words)
+        text = re.sub(r" ?\n ?", "\n", " ".join(words))
+        return text if self.pretokenised else OPENING.sub(r"\1", CLOSING.sub(r"\1", text))
+
+    @cached_property
+    def _bytes(self) -> list[bytes]:
+        return [b"\n", *(bytes(map(BYTE_OF_SYMBOL.__getitem__, token)) for token in self._symbols[1:])]
+
+    def token(self, symbol: int) -> str:
+        return self.tokens[symbol]
+
+    @cached_property
+    def tokens(self) -> list[str]:
+        """The vocabulary by id, as readable text; bytes that are only part of a character look like `<0xC3>`."""
+        if self.kind in ("word", "char"):
+            return self._symbols
+        return [EOS, *map(_readable, self._bytes[1:])]
+
+    @cached_property
+    def _symbols(self) -> list[str]:
+        vocabulary = self._engine.get_vocab()
+        return sorted(vocabulary, key=vocabulary.__getitem__)
+
+
+def _readable(token: bytes) -> str:
+    try:
+        return token.decode()
+    except UnicodeDecodeError:
+        return "".join(f"<0x{byte:02X}>" for byte in token)
+
+
+def _byte_symbols() -> list[str]:
+    """The printable character that stands for each byte in a byte-level vocabulary: itself where it has a shape, else
+    the next free one from U+0100 on (the convention of GPT-2, which the engine follows)."""
+    shaped = {*range(ord("!"), ord("~") + 1), *range(ord("¡"), ord("¬") + 1), *range(ord("®"), ord("ÿ") + 1)}
+    hidden = [byte for byte in range(256) if byte not in shaped]
+    return [chr(byte) if byte in shaped else chr(256 + hidden.index(byte)) for byte in range(256)]
+
+
+BYTE_SYMBOLS = _byte_symbols()
+BYTE_OF_SYMBOL = {symbol: byte for byte, symbol in enumerate(BYTE_SYMBOLS)}
+
+
+def _check(kind: str, vocabulary: int | None, normalise: str) -> None:
+    if kind not in KINDS:
+        raise RegardError(f"There is no tokenizer {kind!r}; choose one of {', '.join(KINDS)}.")
+    if normalise not in ("nfc", "nfkc", "none"):
+        raise RegardError(f"There is no normalisation {normalise!r}; choose one of nfc, nfkc, none.")
+    if vocabulary is None:
+        return
+    if kind == "byte" and vocabulary != 257:
+        raise RegardError("A byte vocabulary always has 257 symbols (256 bytes and <eos>); leave its size out.")
+    smallest = 257 if kind == "bpe" else 3
+    if vocabulary < smallest:
+        raise RegardError(f"A {kind} vocabulary of {vocabulary} is too small; give at least {smallest}.")
+
+
+def _recognise(engine: Engine) -> tuple[Kind, Normalise, bool]:
+    """What `train` was asked for, read off the engine's own parts, so that the file needs nothing besides them."""
+    cutting = repr(engine.pre_tokenizer)
+    kinds: dict[str, tuple[Kind, bool]] = {
+        repr(_splitter(SPLIT_WORDS)): ("word", False),
+        repr(_splitter(SPLIT_SPACES)): ("word", True),
+        repr(_splitter(SPLIT_CHARACTERS)): ("char", False),
+        repr(_byte_level(False)): ("byte", False),
+        repr(_byte_level(True)): ("bpe", False),
+    }
+    normalisations: dict[str, Normalise] = {
+        "None": "none",
+        repr(normalizers.NFC()): "nfc",
+        repr(normalizers.NFKC()): "nfkc",
+    }
+    normalising = repr(engine.normalizer)
+    if (
+        cutting not in kinds
+        or normalising not in normalisations
+        or engine.token_to_id(EOS) != 0
+        or (kinds[cutting][0] in ("word", "char") and engine.token_to_id(UNK) != 1)
+    ):
+        raise RegardError("This tokenizer was not made by Regard.")
+    kind, pretokenised = kinds[cutting]
+    return kind, normalisations[normalising], pretokenised
+
+
+def _splitter(pattern: str) -> pre_tokenizers.Split:
+    return pre_tokenizers.Split(Regex(pattern), "removed", invert=True)
+
+
+def _byte_level(into_words: bool) -> pre_tokenizers.ByteLevel:
+    return pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=into_words)
+
+
+def _look_up(vocabulary: dict[str, int], split: str) -> Engine:
+    engine = Engine(models.WordLevel(vocabulary, unk_token=UNK))
+    engine.pre_tokenizer = _splitter(split)
+    if split == SPLIT_CHARACTERS:
+        engine.decoder = decoders.Fuse()
+    return engine
+
+
+def _byte_pairs(vocabulary: dict[str, int], merges: list[tuple[str, str]], into_words: bool) -> Engine:
+    # <eos> is in the vocabulary but not one of the engine's added tokens: the characters "<eos>" in a text stay text.
+    engine = Engine(models.BPE(vocabulary, merges))
+    engine.pre_tokenizer = _byte_level(into_words)
+    engine.decoder = decoders.ByteLevel()
+    return engine
+
+
+def _train_byte_pairs(lines: Iterable[str], size: int | None, normalizer: normalizers.Normalizer | None) -> Engine:
+    characters = 0
+
+    def counted() -> Iterator[str]:
+        nonlocal characters
+        for line in lines:
+            characters += len(line) + 1
+            yield line
+
+    engine = _byte_pairs({}, [], True)
+    if normalizer is not None:
+        engine.normalizer = normalizer
+    engine.train_from_iterator(
+        counted(),
+        trainers.BpeTrainer(
+            vocab_size=size or LARGEST_BPE,
+            min_frequency=2,
+            special_tokens=[EOS],
+            initial_alphabet=BYTE_SYMBOLS,
+            show_progress=False,
+        ),
+    )
+    model = json.loads(engine.to_str())["model"]
+    size = size or 257 + characters // CHARACTERS_PER_SYMBOL
+    vocabulary = {token: symbol for token, symbol in model["vocab"].items() if symbol < size}
+    # Pairs are merged in the order in which they were found: the beginning of a long list is the short list.
+    merges = takewhile(lambda pair: "".join(pair) in vocabulary, map(tuple, model["merges"]))
+    return _byte_pairs(vocabulary, list(merges), True)
+
+
+def _count_words(lines: Iterable[str], normalizer: normalizers.Normalizer | None, split: str) -> Counter[str]:
+    pieces: Counter[str] = Counter()
+    for text, _ in blocks(lines):
+        pieces.update(PIECES["word"].findall(_compose(text, normalizer)))
+    del pieces["\n"]
+    return split_words(pieces, split)
+
+
+def split_words(pieces: Mapping[str, int], split: str) -> Counter[str]:
+    """Counts of the words in counted pieces of text that stood between white space."""
+    words: Counter[str] = Counter()
+    splitter = _splitter(split)
+    for piece, count in pieces.items():
+        for word, _ in splitter.pre_tokenize_str(piece):
+            words[word] += count
+    return words
+
+
+def _count_characters(lines: Iterable[str], normalizer: normalizers.Normalizer | None) -> Counter[str]:
+    characters: Counter[str] = Counter()
+    for text, _ in blocks(lines):
+        codes = np.frombuffer(_compose(text, normalizer).encode("utf-32-le"), np.uint32)
+        for code, count in zip(*np.unique(codes, return_counts=True)):
+            characters[chr(code)] += int(count)
+    del characters["\n"]
+    return characters
+
+
+def _compose(text: str, normalizer: normalizers.Normalizer | None) -> str:
+    return text if normalizer is None or text.isascii() else normalizer.normalize_str(text)
+
+
+def _most_frequent(counts: Counter[str], size: int | None) -> dict[str, int]:
+    ordinary = sorted(counts.keys() - {EOS, UNK}, key=lambda token: (-counts[token], token))
+    return {token: symbol for symbol, token in enumerate([EOS, UNK, *ordinary][:size])}

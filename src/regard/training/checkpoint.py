@@ -1,0 +1,92 @@
+"""Files that are whole or not there at all.
+
+A checkpoint is one safetensors file with everything a resume needs: weights, optimiser, the state carried over
+windows, random generators, and, as JSON in its header, the numbers. One file, written beside the old one, flushed and
+renamed: killed at any moment, either the old checkpoint is there or the new one. No pickle anywhere.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from regard.errors import RegardError
+from regard.files import replacing
+
+
+def save_tensors(path: Path, tensors: Mapping[str, Tensor], note: Mapping[str, Any] | None = None) -> None:
+    """`note` is any JSON; it stands in the file's header under "regard"."""
+    header = {"format": "pt", "regard": json.dumps(note or {})}
+    ready = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    with replacing(path) as temporary:
+        try:
+            save_file(ready, temporary, metadata=header)
+        except SafetensorError as error:  # it wraps the system's own error (a full disk) in its message
+            raise OSError(errno.ENOSPC if "No space left" in str(error) else errno.EIO, str(error)) from error
+        os.chmod(temporary, 0o666 & ~_umask())  # the library makes files only their owner may read
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+def load_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    try:
+        with safe_open(path, framework="pt") as file:
+            header = file.metadata() or {}
+            return {name: file.get_tensor(name) for name in file.keys()}, json.loads(header.get("regard", "{}"))  # noqa: SIM118
+    except FileNotFoundError:
+        raise RegardError(f"{path} is missing.") from None
+    except (SafetensorError, OSError, json.JSONDecodeError) as error:
+        raise RegardError(f"{path} cannot be read as safetensors ({error}): it is damaged or was cut short.") from None
+
+
+def flatten(tree: Mapping[str, Any], prefix: str) -> dict[str, Tensor]:
+    """{"past": {"0": {"cell": t}}} with prefix "state" → {"state/past/0/cell": t}."""
+    flat: dict[str, Tensor] = {}
+    for key, value in tree.items():
+        name = f"{prefix}/{key}"
+        if isinstance(value, Mapping):
+            flat |= flatten(value, name)
+        else:
+            flat[name] = value
+    return flat
+
+
+def unflatten(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Any]:
+    tree: dict[str, Any] = {}
+    for name, tensor in tensors.items():
+        if not name.startswith(prefix + "/"):
+            continue
+        *path, leaf = name.removeprefix(prefix + "/").split("/")
+        branch = tree
+        for key in path:
+            branch = branch.setdefault(key, {})
+        branch[leaf] = tensor
+    return tree
+
+
+def optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
+    """AdamW's moments and step counts by parameter number; plain SGD has none."""
+    return {
+        f"optimizer/{index}/{name}": value
+        for index, values in optimizer.state_dict()["state"].items()
+        for name, value in values.items()
+        if isinstance(value, Tensor)
+    }
+
+
+def restore_optimizer(optimizer: torch.optim.Optimizer, tensors: Mapping[str, Tensor]) -> None:
+    state = {int(index): dict(values) for index, values in unflatten(tensors, "optimizer").items()}
+    optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})

@@ -1,0 +1,361 @@
+"""The training loop: read a batch, call the model, step against the gradient, now and then look at held-out text.
+
+Everything that decides the next step is either a function of the step number (batches, schedule) or in the checkpoint
+(weights, optimiser, carried state, random generators), so a run that was killed and resumed ends with the same bits as
+one that was not. Only a budget in seconds depends on the clock.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from regard.errors import RegardError, Stopped
+from regard.evaluation.perplexity import Likelihood, Method, likelihood
+from regard.files import write_text
+from regard.layers.state import State, detach, map_state
+from regard.report.progress import Bar, grouped, progress
+from regard.systems.model import Model
+from regard.text.batches import Batch
+from regard.training.checkpoint import (
+    flatten,
+    load_tensors,
+    optimizer_tensors,
+    restore_optimizer,
+    save_tensors,
+    unflatten,
+)
+from regard.training.objective import Objective, TensorBatch, micro_batches, to_device
+from regard.training.optimisers import AVERAGE_AFTER, Average, build_optimizer, learning_rate_at
+from regard.training.settings import Training
+
+LOG_SECONDS = 1.0  # metrics.jsonl and the progress note are refreshed about this often
+
+
+class Batches(Protocol):
+    def batch(self, step: int) -> Batch: ...
+
+
+@dataclass
+class Progress:
+    """The numbers of a run so far; they travel in the checkpoint."""
+
+    step: int = 0
+    tokens: int = 0
+    seconds: float = 0.0
+    best: float = math.inf  # lowest validation loss, nats per token
+    best_step: int = -1
+    stuck: int = 0  # validations since the best
+    drops: int = 0  # times the plateau schedule lowered the learning rate
+    averaged: int = 0  # weights in the running mean
+    finished: bool = False
+    history: list[tuple[int, float]] = field(default_factory=list)  # (step, validation loss)
+
+
+class Trainer:
+    """Trains `model` on `batches` until the limit, with everything it leaves behind in `folder`.
+
+    folder/model.safetensors      the weights that were best on validation
+    folder/training.safetensors   the checkpoint: the last weights and all that a resume needs
+    folder/metrics.jsonl          one line for each log point and each validation
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        batches: Batches,
+        validation: np.ndarray,
+        settings: Training,
+        folder: Path,
+        *,
+        eos: int,
+        bf16: bool = False,
+    ):
+        self.model, self.batches, self.validation = model, batches, validation
+        self.settings, self.limit, self.folder, self.eos, self.bf16 = settings, settings.limit, folder, eos, bf16
+        self.device = model.device
+        self.objective = Objective(model)
+        self.optimizer = build_optimizer(
+            settings.optimizer,
+            model.named_parameters(),
+            learning_rate=settings.learning_rate,
+            weight_decay=settings.weight_decay,
+            beta2=settings.beta2,
+        )
+        self.average = Average()
+        self.state: State | None = None  # carried from window to window, on streams
+        self.at = Progress()
+        self.stop_requested = False
+
+    # -- the loop ----------------------------------------------------------------------------------------------------
+
+    def train(self) -> Progress:
+        """Go on from where `self.at` stands. Raises Stopped when interrupted."""
+        if self.at.finished:
+            return self.at
+        self.model.train()
+        with self._interruptible(), progress("training", self.limit.amount, self._spent(), self._unit()) as bar:
+            log = _Log(self.folder / "metrics.jsonl", bar, self.at)
+            while self._spent() < self.limit.amount:
+                spent, rate = self._spent(), self.learning_rate
+                loss, count = self.step()
+                if (mean := log.trained(loss, count, rate)) is not None:
+                    self._check_finite(mean)
+                bar.advance(self._spent() - spent, log.note)
+                if self.at.step % self.settings.evaluate_every == 0:
+                    self._validate(log)
+                    if self.settings.patience and self.at.stuck >= self.settings.patience:
+                        bar.say(f"stopping: {self.at.stuck} validations without improvement")
+                        break
+                if self.at.step % self.settings.checkpoint_every == 0:
+                    self.save()
+                if self.stop_requested:
+                    self.save()
+                    raise Stopped(self.at.step)
+            if not self.at.history or self.at.history[-1][0] != self.at.step:
+                self._validate(log)
+            self.at.finished = True
+            self.save()
+        return self.at
+
+    def step(self) -> tuple[Tensor, int]:
+        """One optimiser step; the mean loss of its batch (before the step) and the number of tokens in it."""
+        began = time.perf_counter()
+        for group in self.optimizer.param_groups:
+            group["lr"] = self.learning_rate
+        loss, count = self.gradient(self.batches.batch(self.at.step))
+        if self.device.type == "cpu":  # elsewhere asking would stall the device; there the log asks, once a second
+            self._check_finite(float(loss))
+        if self.settings.clip:
+            torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.settings.clip)
+        self.optimizer.step()
+        if self.average.active:
+            self.average.add(self.model)
+        self.at.step += 1
+        self.at.tokens += count
+        self.at.seconds += time.perf_counter() - began
+        return loss, count
+
+    @property
+    def learning_rate(self) -> float:
+        settings, spent = self.settings, self._spent() / self.limit.amount
+        return learning_rate_at(
+            settings.schedule, settings.learning_rate, self.at.step, settings.warmup, spent, self.at.drops
+        )
+
+    def gradient(self, batch: Batch) -> tuple[Tensor, int]:
+        """Leave the gradient of the mean loss on the parameters; k micro-batches give the same as one."""
+        if batch.fresh:
+            self.state = None
+        whole = to_device(batch, self.device)
+        count = int(batch.lengths.sum()) if batch.lengths is not None else batch.targets.size
+        self.optimizer.zero_grad(set_to_none=True)
+        sums: list[Tensor] = []
+        states: list[State] = []
+        for rows, part in micro_batches(whole, self.settings.accumulate):
+            loss_sum, state = self._forward(part, None if self.state is None else _rows(self.state, rows))
+            (loss_sum / count).backward()
+            sums.append(loss_sum.detach())
+            states.append(detach(state))
+        self.state = _join(states) if self.settings.batches == "stream" else None
+        return torch.stack(sums).sum() / count, count
+
+    def _forward(self, batch: TensorBatch, state: State | None) -> tuple[Tensor, State]:
+        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.bf16):
+            loss_sum, _, state = self.objective(batch, state)
+        return loss_sum, state
+
+    # -- looking at held-out text ------------------------------------------------------------------------------------
+
+    def _validate(self, log: _Log) -> None:
+        at = self.at
+        if self.average.active:
+            self.average.swap(self.model)
+        loss = self.validation_loss().mean
+        self._check_finite(loss)
+        improved = loss < at.best
+        at.stuck = 0 if improved else at.stuck + 1
+        at.history.append((at.step, loss))
+        if improved:
+            at.best, at.best_step = loss, at.step
+            self.save_best()
+        if self.average.active:
+            self.average.swap(self.model)
+        elif self.settings.optimizer == "asgd" and at.stuck >= AVERAGE_AFTER:
+            self.average.add(self.model)
+        if self.settings.schedule == "plateau" and not improved:
+            at.drops += 1
+        self.model.train()
+        log.validated(loss, improved)
+
+    def validation_loss(self) -> Likelihood:
+        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.bf16):
+            *_, whole = likelihood(self.model, self.validation, Method.of(self.model), eos=self.eos)
+        return whole
+
+    # -- what is left on disk ----------------------------------------------------------------------------------------
+
+    def save_best(self) -> None:
+        note = {"step": self.at.step, "validation_loss": self.at.best}
+        save_tensors(self.folder / "model.safetensors", weights_of(self.model), note)
+
+    def save(self) -> None:
+        self.at.averaged = self.average.count
+        tensors = flatten(weights_of(self.model), "model") | optimizer_tensors(self.optimizer)
+        tensors |= flatten(self.state or {}, "state") | flatten(self.average.weights, "average")
+        tensors["random/cpu"] = torch.get_rng_state()
+        if self.device.type == "cuda":
+            tensors["random/cuda"] = torch.cuda.get_rng_state(self.device)
+        save_tensors(self.folder / "training.safetensors", tensors, {"progress": asdict(self.at)})
+
+    def restore(self) -> None:
+        """Stand exactly where the checkpoint in the folder was written, metrics included."""
+        tensors, note = load_tensors(self.folder / "training.safetensors")
+        self.at = Progress(**note["progress"])
+        self.at.history = [(int(step), float(loss)) for step, loss in self.at.history]
+        self.model.load_state_dict(unflatten(tensors, "model"))
+        restore_optimizer(self.optimizer, tensors)
+        carried = unflatten(tensors, "state")
+        self.state = map_state(lambda leaf: leaf.to(self.device), carried) if carried else None
+        self.average.count = self.at.averaged
+        self.average.weights = {k: v.to(self.device) for k, v in unflatten(tensors, "average").items()}
+        torch.set_rng_state(tensors["random/cpu"])
+        if self.device.type == "cuda" and "random/cuda" in tensors:
+            torch.cuda.set_rng_state(tensors["random/cuda"], self.device)
+        cut_metrics(self.folder / "metrics.jsonl", self.at.step)
+
+    # ----------------------------------------------------------------------------------------------------------------
+
+    def _spent(self) -> float:
+        return float({"steps": self.at.step, "tokens": self.at.tokens, "seconds": self.at.seconds}[self.limit.unit])
+
+    def _unit(self) -> str:
+        return {"steps": " steps", "tokens": " tokens", "seconds": " s"}[self.limit.unit]
+
+    def _check_finite(self, loss: float) -> None:
+        if not math.isfinite(loss):
+            raise RegardError(
+                f"The loss became {loss} at step {self.at.step}; the last good weights are kept in {self.folder}: "
+                "try a smaller training.learning_rate or training.clip."
+            )
+
+    @contextmanager
+    def _interruptible(self) -> Iterator[None]:
+        """Ctrl-C and SIGTERM end the run after the current step, with a checkpoint; a second Ctrl-C ends it at once."""
+        if threading.current_thread() is not threading.main_thread():
+            yield  # only the main thread hears signals
+            return
+
+        def ask(number: int, frame: Any) -> None:
+            if self.stop_requested:
+                raise KeyboardInterrupt
+            self.stop_requested = True
+
+        previous = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            yield
+        finally:
+            for number, handler in previous.items():
+                signal.signal(number, handler)
+
+
+class _Log:
+    """metrics.jsonl and the note beside the progress bar, about once a second."""
+
+    def __init__(self, path: Path, bar: Bar, at: Progress):
+        self.path, self.bar, self.at = path, bar, at
+        self.since = time.monotonic()
+        self.pending: list[tuple[Tensor, int]] = []
+        self.note = ""
+
+    def trained(self, loss: Tensor, count: int, rate: float) -> float | None:
+        """Note a step; when a log point is due, write it and return the mean loss since the last one."""
+        self.pending.append((loss, count))
+        elapsed = time.monotonic() - self.since
+        if elapsed < LOG_SECONDS:
+            return None
+        tokens = sum(count for _, count in self.pending)
+        mean = sum(float(loss) * count for loss, count in self.pending) / tokens
+        speed = tokens / elapsed
+        self._write(loss=mean, perplexity=_exp(mean), learning_rate=rate, tokens_per_second=round(speed, 1))
+        self.note = f"loss {mean:.3f} · perplexity {_exp(mean):.2f} · {grouped(speed)} tokens/s"
+        self.pending, self.since = [], time.monotonic()
+        return mean
+
+    def validated(self, loss: float, improved: bool) -> None:
+        self._write(split="valid", loss=loss, perplexity=_exp(loss))
+        mark = "  best so far" if improved else ""
+        self.bar.say(f"step {self.at.step}: validation loss {loss:.4f}, perplexity {_exp(loss):.2f}{mark}")
+        self.since, self.pending = time.monotonic(), []
+
+    def _write(self, **numbers: Any) -> None:
+        at = {"step": self.at.step, "tokens": self.at.tokens, "seconds": round(self.at.seconds, 3)}
+        with open(self.path, "a", encoding="utf-8") as file:
+            file.write(json.dumps(at | numbers) + "\n")
+
+
+def cut_metrics(path: Path, step: int) -> None:
+    """Drop what was logged after the checkpoint, and a last line that a kill cut short."""
+    if not path.exists():
+        return
+    lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+    kept = [line for line in lines if (entry := _parsed(line)) is not None and entry["step"] <= step]
+    if kept != lines:
+        write_text(path, "".join(line + "\n" for line in kept))
+
+
+def _parsed(line: str) -> dict[str, Any] | None:
+    try:
+        return json.loads(line)
+    except json.JSONDecodeError:
+        return None
+
+
+def weights_of(model: Model) -> dict[str, Tensor]:
+    """Every tensor of the model once: a tied matrix has one name."""
+    return dict(model.state_dict())
+
+
+def _rows(state: State, rows: slice) -> State:
+    return map_state(lambda leaf: leaf[rows], state)
+
+
+def _join(states: list[State]) -> State:
+    """The states of micro-batches as one, rows in their order."""
+    if len(states) == 1:
+        return states[0]
+
+    def join(parts: list[Any]) -> Any:
+        if isinstance(parts[0], dict):
+            return {name: join([part[name] for part in parts]) for name in parts[0]}
+        return torch.cat(parts)
+
+    return join(states)
+
+
+def _exp(loss: float) -> float:
+    return math.exp(loss) if loss < 700 else math.inf
+
+
+def measure_steps(trainer: Trainer, steps: int, clock: Callable[[], float] = time.perf_counter) -> float:
+    """Seconds per training step, after one step of warm-up; for --dry-run. The model is spent afterwards."""
+    times = []
+    for _ in range(steps + 1):
+        began = clock()
+        trainer.step()
+        if trainer.device.type == "cuda":
+            torch.cuda.synchronize(trainer.device)
+        times.append(clock() - began)
+    return sum(times[1:]) / steps

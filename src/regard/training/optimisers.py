@@ -1,0 +1,80 @@
+"""Optimisers and learning-rate schedules.
+
+AdamW (Loshchilov & Hutter 2019), SGD, and SGD averaged once validation stops improving (Merity et al. 2018, after
+Polyak & Juditsky 1992). Schedules are functions of the step and of the share of the budget that is spent, never of a
+hidden counter, so a resumed run continues on the same curve.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+import torch
+from torch import Tensor, nn
+
+FLOOR = 0.1  # cosine ends at this share of the peak
+PLATEAU_FACTOR = 0.25  # the step that Mikolov's and PyTorch's recurrent recipes take when validation is stuck
+AVERAGE_AFTER = 5  # validations without a new best before averaging begins (Merity's non-monotone trigger)
+
+
+def build_optimizer(
+    kind: str,
+    parameters: Iterable[tuple[str, nn.Parameter]],
+    *,
+    learning_rate: float,
+    weight_decay: float,
+    beta2: float,
+) -> torch.optim.Optimizer:
+    """Weight decay shrinks matrices; biases and gains (vectors) are left alone."""
+    trained = [p for _, p in parameters if p.requires_grad]
+    matrices = [p for p in trained if p.dim() >= 2]
+    vectors = [p for p in trained if p.dim() < 2]
+    groups = [{"params": matrices, "weight_decay": weight_decay}, {"params": vectors, "weight_decay": 0.0}]
+    groups = [group for group in groups if group["params"]]
+    if kind == "adamw":
+        fused = trained[0].device.type == "cuda"
+        return torch.optim.AdamW(groups, lr=learning_rate, betas=(0.9, beta2), fused=fused)
+    return torch.optim.SGD(groups, lr=learning_rate)
+
+
+def learning_rate_at(schedule: str, peak: float, step: int, warmup: int, spent: float, plateau_drops: int) -> float:
+    """`spent`: share of the budget used, 0 to 1. `plateau_drops`: how often validation was stuck so far."""
+    if warmup and step < warmup:
+        return peak * (step + 1) / warmup
+    if schedule == "cosine":
+        return peak * (FLOOR + (1 - FLOOR) * 0.5 * (1 + math.cos(math.pi * min(spent, 1.0))))
+    if schedule == "inverse-sqrt":
+        return peak * math.sqrt(max(warmup, 1) / max(step, 1, warmup))
+    if schedule == "plateau":
+        return float(peak * PLATEAU_FACTOR**plateau_drops)
+    return peak
+
+
+class Average:
+    """The running mean of the weights since averaging began: w̄_n = w̄_{n−1} + (w_n − w̄_{n−1}) / n."""
+
+    def __init__(self) -> None:
+        self.weights: dict[str, Tensor] = {}
+        self.count = 0
+
+    @property
+    def active(self) -> bool:
+        return self.count > 0
+
+    @torch.no_grad()
+    def add(self, model: nn.Module) -> None:
+        self.count += 1
+        for name, parameter in model.named_parameters():
+            if self.count == 1:
+                self.weights[name] = parameter.detach().clone()
+            else:
+                self.weights[name].lerp_(parameter, 1 / self.count)
+
+    @torch.no_grad()
+    def swap(self, model: nn.Module) -> None:
+        """Exchange the model's weights with the mean; a second swap undoes the first."""
+        for name, parameter in model.named_parameters():
+            held = parameter.detach().clone()
+            parameter.copy_(self.weights[name])
+            self.weights[name].copy_(held)

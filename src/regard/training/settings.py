@@ -1,0 +1,114 @@
+"""The settings of training: what a recipe's [training] section holds, checked where they are given."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from dataclasses import dataclass
+
+from regard.errors import RegardError
+from regard.settings import at_least, one_of, setting
+
+RECURRENT_WINDOW = 64  # steps gradients flow back through, for a model whose context has no end
+
+
+@dataclass(frozen=True)
+class Training:
+    """How a neural system learns."""
+
+    steps: int = setting(2000, "optimiser steps; a budget, where one is given, decides instead")
+    budget: str = setting("", "60s, 10m, 2h of training time, or tokens such as 5M; empty = steps decide")
+    batches: str = setting(
+        "windows", "stream: rows run on through the text and carry their state; windows: fresh pieces"
+    )
+    window: int = setting(0, "tokens of a row in one step, as far as gradients flow back; 0 = the context, or 64")
+    batch_tokens: int = setting(4096, "tokens in one optimiser step; rows = batch_tokens / window")
+    accumulate: int = setting(1, "micro-batches a step is computed in; changes memory, not the result")
+    optimizer: str = setting("adamw", "adamw, sgd, or asgd (SGD, averaged once validation stops improving)")
+    learning_rate: float = setting(1e-3, "at its peak")
+    schedule: str = setting("cosine", "constant, cosine (to a tenth), inverse-sqrt, or plateau (÷ 4 when stuck)")
+    warmup: int = setting(100, "steps of linear warm-up")
+    weight_decay: float = setting(0.01, "shrinks matrices at every step; biases and gains are left alone")
+    beta2: float = setting(0.99, "AdamW's second-moment decay")
+    clip: float = setting(1.0, "largest gradient norm; 0 = no clipping")
+    evaluate_every: int = setting(250, "steps between validations")
+    validation_tokens: int = setting(200_000, "validation reads at most this many tokens, always the same ones")
+    patience: int = setting(0, "stop after this many validations without improvement; 0 = never")
+    checkpoint_every: int = setting(250, "steps between checkpoints")
+    precision: str = setting("auto", "fp32 or bf16; auto = bf16 on a GPU that has it")
+    device: str = setting("auto", "cpu, cuda, cuda:1, mps; auto = a GPU if there is one")
+    threads: int = setting(0, "CPU threads; 0 = as many as there are cores; recorded, so that resume is exact")
+    seed: int = setting(1, "initial weights, order of windows, dropout")
+
+    def __post_init__(self) -> None:
+        for name in ("steps", "batch_tokens", "accumulate", "evaluate_every", "checkpoint_every"):
+            at_least(f"training.{name}", getattr(self, name), 1)
+        for name in ("window", "warmup", "patience", "threads", "seed", "validation_tokens"):
+            at_least(f"training.{name}", getattr(self, name), 0)
+        for name in ("weight_decay", "clip"):
+            at_least(f"training.{name}", getattr(self, name), 0.0)
+        one_of("training.batches", self.batches, ("stream", "windows"))
+        one_of("training.optimizer", self.optimizer, ("adamw", "sgd", "asgd"))
+        one_of("training.schedule", self.schedule, ("constant", "cosine", "inverse-sqrt", "plateau"))
+        one_of("training.precision", self.precision, ("auto", "fp32", "bf16"))
+        if not self.learning_rate > 0:
+            raise RegardError(f"training.learning_rate must be above 0, not {self.learning_rate}.")
+        if not 0 <= self.beta2 < 1:
+            raise RegardError(f"training.beta2 must be at least 0 and below 1, not {self.beta2}.")
+        if self.batch_tokens < self.window:
+            raise RegardError(
+                f"training.batch_tokens ({self.batch_tokens}) must hold at least one window of {self.window} tokens."
+            )
+        if self.window and self.accumulate > self.rows:
+            raise RegardError(f"training.accumulate ({self.accumulate}) cannot exceed the {self.rows} rows of a batch.")
+        Budget.parse(self.budget, self.steps)
+
+    @property
+    def rows(self) -> int:
+        return self.batch_tokens // self.window
+
+    @property
+    def limit(self) -> Budget:
+        return Budget.parse(self.budget, self.steps)
+
+    def for_context(self, context: int | None) -> Training:
+        """The same with the window filled in: positions that are never trained must not be a default."""
+        if not self.window:
+            return dataclasses.replace(self, window=context or RECURRENT_WINDOW)
+        if context is not None and self.window > context:
+            raise RegardError(f"training.window ({self.window}) cannot exceed model.context ({context}).")
+        return self
+
+
+@dataclass(frozen=True)
+class Counting:
+    """A counted system (the n-gram) reads the text once; nothing is optimised."""
+
+    threads: int = setting(0, "CPU threads; 0 = as many as there are cores")
+    seed: int = setting(1, "kept so that every recipe has one; counting draws nothing at random")
+
+    def __post_init__(self) -> None:
+        at_least("training.threads", self.threads, 0)
+        at_least("training.seed", self.seed, 0)
+
+
+@dataclass(frozen=True)
+class Budget:
+    """What ends a training: a number of steps, of tokens, or of seconds. The first two make a resume exact."""
+
+    amount: float
+    unit: str  # "steps", "tokens" or "seconds"
+
+    @classmethod
+    def parse(cls, text: str, steps: int) -> Budget:
+        if not text:
+            return cls(steps, "steps")
+        match = re.fullmatch(r"\s*([\d_]*\.?\d+)\s*([a-zA-Z]*)\s*(?:tokens?)?\s*", text)
+        scale = {"s": 1, "m": 60, "min": 60, "h": 3600}
+        tokens = {"": 1, "k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9, "B": 1e9, "tokens": 1, "token": 1}
+        if match and float(match[1]) > 0:
+            if match[2] in scale:
+                return cls(float(match[1]) * scale[match[2]], "seconds")
+            if match[2] in tokens:
+                return cls(float(match[1]) * tokens[match[2]], "tokens")
+        raise RegardError(f"training.budget {text!r} is neither a time (60s, 10m, 2h) nor tokens (500k, 5M).")

@@ -1,0 +1,83 @@
+"""The command line as its users meet it: real files, real runs, real processes where it matters."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from regard.cli import main
+
+TINY = ["--size", "tiny", "--data.tokenizer", "char", "--training.batch-tokens", "256", "--training.threads", "1"]
+
+
+@pytest.fixture(autouse=True, scope="session")
+def own_cache(tmp_path_factory):
+    """Tests never read or write the user's cache."""
+    os.environ["REGARD_CACHE"] = str(tmp_path_factory.mktemp("cache"))
+    os.environ.pop("REGARD_DATA", None)
+
+
+@pytest.fixture(scope="session")
+def text_file(tmp_path_factory):
+    """A little text with regularities: enough lines for three splits."""
+    subjects, verbs = ["The cat", "The dog", "A bird", "My friend"], ["sees", "hears", "follows", "likes"]
+    objects = ["the house", "a tree", "the river", "some bread", "an old song"]
+    lines = [f"{s} {v} {o}." for s in subjects for v in verbs for o in objects]
+    path = tmp_path_factory.mktemp("text") / "my.txt"
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def regard(capsys, monkeypatch):
+    """Call the command line in this process: regard("evaluate", run) → (exit code, stdout, stderr)."""
+
+    def call(*words, stdin=""):
+        import io
+
+        monkeypatch.setattr(
+            sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin if isinstance(stdin, bytes) else stdin.encode()))
+        )
+        code = 0
+        try:
+            main([str(word) for word in words])
+        except SystemExit as stop:
+            code = stop.code or 0
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
+
+    return call
+
+
+@pytest.fixture(scope="session")
+def trained(tmp_path_factory, text_file):
+    """A finished run of each system, made by the command line: trained["lstm"]."""
+    folder = tmp_path_factory.mktemp("runs")
+    runs = {}
+    for system, settings in {
+        "ngram": ["--model.order", "4", "--data.tokenizer", "char"],
+        "lstm": [*TINY, "--model.width", "32", "--training.steps", "30", "--training.evaluate-every", "15"],
+        "gpt": [*TINY, "--model.width", "32", "--training.steps", "30", "--training.evaluate-every", "15"],
+    }.items():
+        main(["train", system, "--data", str(text_file), "--run", str(folder / system), *settings])
+        runs[system] = folder / system
+    return runs
+
+
+@pytest.fixture(scope="session")
+def process():
+    """Start the command line as a process of its own."""
+
+    def start(*words, **options):
+        environment = {**os.environ, "OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "passive"}
+        return subprocess.Popen(
+            [sys.executable, "-m", "regard", *map(str, words)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=environment,
+            **options,
+        )
+
+    return start

@@ -1,0 +1,78 @@
+"""Killed at any moment and resumed, a run ends with the same bits as one that never stopped."""
+
+import json
+import signal
+import time
+
+import pytest
+
+from regard.training.checkpoint import load_tensors
+
+SETTINGS = [
+    "--size", "tiny", "--data.tokenizer", "char", "--model.width", "24", "--model.dropout", "0.1", "--seed", "5",
+    "--training.steps", "400", "--training.batch-tokens", "512", "--training.evaluate-every", "90",
+    "--training.checkpoint-every", "25", "--training.threads", "1",
+]  # fmt: skip
+
+
+def bits(run):
+    files = {}
+    for name in ("training.safetensors", "model.safetensors"):
+        tensors, note = load_tensors(run / name)
+        note.get("progress", {}).pop("seconds", None)
+        files[name] = ({key: tensor.numpy().tobytes() for key, tensor in tensors.items()}, note)
+    return files
+
+
+def wait_for_step(run, step, started):
+    """Until the checkpoint of at least `step` is on disk."""
+    for _ in range(3000):
+        assert started.poll() is None, started.stderr.read()
+        try:
+            if load_tensors(run / "training.safetensors")[1]["progress"]["step"] >= step:
+                return
+        except Exception:
+            pass
+        time.sleep(0.02)
+    raise AssertionError("the run never reached that step")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("system", ["lstm", "gpt"])
+def test_any_kill_and_resume_gives_the_same_bits(system, process, text_file, tmp_path):
+    whole, cut = tmp_path / "whole", tmp_path / "cut"
+    started = process("train", system, "--data", text_file, "--run", whole, *SETTINGS)
+    assert started.wait() == 0, started.stderr.read()
+
+    started = process("train", system, "--data", text_file, "--run", cut, *SETTINGS)
+    wait_for_step(cut, 25, started)
+    started.kill()  # SIGKILL: no warning, nothing can be tidied up
+    started.wait()
+    (cut / "metrics.jsonl").open("a").write('{"step": 399, "loss": 1.0}\n{"step": 4')  # what a crash may leave
+
+    for number, expected in ((signal.SIGTERM, 130), (signal.SIGINT, 130)):
+        before = load_tensors(cut / "training.safetensors")[1]["progress"]["step"]
+        started = process("resume", cut)
+        wait_for_step(cut, before + 25, started)
+        started.send_signal(number)
+        _, errors = started.communicate()
+        assert started.returncode == expected, errors
+        assert "regard resume" in errors
+        assert "Traceback" not in errors
+
+    started = process("resume", cut)
+    _, errors = started.communicate()
+    assert started.returncode == 0, errors
+    assert bits(cut) == bits(whole)
+    steps = [json.loads(line)["step"] for line in (cut / "metrics.jsonl").read_text().splitlines()]
+    assert steps == sorted(steps)
+    assert steps.count(360) == 1  # each validation once
+
+
+def test_resuming_a_finished_run_changes_nothing(regard, trained):
+    before = bits(trained["lstm"])
+    code, out, errors = regard("resume", trained["lstm"])
+    assert code == 0
+    assert "had finished" in errors
+    assert out.strip() == str(trained["lstm"])
+    assert bits(trained["lstm"]) == before

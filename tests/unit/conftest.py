@@ -1,0 +1,13 @@
+"""Small real things that several tests share."""
+
+import os
+
+import pytest
+
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+
+
+@pytest.fixture(autouse=True)
+def _own_cache(tmp_path_factory, monkeypatch):
+    """Tests never read or write the user's cache."""
+    monkeypatch.setenv("REGARD_CACHE", str(tmp_path_factory.getbasetemp() / "cache"))

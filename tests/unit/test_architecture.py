@@ -1,0 +1,88 @@
+"""The order of the packages: each imports only from those to its left, and what must be quick never loads torch."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import regard
+
+SOURCE = Path(regard.__file__).parent
+ORDER = [
+    {"errors"},
+    {"settings", "files"},
+    {"text", "report"},
+    {"layers"},
+    {"systems"},
+    {"decoding"},
+    {"evaluation"},
+    {"training"},
+    {"recipe"},
+    {"run"},
+    {"fit"},
+    {"exchange", "demo"},
+    {"cli"},
+    {"__main__"},
+]
+RANK = {name: rank for rank, names in enumerate(ORDER) for name in names}
+
+
+def imports(path):
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            yield node.module
+        elif isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+
+
+def package_of(path):
+    return path.relative_to(SOURCE).parts[0].removesuffix(".py")
+
+
+FILES = [path for path in SOURCE.rglob("*.py") if path != SOURCE / "__init__.py"]
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(SOURCE)))
+def test_a_package_imports_only_from_packages_to_its_left(path):
+    here = package_of(path)
+    for name in imports(path):
+        if name.startswith("regard."):
+            there = name.split(".")[1]
+            assert there == here or RANK[there] < RANK[here], f"{here} imports {there}"
+
+
+def test_every_package_has_its_place():
+    assert {package_of(path) for path in FILES} <= RANK.keys()
+
+
+@pytest.mark.parametrize("package", ["text", "report"])
+def test_text_and_report_know_nothing_of_torch(package):
+    for path in (SOURCE / package).rglob("*.py"):
+        assert not any(name.split(".")[0] == "torch" for name in imports(path)), path
+
+
+@pytest.mark.parametrize(
+    "words", [["--help"], ["systems"], ["systems", "--json"], ["train", "--help"], ["data"], ["--version"]]
+)
+def test_quick_answers_never_load_torch(words):
+    code = (
+        "import sys\n"
+        "from regard.cli import main\n"
+        "try:\n"
+        f"    main({words!r})\n"
+        "except SystemExit as stop:\n"
+        "    assert not stop.code\n"
+        "assert 'torch' not in sys.modules, 'torch was loaded'\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_weights_are_never_pickled():
+    for path in FILES:
+        text = path.read_text(encoding="utf-8")
+        assert "import pickle" not in text
+        assert "torch.load(" not in text
+        assert "torch.save(" not in text

@@ -1,0 +1,105 @@
+"""A recipe is strict: what is given is what is used, and what is misspelt is refused where it stands."""
+
+import dataclasses
+import tomllib
+
+import pytest
+
+from regard.errors import RegardError
+from regard.recipe import SIZES, compose, parse_overrides, read_recipe
+from regard.systems.catalogue import SYSTEMS
+from regard.training.settings import Budget, Training
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("system", [system.name for system in SYSTEMS])
+def test_a_recipe_survives_its_own_toml(system, size, tmp_path):
+    recipe = compose(system, size)
+    path = tmp_path / "recipe.toml"
+    for text in (recipe.toml(), recipe.documented()):
+        path.write_text(text, encoding="utf-8")
+        assert compose(system, None, read_recipe(path)) == recipe
+
+
+@pytest.mark.parametrize("system", [system.name for system in SYSTEMS])
+def test_every_setting_is_documented(system):
+    recipe = compose(system, None)
+    for part in (recipe.data, recipe.model, recipe.training):
+        assert all(f.metadata["doc"] for f in dataclasses.fields(part))
+    assert tomllib.loads(recipe.documented()) == recipe.tree()
+
+
+def test_the_more_particular_setting_wins():
+    recipe = compose("lstm", "tiny", {"model": {"width": 99}}, {"model": {"layers": "3"}})
+    assert (recipe.model.width, recipe.model.layers) == (99, 3)
+    assert recipe.model.dropout == 0.0  # from the size
+    assert recipe.training.batches == "stream"  # from the system
+
+
+@pytest.mark.parametrize(
+    "tree, said",
+    [
+        ({"model": {"layer": 2}}, "did you mean model.layers?"),
+        ({"modle": {"layers": 2}}, "did you mean model?"),
+        ({"model": {"layers": "two"}}, "model.layers must be a whole number, not 'two'"),
+        ({"model": {"layers": 2.5}}, "model.layers must be a whole number"),
+        ({"model": {"tied": 1}}, "model.tied must be true or false"),
+        ({"model": {"layers": 0}}, "model.layers must be at least 1"),
+        ({"model": 3}, "model is a section"),
+        ({"training": {"schedule": "linear"}}, "training.schedule must be one of"),
+        ({"training": {"learning_rate": -1}}, "training.learning_rate must be above 0"),
+        ({"training": {"learning_rate": float("nan")}}, "training.learning_rate must be above 0"),
+        ({"training": {"budget": "soon"}}, "neither a time"),
+        ({"training": {"batch_tokens": 10}}, "at least one window"),
+        ({"training": {"accumulate": 1000}}, "cannot exceed"),
+        ({"data": {"tokenizer": "words"}}, "data.tokenizer must be one of"),
+    ],
+)
+def test_a_wrong_setting_is_refused_in_one_sentence(tree, said):
+    with pytest.raises(RegardError) as error:
+        compose("lstm", None, tree)
+    assert said in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_a_counted_system_refuses_what_only_training_has():
+    with pytest.raises(RegardError, match="counted, not trained"):
+        compose("ngram", None, {"training": {"learning_rate": 0.1}})
+
+
+def test_the_window_follows_the_context_so_that_no_position_stays_untrained():
+    assert compose("gpt", None, {"model": {"context": 96}}).training.window == 96
+    with pytest.raises(RegardError, match=r"training.window \(128\) cannot exceed model.context \(96\)"):
+        compose("gpt", None, {"model": {"context": 96}, "training": {"window": 128}})
+
+
+def test_overrides_are_read_from_the_command_line():
+    words = ["--model.layers", "3", "--training.budget=60s", "--training.learning-rate", "1e-4"]
+    assert parse_overrides(words) == {
+        "model": {"layers": "3"},
+        "training": {"budget": "60s", "learning_rate": "1e-4"},
+    }
+    with pytest.raises(RegardError, match="did you mean seed"):
+        parse_overrides(["--seeed", "3"], ["seed", "size"])
+    with pytest.raises(RegardError, match=r"--model.layers needs a value"):
+        parse_overrides(["--model.layers"])
+
+
+@pytest.mark.parametrize(
+    "text, amount, unit",
+    [
+        ("60s", 60, "seconds"),
+        ("10m", 600, "seconds"),
+        ("1.5h", 5400, "seconds"),
+        ("5M", 5e6, "tokens"),
+        ("500k tokens", 5e5, "tokens"),
+        ("", 7, "steps"),
+    ],
+)
+def test_a_budget_is_a_time_or_tokens_or_the_steps(text, amount, unit):
+    assert Budget.parse(text, 7) == Budget(amount, unit)
+
+
+def test_settings_cannot_be_changed_in_place():
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        Training().steps = 3  # type: ignore[misc]

@@ -1,0 +1,55 @@
+"""Choosing a token: what is forbidden never comes, what is drawn follows the distribution, batches change nothing."""
+
+import numpy as np
+import pytest
+import torch
+
+from regard.decoding.sampling import GREEDY, Sampling, choose, mask_tokens, uniforms
+from regard.errors import RegardError
+
+LOGITS = torch.log(torch.tensor([[0.5, 0.25, 0.15, 0.1]]))
+
+
+def draws(sampling, count=4000):
+    uniform = torch.from_numpy(uniforms(3, 1, count))[0]
+    chosen = choose(LOGITS.expand(count, -1), sampling, uniform)
+    return np.bincount(chosen.numpy(), minlength=4) / count
+
+
+def test_draws_follow_the_distribution():
+    assert np.abs(draws(Sampling()) - [0.5, 0.25, 0.15, 0.1]).max() < 0.03
+
+
+def test_temperature_sharpens_as_a_power():
+    power = np.array([0.5, 0.25, 0.15, 0.1]) ** 2
+    assert np.abs(draws(Sampling(temperature=0.5)) - power / power.sum()).max() < 0.03
+
+
+def test_top_k_and_top_p_cut_the_tail_and_keep_the_proportions():
+    assert np.abs(draws(Sampling(top_k=2)) - [2 / 3, 1 / 3, 0, 0]).max() < 0.03
+    assert np.abs(draws(Sampling(top_p=0.7)) - [2 / 3, 1 / 3, 0, 0]).max() < 0.03
+    assert draws(Sampling(top_p=1e-9))[0] == 1
+
+
+def test_temperature_zero_is_greedy():
+    assert choose(LOGITS, GREEDY, torch.zeros(1)).item() == 0
+
+
+def test_a_forbidden_token_is_never_chosen_even_at_the_edge_of_the_draw():
+    logits = mask_tokens(LOGITS, [0, 3])
+    for u in (0.0, 0.5, 1 - 1e-12):
+        assert choose(logits, Sampling(), torch.tensor([u], dtype=torch.float64)).item() in (1, 2)
+
+
+def test_a_rows_random_numbers_do_not_depend_on_its_batch_mates():
+    assert np.array_equal(uniforms(5, 2, 9), uniforms(5, 7, 9)[:2])
+    assert np.array_equal(uniforms(5, 2, 9), uniforms(5, 2, 20)[:, :9])
+    assert not np.array_equal(uniforms(5, 1, 9), uniforms(6, 1, 9))
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"temperature": -1}, {"top_k": -1}, {"top_p": 0}, {"top_p": 1.5}, {"temperature": float("nan")}]
+)
+def test_a_wrong_value_is_refused(wrong):
+    with pytest.raises(RegardError):
+        Sampling(**wrong)

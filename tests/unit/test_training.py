@@ -1,0 +1,238 @@
+"""The loop: what is killed and resumed ends with the same bits, micro-batches change nothing, errors lose nothing."""
+
+import json
+import math
+import sys
+
+import numpy as np
+import pytest
+import torch
+from torch.nn import functional as F
+
+from regard.errors import RegardError, Stopped
+from regard.recipe import compose
+from regard.systems.catalogue import load_class
+from regard.text.batches import Streams, Windows
+from regard.training.checkpoint import load_tensors, save_tensors
+from regard.training.loop import Trainer, cut_metrics
+from regard.training.optimisers import Average, learning_rate_at
+
+VOCABULARY = 11
+
+
+def ids(count=3003, seed=0):
+    """Text with something to learn: each token is usually the one before plus one."""
+    random = np.random.default_rng(seed)
+    steps = np.where(random.random(count) < 0.8, 1, random.integers(0, VOCABULARY, count))
+    return (np.cumsum(steps) % VOCABULARY).astype(np.uint16)
+
+
+def trainer(folder, system="lstm", **training):
+    sizes = {
+        "lstm": {"layers": 2, "width": 16, "dropout": 0.2},
+        "gpt": {"layers": 1, "width": 16, "heads": 2, "context": 16},
+    }
+    settings = {"steps": 12, "batch_tokens": 128, "window": 16, "warmup": 3, "evaluate_every": 5, "checkpoint_every": 4}
+    recipe = compose(system, "tiny", {"model": sizes[system], "training": {**settings, "seed": 3, **training}})
+    torch.manual_seed(recipe.training.seed)
+    model = load_class(system)(VOCABULARY, recipe.model)
+    kind = recipe.training
+    arguments = (ids(), kind.rows, kind.window, 0)
+    batches = Streams(*arguments) if kind.batches == "stream" else Windows(*arguments, kind.seed)
+    folder.mkdir(exist_ok=True)
+    return Trainer(model, batches, ids(400, seed=1), kind, folder, eos=0)
+
+
+def bits(folder, name="training.safetensors"):
+    tensors, note = load_tensors(folder / name)
+    note.get("progress", {}).pop("seconds", None)
+    return {key: tensor.numpy().tobytes() for key, tensor in tensors.items()}, note
+
+
+@pytest.mark.parametrize(
+    "system, settings",
+    [
+        ("lstm", {}),
+        ("gpt", {}),
+        ("lstm", {"optimizer": "sgd", "schedule": "plateau", "learning_rate": 1.0}),
+        ("lstm", {"optimizer": "asgd", "learning_rate": 4.0, "evaluate_every": 1, "steps": 20}),
+        ("gpt", {"schedule": "inverse-sqrt", "accumulate": 3, "budget": "1500"}),
+        ("lstm", {"batches": "windows", "accumulate": 2}),
+    ],
+)
+@pytest.mark.parametrize("stop", [1, 4, 7])
+def test_a_stopped_and_resumed_run_ends_with_the_same_bits(tmp_path, system, settings, stop):
+    whole = trainer(tmp_path / "whole", system, **settings)
+    whole.save()
+    whole.train()
+    first = trainer(tmp_path / "cut", system, **settings)
+    first.save()
+    batch = first.batches.batch
+
+    class Interrupting:
+        def batch(self, step):
+            if step == stop:
+                first.stop_requested = True
+            return batch(step)
+
+    first.batches = Interrupting()
+    with pytest.raises(Stopped):
+        first.train()
+    torch.manual_seed(999)  # whatever happened in between
+    second = trainer(tmp_path / "cut", system, **settings)
+    second.restore()
+    assert second.at.step == stop + 1
+    second.train()
+    assert bits(tmp_path / "cut") == bits(tmp_path / "whole")
+    assert bits(tmp_path / "cut", "model.safetensors") == bits(tmp_path / "whole", "model.safetensors")
+    if settings.get("optimizer") == "asgd":
+        assert second.average.active  # else this case tested nothing
+
+
+def test_a_checkpoint_written_before_a_hard_kill_is_enough(tmp_path):
+    """kill -9 leaves whatever was last renamed into place: continue from each checkpoint and compare."""
+    whole = trainer(tmp_path / "whole")
+    whole.save()
+    whole.train()
+    killed = trainer(tmp_path / "killed")
+    killed.save()
+
+    class Killed(Exception):
+        pass
+
+    save = killed.save
+
+    def save_then_die():
+        save()
+        if killed.at.step == 8:
+            raise Killed
+
+    killed.save = save_then_die
+    with pytest.raises(Killed):
+        killed.train()
+    resumed = trainer(tmp_path / "killed")
+    resumed.restore()
+    resumed.train()
+    assert bits(tmp_path / "killed") == bits(tmp_path / "whole")
+
+
+@pytest.mark.parametrize("system", ["lstm", "gpt"])
+@pytest.mark.parametrize("parts", [2, 3, 8])
+def test_micro_batches_give_the_gradient_of_the_whole_batch(tmp_path, system, parts):
+    """Law 12: k micro-batches = one batch, also for ragged rows and carried state."""
+    whole, cut = (trainer(tmp_path, system, accumulate=k) for k in (1, parts))
+    for each in (whole, cut):
+        each.model.double().eval()  # eval: dropout would draw different masks
+    last = whole.batches.steps_per_epoch - 1  # the ragged one
+    for step in (0, 1, last):
+        losses = [each.gradient(each.batches.batch(step)) for each in (whole, cut)]
+        assert float(losses[0][0]) == pytest.approx(float(losses[1][0]), abs=1e-12)
+        for a, b in zip(whole.model.parameters(), cut.model.parameters()):
+            assert torch.allclose(a.grad, b.grad, rtol=0, atol=1e-12)
+
+
+def test_the_loss_is_the_mean_over_all_tokens_of_the_batch_not_a_mean_of_means(tmp_path):
+    one = trainer(tmp_path, "lstm")
+    one.model.eval()
+    step = one.batches.steps_per_epoch - 1
+    batch = one.batches.batch(step)
+    assert batch.lengths is not None
+    assert len(set(batch.lengths.tolist())) > 1
+    loss, count = one.gradient(batch)
+    assert count == batch.lengths.sum()
+    by_hand = 0.0
+    for row, length in enumerate(batch.lengths):
+        if length:
+            tokens = torch.from_numpy(batch.tokens[row : row + 1, :length])
+            logits, _ = one.model(tokens)
+            by_hand += float(F.cross_entropy(logits[0], torch.from_numpy(batch.targets[row, :length]), reduction="sum"))
+    assert float(loss) == pytest.approx(by_hand / count, rel=1e-5)
+
+
+def test_training_lowers_the_loss_and_leaves_a_learning_curve(tmp_path):
+    one = trainer(tmp_path, "lstm", steps=80, evaluate_every=20, learning_rate=0.01)
+    one.train()
+    lines = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
+    curve = [line["loss"] for line in lines if line.get("split") == "valid"]
+    assert len(curve) == 4
+    assert curve[0] < math.log(VOCABULARY)
+    assert curve[-1] < curve[0] - 0.1
+    assert one.at.tokens > 0
+
+
+def test_metrics_are_cut_back_to_the_checkpoint(tmp_path):
+    path = tmp_path / "metrics.jsonl"
+    path.write_text('{"step": 1}\n{"step": 4}\n{"step": 5}\n{"step": 6, "lo')
+    cut_metrics(path, 4)
+    assert path.read_text() == '{"step": 1}\n{"step": 4}\n'
+
+
+def test_early_stopping_ends_a_run_that_no_longer_improves(tmp_path):
+    one = trainer(tmp_path, "lstm", steps=500, evaluate_every=1, patience=3, learning_rate=1e-9, warmup=0)
+    one.best = 0
+    one.at.best = 0.0  # nothing can beat this
+    one.train()
+    assert one.at.step == 3
+
+
+def test_a_loss_that_is_not_finite_stops_and_keeps_the_last_good_weights(tmp_path):
+    one = trainer(tmp_path, "lstm", optimizer="sgd", learning_rate=1e30, clip=0, warmup=0)
+    one.save()
+    before = bits(tmp_path)
+    with pytest.raises(RegardError, match=r"The loss became (nan|inf) at step .*learning_rate"):
+        one.train()
+    assert bits(tmp_path) == before
+    tensors, _ = load_tensors(tmp_path / "training.safetensors")
+    assert all(bool(torch.isfinite(t.float()).all()) for t in tensors.values())
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs a limit on file sizes")
+def test_a_disk_with_no_room_leaves_the_old_file_whole(tmp_path):
+    import resource
+
+    path = tmp_path / "weights.safetensors"
+    save_tensors(path, {"w": torch.arange(5)}, {"step": 1})
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, before[1]))
+    try:
+        with pytest.raises(RegardError, match=r"could not be saved .*; what was there before is untouched"):
+            save_tensors(path, {"w": torch.zeros(100_000)}, {"step": 2})
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    tensors, note = load_tensors(path)
+    assert note == {"step": 1}
+    assert tensors["w"].tolist() == [0, 1, 2, 3, 4]
+    assert [file.name for file in tmp_path.iterdir()] == [path.name]
+
+
+def test_a_damaged_weights_file_is_refused_in_one_sentence(tmp_path):
+    path = tmp_path / "weights.safetensors"
+    save_tensors(path, {"w": torch.arange(500)})
+    path.write_bytes(path.read_bytes()[:-100])
+    with pytest.raises(RegardError, match="damaged or was cut short"):
+        load_tensors(path)
+
+
+def test_schedules_follow_their_formulas():
+    def rate(schedule, step, spent=0.0, drops=0):
+        return learning_rate_at(schedule, 1.0, step, 10, spent, drops)
+
+    assert [rate("constant", step) for step in (0, 4, 9, 10, 99)] == [0.1, 0.5, 1.0, 1.0, 1.0]
+    assert rate("cosine", 10, 0.0) == 1.0
+    assert rate("cosine", 50, 0.5) == pytest.approx(0.55)
+    assert rate("cosine", 99, 1.0) == pytest.approx(0.1)
+    assert rate("inverse-sqrt", 40) == pytest.approx(0.5)
+    assert rate("plateau", 40, drops=2) == pytest.approx(1 / 16)
+
+
+def test_the_average_is_the_mean_of_the_weights_seen():
+    model = torch.nn.Linear(2, 1, bias=False)
+    average, values = Average(), [1.0, 2.0, 6.0]
+    for value in values:
+        with torch.no_grad():
+            model.weight.fill_(value)
+        average.add(model)
+    average.swap(model)
+    assert torch.allclose(model.weight, torch.full((1, 2), 3.0))
+    average.swap(model)
+    assert torch.allclose(model.weight, torch.full((1, 2), 6.0))

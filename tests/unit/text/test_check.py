@@ -1,0 +1,95 @@
+"""`regard data check`: what it must notice in a text."""
+
+import gzip
+from dataclasses import asdict
+
+import pytest
+
+from regard.errors import RegardError
+from regard.text.check import check_text
+from regard.text.corpus import Overlap, open_corpus
+from regard.text.tokenizer import Tokenizer
+
+
+def write(path, text: str):
+    path.write_bytes(text.encode())
+    return path
+
+
+def test_the_numbers_of_a_plain_text_are_right(tmp_path):
+    text = "One two.\n\nOne two.\nthree\n"
+    for path in (write(tmp_path / "text.txt", text), tmp_path / "text.txt.gz"):
+        if path.suffix == ".gz":
+            path.write_bytes(gzip.compress(text.encode()))
+        report = check_text(path).files["text"]
+        assert (report.encoding, report.byte_order_mark, report.bytes) == ("ASCII", False, len(text))
+        assert (report.lines, report.blank_lines, report.duplicate_lines) == (4, 1, 1)
+        assert (report.characters, report.words, report.vocabulary) == (len(text), 7, 4)
+        assert (report.line_lengths["longest"], report.longest_line) == (8, 1)
+        assert report.oddities == ()
+
+
+def test_odd_lines_are_counted_and_found(tmp_path):
+    path = tmp_path / "odd.txt"
+    lines = [b"\xef\xbb\xbffine\r", b"bell \x07", b"&quot;a &#39;\ta", "café \ufffd".encode(), b"caf\xe9", b"a\rb"]
+    path.write_bytes(b"\n".join([*lines, b""]))
+    report = check_text(path).files["text"]
+    found = {oddity.what: (oddity.lines, oddity.first) for oddity in report.oddities}
+    assert found == {
+        "CR LF line ends among LF": (1, 1),
+        "control characters": (1, 2),
+        "HTML escapes": (1, 3),
+        "tabs": (1, 3),
+        "replacement characters (U+FFFD)": (1, 4),
+        "not UTF-8": (1, 5),
+        "carriage returns within a line": (1, 6),
+    }
+    assert (report.encoding, report.byte_order_mark) == ("not UTF-8", True)
+
+
+def test_windows_line_ends_alone_are_not_odd(tmp_path):
+    assert check_text(write(tmp_path / "text.txt", "one\r\ntwo\r\nthree")).files["text"].oddities == ()
+
+
+def test_the_unknown_rate_is_that_of_a_word_tokenizer_of_ten_thousand(tmp_path):
+    lines = [f"word{number % 15_000} of {number % 700} don't" for number in range(30_000)]
+    path = write(tmp_path / "text.txt", "\n".join(lines))
+    corpus = open_corpus(path)
+    kept = [line for split in ("train", "test") for line in corpus.splits[split]]
+    tokenizer = Tokenizer.train(kept, "word", 10_002)
+    ids = [symbol for line in corpus.splits["valid"] for symbol in tokenizer.encode(line)]
+    rate = check_text(path).files["text"].unknown_rate
+    assert rate == pytest.approx(ids.count(tokenizer.unk) / len(ids))
+    assert rate > 0.05
+
+
+def test_a_folder_is_reported_by_split_with_the_overlap(tmp_path):
+    write(tmp_path / "train.txt", "a b\nc d\n")
+    write(tmp_path / "valid.txt", "a b\ne f\n")
+    write(tmp_path / "test.txt", "g h\n")
+    report = check_text(tmp_path)
+    assert {split: file.lines for split, file in report.files.items()} == {"train": 2, "valid": 2, "test": 1}
+    assert report.overlap == (Overlap("valid", 2, 1), Overlap("test", 1, 0))
+    assert [file.unknown_rate for file in report.files.values()] == [None, 0.5, 1.0]
+    assert asdict(report)["files"]["train"]["words"] == 4
+
+
+def test_a_folder_with_a_file_in_another_encoding_is_still_reported(tmp_path):
+    write(tmp_path / "train.txt", "a b\nc d\n")
+    (tmp_path / "valid.txt").write_bytes(b"caf\xe9\n")
+    report = check_text(tmp_path)
+    assert report.files["valid"].encoding == "not UTF-8"
+    assert report.overlap == ()
+
+
+def test_what_is_no_text_is_refused(tmp_path):
+    (tmp_path / "empty.txt").write_bytes(b"")
+    (tmp_path / "binary.txt").write_bytes(b"a\0b")
+    for name, says in {
+        "absent": "no file",
+        "empty.txt": "empty",
+        "binary.txt": "zero byte",
+        "": "no training file",
+    }.items():
+        with pytest.raises(RegardError, match=says):
+            check_text(tmp_path / name)

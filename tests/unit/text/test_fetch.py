@@ -1,0 +1,193 @@
+"""Downloads from a real server on this machine."""
+
+import errno
+import hashlib
+import http.server
+import io
+import threading
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from regard.errors import RegardError
+from regard.text import fetch as fetch_module
+from regard.text.catalogue import CATALOGUE, Download, File
+from regard.text.corpus import open_corpus
+from regard.text.fetch import cache_folder, data_folders, fetch
+
+TEXT = "".join(f"line {number}\n" for number in range(50_000)).encode()
+
+
+class Server(http.server.ThreadingHTTPServer):
+    def __init__(self):
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.files: dict[str, bytes] = {}
+        self.asked: list[str] = []
+        self.break_off = False
+
+    @property
+    def address(self) -> str:
+        return f"http://127.0.0.1:{self.server_port}"
+
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    server: Server
+
+    def do_GET(self):
+        self.server.asked.append(self.path)
+        content = self.server.files.get(self.path)
+        if content is None:
+            self.send_error(404)
+            return
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content[: len(content) // 2] if self.server.break_off else content)
+
+    def log_message(self, *_):
+        pass
+
+
+@pytest.fixture
+def server():
+    server = Server()
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    yield server
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+@pytest.fixture
+def known(server, monkeypatch) -> Server:
+    """A server with three corpora: a plain file, an archive, and one without a fixed sum."""
+    archive = io.BytesIO()
+    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as files:
+        files.writestr("about.txt", "not this one")
+        files.writestr("inside", TEXT)
+    server.files = {"/host.org/a/input.txt": TEXT, "/host.org/packed.zip": archive.getvalue()}
+    genuine = hashlib.sha256(TEXT).hexdigest()
+    for download in (
+        Download("plain", "", "", (File("host.org/a/input.txt", genuine),), cuts=(0.9,)),
+        Download("packed", "", "", (File("host.org/packed.zip", genuine, member="inside"),), cuts=(0.9, 0.95)),
+        Download("changing", "", "", (File("host.org/packed.zip", member="inside"),), pairs=True),
+    ):
+        monkeypatch.setitem(CATALOGUE, download.name, download)
+    monkeypatch.setenv("REGARD_MIRROR", server.address)
+    return server
+
+
+def kept(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.rglob("*") if path.is_file())
+
+
+@pytest.mark.parametrize(("name", "file"), [("plain", "input.txt"), ("packed", "inside")])
+def test_a_fetched_corpus_can_be_opened(known, name, file):
+    with pytest.raises(RegardError, match=f"regard data fetch {name}"):
+        open_corpus(name)
+    progress: list[tuple[int, int | None]] = []
+    folder = fetch(name, progress=lambda *call: progress.append(call))
+    assert folder == cache_folder() / "data" / name
+    assert kept(folder) == [file]
+    assert (folder / file).read_bytes() == TEXT
+    assert progress[-1][0] == progress[-1][1]
+    assert b"".join(f"{line}\n".encode() for lines in open_corpus(name).splits.values() for line in lines) == TEXT
+
+
+def test_a_genuine_file_is_never_fetched_twice_and_a_false_one_is_replaced(known):
+    folder = fetch("plain")
+    fetch("plain")
+    assert len(known.asked) == 1
+    (folder / "input.txt").write_bytes(b"spoilt")
+    fetch("plain")
+    assert len(known.asked) == 2
+    assert (folder / "input.txt").read_bytes() == TEXT
+
+
+def test_where_no_sum_is_fixed_the_one_seen_is_recorded(known):
+    folder = fetch("changing")
+    assert (folder / "inside.sha256").read_text() == f"{hashlib.sha256(TEXT).hexdigest()}  inside\n"
+    fetch("changing")
+    assert len(known.asked) == 1
+
+
+def test_a_mirror_may_be_given_directly(known, monkeypatch):
+    monkeypatch.delenv("REGARD_MIRROR")
+    fetch("plain", mirror=known.address + "/")
+    assert known.asked == ["/host.org/a/input.txt"]
+
+
+def failure(name: str) -> str:
+    with pytest.raises(RegardError) as raised:
+        fetch(name)
+    assert kept(cache_folder()) == []
+    return str(raised.value)
+
+
+def test_what_is_not_genuine_is_not_kept(known):
+    known.files["/host.org/a/input.txt"] = TEXT + b"!"
+    assert "not the genuine input.txt" in failure("plain")
+    known.files["/host.org/packed.zip"] = b"<html>sorry</html>"
+    assert "no zip archive" in failure("packed")
+
+
+def test_a_broken_connection_is_said_in_one_sentence(known, monkeypatch):
+    known.break_off = True
+    assert "broke off after" in failure("plain")
+    known.files.clear()
+    assert "404" in failure("plain")
+    monkeypatch.setenv("REGARD_MIRROR", "http://127.0.0.1:9")
+    assert "cannot be reached" in failure("plain")
+    monkeypatch.setenv("REGARD_MIRROR", "nonsense")
+    assert "cannot be reached" in failure("plain")
+
+
+def test_a_full_disk_is_said_in_one_sentence(known, monkeypatch):
+    def full(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("regard.files.os.fsync", full)
+    assert "disk is full" in failure("plain")
+
+
+def test_a_cache_that_cannot_be_written_is_said_in_one_sentence(known, monkeypatch, tmp_path):
+    (tmp_path / "occupied").write_text("")
+    monkeypatch.setenv("REGARD_CACHE", str(tmp_path / "occupied"))
+    with pytest.raises(RegardError, match="could not be saved"):
+        fetch("plain")
+
+
+def test_an_unknown_name_is_answered_with_the_nearest():
+    with pytest.raises(RegardError, match="did you mean 'wikitext-2'"):
+        fetch("wikitext2")
+
+
+def test_every_known_address_is_complete():
+    for download in CATALOGUE.values():
+        assert download.title
+        assert download.licence
+        for file in download.files:
+            assert "/" in file.address
+            assert "://" not in file.address
+            assert file.sha256 is None or len(bytes.fromhex(file.sha256)) == 32
+
+
+def test_the_cache_lies_where_the_system_keeps_caches(monkeypatch):
+    monkeypatch.delenv("REGARD_CACHE")
+    monkeypatch.setattr(fetch_module.sys, "platform", "linux")
+    monkeypatch.setenv("XDG_CACHE_HOME", "/xdg")
+    assert cache_folder() == Path("/xdg/regard")
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    assert cache_folder() == Path.home() / ".cache" / "regard"
+    monkeypatch.setattr(fetch_module.sys, "platform", "win32")
+    monkeypatch.setenv("LOCALAPPDATA", "/local")
+    assert cache_folder() == Path("/local/regard")
+    monkeypatch.setenv("REGARD_DATA", "/mine")
+    assert data_folders() == [Path("/mine"), Path("/local/regard/data")]
+
+
+def test_real_corpora_have_the_sums_of_the_catalogue(machine_data):
+    plays = machine_data / "shakespeare" / "input.txt"
+    assert hashlib.sha256(plays.read_bytes()).hexdigest() == CATALOGUE["shakespeare"].files[0].sha256

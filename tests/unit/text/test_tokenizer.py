@@ -1,0 +1,274 @@
+"""Laws of the tokenizers, with the `tokenizers` library's own encoding as the outside oracle."""
+
+from collections import Counter
+from itertools import chain
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tokenizers
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from regard.errors import RegardError
+from regard.text.tokenizer import Tokenizer
+
+law = settings(derandomize=True, deadline=None, max_examples=100)
+TEXT = [
+    "The cat sat on the mat, didn't it? (It did.)",
+    "l'eau est bien-connue: 3.14 or 1,000",
+    "ça va, naïve Zoë — “q” …",
+    "हिन्दी और 日本語のテキスト",
+    "the the the cat cat  two  spaces\tand a tab",
+    "<unk> and <eos> are words here",
+    "",
+]
+KINDS = ["word", "char", "byte", "bpe"]
+any_text = st.text(st.characters(exclude_categories=["Cs"]))
+# Text with the things in it that cut text apart: spaces of all kinds, quotes, brackets, digits, marks, special symbols.
+tricky = st.lists(
+    st.sampled_from(
+        [
+            " ",
+            "  ",
+            "\t",
+            "\x1c",
+            "\x85",
+            "\xa0",
+            "\u3000",
+            "\r",
+            "'",
+            "’",
+            "-",
+            ".",
+            ",",
+            "(",
+            ")",
+            "<eos>",
+            "<unk>",
+            "the",
+            "cat",
+            "3",
+            "é",
+            "e\u0301",
+            "\u0301",
+            "ﬁ",
+            "日本",
+            "हि",
+            "\x00",
+            "🙂",
+            "�",
+            "'s",
+            "!!",
+        ]
+    ),
+    max_size=12,
+).map("".join)
+line = st.one_of(tricky, any_text.map(lambda text: text.replace("\n", " ")))
+
+
+@pytest.fixture(
+    scope="module",
+    params=[
+        (kind, pretokenised) for kind in KINDS for pretokenised in (False, True) if kind == "word" or not pretokenised
+    ],
+    ids=str,
+)
+def tokenizer(request) -> Tokenizer:
+    kind, pretokenised = request.param
+    return Tokenizer.train(TEXT, kind, pretokenised=pretokenised)
+
+
+@pytest.mark.parametrize("kind", ["byte", "bpe"])
+@law
+@given(text=st.one_of(any_text, tricky, st.lists(line).map("\n".join)))
+@example("<eos>\n<unk>\r\n\x00")
+def test_bytes_and_byte_pairs_lose_nothing(kind, text):
+    tokenizer = Tokenizer.train(TEXT, kind, normalise="none")
+    assert tokenizer.lossless
+    assert tokenizer.decode(tokenizer.encode(text)) == text
+
+
+@law
+@given(text=tricky)
+def test_characters_of_the_vocabulary_survive(text):
+    tokenizer = Tokenizer.train([text, "x"], "char", normalise="none")
+    assert tokenizer.decode(tokenizer.encode(text)) == text
+    assert tokenizer.unk not in tokenizer.encode(text)
+
+
+@law
+@given(ids=st.lists(st.integers(2, 40), max_size=20))
+def test_decoded_words_are_read_back_as_the_same_words(ids):
+    tokenizer = Tokenizer.train(TEXT, "word")
+    ids = [min(symbol, tokenizer.vocabulary - 1) for symbol in ids]
+    assert tokenizer.encode(tokenizer.decode(ids)) == ids
+
+
+@settings(law, max_examples=200)
+@given(text=line)
+def test_the_engine_that_others_load_gives_the_same_ids(tokenizer, text):
+    engine = tokenizers.Tokenizer.from_str(tokenizer._engine.to_str())
+    assert tokenizer.encode(text) == engine.encode(text).ids
+
+
+@law
+@given(lines=st.lists(line, min_size=1))
+def test_a_text_is_its_lines_joined_by_eos(tokenizer, lines):
+    by_line = tokenizer.encode_lines(lines)
+    assert [ids.tolist() for ids in by_line] == [tokenizer.encode(line) for line in lines]
+    joined = list(chain.from_iterable([*ids.tolist(), tokenizer.eos] for ids in by_line))
+    assert tokenizer.encode("\n".join(lines)) == joined[:-1]
+
+
+@law
+@given(text=any_text)
+def test_ids_lie_in_the_vocabulary_and_words_never_contain_eos(tokenizer, text):
+    ids = tokenizer.encode(text)
+    assert all(0 <= symbol < tokenizer.vocabulary for symbol in ids)
+    if tokenizer.kind != "word":
+        assert ids.count(tokenizer.eos) == text.count("\n")
+
+
+@law
+@given(lines=st.lists(line, min_size=1), probe=line, normalise=st.sampled_from(["nfc", "nfkc", "none"]))
+@pytest.mark.parametrize("kind", KINDS)
+def test_saving_and_loading_changes_nothing(tmp_path_factory, kind, lines, probe, normalise):
+    path = tmp_path_factory.mktemp("saved") / "new" / "tokenizer.json"
+    before = Tokenizer.train(lines, kind, normalise=normalise, pretokenised=kind == "word")
+    before.save(path)
+    after = Tokenizer.load(path)
+    for name in ("kind", "normalisation", "pretokenised", "vocabulary", "specials", "tokens", "digest", "lossless"):
+        assert getattr(after, name) == getattr(before, name)
+    assert after.encode(probe) == before.encode(probe)
+    assert [entry.name for entry in path.parent.iterdir()] == ["tokenizer.json"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_same_text_gives_the_same_tokenizer(kind):
+    assert Tokenizer.train(iter(TEXT), kind).digest == Tokenizer.train(TEXT, kind).digest
+
+
+def test_words_stay_whole_and_punctuation_stands_alone():
+    words = Tokenizer.train(["Don't drink l'eau, it's well-known (3.14 हिन्दी)."], "word")
+    text = "Don't drink l'eau, it's well-known (3.14 हिन्दी)."
+    assert [words.token(symbol) for symbol in words.encode(text)] == [
+        "Don't",
+        "drink",
+        "l'eau",
+        ",",
+        "it's",
+        "well-known",
+        "(",
+        "3.14",
+        "हिन्दी",
+        ")",
+        ".",
+    ]
+    assert words.decode(words.encode(text)) == text
+
+
+def test_pretokenised_text_is_cut_at_white_space_only():
+    words = Tokenizer.train(["( N.Y. @-@ based ) <unk>"], "word", pretokenised=True)
+    assert [words.token(symbol) for symbol in words.encode(" ( N.Y. @-@ based )  <unk> new ")] == [
+        "(",
+        "N.Y.",
+        "@-@",
+        "based",
+        ")",
+        "<unk>",
+        "<unk>",
+    ]
+
+
+@law
+@given(words=st.lists(st.sampled_from("abcdefgh"), min_size=6), size=st.integers(3, 8))
+def test_a_limited_vocabulary_keeps_the_most_frequent_words(words, size):
+    tokenizer = Tokenizer.train([" ".join(words)], "word", size)
+    counts = Counter(words)
+    kept, dropped = set(tokenizer.tokens[2:]), counts.keys() - set(tokenizer.tokens)
+    assert tokenizer.vocabulary == min(size, 2 + len(counts))
+    assert not dropped or max(counts[word] for word in dropped) <= min(counts[word] for word in kept)
+    assert tokenizer.encode(" ".join(dropped)) == [tokenizer.unk] * len(dropped)
+
+
+@pytest.mark.parametrize("size", [257, 260, 300])
+def test_a_smaller_byte_pair_vocabulary_is_the_beginning_of_a_larger_one(size):
+    large, small = Tokenizer.train(TEXT * 3, "bpe", 400), Tokenizer.train(TEXT * 3, "bpe", size)
+    assert small.tokens == large.tokens[:size]
+
+
+def test_byte_pairs_without_a_size_suit_the_length_of_the_text():
+    text = [f"{word} {other}" for word in ("alpha", "beta", "gamma", "delta") for other in ("one", "two", "three")] * 20
+    chosen = Tokenizer.train(text, "bpe")
+    assert chosen.vocabulary == 257 + sum(len(line) + 1 for line in text) // 200
+    assert chosen.digest == Tokenizer.train(text, "bpe", chosen.vocabulary).digest
+
+
+def test_composed_and_decomposed_letters_are_the_same_after_normalisation():
+    for kind in KINDS:
+        nfc, none = Tokenizer.train(["é"], kind), Tokenizer.train(["é"], kind, normalise="none")
+        assert nfc.encode("e\u0301") == nfc.encode("é")
+        assert none.encode("e\u0301") != none.encode("é")
+
+
+def test_symbols_are_readable_and_distinct(tokenizer):
+    assert len(set(tokenizer.tokens)) == tokenizer.vocabulary
+    assert tokenizer.tokens[tokenizer.eos] == "<eos>"
+    assert all(isinstance(token, str) and token for token in tokenizer.tokens)
+
+
+def test_only_words_and_characters_can_be_unknown():
+    assert [Tokenizer.train(TEXT, kind).unk for kind in KINDS] == [1, 1, None, None]
+    assert [Tokenizer.train(TEXT, kind).specials for kind in KINDS] == [(0, 1), (0, 1), (0,), (0,)]
+
+
+def test_remembered_pieces_are_forgotten_in_time(monkeypatch):
+    monkeypatch.setattr("regard.text.tokenizer.REMEMBERED", 10)
+    tokenizer, fresh = Tokenizer.train(TEXT, "bpe"), Tokenizer.train(TEXT, "bpe")
+    for text in TEXT * 3:
+        assert tokenizer.encode(text) == fresh._engine.encode(text).ids
+    assert len(tokenizer._remembered) < 20
+
+
+def test_no_lines_give_no_arrays(tokenizer):
+    assert tokenizer.encode_lines([]) == []
+    assert tokenizer.encode("") == []
+    assert tokenizer.decode(np.array([], np.int64)) == ""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("syllable",), "word, char, byte, bpe"),
+        (("bpe", 200), "at least 257"),
+        (("word", 2), "at least 3"),
+        (("byte", 100), "257"),
+    ],
+)
+def test_wrong_wishes_are_refused_with_the_right_ones(arguments, says):
+    with pytest.raises(RegardError, match=says):
+        Tokenizer.train(TEXT, *arguments)
+
+
+def test_an_unknown_normalisation_is_refused():
+    with pytest.raises(RegardError, match="nfc, nfkc, none"):
+        Tokenizer.train(TEXT, "word", normalise="nfd")
+
+
+def test_half_a_surrogate_pair_is_refused(tokenizer):
+    with pytest.raises(RegardError, match="surrogate"):
+        tokenizer.encode("caf\udce9")
+
+
+def test_files_that_are_no_tokenizer_are_refused(tmp_path: Path):
+    foreign = tmp_path / "foreign.json"
+    foreign.write_text(tokenizers.Tokenizer(tokenizers.models.BPE()).to_str())
+    broken = tmp_path / "broken.json"
+    broken.write_text('{"version": "1.0", "trunc')
+    with pytest.raises(RegardError, match="not written by Regard"):
+        Tokenizer.load(foreign)
+    with pytest.raises(RegardError, match="damaged"):
+        Tokenizer.load(broken)
+    with pytest.raises(RegardError, match="no file"):
+        Tokenizer.load(tmp_path / "absent.json")
