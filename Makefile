@@ -26,6 +26,7 @@ test: $(READY)
 
 check: $(READY)
 	$(BIN)/ruff check src tests bench
+	$(BIN)/ruff format --check --quiet src tests bench
 	$(BIN)/mypy
 
 clean:

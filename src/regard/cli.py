@@ -280,7 +280,7 @@ def evaluate(
 def generate(
     run: Path,
     *,
-    prompt: str = "",
+    prompt: Annotated[str, Parameter(allow_leading_hyphen=True)] = "",
     max_tokens: int = 200,
     lines: int = 0,
     temperature: float = 1.0,

@@ -35,6 +35,7 @@ from regard.run import (
     pick_device,
     read_facts,
     read_weights,
+    set_weights,
     tokens_of,
 )
 from regard.systems.model import Model
@@ -118,7 +119,7 @@ def train_recipe(recipe: Recipe, folder: Path | None = None, start: Path | None 
     if is_counted(recipe):
         return _count(recipe, corpus, tokenizer, tokens, model, folder)
     if start is not None:
-        model.load_state_dict(read_weights(start))
+        set_weights(model, read_weights(start), start)
     trainer = build_trainer(recipe, tokenizer, tokens, model, folder)
     say(f"{recipe.system}: {grouped(count_parameters(model))} parameters, on {trainer.device}")
     write_folder(folder, recipe, tokenizer, model, origin_of(corpus))
@@ -145,7 +146,10 @@ def resume(folder: str | Path) -> Run:
     set_threads(recipe.training.threads)
     tokens = {name: tokens_of(corpus, tokenizer, name) for name in ("train", "valid")}
     trainer = build_trainer(recipe, tokenizer, tokens, build_model(recipe, tokenizer), folder)
-    trainer.restore()
+    try:
+        trainer.restore()
+    except RuntimeError:  # shapes that differ
+        raise RegardError(f"The checkpoint of {folder} does not fit its recipe.toml: one of the two was changed.") from None
     if trainer.at.finished:
         say(f"{folder} had finished: {trainer.at.step} steps.")
     else:
@@ -336,7 +340,7 @@ def dry_run(recipe: Recipe, start: Path | None = None) -> dict[str, Any]:
         "training_tokens": len(tokens["train"].ids),
     }
     if is_counted(recipe):
-        return facts | {"note": "counting takes about two seconds per million tokens at order 5"}
+        return facts | {"note": "counting takes about a second per million tokens"}
     trainer = build_trainer(recipe, tokenizer, tokens, model, Path())
     before = peak_memory(trainer.device)
     seconds = measure_steps(trainer, 3)

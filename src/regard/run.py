@@ -318,7 +318,7 @@ def load(folder: str | Path, *, weights: str = "best", device: str = "cpu") -> R
     folder = Path(folder)
     recipe, tokenizer = open_folder(folder)
     model = build_model(recipe, tokenizer)
-    model.load_state_dict(read_weights(folder, weights), strict=True)
+    set_weights(model, read_weights(folder, weights), folder)
     return Run(folder, recipe, tokenizer, model.to(pick_device(device)))
 
 
@@ -359,6 +359,13 @@ def read_weights(folder: Path, weights: str = "best") -> dict[str, Tensor]:
     if best.exists():  # a counted system has one set of numbers
         return load_tensors(best)[0]
     raise RegardError(f"{folder} holds no weights: its training never began; train it again.")
+
+
+def set_weights(model: Model, weights: dict[str, Tensor], folder: Path) -> None:
+    try:
+        model.load_state_dict(weights)
+    except RuntimeError:
+        raise RegardError(f"The weights in {folder} do not fit its recipe.toml: one of the two was changed.") from None
 
 
 def build_model(recipe: Recipe, tokenizer: Tokenizer) -> Model:

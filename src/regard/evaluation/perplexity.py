@@ -22,7 +22,7 @@ from regard.systems.model import Model
 from regard.text.batches import segment_batches
 
 SEGMENT = 256  # tokens a segment reads, unless the model's context is shorter
-LOGITS_AT_ONCE = 2**26  # a batch of segments holds at most this many logits (256 MiB in fp32)
+NUMBERS_AT_ONCE = 2**26  # a batch of segments holds at most this many logits (256 MiB in fp32)
 STREAM_CHUNK = 256  # tokens of the one row read per call; only memory depends on it
 
 
@@ -52,7 +52,9 @@ class Method:
         warm = overlap if overlap is not None else read // 2
         if limit is not None and read > limit:
             raise RegardError(f"--segment {read} is longer than the {limit} tokens this model can read at once.")
-        if read < 1 or not 0 <= warm < read:
+        if read < 1:
+            raise RegardError(f"--segment must be at least 1, not {read}.")
+        if not 0 <= warm < read:
             raise RegardError(f"--overlap must be at least 0 and below the segment's {read} tokens, not {warm}.")
         return cls(read - warm, warm)
 
@@ -81,7 +83,9 @@ def likelihood(
     """The likelihood of a token array so far, after each batch; the last one is the whole text's."""
     model.eval()
     if rows is None:
-        rows = max(1, min(64, LOGITS_AT_ONCE // (max(method.length + method.overlap, 1) * model.vocabulary)))
+        rows = max(1, min(64, NUMBERS_AT_ONCE // (max(method.length + method.overlap, 1) * model.loss_width)))
+    if rows < 1:
+        raise RegardError(f"--rows must be at least 1, not {rows}.")
     batches = _streamed(model, ids, eos) if method.stream else _segmented(model, ids, method, rows, eos)
     nats, tokens, impossible = 0.0, 0, 0
     for nll, counted in batches:

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from regard.decoding.generate import pad
-from regard.evaluation.perplexity import LOGITS_AT_ONCE, Method, segment_losses
+from regard.evaluation.perplexity import NUMBERS_AT_ONCE, Method, segment_losses
 from regard.systems.model import Model
 
 
@@ -23,10 +23,10 @@ def line_losses(model: Model, lines: Sequence[Sequence[int]], eos: int) -> list[
     short = [n for n, line in enumerate(lines) if model.context is None or len(line) <= model.context]
     for n in set(range(len(lines))) - set(short):  # longer than the model can read at once: overlapping segments
         losses[n] = segment_losses(model, np.asarray(lines[n]), Method.of(model), eos)
-    short.sort(key=lambda n: len(lines[n]))
+    short.sort(key=lambda n: -len(lines[n]))  # alike lengths together; the first of a batch is its longest
     while short:
-        room = LOGITS_AT_ONCE // (model.vocabulary * len(lines[short[0]]))
-        batch, short = short[: max(1, min(room, 64))], short[max(1, min(room, 64)) :]
+        rows = max(1, min(64, NUMBERS_AT_ONCE // (model.loss_width * len(lines[short[0]]))))
+        batch, short = short[:rows], short[rows:]
         targets, lengths = pad([lines[n] for n in batch], model.device)
         tokens, _ = pad([[eos, *lines[n][:-1]] for n in batch], model.device)
         nll, _ = model.loss(tokens, targets, None, lengths)

@@ -55,6 +55,11 @@ class Model(nn.Module):
         return 6.0 * sum(weight.numel() for weight in self.parameters())
 
     @property
+    def loss_width(self) -> int:
+        """Numbers that `loss` holds for each token at once: the logits, unless the system has a shorter way."""
+        return self.vocabulary
+
+    @property
     def device(self) -> torch.device:
         """Where its numbers lie."""
         return self._place()[0]

@@ -1,0 +1,1 @@
+"""Models in other programs' formats, written and read."""

@@ -1,0 +1,46 @@
+"""`regard export` and `regard import`: a run in another program's format, and the other way round."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from regard.errors import RegardError
+from regard.exchange.arpa import read_arpa, write_arpa
+from regard.fit import new_folder, write_folder
+from regard.recipe import compose
+from regard.report.progress import say
+from regard.run import load
+from regard.settings import one_of
+from regard.systems.ngram import NGram
+from regard.text.tokenizer import Tokenizer
+from regard.training.checkpoint import save_tensors
+
+FORMATS = ("arpa",)
+
+
+def export(run: Path, to: str, out: Path) -> None:
+    """Write the run's model as `out`; a file that is there already is never overwritten."""
+    one_of("--to", to, FORMATS)
+    loaded = load(run)
+    if not isinstance(loaded.model, NGram):
+        raise RegardError(f"ARPA holds n-grams, and {run} is a {loaded.recipe.system}.")
+    if out.exists():
+        raise RegardError(f"{out} exists already; remove it or choose another --out.")
+    write_arpa(loaded.model, loaded.tokenizer.tokens, out)
+    say(f"wrote {out}")
+
+
+def import_file(file: Path, run: Path) -> None:
+    """Make a run of an ARPA file. A file whose words are all single characters is a character model."""
+    model, tokens = read_arpa(file)
+    by_character = all(len(token) == 1 for token in tokens if token not in ("<eos>", "<unk>"))
+    tokenizer = Tokenizer.of_tokens(tokens, "char" if by_character else "word")
+    settings = {
+        "data": {"corpus": "", "tokenizer": tokenizer.kind, "vocabulary": tokenizer.vocabulary},
+        "model": {"order": model.order},
+    }
+    recipe = compose("ngram", None, settings)
+    folder = new_folder(recipe, run)
+    write_folder(folder, recipe, tokenizer, model, {"name": file.name})
+    save_tensors(folder / "model.safetensors", model.state_dict())
+    say(f"imported {model.stored_numbers} n-grams; the run is in {folder}")

@@ -1,0 +1,231 @@
+"""Every verb, on real runs of every system: what is printed is data, and the Python twin gives the same."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+
+import regard as package
+from regard.cli import main
+
+SYSTEMS = ["ngram", "lstm", "gpt"]
+
+
+def test_systems_are_listed_with_name_year_paper_and_task(regard):
+    code, out, _ = regard("systems", "--json")
+    assert code == 0
+    rows = json.loads(out)
+    assert [row["name"] for row in rows] == SYSTEMS
+    assert all(row["year"] and row["paper"] and row["task"] for row in rows)
+    assert "gpt" in regard("systems")[1]
+
+
+def test_a_run_folder_holds_everything_that_made_it(trained):
+    for system, folder in trained.items():
+        names = {path.name for path in folder.iterdir()}
+        assert {"recipe.toml", "run.json", "tokenizer.json", "model.safetensors"} <= names
+        facts = json.loads((folder / "run.json").read_text())
+        assert facts["threads"] == (1 if system != "ngram" else facts["threads"])
+        assert facts["seed"] == 1
+        assert facts["regard"] == package.__version__
+        assert facts["torch"]
+        assert facts["corpus"]["checksum"]
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_evaluate_prints_perplexity_and_how_it_was_computed(regard, trained, system):
+    code, out, _ = regard("evaluate", trained[system], "--json")
+    assert code == 0
+    facts = json.loads(out)
+    assert facts["perplexity"] == pytest.approx(math.exp(facts["nats_per_token"]))
+    assert facts["bits_per_character"] == pytest.approx(facts["nats_per_token"] / math.log(2))  # a token is a character
+    assert facts["split"] == "test"
+    assert "segments of" in facts["method"]
+    assert package.load(trained[system]).evaluate()["perplexity"] == pytest.approx(facts["perplexity"])
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_the_batch_size_changes_nothing(trained, system):
+    run = package.load(trained[system])
+    values = [run.evaluate(rows=rows)["nats_per_token"] for rows in (1, 2, 7)]
+    assert max(values) - min(values) < 1e-5
+
+
+def test_a_stream_is_read_as_one_row(regard, trained):
+    run = package.load(trained["lstm"])
+    stream = run.evaluate("train", stream=True)
+    segments = run.evaluate("train", segment=10**6, overlap=0)  # one segment that holds everything
+    assert stream["nats_per_token"] == pytest.approx(segments["nats_per_token"], abs=1e-5)
+    code, _, errors = regard("evaluate", trained["gpt"], "--stream")
+    assert code == 2
+    assert "at most 64 tokens at once" in errors
+
+
+def test_more_warm_up_never_counts_a_token_twice(trained):
+    run = package.load(trained["gpt"])
+    counts = {run.evaluate("train", segment=64, overlap=overlap)["tokens"] for overlap in (0, 10, 63)}
+    assert len(counts) == 1
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_generation_goes_on_from_the_prompt_and_the_seed_decides(regard, trained, system):
+    words = ["generate", trained[system], "--prompt", "The ", "--max-tokens", "40", "--top-k", "40"]
+    texts = [regard(*words, "--temperature", "0.8", "--seed", seed)[1] for seed in (1, 1, 2)]
+    assert texts[0] == texts[1] != texts[2]
+    assert texts[0].startswith("The ")
+    assert len(texts[0].rstrip("\n")) >= 40
+    run = package.load(trained[system])
+    assert run.generate("The ", max_tokens=40, top_k=40, temperature=0.8, seed=1).rstrip("\n") == texts[0].rstrip("\n")
+
+
+def test_generation_stops_after_the_lines_asked_for(regard, trained):
+    _, out, _ = regard("generate", trained["ngram"], "--lines", 2, "--max-tokens", 500, "--seed", 3)
+    assert out.count("\n") == 2
+
+
+def test_generation_past_the_context_goes_on_and_says_so(regard, trained):
+    code, out, errors = regard("generate", trained["gpt"], "--prompt", "The ", "--max-tokens", 150, "--json")
+    assert code == 0
+    assert len(json.loads(out)["text"]) == 154
+    assert "context of 64 tokens is full" in errors
+
+
+def test_a_prompt_may_come_from_stdin_and_unknown_characters_are_said(regard, trained):
+    code, out, errors = regard("generate", trained["lstm"], "--prompt", "-", "--max-tokens", 3, stdin="The €\n")
+    assert code == 0
+    assert out.startswith("The ")
+    assert "1 of the prompt's tokens are unknown" in errors
+
+
+def test_beam_search_prints_the_most_probable_endings_best_first(regard, trained):
+    code, out, _ = regard("generate", trained["ngram"], "--prompt", "The dog ", "--beam", 4, "--max-tokens", 40)
+    assert code == 0
+    scores = [float(line.split("\t")[0]) for line in out.splitlines()]
+    assert scores == sorted(scores, reverse=True)
+    assert all(line.split("\t")[1].startswith("The dog ") for line in out.splitlines())
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_a_lines_score_is_the_sum_of_its_tokens_and_of_the_calls_own_probabilities(regard, trained, system):
+    line = "The cat sees."
+    _, out, _ = regard("score", trained[system], stdin=line + "\n")
+    total, count, text = out.rstrip("\n").split("\t")
+    assert text == line
+    assert int(count) == len(line) + 1
+    _, out, _ = regard("score", trained[system], "--tokens", stdin=line + "\n")
+    parts = [entry.split("\t") for entry in out.rstrip("\n").split("\n")]
+    assert sum(float(p) for p, _ in parts) == pytest.approx(float(total), abs=1e-3)
+    run = package.load(trained[system])
+    by_hand, state, prediction = 0.0, None, None
+    for character in line:
+        if prediction is None:
+            prediction, state = run("", None)
+        by_hand += math.log(prediction.probability(character))
+        prediction, state = run(character, state)
+    by_hand += math.log(prediction.probability("<eos>"))
+    assert by_hand == pytest.approx(float(total), abs=1e-3)
+
+
+def test_scores_do_not_depend_on_the_lines_around(trained):
+    run = package.load(trained["gpt"])
+    lines = ["A bird hears a tree.", "x", "", "The dog likes the house. " * 8]  # the last is longer than the context
+    together = [score.log_probability for score in run.score(lines)]
+    alone = [next(iter(run.score([line]))).log_probability for line in lines]
+    assert together == pytest.approx(alone, abs=1e-3)
+
+
+def test_the_lectures_loop_works_with_plain_strings(tmp_path, text_file):
+    folder = tmp_path / "words"
+    main(["train", "lstm", "--data", str(text_file), "--run", str(folder), "--size", "tiny", "--data.tokenizer", "word",
+          "--training.steps", "60", "--training.batch-tokens", "256", "--training.threads", "1"])  # fmt: skip
+    run, state = package.load(folder), None
+    for word in ["The", "dog", "follows"]:
+        prediction, state = run(word, state)
+    best = prediction.top(5)
+    assert len(best) == 5
+    assert best[0][1] >= best[1][1]
+    assert prediction.probability(best[0][0]) == pytest.approx(best[0][1])
+    assert np.isclose(prediction.probabilities.sum(), 1)
+    whole, _ = run("The dog follows", None)
+    assert whole.top(1)[0][1] == pytest.approx(best[0][1], rel=1e-4)
+    assert run.words("The dog follows") == ["The", "dog", "follows"]
+
+
+def test_fine_tuning_begins_with_the_old_weights_and_tokenizer(regard, trained, tmp_path):
+    new = tmp_path / "new.txt"
+    new.write_text("".join(f"The fish number {n} swims in the sea.\n" for n in range(60)))
+    tuned = tmp_path / "tuned"
+    code, _, errors = regard(
+        "train", "lstm", "--data", new, "--from", trained["lstm"], "--run", tuned, "--training.steps", 1,
+        "--training.learning-rate", "1e-9", "--training.threads", 1,
+    )  # fmt: skip
+    assert code == 0, errors
+    assert (tuned / "tokenizer.json").read_bytes() == (trained["lstm"] / "tokenizer.json").read_bytes()
+    before, after = package.load(trained["lstm"]), package.load(tuned)
+    text = ["The cat sees the house."]
+    assert next(before.score(text)).log_probability == pytest.approx(next(after.score(text)).log_probability, abs=1e-3)
+    assert after.recipe.model == before.recipe.model
+    code, _, errors = regard("train", "gpt", "--data", new, "--from", trained["lstm"], "--run", tmp_path / "x")
+    assert code == 2
+    assert "cannot begin with its weights" in errors
+
+
+def test_a_recipe_file_makes_the_same_run_again(regard, trained, tmp_path):
+    again = tmp_path / "again"
+    code, _, errors = regard("train", trained["lstm"] / "recipe.toml", "--run", again)
+    assert code == 0, errors
+    assert (again / "recipe.toml").read_text() == (trained["lstm"] / "recipe.toml").read_text()
+    a, b = (package.load(folder).evaluate()["nats_per_token"] for folder in (trained["lstm"], again))
+    assert a == b
+
+
+def test_a_dry_run_states_parameters_memory_and_time_and_writes_nothing(regard, text_file, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    code, out, _ = regard("train", "gpt", "--data", text_file, "--size", "tiny", "--dry-run", "--json")
+    assert code == 0
+    facts = json.loads(out)
+    assert facts["parameters"] > 1000
+    assert facts["seconds_per_step"] > 0
+    assert facts["weights_gradients_optimizer_bytes"] == pytest.approx(facts["parameters"] * 16, rel=0.01)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_without_a_name_a_run_gets_a_free_one(regard, text_file, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("runs/ngram-my", "runs/ngram-my-2"):
+        code, out, _ = regard("train", "ngram", "--data", text_file)
+        assert code == 0
+        assert out.strip() == name
+
+
+def test_an_n_gram_goes_out_as_arpa_and_comes_back(regard, trained, tmp_path):
+    file, back = tmp_path / "model.arpa", tmp_path / "back"
+    assert regard("export", trained["ngram"], "--to", "arpa", "--out", file)[0] == 0
+    assert regard("import", file, "--run", back)[0] == 0
+    lines = ["The cat sees the river.", "zzz", ""]
+    ours = [score.log_probability for score in package.load(trained["ngram"]).score(lines)]
+    theirs = [score.log_probability for score in package.load(back).score(lines)]
+    assert ours == pytest.approx(theirs, abs=1e-4)
+    assert "exists already" in regard("export", trained["ngram"], "--to", "arpa", "--out", file)[2]
+    assert "imported without a text" in regard("evaluate", back)[2]
+    assert regard("evaluate", back, "--data", package.load(trained["ngram"]).recipe.data.corpus)[0] == 0
+
+
+def test_the_demo_prints_one_table_and_a_sample_from_each(regard, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    code, out, errors = regard("demo", "--budget", "1s")
+    assert code == 0, errors
+    for label in ("2-gram", "6-gram", "lstm", "gpt"):
+        assert f"── {label} writes ──" in out
+    assert "bits/char" in out
+    assert (tmp_path / "runs" / "demo" / "gpt" / "model.safetensors").exists()
+
+
+def test_data_are_listed_and_checked(regard, text_file):
+    rows = json.loads(regard("data", "--json")[1])
+    assert {"pyref", "any-b", "shakespeare"} <= {row["name"] for row in rows}
+    code, out, _ = regard("data", "check", text_file)
+    assert code == 0
+    assert "lines that repeat an earlier one" in out
+    assert json.loads(regard("data", "check", text_file, "--json")[1])["files"]["text"]["lines"] == 80
