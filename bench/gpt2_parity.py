@@ -1,16 +1,19 @@
 """Does `gpt` train like GPT-2? The same weights and batches, step by step, against Hugging Face's GPT-2.
 
     python bench/gpt2_parity.py --shape tiny --steps 100                 seconds on a CPU
-    python bench/gpt2_parity.py --shape gpt2 --steps 100 --device cuda   124M parameters, fp32
+    python bench/gpt2_parity.py --shape gpt2 --steps 100 --device cuda --dtype float64     124M parameters
 
 One side is Regard's own Trainer. The other is an independent model (transformers.GPT2LMHeadModel) under a plain step as
 nanoGPT takes it: mean cross-entropy, gradient norm clipped to 1, AdamW with weight decay on matrices only. Dropout is
-off on both sides, since two programs cannot draw the same masks. Prints one JSON line.
+off on both sides, since two programs cannot draw the same masks. In float32 at this size rounding alone drives two
+trainings apart (Adam divides tiny gradients by their own size); `--control` measures by how much, training the oracle
+twice with only its attention kernel changed. Prints one JSON line.
 """
 
 from __future__ import annotations
 
 import argparse
+import copy
 import json
 import tempfile
 from pathlib import Path
@@ -61,7 +64,7 @@ def copy_weights(model: GPT, oracle: GPT2LMHeadModel) -> None:
             target.copy_(weight.T if linear and weight.dim() == 2 else weight)
 
 
-def build(shape: dict[str, int], steps: int, device: str) -> tuple[Trainer, GPT2LMHeadModel]:
+def build(shape: dict[str, int], steps: int, device: str, dtype: torch.dtype) -> tuple[Trainer, GPT2LMHeadModel]:
     model_settings = {key: shape[key] for key in ("layers", "width", "heads", "context")} | {"dropout": 0.0}
     training = {
         "steps": steps,
@@ -98,8 +101,8 @@ def build(shape: dict[str, int], steps: int, device: str) -> tuple[Trainer, GPT2
     ids[1::2] = (ids[::2] * 7 + 3) % shape["vocabulary"]
     batches = Windows(ids, shape["rows"], shape["context"], 0, seed=1)
     folder = Path(tempfile.mkdtemp())
-    trainer = Trainer(model.to(device), batches, ids[:2000], recipe.training, folder, eos=0)
-    return trainer, oracle.to(device)
+    trainer = Trainer(model.to(device, dtype), batches, ids[:2000], recipe.training, folder, eos=0)
+    return trainer, oracle.to(device, dtype)
 
 
 def plain_optimizer(oracle: GPT2LMHeadModel) -> torch.optim.AdamW:
@@ -111,25 +114,32 @@ def plain_optimizer(oracle: GPT2LMHeadModel) -> torch.optim.AdamW:
     return torch.optim.AdamW(groups, lr=6e-4, betas=(0.9, 0.95))
 
 
-def compare(shape: str, steps: int, device: str) -> dict[str, object]:
-    trainer, oracle = build(SHAPES[shape], steps, device)
-    optimizer = plain_optimizer(oracle)
-    oracle.train()
+def compare(shape: str, steps: int, device: str, dtype: torch.dtype, control: bool) -> dict[str, object]:
+    trainer, oracle = build(SHAPES[shape], steps, device, dtype)
+    twin = copy.deepcopy(oracle)
+    twin.set_attn_implementation("eager")
+    optimizers = {model: plain_optimizer(model) for model in (oracle, twin)}
     trainer.model.train()
     ours, theirs = [], []
     for step in range(steps):
         batch = trainer.batches.batch(step)
-        loss, _ = trainer.step()
-        ours.append(float(loss))
-        theirs.append(plain_step(oracle, optimizer, batch, device))
+        if control:
+            ours.append(plain_step(twin.train(), optimizers[twin], batch, device))
+        else:
+            loss, _ = trainer.step()
+            ours.append(float(loss))
+        theirs.append(plain_step(oracle.train(), optimizers[oracle], batch, device))
     gaps = np.abs(np.array(ours) - np.array(theirs))
     return {
         "shape": shape,
         "steps": steps,
         "device": device,
+        "dtype": str(dtype).removeprefix("torch."),
+        "compared": "the oracle with itself" if control else "Regard with the oracle",
         "parameters": sum(p.numel() for p in trainer.model.parameters()),
         "first_loss": ours[0],
         "last_loss": ours[-1],
+        "gap_at_step": {str(step): float(gaps[step - 1]) for step in (1, 3, 10, 30, 100) if step <= steps},
         "largest_gap": float(gaps.max()),
         "largest_relative_gap": float((gaps / np.array(theirs)).max()),
     }
@@ -155,6 +165,8 @@ if __name__ == "__main__":
     parser.add_argument("--shape", choices=SHAPES, default="tiny")
     parser.add_argument("--steps", type=int, default=100)
     parser.add_argument("--device", default="cpu")
-    arguments = parser.parse_args()
+    parser.add_argument("--dtype", choices=("float32", "float64"), default="float32")
+    parser.add_argument("--control", action="store_true", help="compare the oracle with itself")
+    a = parser.parse_args()
     torch.backends.cuda.matmul.allow_tf32 = False
-    print(json.dumps(compare(arguments.shape, arguments.steps, arguments.device)))
+    print(json.dumps(compare(a.shape, a.steps, a.device, getattr(torch, a.dtype), a.control)))

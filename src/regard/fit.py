@@ -149,7 +149,9 @@ def resume(folder: str | Path) -> Run:
     try:
         trainer.restore()
     except RuntimeError:  # shapes that differ
-        raise RegardError(f"The checkpoint of {folder} does not fit its recipe.toml: one of the two was changed.") from None
+        raise RegardError(
+            f"The checkpoint of {folder} does not fit its recipe.toml: one of the two was changed."
+        ) from None
     if trainer.at.finished:
         say(f"{folder} had finished: {trainer.at.step} steps.")
     else:

@@ -38,7 +38,8 @@ class Method:
     def sentence(self) -> str:
         if self.stream:
             return "one row from end to end, the state carried throughout"
-        return f"segments of {self.length} tokens, each after {self.overlap} tokens of warm-up from the one before it"
+        warm = f"each after {self.overlap} tokens of warm-up from the one before it" if self.overlap else "no warm-up"
+        return f"segments of {self.length} tokens, {warm}"
 
     @classmethod
     def of(cls, model: Model, segment: int | None = None, overlap: int | None = None, stream: bool = False) -> Method:
