@@ -422,6 +422,7 @@ def export_run(run: Path, *, to: str, out: Path) -> None:
     from regard.exchange.formats import export
 
     export(run, to, out)
+    print(out)
 
 
 @app.command(name="import")
@@ -437,7 +438,7 @@ def import_run(file: Path, *, run: Path) -> None:
     """
     from regard.exchange.formats import import_file
 
-    import_file(file, run)
+    print(import_file(file, run))
 
 
 def _lines(stream: Any) -> Any:

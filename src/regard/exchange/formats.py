@@ -8,7 +8,7 @@ from regard.errors import RegardError
 from regard.exchange.arpa import read_arpa, write_arpa
 from regard.fit import new_folder, write_folder
 from regard.recipe import compose
-from regard.report.progress import say
+from regard.report.progress import grouped, say
 from regard.run import load
 from regard.settings import one_of
 from regard.systems.ngram import NGram
@@ -27,10 +27,9 @@ def export(run: Path, to: str, out: Path) -> None:
     if out.exists():
         raise RegardError(f"{out} exists already; remove it or choose another --out.")
     write_arpa(loaded.model, loaded.tokenizer.tokens, out)
-    say(f"wrote {out}")
 
 
-def import_file(file: Path, run: Path) -> None:
+def import_file(file: Path, run: Path) -> Path:
     """Make a run of an ARPA file. A file whose words are all single characters is a character model."""
     model, tokens = read_arpa(file)
     by_character = all(len(token) == 1 for token in tokens if token not in ("<eos>", "<unk>"))
@@ -43,4 +42,5 @@ def import_file(file: Path, run: Path) -> None:
     folder = new_folder(recipe, run)
     write_folder(folder, recipe, tokenizer, model, {"name": file.name})
     save_tensors(folder / "model.safetensors", model.state_dict())
-    say(f"imported {model.stored_numbers} n-grams; the run is in {folder}")
+    say(f"imported {grouped(model.stored_numbers)} n-grams")
+    return folder

@@ -1,0 +1,64 @@
+"""Every command and every line of Python that the README shows is run, in its order, in one folder."""
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+README = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+QUICK = ["--training.steps", "6", "--training.batch-tokens", "512"]  # what the README trains for minutes, a test cuts short
+
+
+def blocks(language):
+    return re.findall(rf"```{language}\n(.*?)```", README, flags=re.S)
+
+
+def commands():
+    for line in "".join(blocks("bash")).splitlines():
+        command = line.split("  #")[0].strip()
+        if command.startswith("regard "):
+            yield command
+
+
+def shortened(words):
+    if words[0] == "demo":
+        return [*words, "--budget", "1s"]
+    smaller = {"small": "tiny", "medium": "tiny", "60s": "1s"}
+    words = [smaller.get(word, word) for word in words]
+    return [*words, *QUICK] if words[:1] == ["train"] and words[1] != "ngram" else words
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory, text_file):
+    folder = tmp_path_factory.mktemp("readme")
+    (folder / "my.txt").write_text(text_file.read_text())
+    (folder / "new.txt").write_text(text_file.read_text().replace("cat", "fish"))
+    (folder / "lines.txt").write_text("The cat sees the house.\nA bird likes bread.\n")
+    return folder
+
+
+def test_every_command_of_the_readme_works(regard, folder, monkeypatch):
+    monkeypatch.chdir(folder)
+    shown = list(commands())
+    assert len(shown) >= 15
+    for command in shown:
+        words, _, source = command.partition("<")
+        words = shortened(shlex.split(words)[1:])
+        code, out, errors = regard(*words, stdin=(folder / source.strip()).read_text() if source else "")
+        assert code == 0, f"{command}\n{errors}"
+        assert out
+
+
+def test_the_python_of_the_readme_works(folder, monkeypatch, capsys):
+    monkeypatch.chdir(folder)
+    (code,) = [block for block in blocks("python") if "import regard" in block]
+    exec(compile(code.replace('"steps": 200', '"steps": 20'), "README.md", "exec"), {})
+    printed = capsys.readouterr().out.splitlines()
+    assert any(line.startswith("The cat") for line in printed)
+
+
+def test_files_and_scripts_that_the_readme_names_exist():
+    root = Path(__file__).parents[2]
+    for name in re.findall(r"(?:docs|recipes|bench)/[\w./-]+\.(?:md|toml|py)", README):
+        assert (root / name).exists(), name
