@@ -426,7 +426,7 @@ def export_run(run: Path, *, to: str, out: Path) -> None:
 
 
 @app.command(name="import")
-def import_run(file: Path, *, run: Path) -> None:
+def import_run(file: Path, *, run: Path, tokenizer: Path | None = None) -> None:
     """Make a run of a model from the ecosystem: an .arpa file.
 
     Parameters
@@ -435,10 +435,12 @@ def import_run(file: Path, *, run: Path) -> None:
         the model
     run
         folder of the new run
+    tokenizer
+        the tokenizer.json that cut the model's text; without it, words are what stands between spaces
     """
     from regard.exchange.formats import import_file
 
-    print(import_file(file, run))
+    print(import_file(file, run, tokenizer))
 
 
 def _lines(stream: Any) -> Any:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 README = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
-QUICK = ["--training.steps", "6", "--training.batch-tokens", "512"]  # what the README trains for minutes, a test cuts short
+QUICK = ["--training.steps", "6", "--training.batch-tokens", "512"]  # minutes in the README, moments here
 
 
 def blocks(language):

@@ -29,11 +29,12 @@ def export(run: Path, to: str, out: Path) -> None:
     write_arpa(loaded.model, loaded.tokenizer.tokens, out)
 
 
-def import_file(file: Path, run: Path) -> Path:
-    """Make a run of an ARPA file. A file whose words are all single characters is a character model."""
+def import_file(file: Path, run: Path, tokenizer_file: Path | None = None) -> Path:
+    """Make a run of an ARPA file, with the tokenizer that cut its text, or one made from its words."""
     model, tokens = read_arpa(file)
-    by_character = all(len(token) == 1 for token in tokens if token not in ("<eos>", "<unk>"))
-    tokenizer = Tokenizer.of_tokens(tokens, "char" if by_character else "word")
+    tokenizer = _tokenizer_of(tokens) if tokenizer_file is None else Tokenizer.load(tokenizer_file)
+    if tokenizer.tokens != tokens:
+        raise RegardError(f"{tokenizer_file} is not the tokenizer of {file}: their vocabularies differ.")
     settings = {
         "data": {"corpus": "", "tokenizer": tokenizer.kind, "vocabulary": tokenizer.vocabulary},
         "model": {"order": model.order},
@@ -44,3 +45,11 @@ def import_file(file: Path, run: Path) -> Path:
     save_tensors(folder / "model.safetensors", model.state_dict())
     say(f"imported {grouped(model.stored_numbers)} n-grams")
     return folder
+
+
+def _tokenizer_of(tokens: list[str]) -> Tokenizer:
+    """Words between white space, or characters if every word is one."""
+    if tokens[:2] != ["<eos>", "<unk>"]:
+        raise RegardError("The file has no <unk>, so its words alone do not say how to cut text: give --tokenizer.")
+    by_character = all(len(token) == 1 for token in tokens[2:])
+    return Tokenizer.of_tokens(tokens, "char" if by_character else "word")
