@@ -6,7 +6,10 @@ verb that needs it, so that `regard --help` and `regard systems` answer at once.
 
 from __future__ import annotations
 
+import os
+import re
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
@@ -14,6 +17,7 @@ from cyclopts import App, CycloptsError, Parameter
 
 from regard import __version__
 from regard.errors import RegardError, Stopped
+from regard.settings import at_least
 
 app = App(
     name="regard",
@@ -29,8 +33,12 @@ TRAIN_OPTIONS = ("data", "run", "size", "seed", "budget", "from", "print-recipe"
 
 
 def main(words: list[str] | None = None) -> None:
+    for stream in (sys.stdout, sys.stderr):  # a pipe on Windows, or a bare locale, could not print "é"
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(encoding="utf-8", errors="replace")
     try:
         app(words, exit_on_error=False, print_error=False, result_action="return_value")
+        sys.stdout.flush()
     except (RegardError, CycloptsError) as error:
         _fail(" ".join(str(error).split()), 2)
     except Stopped:
@@ -38,8 +46,19 @@ def main(words: list[str] | None = None) -> None:
     except KeyboardInterrupt:
         _fail("interrupted", 130)
     except BrokenPipeError:  # the reader of our output has left, as `head` does
-        sys.stderr.close()
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(141)
+    except OSError as error:
+        where = f"{error.filename}: " if error.filename else ""
+        _fail(f"{where}{error.strerror or error}.", 2)
+    except UnicodeEncodeError:
+        _fail("A name or text here is not valid Unicode; rename the file or convert the text.", 2)
+    except (MemoryError, RuntimeError) as error:
+        if not isinstance(error, MemoryError) and not re.search(
+            "out of memory|can't allocate|allocate memory", str(error)
+        ):
+            raise
+        _fail("There is not enough memory for this: make the model, the window or training.batch_tokens smaller.", 2)
 
 
 def _fail(sentence: str, code: int) -> NoReturn:
@@ -154,7 +173,7 @@ def demo(*, budget: str = "60s", run: Path | None = None, json: Annotated[bool, 
 
 @app.command
 def train(
-    target: str | None = None,
+    target: Annotated[str | None, Parameter(allow_leading_hyphen=True)] = None,
     *settings: Settings,
     data: str | None = None,
     run: Path | None = None,
@@ -194,6 +213,8 @@ def train(
     from regard import fit
     from regard.recipe import parse_overrides
 
+    if target is not None and target.startswith("--"):  # no system was named, so the first setting stands in its place
+        settings, target = (target, *settings), None
     is_file = target is not None and target.endswith(".toml")
     recipe = fit.compose_recipe(
         None if is_file else target,
@@ -326,12 +347,13 @@ def generate(
     from regard.report.table import print_json
     from regard.run import load
 
-    if max_tokens < 1:
-        raise RegardError(f"--max-tokens must be at least 1, not {max_tokens}.")
+    at_least("--max-tokens", max_tokens, 1)
+    at_least("--lines", lines, 0)
+    at_least("--beam", beam, 0)
     sampling = Sampling(temperature, top_k, top_p)
-    prompt = sys.stdin.read().removesuffix("\n") if prompt == "-" else prompt
+    prompt = "\n".join(_stdin_lines()) if prompt == "-" else prompt
     loaded = load(run, weights=weights, device=device)
-    unknown = loaded.encode(prompt).count(loaded.tokenizer.unk) if loaded.tokenizer.unk is not None else 0
+    unknown = loaded.tokenizer.encode(prompt).count(loaded.tokenizer.unk) if loaded.tokenizer.unk is not None else 0
     if unknown:
         say(f"note: {unknown} of the prompt's tokens are unknown to this model")
     if beam:
@@ -392,7 +414,7 @@ def score(
     from regard.run import load
 
     loaded = load(run, weights=weights, device=device)
-    for line in loaded.score(_lines(sys.stdin.buffer)):
+    for line in loaded.score(_stdin_lines()):
         if json:
             entry: dict[str, Any] = {"text": line.text, "log_probability": line.log_probability}
             if tokens:
@@ -443,9 +465,11 @@ def import_run(file: Path, *, run: Path, tokenizer: Path | None = None) -> None:
     print(import_file(file, run, tokenizer))
 
 
-def _lines(stream: Any) -> Any:
-    """Lines of a byte stream as text, one clear sentence for what is not UTF-8."""
-    for number, line in enumerate(stream, 1):
+def _stdin_lines() -> Iterator[str]:
+    """Lines of stdin as text, one clear sentence for what is not UTF-8."""
+    if sys.stdin is None:
+        raise RegardError("There is no input: stdin is closed.")
+    for number, line in enumerate(sys.stdin.buffer, 1):
         try:
             yield line.decode("utf-8").rstrip("\n").rstrip("\r")
         except UnicodeDecodeError as error:

@@ -6,6 +6,7 @@ import errno
 import gzip
 import os
 import secrets
+import sys
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -58,6 +59,24 @@ def writing(path: Path) -> Iterator[BinaryIO]:
     with replacing(path) as temporary, open(temporary, "x+b") as stream:
         yield stream
         stream.flush()
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Hold `path` as a lock, which the system lets go however the process ends; refused while another holds it."""
+    with open(path, "a+b") as handle:
+        try:
+            if sys.platform == "win32":
+                import msvcrt
+
+                msvcrt.locking(handle.fileno(), msvcrt.LK_NBLCK, 1)
+            else:
+                import fcntl
+
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise RegardError(f"Another process is working in {path.parent}; wait until it has ended.") from None
+        yield
 
 
 def write_text(path: Path, text: str) -> None:

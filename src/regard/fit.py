@@ -12,7 +12,9 @@ import os
 import platform
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +22,7 @@ import torch
 
 import regard
 from regard.errors import RegardError, Stopped
-from regard.files import write_text
+from regard.files import locked, write_text
 from regard.layers.state import State
 from regard.recipe import Recipe, compose, read_recipe
 from regard.report.progress import clock, grouped, progress, say
@@ -28,23 +30,23 @@ from regard.run import (
     FORMAT,
     Run,
     build_model,
+    corpus_of,
     count_parameters,
     is_counted,
     load,
     open_folder,
     pick_device,
-    read_facts,
     read_weights,
-    set_weights,
     tokens_of,
 )
 from regard.systems.model import Model
 from regard.text.batches import Streams, Windows
-from regard.text.corpus import Corpus, open_corpus
+from regard.text.corpus import Corpus, is_named, open_corpus
 from regard.text.tokenizer import Tokenizer
 from regard.text.tokens import TokenArray
 from regard.training.checkpoint import save_tensors
 from regard.training.loop import Trainer, measure_steps, weights_of
+from regard.training.settings import Counting, Training
 
 
 def train(
@@ -82,16 +84,15 @@ def compose_recipe(
 ) -> Recipe:
     """One recipe from all the ways to say what is wanted, the more particular overriding the more general."""
     trees: list[Mapping[str, Any]] = []
-    if start is not None:
-        before, _ = open_folder(Path(start))
-        if system is not None and system != before.system:
-            raise RegardError(f"{start} is a {before.system}; a {system} cannot begin with its weights.")
-        system, size = before.system, size or before.size
-        trees.append({"model": before.tree()["model"]})
     if recipe is not None:
         tree = read_recipe(Path(recipe))
         system = system or str(tree["system"])
         trees.append(tree)
+    if start is not None:
+        before, _ = open_folder(Path(start))
+        check_start(before, Path(start), system, size, settings or {})
+        system, size = before.system, before.size
+        trees.append({"model": before.tree()["model"]})
     if system is None:
         raise RegardError("Name a system (`regard systems` lists them) or a recipe file.")
     short: dict[str, dict[str, Any]] = {"data": {}, "training": {}}
@@ -104,48 +105,87 @@ def compose_recipe(
     return compose(system, size, *trees, short, settings or {})
 
 
-def train_recipe(recipe: Recipe, folder: Path | None = None, start: Path | None = None) -> Run:
+def check_start(
+    before: Recipe, start: Path, system: str | None, size: str | None, settings: Mapping[str, Mapping[str, Any]]
+) -> None:
+    """What a fine-tuned run takes from the run it begins with cannot be asked for otherwise."""
+    if is_counted(before):
+        raise RegardError(f"{start} is a {before.system}, which is counted, not fine-tuned: count both texts together.")
+    if system is not None and system != before.system:
+        raise RegardError(f"{start} is a {before.system}; a {system} cannot begin with its weights.")
+    if size is not None and size != before.size:
+        raise RegardError(f"A run that begins with {start} has its size, {before.size}: leave --size out.")
+    for key in ("tokenizer", "vocabulary", "normalise"):
+        if key in settings.get("data", {}):
+            raise RegardError(f"A run that begins with {start} has its tokenizer: leave --data.{key} out.")
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """Everything that training needs, before anything is written."""
+
+    recipe: Recipe
+    corpus: Corpus
+    tokenizer: Tokenizer
+    tokens: Mapping[str, TokenArray]
+    model: Model
+
+
+def prepare(recipe: Recipe, start: Path | None = None) -> Prepared:
     corpus, tokenizer, recipe = read_data(recipe, start)
-    folder = new_folder(recipe, folder)
-    set_threads(recipe.training.threads)
+    torch.set_num_threads(recipe.training.threads)
     tokens = {split: tokens_of(corpus, tokenizer, split) for split in ("train", "valid")}
-    check_tokens(corpus, tokens)
-    say(
-        f"{corpus.name}: {grouped(len(tokens['train'].ids))} training tokens, {tokenizer.kind} vocabulary of "
-        f"{grouped(tokenizer.vocabulary)}"
-    )
+    for split, array in tokens.items():
+        if len(array.ids) < 2:
+            raise RegardError(f"The {split} split of {corpus.name} has no text to learn from; give it more lines.")
     torch.manual_seed(recipe.training.seed)
     model = build_model(recipe, tokenizer)
-    if is_counted(recipe):
-        return _count(recipe, corpus, tokenizer, tokens, model, folder)
     if start is not None:
-        set_weights(model, read_weights(start), start)
-    trainer = build_trainer(recipe, tokenizer, tokens, model, folder)
-    say(f"{recipe.system}: {grouped(count_parameters(model))} parameters, on {trainer.device}")
-    write_folder(folder, recipe, tokenizer, model, origin_of(corpus))
-    trainer.save()
-    return _go_on(trainer)
+        try:
+            model.load_state_dict(read_weights(start))
+        except RuntimeError:
+            raise RegardError(f"These model settings do not fit the weights of {start}: leave model.* out.") from None
+    return Prepared(recipe, corpus, tokenizer, tokens, model)
+
+
+def train_recipe(recipe: Recipe, folder: Path | None = None, start: Path | None = None) -> Run:
+    folder = new_folder(recipe, folder)
+    ready = prepare(recipe, start)
+    say(
+        f"{ready.corpus.name}: {grouped(len(ready.tokens['train'].ids))} training tokens, "
+        f"{ready.tokenizer.kind} vocabulary of {grouped(ready.tokenizer.vocabulary)}"
+    )
+    if is_counted(ready.recipe):
+        return _count(ready, folder)
+    trainer = build_trainer(ready, folder)
+    say(f"{ready.recipe.system}: {grouped(count_parameters(ready.model))} parameters, on {trainer.device}")
+    with claimed(folder):
+        write_folder(folder, ready.recipe, ready.tokenizer)
+        trainer.save()
+        write_facts(folder, ready.recipe, ready.model, origin_of(ready.corpus))
+        return _go_on(trainer)
 
 
 def resume(folder: str | Path) -> Run:
     """Go on exactly where a run stopped."""
     folder = Path(folder)
-    facts = read_facts(folder)
     recipe, tokenizer = open_folder(folder)
     if is_counted(recipe):
         raise RegardError(f"{folder} is complete: a {recipe.system} is counted in one go.")
     if not (folder / "training.safetensors").exists():
         raise RegardError(f"{folder} has no checkpoint (training.safetensors); train it anew.")
-    split = recipe.data.split
-    corpus = open_corpus(recipe.data.corpus, None if split == "auto" else split)
-    if corpus.checksum() != facts["corpus"]["checksum"]:
-        raise RegardError(
-            f"{recipe.data.corpus} has changed since {folder} was begun; put the text back, or start a new run "
-            f"with --from {folder}."
-        )
-    set_threads(recipe.training.threads)
+    corpus = corpus_of(folder, recipe)
+    torch.set_num_threads(recipe.training.threads)
     tokens = {name: tokens_of(corpus, tokenizer, name) for name in ("train", "valid")}
-    trainer = build_trainer(recipe, tokenizer, tokens, build_model(recipe, tokenizer), folder)
+    ready = Prepared(recipe, corpus, tokenizer, tokens, build_model(recipe, tokenizer))
+    with claimed(folder):
+        for left in folder.glob(".*.part"):  # what a kill in the middle of a save left behind
+            left.unlink()
+        return _resume(build_trainer(ready, folder))
+
+
+def _resume(trainer: Trainer) -> Run:
+    folder = trainer.folder
     try:
         trainer.restore()
     except RuntimeError:  # shapes that differ
@@ -173,30 +213,29 @@ def _go_on(trainer: Trainer) -> Run:
     return load(folder, device=str(trainer.device))
 
 
-def _count(
-    recipe: Recipe, corpus: Corpus, tokenizer: Tokenizer, tokens: Mapping[str, TokenArray], model: Any, folder: Path
-) -> Run:
+def _count(ready: Prepared, folder: Path) -> Run:
+    recipe, model, ids = ready.recipe, ready.model, ready.tokens["train"].ids
     began = time.perf_counter()
     with progress(f"counting up to {recipe.model.order}-grams", recipe.model.order) as bar:
-        model.count(tokens["train"].ids, progress=lambda: bar.advance(1))
-    for note in model.notes:
-        say(note)
-    write_folder(folder, recipe, tokenizer, model, origin_of(corpus))
+        model.count(ids, progress=lambda: bar.advance(1))  # type: ignore[operator]  # counted systems have it
+    for note in model.notes:  # type: ignore[union-attr]
+        say(str(note))
     seconds = time.perf_counter() - began
-    save_tensors(
-        folder / "model.safetensors", weights_of(model), {"seconds": seconds, "tokens": len(tokens["train"].ids)}
-    )
+    with claimed(folder):
+        write_folder(folder, recipe, ready.tokenizer)
+        save_tensors(folder / "model.safetensors", weights_of(model), {"seconds": seconds, "tokens": len(ids)})
+        write_facts(folder, recipe, model, origin_of(ready.corpus))
     say(f"counted {grouped(count_parameters(model))} n-grams in {clock(seconds)}; the run is in {folder}")
-    return Run(folder, recipe, tokenizer, model)
+    return Run(folder, recipe, ready.tokenizer, model)
 
 
 # -- data ------------------------------------------------------------------------------------------------------------
 
 
 def read_data(recipe: Recipe, start: Path | None = None) -> tuple[Corpus, Tokenizer, Recipe]:
-    """The corpus, its tokenizer, and the recipe with every `auto` of [data] and the thread count filled in."""
+    """The corpus, its tokenizer, and the recipe with what was left to choose filled in."""
     data = recipe.data
-    corpus = open_corpus(data.corpus, None if data.split == "auto" else data.split)
+    corpus = open_corpus(data.corpus, data.split)
     for note in corpus.notes:
         say(note)
     if start is not None:
@@ -211,45 +250,42 @@ def read_data(recipe: Recipe, start: Path | None = None) -> tuple[Corpus, Tokeni
             normalise=normalise,
             pretokenised=corpus.pretokenised,
         )
-    path = Path(data.corpus)
     resolved = {
+        "corpus": data.corpus if is_named(data.corpus) else str(Path(data.corpus).resolve()),
         "normalise": tokenizer.normalisation,
-        "corpus": str(path.resolve()) if path.exists() else data.corpus,
         "tokenizer": tokenizer.kind,
         "vocabulary": tokenizer.vocabulary,
     }
-    return corpus, tokenizer, recipe.replace(data=resolved, training={"threads": recipe.training.threads or cores()})
+    return corpus, tokenizer, recipe.replace(data=resolved, training=resolve_training(recipe.training))
 
 
-def check_tokens(corpus: Corpus, tokens: Mapping[str, TokenArray]) -> None:
-    for split, array in tokens.items():
-        if len(array.ids) < 2:
-            raise RegardError(f"The {split} split of {corpus.name} has no text to learn from; give it more lines.")
+def resolve_training(settings: Training | Counting) -> dict[str, Any]:
+    """Threads, device and precision as they will be used: a resume elsewhere must not change them silently."""
+    chosen: dict[str, Any] = {"threads": settings.threads or int(os.environ.get("OMP_NUM_THREADS") or 0) or cores()}
+    if isinstance(settings, Training):
+        device = pick_device(settings.device)
+        has_bf16 = device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
+        chosen["device"] = str(device)
+        chosen["precision"] = settings.precision.replace("auto", "bf16" if has_bf16 else "fp32")
+    return chosen
 
 
 # -- model and trainer -----------------------------------------------------------------------------------------------
 
 
-def build_trainer(
-    recipe: Recipe, tokenizer: Tokenizer, tokens: Mapping[str, TokenArray], model: Model, folder: Path
-) -> Trainer:
-    settings = recipe.training
-    device = pick_device(settings.device)
-    model = model.to(device)
-    ids, eos = tokens["train"].ids, tokenizer.eos
+def build_trainer(ready: Prepared, folder: Path) -> Trainer:
+    settings, model = ready.recipe.training, ready.model.to(pick_device(ready.recipe.training.device))
+    ids, eos = ready.tokens["train"].ids, ready.tokenizer.eos
     rows = min(settings.rows, max(1, len(ids) // settings.window))  # a short text fills fewer rows
     if settings.batches == "stream" and grows(model):
-        raise RegardError(f"The state of {recipe.system} grows with the text: use training.batches windows.")
+        raise RegardError(f"The state of {ready.recipe.system} grows with the text: use training.batches windows.")
     batches: Streams | Windows
     if settings.batches == "stream":
         batches = Streams(ids, rows, settings.window, eos)
     else:
         batches = Windows(ids, rows, settings.window, eos, settings.seed)
-    validation = tokens["valid"].ids[: settings.validation_tokens or None]
-    bf16 = settings.precision == "bf16" or (
-        settings.precision == "auto" and device.type == "cuda" and torch.cuda.is_bf16_supported()
-    )
-    return Trainer(model, batches, validation, settings, folder, eos=eos, bf16=bf16)
+    validation = ready.tokens["valid"].ids[: settings.validation_tokens or None]
+    return Trainer(model, batches, validation, settings, folder, eos=eos, bf16=settings.precision == "bf16")
 
 
 def grows(model: Model) -> bool:
@@ -265,22 +301,25 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def set_threads(threads: int) -> None:
-    torch.set_num_threads(threads)
-
-
 # -- the folder ------------------------------------------------------------------------------------------------------
+
+
+OWN_FILES = {"recipe.toml", "tokenizer.json", "model.safetensors", "training.safetensors", "metrics.jsonl", ".lock"}
 
 
 def new_folder(recipe: Recipe, folder: Path | None) -> Path:
     """The folder asked for, if it is free; else runs/SYSTEM-CORPUS, with a number if that is taken."""
-    if folder is not None:
-        if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-            raise RegardError(
-                f"{folder} exists already: `regard resume {folder}` goes on with it, or choose another --run."
-            )
-        return folder
-    return free_folder(Path("runs") / f"{recipe.system}-{Path(recipe.data.corpus).stem}")
+    if folder is None:
+        return free_folder(Path("runs") / f"{recipe.system}-{Path(recipe.data.corpus).stem}")
+    if (folder / "run.json").exists():
+        raise RegardError(
+            f"{folder} exists already: `regard resume {folder}` goes on with it, or choose another --run."
+        )
+    if folder.exists():  # a run whose training was killed before it began may be begun again
+        left = {path.name for path in folder.iterdir()} if folder.is_dir() else {folder.name}
+        if any(name not in OWN_FILES and not name.endswith(".part") for name in left):
+            raise RegardError(f"{folder} exists already and is not a run: choose another --run.")
+    return folder
 
 
 def free_folder(wanted: Path) -> Path:
@@ -292,8 +331,24 @@ def free_folder(wanted: Path) -> Path:
     return free
 
 
-def write_folder(folder: Path, recipe: Recipe, tokenizer: Tokenizer, model: Model, origin: Mapping[str, Any]) -> None:
-    """Everything about the run but its weights; `origin` says what text it comes from."""
+@contextmanager
+def claimed(folder: Path) -> Iterator[None]:
+    """The folder, made if need be, and held against other processes until the work in it is done."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise RegardError(f"Cannot make the folder {folder} ({error.strerror}); choose another --run.") from None
+    with locked(folder / ".lock"):
+        yield
+
+
+def write_folder(folder: Path, recipe: Recipe, tokenizer: Tokenizer) -> None:
+    write_text(folder / "recipe.toml", recipe.toml())
+    tokenizer.save(folder / "tokenizer.json")
+
+
+def write_facts(folder: Path, recipe: Recipe, model: Model, origin: Mapping[str, Any]) -> None:
+    """run.json, written last: a folder that has one is a run. `origin` says what text it comes from."""
     facts = {
         "format": FORMAT,
         "regard": regard.__version__,
@@ -307,12 +362,6 @@ def write_folder(folder: Path, recipe: Recipe, tokenizer: Tokenizer, model: Mode
         "parameters": count_parameters(model),
         "corpus": dict(origin),
     }
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise RegardError(f"Cannot make the folder {folder} ({error.strerror}); choose another --run.") from None
-    write_text(folder / "recipe.toml", recipe.toml())
-    tokenizer.save(folder / "tokenizer.json")
     write_text(folder / "run.json", json.dumps(facts, indent=2, ensure_ascii=False) + "\n")
 
 
@@ -329,32 +378,28 @@ def device_name(device: torch.device) -> str:
 
 def dry_run(recipe: Recipe, start: Path | None = None) -> dict[str, Any]:
     """Parameters, memory and time of a training, from three real steps; nothing is written but the token cache."""
-    corpus, tokenizer, recipe = read_data(recipe, start)
-    set_threads(recipe.training.threads)
-    tokens = {split: tokens_of(corpus, tokenizer, split) for split in ("train", "valid")}
-    check_tokens(corpus, tokens)
-    torch.manual_seed(recipe.training.seed)
-    model = build_model(recipe, tokenizer)
+    ready = prepare(recipe, start)
+    training_tokens = len(ready.tokens["train"].ids)
     facts: dict[str, Any] = {
-        "system": recipe.system,
-        "corpus": corpus.name,
-        "vocabulary": tokenizer.vocabulary,
-        "training_tokens": len(tokens["train"].ids),
+        "system": ready.recipe.system,
+        "corpus": ready.corpus.name,
+        "vocabulary": ready.tokenizer.vocabulary,
+        "training_tokens": training_tokens,
     }
-    if is_counted(recipe):
+    if is_counted(ready.recipe):
         return facts | {"note": "counting takes about a second per million tokens"}
-    trainer = build_trainer(recipe, tokenizer, tokens, model, Path())
+    trainer = build_trainer(ready, Path())
     before = peak_memory(trainer.device)
     seconds = measure_steps(trainer, 3)
-    limit, per_step = trainer.limit, recipe.training.rows * recipe.training.window
+    limit, per_step = trainer.limit, trainer.at.tokens / trainer.at.step
     steps = {"steps": limit.amount, "tokens": limit.amount / per_step, "seconds": limit.amount / seconds}[limit.unit]
     return facts | {
-        "parameters": count_parameters(model),
+        "parameters": count_parameters(ready.model),
         "device": device_name(trainer.device),
-        "threads": recipe.training.threads,
-        "tokens_per_step": per_step,
+        "threads": ready.recipe.training.threads,
+        "tokens_per_step": round(per_step),
         "steps": round(steps),
-        "epochs": round(steps * per_step / len(tokens["train"].ids), 2),
+        "epochs": round(steps * per_step / training_tokens, 2),
         "seconds_per_step": round(seconds, 4),
         "tokens_per_second": round(per_step / seconds),
         "training_time": clock(steps * seconds),

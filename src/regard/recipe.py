@@ -24,6 +24,7 @@ from typing import Any, get_type_hints
 import tomli_w
 
 from regard.errors import RegardError
+from regard.files import reading
 from regard.settings import at_least, meant, one_of, setting
 from regard.systems.catalogue import find
 from regard.training.settings import Counting, Training
@@ -113,12 +114,12 @@ def system_module(name: str) -> ModuleType:
 
 def read_recipe(path: Path) -> dict[str, Any]:
     """A recipe file as a tree; its keys are checked when it is composed."""
+    if not path.exists():
+        raise RegardError(f"There is no recipe {path}; `regard train lstm --print-recipe` prints one to start from.")
+    with reading(path) as stream:
+        content = stream.read()
     try:
-        tree = tomllib.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise RegardError(
-            f"There is no recipe {path}; `regard train lstm --print-recipe` prints one to start from."
-        ) from None
+        tree = tomllib.loads(content.decode("utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise RegardError(f"{path} is not valid TOML: {error}.") from None
     if "system" not in tree:
@@ -169,18 +170,24 @@ def _lay_over(
             values[part][name] = _typed(f"{part}.{name}", value, types[name])
 
 
+def _bounded(key: str, value: Any) -> Any:
+    if isinstance(value, int) and abs(value) >= 2**31:
+        raise RegardError(f"{key} must be below 2 147 483 648, not {value}.")
+    return value
+
+
 def _typed(key: str, value: Any, kind: type) -> Any:
     """The value as its type; text (from the command line) is read, anything else must already be right."""
     if isinstance(value, str) and kind is not str:
         try:
             if kind is bool:
                 return {"true": True, "false": False, "yes": True, "no": False}[value.lower()]
-            return kind(value)
+            return _bounded(key, kind(value))
         except (ValueError, KeyError):
             pass
     elif kind is float and isinstance(value, int) and not isinstance(value, bool):
         return float(value)
     elif isinstance(value, kind) and not (kind is int and isinstance(value, bool)):
-        return value
+        return _bounded(key, value)
     words = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}
     raise RegardError(f"{key} must be {words[kind]}, not {value!r}.")

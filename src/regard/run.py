@@ -10,9 +10,11 @@
 In Python the lecture's loop works on it with plain strings:
 
     run, state = regard.load("runs/mine"), None
-    for word in ["I", "love", "nebully"]:
+    for word in run.words("I love nebully"):
         prediction, state = run(word, state)
     prediction.top(5)
+
+`run.words` cuts a text as the model does: a word model gives ["I", "love", "nebully"], byte pairs keep their spaces.
 """
 
 from __future__ import annotations
@@ -35,9 +37,10 @@ from regard.decoding.sampling import Sampling
 from regard.errors import RegardError
 from regard.evaluation.perplexity import Likelihood, Method, likelihood
 from regard.evaluation.scoring import line_losses
+from regard.files import reading
 from regard.layers.state import State
 from regard.recipe import Recipe, compose, read_recipe
-from regard.report.progress import progress
+from regard.report.progress import progress, say
 from regard.systems.catalogue import find, load_class
 from regard.systems.model import Model
 from regard.text.corpus import Corpus, open_corpus
@@ -114,7 +117,7 @@ class Run:
     @torch.no_grad()
     def __call__(self, words: str, state: State | None = None) -> tuple[Prediction, State]:
         """Read some text after `state` (None: the beginning of a line) and predict what follows."""
-        ids = self.encode(words)
+        ids = self.tokenizer.encode(words)
         if state is None:
             ids = [self.tokenizer.eos, *ids]
         if not ids:
@@ -127,15 +130,17 @@ class Run:
 
     def words(self, text: str) -> list[str]:
         """The text as this model's tokens, each as text: what to loop over."""
-        return [self.tokenizer.decode([n]) for n in self.encode(text)]
-
-    def encode(self, text: str) -> list[int]:
-        """Text to tokens; a newline is <eos>."""
-        ids: list[int] = []
-        for number, line in enumerate(text.split("\n")):
-            ids += [self.tokenizer.eos] if number else []
-            ids += self.tokenizer.encode(line)
-        return ids
+        if self.tokenizer.kind == "char":
+            return list(self.tokenizer.normalise(text))
+        pieces: list[str] = []
+        pending: list[int] = []
+        for token in self.tokenizer.encode(text):
+            pending.append(token)
+            piece = self.tokenizer.decode(pending)
+            if self.tokenizer.encode(piece) == pending:  # else it is part of a character, which needs the next token
+                pieces.append(piece)
+                pending = []
+        return pieces
 
     # -- how good is it ----------------------------------------------------------------------------------------------
 
@@ -201,8 +206,7 @@ class Run:
             return open_corpus(data)
         if not self.recipe.data.corpus:
             raise RegardError(f"{self.folder} was imported without a text: say which one with --data.")
-        split = self.recipe.data.split
-        return open_corpus(self.recipe.data.corpus, None if split == "auto" else split)
+        return corpus_of(self.folder, self.recipe)
 
     # -- what does it write ------------------------------------------------------------------------------------------
 
@@ -240,7 +244,7 @@ class Run:
         on_reread: Callable[[int], None] | None = None,
     ) -> Iterator[str]:
         """The text so far, prompt included, each time it has grown by a token that completes a character."""
-        read = self.encode(prompt)
+        read = self.tokenizer.encode(prompt)
         steps = generate(
             self.model,
             [[self.tokenizer.eos, *read]],
@@ -265,7 +269,7 @@ class Run:
         """The most probable ways to finish the prompt's line, with their log-probabilities (nats), best first."""
         if width < 1:
             raise RegardError(f"--beam must be at least 1, not {width}.")
-        read = [self.tokenizer.eos, *self.encode(prompt)]
+        read = [self.tokenizer.eos, *self.tokenizer.encode(prompt)]
         limit = self.model.context
         if limit is not None and len(read) + max_tokens > limit:
             raise RegardError(
@@ -332,14 +336,18 @@ def open_folder(folder: Path) -> tuple[Recipe, Tokenizer]:
 
 def read_facts(folder: Path) -> dict[str, Any]:
     """run.json: which version wrote the run, on what, from which text."""
-    if not folder.is_dir():
+    if not folder.exists():
         raise RegardError(f"There is no run {folder}; `regard train` makes one.")
+    if not (folder / "run.json").is_file():
+        raise RegardError(f"{folder} is not a run: it has no run.json; `regard train` makes one.")
+    with reading(folder / "run.json") as stream:
+        content = stream.read()
     try:
-        facts = json.loads((folder / "run.json").read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise RegardError(f"{folder} is not a run: it has no run.json.") from None
-    except (json.JSONDecodeError, UnicodeDecodeError):
-        raise RegardError(f"{folder / 'run.json'} is damaged: it is not JSON.") from None
+        facts = json.loads(content)
+    except ValueError:
+        facts = None
+    if not isinstance(facts, dict):
+        raise RegardError(f"{folder / 'run.json'} is damaged; restore it, or train the run again.")
     if facts.get("format") != FORMAT:
         raise RegardError(
             f"{folder} was written by Regard {facts.get('regard', '?')} in run format {facts.get('format')}; "
@@ -355,6 +363,8 @@ def read_weights(folder: Path, weights: str = "best") -> dict[str, Tensor]:
     if weights == "best" and best.exists():
         return load_tensors(best)[0]
     if checkpoint.exists():
+        if weights == "best":
+            say(f"note: {folder} has not been validated yet; these are its last weights")
         return unflatten(load_tensors(checkpoint)[0], "model")
     if best.exists():  # a counted system has one set of numbers
         return load_tensors(best)[0]
@@ -388,8 +398,21 @@ def pick_device(name: str) -> torch.device:
         device = torch.device(name)
         torch.empty(0, device=device)
     except (RuntimeError, AssertionError):
-        raise RegardError(f"training.device {name!r} is not available here; use cpu or auto.") from None
+        device = torch.device("meta")
+    if device.type not in ("cpu", "cuda"):
+        raise RegardError(f"The device {name!r} is not available here; use cpu, cuda or auto.")
     return device
+
+
+def corpus_of(folder: Path, recipe: Recipe) -> Corpus:
+    """The text a run was trained on, if it still is that text: else what was held out may not be held out any more."""
+    corpus = open_corpus(recipe.data.corpus, recipe.data.split)
+    if corpus.checksum() != read_facts(folder)["corpus"].get("checksum"):
+        raise RegardError(
+            f"{recipe.data.corpus} has changed since {folder} was trained on it; put it back, evaluate on another "
+            f"with --data, or start anew with --from {folder}."
+        )
+    return corpus
 
 
 def choose_split(corpus: Corpus, split: str | None) -> str:

@@ -152,6 +152,19 @@ def test_the_lectures_loop_works_with_plain_strings(tmp_path, text_file):
     assert run.words("The dog follows") == ["The", "dog", "follows"]
 
 
+@pytest.mark.parametrize("kind", ["byte", "bpe", "char", "word"])
+def test_the_words_of_a_text_read_one_by_one_are_the_text(tmp_path, text_file, kind):
+    run = package.train("ngram", data=str(text_file), run=tmp_path / kind, settings={"data": {"tokenizer": kind}})
+    text = "The café cat  sees.\nIt 漢 likes"
+    state, ids = None, []
+    for word in run.words(text):
+        prediction, state = run(word, state)
+        ids += run.tokenizer.encode(word)
+    assert ids == run.tokenizer.encode(text)
+    whole, _ = run(text, None)
+    assert np.allclose(whole.probabilities, prediction.probabilities)
+
+
 def test_fine_tuning_begins_with_the_old_weights_and_tokenizer(regard, trained, tmp_path):
     new = tmp_path / "new.txt"
     new.write_text("".join(f"The fish number {n} swims in the sea.\n" for n in range(60)))

@@ -1,9 +1,13 @@
 """What a user gets wrong: one sentence on stderr, exit code 2, no traceback, and nothing lost."""
 
 import json
+import os
 import shutil
 
 import pytest
+
+from regard.files import locked
+from regard.training.checkpoint import load_tensors
 
 
 @pytest.fixture
@@ -69,6 +73,14 @@ def test_a_folder_without_training_text(wrong, tmp_path):
     (["train", "lstm", "--training.learning-rate", "-1"], "training.learning_rate must be above 0"),
     (["train", "lstm", "--size", "huge"], "size must be one of tiny, small, medium, large"),
     (["train", "lstm", "--budget", "soon"], "neither a time"),
+    (["train", "lstm", "--budget", "_5"], "neither a time"),
+    (["train", "LSTM"], "did you mean lstm?"),
+    (["train", "lstm", "--seed", "99999999999999999999999"], "training.seed must be below"),
+    (["train", "lstm", "--model.width", "99999999999"], "model.width must be below"),
+    (["train", "lstm", "--size", "tiny", "--model.width", "300000"], "not enough memory"),
+    (["train", "lstm", "--training.device", "meta"], "is not available"),
+    (["evaluate", "x" * 300], "name too long"),
+    (["train", "lstm", "--run", "x" * 300], "name too long"),
     (["train", "lstm", "--seeed", "3"], "did you mean seed?"),
     (["train", "lstm", "stray"], "Did not expect 'stray'"),
     (["train", "lstm", "--seed", "x"], "--seed"),
@@ -154,6 +166,8 @@ def test_a_text_that_changed_or_went_away_since(wrong, regard, text_file, tmp_pa
     assert regard("train", "lstm", "--data", text, "--run", run, "--size", "tiny", "--training.steps", 2)[0] == 0
     text.write_text(text.read_text() + "One more line.\n")
     assert "has changed since" in wrong("resume", run)
+    assert "has changed since" in wrong("evaluate", run)  # what was held out may not be any more
+    assert regard("evaluate", run, "--data", text)[0] == 0
     text.unlink()
     assert "There is no" in wrong("resume", run)
     assert "There is no" in wrong("evaluate", run)
@@ -168,6 +182,10 @@ def test_resuming_what_was_counted(wrong, trained):
     (["--top-k", "-1"], "--top-k must be at least 0"),
     (["--top-p", "0"], "--top-p must be above 0"),
     (["--max-tokens", "0"], "--max-tokens must be at least 1"),
+    (["--lines", "-1"], "--lines must be at least 0"),
+    (["--seed", "-1"], "--seed must be at least 0"),
+    (["--seed", "99999999999999999999999"], "--seed must be at least 0 and below"),
+    (["--temperature", "inf"], "--temperature must be at least 0"),
     (["--weights", "worst"], "--weights must be best or last"),
     (["--device", "quantum"], "is not available"),
     (["--beam", "3", "--max-tokens", "100"], "fewer --max-tokens"),
@@ -200,3 +218,56 @@ def test_a_damaged_arpa_file_is_refused_with_its_line(wrong, tmp_path):
     (tmp_path / "bad.arpa").write_text("\\data\\\nngram 1=2\n\n\\1-grams:\n-1\t</s>\nnonsense\n")
     assert "line 6" in wrong("import", tmp_path / "bad.arpa", "--run", tmp_path / "run")
     assert not (tmp_path / "run").exists()
+
+
+def test_two_processes_never_train_in_one_folder(wrong, broken):
+    with locked(broken / ".lock"):
+        assert "Another process is working in" in wrong("resume", broken)
+
+
+def test_a_run_killed_before_it_began_can_be_begun_again(regard, wrong, trained, text_file, tmp_path):
+    half = tmp_path / "half"
+    half.mkdir()
+    for name in ("recipe.toml", "tokenizer.json"):
+        shutil.copy(trained["lstm"] / name, half / name)
+    assert "is not a run" in wrong("resume", half)
+    assert regard("train", "ngram", "--data", text_file, "--run", half)[0] == 0
+
+
+def test_what_a_kill_left_of_a_save_is_removed_on_resume(regard, broken):
+    (broken / ".training.safetensors.0a1b.part").write_bytes(b"half")
+    assert regard("resume", broken)[0] == 0
+    assert not list(broken.glob(".*.part"))
+
+
+def test_fine_tuning_refuses_what_it_would_ignore(wrong, trained, text_file, tmp_path):
+    words = ["train", "--data", text_file, "--run", tmp_path / "x", "--from"]
+    assert "count both texts together" in wrong(*words, trained["ngram"])
+    assert "leave --size out" in wrong(*words, trained["lstm"], "--size", "large")
+    assert "leave --data.tokenizer out" in wrong(*words, trained["lstm"], "--data.tokenizer", "word")
+    assert "do not fit the weights" in wrong(*words, trained["lstm"], "--model.width", "48")
+    assert not (tmp_path / "x").exists()
+
+
+def test_a_corpus_keeps_its_name_when_a_folder_here_has_the_same(regard, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "copy").mkdir()
+    assert regard("train", "ngram", "--data", "copy", "--run", "run")[0] == 0
+    assert 'corpus = "copy"' in (tmp_path / "run" / "recipe.toml").read_text()
+    assert regard("evaluate", "run")[0] == 0
+
+
+def test_weights_that_are_not_finite_are_never_saved(wrong, text_file, tmp_path):
+    run = tmp_path / "run"
+    said = wrong("train", "lstm", "--data", text_file, "--run", run, "--size", "tiny", "--training.warmup", "0",
+                 "--training.learning-rate", "1e30", "--training.checkpoint-every", "1")  # fmt: skip
+    assert "the last good weights are kept" in said
+    tensors, _ = load_tensors(run / "training.safetensors")
+    assert all(bool(t.isfinite().all()) for name, t in tensors.items() if name.startswith("model/"))
+
+
+def test_closed_stdin_and_a_full_pipe(process, trained):
+    started = process("score", trained["lstm"], stdin=None, preexec_fn=lambda: os.close(0))
+    _, errors = started.communicate()
+    assert started.returncode == 2
+    assert "stdin is closed" in errors

@@ -43,6 +43,15 @@ def test_bf16_training_with_carried_states_learns(number):
     assert losses[-1] < 0.7 * losses[0]
 
 
+def test_the_recurrence_stays_in_fp32_under_autocast():
+    model = systems()[0].cuda().train()
+    with torch.autocast("cuda", torch.bfloat16):
+        hidden, state = model.read(torch.randint(50, (4, 16)).cuda())
+    cell = state["past"]["0"]["cell"]
+    assert cell.dtype == torch.float32
+    assert not torch.equal(cell, cell.half().float())  # nor had it been rounded to fp16 on the way
+
+
 @pytest.mark.parametrize("precision", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("number", range(4))
 def test_ragged_rows_agree_with_the_cpu(number, precision):

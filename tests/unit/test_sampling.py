@@ -10,8 +10,13 @@ from regard.errors import RegardError
 LOGITS = torch.log(torch.tensor([[0.5, 0.25, 0.15, 0.1]]))
 
 
+def numbers(seed, rows, steps):
+    stream = uniforms(seed, rows)
+    return torch.stack([next(stream) for _ in range(steps)], dim=1)
+
+
 def draws(sampling, count=4000):
-    uniform = torch.from_numpy(uniforms(3, 1, count))[0]
+    uniform = numbers(3, 1, count)[0]
     chosen = choose(LOGITS.expand(count, -1), sampling, uniform)
     return np.bincount(chosen.numpy(), minlength=4) / count
 
@@ -42,13 +47,30 @@ def test_a_forbidden_token_is_never_chosen_even_at_the_edge_of_the_draw():
 
 
 def test_a_rows_random_numbers_do_not_depend_on_its_batch_mates():
-    assert np.array_equal(uniforms(5, 2, 9), uniforms(5, 7, 9)[:2])
-    assert np.array_equal(uniforms(5, 2, 9), uniforms(5, 2, 20)[:, :9])
-    assert not np.array_equal(uniforms(5, 1, 9), uniforms(6, 1, 9))
+    assert torch.equal(numbers(5, 2, 9), numbers(5, 7, 9)[:2])
+    assert not torch.equal(numbers(5, 1, 9), numbers(6, 1, 9))
+
+
+def test_any_temperature_gives_a_distribution():
+    for temperature in (1e-320, 1e-9, 1e300):
+        assert choose(LOGITS, Sampling(temperature), torch.tensor([0.3])).item() in (0, 1)
+
+
+def test_predictions_that_are_not_numbers_are_refused():
+    with pytest.raises(RegardError, match="damaged"):
+        choose(torch.full((1, 4), torch.nan), Sampling(), torch.zeros(1))
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"temperature": -1}, {"top_k": -1}, {"top_p": 0}, {"top_p": 1.5}, {"temperature": float("nan")}]
+    "wrong",
+    [
+        {"temperature": -1},
+        {"top_k": -1},
+        {"top_p": 0},
+        {"top_p": 1.5},
+        {"temperature": float("nan")},
+        {"temperature": float("inf")},
+    ],
 )
 def test_a_wrong_value_is_refused(wrong):
     with pytest.raises(RegardError):

@@ -57,11 +57,11 @@ def generate(
     model.eval()
     device = model.device
     histories = [list(prompt)[-model.context :] if model.context else list(prompt) for prompt in prompts]
-    draws = torch.from_numpy(uniforms(seed, len(prompts), max_tokens)).to(device)
+    draws = uniforms(seed, len(prompts))
     ended = [0] * len(prompts)  # lines each row has finished
     logits, state, room = _start(model, histories, max_tokens)
     for step in range(max_tokens):
-        chosen = choose(mask_tokens(logits, forbidden), sampling, draws[:, step])
+        chosen = choose(mask_tokens(logits, forbidden), sampling, next(draws))
         active = [not (lines and done >= lines) for done in ended]
         tokens = [token if on else None for token, on in zip(chosen.tolist(), active)]
         if not any(active):

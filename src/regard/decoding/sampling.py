@@ -7,7 +7,8 @@ Each row draws from its own generator, keyed by (seed, row number), so a row's t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -24,7 +25,7 @@ class Sampling:
     top_p: float = 1.0  # 1 = no limit
 
     def __post_init__(self) -> None:
-        if not self.temperature >= 0:
+        if not 0 <= self.temperature < math.inf:
             raise RegardError(f"--temperature must be at least 0 (0 = greedy), not {self.temperature}.")
         if self.top_k < 0:
             raise RegardError(f"--top-k must be at least 0 (0 = no limit), not {self.top_k}.")
@@ -35,18 +36,23 @@ class Sampling:
 GREEDY = Sampling(temperature=0.0)
 
 
-def uniforms(seed: int, rows: int, steps: int) -> np.ndarray:
-    """[rows, steps] numbers in [0, 1): row r of seed s is always the same stream, however many rows there are."""
-    draws = [np.random.Generator(np.random.Philox(key=[seed, row])).random(steps) for row in range(rows)]
-    return np.stack(draws) if draws else np.zeros((0, steps))
+def uniforms(seed: int, rows: int) -> Iterator[Tensor]:
+    """[rows] numbers in [0, 1) for each step; row r of seed s is always the same stream, whatever the other rows."""
+    if not 0 <= seed < 2**63:
+        raise RegardError(f"--seed must be at least 0 and below 2^63, not {seed}.")
+    streams = [np.random.Generator(np.random.Philox(key=[seed, row])) for row in range(rows)]
+    while True:
+        yield torch.tensor([stream.random() for stream in streams], dtype=torch.float64)
 
 
 def choose(logits: Tensor, sampling: Sampling, uniform: Tensor) -> Tensor:
     """logits [R, V], uniform [R] → the chosen tokens [R], by inverting the cumulative distribution."""
+    if not bool((logits < math.inf).all()):
+        raise RegardError("The model's predictions are not numbers: its weights are damaged; train it again.")
     if sampling.temperature == 0:
         return logits.argmax(-1)
     ordered, tokens = logits.double().sort(dim=-1, descending=True, stable=True)  # [R, V]
-    weights = torch.softmax(ordered / sampling.temperature, dim=-1)
+    weights = torch.softmax((ordered - ordered[:, :1]) / sampling.temperature, dim=-1)  # no temperature overflows
     if sampling.top_k:
         weights[:, sampling.top_k :] = 0
     before = weights.cumsum(-1) - weights

@@ -74,7 +74,7 @@ class Likelihood:
 
     @property
     def perplexity(self) -> float:
-        return math.exp(self.mean) if self.mean < 700 else math.inf
+        return math.inf if self.mean > 700 else math.exp(self.mean)
 
 
 @torch.no_grad()

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from regard.errors import RegardError
 from regard.exchange.arpa import read_arpa, write_arpa
-from regard.fit import new_folder, write_folder
+from regard.fit import claimed, new_folder, write_facts, write_folder
 from regard.recipe import compose
 from regard.report.progress import grouped, say
 from regard.run import load
@@ -41,8 +41,10 @@ def import_file(file: Path, run: Path, tokenizer_file: Path | None = None) -> Pa
     }
     recipe = compose("ngram", None, settings)
     folder = new_folder(recipe, run)
-    write_folder(folder, recipe, tokenizer, model, {"name": file.name})
-    save_tensors(folder / "model.safetensors", model.state_dict())
+    with claimed(folder):
+        write_folder(folder, recipe, tokenizer)
+        save_tensors(folder / "model.safetensors", model.state_dict())
+        write_facts(folder, recipe, model, {"name": file.name})
     say(f"imported {grouped(model.stored_numbers)} n-grams")
     return folder
 

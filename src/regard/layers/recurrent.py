@@ -36,6 +36,7 @@ class LSTM(Layer):
             recurrent_bias[width : 2 * width] = 0.0
 
     def begin(self, rows: int, *, capacity: int | None = None, device: torch.device | str, dtype: torch.dtype) -> State:
+        dtype = getattr(self.fused, RECURRENT).dtype  # the weights' own, also under autocast: see `_run`
         return {name: torch.zeros(rows, self.width, device=device, dtype=dtype) for name in ("hidden", "cell")}
 
     def forward(self, x: Tensor, state: State, span: Span) -> tuple[Tensor, State]:
@@ -55,10 +56,12 @@ class LSTM(Layer):
         """The fused layer from `state`; nn.LSTM wants the number of layers as the first dimension."""
         dtype = getattr(self.fused, RECURRENT).dtype  # a state may come from a call in another precision
         initial = (state["hidden"][None].to(dtype), state["cell"][None].to(dtype))
-        if self.training and self.dropout_recurrent > 0.0:
-            hidden, (last_hidden, last_cell) = functional_call(self.fused, self._dropped(), (x, initial))
-        else:
-            hidden, (last_hidden, last_cell) = self.fused(x, initial)
+        # Autocast runs cuDNN's recurrence in fp16, whatever it was asked for, and a cell is a running sum: fp32.
+        with torch.autocast(initial[0].device.type, enabled=False):
+            if self.training and self.dropout_recurrent > 0.0:
+                hidden, (last_hidden, last_cell) = functional_call(self.fused, self._dropped(), (x.to(dtype), initial))
+            else:
+                hidden, (last_hidden, last_cell) = self.fused(x.to(dtype), initial)
         return hidden, {"hidden": last_hidden[0], "cell": last_cell[0]}
 
     def explain(self, x: Tensor, state: State, span: Span) -> tuple[Tensor, State, State]:

@@ -114,6 +114,8 @@ def grouped(number: float) -> str:
 
 def clock(seconds: float) -> str:
     """0.8 s, 47 s, 3 min 20 s, 2 h 05 min."""
+    if not seconds < 1e9:
+        return "forever"
     if seconds < 10:
         return f"{seconds:.1f} s"
     whole = round(seconds)

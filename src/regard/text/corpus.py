@@ -212,16 +212,21 @@ def _digest(*parts: str) -> str:
     return hashlib.blake2b("\n".join(parts).encode(), digest_size=16).hexdigest()
 
 
-def open_corpus(name_or_path: str | Path, split: str | None = None) -> Corpus:
+def is_named(name: str) -> bool:
+    """Whether this is the name of a corpus, built in or known, rather than a file's."""
+    return name in BUILTIN or name in CATALOGUE
+
+
+def open_corpus(name_or_path: str | Path, split: str = "auto") -> Corpus:
     """Opens a built-in corpus, a fetched one, a text file (`.gz` too) or a folder with train, valid and test files.
 
-    `split` divides a single file: "lines" (the default) draws lines by their hash, "tail" holds out the last tenth.
+    `split` divides a single file: "lines" (what auto does) draws lines by their hash, "tail" holds out the last tenth.
     """
     name, path = str(name_or_path), Path(name_or_path)
     is_folder = os.path.isdir(name)
-    if split not in (None, "lines", "tail"):
+    if split not in ("auto", "lines", "tail"):
         raise RegardError(f"A text cannot be split by {split!r}; choose lines or tail.")
-    if split and (name in BUILTIN or name in CATALOGUE or is_folder):
+    if split != "auto" and (is_named(name) or is_folder):
         raise RegardError(f"{name!r} has its own splits; leave the split out, or give a single file.")
     if name in BUILTIN:
         return _open_built_in(name)

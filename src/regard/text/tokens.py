@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
@@ -19,10 +21,11 @@ from regard.errors import RegardError
 from regard.files import reading, writing
 from regard.text.corpus import Corpus
 from regard.text.fetch import cache_folder
-from regard.text.tokenizer import Tokenizer, blocks
+from regard.text.tokenizer import EOS, Tokenizer, blocks
 
 Progress = Callable[[int, int | None], None]  # bytes of text done, about how many in all if known
-LAYOUT = 1  # of the cached files; a change makes old ones unfindable
+WRITTEN_EOS = re.compile(rf"[ \t]*{EOS}[ \t]*$", re.M)  # some token files spell it out: it is the line's end itself
+LAYOUT = 2  # of the cached files; a change makes old ones unfindable
 
 
 @dataclass(frozen=True)
@@ -46,6 +49,8 @@ def tokenise(
     with writing(path) as stream:
         _write_header(stream, number, 0)
         for text, count in blocks(lines):
+            if tokenizer.pretokenised:
+                text = WRITTEN_EOS.sub("", text)
             text = tokenizer.normalise(text)
             ids, _ = tokenizer.encode_normalised(text)
             stream.write(ids.astype(number).tobytes())
@@ -60,9 +65,9 @@ def tokenise(
             raise RegardError("There are no lines to tokenise; give a text that is not empty.")
         stream.seek(0)
         _write_header(stream, number, tokens)  # NumPy pads headers so that a longer array's has the same length
-    counted = {"tokens": tokens, "characters": characters, "lines": line_count, "unknown": unknown}
-    with writing(path.with_suffix(".json")) as stream:
-        stream.write(json.dumps(counted).encode())
+        counted = {"tokens": tokens, "characters": characters, "lines": line_count, "unknown": unknown}
+        with writing(path.with_suffix(".json")) as note:  # before the array takes its place: who sees one finds both
+            note.write(json.dumps(counted).encode())
     return load_tokens(path)
 
 
@@ -94,9 +99,6 @@ def cached(corpus: Corpus, tokenizer: Tokenizer, split: str, progress: Progress 
     lines = corpus.splits[split]
     content = f"{LAYOUT} {lines.checksum()} {tokenizer.digest}"
     path = cache_folder() / "tokens" / f"{hashlib.blake2b(content.encode(), digest_size=16).hexdigest()}.npy"
-    if path.exists():
-        try:
-            return load_tokens(path)
-        except RegardError:
-            path.unlink()
+    with suppress(RegardError):  # not there, or not whole
+        return load_tokens(path)
     return tokenise(lines, tokenizer, path, progress)

@@ -109,10 +109,11 @@ class Trainer:
         with self._interruptible(), progress("training", self.limit.amount, self._spent(), self._unit()) as bar:
             log = _Log(self.folder / "metrics.jsonl", bar, self.at)
             while self._spent() < self.limit.amount:
-                spent, rate = self._spent(), self.learning_rate
+                began, spent, rate = time.perf_counter(), self._spent(), self.learning_rate
                 loss, count = self.step()
                 if (mean := log.trained(loss, count, rate)) is not None:
                     self._check_finite(mean)
+                self.at.seconds += time.perf_counter() - began  # of training alone: validation and saving come on top
                 bar.advance(self._spent() - spent, log.note)
                 if self.at.step % self.settings.evaluate_every == 0:
                     self._validate(log)
@@ -132,7 +133,6 @@ class Trainer:
 
     def step(self) -> tuple[Tensor, int]:
         """One optimiser step; the mean loss of its batch (before the step) and the number of tokens in it."""
-        began = time.perf_counter()
         for group in self.optimizer.param_groups:
             group["lr"] = self.learning_rate
         loss, count = self.gradient(self.batches.batch(self.at.step))
@@ -145,7 +145,6 @@ class Trainer:
             self.average.add(self.model)
         self.at.step += 1
         self.at.tokens += count
-        self.at.seconds += time.perf_counter() - began
         return loss, count
 
     @property
@@ -168,8 +167,9 @@ class Trainer:
             loss_sum, state = self._forward(part, None if self.state is None else _rows(self.state, rows))
             (loss_sum / count).backward()
             sums.append(loss_sum.detach())
-            states.append(detach(state))
-        self.state = _join(states) if self.settings.batches == "stream" else None
+            if self.settings.batches == "stream":
+                states.append(detach(state))
+        self.state = _join(states) if states else None
         return torch.stack(sums).sum() / count, count
 
     def _forward(self, batch: TensorBatch, state: State | None) -> tuple[Tensor, State]:
@@ -195,6 +195,7 @@ class Trainer:
             self.average.swap(self.model)
         elif self.settings.optimizer == "asgd" and at.stuck >= AVERAGE_AFTER:
             self.average.add(self.model)
+            at.stuck = 0  # the average deserves its own patience
         if self.settings.schedule == "plateau" and not improved:
             at.drops += 1
         self.model.train()
@@ -212,6 +213,9 @@ class Trainer:
         save_tensors(self.folder / "model.safetensors", weights_of(self.model), note)
 
     def save(self) -> None:
+        """Write the checkpoint, but never weights that are not finite over ones that are."""
+        if not all(bool(torch.isfinite(weight).all()) for weight in self.model.parameters()):
+            self._check_finite(math.nan)
         self.at.averaged = self.average.count
         tensors = flatten(weights_of(self.model), "model") | optimizer_tensors(self.optimizer)
         tensors |= flatten(self.state or {}, "state") | flatten(self.average.weights, "average")
@@ -223,6 +227,8 @@ class Trainer:
     def restore(self) -> None:
         """Stand exactly where the checkpoint in the folder was written, metrics included."""
         tensors, note = load_tensors(self.folder / "training.safetensors")
+        if "progress" not in note:
+            raise RegardError(f"{self.folder / 'training.safetensors'} is not a checkpoint of a training.")
         self.at = Progress(**note["progress"])
         self.at.history = [(int(step), float(loss)) for step, loss in self.at.history]
         self.model.load_state_dict(unflatten(tensors, "model"))
@@ -248,7 +254,8 @@ class Trainer:
         if not math.isfinite(loss):
             raise RegardError(
                 f"The loss became {loss} at step {self.at.step}; the last good weights are kept in {self.folder}: "
-                "try a smaller training.learning_rate or training.clip."
+                "try a smaller training.learning_rate"
+                + (" or training.clip." if self.settings.clip else ", or training.clip 1.")
             )
 
     @contextmanager
@@ -303,7 +310,7 @@ class _Log:
     def _write(self, **numbers: Any) -> None:
         at = {"step": self.at.step, "tokens": self.at.tokens, "seconds": round(self.at.seconds, 3)}
         with open(self.path, "a", encoding="utf-8") as file:
-            file.write(json.dumps(at | numbers) + "\n")
+            file.write(json.dumps(at | {key: _json(value) for key, value in numbers.items()}) + "\n")
 
 
 def cut_metrics(path: Path, step: int) -> None:
@@ -318,7 +325,8 @@ def cut_metrics(path: Path, step: int) -> None:
 
 def _parsed(line: str) -> dict[str, Any] | None:
     try:
-        return json.loads(line)
+        entry = json.loads(line)
+        return entry if isinstance(entry, dict) and "step" in entry else None
     except json.JSONDecodeError:
         return None
 
@@ -343,6 +351,11 @@ def _join(states: list[State]) -> State:
         return torch.cat(parts)
 
     return join(states)
+
+
+def _json(value: Any) -> Any:
+    """JSON has no infinity."""
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _exp(loss: float) -> float:

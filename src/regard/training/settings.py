@@ -35,8 +35,8 @@ class Training:
     validation_tokens: int = setting(200_000, "validation reads at most this many tokens, always the same ones")
     patience: int = setting(0, "stop after this many validations without improvement; 0 = never")
     checkpoint_every: int = setting(250, "steps between checkpoints")
-    precision: str = setting("auto", "fp32 or bf16; auto = bf16 on a GPU that has it")
-    device: str = setting("auto", "cpu, cuda, cuda:1, mps; auto = a GPU if there is one")
+    precision: str = setting("auto", "fp32 or bf16; auto = bf16 on a GPU that has it; the run keeps what was used")
+    device: str = setting("auto", "cpu, cuda or cuda:1; auto = a GPU if there is one; the run keeps what was used")
     threads: int = setting(0, "CPU threads; 0 = as many as there are cores; recorded, so that resume is exact")
     seed: int = setting(1, "initial weights, order of windows, dropout")
 
@@ -103,7 +103,7 @@ class Budget:
     def parse(cls, text: str, steps: int) -> Budget:
         if not text:
             return cls(steps, "steps")
-        match = re.fullmatch(r"\s*([\d_]*\.?\d+)\s*([a-zA-Z]*)\s*(?:tokens?)?\s*", text)
+        match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([a-zA-Z]*)\s*(?:tokens?)?\s*", text)
         scale = {"s": 1, "m": 60, "min": 60, "h": 3600}
         tokens = {"": 1, "k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9, "B": 1e9, "tokens": 1, "token": 1}
         if match and float(match[1]) > 0:

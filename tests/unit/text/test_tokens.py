@@ -122,3 +122,10 @@ def test_real_corpora_have_their_published_numbers(machine_data):
     characters = Tokenizer.train(shakespeare.splits["train"], "char")
     arrays = [cached(shakespeare, characters, split) for split in shakespeare.splits]
     assert sum(len(array.ids) for array in arrays) == sum(array.characters for array in arrays) == 1_115_394
+
+
+def test_an_eos_spelt_out_at_a_lines_end_is_that_end(tmp_path):
+    tokenizer = Tokenizer.train(["a b <unk>"], "word", pretokenised=True)
+    plain = tokenise(["a b", "b <unk>"], tokenizer, tmp_path / "plain.npy")
+    spelt = tokenise(["a b <eos>", "b <unk> <eos> "], tokenizer, tmp_path / "spelt.npy")
+    assert spelt.ids.tolist() == plain.ids.tolist()
