@@ -46,7 +46,7 @@ def test_bf16_training_with_carried_states_learns(number):
 def test_the_recurrence_stays_in_fp32_under_autocast():
     model = systems()[0].cuda().train()
     with torch.autocast("cuda", torch.bfloat16):
-        hidden, state = model.read(torch.randint(50, (4, 16)).cuda())
+        _, state = model.read(torch.randint(50, (4, 16)).cuda())
     cell = state["past"]["0"]["cell"]
     assert cell.dtype == torch.float32
     assert not torch.equal(cell, cell.half().float())  # nor had it been rounded to fp16 on the way
