@@ -4,8 +4,9 @@
     python bench/gpt2_parity.py --shape gpt2 --steps 100 --device cuda --dtype float64     124M parameters
 
 One side is Regard's own Trainer. The other is an independent model (transformers.GPT2LMHeadModel) under a plain step as
-nanoGPT takes it: mean cross-entropy, gradient norm clipped to 1, AdamW with weight decay on matrices only. Dropout is
-off on both sides, since two programs cannot draw the same masks. In float32 at this size rounding alone drives two
+nanoGPT takes it: mean cross-entropy, gradient norm clipped to 1, AdamW with weight decay on matrices only, and for the
+GPT-2 shape its warm-up over 2000 steps (`--warmup 0`: the full learning rate at once). Dropout is off on both sides, since
+two programs cannot draw the same masks. In float32 at this size rounding alone drives two
 trainings apart (Adam divides tiny gradients by their own size); `--control` measures by how much, training the oracle
 twice with only its attention kernel changed. Prints one JSON line.
 """
@@ -28,8 +29,8 @@ from regard.text.batches import Windows
 from regard.training.loop import Trainer
 
 SHAPES = {
-    "tiny": {"layers": 2, "width": 64, "heads": 4, "context": 32, "vocabulary": 101, "rows": 8},
-    "gpt2": {"layers": 12, "width": 768, "heads": 12, "context": 256, "vocabulary": 50257, "rows": 8},
+    "tiny": {"layers": 2, "width": 64, "heads": 4, "context": 32, "vocabulary": 101, "rows": 8, "warmup": 0},
+    "gpt2": {"layers": 12, "width": 768, "heads": 12, "context": 256, "vocabulary": 50257, "rows": 8, "warmup": 2000},
 }
 NAMES = {  # ours → Hugging Face's
     "embedding.table.weight": "transformer.wte.weight",
@@ -71,7 +72,7 @@ def build(shape: dict[str, int], steps: int, device: str, dtype: torch.dtype) ->
         "batch_tokens": shape["rows"] * shape["context"],
         "learning_rate": 6e-4,
         "schedule": "constant",
-        "warmup": 0,
+        "warmup": shape["warmup"],
         "weight_decay": 0.1,
         "beta2": 0.95,
         "clip": 1.0,
@@ -114,8 +115,11 @@ def plain_optimizer(oracle: GPT2LMHeadModel) -> torch.optim.AdamW:
     return torch.optim.AdamW(groups, lr=6e-4, betas=(0.9, 0.95))
 
 
-def compare(shape: str, steps: int, device: str, dtype: torch.dtype, control: bool) -> dict[str, object]:
-    trainer, oracle = build(SHAPES[shape], steps, device, dtype)
+def compare(
+    shape: str, steps: int, device: str, dtype: torch.dtype, control: bool, warmup: int | None
+) -> dict[str, object]:
+    chosen = SHAPES[shape] if warmup is None else {**SHAPES[shape], "warmup": warmup}
+    trainer, oracle = build(chosen, steps, device, dtype)
     twin = copy.deepcopy(oracle)
     twin.set_attn_implementation("eager")
     optimizers = {model: plain_optimizer(model) for model in (oracle, twin)}
@@ -123,12 +127,13 @@ def compare(shape: str, steps: int, device: str, dtype: torch.dtype, control: bo
     ours, theirs = [], []
     for step in range(steps):
         batch = trainer.batches.batch(step)
+        rate = 6e-4 * min(1.0, (step + 1) / (chosen["warmup"] or 1))
         if control:
-            ours.append(plain_step(twin.train(), optimizers[twin], batch, device))
+            ours.append(plain_step(twin.train(), optimizers[twin], batch, device, rate))
         else:
             loss, _ = trainer.step()
             ours.append(float(loss))
-        theirs.append(plain_step(oracle.train(), optimizers[oracle], batch, device))
+        theirs.append(plain_step(oracle.train(), optimizers[oracle], batch, device, rate))
     gaps = np.abs(np.array(ours) - np.array(theirs))
     return {
         "shape": shape,
@@ -145,7 +150,9 @@ def compare(shape: str, steps: int, device: str, dtype: torch.dtype, control: bo
     }
 
 
-def plain_step(oracle: GPT2LMHeadModel, optimizer: torch.optim.AdamW, batch, device: str) -> float:
+def plain_step(oracle: GPT2LMHeadModel, optimizer: torch.optim.AdamW, batch, device: str, rate: float) -> float:
+    for group in optimizer.param_groups:
+        group["lr"] = rate
     tokens = torch.from_numpy(batch.tokens).to(device)
     targets = torch.from_numpy(batch.targets).to(device)
     if batch.lengths is not None:
@@ -166,7 +173,8 @@ if __name__ == "__main__":
     parser.add_argument("--steps", type=int, default=100)
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--dtype", choices=("float32", "float64"), default="float32")
+    parser.add_argument("--warmup", type=int, help="steps to the full learning rate")
     parser.add_argument("--control", action="store_true", help="compare the oracle with itself")
     a = parser.parse_args()
     torch.backends.cuda.matmul.allow_tf32 = False
-    print(json.dumps(compare(a.shape, a.steps, a.device, getattr(torch, a.dtype), a.control)))
+    print(json.dumps(compare(a.shape, a.steps, a.device, getattr(torch, a.dtype), a.control, a.warmup)))
