@@ -5,10 +5,11 @@
 
 One side is Regard's own Trainer. The other is an independent model (transformers.GPT2LMHeadModel) under a plain step as
 nanoGPT takes it: mean cross-entropy, gradient norm clipped to 1, AdamW with weight decay on matrices only, and for the
-GPT-2 shape its warm-up over 2000 steps (`--warmup 0`: the full learning rate at once). Dropout is off on both sides, since
-two programs cannot draw the same masks. In float32 at this size rounding alone drives two
-trainings apart (Adam divides tiny gradients by their own size); `--control` measures by how much, training the oracle
-twice with only its attention kernel changed. Prints one JSON line.
+GPT-2 shape its warm-up over 2000 steps. Dropout is off on both sides, since two programs cannot draw the same masks.
+
+With `--warmup 0`, the full learning rate at once, rounding alone soon drives two trainings of this size apart (Adam
+divides tiny gradients by their own size); `--control` measures by how much, training the oracle twice with only its
+attention kernel changed. Prints one JSON line.
 """
 
 from __future__ import annotations
