@@ -27,5 +27,6 @@ def at_least(key: str, value: float, least: float) -> None:
 
 def meant(word: str, known: Sequence[str]) -> str:
     """`: did you mean X?` where something close is known, else what there is."""
-    near = difflib.get_close_matches(word.lower(), known, n=1, cutoff=0.6)
-    return f": did you mean {near[0]}?" if near else f" (there are {', '.join(known)})."
+    by_letters = {name.lower(): name for name in known}  # LSTM is lstm
+    near = difflib.get_close_matches(word.lower(), by_letters, n=1, cutoff=0.6)
+    return f": did you mean {by_letters[near[0]]}?" if near else f" (there are {', '.join(known)})."
