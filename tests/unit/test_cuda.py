@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from regard.layers.state import detach
-from regard.systems import gpt, lstm
+from regard.systems import dan, gpt, gru, lstm, nnlm, rnn, self_attention
 from regard.systems.model import Model
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
@@ -18,10 +18,22 @@ def systems() -> list[Model]:
         lstm.LSTMModel(50, lstm.Settings(width=64, embedding=48, tied=False)),
         gpt.GPT(50, gpt.Settings(layers=2, width=64, heads=2, context=64)),
         gpt.GPT(50, gpt.Settings(layers=2, width=64, heads=2, context=64, position="rotary", norm="post")),
+        rnn.RNN(50, rnn.Settings(width=64)),
+        rnn.RNN(50, rnn.Settings(width=64, activation="sigmoid", initialisation="orthogonal")),
+        gru.GRUModel(50, gru.Settings(width=64)),
+        nnlm.NNLM(50, nnlm.Settings(order=4, width=64, embedding=32, direct=True)),
+        dan.DAN(50, dan.Settings(width=64)),
+        *(
+            self_attention.SelfAttentionModel(50, self_attention.Settings(width=64, score=score, context=64))
+            for score in ("scaled-dot", "additive", "gaussian", "epanechnikov")
+        ),
     ]
 
 
-@pytest.mark.parametrize("number", range(4))
+NUMBERS = range(13)
+
+
+@pytest.mark.parametrize("number", NUMBERS)
 def test_bf16_training_with_carried_states_learns(number):
     model = systems()[number].cuda().train()
     tokens = torch.randint(50, (4, 33), generator=torch.Generator().manual_seed(0)).cuda()
@@ -53,7 +65,7 @@ def test_the_recurrence_stays_in_fp32_under_autocast():
 
 
 @pytest.mark.parametrize("precision", [torch.float32, torch.bfloat16])
-@pytest.mark.parametrize("number", range(4))
+@pytest.mark.parametrize("number", NUMBERS)
 def test_ragged_rows_agree_with_the_cpu(number, precision):
     model = systems()[number].eval()
     calls = [([6, 3, 0, 1], 6), ([1, 0, 1, 1], 1), ([2, 2, 2, 2], 2)]
@@ -78,7 +90,7 @@ def test_ragged_rows_agree_with_the_cpu(number, precision):
             torch.testing.assert_close(one, other, rtol=0.0, atol=exact)
 
 
-@pytest.mark.parametrize("number", range(4))
+@pytest.mark.parametrize("number", NUMBERS)
 def test_a_captured_step_replays_in_place(number):
     model = systems()[number].cuda().eval()
     text = torch.randint(50, (3, 12)).cuda()

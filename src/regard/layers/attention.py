@@ -1,9 +1,10 @@
-"""Causal multi-head self-attention: each position asks all earlier ones, and itself.
+"""Causal self-attention: each position asks all earlier ones, and itself.
 
-    Attention(Q, K, V) = softmax(Q Kᵀ / √d + mask) V        Vaswani et al. 2017
+bare          h_i = Σ_j α(q_i, k_j) v_j,   q = f(W_q x), k = f(W_k x), v = f(W_v x)      the notes; α: scores.py
+multi-head    Attention(Q, K, V) = softmax(Q Kᵀ / √d + mask) V                           Vaswani et al. 2017
 
-with q = W_q x, k = W_k x, v = W_v x, in h heads of width d side by side, concatenated and projected. The mask is −∞
-where a key lies after its query ("no q₂k₃, because of cheating"). The state is the keys and values of what was read.
+the latter in h heads of width d side by side, concatenated and projected. The mask is −∞ where a key lies after its
+query ("no q₂k₃, because of cheating"). The state is the keys and values of what was read.
 """
 
 from __future__ import annotations
@@ -14,32 +15,118 @@ from torch import Tensor, nn
 
 from regard.layers.layer import Layer
 from regard.layers.position import rotate
+from regard.layers.scores import named_score
 from regard.layers.state import Span, State
 
 
-class CausalSelfAttention(Layer):
+class CausalAttention(Layer):
     """Keys and values are kept by position, [R, S, H, d]: slot s of row r holds the row's own token s, however ragged.
 
     A growing state has "keys" and "values"; a fixed one has "key_buffer" and "value_buffer" with one slot more than its
     capacity, a scratch slot that takes what padded columns write.
     """
 
-    def __init__(
-        self, width: int, heads: int, *, bias: bool = True, dropout: float = 0.0, rotary: bool = False
-    ) -> None:
+    def __init__(self, width: int, heads: int) -> None:
         super().__init__()
         self.width = width
         self.heads = heads
-        self.dropout = dropout
-        self.rotary = rotary
-        self.project = nn.Linear(width, 3 * width, bias=bias)  # W_q, W_k, W_v of all heads at once
-        self.output = nn.Linear(width, width, bias=bias)
-        self.drop_output = nn.Dropout(dropout)
 
     def begin(self, rows: int, *, capacity: int | None = None, device: torch.device | str, dtype: torch.dtype) -> State:
         names, slots = (("keys", "values"), 0) if capacity is None else (("key_buffer", "value_buffer"), capacity + 1)
         shape = (rows, slots, self.heads, self.width // self.heads)
         return {name: torch.zeros(shape, device=device, dtype=dtype) for name in names}
+
+    def _remember(
+        self, key: Tensor, value: Tensor, state: State, span: Span
+    ) -> tuple[Tensor, Tensor, State, Tensor | None]:
+        """Keys and values [R, S, H, d] with the new ones in place, the new state, what may be seen (None = causal)."""
+        columns = key.size(1)
+        positions = span.positions(columns)  # [R, T]
+        if "key_buffer" in state:
+            slots = self._slots(positions, span.valid(columns), scratch=state["key_buffer"].size(1) - 1)
+            keys, values = write(state["key_buffer"], key, slots), write(state["value_buffer"], value, slots)
+            new, fresh = state, False
+        else:
+            fresh = state["keys"].size(1) == 0  # known from the shape alone
+            keys = key if fresh else append(state["keys"], key, positions)
+            values = value if fresh else append(state["values"], value, positions)
+            new = {"keys": keys, "values": values}
+        mask = None if fresh else visible(positions, keys.size(1))
+        return keys.to(key.dtype), values.to(value.dtype), new, mask
+
+    @staticmethod
+    def _slots(positions: Tensor, valid: Tensor | None, scratch: int) -> Tensor:
+        slots = positions if valid is None else positions.where(valid, scratch)
+        return slots.clamp(max=scratch)  # a padded column may lie beyond the buffer
+
+
+class SelfAttention(CausalAttention):
+    """The bare one: one head, any score of the family, and nothing but the weighted average of the values.
+
+    Without projections query, key and value are x itself: y_i = Σ_j α(x_i, x_j) x_j (001:120–136).
+    """
+
+    def __init__(
+        self,
+        width: int,
+        *,
+        score: str = "scaled-dot",
+        bandwidth: float = 1.0,
+        projections: bool = True,
+        activation: str = "identity",
+        dropout: float = 0.0,
+    ) -> None:
+        super().__init__(width, heads=1)
+        self.score = named_score(score, width, bandwidth=bandwidth)
+        self.query, self.key, self.value = (
+            nn.Linear(width, width, bias=False) if projections else nn.Identity() for _ in range(3)
+        )
+        self.activation = {"identity": nn.Identity, "tanh": nn.Tanh, "relu": nn.ReLU}[activation]()
+        self.dropout = dropout
+
+    def forward(self, x: Tensor, state: State, span: Span) -> tuple[Tensor, State]:
+        if self.score.scale is None:  # no fused kernel knows this score
+            hidden, new, _ = self.explain(x, state, span)
+            return hidden, new
+        query, keys, values, new, mask = self._look_up(x, state, span)
+        context = F.scaled_dot_product_attention(
+            query,
+            keys,
+            values,
+            attn_mask=mask,
+            is_causal=mask is None,
+            dropout_p=self.dropout if self.training else 0.0,
+            scale=self.score.scale,
+        )
+        return context[:, 0], new
+
+    def explain(self, x: Tensor, state: State, span: Span) -> tuple[Tensor, State, State]:
+        query, keys, values, new, mask = self._look_up(x, state, span)
+        if mask is None:
+            mask = visible(torch.arange(x.size(1), device=x.device)[None], x.size(1))
+        parts = self.score.explain(query, keys, mask)  # weights [R, 1, T, S], each row of which sums to 1
+        context = F.dropout(parts["weights"], self.dropout, self.training) @ values
+        return context[:, 0], new, parts
+
+    def _look_up(self, x: Tensor, state: State, span: Span) -> tuple[Tensor, Tensor, Tensor, State, Tensor | None]:
+        """Queries [R, 1, T, d], keys and values [R, 1, S, d], the new state, and what may be seen (None = causal)."""
+        query, key, value = (self.activation(part(x))[:, :, None] for part in (self.query, self.key, self.value))
+        keys, values, new, mask = self._remember(key, value, state, span)
+        return query.transpose(1, 2), keys.transpose(1, 2), values.transpose(1, 2), new, mask
+
+
+class CausalSelfAttention(CausalAttention):
+    """Scaled dot products in several heads, concatenated and projected, as every block of a Transformer has it."""
+
+    def __init__(
+        self, width: int, heads: int, *, bias: bool = True, dropout: float = 0.0, rotary: bool = False
+    ) -> None:
+        super().__init__(width, heads)
+        self.dropout = dropout
+        self.rotary = rotary
+        self.project = nn.Linear(width, 3 * width, bias=bias)  # W_q, W_k, W_v of all heads at once
+        self.output = nn.Linear(width, width, bias=bias)
+        self.drop_output = nn.Dropout(dropout)
 
     def forward(self, x: Tensor, state: State, span: Span) -> tuple[Tensor, State]:
         query, keys, values, new, mask = self._look_up(x, state, span)
@@ -65,25 +152,10 @@ class CausalSelfAttention(Layer):
     def _look_up(self, x: Tensor, state: State, span: Span) -> tuple[Tensor, Tensor, Tensor, State, Tensor | None]:
         """Queries [R, T, H, d], keys and values [R, S, H, d], the new state, and what may be seen (None = causal)."""
         query, key, value = self.project(x).unflatten(-1, (3 * self.heads, -1)).chunk(3, dim=2)
-        positions = span.positions(x.size(1))  # [R, T]
         if self.rotary:
+            positions = span.positions(x.size(1))  # [R, T]
             query, key = rotate(query, positions), rotate(key, positions)
-        if "key_buffer" in state:
-            slots = self._slots(positions, span.valid(x.size(1)), scratch=state["key_buffer"].size(1) - 1)
-            keys, values = write(state["key_buffer"], key, slots), write(state["value_buffer"], value, slots)
-            new, fresh = state, False
-        else:
-            fresh = state["keys"].size(1) == 0  # known from the shape alone
-            keys = key if fresh else append(state["keys"], key, positions)
-            values = value if fresh else append(state["values"], value, positions)
-            new = {"keys": keys, "values": values}
-        mask = None if fresh else visible(positions, keys.size(1))
-        return query, keys.to(query.dtype), values.to(query.dtype), new, mask
-
-    @staticmethod
-    def _slots(positions: Tensor, valid: Tensor | None, scratch: int) -> Tensor:
-        slots = positions if valid is None else positions.where(valid, scratch)
-        return slots.clamp(max=scratch)  # a padded column may lie beyond the buffer
+        return query, *self._remember(key, value, state, span)
 
     def _join(self, context: Tensor) -> Tensor:
         """Concatenate the heads and project: [R, H, T, d] → [R, T, D]."""

@@ -1,43 +1,55 @@
-"""Long short-term memory: gates decide what the cell forgets, stores and shows.
+"""Recurrent layers: the state is rewritten at every step.
 
-    f_t = σ(W_f [x_t, h_{t-1}] + b_f)         forget        c_t = f_t * c_{t-1} + i_t * g_t
-    i_t = σ(W_i [x_t, h_{t-1}] + b_i)         store         h_t = o_t * tanh(c_t)
-    g_t = tanh(W_g [x_t, h_{t-1}] + b_g)      update
-    o_t = σ(W_o [x_t, h_{t-1}] + b_o)         output
+Elman     h_t = f(W_x x_t + W_h h_{t-1} + b)                 f = tanh, sigmoid or ReLU       Elman 1990
 
-Hochreiter & Schmidhuber 1997; the forget gate: Gers et al. 2000; its bias of 1: Jozefowicz et al. 2015.
+LSTM      f_t = σ(W_f [x_t, h_{t-1}] + b_f)     forget       c_t = f_t * c_{t-1} + i_t * g_t
+          i_t = σ(W_i [x_t, h_{t-1}] + b_i)     store        h_t = o_t * tanh(c_t)
+          g_t = tanh(W_g [x_t, h_{t-1}] + b_g)  update
+          o_t = σ(W_o [x_t, h_{t-1}] + b_o)     output       Hochreiter & Schmidhuber 1997; the forget gate:
+                                                             Gers et al. 2000; its bias of 1: Jozefowicz et al. 2015
+
+GRU       r_t = σ(W_r x_t + U_r h_{t-1} + b_r)  reset        n_t = tanh(W_n x_t + b_n + r_t * (U_n h_{t-1} + b_u))
+          z_t = σ(W_z x_t + U_z h_{t-1} + b_z)  update       h_t = z_t * h_{t-1} + (1 − z_t) * n_t      Cho et al. 2014
+
+The GRU's reset gate acts after the matrix U_n, as in the fused kernels; Cho et al. write U_n (r_t * h_{t-1}).
 """
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
-from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
+from regard.layers.cell import Cell, walk
 from regard.layers.dropout import drop_weight
-from regard.layers.layer import Layer
 from regard.layers.state import Span, State
 
 RECURRENT = "weight_hh_l0"
+ACTIVATIONS = ("tanh", "sigmoid", "relu")
+INITIALISATIONS = ("default", "orthogonal", "identity")
 
 
-class LSTM(Layer):
-    """One layer. Its weights are those of the fused `nn.LSTM`: rows for the gates store, forget, update and output."""
+class Fused(Cell):
+    """One layer whose weights are those of a fused kernel; a subclass says what its rows of weights mean."""
 
-    def __init__(self, inputs: int, width: int, *, forget_bias: float = 1.0, dropout_recurrent: float = 0.0) -> None:
-        super().__init__()
-        self.width = width
+    def __init__(self, fused: nn.RNNBase, *, dropout_recurrent: float = 0.0) -> None:
+        super().__init__(fused.input_size, fused.hidden_size)
+        self.fused = fused
         self.dropout_recurrent = dropout_recurrent
-        self.fused = nn.LSTM(inputs, width, batch_first=True)
-        input_bias, recurrent_bias = self.fused.get_parameter("bias_ih_l0"), self.fused.get_parameter("bias_hh_l0")
-        with torch.no_grad():  # the two biases are added, so one carries the value
-            input_bias[width : 2 * width] = forget_bias
-            recurrent_bias[width : 2 * width] = 0.0
+
+    def gates(self, drive: Tensor, recurrent: Tensor, state: State) -> State:
+        """The equation of one step, from drive = W x_t + b and recurrent = U h_{t-1} + b, all gates side by side."""
+        raise NotImplementedError
+
+    def step(self, x: Tensor, state: State) -> State:
+        return self._step(self._dropped(), x, state)
 
     def begin(self, rows: int, *, capacity: int | None = None, device: torch.device | str, dtype: torch.dtype) -> State:
-        dtype = getattr(self.fused, RECURRENT).dtype  # the weights' own, also under autocast: see `_run`
-        return {name: torch.zeros(rows, self.width, device=device, dtype=dtype) for name in ("hidden", "cell")}
+        dtype = getattr(self.fused, RECURRENT).dtype  # the weights' own, also under autocast: see `_fuse`
+        return super().begin(rows, capacity=capacity, device=device, dtype=dtype)
 
     def forward(self, x: Tensor, state: State, span: Span) -> tuple[Tensor, State]:
         if span.lengths is None:
@@ -52,42 +64,115 @@ class LSTM(Layer):
         moved = (span.lengths > 0)[:, None]
         return hidden, {name: torch.where(moved, new[name], state[name]) for name in state}
 
-    def _run(self, x, state: State):  # x and the result: a tensor or a packed sequence
-        """The fused layer from `state`; nn.LSTM wants the number of layers as the first dimension."""
-        dtype = getattr(self.fused, RECURRENT).dtype  # a state may come from a call in another precision
-        initial = (state["hidden"][None].to(dtype), state["cell"][None].to(dtype))
-        # Autocast runs cuDNN's recurrence in fp16, whatever it was asked for, and a cell is a running sum: fp32.
-        with torch.autocast(initial[0].device.type, enabled=False):
-            if self.training and self.dropout_recurrent > 0.0:
-                hidden, (last_hidden, last_cell) = functional_call(self.fused, self._dropped(), (x.to(dtype), initial))
-            else:
-                hidden, (last_hidden, last_cell) = self.fused(x.to(dtype), initial)
-        return hidden, {"hidden": last_hidden[0], "cell": last_cell[0]}
-
     def explain(self, x: Tensor, state: State, span: Span) -> tuple[Tensor, State, State]:
-        weight = self._dropped()
-        drive = x @ weight["weight_ih_l0"].T + weight["bias_ih_l0"] + weight["bias_hh_l0"]  # W x_t + b: [R, T, 4D]
-        valid = span.valid(x.size(1))
-        hidden, cell = state["hidden"], state["cell"]  # [R, D]
-        steps: dict[str, list[Tensor]] = {
-            name: [] for name in ("forget", "store", "update", "output", "cell", "hidden")
-        }
-        for t in range(x.size(1)):
-            store, forget, update, output = (drive[:, t] + hidden @ weight[RECURRENT].T).chunk(4, dim=-1)
-            store, forget, update, output = store.sigmoid(), forget.sigmoid(), update.tanh(), output.sigmoid()
-            new_cell = forget * cell + store * update
-            new_hidden = output * new_cell.tanh()
-            if valid is not None:  # a padded column leaves the row as it was
-                new_cell = torch.where(valid[:, t, None], new_cell, cell)
-                new_hidden = torch.where(valid[:, t, None], new_hidden, hidden)
-            hidden, cell = new_hidden, new_cell
-            for name, value in zip(steps, (forget, store, update, output, cell, hidden), strict=True):
-                steps[name].append(value)
-        parts: State = {name: torch.stack(values, dim=1) for name, values in steps.items()}  # each [R, T, D]
-        return parts["hidden"], {"hidden": hidden, "cell": cell}, parts
+        weights = self._dropped()  # drawn once, so that every step loses the same connections
+        return walk(lambda word, before: self._step(weights, word, before), x, state, span)
+
+    def _step(self, weights: dict[str, Tensor], x: Tensor, state: State) -> State:
+        drive = x @ weights["weight_ih_l0"].T + weights["bias_ih_l0"]
+        recurrent = state["hidden"] @ weights[RECURRENT].T + weights["bias_hh_l0"]
+        return self.gates(drive, recurrent, state)
+
+    def _run(self, x: Any, state: State) -> tuple[Any, State]:  # x and the result: a tensor or a packed sequence
+        """The fused layer from `state`; it wants the number of layers as the first dimension."""
+        dropping = self.training and self.dropout_recurrent > 0.0
+        return self._fuse(x, state, self._dropped() if dropping else None)
+
+    def _fuse(self, x: Any, state: State, weights: dict[str, Tensor] | None = None) -> tuple[Any, State]:
+        dtype = getattr(self.fused, RECURRENT).dtype  # a state may come from a call in another precision
+        initial: Any = tuple(state[name][None].to(dtype) for name in self.memory)
+        initial = initial if len(self.memory) > 1 else initial[0]
+        # Autocast runs cuDNN's recurrence in fp16, whatever it was asked for, and a cell is a running sum: fp32.
+        with torch.autocast(state["hidden"].device.type, enabled=False):
+            arguments = (x.to(dtype), initial)
+            hidden, final = (
+                self.fused(*arguments) if weights is None else functional_call(self.fused, weights, arguments)
+            )
+        final = final if len(self.memory) > 1 else (final,)
+        return hidden, {name: value[0] for name, value in zip(self.memory, final, strict=True)}
 
     def _dropped(self) -> dict[str, Tensor]:
         """The weights by name, with recurrent connections dropped while training (weight-drop)."""
         weights: dict[str, Tensor] = dict(self.fused.named_parameters())
         weights[RECURRENT] = drop_weight(weights[RECURRENT], self.dropout_recurrent, self.training)
         return weights
+
+
+class Elman(Fused):
+    """The simple recurrent network.
+
+    `initialisation` is that of W_h: PyTorch's default (uniform); orthogonal, with no bias (Saxe et al. 2014); or the
+    identity, with no bias and tiny W_x, so that with ReLU the state first only remembers (Le et al. 2015).
+    """
+
+    def __init__(self, inputs: int, width: int, *, activation: str = "tanh", initialisation: str = "default") -> None:
+        super().__init__(
+            nn.RNN(inputs, width, nonlinearity="relu" if activation == "relu" else "tanh", batch_first=True)
+        )
+        self.activation = activation
+        weights = dict(self.fused.named_parameters())
+        if initialisation == "orthogonal":
+            nn.init.orthogonal_(weights[RECURRENT])
+        elif initialisation == "identity":
+            nn.init.eye_(weights[RECURRENT])
+            nn.init.normal_(weights["weight_ih_l0"], std=0.001)
+        if initialisation != "default":
+            nn.init.zeros_(weights["bias_ih_l0"])
+            nn.init.zeros_(weights["bias_hh_l0"])
+
+    def gates(self, drive: Tensor, recurrent: Tensor, state: State) -> State:
+        return {"hidden": getattr(torch, self.activation)(drive + recurrent)}
+
+    def _run(self, x: Any, state: State) -> tuple[Any, State]:
+        """σ(a) = (1 + tanh(a/2)) / 2: a sigmoid network is a tanh network of g = 2h − 1, which has a fused kernel.
+
+        g_t = tanh(½ (W_x x_t + W_h h_{t-1} + b)) = tanh(½ W_x x_t + ¼ W_h g_{t-1} + ½ b + ¼ W_h 1)
+        """
+        if self.activation != "sigmoid":
+            return super()._run(x, state)
+        weights = self._dropped()
+        recurrent = weights[RECURRENT] / 4
+        halved = {name: weight / 2 for name, weight in weights.items()}
+        halved |= {RECURRENT: recurrent, "bias_hh_l0": halved["bias_hh_l0"] + recurrent.sum(dim=1)}
+        hidden, final = self._fuse(x, {"hidden": 2 * state["hidden"] - 1}, halved)
+        if isinstance(hidden, PackedSequence):
+            hidden = hidden._replace(data=(1 + hidden.data) / 2)
+        else:
+            hidden = (1 + hidden) / 2
+        return hidden, {"hidden": (1 + final["hidden"]) / 2}
+
+
+class LSTM(Fused):
+    """Long short-term memory: gates decide what the cell forgets, stores and shows."""
+
+    memory = ("hidden", "cell")
+
+    def __init__(self, inputs: int, width: int, *, forget_bias: float = 1.0, dropout_recurrent: float = 0.0) -> None:
+        super().__init__(nn.LSTM(inputs, width, batch_first=True), dropout_recurrent=dropout_recurrent)
+        input_bias, recurrent_bias = self.fused.get_parameter("bias_ih_l0"), self.fused.get_parameter("bias_hh_l0")
+        with torch.no_grad():  # the two biases are added, so one carries the value
+            input_bias[width : 2 * width] = forget_bias
+            recurrent_bias[width : 2 * width] = 0.0
+
+    def gates(self, drive: Tensor, recurrent: Tensor, state: State) -> State:
+        store, forget, update, output = (drive + recurrent).chunk(4, dim=-1)
+        store, forget, update, output = store.sigmoid(), forget.sigmoid(), update.tanh(), output.sigmoid()
+        cell = forget * state["cell"] + store * update
+        hidden = output * cell.tanh()
+        return {"forget": forget, "store": store, "update": update, "output": output, "cell": cell, "hidden": hidden}
+
+
+class GRU(Fused):
+    """The gated recurrent unit: one gate says what of the past is asked, another how much of it stays."""
+
+    def __init__(self, inputs: int, width: int) -> None:
+        super().__init__(nn.GRU(inputs, width, batch_first=True))
+
+    def gates(self, drive: Tensor, recurrent: Tensor, state: State) -> State:
+        reset_drive, update_drive, candidate_drive = drive.chunk(3, dim=-1)
+        reset_past, update_past, candidate_past = recurrent.chunk(3, dim=-1)
+        reset = (reset_drive + reset_past).sigmoid()
+        update = (update_drive + update_past).sigmoid()
+        candidate = (candidate_drive + reset * candidate_past).tanh()
+        hidden = update * state["hidden"] + (1 - update) * candidate
+        return {"reset": reset, "update": update, "candidate": candidate, "hidden": hidden}

@@ -16,13 +16,14 @@ from regard.errors import RegardError
 from regard.layers.attention import CausalSelfAttention
 from regard.layers.blocks import ACTIVATIONS, FeedForward, PostNormBlock, PreNormBlock
 from regard.layers.embedding import Embedding, Output
-from regard.layers.position import POSITIONS, Index, Learned, OneHot, Position, Sine, Sinusoid
+from regard.layers.position import POSITIONS
 from regard.settings import at_least, one_of, setting
 from regard.systems.model import Stack
+from regard.systems.positions import PositionSettings
 
 
 @dataclass(frozen=True)
-class Settings:
+class Settings(PositionSettings):
     layers: int = setting(4, "blocks, one above the other")
     width: int = setting(128, "components of a vector between blocks")
     heads: int = setting(4, "attention heads; they share the width equally")
@@ -40,8 +41,7 @@ class Settings:
         for name in ("layers", "width", "heads", "context"):
             at_least(f"model.{name}", getattr(self, name), 1)
         at_least("model.feedforward", self.feedforward, 0)
-        one_of("model.position", self.position, POSITIONS)
-        one_of("model.combine", self.combine, ("add", "concatenate"))
+        self.check_position(POSITIONS)
         one_of("model.norm", self.norm, ("pre", "post"))
         one_of("model.activation", self.activation, ACTIVATIONS)
         if not 0.0 <= self.dropout < 1.0:
@@ -53,50 +53,6 @@ class Settings:
                 f"model.position rotary turns pairs of components: model.width / model.heads must be even, "
                 f"not {self.width // self.heads}."
             )
-        if self.combine == "concatenate":
-            self._check_concatenation()
-        elif self.position == "one-hot" and self.context > self.width:
-            raise RegardError(
-                f"model.position one-hot needs a component for each place: model.context ({self.context}) "
-                f"must not exceed model.width ({self.width})."
-            )
-
-    def _check_concatenation(self) -> None:
-        if self.position in ("none", "rotary"):
-            raise RegardError(
-                f"model.combine concatenate has nothing to concatenate with model.position {self.position}; use add."
-            )
-        if self.tied:
-            raise RegardError(
-                "model.combine concatenate makes word vectors narrower than model.width, so they cannot predict: "
-                "set model.tied to false."
-            )
-        if self.position_width >= self.width:
-            raise RegardError(
-                f"model.position {self.position} takes {self.position_width} components and leaves none of model.width "
-                f"({self.width}) for the word: make model.width larger or model.context smaller."
-            )
-
-    @property
-    def position_width(self) -> int:
-        """Components of a position's vector; where it is free to choose and concatenated, a quarter of the width."""
-        own = {"none": 0, "rotary": 0, "index": 1, "one-hot": self.context}
-        return own.get(self.position, self.width if self.combine == "add" else max(1, self.width // 4))
-
-    def encoding(self) -> Position | None:
-        """The position's part of the embedding; rotary has none, it acts inside attention."""
-        match self.position:
-            case "index":
-                return Index()
-            case "one-hot":
-                return OneHot(self.context)
-            case "sine":
-                return Sine(self.position_width)
-            case "sinusoid":
-                return Sinusoid(self.position_width)
-            case "learned":
-                return Learned(self.context, self.position_width)
-        return None
 
 
 SIZES: dict[str, dict[str, object]] = {

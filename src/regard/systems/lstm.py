@@ -9,37 +9,21 @@ Hochreiter & Schmidhuber 1997; as a language model Sundermeyer et al. 2012; regu
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import pairwise
 
 from torch import nn
 
-from regard.errors import RegardError
 from regard.layers.dropout import VariationalDropout
-from regard.layers.embedding import Embedding, Output
 from regard.layers.recurrent import LSTM
-from regard.settings import at_least, setting
-from regard.systems.model import Stack
+from regard.settings import setting
+from regard.systems.recurrent import RecurrentModel, RecurrentSettings
 
 
 @dataclass(frozen=True)
-class Settings:
-    layers: int = setting(2, "LSTM layers, one above the other")
-    width: int = setting(256, "components of a layer's hidden state and cell")
-    embedding: int = setting(0, "components of a word vector; 0 = width")
-    dropout: float = setting(0.1, "rate on the input, between layers and on the output")
+class Settings(RecurrentSettings):
     dropout_embedding: float = setting(0.0, "rate at which whole words are dropped")
     dropout_recurrent: float = setting(0.0, "rate at which recurrent connections are dropped (weight-drop)")
     variational: bool = setting(False, "drop the same components at every time step of a window")
-    tied: bool = setting(True, "predict with the embedding's matrix; the last layer is then as wide as the embedding")
     forget_bias: float = setting(1.0, "initial bias of the forget gate; 0 forgets half at every step")
-
-    def __post_init__(self) -> None:
-        at_least("model.layers", self.layers, 1)
-        at_least("model.width", self.width, 1)
-        at_least("model.embedding", self.embedding, 0)
-        for name in ("dropout", "dropout_embedding", "dropout_recurrent"):
-            if not 0.0 <= getattr(self, name) < 1.0:
-                raise RegardError(f"model.{name} must be at least 0 and below 1, not {getattr(self, name)}.")
 
 
 SIZES: dict[str, dict[str, object]] = {
@@ -69,30 +53,14 @@ TRAINING: dict[str, object] = {
 }
 
 
-class LSTMModel(Stack):
+class LSTMModel(RecurrentModel):
     def __init__(self, vocabulary: int, settings: Settings) -> None:
-        embedding = settings.embedding or settings.width
-        widths = [embedding, *[settings.width] * settings.layers]  # what goes into each layer, and out of the last
-        if settings.tied:
-            widths[-1] = embedding
-        layers = (
-            LSTM(
-                inputs,
-                width,
-                forget_bias=settings.forget_bias,
-                dropout_recurrent=settings.dropout_recurrent,
-            )
-            for inputs, width in pairwise(widths)
-        )
-        dropout = VariationalDropout if settings.variational else nn.Dropout
         super().__init__(
-            Embedding(vocabulary, embedding, word_dropout=settings.dropout_embedding),
-            layers,
-            Output(widths[-1], vocabulary, tied=settings.tied, bias=True),
-            entry=dropout(settings.dropout),
-            between=dropout(settings.dropout),
-            finish=dropout(settings.dropout),
+            vocabulary,
+            settings,
+            lambda inputs, width: LSTM(
+                inputs, width, forget_bias=settings.forget_bias, dropout_recurrent=settings.dropout_recurrent
+            ),
+            dropout=VariationalDropout if settings.variational else nn.Dropout,
+            word_dropout=settings.dropout_embedding,
         )
-        self.settings = settings
-        # Small, because tied they are also the prediction's weights, and an untrained model should prefer no word.
-        nn.init.uniform_(self.embedding.table.weight, -0.1, 0.1)

@@ -1,0 +1,168 @@
+"""How well a key answers a query, and the weights that follow: one family for every attention.
+
+dot           s = qᵀk                                gaussian       K(u) = exp(−u²/2)
+scaled-dot    s = qᵀk / √d                           boxcar         K(u) = 1 if u ≤ 1, else 0
+bilinear      s = qᵀM k                              triangular     K(u) = max(0, 1 − u)
+additive      s = vᵀtanh(W_q q + W_k k)              epanechnikov   K(u) = max(0, 1 − u²)
+
+weights       α = exp(s) / Σ exp(s)                  α = K(u) / Σ K(u),   u = ‖q − k‖ / h
+
+The sums go over the keys that a query may see. Dot products: Luong et al. 2015, scaled: Vaswani et al. 2017; additive:
+Bahdanau et al. 2015; kernels with bandwidth h: Nadaraya 1964, Watson 1964. Bilinear and additive scores take queries
+and keys of different width. A kernel that ends at u = 1 may find no key near: 0/0, and the weights are then uniform.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from regard.layers.state import State
+
+
+class Score(nn.Module):
+    """queries […, Tq, d], keys […, Tk, d′] and what may be seen [… or 1, Tq, Tk] → weights […, Tq, Tk].
+
+    Each row of the weights is at least 0 everywhere, 0 where nothing may be seen, and sums to 1; every query must see
+    at least one key. The weights of a score are the softmax of what `score` says.
+    """
+
+    scale: float | None = None  # of a score that is qᵀk times a number, which the fused attention kernels know
+
+    def __init__(self, query_width: int, key_width: int) -> None:
+        super().__init__()
+
+    def score(self, query: Tensor, keys: Tensor) -> Tensor:
+        """What stands in the exponent, or for a kernel K(u): […, Tq, Tk]."""
+        raise NotImplementedError
+
+    def forward(self, query: Tensor, keys: Tensor, visible: Tensor) -> Tensor:
+        return self.explain(query, keys, visible)["weights"]
+
+    def explain(self, query: Tensor, keys: Tensor, visible: Tensor) -> State:
+        """The weights and how they came about; for a kernel that ends, `empty` [… , Tq] says where no key was near."""
+        scores = self.score(query, keys).masked_fill(~visible, -torch.inf)
+        return {"scores": scores, "weights": scores.softmax(dim=-1).to(query.dtype)}
+
+
+class Dot(Score):
+    scale = 1.0
+
+    def __init__(self, query_width: int, key_width: int) -> None:
+        super().__init__(query_width, key_width)
+        if query_width != key_width:
+            raise ValueError(f"queries of width {query_width} and keys of width {key_width} have no dot product")
+
+    def score(self, query: Tensor, keys: Tensor) -> Tensor:
+        return query @ keys.transpose(-2, -1)
+
+
+class ScaledDot(Dot):
+    def __init__(self, query_width: int, key_width: int) -> None:
+        super().__init__(query_width, key_width)
+        self.scale = query_width**-0.5
+
+    def score(self, query: Tensor, keys: Tensor) -> Tensor:
+        return super().score(query, keys) / query.size(-1) ** 0.5
+
+
+class Bilinear(Score):
+    """It begins as a random map under which a score has the size of a scaled dot product."""
+
+    def __init__(self, query_width: int, key_width: int) -> None:
+        super().__init__(query_width, key_width)
+        self.matrix = nn.Parameter(torch.empty(query_width, key_width))
+        nn.init.normal_(self.matrix, std=(query_width * key_width) ** -0.5)
+
+    def score(self, query: Tensor, keys: Tensor) -> Tensor:
+        return query @ self.matrix @ keys.transpose(-2, -1)
+
+
+class Additive(Score):
+    """Both are mapped to one width, the larger of the two, where a vector judges their sum."""
+
+    def __init__(self, query_width: int, key_width: int) -> None:
+        super().__init__(query_width, key_width)
+        width = max(query_width, key_width)
+        self.query = nn.Linear(query_width, width, bias=False)
+        self.key = nn.Linear(key_width, width, bias=False)
+        self.judge = nn.Linear(width, 1, bias=False)
+
+    def score(self, query: Tensor, keys: Tensor) -> Tensor:
+        both = self.query(query)[..., :, None, :] + self.key(keys)[..., None, :, :]  # […, Tq, Tk, width]
+        return self.judge(both.tanh())[..., 0]
+
+
+class Kernel(Score):
+    """Weights by nearness: keys that lie close to the query, within a bandwidth h, are averaged."""
+
+    def __init__(self, query_width: int, key_width: int, bandwidth: float = 1.0) -> None:
+        super().__init__(query_width, key_width)
+        if query_width != key_width:
+            raise ValueError(f"queries of width {query_width} and keys of width {key_width} have no distance")
+        self.bandwidth = bandwidth
+
+    def distance(self, query: Tensor, keys: Tensor) -> Tensor:
+        """u = ‖q − k‖ / h, from the differences themselves: ‖q‖² − 2qᵀk + ‖k‖² would lose what is near."""
+        exact = torch.promote_types(query.dtype, torch.float32)
+        apart = torch.cdist(query.to(exact), keys.to(exact), compute_mode="donot_use_mm_for_euclid_dist")
+        return apart / self.bandwidth  # where q = k its gradient is 0
+
+
+class Gaussian(Kernel):
+    """It never ends: its weights are a softmax of −u²/2, which stays exact however far all keys are."""
+
+    def score(self, query: Tensor, keys: Tensor) -> Tensor:
+        return -0.5 * self.distance(query, keys).square()
+
+
+class Bounded(Kernel):
+    """A kernel that is 0 beyond the bandwidth, so that a query may have no key near it."""
+
+    def explain(self, query: Tensor, keys: Tensor, visible: Tensor) -> State:
+        kernel = self.score(query, keys).masked_fill(~visible, 0.0)
+        total = kernel.sum(dim=-1, keepdim=True)
+        empty = total == 0
+        allowed = visible.to(kernel.dtype)
+        uniform = allowed / allowed.sum(dim=-1, keepdim=True)
+        weights = torch.where(empty, uniform, kernel / total.masked_fill(empty, 1.0))
+        return {"scores": kernel, "weights": weights.to(query.dtype), "empty": empty[..., 0]}
+
+
+class Boxcar(Bounded):
+    """Inside or outside: query and key learn nothing from it, their gradient is exactly 0."""
+
+    def score(self, query: Tensor, keys: Tensor) -> Tensor:
+        u = self.distance(query, keys)
+        return (u <= 1.0).to(u.dtype)
+
+
+class Triangular(Bounded):
+    def score(self, query: Tensor, keys: Tensor) -> Tensor:
+        return (1.0 - self.distance(query, keys)).relu()
+
+
+class Epanechnikov(Bounded):
+    def score(self, query: Tensor, keys: Tensor) -> Tensor:
+        return (1.0 - self.distance(query, keys).square()).relu()
+
+
+FAMILY: dict[str, type[Score]] = {
+    "dot": Dot,
+    "scaled-dot": ScaledDot,
+    "bilinear": Bilinear,
+    "additive": Additive,
+    "gaussian": Gaussian,
+    "boxcar": Boxcar,
+    "triangular": Triangular,
+    "epanechnikov": Epanechnikov,
+}
+SCORES = tuple(FAMILY)
+KERNELS = tuple(name for name, kind in FAMILY.items() if issubclass(kind, Kernel))
+
+
+def named_score(name: str, query_width: int, key_width: int | None = None, *, bandwidth: float = 1.0) -> Score:
+    """The score of that name for queries and keys of these widths; only kernels have a bandwidth."""
+    key_width = query_width if key_width is None else key_width
+    kind = FAMILY[name]
+    return kind(query_width, key_width, bandwidth) if issubclass(kind, Kernel) else kind(query_width, key_width)

@@ -1,0 +1,85 @@
+"""The deep averaging network as a language model: the average of all words so far, however many, in whatever order.
+
+    c_t = (E[w_1] + … + E[w_t]) / t,   h = f(W_k … f(W_1 c_t + b_1) … + b_k),   P(w_{t+1}) = softmax(W_o h + b)
+
+Iyyer et al. 2015, who classified sentences with it. With no layers it is their neural bag of words.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+
+from torch import nn
+
+from regard.errors import RegardError
+from regard.layers.context import Average
+from regard.layers.embedding import Embedding, Output
+from regard.settings import at_least, one_of, setting
+from regard.systems.model import Stack
+
+
+@dataclass(frozen=True)
+class Settings:
+    layers: int = setting(2, "feed-forward layers on top of the average")
+    width: int = setting(256, "components of a feed-forward layer")
+    embedding: int = setting(0, "components of a word vector; 0 = width")
+    activation: str = setting("tanh", "f: tanh or relu")
+    dropout: float = setting(0.0, "rate on the average and on the output")
+    tied: bool = setting(True, "predict with the embedding's matrix; the last layer is then as wide as the embedding")
+
+    def __post_init__(self) -> None:
+        at_least("model.layers", self.layers, 0)
+        at_least("model.width", self.width, 1)
+        at_least("model.embedding", self.embedding, 0)
+        one_of("model.activation", self.activation, ("tanh", "relu"))
+        if not 0.0 <= self.dropout < 1.0:
+            raise RegardError(f"model.dropout must be at least 0 and below 1, not {self.dropout}.")
+
+
+SIZES: dict[str, dict[str, object]] = {
+    "tiny": {"layers": 2, "width": 128, "dropout": 0.0},
+    "small": {"layers": 2, "width": 256, "dropout": 0.0},
+    "medium": {
+        "layers": 2,
+        "width": 650,
+        "dropout": 0.2,
+        "training.batch_tokens": 16384,
+        "training.learning_rate": 1e-3,
+    },
+    "large": {
+        "layers": 3,
+        "width": 1024,
+        "dropout": 0.2,
+        "training.batch_tokens": 65536,
+        "training.learning_rate": 1e-3,
+    },
+}
+TRAINING: dict[str, object] = {
+    "batches": "windows",  # an average over everything ever read would say nothing
+    "window": 128,
+    "batch_tokens": 4096,
+    "optimizer": "adamw",
+    "learning_rate": 3e-3,
+    "schedule": "cosine",
+    "clip": 1.0,
+}
+
+
+class DAN(Stack):
+    def __init__(self, vocabulary: int, settings: Settings) -> None:
+        embedding = settings.embedding or settings.width
+        widths = [embedding, *[settings.width] * settings.layers]
+        if settings.tied:
+            widths[-1] = embedding
+        feedforward: list[nn.Module] = [nn.Dropout(settings.dropout)]
+        for inputs, width in pairwise(widths):
+            feedforward += [nn.Linear(inputs, width), nn.Tanh() if settings.activation == "tanh" else nn.ReLU()]
+        super().__init__(
+            Embedding(vocabulary, embedding),
+            [Average(embedding)],
+            Output(widths[-1], vocabulary, tied=settings.tied, bias=True),
+            finish=nn.Sequential(*feedforward, nn.Dropout(settings.dropout)),
+        )
+        self.settings = settings
+        nn.init.uniform_(self.embedding.table.weight, -0.1, 0.1)

@@ -1,0 +1,95 @@
+"""The neural probabilistic language model: the last n − 1 words, side by side, through one tanh layer.
+
+    x = [E[w_{t-n+2}] ; … ; E[w_t]],   P(w_{t+1}) = softmax(b + W x + U tanh(d + H x))
+
+Bengio et al. 2003; W, the direct connections, are optional as in the paper. Before the start of a text stands one
+trained vector. Its memory ends after n − 1 words, but it reads a text of any length.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from regard.errors import RegardError
+from regard.layers.context import Window
+from regard.layers.embedding import Embedding, Output
+from regard.settings import at_least, setting
+from regard.systems.model import Stack
+
+
+@dataclass(frozen=True)
+class Settings:
+    order: int = setting(8, "n: the word predicted and the n − 1 words it is predicted from")
+    width: int = setting(256, "components of the tanh layer")
+    embedding: int = setting(64, "components of a word vector; 0 = width")
+    direct: bool = setting(False, "direct connections from the word vectors to the prediction")
+    tied: bool = setting(False, "predict with the embedding's matrix; the tanh layer is then as wide as the embedding")
+    dropout: float = setting(0.0, "rate on the word vectors and on the tanh layer")
+
+    def __post_init__(self) -> None:
+        at_least("model.order", self.order, 2)
+        at_least("model.width", self.width, 1)
+        at_least("model.embedding", self.embedding, 0)
+        if self.tied and self.embedding not in (0, self.width):
+            raise RegardError(
+                f"model.tied predicts with the word vectors, so model.embedding ({self.embedding}) must be "
+                f"model.width ({self.width}), or 0 for the same."
+            )
+        if not 0.0 <= self.dropout < 1.0:
+            raise RegardError(f"model.dropout must be at least 0 and below 1, not {self.dropout}.")
+
+
+SIZES: dict[str, dict[str, object]] = {
+    "tiny": {"order": 8, "width": 128, "embedding": 32},
+    "small": {"order": 8, "width": 256, "embedding": 64},
+    "medium": {"order": 6, "width": 650, "embedding": 200, "dropout": 0.3, "training.learning_rate": 1e-3},
+    "large": {"order": 6, "width": 1500, "embedding": 400, "dropout": 0.5, "training.learning_rate": 1e-3},
+}
+TRAINING: dict[str, object] = {
+    "batches": "stream",
+    "window": 64,
+    "batch_tokens": 2048,
+    "optimizer": "adamw",
+    "learning_rate": 1e-2,
+    "schedule": "cosine",
+    "clip": 1.0,
+}
+
+
+class HiddenLayer(nn.Module):
+    """x → tanh(d + H x), with x itself behind it where direct connections need it."""
+
+    def __init__(self, inputs: int, width: int, *, direct: bool, dropout: float) -> None:
+        super().__init__()
+        self.linear = nn.Linear(inputs, width)
+        self.direct = direct
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, x: Tensor) -> Tensor:
+        hidden = self.dropout(self.linear(x).tanh())
+        return torch.cat([hidden, x], dim=-1) if self.direct else hidden
+
+
+class NNLM(Stack):
+    def __init__(self, vocabulary: int, settings: Settings) -> None:
+        embedding = settings.embedding or settings.width
+        window = Window(embedding, settings.order - 1)
+        super().__init__(
+            Embedding(vocabulary, embedding),
+            [window],
+            Output(settings.width, vocabulary, tied=settings.tied, bias=True),
+            entry=nn.Dropout(settings.dropout),
+            finish=HiddenLayer(window.width, settings.width, direct=settings.direct, dropout=settings.dropout),
+        )
+        self.settings = settings
+        self.direct = nn.Linear(window.width, vocabulary, bias=False) if settings.direct else None
+        nn.init.uniform_(self.embedding.table.weight, -0.1, 0.1)
+
+    def predict(self, hidden: Tensor) -> Tensor:
+        if self.direct is None:
+            return super().predict(hidden)
+        hidden, words = hidden.split([self.settings.width, self.direct.in_features], dim=-1)
+        return super().predict(hidden) + self.direct(words)  # b + U tanh(…) + W x

@@ -1,0 +1,56 @@
+"""The recurrent network as a language model: one hidden state, rewritten at every word.
+
+    x_t = E[w_t],   h_t = f(W_x x_t + W_h h_{t-1} + b)  in each layer,   P(w_{t+1}) = softmax(W_o h_t + b)
+
+Elman 1990; as a language model Mikolov et al. 2010, with the sigmoid as f. ReLU with the identity as the first W_h:
+Le et al. 2015.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from regard.layers.recurrent import ACTIVATIONS, INITIALISATIONS, Elman
+from regard.settings import one_of, setting
+from regard.systems.recurrent import RecurrentModel, RecurrentSettings
+
+
+@dataclass(frozen=True)
+class Settings(RecurrentSettings):
+    activation: str = setting("tanh", "f: tanh, sigmoid or relu")
+    initialisation: str = setting(
+        "default", "of W_h: default (uniform), orthogonal, or identity; the last two: no bias"
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        one_of("model.activation", self.activation, ACTIVATIONS)
+        one_of("model.initialisation", self.initialisation, INITIALISATIONS)
+
+
+SIZES: dict[str, dict[str, object]] = {
+    "tiny": {"layers": 1, "width": 128, "dropout": 0.0},
+    "small": {"layers": 2, "width": 256, "dropout": 0.1},
+    "medium": {"layers": 2, "width": 650, "dropout": 0.3, "training.learning_rate": 5e-4},
+    "large": {"layers": 2, "width": 1500, "dropout": 0.5, "training.learning_rate": 3e-4, "training.clip": 0.25},
+}
+TRAINING: dict[str, object] = {
+    "batches": "stream",
+    "window": 64,
+    "batch_tokens": 2048,
+    "optimizer": "adamw",
+    "learning_rate": 5e-3,
+    "schedule": "cosine",
+    "clip": 1.0,
+}
+
+
+class RNN(RecurrentModel):
+    def __init__(self, vocabulary: int, settings: Settings) -> None:
+        super().__init__(
+            vocabulary,
+            settings,
+            lambda inputs, width: Elman(
+                inputs, width, activation=settings.activation, initialisation=settings.initialisation
+            ),
+        )

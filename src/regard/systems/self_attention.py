@@ -1,0 +1,114 @@
+"""Self-attention and nothing else: what one look back at all earlier words can do by itself.
+
+    c_t = E[w_t] (+ p_t),   q = f(W_q c), k = f(W_k c), v = f(W_v c),   h_t = Σ_{j ≤ t} α(q_t, k_j) v_j,
+    P(w_{t+1}) = softmax(W_o h_t)
+
+The lecture's step between the recurrent network and the Transformer, whose attention it is (Vaswani et al. 2017): no
+residual connection, no layer norm, no feed-forward. Without positions it sees a set. Without projections it is
+y_i = Σ_j softmax(x_iᵀ x_j) x_j. α is any score of layers/scores.py.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import nn
+
+from regard.errors import RegardError
+from regard.layers.attention import SelfAttention
+from regard.layers.embedding import Embedding, Output
+from regard.layers.position import POSITIONS
+from regard.layers.scores import KERNELS, SCORES
+from regard.settings import at_least, one_of, setting
+from regard.systems.model import Stack
+from regard.systems.positions import PositionSettings
+
+INPUT_POSITIONS = tuple(name for name in POSITIONS if name != "rotary")  # those that come with the word's vector
+
+
+@dataclass(frozen=True)
+class Settings(PositionSettings):
+    width: int = setting(256, "components of words, queries, keys and values")
+    context: int = setting(128, "words it can look back at; only the training window for positions that never end")
+    position: str = setting("none", "none, index, one-hot, sine, sinusoid or learned")
+    combine: str = setting("add", "add the position to the word vector, or concatenate it (a quarter of the width)")
+    score: str = setting("scaled-dot", f"α: {', '.join(SCORES)}")
+    bandwidth: float = setting(1.0, f"h, the reach of a kernel ({', '.join(KERNELS)})")
+    projections: bool = setting(True, "W_q, W_k, W_v; without them a word's vector is its query, key and value")
+    activation: str = setting("identity", "f: identity, tanh or relu")
+    tied: bool = setting(False, "predict with the embedding's matrix")
+    dropout: float = setting(0.0, "rate on the embedding and the attention weights")
+
+    def __post_init__(self) -> None:
+        at_least("model.width", self.width, 1)
+        at_least("model.context", self.context, 1)
+        self.check_position(INPUT_POSITIONS)
+        one_of("model.score", self.score, SCORES)
+        one_of("model.activation", self.activation, ("identity", "tanh", "relu"))
+        if not self.bandwidth > 0.0:
+            raise RegardError(f"model.bandwidth must be above 0, not {self.bandwidth}.")
+        if self.activation != "identity" and not self.projections:
+            raise RegardError(f"model.activation {self.activation} acts on projections: set model.projections to true.")
+        if not 0.0 <= self.dropout < 1.0:
+            raise RegardError(f"model.dropout must be at least 0 and below 1, not {self.dropout}.")
+
+
+SIZES: dict[str, dict[str, object]] = {
+    "tiny": {"width": 128, "context": 64},
+    "small": {"width": 256, "context": 128},
+    "medium": {
+        "width": 650,
+        "context": 256,
+        "dropout": 0.1,
+        "training.batch_tokens": 16384,
+        "training.learning_rate": 3e-3,
+    },
+    "large": {
+        "width": 1024,
+        "context": 512,
+        "dropout": 0.1,
+        "training.batch_tokens": 65536,
+        "training.learning_rate": 1e-3,
+    },
+}
+TRAINING: dict[str, object] = {
+    "batches": "windows",
+    "batch_tokens": 4096,
+    "optimizer": "adamw",
+    "learning_rate": 1e-2,
+    "schedule": "cosine",
+    "clip": 1.0,
+}
+
+
+class SelfAttentionModel(Stack):
+    def __init__(self, vocabulary: int, settings: Settings) -> None:
+        super().__init__(
+            Embedding(vocabulary, settings.width, settings.encoding(), concatenate=settings.combine == "concatenate"),
+            [
+                SelfAttention(
+                    settings.width,
+                    score=settings.score,
+                    bandwidth=settings.bandwidth,
+                    projections=settings.projections,
+                    activation=settings.activation,
+                    dropout=settings.dropout,
+                )
+            ],
+            Output(settings.width, vocabulary, tied=settings.tied, bias=False),
+            entry=nn.Dropout(settings.dropout),
+        )
+        self.settings = settings
+        self._initialise()
+
+    def _initialise(self) -> None:
+        """Small where it predicts: no layer norm stands between, and an untrained model should prefer no word."""
+        for table in self.embedding.parameters():  # of words, and of positions where they are learned
+            nn.init.normal_(table, std=0.1)
+        if self.output.weight is not None:
+            nn.init.normal_(self.output.weight, std=0.02)
+
+    @property
+    def flops_per_token(self) -> float:
+        """The weights', and attention's over a full context: scores and averages, forward and twice that backward."""
+        return super().flops_per_token + 12.0 * self.settings.width * self.settings.context
