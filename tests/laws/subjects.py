@@ -3,27 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from importlib import import_module
-from itertools import product
+from itertools import cycle, product
 from typing import Any
 
 import numpy as np
 import torch
 
-from regard.layers.attention import CausalSelfAttention
+from regard.layers.attention import CausalSelfAttention, SelfAttention
 from regard.layers.blocks import FeedForward, PostNormBlock, PreNormBlock
+from regard.layers.cell import Cell
+from regard.layers.context import Average, Window
 from regard.layers.embedding import Embedding, Output
 from regard.layers.layer import Layer
-from regard.layers.recurrent import LSTM
+from regard.layers.recurrent import ACTIVATIONS, GRU, INITIALISATIONS, LSTM, Elman
+from regard.layers.scores import SCORES
+from regard.layers.state import State
 from regard.systems.catalogue import SYSTEMS, find
 from regard.systems.model import Model, Stack
+from regard.systems.self_attention import INPUT_POSITIONS
 
 VOCABULARY = 17
 CONTEXT = 24  # no law reads more than this
 
 SMALL: dict[str, dict[str, Any]] = {  # smaller than tiny: laws do not depend on size
     "lstm": {"layers": 2, "width": 8, "dropout": 0.3, "dropout_recurrent": 0.3, "dropout_embedding": 0.2},
+    "rnn": {"layers": 2, "width": 8, "dropout": 0.3},
+    "gru": {"layers": 2, "width": 8, "dropout": 0.3},
+    "nnlm": {"order": 4, "width": 12, "embedding": 8, "dropout": 0.3},
+    "dan": {"layers": 2, "width": 8, "dropout": 0.3},
+    "self-attention": {"width": 32, "context": CONTEXT, "dropout": 0.3},
     "gpt": {"layers": 2, "width": 32, "heads": 2, "context": CONTEXT, "dropout": 0.3},
 }
 VARIANTS: dict[str, list[dict[str, Any]]] = {
@@ -35,10 +45,34 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
         {"embedding": 20, "tied": False, "layers": 3},
         {"variational": True, "layers": 1},
     ],
+    "rnn": [
+        *({"activation": f, "initialisation": first} for f in ACTIVATIONS for first in INITIALISATIONS),
+        {"embedding": 20},
+        {"embedding": 20, "tied": False, "layers": 3, "activation": "sigmoid"},
+    ],
+    "nnlm": [
+        {},
+        {"order": 2},
+        {"order": 7, "direct": True},
+        {"embedding": 0, "tied": True},
+        {"embedding": 0, "tied": True, "direct": True, "order": 3},
+    ],
+    "gru": [{}, {"embedding": 20}, {"embedding": 20, "tied": False, "layers": 3}],
+    "dan": [{"layers": depth} for depth in (0, 1, 3)]
+    + [{"embedding": 20}, {"embedding": 20, "tied": False, "activation": "relu"}],
+    "self-attention": [
+        *({"score": score, "bandwidth": 2.0} for score in SCORES),
+        *({"score": score, "projections": False, "bandwidth": 3.0} for score in SCORES),
+        *({"activation": f, "score": "dot", "tied": True} for f in ("tanh", "relu")),
+        *({"position": place} for place in INPUT_POSITIONS[1:]),
+        *({"position": place, "combine": "concatenate", "score": "additive"} for place in INPUT_POSITIONS[1:]),
+    ],
     "gpt": [
         {"norm": norm, "position": position, "combine": combine, "tied": combine == "add"}
-        for norm, position, combine in product(
-            ("pre", "post"), ("index", "one-hot", "sine", "sinusoid", "learned"), ("add", "concatenate")
+        for norm, (position, combine) in zip(
+            cycle(("pre", "post", "post", "pre")),
+            product(("index", "one-hot", "sine", "sinusoid", "learned"), ("add", "concatenate")),
+            strict=False,
         )
     ]
     + [{"norm": norm, "position": position} for norm, position in product(("pre", "post"), ("none", "rotary"))]
@@ -46,9 +80,44 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
 }
 SUBJECTS = [(system.name, tuple(variant.items())) for system in SYSTEMS for variant in VARIANTS.get(system.name, [{}])]
 NEURAL = [subject for subject in SUBJECTS if find(subject[0]).trained == "gradient"]
+# Those that can learn "their books" and "their dog". A window of one word cannot. Bare attention has no other way to
+# show the current word than to look at it, and where that saturates it sees nothing else (gradients of a softmax die
+# with the gap between scores): some of its variants, and not only from some first weights, end there.
+BARE = [("self-attention", (("score", score),)) for score in ("scaled-dot", "additive", "gaussian", "triangular")]
+LEARNERS = BARE + [
+    subject for subject in NEURAL if subject[0] != "self-attention" and subject != ("nnlm", (("order", 2),))
+]
+
+
+class Fading(Cell):
+    """A cell as a stranger would write it: one step, two things carried, one more to show."""
+
+    memory = ("hidden", "trace")
+
+    def __init__(self, inputs: int, width: int) -> None:
+        super().__init__(inputs, width)
+        self.input = torch.nn.Linear(inputs, width)
+
+    def step(self, x: torch.Tensor, state: State) -> State:
+        drive = self.input(x).tanh()
+        trace = 0.9 * state["trace"] + drive
+        return {"hidden": drive - 0.5 * state["hidden"] + trace, "trace": trace, "drive": drive}
+
+
 LAYERS: dict[str, Callable[[], Layer]] = {
     "lstm": lambda: LSTM(8, 8),
     "lstm, wider": lambda: LSTM(8, 12, forget_bias=0.0, dropout_recurrent=0.5),
+    "elman": lambda: Elman(8, 8),
+    "elman, wider, sigmoid": lambda: Elman(8, 12, activation="sigmoid"),
+    "elman, narrower, relu": lambda: Elman(8, 5, activation="relu", initialisation="identity"),
+    "gru": lambda: GRU(8, 8),
+    "gru, wider": lambda: GRU(8, 12),
+    "cell": lambda: Fading(8, 12),
+    "average": lambda: Average(8),
+    "window": lambda: Window(8, 3),
+    "window, one word": lambda: Window(8, 1),
+    **{f"bare attention, {score}": partial(SelfAttention, 8, score=score, bandwidth=3.0) for score in SCORES},
+    "bare attention, no projections": lambda: SelfAttention(8, projections=False, dropout=0.5),
     "attention": lambda: CausalSelfAttention(8, 2),
     "attention, rotary": lambda: CausalSelfAttention(8, 2, rotary=True, bias=False, dropout=0.5),
     "attention, one head": lambda: CausalSelfAttention(8, 1),

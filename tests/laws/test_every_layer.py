@@ -7,14 +7,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from subjects import LAYERS, carry
 
-from laws import LAWS, Draw
+from regard.laws.comparing import Draw
+from regard.laws.contract import CALLS
 from regard.systems.model import Model
 
 DRAWS = st.builds(Draw, seed=st.integers(0, 10_000), rows=st.integers(2, 4), columns=st.integers(2, 6))
 
 
 @pytest.mark.parametrize("layer", LAYERS)
-@pytest.mark.parametrize("law", LAWS, ids=lambda law: law.__name__)
+@pytest.mark.parametrize("law", CALLS, ids=lambda law: law.__name__)
 def test_law(law: Callable[[Model, Draw], None], layer: str) -> None:
     model = carry(layer)
 

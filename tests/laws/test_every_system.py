@@ -2,21 +2,27 @@
 
 import dataclasses
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from subjects import NEURAL, SUBJECTS, build, title, untrained
+from subjects import LEARNERS, NEURAL, SUBJECTS, build, title, untrained
 
-from laws import LAWS, Draw, it_memorises_four_sentences, saving_keeps_every_bit, untrained_it_knows_nothing
+from regard.laws.comparing import Draw
+from regard.laws.contract import CALLS, saving_keeps_every_bit
+from regard.laws.decoding import beam_one_is_greedy
+from regard.laws.registry import LAWS, builder, run_laws
+from regard.laws.training import it_can_memorise, micro_batches_are_one_batch, untrained_it_knows_nothing
+from regard.systems.catalogue import SYSTEMS
 from regard.systems.model import Model
 
 DRAWS = st.builds(Draw, seed=st.integers(0, 10_000), rows=st.integers(2, 4), columns=st.integers(2, 6))
 
 
 @pytest.mark.parametrize("subject", SUBJECTS, ids=title)
-@pytest.mark.parametrize("law", LAWS, ids=lambda law: law.__name__)
+@pytest.mark.parametrize("law", [*CALLS, beam_one_is_greedy, micro_batches_are_one_batch], ids=lambda law: law.__name__)
 def test_law(law: Callable[[Model, Draw], None], subject: tuple) -> None:
     model = build(subject)
 
@@ -34,16 +40,28 @@ def test_saving_keeps_every_bit(subject: tuple) -> None:
     saving_keeps_every_bit(build(subject), Draw(seed=1, rows=3, columns=6), lambda: untrained(subject))
 
 
-@pytest.mark.parametrize("subject", NEURAL, ids=title)
+@pytest.mark.parametrize("subject", LEARNERS, ids=title)
 def test_it_memorises_four_sentences(subject: tuple) -> None:
-    torch.manual_seed(1)
     names = {field.name for field in dataclasses.fields(untrained(subject).settings)}
     quiet = {name: 0.0 for name in names if name.startswith("dropout")}
     wide = {"width": 32} if "width" in names else {}
-    it_memorises_four_sentences(untrained(subject, **quiet, **wide).float())
+    it_can_memorise(lambda: untrained(subject, **quiet, **wide).float())
 
 
 @pytest.mark.parametrize("subject", NEURAL, ids=title)
 def test_untrained_it_knows_nothing(subject: tuple) -> None:
     torch.manual_seed(1)
     untrained_it_knows_nothing(untrained(subject, vocabulary=1000), Draw(seed=1, rows=40, columns=20))
+
+
+@pytest.mark.parametrize("system", [system.name for system in SYSTEMS])
+def test_regard_laws_finds_nothing_to_say_about_it(system: str) -> None:
+    results = run_laws(builder(system))
+    assert [(result.number, result.sentence) for result in results] == [(number, "") for number in range(1, 15)]
+
+
+def test_the_laws_are_numbered_as_in_the_contract() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "architecture.md").read_text(encoding="utf-8")
+    for law in LAWS:
+        assert f"| {law.number} | " in page
+    assert [law.number for law in LAWS] == list(range(1, 15))

@@ -1,6 +1,7 @@
 """Every system there is, oldest first: what it is, whose idea it was, and where its code stands.
 
-Nothing here imports torch, so that listing systems is instant. A new system is one more entry and one more file.
+Nothing here imports torch, so that listing systems is instant. A new system is one more entry and one more file; one's
+own, `./mine.py:MyCell`, needs neither.
 """
 
 from __future__ import annotations
@@ -11,17 +12,23 @@ from typing import Any
 
 from regard.errors import RegardError
 from regard.settings import meant
+from regard.systems.code import is_own, locate
 
 
 @dataclass(frozen=True)
 class System:
     name: str
-    year: int
+    year: int | None  # None: one's own
     title: str  # what it is, in a few words
     paper: str
     target: str  # module:Class
     task: str = "language model"
     trained: str = "gradient"  # or "counting"
+
+    @property
+    def label(self) -> str:
+        """Its name in tables and folders: of one's own, the class alone."""
+        return self.name.rpartition(":")[2]
 
 
 SYSTEMS: tuple[System, ...] = (
@@ -34,11 +41,46 @@ SYSTEMS: tuple[System, ...] = (
         trained="counting",
     ),
     System(
+        name="rnn",
+        year=1990,
+        title="a recurrent network: one hidden state, rewritten at every word",
+        paper="Elman 1990; language model: Mikolov et al. 2010; identity initialisation: Le et al. 2015",
+        target="regard.systems.rnn:RNN",
+    ),
+    System(
         name="lstm",
         year=1997,
         title="a recurrent network whose gates guard a memory cell",
         paper="Hochreiter & Schmidhuber 1997; forget gate: Gers et al. 2000; language model: Merity et al. 2018",
         target="regard.systems.lstm:LSTMModel",
+    ),
+    System(
+        name="nnlm",
+        year=2003,
+        title="a feed-forward network over the vectors of the last n − 1 words",
+        paper="Bengio et al. 2003",
+        target="regard.systems.nnlm:NNLM",
+    ),
+    System(
+        name="gru",
+        year=2014,
+        title="a recurrent network with two gates",
+        paper="Cho et al. 2014",
+        target="regard.systems.gru:GRUModel",
+    ),
+    System(
+        name="dan",
+        year=2015,
+        title="a feed-forward network over the average of all words so far",
+        paper="Iyyer et al. 2015",
+        target="regard.systems.dan:DAN",
+    ),
+    System(
+        name="self-attention",
+        year=2017,
+        title="one look back at all earlier words, and nothing else",
+        paper="Vaswani et al. 2017, its attention alone",
+        target="regard.systems.self_attention:SelfAttentionModel",
     ),
     System(
         name="gpt",
@@ -51,14 +93,30 @@ SYSTEMS: tuple[System, ...] = (
 
 
 def find(name: str) -> System:
-    """The entry of a system by its name."""
+    """The entry of a system by its name; one's own file is run."""
     for system in SYSTEMS:
         if system.name == name:
             return system
-    raise RegardError(f"There is no system {name!r}{meant(name, [system.name for system in SYSTEMS])}")
+    if not is_own(name):
+        raise RegardError(f"There is no system {name!r}{meant(name, [system.name for system in SYSTEMS])}")
+    from regard.systems.own import open_own
+
+    code = locate(name)
+    title, *_ = (open_own(code).kind.__doc__ or "").strip().splitlines() or [""]
+    return System(name=code.name, year=None, title=title.strip() or "one's own", paper="", target=code.name)
 
 
 def load_class(name: str) -> Any:
     """The class of a system; its file, and with it torch, is imported only now."""
-    module, _, attribute = find(name).target.partition(":")
-    return getattr(import_module(module), attribute)
+    if is_own(name):
+        return load_module(name).kind
+    return getattr(load_module(name), find(name).target.partition(":")[2])
+
+
+def load_module(name: str) -> Any:
+    """The file of a system, or what stands for it: its Settings, SIZES and TRAINING."""
+    if is_own(name):
+        from regard.systems.own import open_own
+
+        return open_own(locate(name))
+    return import_module(find(name).target.partition(":")[0])

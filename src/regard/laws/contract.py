@@ -1,0 +1,320 @@
+"""The laws of the call, as functions of a model and a draw; numbers and wording are the contract's.
+
+A law raises `Broken` where it does not hold. Models come in fp64 and eval(); a layer is tested inside a Stack.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+from safetensors.torch import load_file, save_file
+
+from regard.laws.comparing import (
+    LOGITS,
+    Draw,
+    close,
+    equal,
+    gradients,
+    hold,
+    leaves,
+    real,
+    same_gradients,
+    same_state,
+)
+from regard.layers.state import State, detach, map_state, select_rows
+from regard.systems.model import Model
+
+
+def asking_twice_changes_nothing(model: Model, draw: Draw) -> None:
+    """Before any law: the same call gives the same answer, or no two answers could be compared."""
+    tokens = draw.tokens(model)
+    with torch.no_grad():
+        once, _ = model(tokens)
+        again, _ = model(tokens)
+    equal(
+        again,
+        once,
+        "the same call, made twice, changes the logits",
+        "nothing may be kept on the module between calls (what it remembers belongs into the state it returns), "
+        "and in eval() nothing is drawn at random",
+        LOGITS,
+    )
+
+
+def cutting_changes_nothing(model: Model, draw: Draw) -> None:
+    """1: cutting a sequence into calls changes neither logits nor gradients."""
+    tokens = draw.tokens(model)
+    whole, end = model(tokens)
+    pieces, state = [], None
+    for piece in draw.pieces(tokens):
+        logits, state = model(piece, state)
+        pieces.append(logits)
+    cut, what = torch.cat(pieces, dim=1), f"cutting {draw.columns} tokens into {len(pieces)} calls changes"
+    why = "the state returned does not hold everything the next call needs, or something is kept outside it"
+    close(cut, whole, f"{what} the logits", why, LOGITS)
+    same_state(state or {}, end, f"{what} the last state", why)
+    same_gradients(gradients(model, cut), gradients(model, whole), f"{what} the gradient", why)
+
+
+def the_future_changes_nothing(model: Model, draw: Draw) -> None:
+    """2: token t changes nothing before t, exactly."""
+    tokens = draw.tokens(model)
+    t = int(draw.integers("when", 0, draw.columns, 1))
+    other = tokens.clone()
+    other[:, t:] = draw.tokens(model, "other")[:, t:]
+    with torch.no_grad():
+        before, after = model(tokens)[0][:, :t], model(other)[0][:, :t]
+    equal(
+        after,
+        before,
+        f"other tokens from position {t} on change the logits",
+        "a column may look at itself and at what came before it, never at what follows",
+        LOGITS,
+    )
+
+
+def padding_changes_nothing(model: Model, draw: Draw) -> None:
+    """3: padding, junk in padding and batch-mates change nothing, also in the calls that follow."""
+    tokens = draw.tokens(model)
+    with torch.no_grad():
+        together, _ = model(tokens)
+        for row in range(draw.rows):
+            close(
+                together[row],
+                model(tokens[row : row + 1])[0][0],
+                f"reading {draw.rows} texts side by side changes the logits of one",
+                "rows must not be mixed: sum, average and normalise over components or columns, never over rows",
+                ("position", ""),
+            )
+    for capacity in (None, 3 * draw.columns):
+        _padding_changes_nothing(model, draw, capacity)
+
+
+def _padding_changes_nothing(model: Model, draw: Draw, capacity: int | None) -> None:
+    calls = [(draw.tokens(model, f"tokens {n}"), draw.lengths(f"lengths {n}")) for n in range(3)]
+    together, state = [], model.begin(rows=draw.rows, capacity=capacity)
+    with torch.no_grad():
+        for tokens, lengths in calls:
+            logits, state = model(tokens, state, lengths)
+            hold(
+                logits.isfinite().all(), "a padded column gives logits that are not finite: they must be, though unused"
+            )
+            together.append(logits)
+        for row in state["seen"].nonzero().flatten():  # each row that read anything, by itself
+            parts = [
+                (tokens[row, : lengths[row]], logits[row, : lengths[row]])
+                for (tokens, lengths), logits in zip(calls, together, strict=True)
+            ]
+            alone, _ = model(torch.cat([tokens for tokens, _ in parts])[None])
+            close(
+                torch.cat([logits for _, logits in parts]),
+                alone[0],
+                "padding changes the logits",
+                "a padded column must leave its row's state as it was (span.valid says which columns are real)",
+                ("position", ""),
+            )
+    hold(
+        torch.equal(state["seen"], torch.stack([lengths for _, lengths in calls]).sum(0)),
+        'state["seen"] is not the number of real tokens read: it must grow by each row\'s length',
+    )
+
+
+def probabilities_sum_to_one(model: Model, draw: Draw) -> None:
+    """4: probabilities sum to 1; and the loss is −log of these, word for word, and 0 in padding."""
+    tokens, lengths = draw.tokens(model), draw.lengths()
+    with torch.no_grad():
+        first, start = model(tokens[:, :1])
+        shape = (draw.rows, 1, model.vocabulary)
+        hold(first.shape == shape, f"logits have shape {list(first.shape)} and not {list(shape)}: one for every word")
+        logits, _ = model(tokens, start, lengths)
+        probabilities = real(logits, lengths).softmax(dim=-1)
+        words = []
+        for word in range(model.vocabulary):
+            surprise, _ = model.loss(tokens, torch.full_like(tokens, word), start, lengths)
+            hold(surprise.shape == tokens.shape, f"the loss has shape {list(surprise.shape)}: one number per token")
+            padded = surprise[torch.arange(draw.columns) >= lengths[:, None]]
+            hold((padded == 0).all(), "the loss of a padded column is not 0")
+            words.append((-real(surprise, lengths)).exp())
+    total = torch.stack(words).sum(0)
+    why = "the loss must be −log of a probability that the whole vocabulary shares (log_softmax of the logits)"
+    close(total, torch.ones_like(total), f"the vocabulary's probabilities sum to {float(total[0]):.4g}, off", why)
+    close(torch.stack(words, dim=-1), probabilities, "the loss differs from −log softmax(logits)", why)
+
+
+def the_fast_path_is_the_equation(model: Model, draw: Draw) -> None:
+    """5: the fast path equals the written equation, values and gradients."""
+    why = "`explain` and `forward` do not compute the same"
+    for lengths in (None, draw.lengths()):
+        fast_state: State | None = None
+        slow_state: State | None = None
+        fast_all, slow_all = [], []
+        for n in range(2):  # a fresh call and one that continues
+            tokens = draw.tokens(model, f"tokens {n}")
+            fast, fast_state = model(tokens, fast_state, lengths)
+            slow, slow_state, _ = model.explain(tokens, slow_state, lengths)
+            fast_all.append(fast if lengths is None else real(fast, lengths)[None])
+            slow_all.append(slow if lengths is None else real(slow, lengths)[None])
+        fast, slow = torch.cat(fast_all, dim=1), torch.cat(slow_all, dim=1)
+        axes = LOGITS if lengths is None else ()
+        close(fast, slow, "the fast path differs from the written equation in the logits", why, axes)
+        if lengths is None:
+            what = "the fast path differs from the written equation in the state"
+            same_state(fast_state or {}, slow_state or {}, what, why)
+        what = "the fast path differs from the written equation in the gradient"
+        same_gradients(gradients(model, fast), gradients(model, slow), what, why)
+
+
+def saving_keeps_every_bit(model: Model, draw: Draw, again: Callable[[], Model]) -> None:
+    """6: save → load bit-equal. `again` builds the model anew, untrained."""
+    tokens = draw.tokens(model)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "model.safetensors"
+        save_file({name: tensor.contiguous() for name, tensor in model.state_dict().items()}, path)
+        other = again()
+        other.load_state_dict(load_file(path))
+    with torch.no_grad():
+        logits, state = model(tokens)
+        loaded, loaded_state = other(tokens)
+    why = "what it learns must lie in nn.Parameters or registered buffers"
+    equal(loaded, logits, "saving and loading changes the logits", why, LOGITS)
+    for (name, a), (_, b) in zip(leaves(loaded_state), leaves(state), strict=True):
+        equal(a, b, f"saving and loading changes the state ({name})", why)
+
+
+def a_call_leaves_its_state_unchanged(model: Model, draw: Draw) -> None:
+    """8: a functional call leaves its input state unchanged."""
+    state = model.begin(rows=draw.rows)
+    with torch.no_grad():
+        for n, lengths in enumerate((None, draw.lengths(), None)):
+            before = map_state(torch.clone, state)
+            _, new = model(draw.tokens(model, f"tokens {n}"), state, lengths)
+            why = "make new tensors and a new dict, write into none"
+            kept, given = dict(leaves(before)), dict(leaves(state))
+            hold(kept.keys() == given.keys(), f"a call alters which tensors the state it was given holds: {why}")
+            for name, leaf in kept.items():
+                equal(given[name], leaf, f"a call alters the state it was given ({name})", why)
+            state = new
+
+
+def fixed_capacity_is_growing(model: Model, draw: Draw) -> None:
+    """9: fixed capacity = growing, leaf shapes and dtypes stable; and addresses, for a captured graph."""
+    calls = [
+        (draw.tokens(model, "prompt"), draw.lengths("prompt")),
+        (draw.tokens(model, "word", 1), None),
+        (draw.tokens(model, "word or none", 1), draw.lengths("word or none", 1)),
+        (draw.tokens(model, "more"), draw.lengths("more")),
+        (draw.tokens(model, "rest", 2), None),
+    ]
+    lengths_of = [torch.full((draw.rows,), t.size(1)) if lengths is None else lengths for t, lengths in calls]
+    most = int(torch.stack(lengths_of).sum(0).max())
+    growing, fixed = model.begin(rows=draw.rows), model.begin(rows=draw.rows, capacity=most)  # not one slot to spare
+    form = _form(fixed)
+    with torch.no_grad():
+        for (tokens, lengths), real_columns in zip(calls, lengths_of, strict=True):
+            grown, growing = model(tokens, growing, lengths)
+            logits, fixed = model(tokens, fixed, lengths)
+            close(
+                real(logits, real_columns),
+                real(grown, real_columns),
+                "a state with a capacity changes the logits",
+                "both kinds of state must remember the same",
+            )
+            hold(logits.isfinite().all(), "a state with a capacity gives logits that are not finite")
+            for name, now in _form(fixed).items():
+                hold(
+                    now == form.get(name),
+                    f"with a capacity the state's {name} changed its shape, dtype or address: write in place",
+                )
+
+
+def _form(state: State) -> dict[str, tuple[torch.Size, torch.dtype, int]]:
+    return {name: (leaf.shape, leaf.dtype, leaf.data_ptr()) for name, leaf in leaves(state)}
+
+
+def reordering_commutes(model: Model, draw: Draw) -> None:
+    """10: reorder then continue = continue then reorder."""
+    index = draw.integers("index", 0, draw.rows, draw.rows + 1)  # a row may be repeated, dropped, or added
+    for capacity in (None, 2 * draw.columns):
+        with torch.no_grad():
+            _, state = model(draw.tokens(model), model.begin(rows=draw.rows, capacity=capacity), draw.lengths())
+            for name, leaf in leaves(state):
+                hold(
+                    leaf.dim() > 0 and leaf.size(0) == draw.rows,
+                    f"the state's {name} has shape {list(leaf.shape)} for {draw.rows} rows: rows come first",
+                )
+            chosen = select_rows(state, index)
+            tokens = draw.tokens(model, "more")
+            reordered, _ = model(tokens[index], chosen)
+            continued, _ = model(tokens, state)
+        close(
+            reordered,
+            continued[index],
+            "reordering the state's rows and going on changes the logits",
+            "everything a row remembers must lie in its own row of the state",
+            LOGITS,
+        )
+
+
+def length_zero_freezes(model: Model, draw: Draw) -> None:
+    """11: length 0 freezes: the row goes on as if the call had not been."""
+    frozen = draw.lengths() == 0
+    frozen[-1] = True
+    for capacity in (None, 3 * draw.columns):
+        with torch.no_grad():
+            _, before = model(draw.tokens(model), model.begin(rows=draw.rows, capacity=capacity))
+            kept = map_state(torch.clone, before)
+            for n, columns in enumerate((draw.columns, 1)):  # the ragged path and the single step
+                lengths = torch.full((draw.rows,), columns).masked_fill(frozen, 0)
+                if columns == 1 and capacity is not None:
+                    lengths.zero_()
+                _, before = model(draw.tokens(model, f"junk {n}", columns), before, lengths)
+            tokens = draw.tokens(model, "more", 2)
+            after, state = model(tokens, before)
+            same, _ = model(tokens, kept)
+        close(
+            after[frozen],
+            same[frozen],
+            "a call with length 0 changes what the row says next",
+            "where span.lengths is 0 the new state must be the old one (torch.where)",
+            LOGITS,
+        )
+        hold((state["seen"][frozen] == draw.columns + 2).all(), 'a call with length 0 changes state["seen"]')
+
+
+def nothing_flows_across_a_detach(model: Model, draw: Draw) -> None:
+    """14: nothing flows across a detach; and without one, something does, if what was read before matters at all."""
+    weights = {name: weight.detach().clone().requires_grad_() for name, weight in model.named_parameters()}
+    if not weights:
+        return
+    _, state = torch.func.functional_call(model, weights, (draw.tokens(model),))
+    more = draw.tokens(model, "more")
+    matters = not torch.equal(model(more, state)[0], model(more)[0])  # to a window of one word it does not
+    carries = any(leaf.requires_grad for _, leaf in leaves(state))  # words alone carry no gradient
+
+    def flows(given: State) -> bool:
+        logits, _ = model(more, given)
+        found = torch.autograd.grad(logits.square().sum(), list(weights.values()), allow_unused=True, retain_graph=True)
+        return any(gradient is not None and bool(gradient.any()) for gradient in found)
+
+    hold(not flows(detach(state)), "gradients reach back across a detached state: something is kept outside the state")
+    hold(
+        flows(state) or not (matters and carries),
+        "no gradient reaches back through the state, though it matters: it is cut on the way (detach, no_grad)",
+    )
+
+
+CALLS: tuple[Callable[[Model, Draw], None], ...] = (
+    cutting_changes_nothing,
+    the_future_changes_nothing,
+    padding_changes_nothing,
+    probabilities_sum_to_one,
+    the_fast_path_is_the_equation,
+    a_call_leaves_its_state_unchanged,
+    fixed_capacity_is_growing,
+    reordering_commutes,
+    length_zero_freezes,
+    nothing_flows_across_a_detach,
+)

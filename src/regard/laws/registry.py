@@ -1,0 +1,243 @@
+"""All laws by number, in the contract's words, and what tries them on a system.
+
+for result in run_laws(builder("lstm")):
+    print(result.number, result.holds, result.sentence)
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+
+from regard.errors import RegardError
+from regard.laws import contract
+from regard.laws.comparing import Broken, Draw
+from regard.laws.decoding import beam_one_is_greedy
+from regard.laws.training import it_can_memorise, micro_batches_are_one_batch, untrained_it_knows_nothing
+from regard.systems.catalogue import load_class, load_module
+from regard.systems.code import crash
+from regard.systems.model import Model
+from regard.systems.own import OwnLayer
+
+VOCABULARY = 17
+COLUMNS = 6  # of a draw; no law reads more than three times as many tokens, so a context of 18 is enough
+SMALL: dict[str, Any] = {"layers": 2, "width": 16, "heads": 2, "context": 24, "embedding": 0, "dropout": 0.3}
+WIDE: dict[str, Any] = {"layers": 1, "width": 32, "heads": 2, "context": 24, "embedding": 0}  # enough to memorise
+
+
+class Build(Protocol):
+    """Makes the system anew, untrained. `learner`: wide enough to memorise a little, and without dropout."""
+
+    def __call__(self, vocabulary: int = VOCABULARY, *, learner: bool = False) -> Model: ...
+
+
+@dataclass(frozen=True)
+class Law:
+    number: int
+    wording: str
+    check: Callable[[Build], None]  # raises Broken
+    advice: str  # where a crash is not in the author's own lines, this is what to look at
+
+
+@dataclass(frozen=True)
+class Result:
+    number: int
+    wording: str
+    holds: bool
+    sentence: str = ""  # what broke
+
+
+def run_laws(build: Build, each: Callable[[Result], object] | None = None) -> list[Result]:
+    """Try every law on a system, each on a fresh copy of it. A crash is a broken law, said in a sentence too."""
+    results: list[Result] = []
+    for law in LAWS:
+        results.append(_try(law, build))
+        if each:
+            each(results[-1])
+    return results
+
+
+def _try(law: Law, build: Build) -> Result:
+    try:
+        torch.manual_seed(0)
+        law.check(build)
+    except Broken as broken:
+        return Result(law.number, law.wording, False, f"{broken}.")
+    except RegardError as error:
+        return Result(law.number, law.wording, False, str(error))
+    except Exception as error:  # whatever a stranger's code can raise
+        return Result(law.number, law.wording, False, crash(error) or _outside(error, law.advice))
+    return Result(law.number, law.wording, True)
+
+
+def _outside(error: Exception, advice: str) -> str:
+    """A crash in lines that are not the author's: what is missing, or what to look at."""
+    if isinstance(error, NotImplementedError):
+        return f"its `{traceback.extract_tb(error.__traceback__)[-1].name}` is not written."
+    first = next(iter(str(error).splitlines()), "").rstrip(".")
+    return f"it crashed with {type(error).__name__}" + (f" ({first})" if first else "") + f"; {advice}."
+
+
+# -- what the laws are tried on --------------------------------------------------------------------------------------
+
+
+def builder(system: str) -> Build:
+    """How to make a small one of a system: a registered one, or one's own."""
+    parts, kind = load_module(system), load_class(system)
+    if isinstance(parts, OwnLayer):
+        with suppress_but(RegardError):  # a crash is told with its law
+            parts.examine()
+    names = {field.name for field in dataclasses.fields(parts.Settings)}
+    tiny = {key: value for key, value in parts.SIZES["tiny"].items() if "." not in key}
+
+    def build(vocabulary: int = VOCABULARY, *, learner: bool = False) -> Model:
+        quiet = {name: 0.0 for name in names if name.startswith("dropout")}
+        wanted = {**WIDE, **quiet} if learner else SMALL
+        try:
+            settings = parts.Settings(**{**tiny, **{key: value for key, value in wanted.items() if key in names}})
+        except RegardError:  # a system whose settings do not go together that way
+            settings = parts.Settings(**{**tiny, **(quiet if learner else {})})
+        return kind(vocabulary, settings)
+
+    return build
+
+
+@contextmanager
+def suppress_but(kept: type[Exception]) -> Iterator[None]:
+    try:
+        yield
+    except kept:
+        raise
+    except Exception:
+        pass
+
+
+def stirred(build: Build) -> Model:
+    """In fp64 and eval(), with weights large enough for every part to matter; a counted one counts a random text."""
+    model = build().double().eval()
+    count = getattr(model, "count", None)
+    if count is not None:
+        count(np.random.default_rng(0).integers(0, VOCABULARY, 400))
+        return model.double()
+    with torch.no_grad():
+        for weight in model.parameters():
+            weight.add_(0.3 * torch.randn_like(weight))
+    return model
+
+
+def draws(model: Model) -> list[Draw]:
+    """Small cases first: what breaks is then easiest to think about."""
+    most = COLUMNS if model.context is None else max(2, min(COLUMNS, model.context // 3))
+    sizes = ((2, 2), (2, 3), (3, 4), (3, 5), (4, 6), (4, 6))
+    return [Draw(seed, rows, min(columns, most)) for seed, (rows, columns) in enumerate(sizes)]
+
+
+def over_draws(law: Callable[[Model, Draw], None]) -> Callable[[Build], None]:
+    def check(build: Build) -> None:
+        model = stirred(build)
+        contract.asking_twice_changes_nothing(model, draws(model)[0])
+        for draw in draws(model):
+            law(model, draw)
+
+    return check
+
+
+def saving(build: Build) -> None:
+    model = stirred(build)
+
+    def again() -> Model:
+        torch.manual_seed(7)  # the new model starts from other weights
+        return build().double().eval()
+
+    contract.saving_keeps_every_bit(model, draws(model)[-1], again)
+
+
+def learning(build: Build) -> None:
+    if not any(True for _ in build().parameters()):
+        return  # a counted system learns otherwise
+    torch.manual_seed(1)
+    untrained_it_knows_nothing(build(1000).double().eval(), Draw(seed=1, rows=40, columns=20))
+    it_can_memorise(lambda: build(learner=True).float())
+
+
+# -- all of them -----------------------------------------------------------------------------------------------------
+
+STATE = "look at the state it returns: nested dicts of tensors, rows first"
+LAWS: tuple[Law, ...] = (
+    Law(
+        1,
+        "cutting a sequence into calls changes neither logits nor gradients",
+        over_draws(contract.cutting_changes_nothing),
+        "look at how a second call goes on from the state of the first",
+    ),
+    Law(
+        2,
+        "token t changes nothing before t, exactly",
+        over_draws(contract.the_future_changes_nothing),
+        "look at the shapes of what it returns",
+    ),
+    Law(
+        3,
+        "padding, junk in padding and batch-mates change nothing, also in the calls that follow",
+        over_draws(contract.padding_changes_nothing),
+        "look at what it does with rows of different lengths, and with a capacity",
+    ),
+    Law(
+        4,
+        "probabilities sum to 1",
+        over_draws(contract.probabilities_sum_to_one),
+        "look at the shapes of its logits and its loss",
+    ),
+    Law(
+        5,
+        "the fast path equals the written equation, values and gradients",
+        over_draws(contract.the_fast_path_is_the_equation),
+        "look at what `explain` returns: y, the state, and a dict of parts",
+    ),
+    Law(
+        6,
+        "save → load is bit-equal",
+        saving,
+        "look at its parameters and buffers: each must be a tensor of its own",
+    ),
+    Law(7, "beam 1 = greedy", over_draws(beam_one_is_greedy), STATE),
+    Law(
+        8,
+        "a functional call leaves its input state unchanged",
+        over_draws(contract.a_call_leaves_its_state_unchanged),
+        STATE,
+    ),
+    Law(
+        9,
+        "fixed capacity = growing, leaf shapes and dtypes stable",
+        over_draws(contract.fixed_capacity_is_growing),
+        "with a capacity every tensor of the state must keep its shape and dtype from the beginning",
+    ),
+    Law(10, "reorder then continue = continue then reorder", over_draws(contract.reordering_commutes), STATE),
+    Law(
+        11,
+        "length 0 freezes a row",
+        over_draws(contract.length_zero_freezes),
+        "look at what it does where span.lengths is 0, and with a capacity",
+    ),
+    Law(
+        12,
+        "k micro-batches or ranks = one batch",
+        over_draws(micro_batches_are_one_batch),
+        "look at how its loss depends on the number of rows",
+    ),
+    Law(
+        13,
+        "it memorises four sentences, and its untrained loss ≈ log V",
+        learning,
+        "look at how gradients flow through it",
+    ),
+    Law(14, "nothing flows across a detach", over_draws(contract.nothing_flows_across_a_detach), STATE),
+)

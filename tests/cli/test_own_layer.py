@@ -1,0 +1,575 @@
+"""One's own layer, no fork: what CONTRIBUTING shows works, mistakes are found by the law that names them, and a run
+never runs code that its user has not named."""
+
+import hashlib
+import json
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+import torch
+
+import regard as package
+from regard.errors import RegardError
+from regard.layers.cell import Cell
+from regard.layers.layer import Layer
+from regard.recipe import compose
+from regard.systems.catalogue import find, load_class
+
+CONTRIBUTING = Path(__file__).parents[2] / "CONTRIBUTING.md"
+TINY = ["--size", "tiny", "--data.tokenizer", "char", "--training.batch-tokens", "256", "--training.threads", "1"]
+SHORT = [*TINY, "--model.width", "16", "--training.steps", "4", "--training.evaluate-every", "2"]
+
+
+def section(title):
+    text = CONTRIBUTING.read_text(encoding="utf-8")
+    return text.split(f"## {title}\n")[1].split("\n## ")[0]
+
+
+def blocks(kind):
+    return re.findall(rf"```{kind}\n(.*?)```", section("Your own layer in ten minutes"), re.S)
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch, text_file):
+    """A stranger's folder: my.txt and the unit of CONTRIBUTING.md as mine.py."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("REGARD_CACHE", str(tmp_path / "cache"))
+    (tmp_path / "my.txt").write_bytes(text_file.read_bytes())
+    (tmp_path / "mine.py").write_text(blocks("python")[0], encoding="utf-8")
+    return tmp_path
+
+
+@pytest.fixture
+def write(here):
+    """Write a file of one's own: write(code) → its path; Cell, Layer, Tensor, nn and torch are imported."""
+
+    def to(code, name="own.py"):
+        head = (
+            "import torch\nfrom torch import Tensor, nn\nfrom regard.layers.cell import Cell\n"
+            "from regard.layers.layer import Layer\nfrom regard.systems.model import Model, Stack\n"
+        )
+        (here / name).write_text(head + code, encoding="utf-8")
+        return here / name
+
+    return to
+
+
+# -- the walk-through ------------------------------------------------------------------------------------------------
+
+
+def test_the_walk_through_of_contributing_works(here, regard):
+    commands = [shlex.split(line) for line in blocks("bash")[0].splitlines()]
+    assert [words[1] for words in commands] == ["laws", "train", "compare"]
+    for _, verb, *words in commands:
+        if verb == "compare" and regard("compare", "--help")[0]:
+            continue  # not built yet
+        quick = {"train": SHORT, "compare": ["--budget", "500", *TINY[:2]]}.get(verb, [])
+        code, out, err = regard(verb, *words, *quick)
+        assert code == 0, err
+        assert "Traceback" not in err
+        if verb == "laws":
+            assert out.count("✓") == 14
+        if verb == "train":
+            assert out.strip() == "runs/MinimalGatedUnit-my"
+
+
+def test_the_unit_is_the_equation_of_its_paper(here):
+    torch.manual_seed(0)
+    (layer,) = load_class("./mine.py:MinimalGatedUnit")(9, compose("./mine.py:MinimalGatedUnit", "tiny").model).layers
+    x, h = torch.randn(3, 128), torch.randn(3, 128)
+    weight = dict(layer.named_parameters())
+    f = torch.sigmoid(
+        x @ weight["gate_input.weight"].T + h @ weight["gate_hidden.weight"].T + weight["gate_input.bias"]
+    )
+    candidate = torch.tanh(x @ weight["input.weight"].T + (f * h) @ weight["hidden.weight"].T + weight["input.bias"])
+    torch.testing.assert_close(layer.step(x, {"hidden": h})["hidden"], (1 - f) * h + f * candidate)
+
+
+def test_what_contributing_shows_of_a_broken_law_is_what_is_printed(write, regard):
+    write(blocks("python")[1], "forgetful.py")
+    _, out, _ = regard("laws", "./forgetful.py:Forgetful")
+    shown = re.findall(r"```\n(✗.*?)```", section("Your own layer in ten minutes"), re.S)
+    assert shown
+    assert shown[0] in out
+
+
+# -- mistakes, and the law that finds each ---------------------------------------------------------------------------
+
+LINEAR = """
+    def __init__(self, inputs, width):
+        super().__init__(inputs, width)
+        self.input, self.hidden = nn.Linear(inputs, width), nn.Linear(width, width)
+"""
+STEP = """
+    def step(self, x, state):
+        return {"hidden": (self.input(x) + self.hidden(state["hidden"])).tanh()}
+"""
+MISTAKES = {
+    "looks at the future": (
+        STEP
+        + """
+    def forward(self, x, state, span):
+        return super().forward(x + x.flip(1), state, span)
+    def explain(self, x, state, span):
+        return super().explain(x + x.flip(1), state, span)
+""",
+        {2},
+        "other tokens from position",
+    ),
+    "keeps its state on the module": (
+        """
+    def step(self, x, state):
+        before = getattr(self, "kept", state["hidden"])
+        before = before if len(before) == len(x) else state["hidden"]
+        self.kept = (self.input(x) + self.hidden(before)).tanh()
+        return {"hidden": self.kept}
+""",
+        {1, 3},
+        "nothing may be kept on the module between calls",
+    ),
+    "forgets what it was given": (
+        """
+    def forward(self, x, state, span):
+        return super().forward(x, {"hidden": torch.zeros_like(state["hidden"])}, span)
+    def explain(self, x, state, span):
+        return super().explain(x, {"hidden": torch.zeros_like(state["hidden"])}, span)
+"""
+        + STEP,
+        {1},
+        "into 2 calls changes the logits by",
+    ),
+    "forgets padding": (
+        """
+    def forward(self, x, state, span):
+        hidden, steps = state["hidden"], []
+        for t in range(x.size(1)):
+            hidden = self.step(x[:, t], {"hidden": hidden})["hidden"]
+            steps.append(hidden)
+        return torch.stack(steps, 1), {"hidden": hidden}
+"""
+        + STEP,
+        {3, 11},
+        "padding changes the logits",
+    ),
+    "takes the last column as the state": (
+        """
+    def forward(self, x, state, span):
+        hidden, _ = super().forward(x, state, span)
+        return hidden * 1, {"hidden": self.input(x[:, -1]).tanh()}
+"""
+        + STEP,
+        {1, 3, 11},
+        "padded column must leave its row's state",
+    ),
+    "alters the state it was given": (
+        """
+    def step(self, x, state):
+        state["hidden"].mul_(0.5).add_(self.input(x).tanh())
+        return {"hidden": state["hidden"].clone()}
+""",
+        {8},
+        "a call alters the state it was given (past.0.hidden) by",
+    ),
+    "sums over the batch": (
+        """
+    def step(self, x, state):
+        return {"hidden": (self.input(x) + self.hidden(state["hidden"]).sum(0, keepdim=True)).tanh()}
+""",
+        {3},
+        "rows must not be mixed",
+    ),
+    "explains something else": (
+        STEP
+        + """
+    def explain(self, x, state, span):
+        hidden, state, parts = super().explain(x, state, span)
+        return hidden * 1.001, state, parts
+""",
+        {5},
+        "`explain` and `forward` do not compute the same",
+    ),
+    "explains nothing": (
+        STEP
+        + """
+    def explain(self, x, state, span):
+        raise NotImplementedError("later")
+""",
+        {5},
+        'NotImplementedError: later in line 15 of own.py (raise NotImplementedError("later"))',
+    ),
+    "has weights that are not saved": (
+        STEP.replace("self.input(x)", "self.input(x) * self.scale")
+        + """
+    @property
+    def scale(self):
+        self.__dict__.setdefault("_scale", float(torch.rand(())))
+        return self._scale
+""",
+        {6},
+        "saving and loading changes the logits",
+    ),
+    "cuts the gradient": (
+        """
+    def step(self, x, state):
+        return {"hidden": (self.input(x) + self.hidden(state["hidden"].detach())).tanh()}
+""",
+        {14},
+        "no gradient reaches back",
+    ),
+    "learns nothing": (
+        """
+    def step(self, x, state):
+        return {"hidden": 0.0 * (self.input(x) + self.hidden(state["hidden"]))}
+""",
+        {13},
+        "it does not learn what it is shown",
+    ),
+    "begins with a shout": (
+        """
+    def step(self, x, state):
+        return {"hidden": 30 * (self.input(x) + self.hidden(state["hidden"])).tanh()}
+""",
+        {13},
+        "its first outputs are too large",
+    ),
+    "divides by nothing": (
+        STEP
+        + """
+    def forward(self, x, state, span):
+        hidden, new = super().forward(x, state, span)
+        if span.lengths is not None:
+            hidden = hidden / span.valid(x.size(1))[..., None]
+        return hidden, new
+""",
+        {3},
+        "a padded column gives logits that are not finite",
+    ),
+    "carries a number": (
+        STEP
+        + """
+    def begin(self, rows, **options):
+        return {**super().begin(rows, **options), "steps": 0}
+    def forward(self, x, state, span):
+        hidden, new = super().forward(x, {"hidden": state["hidden"]}, span)
+        return hidden, {**new, "steps": state["steps"] + x.size(1)}
+    def explain(self, x, state, span):
+        hidden, new, parts = super().explain(x, {"hidden": state["hidden"]}, span)
+        return hidden, {**new, "steps": state["steps"] + x.size(1)}, parts
+""",
+        {1},
+        "the state's past.0.steps is a int: a state holds only tensors and dicts of them",
+    ),
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_mistake_is_found_by_the_law_that_names_it(write, regard, mistake):
+    body, numbers, said = MISTAKES[mistake]
+    write(f"class Mine(Cell):{LINEAR}{body}")
+    code, out, err = regard("laws", "./own.py:Mine", "--json")
+    results = json.loads(out)
+    broken = {result["number"]: result["sentence"] for result in results if not result["holds"]}
+    assert code == 1, err
+    assert numbers <= broken.keys(), broken
+    assert any(said in broken[number] for number in numbers), broken
+    assert all(sentence.endswith(".") and "\n" not in sentence for sentence in broken.values())
+    assert "Traceback" not in out + err
+
+
+MODEL = """
+from dataclasses import dataclass
+from regard.layers.embedding import Embedding, Output
+from regard.layers.recurrent import LSTM
+@dataclass(frozen=True)
+class Settings:
+    width: int = 16
+SIZES = {"tiny": {"width": 12}, "small": {"width": 16}}
+TRAINING = {"batches": "stream"}
+class Mine(Stack):
+    "A whole model."
+    def __init__(self, vocabulary, settings):
+        width = settings.width
+        output = Output(width, vocabulary, tied=False, bias=True)
+        super().__init__(Embedding(vocabulary, width), [LSTM(width, width)], output)
+        self.settings = settings
+"""
+
+
+def test_a_whole_model_is_taken_as_it_is(write, regard):
+    write(MODEL)
+    assert regard("laws", "./own.py:Mine")[0] == 0
+    recipe = compose("./own.py:Mine", "tiny", {"model": {"width": "20"}})
+    assert (recipe.model.width, recipe.training.batches) == (20, "stream")
+    code, _, err = regard("train", "./own.py:Mine", "--data", "my.txt", *[*SHORT[:-6], *SHORT[-4:]], "--run", "runs/m")
+    assert code == 0, err
+    assert regard("evaluate", "runs/m")[0] == 0
+    assert regard("train", "./own.py:Mine", "--print-recipe")[0] == 0
+
+
+def test_probabilities_that_do_not_sum_to_one_are_found(write, regard):
+    write(
+        MODEL
+        + "    def loss(self, *given):\n        nll, state = super().loss(*given)\n        return 0.9 * nll, state\n"
+    )
+    code, out, _ = regard("laws", "./own.py:Mine")
+    assert code == 1
+    assert "✗  4" in out
+    assert "the vocabulary's probabilities sum to" in out
+
+
+GROWING = """
+class Mine(Layer):
+    def __init__(self, inputs, width):
+        super().__init__()
+        self.value = nn.Linear(inputs, width)
+        self.width = width
+    def begin(self, rows, *, capacity=None, device, dtype):
+        return {"values": torch.zeros(rows, 0, self.width, device=device, dtype=dtype)}
+    def forward(self, x, state, span):
+        values = torch.cat([state["values"], self.value(x)], 1)
+        count = torch.arange(1, values.size(1) + 1, dtype=x.dtype, device=x.device)[None, :, None]
+        return (values.cumsum(1) / count)[:, -x.size(1):], {"values": values}
+    def explain(self, x, state, span):
+        return *self.forward(x, state, span), {}
+"""
+
+
+def test_a_state_that_grows_is_trained_on_windows_and_told_what_it_lacks(write, regard):
+    write(GROWING)
+    assert compose("./own.py:Mine", "tiny").training.batches == "windows"
+    code, out, _ = regard("laws", "./own.py:Mine")
+    assert code == 1  # a cache that grows by cat is wrong for ragged rows, and knows no capacity
+    assert "✓  1" in out
+    assert "✗  3" in out
+    assert "✗  9" in out
+    assert "with a capacity every tensor of the state must keep its shape" in out
+    assert regard("train", "./own.py:Mine", "--data", "my.txt", *SHORT, "--run", "runs/g")[0] == 0
+
+
+# -- what can be wrong before any law --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "code, target, said",
+    [
+        ("", "./nowhere.py:Mine", "There is no file ./nowhere.py"),
+        ("", "./own.py", "names no class: write ./own.py:MyCell"),
+        ("class Mine(Cell): pass", "./own.py:Mien", "own.py has no class Mien: did you mean Mine?"),
+        ("", "./own.py:Nothing", "own.py has no class Nothing, nor any other"),
+        ("class Mine(nn.Module): pass", "./own.py:Mine", "is neither a layer nor a model: subclass"),
+        ("Mine = 3", "./own.py:Mine", "own.py has no class Mine"),
+        (
+            "import nonsense",
+            "./own.py:Mine",
+            "ModuleNotFoundError: No module named 'nonsense' in line 6 (import nonsense)",
+        ),
+        (
+            "x = 1/0",
+            "./own.py:Mine",
+            "own.py cannot be imported: ZeroDivisionError: division by zero in line 6 (x = 1/0)",
+        ),
+        ("class Mine(Cell:", "./own.py:Mine", "own.py is not valid Python"),
+        ("raise SystemExit(3)", "./own.py:Mine", "own.py cannot be imported: SystemExit: 3 in line 6"),
+        (
+            "class Mine(Layer):\n  def __init__(self, width: int): super().__init__()",
+            "./own.py:Mine",
+            "Mine must be constructed as Mine(inputs, width); its constructor takes (width)",
+        ),
+        (
+            "class Mine(Layer):\n  def __init__(self, inputs, width, *, heads): super().__init__()",
+            "./own.py:Mine",
+            "its constructor takes (inputs, width, *, heads)",
+        ),
+        (
+            "class Mine(Model):\n  def __init__(self): super().__init__()",
+            "./own.py:Mine",
+            "Mine must be constructed as Mine(vocabulary, settings); its constructor takes ()",
+        ),
+        (
+            "class Mine(Cell):\n  memory = ('hidden', 'cell')\n  def step(self, x, state): return {'hidden': x}",
+            "./own.py:Mine",
+            "a step must return everything the cell carries: cell is missing",
+        ),
+        (
+            "class Mine(Model):\n  def __init__(self, vocabulary, settings): super().__init__()",
+            "./own.py:Mine",
+            "must also define Settings, a frozen dataclass",
+        ),
+        (
+            "class Mine(Cell):\n  def forward(self, x, state, span): return x",
+            "./own.py:Mine",
+            "Mine.forward must return y and the new state, and not a Tensor",
+        ),
+        (
+            "class Mine(Cell):\n  def forward(self, x, state, span): return x[..., :3], state",
+            "./own.py:Mine",
+            "must return y of shape [rows, columns, width], here [2, 3, 8], and not [2, 3, 3]",
+        ),
+        (
+            "class Mine(Cell):\n  def forward(self, x, state, span): return x, (x, x)",
+            "./own.py:Mine",
+            "the state Mine.forward returns must be a dict of tensors, and not a tuple",
+        ),
+        ("", "no.such.module:Mine", "There is no module no.such.module"),
+        ("", "own:Nothing", "own.py has no class Nothing"),
+        ("", "./own.txt:Mine", "is not a Python file"),
+        ("", "lstn", "did you mean lstm?"),
+    ],
+)
+def test_a_wrong_target_is_one_sentence(write, regard, code, target, said):
+    write(code)
+    for words in (["laws", target], ["train", target, "--data", "my.txt"]):
+        status, out, err = regard(*words)
+        assert status == 2
+        assert said in err
+        assert err.count("\n") == 1
+        assert not out
+
+
+def test_a_crash_names_the_exception_and_the_line(write, regard):
+    file = write(f"class Mine(Cell):{LINEAR}\n    def step(self, x, state):\n        return x @ state['hidden']\n")
+    line = file.read_text().splitlines().index("        return x @ state['hidden']") + 1
+    where = f"in line {line} of own.py (return x @ state['hidden'])."
+    code, out, err = regard("laws", "./own.py:Mine")
+    assert code == 1
+    assert "✗  1" in out
+    assert "      RuntimeError: mat1 and mat2 shapes" in out
+    assert where in out
+    assert "Traceback" not in out + err
+    code, _, err = regard("train", "./own.py:Mine", "--data", "my.txt")
+    assert code == 2
+    assert where in err
+    assert "`regard laws " in err
+    assert "Traceback" not in err
+
+
+def test_a_crash_in_the_midst_of_training_is_one_sentence_too(write, regard):
+    write(
+        f"class Mine(Cell):{LINEAR}\n    def step(self, x, state):\n        assert len(x) < 3, 'too many'\n"
+        "        return {'hidden': self.input(x)}\n"
+    )
+    code, _, err = regard("train", "./own.py:Mine", "--data", "my.txt", *SHORT, "--run", "runs/crash")
+    assert code == 2
+    assert err.splitlines()[-1] == (
+        "regard: your own code crashed: AssertionError: too many in line 12 of own.py (assert len(x) < 3, 'too many')."
+    )
+
+
+# -- a run of it -----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def run(here, regard):
+    assert regard("train", "./mine.py:MinimalGatedUnit", "--data", "my.txt", *SHORT, "--run", "runs/mine")[0] == 0
+    return here / "runs" / "mine"
+
+
+def test_a_run_of_it_is_a_run_like_any_other(run, here, regard, monkeypatch):
+    assert compose("./mine.py:MinimalGatedUnit", None).system == f"{here}/mine.py:MinimalGatedUnit"
+    assert f'system = "{here}/mine.py:MinimalGatedUnit"' in (run / "recipe.toml").read_text()
+    monkeypatch.chdir(here.parent)  # the name is absolute
+    assert json.loads(regard("evaluate", run, "--json")[1])["perplexity"] > 1
+    assert regard("generate", run, "--max-tokens", "5")[0] == 0
+    assert regard("resume", run)[0] == 0
+    assert regard("train", run / "recipe.toml", "--run", here / "again")[0] == 0
+    weights = [package.load(folder).model.state_dict() for folder in (run, here / "again")]
+    assert all(torch.equal(weights[0][name], weights[1][name]) for name in weights[0])
+    monkeypatch.chdir(here)
+    code, _, err = regard(
+        "train",
+        "./mine.py:MinimalGatedUnit",
+        "--from",
+        run,
+        "--data",
+        "my.txt",
+        "--run",
+        "runs/tuned",
+        "--training.steps",
+        3,
+    )
+    assert code == 0, err
+
+
+def test_a_file_that_has_changed_or_gone_leaves_old_runs_as_they_were(run, here, regard):
+    before = regard("evaluate", run, "--json")[1]
+    mine = here / "mine.py"
+    mine.write_text(mine.read_text().replace("(1 - gate) * before", "before"), encoding="utf-8")
+    for _ in range(2):
+        code, out, err = regard("evaluate", run, "--json")
+        assert code == 0
+        assert json.loads(out)["perplexity"] == json.loads(before)["perplexity"]
+        assert f"note: {mine} is not what" in err
+        mine.unlink(missing_ok=True)
+    (run / "mine.py").unlink()
+    code, _, err = regard("evaluate", run)
+    assert code == 2
+    assert "is that code any more: put it back, or train a new run." in err
+
+
+def test_a_file_that_is_edited_is_read_again_in_the_same_process(here):
+    first = load_class("./mine.py:MinimalGatedUnit")
+    assert load_class("./mine.py:MinimalGatedUnit") is first
+    mine = here / "mine.py"
+    mine.write_text(mine.read_text().replace("Zhou", "Zhuo"), encoding="utf-8")
+    assert load_class("./mine.py:MinimalGatedUnit") is not first
+    assert "Zhuo" in find("./mine.py:MinimalGatedUnit").title
+
+
+def test_opening_a_run_never_runs_code_that_was_not_named_here(run, here, regard, monkeypatch):
+    """A stranger's folder: its recipe names a file, its run.json vouches for it, and neither is believed."""
+    trap = here / "trap.py"
+    trap.write_text(f"open({str(here / 'sprung')!r}, 'w')\n" + (here / "mine.py").read_text(), encoding="utf-8")
+    for copied in (False, True):
+        facts = json.loads((run / "run.json").read_text())
+        facts["code"] = {"file": "trap.py", "sha256": hashlib.sha256(trap.read_bytes()).hexdigest()}
+        (run / "run.json").write_text(json.dumps(facts))
+        recipe = (run / "recipe.toml").read_text().replace("/mine.py:", "/trap.py:")
+        (run / "recipe.toml").write_text(recipe)
+        if copied:
+            (run / "trap.py").write_bytes(trap.read_bytes())
+            trap.unlink()
+        file = run / "trap.py" if copied else trap
+        for words in (["evaluate", run], ["resume", run], ["train", "--from", run, "--data", "my.txt"]):
+            code, _, err = regard(*words)
+            assert code == 2
+            assert f"would run {file}" in err
+            assert f"run `regard laws {file}:MinimalGatedUnit` and try again" in err
+        with pytest.raises(RegardError, match="never named on this machine"):
+            package.load(run)
+        if not copied:
+            code, _, err = regard("train", run / "recipe.toml")
+            assert code == 2
+            assert "recipe.toml would run" in err
+        assert not (here / "sprung").exists()
+    assert regard("laws", f"{run}/trap.py:MinimalGatedUnit")[0] == 0  # who has read it may say so
+    assert (here / "sprung").exists()
+    assert regard("evaluate", run)[0] == 0
+
+
+def test_a_module_is_a_system_too(here, regard):
+    (here / "lab").mkdir()
+    (here / "lab" / "__init__.py").write_text("")
+    (here / "lab" / "cells.py").write_text("from .parts import Mine\n", encoding="utf-8")
+    (here / "lab" / "parts.py").write_text(
+        "from regard.layers.recurrent import LSTM\nclass Mine(LSTM):\n    'A module\\'s own.'\n", encoding="utf-8"
+    )
+    assert find("lab.cells:Mine").title == "A module's own."
+    assert find("lab.cells:Mine").label == "Mine"
+    assert regard("train", "lab.cells:Mine", "--data", "my.txt", *SHORT, "--run", "runs/module")[0] == 0
+    assert 'system = "lab.cells:Mine"' in (here / "runs" / "module" / "recipe.toml").read_text()
+    assert regard("evaluate", "runs/module")[0] == 0
+
+
+def test_naming_it_in_python_is_naming_it(here):
+    made = package.train(
+        "./mine.py:MinimalGatedUnit",
+        data="my.txt",
+        run="runs/python",
+        size="tiny",
+        settings={"training": {"steps": 2, "threads": 1}, "model": {"width": 16}},
+    )
+    assert made.parameters == package.load("runs/python").parameters
+    assert issubclass(Cell, Layer)
+    assert find("./mine.py:MinimalGatedUnit").year is None
