@@ -18,11 +18,13 @@ os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from regard.compare.comparison import Comparison, compare
     from regard.errors import RegardError
     from regard.fit import resume, train
     from regard.run import Prediction, Run, load
 
 _HOMES = {
+    "Comparison": "compare.comparison",
     "RegardError": "errors",
     "resume": "fit",
     "train": "fit",
@@ -30,13 +32,15 @@ _HOMES = {
     "Run": "run",
     "load": "run",
 }
-__all__ = ["Prediction", "RegardError", "Run", "load", "resume", "train"]
+__all__ = ["Comparison", "Prediction", "RegardError", "Run", "compare", "load", "resume", "train"]
 
 
 def __getattr__(name: str) -> Any:
     """The front door opens a module only when it is used: `import regard` does not load torch."""
-    if name not in _HOMES:
-        raise AttributeError(f"module 'regard' has no attribute {name!r}")
     from importlib import import_module
 
+    if name == "compare":  # a package that answers a call
+        return import_module("regard.compare")
+    if name not in _HOMES:
+        raise AttributeError(f"module 'regard' has no attribute {name!r}")
     return getattr(import_module(f"regard.{_HOMES[name]}"), name)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
@@ -29,6 +29,7 @@ app.command(data_app)
 
 Flag = Parameter(negative=())
 Settings = Annotated[str, Parameter(show=False, allow_leading_hyphen=True)]
+COMPARE_OPTIONS = ("data", "match", "budget", "seeds", "size", "prompt", "run", "csv", "latex", "json")
 TRAIN_OPTIONS = ("data", "run", "size", "seed", "budget", "from", "print-recipe", "dry-run", "json")
 
 
@@ -48,17 +49,23 @@ def main(words: list[str] | None = None) -> None:
     except BrokenPipeError:  # the reader of our output has left, as `head` does
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(141)
-    except OSError as error:
-        where = f"{error.filename}: " if error.filename else ""
-        _fail(f"{where}{error.strerror or error}.", 2)
-    except UnicodeEncodeError:
-        _fail("A name or text here is not valid Unicode; rename the file or convert the text.", 2)
-    except (MemoryError, RuntimeError) as error:
-        if not isinstance(error, MemoryError) and not re.search(
-            "out of memory|can't allocate|allocate memory", str(error)
-        ):
-            raise
-        _fail("There is not enough memory for this: make the model, the window or training.batch_tokens smaller.", 2)
+    except Exception as error:
+        _fail(_sentence(error), 2)
+
+
+def _sentence(error: Exception) -> str:
+    """What went wrong outside Regard, in one sentence; what went wrong inside it is raised again."""
+    from regard.systems.code import crash
+
+    if line := crash(error):  # in the user's own layer, whose author wants the line and not our stack
+        return f"your own code crashed: {line}"
+    if isinstance(error, OSError):
+        return f"{error.filename}: {error.strerror}." if error.filename else f"{error.strerror or error}."
+    if isinstance(error, UnicodeEncodeError):
+        return "A name or text here is not valid Unicode; rename the file or convert the text."
+    if isinstance(error, MemoryError) or re.search("out of memory|can't allocate|allocate memory", str(error)):
+        return "There is not enough memory for this: make the model, the window or training.batch_tokens smaller."
+    raise error
 
 
 def _fail(sentence: str, code: int) -> NoReturn:
@@ -88,6 +95,41 @@ def systems(*, json: Annotated[bool, Flag] = False) -> None:
         print_json(rows)
     else:
         print_table(rows, {"name": "system", "year": "year", "title": "what it is", "task": "task", "paper": "paper"})
+
+
+@app.command
+def laws(target: str, *, json: Annotated[bool, Flag] = False) -> None:
+    """Try every law of the contract on a system, also on your own: ./mine.py:MyCell. Exit 1 if one is broken.
+
+    Parameters
+    ----------
+    target
+        a system (`regard systems`), or a Layer, Cell or Model of your own as ./mine.py:MyCell or my.package:MyCell
+    json
+        print a list of objects
+    """
+    from dataclasses import asdict
+
+    from regard.laws.registry import LAWS, builder, run_laws
+    from regard.report.progress import progress
+    from regard.report.table import print_json
+
+    build = builder(target)
+    with progress(f"laws of {target}", len(LAWS)) as bar:
+        results = run_laws(build, lambda result: bar.advance(1))
+    broken = [result for result in results if not result.holds]
+    if json:
+        print_json([asdict(result) for result in results])
+    else:
+        told: dict[str, int] = {}  # a crash in every law is told once
+        for result in results:
+            print(f"{'✓' if result.holds else '✗'} {result.number:2}  {result.wording}")
+            if not result.holds:
+                first = told.setdefault(result.sentence, result.number)
+                print(f"      {result.sentence}" if first == result.number else f"      the same as law {first}")
+        print(f"\n{target} " + (f"breaks {len(broken)} of {len(results)} laws." if broken else "obeys every law."))
+    if broken:
+        sys.exit(1)
 
 
 @data_app.default
@@ -151,15 +193,15 @@ def data_fetch(name: str) -> None:
 
 
 @app.command
-def demo(*, budget: str = "60s", run: Path | None = None, json: Annotated[bool, Flag] = False) -> None:
+def demo(*, budget: str | None = None, run: Path | None = None, json: Annotated[bool, Flag] = False) -> None:
     """Train the ladder on built-in text, print one table and a sample from each: the main job, in minutes.
 
     Parameters
     ----------
     budget
-        training time of each neural system
+        training time of each neural system, such as 30s; without it, what fits into five minutes for all
     run
-        folder for the runs; runs/demo if it is free
+        folder for the comparison; runs/demo if it is free
     json
         print a list of objects
     """
@@ -190,7 +232,7 @@ def train(
     Parameters
     ----------
     target
-        a system (`regard systems`) or a recipe.toml
+        a system (`regard systems`), a layer of your own (./mine.py:MyCell), or a recipe.toml
     data
         a built-in or known corpus, a .txt file, or a folder with train/valid/test files
     run
@@ -246,6 +288,89 @@ def resume(run: Path) -> None:
     from regard import fit
 
     print(fit.resume(run).folder)
+
+
+# -- comparing -------------------------------------------------------------------------------------------------------
+
+
+@app.command
+def compare(
+    *systems: Settings,
+    data: str = "",
+    match: str = "tokens",
+    budget: str = "",
+    seeds: int = 1,
+    size: str = "small",
+    prompt: Annotated[str, Parameter(allow_leading_hyphen=True)] = "",
+    run: Path | None = None,
+    csv: Path | None = None,
+    latex: Path | None = None,
+    json: Annotated[bool, Flag] = False,
+) -> None:
+    """Train systems on the same text, tokens and budget; print one table with intervals, and write report.html.
+
+    `regard compare lstm gpt --data my.txt` sets them beside a 2-gram and a 5-gram; with no system named, the whole
+    ladder is compared. --section.key value applies to every system that has the setting. Called again with the same
+    --run, a comparison that was stopped goes on.
+
+    Parameters
+    ----------
+    data
+        a built-in or known corpus, a .txt file, or a folder with train/valid/test files
+    match
+        what is equal for all: tokens, seconds, or parameters (and tokens)
+    budget
+        tokens such as 5M, or with --match seconds a time such as 60s
+    seeds
+        train each system with the seeds 1 to N; intervals then cover seeds too
+    size
+        tiny, small, medium or large
+    prompt
+        what each system's sample begins with; without it the first words of the held-out text
+    run
+        folder of the comparison; without it runs/compare-CORPUS
+    csv
+        write the table to this new file, with full precision
+    latex
+        write the table to this new file, for a paper that loads booktabs
+    json
+        print a list of objects
+    """
+    from regard.compare.comparison import COLUMNS, check_free
+    from regard.compare.comparison import compare as run_comparison
+    from regard.compare.words import notes
+    from regard.files import write_text
+    from regard.recipe import parse_overrides
+    from regard.report.table import print_json, print_table
+
+    names, settings = _named(systems)
+    check_free(csv, "--csv")
+    check_free(latex, "--latex")
+    if csv is not None and csv == latex:
+        raise RegardError("--csv and --latex need two different files.")
+    done = run_comparison(
+        names,
+        data=data,
+        match=match,
+        budget=budget,
+        seeds=seeds,
+        size=size,
+        prompt=prompt,
+        run=run,
+        settings=parse_overrides(settings, COMPARE_OPTIONS),
+    )
+    if csv is not None:
+        write_text(csv, done.csv())
+    if latex is not None:
+        write_text(latex, done.latex())
+    if json:
+        print_json(done.rows)
+    else:
+        print_table(done.shown, COLUMNS, done.title)
+        print("\n".join(["", done.ranking, *notes(done), f"The report: {done.report}"]))
+    if done.failed:
+        runs = ", ".join(done.failed)
+        raise RegardError(f"Not all runs came to a number ({runs}); the same command with --run {done.folder} retries.")
 
 
 # -- using a run -----------------------------------------------------------------------------------------------------
@@ -463,6 +588,22 @@ def import_run(file: Path, *, run: Path, tokenizer: Path | None = None) -> None:
     from regard.exchange.formats import import_file
 
     print(import_file(file, run, tokenizer))
+
+
+def _named(words: Sequence[str]) -> tuple[list[str], list[str]]:
+    """System names, and the --section.key value pairs among them."""
+    names: list[str] = []
+    settings: list[str] = []
+    rest = list(words)
+    while rest:
+        word = rest.pop(0)
+        if not word.startswith("-"):
+            names.append(word)
+            continue
+        settings.append(word)
+        if "=" not in word and rest:
+            settings.append(rest.pop(0))
+    return names, settings
 
 
 def _stdin_lines() -> Iterator[str]:

@@ -22,7 +22,7 @@ import torch
 
 import regard
 from regard.errors import RegardError, Stopped
-from regard.files import locked, write_text
+from regard.files import locked, write_text, writing
 from regard.layers.state import State
 from regard.recipe import Recipe, compose, read_recipe
 from regard.report.progress import clock, grouped, progress, say
@@ -39,6 +39,8 @@ from regard.run import (
     read_weights,
     tokens_of,
 )
+from regard.systems.catalogue import find
+from regard.systems.code import is_own, locate, vouch
 from regard.systems.model import Model
 from regard.text.batches import Streams, Windows
 from regard.text.corpus import Corpus, is_named, open_corpus
@@ -86,6 +88,8 @@ def compose_recipe(
     trees: list[Mapping[str, Any]] = []
     if recipe is not None:
         tree = read_recipe(Path(recipe))
+        if system is None and is_own(str(tree["system"])):
+            vouch(locate(str(tree["system"])), recipe)
         system = system or str(tree["system"])
         trees.append(tree)
     if start is not None:
@@ -111,7 +115,7 @@ def check_start(
     """What a fine-tuned run takes from the run it begins with cannot be asked for otherwise."""
     if is_counted(before):
         raise RegardError(f"{start} is a {before.system}, which is counted, not fine-tuned: count both texts together.")
-    if system is not None and system != before.system:
+    if system is not None and find(system).name != before.system:
         raise RegardError(f"{start} is a {before.system}; a {system} cannot begin with its weights.")
     if size is not None and size != before.size:
         raise RegardError(f"A run that begins with {start} has its size, {before.size}: leave --size out.")
@@ -131,13 +135,11 @@ class Prepared:
     model: Model
 
 
-def prepare(recipe: Recipe, start: Path | None = None) -> Prepared:
-    corpus, tokenizer, recipe = read_data(recipe, start)
+def prepare(recipe: Recipe, start: Path | None = None, tokenizer: Tokenizer | None = None) -> Prepared:
+    corpus, tokenizer, recipe = read_data(recipe, start, tokenizer)
     torch.set_num_threads(recipe.training.threads)
     tokens = {split: tokens_of(corpus, tokenizer, split) for split in ("train", "valid")}
-    for split, array in tokens.items():
-        if len(array.ids) < 2:
-            raise RegardError(f"The {split} split of {corpus.name} has no text to learn from; give it more lines.")
+    check_tokens(corpus, tokens)
     torch.manual_seed(recipe.training.seed)
     model = build_model(recipe, tokenizer)
     if start is not None:
@@ -148,9 +150,12 @@ def prepare(recipe: Recipe, start: Path | None = None) -> Prepared:
     return Prepared(recipe, corpus, tokenizer, tokens, model)
 
 
-def train_recipe(recipe: Recipe, folder: Path | None = None, start: Path | None = None) -> Run:
+def train_recipe(
+    recipe: Recipe, folder: Path | None = None, start: Path | None = None, tokenizer: Tokenizer | None = None
+) -> Run:
+    """Train what a recipe says; `tokenizer`: with this one instead of one trained on the text."""
     folder = new_folder(recipe, folder)
-    ready = prepare(recipe, start)
+    ready = prepare(recipe, start, tokenizer)
     say(
         f"{ready.corpus.name}: {grouped(len(ready.tokens['train'].ids))} training tokens, "
         f"{ready.tokenizer.kind} vocabulary of {grouped(ready.tokenizer.vocabulary)}"
@@ -158,7 +163,7 @@ def train_recipe(recipe: Recipe, folder: Path | None = None, start: Path | None 
     if is_counted(ready.recipe):
         return _count(ready, folder)
     trainer = build_trainer(ready, folder)
-    say(f"{ready.recipe.system}: {grouped(count_parameters(ready.model))} parameters, on {trainer.device}")
+    say(f"{find(ready.recipe.system).label}: {grouped(count_parameters(ready.model))} parameters, on {trainer.device}")
     with claimed(folder):
         write_folder(folder, ready.recipe, ready.tokenizer)
         trainer.save()
@@ -232,7 +237,9 @@ def _count(ready: Prepared, folder: Path) -> Run:
 # -- data ------------------------------------------------------------------------------------------------------------
 
 
-def read_data(recipe: Recipe, start: Path | None = None) -> tuple[Corpus, Tokenizer, Recipe]:
+def read_data(
+    recipe: Recipe, start: Path | None = None, tokenizer: Tokenizer | None = None
+) -> tuple[Corpus, Tokenizer, Recipe]:
     """The corpus, its tokenizer, and the recipe with what was left to choose filled in."""
     data = recipe.data
     corpus = open_corpus(data.corpus, data.split)
@@ -240,7 +247,7 @@ def read_data(recipe: Recipe, start: Path | None = None) -> tuple[Corpus, Tokeni
         say(note)
     if start is not None:
         tokenizer = Tokenizer.load(start / "tokenizer.json")
-    else:
+    elif tokenizer is None:
         kind = corpus.suggested_tokenizer if data.tokenizer == "auto" else data.tokenizer
         normalise = data.normalise if data.normalise != "auto" else "none" if kind in ("bpe", "byte") else "nfc"
         tokenizer = Tokenizer.train(
@@ -257,6 +264,12 @@ def read_data(recipe: Recipe, start: Path | None = None) -> tuple[Corpus, Tokeni
         "vocabulary": tokenizer.vocabulary,
     }
     return corpus, tokenizer, recipe.replace(data=resolved, training=resolve_training(recipe.training))
+
+
+def check_tokens(corpus: Corpus, tokens: Mapping[str, TokenArray]) -> None:
+    for split, array in tokens.items():
+        if len(array.ids) < 2:
+            raise RegardError(f"The {split} split of {corpus.name} has no text to learn from; give it more lines.")
 
 
 def resolve_training(settings: Training | Counting) -> dict[str, Any]:
@@ -310,7 +323,7 @@ OWN_FILES = {"recipe.toml", "tokenizer.json", "model.safetensors", "training.saf
 def new_folder(recipe: Recipe, folder: Path | None) -> Path:
     """The folder asked for, if it is free; else runs/SYSTEM-CORPUS, with a number if that is taken."""
     if folder is None:
-        return free_folder(Path("runs") / f"{recipe.system}-{Path(recipe.data.corpus).stem}")
+        return free_folder(Path("runs") / f"{find(recipe.system).label}-{Path(recipe.data.corpus).stem}")
     if (folder / "run.json").exists():
         raise RegardError(
             f"{folder} exists already: `regard resume {folder}` goes on with it, or choose another --run."
@@ -362,6 +375,11 @@ def write_facts(folder: Path, recipe: Recipe, model: Model, origin: Mapping[str,
         "parameters": count_parameters(model),
         "corpus": dict(origin),
     }
+    if is_own(recipe.system):
+        code = locate(recipe.system)
+        facts["code"] = {"file": code.file.name, "sha256": code.digest}
+        with writing(folder / code.file.name) as stream:
+            stream.write(code.source)
     write_text(folder / "run.json", json.dumps(facts, indent=2, ensure_ascii=False) + "\n")
 
 
@@ -376,9 +394,9 @@ def device_name(device: torch.device) -> str:
 # -- what would it cost ----------------------------------------------------------------------------------------------
 
 
-def dry_run(recipe: Recipe, start: Path | None = None) -> dict[str, Any]:
+def dry_run(recipe: Recipe, start: Path | None = None, tokenizer: Tokenizer | None = None) -> dict[str, Any]:
     """Parameters, memory and time of a training, from three real steps; nothing is written but the token cache."""
-    ready = prepare(recipe, start)
+    ready = prepare(recipe, start, tokenizer)
     training_tokens = len(ready.tokens["train"].ids)
     facts: dict[str, Any] = {
         "system": ready.recipe.system,
@@ -416,8 +434,12 @@ def resident_bytes(trainer: Trainer) -> int:
 
 
 def peak_memory(device: torch.device) -> int:
+    """The most bytes held so far: of the GPU's memory by tensors, or of the machine's by this whole process."""
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device)
+    if sys.platform == "linux":  # getrusage would count what a parent held when it started this process
+        status = Path("/proc/self/status").read_text(encoding="ascii", errors="replace")
+        return next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmHWM:")) * 1024
     if sys.platform == "win32":
         return 0  # Windows keeps no such count for a process
     import resource

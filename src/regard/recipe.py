@@ -16,9 +16,7 @@ import dataclasses
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
-from importlib import import_module
 from pathlib import Path
-from types import ModuleType
 from typing import Any, get_type_hints
 
 import tomli_w
@@ -26,7 +24,7 @@ import tomli_w
 from regard.errors import RegardError
 from regard.files import reading
 from regard.settings import at_least, meant, one_of, setting
-from regard.systems.catalogue import find
+from regard.systems.catalogue import find, load_module
 from regard.training.settings import Counting, Training
 
 SIZES = ("tiny", "small", "medium", "large")
@@ -73,7 +71,7 @@ class Recipe:
             lines += ["", f"[{part}]"]
             pairs = [(tomli_w.dumps({f.name: getattr(section, f.name)}).strip(), f) for f in fields(section)]
             width = min(36, max((len(text) for text, _ in pairs), default=0))
-            lines += [f"{text.ljust(width)}  # {f.metadata['doc']}" for text, f in pairs]
+            lines += [f"{text.ljust(width)}  # {f.metadata.get('doc', '')}".rstrip("# ") for text, f in pairs]
         return "\n".join(lines) + "\n"
 
     def replace(self, **sections: Mapping[str, Any]) -> Recipe:
@@ -101,15 +99,18 @@ def compose(system: str, size: str | None, *trees: Mapping[str, Any]) -> Recipe:
         values[part or "model"][name] = value
     for tree in trees:
         _lay_over(values, tree, sections, entry.name)
-    built = {part: sections[part](**values[part]) for part in sections}
+    try:
+        built = {part: sections[part](**values[part]) for part in sections}
+    except TypeError as error:  # only one's own file can set what is not there
+        raise RegardError(f"The SIZES or TRAINING of {entry.name} do not fit: {error}.") from None
     if isinstance(built["training"], Training):
         built["training"] = built["training"].for_context(getattr(built["model"], "context", None))
     return Recipe(system=entry.name, size=chosen, **built)
 
 
-def system_module(name: str) -> ModuleType:
-    """The file of a system: its Settings, SIZES, TRAINING and class."""
-    return import_module(find(name).target.partition(":")[0])
+def system_module(name: str) -> Any:
+    """The file of a system: its Settings, SIZES and TRAINING."""
+    return load_module(name)
 
 
 def read_recipe(path: Path) -> dict[str, Any]:
@@ -190,4 +191,4 @@ def _typed(key: str, value: Any, kind: type) -> Any:
     elif isinstance(value, kind) and not (kind is int and isinstance(value, bool)):
         return _bounded(key, value)
     words = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}
-    raise RegardError(f"{key} must be {words[kind]}, not {value!r}.")
+    raise RegardError(f"{key} must be {words.get(kind, kind)}, not {value!r}.")

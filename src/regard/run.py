@@ -6,6 +6,7 @@
     model.safetensors      the weights that were best on validation
     training.safetensors   the checkpoint a resume starts from (the last weights are in it)
     metrics.jsonl          the learning curve
+    mine.py                where the system is one's own: its code, as it was
 
 In Python the lecture's loop works on it with plain strings:
 
@@ -35,13 +36,15 @@ from regard.decoding.beam import beam_search
 from regard.decoding.generate import generate, read_prompts
 from regard.decoding.sampling import Sampling
 from regard.errors import RegardError
-from regard.evaluation.perplexity import Likelihood, Method, likelihood
+from regard.evaluation.documents import Documents
+from regard.evaluation.perplexity import Likelihood, Method, token_losses
 from regard.evaluation.scoring import line_losses
 from regard.files import reading
 from regard.layers.state import State
 from regard.recipe import Recipe, compose, read_recipe
 from regard.report.progress import progress, say
 from regard.systems.catalogue import find, load_class
+from regard.systems.code import is_own, locate, reach, vouch, was_named
 from regard.systems.model import Model
 from regard.text.corpus import Corpus, open_corpus
 from regard.text.tokenizer import Tokenizer
@@ -153,19 +156,28 @@ class Run:
         segment: int | None = None,
         overlap: int | None = None,
         rows: int | None = None,
+        documents: bool = False,
     ) -> dict[str, Any]:
-        """Perplexity and bits per character on held-out text, with how they were computed."""
+        """Perplexity and bits per character on held-out text, with how they were computed; with `documents` also the
+        loss of each document of it, for intervals."""
         corpus = self.corpus(data)
         name = choose_split(corpus, split)
         array = tokens_of(corpus, self.tokenizer, name)
         method = Method.of(self.model, segment, overlap, stream)
         began = time.perf_counter()
-        result = Likelihood(0.0, 0)
+        result, cut = Likelihood(0.0, 0), Documents.cut(array.ids, self.tokenizer.eos) if documents else None
         with progress(f"evaluating {name}", len(array.ids), unit=" tokens") as bar:
-            for so_far in likelihood(self.model, array.ids, method, eos=self.tokenizer.eos, rows=rows):
-                bar.advance(so_far.tokens - result.tokens)
-                result = so_far
-        return self._report(result, array, corpus, name, method, time.perf_counter() - began)
+            for losses in token_losses(self.model, array.ids, method, eos=self.tokenizer.eos, rows=rows):
+                if cut is not None:
+                    cut.add(result.tokens, losses)
+                result = result.plus(losses)
+                bar.advance(len(losses))
+        facts = self._report(result, array, corpus, name, method, time.perf_counter() - began)
+        if cut is not None:
+            facts["documents"] = {
+                "tokens": cut.tokens.tolist(), "nats": cut.nats.tolist(), "whole_lines": cut.whole_lines
+            }  # fmt: skip
+        return facts
 
     def _report(
         self, result: Likelihood, array: TokenArray, corpus: Corpus, split: str, method: Method, seconds: float
@@ -328,8 +340,10 @@ def load(folder: str | Path, *, weights: str = "best", device: str = "cpu") -> R
 
 def open_folder(folder: Path) -> tuple[Recipe, Tokenizer]:
     """The recipe and tokenizer of a run, after making sure that this version can read it."""
-    read_facts(folder)
+    facts = read_facts(folder)
     tree = read_recipe(folder / "recipe.toml")
+    if is_own(str(tree["system"])):
+        tree["system"] = own_code(str(tree["system"]), facts, folder)
     recipe = compose(str(tree["system"]), None, tree)
     return recipe, Tokenizer.load(folder / "tokenizer.json")
 
@@ -354,6 +368,33 @@ def read_facts(folder: Path) -> dict[str, Any]:
             f"this version reads format {FORMAT}: install the version that wrote it."
         )
     return facts
+
+
+def own_code(system: str, facts: dict[str, Any], folder: Path) -> str:
+    """The name of the code a run was trained with: the file it names or, if that has changed since, the run's copy.
+
+    It is run only if this very code was named on this machine before; see `systems/code.py`.
+    """
+    recorded = facts.get("code") or {}
+    place, _, label = system.rpartition(":")
+    copy = folder / Path(str(recorded.get("file", "")) or "code").name
+    for name in (system, f"{copy}:{label}"):
+        try:
+            code = locate(name)
+        except RegardError:
+            continue
+        if code.digest != recorded.get("sha256"):
+            continue
+        if name != system and was_named(code.digest, Path(place)):
+            say(f"note: {place} is not what {folder} was trained with; using the run's own copy, {copy}")
+            reach(Path(place).parent)
+        else:
+            vouch(code, folder)
+        return code.name
+    raise RegardError(
+        f"{folder} was trained with code of its own, and neither {place} nor {copy} is that code any more: "
+        "put it back, or train a new run."
+    )
 
 
 def read_weights(folder: Path, weights: str = "best") -> dict[str, Tensor]:

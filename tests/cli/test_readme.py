@@ -24,8 +24,10 @@ def commands():
 def shortened(words):
     if words[0] == "demo":
         return [*words, "--budget", "1s"]
-    smaller = {"small": "tiny", "medium": "tiny", "60s": "1s"}
+    smaller = {"small": "tiny", "medium": "tiny", "60s": "1s", "2M": "2k", "3": "1"}
     words = [smaller.get(word, word) for word in words]
+    if words[0] == "compare":  # of the whole ladder a rung: the demo above has climbed it all
+        return [*words, *(["rnn"] if words[1] == "--data" else []), "--size", "tiny", "--training.batch-tokens", "512"]
     return [*words, *QUICK] if words[:1] == ["train"] and words[1] != "ngram" else words
 
 

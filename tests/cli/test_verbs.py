@@ -2,21 +2,26 @@
 
 import json
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 import regard as package
+from regard import demo
 from regard.cli import main
+from regard.compare import question
+from regard.systems.catalogue import SYSTEMS as CATALOGUE
 
-SYSTEMS = ["ngram", "lstm", "gpt"]
+SYSTEMS = ["ngram", "lstm", "gpt"]  # one of each kind: counted, carrying a state, looking back
 
 
 def test_systems_are_listed_with_name_year_paper_and_task(regard):
     code, out, _ = regard("systems", "--json")
     assert code == 0
     rows = json.loads(out)
-    assert [row["name"] for row in rows] == SYSTEMS
+    assert [row["name"] for row in rows] == [system.name for system in CATALOGUE]
+    assert [row["year"] for row in rows] == sorted(row["year"] for row in rows)
     assert all(row["year"] and row["paper"] and row["task"] for row in rows)
     assert "gpt" in regard("systems")[1]
 
@@ -227,12 +232,23 @@ def test_an_n_gram_goes_out_as_arpa_and_comes_back(regard, trained, tmp_path):
 
 def test_the_demo_prints_one_table_and_a_sample_from_each(regard, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    few = [system for system in question.SYSTEMS if system.name in ("ngram", "lstm", "gpt")]
+    monkeypatch.setattr(question, "SYSTEMS", tuple(few))  # two stand for the others: each takes a second and its start
     code, out, errors = regard("demo", "--budget", "1s")
     assert code == 0, errors
-    for label in ("2-gram", "6-gram", "lstm", "gpt"):
+    for label in ("2-gram", "5-gram", "lstm", "gpt"):
         assert f"── {label} writes ──" in out
     assert "bits/char" in out
+    assert str(Path("runs") / "demo" / "report.html") in out
+    assert (tmp_path / "runs" / "demo" / "report.html").exists()
     assert (tmp_path / "runs" / "demo" / "gpt" / "model.safetensors").exists()
+
+
+def test_the_demos_ladder_fits_into_five_minutes():
+    neural = [rung for rung in question.Question((), "pyref").rungs() if not rung.counted]
+    each = float(demo.time_for_each().removesuffix("s"))
+    assert len(neural) * (each + demo.BESIDES) <= 300 - 15  # the n-grams and the table come on top
+    assert each >= 10
 
 
 def test_data_are_listed_and_checked(regard, text_file):

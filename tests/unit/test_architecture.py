@@ -22,7 +22,8 @@ ORDER = [
     {"recipe"},
     {"run"},
     {"fit"},
-    {"exchange", "demo"},
+    {"laws", "compare", "exchange"},
+    {"demo"},
     {"cli"},
     {"__main__"},
 ]
@@ -64,7 +65,16 @@ def test_text_and_report_know_nothing_of_torch(package):
 
 
 @pytest.mark.parametrize(
-    "words", [["--help"], ["systems"], ["systems", "--json"], ["train", "--help"], ["data"], ["--version"]]
+    "words",
+    [
+        ["--help"],
+        ["systems"],
+        ["systems", "--json"],
+        ["train", "--help"],
+        ["compare", "--help"],
+        ["data"],
+        ["--version"],
+    ],
 )
 def test_quick_answers_never_load_torch(words):
     code = (

@@ -31,6 +31,9 @@ def trainer(folder, system="lstm", **training):
     sizes = {
         "lstm": {"layers": 2, "width": 16, "dropout": 0.2},
         "gpt": {"layers": 1, "width": 16, "heads": 2, "context": 16},
+        "nnlm": {"order": 3, "width": 16, "embedding": 8, "dropout": 0.2},
+        "dan": {"width": 16},
+        "self-attention": {"width": 16, "context": 16, "score": "boxcar"},  # two matrices without any gradient
     }
     settings = {"steps": 12, "batch_tokens": 128, "window": 16, "warmup": 3, "evaluate_every": 5, "checkpoint_every": 4}
     recipe = compose(system, "tiny", {"model": sizes[system], "training": {**settings, "seed": 3, **training}})
@@ -58,6 +61,9 @@ def bits(folder, name="training.safetensors"):
         ("lstm", {"optimizer": "asgd", "learning_rate": 4.0, "evaluate_every": 1, "steps": 20}),
         ("gpt", {"schedule": "inverse-sqrt", "accumulate": 3, "budget": "1500"}),
         ("lstm", {"batches": "windows", "accumulate": 2}),
+        ("nnlm", {}),
+        ("dan", {"batches": "stream"}),
+        ("self-attention", {"accumulate": 2}),
     ],
 )
 @pytest.mark.parametrize("stop", [1, 4, 7])

@@ -68,6 +68,11 @@ class Likelihood:
     tokens: int
     impossible: int = 0
 
+    def plus(self, losses: np.ndarray) -> Likelihood:
+        """With the −log P of more tokens."""
+        impossible = self.impossible + int(np.isinf(losses).sum())
+        return Likelihood(self.nats + float(losses.sum()), self.tokens + len(losses), impossible)
+
     @property
     def mean(self) -> float:
         return self.nats / max(self.tokens, 1)
@@ -77,24 +82,29 @@ class Likelihood:
         return math.inf if self.mean > 700 else math.exp(self.mean)
 
 
-@torch.no_grad()
 def likelihood(
     model: Model, ids: np.ndarray, method: Method, *, eos: int, rows: int | None = None
 ) -> Iterator[Likelihood]:
     """The likelihood of a token array so far, after each batch; the last one is the whole text's."""
+    so_far = Likelihood(0.0, 0)
+    for losses in token_losses(model, ids, method, eos=eos, rows=rows):
+        so_far = so_far.plus(losses)
+        yield so_far
+
+
+@torch.no_grad()
+def token_losses(
+    model: Model, ids: np.ndarray, method: Method, *, eos: int, rows: int | None = None
+) -> Iterator[np.ndarray]:
+    """−log P of every token in the text's order, batch after batch, in nats."""
     model.eval()
     if rows is None:
         rows = max(1, min(64, NUMBERS_AT_ONCE // (max(method.length + method.overlap, 1) * model.loss_width)))
     if rows < 1:
         raise RegardError(f"--rows must be at least 1, not {rows}.")
     batches = _streamed(model, ids, eos) if method.stream else _segmented(model, ids, method, rows, eos)
-    nats, tokens, impossible = 0.0, 0, 0
     for nll, counted in batches:
-        kept = nll[counted].double()
-        nats += float(kept.sum())
-        tokens += kept.numel()
-        impossible += int(torch.isinf(kept).sum())
-        yield Likelihood(nats, tokens, impossible)
+        yield nll[counted].double().cpu().numpy()
 
 
 def _segmented(model: Model, ids: np.ndarray, method: Method, rows: int, eos: int) -> Iterator[tuple[Tensor, Tensor]]:
@@ -119,8 +129,6 @@ def _streamed(model: Model, ids: np.ndarray, eos: int) -> Iterator[tuple[Tensor,
         yield nll, torch.ones_like(nll, dtype=torch.bool)
 
 
-@torch.no_grad()
 def segment_losses(model: Model, ids: np.ndarray, method: Method, eos: int) -> np.ndarray:
     """−log P of every token, in the text's order."""
-    parts = [nll[counted].double().cpu().numpy() for nll, counted in _segmented(model, ids, method, 1, eos)]
-    return np.concatenate(parts)
+    return np.concatenate([*token_losses(model, ids, method, eos=eos, rows=1)])

@@ -21,9 +21,19 @@ class Bar(Protocol):
     def say(self, line: str) -> None: ...
 
 
+_hushed = False
+
+
+def hush() -> None:
+    """From now on this process shows only how far it is: what else there is to say, whoever started it says."""
+    global _hushed
+    _hushed = True
+
+
 def say(line: str) -> None:
     """One line of log: stderr, so that stdout stays data."""
-    print(line, file=sys.stderr, flush=True)
+    if not _hushed:
+        print(line, file=sys.stderr, flush=True)
 
 
 @contextmanager
@@ -64,7 +74,8 @@ def _live(title: str, total: float | None, done: float) -> Iterator[Bar]:
                 display.update(task, completed=done, total=total)
 
             def say(self, line: str) -> None:
-                console.print(line, markup=False, highlight=False)
+                if not _hushed:
+                    console.print(line, markup=False, highlight=False)
 
         yield _LiveBar()
 
@@ -80,19 +91,24 @@ class _PlainBar:
         self.done += amount
         self.note = note or self.note
         if time.monotonic() - self.printed >= PLAIN_SECONDS:
-            self.say(self._line())
+            self._show()
 
     def reach(self, done: float, total: float | None = None) -> None:
         self.total = total
         self.advance(done - self.done)
 
     def say(self, line: str) -> None:
-        self.printed = time.monotonic()
-        say(line)
+        if not _hushed:
+            self.printed = time.monotonic()
+            say(line)
 
     def close(self) -> None:
         if self.printed > self.began:  # something was said: say how it ended
-            self.say(self._line())
+            self._show()
+
+    def _show(self) -> None:
+        self.printed = time.monotonic()
+        print(self._line(), file=sys.stderr, flush=True)
 
     def _line(self) -> str:
         parts = [f"{self.title} {self._amount(self.done)}" + (f"/{self._amount(self.total)}" if self.total else "")]

@@ -1,9 +1,13 @@
-"""One table, three readers: a terminal (rich), a pipe (plain columns), a program (JSON)."""
+"""One table, five readers: a terminal (rich), a pipe (plain columns), a program (JSON), a spreadsheet (CSV) and a paper
+(LaTeX)."""
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import math
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -19,14 +23,75 @@ def print_table(rows: Sequence[Mapping[str, Any]], columns: Mapping[str, str], t
     if sys.stdout.isatty():
         _rich_table(rows, columns, title)
         return
-    if title:
-        print(title)
+    print(plain_table(rows, columns, title))
+
+
+def plain_table(rows: Sequence[Mapping[str, Any]], columns: Mapping[str, str], title: str = "") -> str:
+    """The table as lines of text, columns under each other."""
     cells = [[*columns.values()], *([text(row.get(key)) for key in columns] for row in rows)]
     widths = [max(len(row[c]) for row in cells) for c in range(len(columns))]
-    right = [_numeric(rows, key) for key in columns]
-    for row in cells:
-        line = "  ".join(cell.rjust(w) if r else cell.ljust(w) for cell, w, r in zip(row, widths, right))
-        print(line.rstrip())
+    right = [is_numeric(rows, key) for key in columns]
+    lines = [
+        "  ".join(cell.rjust(w) if r else cell.ljust(w) for cell, w, r in zip(row, widths, right)).rstrip()
+        for row in cells
+    ]
+    return "\n".join([title, *lines] if title else lines)
+
+
+def csv_text(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> str:
+    """Comma-separated values with full precision, the keys as headings; what is missing or not finite stays empty."""
+    file = io.StringIO()
+    writer = csv.writer(file, lineterminator="\n")
+    writer.writerow(columns)
+    for row in rows:
+        values = (_finite(row.get(key)) for key in columns)
+        writer.writerow(["" if value is None else value for value in values])
+    return file.getvalue()
+
+
+def latex_text(rows: Sequence[Mapping[str, Any]], columns: Mapping[str, str], caption: str) -> str:
+    """A table for a paper that loads the booktabs package."""
+    right = [is_numeric(rows, key) for key in columns]
+    cells = [[_latex(value) for value in columns.values()]]
+    cells += [[_latex(text(row.get(key))) for key in columns] for row in rows]
+    head, *body = ["    " + " & ".join(line) + r" \\" for line in cells]
+    return "\n".join(
+        [
+            r"\begin{table}",
+            r"  \centering",
+            rf"  \caption{{{_latex(caption)}}}",
+            rf"  \begin{{tabular}}{{{''.join('r' if r else 'l' for r in right)}}}",
+            r"    \toprule",
+            head,
+            r"    \midrule",
+            *body,
+            r"    \bottomrule",
+            r"  \end{tabular}",
+            r"\end{table}",
+            "",
+        ]
+    )
+
+
+NUMBERS = re.compile(r"[\d.,\s–]*\d( [A-Za-z]+)?")
+LATEX = {
+    "\\": r"\textbackslash{}",
+    **{sign: "\\" + sign for sign in "&%$#_{}"},
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "–": "--",
+    "−": "$-$",
+    "±": r"$\pm$",
+    "∞": r"$\infty$",
+    "≈": r"$\approx$",
+    "<": r"\textless{}",
+    ">": r"\textgreater{}",
+}
+
+
+def _latex(words: str) -> str:
+    """Text as LaTeX; digits grouped by a space keep a thin one, which no line breaks at."""
+    return re.sub(r"(?<=\d) (?=\d{3}(?!\d))", r"\\,", "".join(LATEX.get(sign, sign) for sign in words))
 
 
 def _rich_table(rows: Sequence[Mapping[str, Any]], columns: Mapping[str, str], title: str) -> None:
@@ -37,7 +102,7 @@ def _rich_table(rows: Sequence[Mapping[str, Any]], columns: Mapping[str, str], t
 
     table = Table(title=title or None, title_justify="left", box=SIMPLE_HEAD, title_style="bold")
     for key, heading in columns.items():
-        table.add_column(heading, justify="right" if _numeric(rows, key) else "left")
+        table.add_column(heading, justify="right" if is_numeric(rows, key) else "left")
     for row in rows:
         table.add_row(*(Text(text(row.get(key))) for key in columns))
     Console().print(table)
@@ -60,9 +125,13 @@ def text(value: Any) -> str:
     return str(value)
 
 
-def _numeric(rows: Sequence[Mapping[str, Any]], key: str) -> bool:
+def is_numeric(rows: Sequence[Mapping[str, Any]], key: str) -> bool:
+    """Does the column hold numbers, or text that stands for numbers: 3.50, 3.41 – 3.58, 254 MiB?"""
     values = [row.get(key) for row in rows if row.get(key) is not None]
-    return bool(values) and all(isinstance(v, (int, float)) and not isinstance(v, bool) for v in values)
+    return bool(values) and all(
+        bool(NUMBERS.fullmatch(v)) if isinstance(v, str) else isinstance(v, (int, float)) and not isinstance(v, bool)
+        for v in values
+    )
 
 
 def _finite(value: Any) -> Any:

@@ -1,0 +1,155 @@
+"""One run of a comparison in a process of its own: `python -m regard.compare.child FOLDER LABEL SEED`.
+
+Its memory is then its own, and so is its crash. It trains the run, or goes on with it, measures it, and leaves
+`result.json` in the run's folder; what went wrong is one sentence on stdout and exit code 2.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import shutil
+import signal
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from regard.compare.plan import Entrant, Plan, load_tokenizer, paced
+from regard.decoding.generate import generate
+from regard.decoding.sampling import GREEDY
+from regard.errors import RegardError, Stopped
+from regard.evaluation.perplexity import Method, likelihood
+from regard.files import write_text
+from regard.fit import device_name, dry_run, peak_memory, resume, train_recipe
+from regard.report.progress import hush
+from regard.run import Run, tokens_of
+from regard.training.checkpoint import load_tensors
+
+WRITTEN, AT_MOST = 100, 3.0  # tokens of the speed measurement, and its seconds
+TEMPERATURE, SAMPLE_SEED = 0.8, 1
+
+
+def main(words: list[str]) -> None:
+    folder, label, seed = Path(words[0]), words[1], int(words[2])
+    _end_with_parent()
+    hush()
+    try:
+        plan = Plan.read(folder)
+        entrant = next(entrant for entrant in plan.entrants if entrant.label == label)
+        take_part(plan, entrant, seed)
+    except RegardError as error:
+        print(" ".join(str(error).split()))
+        sys.exit(2)
+    except (Stopped, KeyboardInterrupt):
+        sys.exit(130)
+
+
+def take_part(plan: Plan, entrant: Entrant, seed: int) -> None:
+    folder = plan.run_folder(entrant, seed)
+    path = folder / "result.json"
+    run, before = _train(plan, entrant, seed, folder)
+    if path.exists():  # trained by an earlier process, which noted what only it could measure
+        trained = json.loads(path.read_text(encoding="utf-8"))
+    else:
+        trained = _effort(run, before)
+        write_text(path, json.dumps(trained, indent=2) + "\n")
+    facts = run.evaluate(plan.facts["split"], segment=plan.facts["segment"], documents=True)
+    measured = {
+        "evaluation": facts,
+        "validation_loss": _validation(plan, run) if entrant.counted else None,
+        "generation_tokens_per_second": generation_speed(run),
+        "sample": run.generate(
+            plan.facts["prompt"],
+            max_tokens=plan.facts["sample_tokens"],
+            temperature=TEMPERATURE,
+            seed=SAMPLE_SEED,
+        ),
+        "notes": list(getattr(run.model, "notes", [])),
+    }
+    write_text(path, json.dumps(trained | measured, indent=2, ensure_ascii=False) + "\n")
+
+
+def _train(plan: Plan, entrant: Entrant, seed: int, folder: Path) -> tuple[Run, int]:
+    """The trained run, and the memory this process held before."""
+    before = peak_memory(torch.device("cpu"))
+    if (folder / "training.safetensors").exists():
+        return resume(folder), before
+    if folder.exists():  # begun, and ended before there was anything to go on from
+        shutil.rmtree(folder)
+    tokenizer = load_tokenizer(plan)
+    recipe = entrant.recipe.replace(training={"seed": seed})
+    given = "evaluate_every" in plan.question["settings"].get("training", {})
+    if plan.unit == "seconds" and not entrant.counted and not given:
+        recipe = paced(recipe, dry_run(recipe, tokenizer=tokenizer)["steps"])
+    return train_recipe(recipe, folder, tokenizer=tokenizer), before
+
+
+def _effort(run: Run, before: int) -> dict[str, Any]:
+    """What the training took, from what it left behind, and the memory it needed."""
+    device = run.model.device
+    checkpoint = run.folder / "training.safetensors"
+    note = load_tensors(checkpoint if checkpoint.exists() else run.folder / "model.safetensors")[1]
+    at = note.get("progress", note)
+    return {
+        "parameters": run.parameters,
+        "tokens_seen": at["tokens"],
+        "steps": at.get("step"),
+        "training_seconds": at["seconds"],
+        "peak_memory_bytes": peak_memory(device),
+        "memory_before_bytes": before if device.type == "cpu" else 0,
+        "memory_of": "GPU" if device.type == "cuda" else "process",
+        "device": device_name(device),
+        "threads": run.recipe.training.threads,
+        "torch": torch.__version__,
+        "python": platform.python_version(),
+    }
+
+
+def _validation(plan: Plan, run: Run) -> float:
+    """A counted system's loss on the text that the others are validated on."""
+    limits = [e.recipe.training.validation_tokens for e in plan.entrants if not e.counted]
+    ids = tokens_of(run.corpus(), run.tokenizer, "valid").ids[: max(limits, default=0) or None]
+    *_, whole = likelihood(run.model, ids, Method.of(run.model), eos=run.tokenizer.eos)
+    return whole.mean
+
+
+def generation_speed(run: Run) -> float:
+    """Tokens written per second: one text at a time, greedily, after a few to warm up."""
+    began, written = 0.0, 0
+    steps = generate(
+        run.model,
+        [[run.tokenizer.eos]],
+        max_tokens=WRITTEN + 8,
+        eos=run.tokenizer.eos,
+        sampling=GREEDY,
+        forbidden=run.forbidden,
+    )
+    for number, _ in enumerate(steps):
+        if number == 7:
+            began = time.perf_counter()
+        elif number > 7:
+            written = number - 7
+            if time.perf_counter() - began > AT_MOST:
+                break
+    return written / (time.perf_counter() - began)
+
+
+def _end_with_parent() -> None:
+    """Stop, with a checkpoint, when the comparison is gone: it holds the other end of our stdin."""
+
+    def wait() -> None:
+        while os.read(sys.stdin.fileno(), 1024):  # unbuffered: Python closes its own buffers as it ends
+            pass
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    if not sys.stdin.isatty():
+        threading.Thread(target=wait, daemon=True).start()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,90 @@
+"""The validation curves of a comparison, and what its order would be with something else held equal.
+
+Equal tokens and equal seconds are two questions. From the curves of the one, the other can be read off: at the moment
+when the first system ran out of time (or of tokens), who was ahead?
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+
+from regard.compare.contest import Results
+from regard.compare.plan import Plan
+
+
+@dataclass(frozen=True)
+class Curve:
+    """Validation losses of one run: (tokens, seconds, nats per token). A counted system has one, without a course."""
+
+    label: str
+    seed: int
+    points: tuple[tuple[float, float, float], ...]
+    counted: bool = False
+
+
+def read_curves(plan: Plan, results: Results) -> list[Curve]:
+    curves = []
+    for entrant, seed in plan.runs:
+        result = results[entrant.label, seed]
+        if "evaluation" not in result:
+            continue
+        if entrant.counted:
+            points = [(result["tokens_seen"], result["training_seconds"], result["validation_loss"])]
+        else:
+            points = _validations(plan.run_folder(entrant, seed) / "metrics.jsonl")
+        finite = tuple(point for point in points if point[2] is not None and math.isfinite(point[2]))
+        if finite:
+            curves.append(Curve(entrant.label, seed, finite, entrant.counted))
+    return curves
+
+
+def _validations(path: Path) -> list[tuple[float, float, float]]:
+    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+    entries = [json.loads(line) for line in lines]
+    return [(e["tokens"], e["seconds"], e["loss"]) for e in entries if e.get("split") == "valid"]
+
+
+@dataclass(frozen=True)
+class OtherOrder:
+    """The order of neural systems by validation loss at the end, and when `axis` stood at `at` for all of them."""
+
+    axis: str  # "seconds" or "tokens"
+    at: float
+    final: tuple[str, ...]
+    there: tuple[str, ...]
+
+
+def other_order(curves: list[Curve], match: str) -> OtherOrder | None:
+    """Equal tokens seen again as equal seconds, and the other way round; None where it tells nothing."""
+    trained = [curve for curve in curves if not curve.counted]
+    if len({curve.label for curve in trained}) < 2:
+        return None
+    place = 0 if match == "seconds" else 1
+    at = min(curve.points[-1][place] for curve in trained)
+    there: dict[str, list[float]] = {}
+    final: dict[str, list[float]] = {}
+    for curve in trained:
+        value = _at([(point[place], point[2]) for point in curve.points], at)
+        if value is None:
+            return None  # it had not been validated once by then
+        there.setdefault(curve.label, []).append(value)
+        final.setdefault(curve.label, []).append(curve.points[-1][2])
+    return OtherOrder("tokens" if place == 0 else "seconds", at, _ordered(final), _ordered(there))
+
+
+def _ordered(losses: dict[str, list[float]]) -> tuple[str, ...]:
+    return tuple(sorted(losses, key=lambda label: sum(losses[label]) / len(losses[label])))
+
+
+def _at(points: list[tuple[float, float]], x: float) -> float | None:
+    """Between the two points around x, on a straight line; None before the first."""
+    if x < points[0][0]:
+        return None
+    for (x0, y0), (x1, y1) in pairwise(points):
+        if x <= x1:
+            return y0 + (y1 - y0) * (x - x0) / max(x1 - x0, 1e-12)
+    return points[-1][1]

@@ -1,0 +1,171 @@
+"""What is asked: which systems, on which text, with what held equal. Conflicts are found here, before anything runs."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+from regard.errors import RegardError
+from regard.fit import compose_recipe
+from regard.recipe import SIZES, Recipe
+from regard.settings import at_least, meant, one_of
+from regard.systems.catalogue import SYSTEMS, System, find
+from regard.systems.code import is_own, locate
+from regard.training.settings import Budget
+
+MATCHES = ("tokens", "seconds", "parameters")
+BUDGETS = {"tokens": "2M", "seconds": "60s", "parameters": "2M"}
+UNITS = {"tokens": "tokens", "seconds": "seconds", "parameters": "tokens"}  # what a budget is counted in
+ORDERS = (2, 5)  # of the Kneser-Ney n-grams that stand in every table
+TASK = "language model"
+
+OWNED = {  # settings that a comparison decides for all systems alike
+    "data.corpus": "say which text with --data",
+    "training.seed": "--seeds N trains with the seeds 1 to N",
+    "training.steps": "say how long with --budget, the same for all",
+    "training.budget": "say how long with --budget, the same for all",
+}
+
+
+@dataclass(frozen=True)
+class Rung:
+    """One row of the table: a system, what makes it that row, and under which label it stands."""
+
+    label: str
+    entry: System
+    settings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+    @property
+    def counted(self) -> bool:
+        return self.entry.trained == "counting"
+
+
+@dataclass(frozen=True)
+class Question:
+    systems: tuple[str, ...]  # none: the whole ladder
+    data: str
+    match: str = "tokens"
+    budget: str = ""
+    seeds: int = 1
+    size: str = "small"
+    settings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    prompt: str = ""  # what samples begin with; empty: the first words of the held-out text
+
+    def __post_init__(self) -> None:
+        one_of("--match", self.match, MATCHES)
+        one_of("--size", self.size, SIZES)
+        at_least("--seeds", self.seeds, 1)
+        if not self.data:
+            raise RegardError("Say which text the systems are compared on: --data my.txt (`regard data` lists some).")
+        if self.limit.unit != UNITS[self.match]:
+            example = BUDGETS[self.match]
+            raise RegardError(
+                f"--match {self.match} needs a budget in {UNITS[self.match]}, such as {example}, not {self.budget!r}."
+            )
+        for part, values in self.settings.items():
+            for name in values:
+                if advice := OWNED.get(f"{part}.{name}"):
+                    raise RegardError(f"{part}.{name} is not one system's to choose here: {advice}.")
+        if self.match == "parameters" and "width" in self.settings.get("model", {}):
+            raise RegardError("--match parameters chooses every system's model.width: leave it out, or match tokens.")
+
+    @property
+    def limit(self) -> Budget:
+        try:
+            return Budget.parse(self.budget or BUDGETS[self.match], 0)
+        except RegardError:
+            raise RegardError(
+                f"--budget {self.budget!r} is neither a time (60s, 10m, 2h) nor tokens (500k, 5M)."
+            ) from None
+
+    def rungs(self) -> list[Rung]:
+        """The rows, oldest first, one's own last; the two n-grams are always among them."""
+        named = list(self.systems) or [system.name for system in SYSTEMS if system.task == TASK]
+        if twice := next((name for name in named if named.count(name) > 1), None):
+            raise RegardError(f"{twice} is named twice; each system stands in the table once.")
+        entries = [find(name) for name in dict.fromkeys(["ngram", *named])]
+        for entry in entries:
+            if entry.task != TASK:
+                raise RegardError(f"{entry.name} is a {entry.task} system; compare {TASK}s with each other.")
+        order = [system.name for system in SYSTEMS]
+        entries.sort(key=lambda entry: order.index(entry.name) if entry.name in order else len(order))
+        rungs = []
+        for entry in entries:
+            if entry.trained == "counting":
+                rungs += [Rung(f"{n}-gram", entry, {"model": {"order": n, "smoothing": "kneser-ney"}}) for n in ORDERS]
+            else:
+                rungs.append(Rung(_label(entry.name, [rung.label for rung in rungs]), entry))
+        return rungs
+
+    def recipe(self, rung: Rung, more: Mapping[str, Mapping[str, Any]] | None = None) -> Recipe:
+        """The recipe of a row with those settings that its system has, and `more`."""
+        own = _keys(compose_recipe(rung.entry.name, size=self.size))
+        tree: dict[str, dict[str, Any]] = {"data": {"corpus": self.data}}
+        if not rung.counted:
+            tree["training"] = {"budget": f"{self.limit.amount:.12g}{'s' if self.limit.unit == 'seconds' else ''}"}
+        for settings in (self.settings, rung.settings, more or {}):  # what makes it that row stays
+            for part, values in settings.items():
+                tree.setdefault(part, {}).update({k: v for k, v in values.items() if f"{part}.{k}" in own})
+        try:
+            return compose_recipe(rung.entry.name, size=self.size, settings=tree)
+        except RegardError as error:
+            raise RegardError(f"{rung.label}: {error}") from None
+
+    def check_settings(self, rungs: Sequence[Rung]) -> list[str]:
+        """Every setting must be one that some row can be given; sentences about those that some neural system lacks."""
+        free = {rung.label: _keys(compose_recipe(rung.entry.name, size=self.size)) for rung in rungs}
+        fixed = {f"{part}.{name}" for rung in rungs for part in rung.settings for name in rung.settings[part]}
+        for rung in rungs:
+            free[rung.label] -= fixed if rung.settings else set()
+        known, notes = sorted(set().union(*free.values())), []
+        for part, values in self.settings.items():
+            for key in (f"{part}.{name}" for name in values):
+                having = [label for label, keys in free.items() if key in keys]
+                if not having:
+                    if key in fixed:
+                        orders = " and ".join(map(str, ORDERS))
+                        raise RegardError(
+                            f"A table's n-grams are Kneser-Ney models of {orders} words: leave {key} out."
+                        )
+                    raise RegardError(f"No system of this comparison has a setting {key}{meant(key, known)}")
+                if any(not rung.counted and rung.label not in having for rung in rungs):
+                    notes.append(f"{key} {values[key.partition('.')[2]]} applies to {', '.join(having)}.")
+        return notes
+
+    def tree(self) -> dict[str, Any]:
+        """Everything that makes two comparisons the same one, as JSON; the code of one's own systems included."""
+        path = Path(self.data)
+        return {
+            **asdict(self),
+            "systems": [locate(name).name if is_own(name) else name for name in self.systems],
+            "data": str(path.resolve()) if path.exists() else self.data,
+            "settings": {p: {k: str(v) for k, v in values.items()} for p, values in self.settings.items()},
+            "code": {locate(name).name: locate(name).digest for name in self.systems if is_own(name)},
+        }
+
+    def command(self, folder: Path) -> str:
+        """The command line that asks this."""
+        words = ["regard", "compare", *self.systems, "--data", self.data, "--match", self.match]
+        words += ["--budget", self.budget or BUDGETS[self.match], "--seeds", str(self.seeds), "--size", self.size]
+        words += ["--prompt", self.prompt] if self.prompt else []
+        for part, values in self.settings.items():
+            for name, value in values.items():
+                words += [f"--{part}.{name.replace('_', '-')}", str(value)]
+        return shlex.join([*words, "--run", str(folder)])
+
+
+def _keys(recipe: Recipe) -> set[str]:
+    return {f"{part}.{f.name}" for part in ("data", "model", "training") for f in fields(getattr(recipe, part))}
+
+
+def _label(name: str, taken: list[str]) -> str:
+    """A system's name; of one's own, its class, numbered if another file's class has the same name."""
+    label = wanted = name.rpartition(":")[2]
+    number = 1
+    while label in taken:
+        number += 1
+        label = f"{wanted}-{number}"
+    return label

@@ -1,0 +1,78 @@
+"""Systems of the same size: the width of each chosen so that its number of parameters comes nearest to the target.
+
+The target is the lstm's count at the size asked for. The count grows with the width, so the best width is found by
+bisection; where attention's heads allow only every fourth or sixth width, the feed-forward's width makes up for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields
+from functools import lru_cache
+from typing import Any
+
+import torch
+
+from regard.compare.question import Question, Rung
+from regard.errors import RegardError
+from regard.recipe import Recipe
+from regard.run import build_model, count_parameters
+from regard.systems.catalogue import find
+from regard.text.tokenizer import Tokenizer
+
+REFERENCE = "lstm"
+Settings = Mapping[str, Mapping[str, Any]]
+
+
+def match_parameters(question: Question, rungs: list[Rung], tokenizer: Tokenizer) -> tuple[int, dict[str, Settings]]:
+    """The target, and for each neural row the settings that bring it there."""
+    reference = Rung(REFERENCE, find(REFERENCE))
+    target, _ = size_of(question.recipe(reference), tokenizer)
+    chosen = {}
+    for rung in rungs:
+        if not rung.counted:
+            chosen[rung.label] = _Search(question, rung, tokenizer, target).settings()
+    return target, chosen
+
+
+def size_of(recipe: Recipe, tokenizer: Tokenizer) -> tuple[int, int | None]:
+    """Parameters and context of a neural system, from a model that holds no numbers."""
+    with torch.device("meta"):
+        model = build_model(recipe, tokenizer)
+    return count_parameters(model), model.context
+
+
+class _Search:
+    def __init__(self, question: Question, rung: Rung, tokenizer: Tokenizer, target: int):
+        self.question, self.rung, self.tokenizer, self.target = question, rung, tokenizer, target
+        self.count = lru_cache(maxsize=None)(self._count)
+        model = question.recipe(rung).model
+        self.names = {f.name for f in fields(model)}
+        if "width" not in self.names:
+            raise RegardError(f"{rung.label} has no model.width to match parameters by: leave it out, or match tokens.")
+        self.step = getattr(model, "heads", 1)  # they share the width equally
+
+    def settings(self) -> Settings:
+        low, high = 1, 2
+        while self.count(high * self.step) < self.target:
+            low, high = high, 2 * high
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (middle, high) if self.count(middle * self.step) < self.target else (low, middle)
+        width = min((low * self.step, high * self.step), key=self._distance)
+        return {"model": {"width": width, **self._feedforward(width)}}
+
+    def _feedforward(self, width: int) -> dict[str, int]:
+        """The count is linear in this setting, so two counts tell which value is nearest."""
+        if "feedforward" not in self.names or "feedforward" in self.question.settings.get("model", {}):
+            return {}
+        base = 4 * width
+        each = self.count(width, base + 1) - self.count(width, base)
+        return {"feedforward": max(1, base + round((self.target - self.count(width, base)) / each))} if each else {}
+
+    def _distance(self, width: int) -> int:
+        return abs(self.count(width) - self.target)
+
+    def _count(self, width: int, feedforward: int | None = None) -> int:
+        more = {"width": width} | ({} if feedforward is None else {"feedforward": feedforward})
+        return size_of(self.question.recipe(self.rung, {"model": more}), self.tokenizer)[0]

@@ -1,0 +1,95 @@
+"""One offline page: a single file that asks for nothing, on a wide screen or a phone, light or dark, or printed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from html import escape
+from typing import Any
+
+from regard.report.table import is_numeric, text
+
+STYLE = """
+:root { color-scheme: light dark; --ink: #1b1b1f; --quiet: #5b5b66; --paper: #fdfdfb; --line: #d9d9de; --tint: #f1f2f4 }
+@media (prefers-color-scheme: dark) {
+  :root { --ink: #e8e8ec; --quiet: #a4a4b0; --paper: #17181b; --line: #3a3b42; --tint: #212329 }
+}
+* { box-sizing: border-box }
+body { margin: 0 auto; padding: 1.5rem 1rem 4rem; max-width: 72rem; background: var(--paper); color: var(--ink);
+  font: 16px/1.55 system-ui, -apple-system, "Segoe UI", Roboto, "DejaVu Sans", sans-serif }
+h1 { font-size: 1.6rem; line-height: 1.25; margin: 0 0 .4rem }
+h2 { font-size: 1.15rem; margin: 2.4rem 0 .6rem }
+p { max-width: 46rem }
+.lead, figcaption, .note { color: var(--quiet) }
+.scroll { overflow-x: auto; -webkit-overflow-scrolling: touch }
+table { border-collapse: separate; border-spacing: 0; font-size: .88rem; font-variant-numeric: tabular-nums }
+th, td { padding: 6px 10px; line-height: 21px; text-align: left; white-space: nowrap;
+  border-bottom: 1px solid var(--line) }
+th { font-weight: 600; vertical-align: bottom }
+thead th { border-bottom: 2px solid var(--ink); white-space: normal }
+tbody th { position: sticky; left: 0; background: var(--paper) }
+.right { text-align: right }
+tr.best td, tr.best th { background: var(--tint) }
+figure { margin: 1rem 0 0; max-width: 46rem }
+figure > svg { width: 100%; height: auto; display: block }
+svg text { fill: var(--ink); font: 13px system-ui, "DejaVu Sans", sans-serif }
+svg .grid { stroke: var(--line); stroke-width: 1 }
+figcaption { font-size: .9rem; margin-top: .3rem }
+ul.notes { padding-left: 1.1rem; max-width: 52rem; font-size: .93rem }
+.legend { list-style: none; display: flex; flex-wrap: wrap; gap: .2rem 1.2rem; padding: 0; margin: .3rem 0;
+  font-size: .9rem }
+pre, code { font: .86rem/1.5 ui-monospace, "DejaVu Sans Mono", monospace }
+pre { background: var(--tint); padding: .7rem .9rem; margin: .4rem 0 1rem; white-space: pre-wrap;
+  overflow-wrap: anywhere; border-radius: .3rem }
+code { overflow-wrap: anywhere }
+pre b { color: var(--quiet); font-weight: 400 }
+h3 { font-size: 1rem; margin: 1.2rem 0 .2rem }
+@media (max-width: 40rem) { body { padding: 1rem .8rem 3rem } svg text { font-size: 19px } h1 { font-size: 1.35rem } }
+"""
+
+
+def page(title: str, *parts: str) -> str:
+    """A whole HTML file from its parts (each already HTML)."""
+    return (
+        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f"<title>{escape(title)}</title>\n<style>{STYLE}</style>\n</head>\n<body>\n"
+        + "\n".join(part for part in parts if part)
+        + "\n</body>\n</html>\n"
+    )
+
+
+def table(rows: Sequence[Mapping[str, Any]], columns: Mapping[str, str], best: int | None = None) -> str:
+    """`columns`: key of a row → heading; the first names the row. `best`: the row to tint."""
+    right = {key: is_numeric(rows, key) for key in columns}
+
+    def cell(tag: str, key: str, words: str, scope: str = "") -> str:
+        return f"<{tag}{' class=right' * right[key]}{scope}>{escape(words)}</{tag}>"
+
+    head = "".join(cell("th", key, heading, " scope=col") for key, heading in columns.items())
+    body = []
+    for number, row in enumerate(rows):
+        first, *rest = columns
+        cells = cell("th", first, text(row.get(first)), " scope=row")
+        cells += "".join(cell("td", key, text(row.get(key))) for key in rest)
+        body.append(f"<tr{' class=best' * (number == best)}>{cells}</tr>")
+    inner = f"<thead><tr>{head}</tr></thead><tbody>{''.join(body)}</tbody>"
+    return f'<div class="scroll" tabindex="0" role="region" aria-label="table"><table>{inner}</table></div>'
+
+
+def paragraph(words: str, kind: str = "") -> str:
+    return f"<p{f' class={kind}' * bool(kind)}>{escape(words)}</p>"
+
+
+def listing(sentences: Sequence[str]) -> str:
+    return f'<ul class="notes note">{"".join(f"<li>{escape(words)}</li>" for words in sentences)}</ul>'
+
+
+def heading(words: str, level: int = 2) -> str:
+    return f"<h{level}>{escape(words)}</h{level}>"
+
+
+def sample(prompt: str, written: str) -> str:
+    """Text as a model wrote it, its prompt in a quieter colour."""
+    rest = written.removeprefix(prompt) if written.startswith(prompt) else written
+    begin = f"<b>{escape(prompt)}</b>" if written.startswith(prompt) else ""
+    return f"<pre>{begin}{escape(rest)}</pre>"

@@ -1,0 +1,271 @@
+"""The honest table's own laws: intervals cover, differences are paired, nobody gets more than another."""
+
+import csv
+import io
+import math
+import re
+import subprocess
+import sys
+import xml.etree.ElementTree as ET
+
+import numpy as np
+import pytest
+
+import regard
+from regard.compare.curves import Curve, other_order
+from regard.compare.question import Question
+from regard.compare.width import match_parameters, size_of
+from regard.errors import RegardError
+from regard.evaluation.documents import FEWEST, MOST, Documents
+from regard.evaluation.intervals import Resampling, interval
+from regard.report.figures import Line, Mark, interval_chart, line_chart
+from regard.report.page import page, sample, table
+from regard.report.table import csv_text, latex_text, plain_table
+from regard.systems.catalogue import SYSTEMS
+from regard.text.tokenizer import Tokenizer
+
+# -- documents -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("count", [1, 2, 19, 300, 5_000, 60_000, 250_000])
+@pytest.mark.parametrize("mean_line", [1, 12, 300])
+def test_documents_hold_every_token_once_and_end_with_lines(count, mean_line):
+    random = np.random.default_rng(count + mean_line)
+    ids = np.where(random.random(count) < 1 / mean_line, 0, 1 + random.integers(0, 5, count))
+    ids[-1] = 0
+    documents = Documents.cut(ids, eos=0)
+    assert documents.tokens.sum() == count
+    assert (documents.tokens > 0).all()
+    assert len(documents) == min(FEWEST, count) or FEWEST <= len(documents) <= MOST
+    if documents.whole_lines:
+        assert (ids[documents.bounds[1:] - 1] == 0).all()
+    losses = random.random(count)
+    for start in range(0, count, 777):  # however the losses arrive
+        documents.add(start, losses[start : start + 777])
+    assert documents.nats.sum() == pytest.approx(losses.sum())
+    first = slice(0, documents.bounds[1])
+    assert documents.nats[0] == pytest.approx(losses[first].sum())
+
+
+def test_documents_are_about_equally_long():
+    random = np.random.default_rng(0)
+    ids = np.where(random.random(100_000) < 1 / 20, 0, 1)
+    documents = Documents.cut(ids, eos=0)
+    assert documents.whole_lines
+    assert len(documents) == 200
+    assert documents.tokens.max() < 1.5 * documents.tokens.mean()
+
+
+# -- intervals -------------------------------------------------------------------------------------------------------
+
+
+def coverage(seeds, documents, seed_spread, document_spread, trials=300, draws=1000):
+    """How often the 95 % interval holds the loss that all seeds and documents have in common."""
+    random, truth, hits = np.random.default_rng(7), 4.0, 0
+    for _ in range(trials):
+        tokens = np.round(500 * np.exp(0.3 * random.standard_normal(documents)))
+        hard = document_spread * (2 * random.gamma(4, 0.25, documents) - 2)  # skewed, mean 0
+        luck = seed_spread * random.standard_normal((seeds, 1))
+        nats = (truth + hard + luck + 0.02 * random.standard_normal((seeds, documents))) * tokens
+        low, high = interval(Resampling(tokens, draws).losses(nats))
+        hits += low <= truth <= high
+    return hits / trials
+
+
+@pytest.mark.parametrize(
+    ("seeds", "documents", "seed_spread", "document_spread"),
+    [(1, 20, 0.0, 0.2), (1, 100, 0.0, 0.2), (2, 20, 0.05, 0.0), (3, 20, 0.05, 0.0), (5, 20, 0.05, 0.0)],
+)
+def test_a_95_percent_interval_covers_95_percent(seeds, documents, seed_spread, document_spread):
+    assert 0.91 <= coverage(seeds, documents, seed_spread, document_spread) <= 0.985
+
+
+@pytest.mark.parametrize("seeds", [2, 3])
+def test_where_seeds_and_documents_both_vary_it_covers_at_least_that(seeds):
+    assert coverage(seeds, 40, 0.03, 0.2) >= 0.93
+
+
+def test_a_difference_is_paired_and_so_tighter_than_either_interval():
+    random = np.random.default_rng(1)
+    tokens = np.full(50, 500.0)
+    hard = random.normal(4, 0.5, 50)  # what is hard for one is hard for the other
+    one, other = hard * tokens, (hard + 0.02 + 0.01 * random.standard_normal(50)) * tokens
+    resampling = Resampling(tokens)
+    draws = [resampling.losses(nats[None], stream) for stream, nats in enumerate((one, other))]
+    (low, high), (low_other, _) = interval(draws[0]), interval(draws[1])
+    assert low_other < high  # the intervals overlap …
+    below, above = interval(draws[0] - draws[1])
+    assert above < 0  # … and yet one is better, on the same documents
+    assert above - below < (high - low) / 5
+
+
+def test_draws_are_the_same_every_time_and_an_infinite_loss_has_no_interval():
+    tokens, nats = np.full(30, 100.0), np.random.default_rng(0).random((3, 30)) * 100
+    assert (Resampling(tokens).losses(nats, 2) == Resampling(tokens).losses(nats, 2)).all()
+    nats[0, 0] = math.inf
+    assert interval(Resampling(tokens).losses(nats)) is None
+
+
+# -- what is asked ---------------------------------------------------------------------------------------------------
+
+
+def test_the_two_n_grams_always_stand_in_the_table_and_history_orders_it():
+    assert [rung.label for rung in Question(("gpt", "lstm"), "pyref").rungs()] == ["2-gram", "5-gram", "lstm", "gpt"]
+    assert [rung.label for rung in Question(("ngram",), "pyref").rungs()] == ["2-gram", "5-gram"]
+    everyone = [rung.label for rung in Question((), "pyref").rungs()]
+    assert everyone[:2] == ["2-gram", "5-gram"]
+    assert everyone[2:] == [s.name for s in SYSTEMS if s.name != "ngram" and s.task == "language model"]
+
+
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        ({"data": ""}, "--data my.txt"),
+        ({"match": "time"}, "--match must be one of"),
+        ({"seeds": 0}, "--seeds must be at least 1"),
+        ({"size": "huge"}, "--size must be one of"),
+        ({"budget": "60s"}, "--match tokens needs a budget in tokens"),
+        ({"match": "seconds", "budget": "5M"}, "--match seconds needs a budget in seconds"),
+        ({"budget": "soon"}, "neither a time"),
+        ({"settings": {"training": {"steps": "9"}}}, "--budget"),
+        ({"settings": {"training": {"seed": "9"}}}, "--seeds N"),
+        ({"settings": {"data": {"corpus": "x"}}}, "--data"),
+        ({"match": "parameters", "settings": {"model": {"width": "9"}}}, "chooses every system's model.width"),
+    ],
+)
+def test_settings_that_conflict_are_refused_in_a_sentence(settings, sentence):
+    with pytest.raises(RegardError, match=re.escape(sentence)):
+        Question((), **{"data": "pyref", **settings})
+
+
+@pytest.mark.parametrize(
+    ("systems", "settings", "sentence"),
+    [
+        (("lstm", "lstm"), {}, "named twice"),
+        (("lsmt",), {}, "did you mean lstm"),
+        (("lstm",), {"model": {"wdith": "3"}}, "did you mean model.width"),
+        (("lstm",), {"model": {"heads": "3"}}, "No system of this comparison has a setting model.heads"),
+        (("lstm",), {"model": {"order": "3"}}, "leave model.order out"),
+        (("lstm",), {"modle": {"width": "3"}}, "No system of this comparison has a setting modle.width"),
+        (("gpt",), {"model": {"width": "30", "heads": "4"}}, "gpt: model.heads"),
+    ],
+)
+def test_names_and_keys_that_nobody_has_are_refused_in_a_sentence(systems, settings, sentence):
+    def ask():
+        question = Question(systems, "pyref", settings=settings)
+        question.check_settings(question.rungs())
+        return [question.recipe(rung) for rung in question.rungs()]
+
+    with pytest.raises(RegardError, match=re.escape(sentence)):
+        ask()
+
+
+def test_a_setting_goes_to_every_system_that_has_it():
+    question = Question(("lstm", "gpt"), "pyref", settings={"model": {"heads": "2", "layers": "1"}})
+    recipes = {rung.label: question.recipe(rung) for rung in question.rungs()}
+    assert recipes["lstm"].model.layers == recipes["gpt"].model.layers == 1
+    assert recipes["gpt"].model.heads == 2
+    assert recipes["5-gram"].model.order == 5
+    assert question.check_settings(question.rungs()) == ["model.heads 2 applies to gpt."]
+
+
+@pytest.mark.parametrize("size", ["tiny", "small"])
+def test_matched_systems_have_the_same_parameters_within_two_percent(size):
+    tokenizer = Tokenizer.train(["".join(map(chr, range(33, 127)))], "char")
+    question = Question((), "pyref", match="parameters", size=size)
+    target, chosen = match_parameters(question, question.rungs(), tokenizer)
+    for rung in question.rungs():
+        if not rung.counted:
+            count, _ = size_of(question.recipe(rung, chosen[rung.label]), tokenizer)
+            assert count == pytest.approx(target, rel=0.02), (rung.label, chosen[rung.label])
+
+
+# -- equal tokens and equal seconds ----------------------------------------------------------------------------------
+
+
+def test_the_order_at_equal_seconds_is_read_off_the_curves_of_equal_tokens():
+    slow = Curve("slow", 1, ((100, 10.0, 3.0), (200, 20.0, 1.0)))  # better in the end, after twice the time
+    fast = Curve("fast", 1, ((100, 5.0, 2.5), (200, 10.0, 2.0)))
+    found = other_order([slow, fast], "tokens")
+    assert (found.axis, found.at) == ("seconds", 10.0)
+    assert (found.final, found.there) == (("slow", "fast"), ("fast", "slow"))
+    assert other_order([slow], "tokens") is None
+    late = Curve("late", 1, ((100, 11.0, 2.5), (200, 30.0, 2.0)))  # nothing known of it when fast was done
+    assert other_order([fast, late], "tokens") is None
+
+
+# -- tables, figures, page -------------------------------------------------------------------------------------------
+
+ROWS = [
+    {"label": "a_b & <c>", "value": 12345, "share": 0.5, "interval": "0.41 – 0.58", "nothing": None},
+    {"label": 'd, "e"', "value": 7, "share": math.inf, "interval": None, "nothing": None},
+]
+HEADINGS = {"label": "system", "value": "numbers", "share": "50 % share", "interval": "interval"}
+
+
+def test_csv_is_read_back_as_it_was():
+    read = list(csv.DictReader(io.StringIO(csv_text(ROWS, ["label", "value", "share", "nothing"]))))
+    assert [row["label"] for row in read] == [row["label"] for row in ROWS]
+    assert float(read[0]["share"]) == 0.5
+    assert read[1]["share"] == read[0]["nothing"] == ""
+
+
+def test_latex_has_a_cell_for_every_column_and_escapes_what_it_must():
+    text = latex_text(ROWS, HEADINGS, "100 % of 5_grams")
+    lines = [line.strip() for line in text.splitlines() if line.rstrip().endswith(r"\\")]
+    assert len(lines) == 3
+    assert all(len(re.findall(r"(?<!\\)&", line)) == len(HEADINGS) - 1 for line in lines)
+    assert len(re.findall(r"(?<!\\)\{", text)) == len(re.findall(r"(?<!\\)\}", text))
+    assert not re.search(r"(?<!\\)[%_#]", text)
+    assert r"12\,345" in text
+    assert [rule for rule in ("toprule", "midrule", "bottomrule") if rf"\{rule}" in text] != []
+
+
+def test_text_that_stands_for_numbers_stands_right():
+    lines = plain_table([{"a": "0.41 – 0.58"}, {"a": "10.41 – 10.58"}], {"a": "interval"}).splitlines()
+    assert lines[1] == "  0.41 – 0.58"
+
+
+def figures():
+    lines = [Line(f"system {n}", [(100.0 * k, 90.0 / (k + n + 1)) for k in range(5)]) for n in range(9)]
+    yield line_chart([*lines, Line("<5-gram>", [(0, 5.0)], level=True)], title="T & t", x="x", y="y", description="D")
+    yield line_chart([Line("one", [(3.0, 2.0)])], title="one point", x="x", y="y", description="D")
+    yield interval_chart([Mark("a", 3.0, 2.9, 3.2), Mark("b", 300.0, 250.0, 400.0)], title="T", x="x", description="D")
+    yield interval_chart([Mark("a", 3.0, 3.0, 3.0)], title="T", x="x", description="D")
+
+
+@pytest.mark.parametrize("figure", [*figures()])
+def test_a_figure_is_well_formed_and_says_what_it_shows(figure):
+    root = ET.fromstring(figure)
+    drawing = root.find("svg")
+    assert drawing.find("title").text
+    assert drawing.find("desc").text == "D"
+    assert root.find("figcaption").text == drawing.find("title").text
+    left, _, width, height = map(float, drawing.get("viewBox").split())
+    for points in (line.get("points") for line in drawing.iter("polyline")):
+        for pair in points.split():
+            x, y = map(float, pair.split(","))
+            assert left <= x <= width
+            assert 0 <= y <= height
+    assert len([text for text in drawing.iter("text") if text.text]) >= 3  # ticks and labels
+
+
+def test_nine_lines_are_told_apart_by_more_than_colour():
+    drawing = ET.fromstring(next(iter(figures()))).find("svg")
+    styles = {(line.get("stroke"), line.get("stroke-dasharray")) for line in drawing.iter("polyline")}
+    assert len(styles) == 10
+
+
+def test_a_page_asks_for_nothing_and_escapes_what_models_write():
+    whole = page("T", table(ROWS, HEADINGS, best=0), sample("<b>", "<b><script>alert(1)</script>"), *figures())
+    assert not re.search(r"(?:src|href|action)\s*=|url\(|@import|https?://", whole)
+    assert "<script" not in whole
+    assert "&lt;c&gt;" in whole
+
+
+def test_the_verb_stays_callable_whatever_was_imported_first():
+    for first in ("import regard.compare.question", "import regard.cli", "pass"):
+        code = f"import regard\n{first}\nassert callable(regard.compare), regard.compare"
+        assert subprocess.run([sys.executable, "-c", code]).returncode == 0
+    with pytest.raises(regard.RegardError, match="--data"):
+        regard.compare(["lstm"])
