@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -138,10 +138,12 @@ class Comparison:
     @property
     def shown(self) -> list[dict[str, Any]]:
         """The rows as a reader sees them: as many digits in every row of a column."""
-        digits = {"perplexity": "#.4g", "bits_per_character": ".3f"}
+        digits: dict[str, Callable[[float], str]] = {
+            "perplexity": significant,
+            "bits_per_character": "{:.3f}".format,
+        }
         return [
-            row | {key: f"{row[key]:{form}}" for key, form in digits.items() if _finite(row.get(key))}
-            for row in self.rows
+            row | {key: form(row[key]) for key, form in digits.items() if _finite(row.get(key))} for row in self.rows
         ]
 
     # -- what it says ------------------------------------------------------------------------------------------------
@@ -232,7 +234,7 @@ class Comparison:
             "perplexity": _exp(loss),
             "perplexity_low": low,
             "perplexity_high": high,
-            "interval": None if low is None or high is None else f"{low:#.4g} – {high:#.4g}",
+            "interval": None if low is None or high is None else f"{significant(low)} – {significant(high)}",
             "perplexities": [fact["perplexity"] for fact in facts],
             "nats_per_token": loss,
             "bits_per_character": None
@@ -252,6 +254,11 @@ class Comparison:
 
 def _mean(results: Sequence[Mapping[str, Any]], key: str) -> float:
     return sum(result[key] for result in results) / len(results)
+
+
+def significant(value: float) -> str:
+    """Four digits, also where they are zeros: 5.300, 264.0, 1349."""
+    return f"{value:#.4g}".rstrip(".")
 
 
 def _finite(value: float | None) -> bool:
