@@ -39,7 +39,7 @@ TRAINING: dict[str, object] = {
     "window": 64,
     "batch_tokens": 2048,
     "optimizer": "adamw",
-    "learning_rate": 1e-3,
+    "learning_rate": 2e-3,
     "schedule": "cosine",
     "clip": 1.0,
 }

@@ -54,7 +54,7 @@ class Settings(PositionSettings):
 
 
 SIZES: dict[str, dict[str, object]] = {
-    "tiny": {"width": 128, "context": 64, "training.learning_rate": 1e-2},
+    "tiny": {"width": 128, "context": 64},
     "small": {"width": 256, "context": 128},
     "medium": {
         "width": 650,
@@ -75,7 +75,7 @@ TRAINING: dict[str, object] = {
     "batches": "windows",
     "batch_tokens": 4096,
     "optimizer": "adamw",
-    "learning_rate": 3e-3,
+    "learning_rate": 1e-2,
     "schedule": "cosine",
     "clip": 1.0,
 }
