@@ -29,7 +29,7 @@ SETTINGS: dict[str, dict[str, Any]] = {  # half a minute: many small steps, and 
         "learning_rate": 4e-3,
         "warmup": 50,
         "validation_tokens": 4000,
-        "threads": 1,  # matrices this small gain little from a second, and lose much where it is busy
+        "threads": 1,  # a second thread was slower wherever the other core was busy
     },
 }
 

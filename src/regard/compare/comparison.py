@@ -18,7 +18,7 @@ from regard.compare.plan import Plan, open_plan
 from regard.compare.question import Question
 from regard.errors import RegardError
 from regard.evaluation.intervals import LEVEL, Resampling, interval, mean_loss
-from regard.files import write_text
+from regard.files import locked, write_text
 from regard.fit import free_folder
 from regard.report.progress import grouped
 from regard.report.table import csv_text, latex_text, plain_table
@@ -63,7 +63,8 @@ def compare(
     question = Question(names, str(data), match, budget, seeds, size, settings or {}, prompt)
     folder = Path(run) if run is not None else free_folder(Path("runs") / f"compare-{Path(str(data)).stem}")
     plan = open_plan(question, folder)
-    results, made = run_all(plan)
+    with locked(folder / ".lock"):
+        results, made = run_all(plan)
     comparison = Comparison(plan, results)
     if not comparison.order:
         raise RegardError(f"No run came to a number: {next(iter(comparison.failed.values()))}")
