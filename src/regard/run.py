@@ -256,7 +256,7 @@ class Run:
         on_reread: Callable[[int], None] | None = None,
     ) -> Iterator[str]:
         """The text so far, prompt included, each time it has grown by a token that completes a character."""
-        read = self.tokenizer.encode(prompt)
+        read, unfit = self._opening(prompt)
         steps = generate(
             self.model,
             [[self.tokenizer.eos, *read]],
@@ -266,6 +266,7 @@ class Run:
             sampling=sampling,
             seed=seed,
             forbidden=self.forbidden,
+            forbidden_first=unfit,
             on_reread=on_reread,
         )
         yield self.tokenizer.decode(read)
@@ -276,6 +277,17 @@ class Run:
                 if not text.endswith("\ufffd"):  # a character of several bytes is still being written
                     yield text
         yield self.tokenizer.decode(read)
+
+    def _opening(self, prompt: str) -> tuple[list[int], list[int]]:
+        """The prompt's tokens, and those that may not come next.
+
+        Byte pairs keep a word's space with the word, so a prompt that ends in a space would ask for a word without one.
+        The space is left out of what is read, and the next token must bring it.
+        """
+        if self.tokenizer.kind != "bpe" or not prompt.endswith(" ") or not prompt.strip():
+            return self.tokenizer.encode(prompt), []
+        without = [n for n, token in enumerate(self.tokenizer.tokens) if not token.startswith(" ")]
+        return self.tokenizer.encode(prompt[:-1]), without
 
     def beam(self, prompt: str = "", *, width: int = 5, max_tokens: int = 200) -> list[tuple[str, float]]:
         """The most probable ways to finish the prompt's line, with their log-probabilities (nats), best first."""

@@ -84,6 +84,15 @@ def test_generation_goes_on_from_the_prompt_and_the_seed_decides(regard, trained
     assert run.generate("The ", max_tokens=40, top_k=40, temperature=0.8, seed=1).rstrip("\n") == texts[0].rstrip("\n")
 
 
+def test_a_prompt_that_ends_in_a_space_is_gone_on_with_a_word(tmp_path, text_file):
+    run = package.train("ngram", data=str(text_file), run=tmp_path / "bpe", settings={"data": {"tokenizer": "bpe"}})
+    for seed in range(5):
+        text = run.generate("The ", max_tokens=5, seed=seed, top_k=10)
+        assert text.startswith("The ")
+        assert not text.startswith("The  ")
+        assert run.tokenizer.encode(text)[: len(run.tokenizer.encode("The"))] == run.tokenizer.encode("The")
+
+
 def test_generation_stops_after_the_lines_asked_for(regard, trained):
     _, out, _ = regard("generate", trained["ngram"], "--lines", 2, "--max-tokens", 500, "--seed", 3)
     assert out.count("\n") == 2

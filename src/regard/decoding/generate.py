@@ -48,6 +48,7 @@ def generate(
     sampling: Sampling,
     seed: int = 0,
     forbidden: Sequence[int] = (),
+    forbidden_first: Sequence[int] = (),
     on_reread: Callable[[int], None] | None = None,
 ) -> Iterator[list[int | None]]:
     """Yield the next token of every row, step by step; None where a row has written its last of `lines` lines.
@@ -61,7 +62,8 @@ def generate(
     ended = [0] * len(prompts)  # lines each row has finished
     logits, state, room = _start(model, histories, max_tokens)
     for step in range(max_tokens):
-        chosen = choose(mask_tokens(logits, forbidden), sampling, next(draws))
+        banned = [*forbidden, *forbidden_first] if step == 0 else forbidden
+        chosen = choose(mask_tokens(logits, banned), sampling, next(draws))
         active = [not (lines and done >= lines) for done in ended]
         tokens = [token if on else None for token, on in zip(chosen.tolist(), active)]
         if not any(active):
