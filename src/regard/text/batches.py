@@ -59,7 +59,7 @@ class Windows:
         return Batch(*_read(self._ids, starts[chosen], lengths[chosen], self._eos), fresh=True)
 
     def _cut(self, epoch: int) -> tuple[np.ndarray, np.ndarray]:
-        random = np.random.Generator(np.random.Philox(key=[self._seed, epoch]))
+        random = np.random.Generator(np.random.Philox(key=np.array([self._seed, epoch], np.uint64)))
         cuts = np.arange(random.choice(self._offsets), len(self._ids), self._window)
         bounds = np.concatenate([[0], cuts[cuts > 0], [len(self._ids)]])
         order = random.permutation(len(bounds) - 1)

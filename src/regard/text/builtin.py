@@ -1,4 +1,6 @@
-"""Text that every installation has: Python's language reference, and the lectures' toy tasks.
+"""Text that every installation has: Python's language reference, a phrasebook, and the lectures' toy tasks.
+
+The phrasebook and the toy tasks are sentence pairs as well (`pairs.py`); here they are lines for a language model.
 
 any-b     A A B A B           the last symbol is B if any before it is         (lecture: the A/B strings)
 copy      c a d | c a d       what stood before the bar, again
@@ -11,20 +13,27 @@ from __future__ import annotations
 import hashlib
 import re
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from random import Random
+from typing import TYPE_CHECKING
 
 from regard.text.split import Draw, line_hash
 
+if TYPE_CHECKING:
+    from regard.text.phrasebook import Pair
+
 BUILTIN: dict[str, str] = {
     "pyref": "the Python language reference of this installation, more than 50 000 words of English",
+    "phrasebook": "English sentences with their French translation, from a grammar; a language model reads the English",
     "any-b": "toy task: strings of A and B whose last symbol is B if any before it is",
     "copy": "toy task: a string of letters, a bar, and the string again",
     "reverse": "toy task: a string of letters, a bar, and the string backwards",
     "recall": "toy task: keys with values, a question mark, one of the keys and its value",
 }
 TOY_LINES = 10_000
+LONGEST_PHRASE = 15  # words of a sentence of the phrasebook
 LONG = 40  # characters from which on a repeated line is a repetition and not a common phrase
 RULE = re.compile(r"([^\w\s])\1+")  # the rows of stars under headings
 WIDTH = 70  # at which the reference's paragraphs are wrapped
@@ -41,8 +50,24 @@ class BuiltIn:
 def built_in(name: str) -> BuiltIn:
     if name == "pyref":
         return _pyref()
+    if name == "phrasebook":
+        return _phrasebook()
     origin = f"{TOY_LINES:,} lines made by seed 0, each in the split that its hash says: identical lines share a split."
     return BuiltIn(toy_task(name), pretokenised=True, origin=origin, disjoint=True)
+
+
+@lru_cache(maxsize=4)  # it takes seconds, and training, comparing and scoring each open it
+def phrases(count: int, longest: int) -> Mapping[str, Sequence[Pair]]:
+    """So many pairs of the phrasebook and at most so many words a sentence (0: as usual), in splits."""
+    from regard.text.phrasebook import PAIRS, phrasebook  # a large module: only who needs it waits for it
+
+    return phrasebook(count or PAIRS, seed=0, longest=longest or LONGEST_PHRASE)
+
+
+def _phrasebook() -> BuiltIn:
+    splits = {split: [pair.source for pair in pairs] for split, pairs in phrases(0, 0).items()}
+    origin = f"The English side of {sum(map(len, splits.values())):,} pairs of the built-in phrasebook, made by seed 0."
+    return BuiltIn(splits, pretokenised=False, origin=origin, disjoint=False)
 
 
 def toy_task(name: str, *, seed: int = 0, lines: int = TOY_LINES) -> dict[str, list[str]]:

@@ -29,19 +29,21 @@ class Download:
     pretokenised: bool = False
     cuts: tuple[float, ...] = ()  # where one file is cut into train, valid and test; empty: a file for each
     pairs: bool = False  # sentence pairs for translation
+    languages: tuple[str, str] = ("", "")  # of pairs: what is read and what is written unless the user says otherwise
 
 
 def _files(folder: str, sums: dict[str, str]) -> tuple[File, ...]:
     return tuple(File(f"{folder}/{name}", sha256) for name, sha256 in sums.items())
 
 
-def _tatoeba(code: str, language: str) -> Download:
+def _tatoeba(code: str, language: str, target: str) -> Download:
     return Download(
         name=f"tatoeba-{code}",
         title=f"short sentence pairs, English–{language}",
         licence="CC BY 2.0 FR (Tatoeba, via ManyThings)",
         files=(File(f"www.manythings.org/anki/{code}-eng.zip", member=f"{code}.txt"),),
         pairs=True,
+        languages=("en", target),
     )
 
 
@@ -125,9 +127,10 @@ DOWNLOADS = (
             },
         ),
         pairs=True,
+        languages=("de", "en"),
     ),
-    _tatoeba("fra", "French"),
-    _tatoeba("spa", "Spanish"),
-    _tatoeba("deu", "German"),
+    _tatoeba("fra", "French", "fr"),
+    _tatoeba("spa", "Spanish", "es"),
+    _tatoeba("deu", "German", "de"),
 )
 CATALOGUE: dict[str, Download] = {download.name: download for download in DOWNLOADS}

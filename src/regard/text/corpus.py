@@ -235,23 +235,28 @@ def open_corpus(name_or_path: str | Path, split: str = "auto") -> Corpus:
     if is_folder:
         return _open_folder(path)
     if not os.path.exists(name):
-        raise _unknown(name, path)
+        raise unknown_corpus(name, path)
     return _open_file(path, (0.9, 0.95) if split == "tail" else ())
 
 
 def available() -> list[dict[str, str]]:
     """The corpora that have a name: what each is, and whether it is on this machine."""
-    rows = [{"name": name, "kind": "built in", "here": "yes", "about": about} for name, about in BUILTIN.items()]
+    kinds = {"phrasebook": "built in, pairs"}
+    rows = [
+        {"name": name, "kind": kinds.get(name, "built in"), "here": "yes", "about": about}
+        for name, about in BUILTIN.items()
+    ]
     for download in DOWNLOADS:
         folders = [place / download.name for place in data_folders() if (place / download.name).is_dir()]
         here = str(folders[0]) if folders else f"regard data fetch {download.name}"
         about = f"{download.title} ({download.licence})"
-        rows.append({"name": download.name, "kind": "download", "here": here, "about": about})
+        kind = "download, pairs" if download.pairs else "download"
+        rows.append({"name": download.name, "kind": kind, "here": here, "about": about})
     return rows
 
 
-def _unknown(name: str, path: Path) -> RegardError:
-    beside = [entry.name for entry in _entries(path.parent)] if os.path.isdir(path.parent) else []
+def unknown_corpus(name: str, path: Path) -> RegardError:
+    beside = [entry.name for entry in entries(path.parent)] if os.path.isdir(path.parent) else []
     close = get_close_matches(name, [*BUILTIN, *CATALOGUE], 1) or [
         str(path.with_name(match)) for match in get_close_matches(path.name, beside, 1)
     ]
@@ -353,10 +358,10 @@ def _text_files(folder: Path) -> list[Path]:
     def plain(path: Path) -> Path:
         return path.with_suffix("") if path.suffix == ".gz" else path
 
-    return [path for path in _entries(folder) if path.is_file() and plain(path).suffix.lower() in SUFFIXES]
+    return [path for path in entries(folder) if path.is_file() and plain(path).suffix.lower() in SUFFIXES]
 
 
-def _entries(folder: Path) -> list[Path]:
+def entries(folder: Path) -> list[Path]:
     try:
         return sorted(path for path in folder.iterdir() if not path.name.startswith("."))
     except OSError as error:

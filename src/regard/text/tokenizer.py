@@ -201,6 +201,26 @@ class Tokenizer:
         self._remembered_characters += sum(map(len, new))
         return list(map(self._remembered.__getitem__, pieces))
 
+    @cached_property
+    def merges(self) -> dict[tuple[int, int], tuple[int, int]]:
+        """Of byte pairs: (left, right) → (rank, the symbol that they become); the lowest rank is merged first."""
+        model = json.loads(self._engine.to_str())["model"]
+        number = model["vocab"]
+        return {
+            (number[left], number[right]): (rank, number[left + right])
+            for rank, (left, right) in enumerate(map(tuple, model["merges"]))
+        }
+
+    def byte_words(self, piece: str) -> list[list[int]]:
+        """The words within which bytes are merged, each as the symbols of its bytes."""
+        words = self._engine.pre_tokenizer.pre_tokenize_str(piece)
+        return [list(map(self._byte_symbols.__getitem__, word)) for word, _ in words]
+
+    @cached_property
+    def _byte_symbols(self) -> dict[str, int]:
+        vocabulary = self._engine.get_vocab()
+        return {symbol: vocabulary[symbol] for symbol in BYTE_SYMBOLS}
+
     def decode(self, ids: Iterable[int]) -> str:
         """The text of ids: `<eos>` is a line end; words are put together as one writes them."""
         if self.kind in ("byte", "bpe"):

@@ -1,0 +1,163 @@
+"""Batches of sentence pairs of alike length, filled up to a number of tokens: functions of the step number alone.
+
+    rows · (longest source + longest target) ≤ batch_tokens          padding counts, <eos> counts
+
+In each epoch the pairs are sorted by their lengths, shuffled among those of about the same, cut into batches, and the
+batches shuffled: every pair once, little padding, and other company each time. All epochs have the same number of
+steps, so a step belongs to a known epoch and training resumes from a number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+
+from regard.errors import RegardError
+from regard.text.pair_tokens import TokenPairs
+
+JITTER = 0.1  # lengths that differ by less than this are the same when pairs are sorted
+STRIP = 2  # target lengths that are sorted together by their source lengths
+ATTEMPTS = 8  # orders of an epoch that are tried before its pairs are sorted exactly
+
+
+@dataclass(frozen=True)
+class PairBatch:
+    """Pairs side by side, padded on the right: the decoder reads <eos> + target and predicts target + <eos>."""
+
+    source: np.ndarray  # [N, S] int64, each row ends in <eos>
+    source_lengths: np.ndarray  # [N]
+    tokens: np.ndarray  # [N, T]
+    targets: np.ndarray  # [N, T]
+    lengths: np.ndarray  # [N]
+    fresh: bool = True
+
+
+@dataclass(frozen=True)
+class _Epoch:
+    number: int
+    pairs: TokenPairs
+    order: np.ndarray  # the pairs, batch by batch
+    bounds: np.ndarray  # [steps + 1] where each batch starts in them
+    steps: np.ndarray  # [steps] which batch comes when
+
+
+class PairBatches:
+    """`batch(step)` for training. `epochs` gives the pairs of an epoch anew (BPE-dropout); by default they stay."""
+
+    def __init__(
+        self, pairs: TokenPairs, batch_tokens: int, seed: int, *, epochs: Callable[[int], TokenPairs] | None = None
+    ):
+        if not len(pairs):
+            raise RegardError("There are no pairs to train on: all were dropped; check their sides and `longest`.")
+        largest = int((pairs.source_lengths + pairs.target_lengths).max())
+        if largest > batch_tokens:
+            raise RegardError(
+                f"A pair has {largest:,} tokens, more than a batch of {batch_tokens:,} holds; raise "
+                f"training.batch_tokens, or lower data.longest."
+            )
+        self._plain, self._budget, self._seed, self._epochs = pairs, batch_tokens, seed, epochs
+        orders = [(pairs, _sorted(pairs, None))]
+        for number in range(1 if epochs else 4):
+            now = epochs(number) if epochs else pairs
+            orders.append((now, _sorted(now, self._random(number, 0))))
+        counts = [len(_cut(now, order, batch_tokens)) - 1 for now, order in orders]
+        self.steps_per_epoch: int = min(len(pairs), max(counts) + (max(counts) // 100 if epochs else 0))
+        self._epoch: _Epoch | None = None  # the last one cut: neighbours in time share it
+
+    def batch(self, step: int) -> PairBatch:
+        number, place = divmod(step, self.steps_per_epoch)
+        if self._epoch is None or self._epoch.number != number:
+            self._epoch = self._arrange(number)
+        epoch = self._epoch
+        start, stop = epoch.bounds[epoch.steps[place] :][:2]
+        return side_by_side(epoch.pairs, epoch.order[start:stop])
+
+    def _arrange(self, number: int) -> _Epoch:
+        """The batches of an epoch: the first of some random orders that gives no more than there are steps."""
+        pairs = self._epochs(number) if self._epochs else self._plain
+        for attempt in range(ATTEMPTS):
+            order = _sorted(pairs, self._random(number, attempt))
+            bounds = _cut(pairs, order, self._budget)
+            if len(bounds) - 1 <= self.steps_per_epoch:
+                break
+        else:  # the exact order of the pairs as they are is known to fit
+            pairs, order = self._plain, _sorted(self._plain, None)
+            bounds = _cut(pairs, order, self._budget)
+        bounds = _halved(bounds, self.steps_per_epoch)
+        return _Epoch(number, pairs, order, bounds, self._random(number, ATTEMPTS).permutation(self.steps_per_epoch))
+
+    def _random(self, epoch: int, attempt: int) -> np.random.Generator:
+        key = np.array([self._seed, epoch], np.uint64)  # a list of large numbers would be rounded
+        return np.random.Generator(np.random.Philox(key=key, counter=[0, 0, 0, attempt]))
+
+
+def _sorted(pairs: TokenPairs, random: np.random.Generator | None) -> np.ndarray:
+    """The order by target length, then source length, up and down in turns so that a batch may span two strips.
+
+    With `random`, by lengths that are a little wrong, and anyhow among equals.
+    """
+    source, target, tie = pairs.source_lengths, pairs.target_lengths, np.arange(len(pairs))
+    if random is not None:
+        source, target = (np.floor(side * (1 + JITTER * random.random(len(pairs)))) for side in (source, target))
+        tie = random.permutation(len(pairs))
+    strip = target // STRIP
+    return np.lexsort([tie, np.where(strip % 2, -source, source), strip])
+
+
+def _cut(pairs: TokenPairs, order: np.ndarray, budget: int) -> np.ndarray:
+    """Where batches start in the order, and its end: as many rows as fit each time.
+
+    Only words cut anew can make a single pair larger than the budget; it then has a batch of its own.
+    """
+    bounds, longest_source, longest_target, start = [0], 0, 0, 0
+    sides = zip(pairs.source_lengths[order].tolist(), pairs.target_lengths[order].tolist())
+    for place, (source, target) in enumerate(sides):
+        longest_source, longest_target = max(longest_source, source), max(longest_target, target)
+        if (place + 1 - start) * (longest_source + longest_target) > budget and place > start:
+            bounds.append(place)
+            longest_source, longest_target, start = source, target, place
+    return np.array([*bounds, len(order)] if len(order) else [0])
+
+
+def _halved(bounds: np.ndarray, steps: int) -> np.ndarray:
+    """Batches cut in two, those of most rows first, until there are so many."""
+    while missing := steps - (len(bounds) - 1):
+        rows = np.diff(bounds)
+        largest = np.argsort(-rows, kind="stable")[:missing]
+        largest = largest[rows[largest] > 1]
+        bounds = np.sort(np.concatenate([bounds, bounds[largest] + rows[largest] // 2]))
+    return bounds
+
+
+def pair_batches_in_order(pairs: TokenPairs, batch_tokens: int) -> Iterator[tuple[PairBatch, np.ndarray]]:
+    """All pairs for evaluation, alike lengths together: each batch and which pairs [N] its rows are.
+
+    A pair that is larger than `batch_tokens` has a batch of its own.
+    """
+    order = _sorted(pairs, None)
+    for start, stop in pairwise(_cut(pairs, order, batch_tokens)):
+        yield side_by_side(pairs, order[start:stop]), order[start:stop]
+
+
+def side_by_side(pairs: TokenPairs, rows: np.ndarray) -> PairBatch:
+    """The given pairs as one batch."""
+    source, source_lengths = _padded(pairs.source, pairs.source_offsets, rows)
+    targets, lengths = _padded(pairs.target, pairs.target_offsets, rows)
+    tokens = np.zeros_like(targets)  # <eos> is 0
+    tokens[:, 1:] = targets[:, :-1]
+    tokens[np.arange(1, targets.shape[1] + 1)[None] > lengths[:, None]] = 0
+    return PairBatch(source, source_lengths, tokens, targets, lengths)
+
+
+def _padded(ids: np.ndarray, offsets: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """[N, longest] ids, 0 where a row has ended, and the lengths."""
+    starts = offsets[rows]
+    lengths = offsets[rows + 1] - starts
+    column = np.arange(lengths.max())
+    real = column < lengths[:, None]
+    padded = np.zeros(real.shape, np.int64)
+    padded[real] = ids[(starts[:, None] + column)[real]]
+    return padded, lengths

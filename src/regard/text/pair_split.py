@@ -1,0 +1,168 @@
+"""Which split a sentence pair belongs to: no source and no target of a held-out split may have been trained on.
+
+Two pairs hang together if their sources or their targets are the same up to case, punctuation and spaces. A group of
+pairs that hang together, directly or through others, is never cut:
+
+    I'm cold.  J'ai froid.    ┐
+    I am cold. J'ai froid.    ┘ one group, one split
+
+A random split does cut them: of a file of short sentences with several translations each, half of the test sources
+would then stand in the training text.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from regard.text.split import PARTS, line_hash
+
+HELD_OUT_MOST = 2000  # pairs of valid and of test: more would cost training text and time, and tell little more
+LABELS = 5  # pairs per distinct text from which on a side holds labels, which all splits must share
+
+
+def bare(texts: Sequence[str]) -> list[str]:
+    """Texts for comparing: composed (NFC), without case, punctuation and further spaces; of "?!" nothing is taken.
+
+    All at once, as one array of characters: a regular expression over each text takes ten times as long.
+    """
+    joined = "\n".join(texts)
+    folded = (joined if joined.isascii() else unicodedata.normalize("NFC", joined)).casefold()
+    codes = np.frombuffer(folded.encode("utf-32-le", "surrogatepass"), np.uint32)
+    marks = by_character(codes, lambda character: unicodedata.category(character)[0] in "PS")
+    spaced = np.where(marks, np.uint32(ord(" ")), codes).tobytes().decode("utf-32-le", "surrogatepass")
+    lines = zip(spaced.split("\n"), folded.split("\n"))
+    return [" ".join(line.split()) or whole.strip() for line, whole in lines][: len(texts)]
+
+
+def by_character(codes: np.ndarray, function: Callable[[str], int]) -> np.ndarray:
+    """A number for each character of a text, asked once for each distinct one."""
+    table = np.bincount(codes)
+    for code in np.flatnonzero(table).tolist():
+        table[code] = function(chr(code))
+    return table[codes]
+
+
+@dataclass(frozen=True)
+class PairOverlap:
+    """How many pairs of a held-out split have a source, a target, or both together, that also stand in train."""
+
+    split: str
+    pairs: int
+    sources: int
+    targets: int
+    both: int
+
+    @property
+    def sentence(self) -> str:
+        if not self.sources and not self.targets:
+            return f"No source and no target of {self.split} occurs in train."
+
+        def share(count: int) -> str:
+            return f"{count:,} ({100 * count / self.pairs:.1f} %)"
+
+        return (
+            f"Of the {self.pairs:,} pairs of {self.split}, {share(self.sources)} have a source, {share(self.targets)} "
+            f"a target and {share(self.both)} both together that also occur in train, up to case and punctuation."
+        )
+
+
+def count_pair_overlap(splits: Mapping[str, tuple[Sequence[str], Sequence[str]]]) -> list[PairOverlap]:
+    """The overlap of each held-out split with train; a split is (sources, targets)."""
+    bared = {name: [bare(side) for side in sides] for name, sides in splits.items()}
+    sources, targets = bared.pop("train")
+    trained_sources, trained_targets = set(sources) - {""}, set(targets) - {""}
+    both = set(zip(sources, targets)) - {("", "")}
+    return [
+        PairOverlap(
+            name,
+            len(one),
+            sum(text in trained_sources for text in one),
+            sum(text in trained_targets for text in other),
+            sum(pair in both for pair in zip(one, other)),
+        )
+        for name, (one, other) in bared.items()
+    ]
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """Indices of the pairs by split, and a sentence that says how they were drawn."""
+
+    splits: Mapping[str, np.ndarray]
+    origin: str
+
+
+def draw_pairs(sources: Sequence[str], targets: Sequence[str], held_out: Sequence[str] = ("valid", "test")) -> Drawn:
+    """Draws whole groups by the hash of their smallest pair: 5 % of the pairs for each held-out split, at most 2 000.
+
+    Large groups are trained on. Without two groups nothing can be held out: then everything is train.
+    """
+    one, other = bare(sources), bare(targets)
+    labels = [_are_labels(side) for side in (one, other)]
+    if all(labels):  # nothing but repetitions
+        labels = [False, False]
+    group = _groups(len(one), [side for side, label in zip((one, other), labels) if not label])
+    count, sizes = int(group.max(initial=-1)) + 1, np.bincount(group)
+    smallest: list[str] = [""] * count
+    for number, pair in zip(group.tolist(), map("\n".join, zip(one, other))):
+        smallest[number] = min(smallest[number] or pair, pair)
+    hashes = list(map(line_hash, smallest))
+    wanted = max(1, min(len(one) // PARTS, HELD_OUT_MOST))
+    large = sizes > max(1, wanted // 10)
+    candidates = sorted(range(count), key=lambda number: (sizes[number], hashes[number]))[:-1]  # train has the largest
+    split = np.zeros(count, np.int64)
+    for part, sign in zip(range(1, 1 + len(held_out)), (1, -1)):  # from both ends: a text that grows swaps no pairs
+        room = wanted
+        for number in sorted(candidates, key=lambda number: (large[number], sign * hashes[number])):
+            if room > 0 and split[number] == 0:
+                split[number] = part
+                room -= sizes[number]
+    names = ("train", *held_out)
+    splits = {name: np.flatnonzero(split[group] == part) for part, name in enumerate(names)}
+    for name in held_out:  # in the order of their hash: many files are sorted, and the first ones shall be a sample
+        splits[name] = np.array(sorted(splits[name].tolist(), key=lambda pair: hashes[group[pair]]), np.int64)
+    splits = {name: chosen for name, chosen in splits.items() if name == "train" or len(chosen)}
+    return Drawn(splits, _origin(splits, sizes, large, labels))
+
+
+def _origin(splits: Mapping[str, np.ndarray], sizes: np.ndarray, large: np.ndarray, labels: list[bool]) -> str:
+    shares = " and ".join(f"{len(chosen):,} pairs for {name}" for name, chosen in splits.items() if name != "train")
+    what = {(False, False): "source or a target", (False, True): "source", (True, False): "target"}[
+        labels[0], labels[1]
+    ]
+    sentence = (
+        f"Drawn by hash: {shares} (5 % each, at most {HELD_OUT_MOST:,}); pairs that share a {what}, up to case and "
+        f"punctuation, share a split"
+    )
+    if any(labels):
+        sentence += f", and the {'targets' if labels[1] else 'sources'}, being labels, are in all of them"
+    if large.any() and sizes.max() > 1:
+        sentence += f"; {int(large.sum()):,} large groups of such pairs (up to {sizes.max():,}) are trained on"
+    return sentence + "."
+
+
+def _are_labels(texts: Sequence[str]) -> bool:
+    return len(texts) >= LABELS * len(set(texts))
+
+
+def _groups(count: int, sides: Sequence[Sequence[str]]) -> np.ndarray:
+    """The number of each pair's group: pairs are joined through equal texts of a side (union-find); "" joins none."""
+    parent = list(range(count))
+
+    def root(pair: int) -> int:
+        while parent[pair] != pair:
+            parent[pair] = pair = parent[parent[pair]]
+        return pair
+
+    for side in sides:
+        first: dict[str, int] = {}
+        for pair, text in enumerate(side):
+            if text and (before := first.setdefault(text, pair)) != pair:
+                one, other = root(before), root(pair)
+                parent[max(one, other)] = min(one, other)
+    roots = np.fromiter(map(root, range(count)), np.int64, count)
+    return np.unique(roots, return_inverse=True)[1]

@@ -1,0 +1,58 @@
+"""The vocabularies of a pair corpus: one for both sides (joint), or one for each.
+
+Byte pairs learned on both sides together (Sennrich et al. 2016) cut names, numbers and related words alike in both
+languages, and let the embeddings be shared. Few pairs want few symbols, or most are seen too rarely to be learned: one
+per 200 characters of text, at most 8 000. Bytes are symbols too, so nothing is unknown, whatever the script.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from regard.text.pairs import PairCorpus
+from regard.text.tokenizer import CHARACTERS_PER_SYMBOL, LARGEST_BPE, Tokenizer
+
+
+def train_tokenizers(
+    corpus: PairCorpus, kind: str = "auto", vocabulary: int = 0, normalise: str = "nfc", joint: bool = True
+) -> tuple[Tokenizer, Tokenizer]:
+    """The tokenizers of source and target, one and the same if `joint`; `vocabulary` 0 follows the corpus's size."""
+    train = corpus.splits["train"]
+
+    def learn(*sides: Sequence[str]) -> Tokenizer:
+        return Tokenizer.train(
+            (line for side in sides for line in side),
+            corpus.suggested_tokenizer if kind == "auto" else kind,
+            vocabulary or None,
+            normalise=normalise,
+            pretokenised=corpus.pretokenised,
+        )
+
+    if joint:
+        both = learn(train.sources, train.targets)
+        return both, both
+    return learn(train.sources), learn(train.targets)
+
+
+def why_this_vocabulary(corpus: PairCorpus, tokenizers: tuple[Tokenizer, Tokenizer], asked: int = 0) -> str:
+    """One sentence: how many symbols there are, and why."""
+    source, target = tokenizers
+    joint = source is target
+    what = {"bpe": "byte pairs", "word": "words", "char": "characters", "byte": "bytes"}[target.kind]
+    sizes = (
+        f"{target.vocabulary:,} {what} for both sides"
+        if joint
+        else (f"{source.vocabulary:,} {what} for the source, {target.vocabulary:,} for the target")
+    )
+    if asked:
+        return f"Vocabulary: {sizes}, as asked for."
+    if target.kind != "bpe":
+        return f"Vocabulary: {sizes}, all that the training pairs have" + (
+            " at least twice." if target.kind == "word" and not target.pretokenised else "."
+        )
+    train = corpus.splits["train"]
+    characters = sum(len(text) + 1 for side in (train.sources, train.targets) for text in side)
+    return (
+        f"Vocabulary: {sizes}: one per {CHARACTERS_PER_SYMBOL} characters of the {len(train):,} pairs "
+        f"({characters:,} characters), at most {LARGEST_BPE:,}, so that each is seen often enough to be learned."
+    )

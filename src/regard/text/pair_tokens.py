@@ -1,0 +1,144 @@
+"""Sentence pairs as token ids: two flat arrays with offsets; each source and each target ends in `<eos>`.
+
+What cannot be learned from is dropped and counted: an empty side, a side of more than `longest` tokens (unless it is to
+be cut off there).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from regard.text.pairs import Pairs
+from regard.text.tokenizer import Tokenizer, blocks
+
+LONGEST = 256
+REASONS = ("empty source", "empty target", "long source", "long target")
+
+
+@dataclass(frozen=True)
+class TokenPairs:
+    """The ids of pair i: `source[source_offsets[i] : source_offsets[i + 1]]`, and likewise its target."""
+
+    source: np.ndarray  # flat, uint16 or uint32
+    source_offsets: np.ndarray  # [N + 1] int64
+    target: np.ndarray
+    target_offsets: np.ndarray
+    kept: np.ndarray  # [N] which of the given pairs these are
+    dropped: Mapping[str, int]  # reason → pairs
+    truncated: int  # pairs of which a side was cut off
+    longest: int  # most tokens of a side, <eos> aside
+    characters: int  # of the kept targets, normalised, a line end counting as one
+    unknown: int  # target tokens that are <unk>
+
+    def __len__(self) -> int:
+        return len(self.kept)
+
+    def source_of(self, index: int) -> np.ndarray:
+        return self.source[self.source_offsets[index] : self.source_offsets[index + 1]]
+
+    def target_of(self, index: int) -> np.ndarray:
+        return self.target[self.target_offsets[index] : self.target_offsets[index + 1]]
+
+    @property
+    def source_lengths(self) -> np.ndarray:
+        return np.diff(self.source_offsets)
+
+    @property
+    def target_lengths(self) -> np.ndarray:
+        return np.diff(self.target_offsets)
+
+    @property
+    def sentences(self) -> list[str]:
+        """What was left out or cut, in words."""
+        wording = {
+            "empty source": "with an empty source",
+            "empty target": "with an empty target",
+            "long source": f"whose source has more than {self.longest} tokens",
+            "long target": f"whose target has more than {self.longest} tokens",
+        }
+        found, total = [], len(self) + sum(self.dropped.values())
+        if count := sum(self.dropped.values()):
+            reasons = ", ".join(f"{number:,} {wording[reason]}" for reason, number in self.dropped.items())
+            found.append(f"{count:,} of {total:,} pairs were dropped: {reasons}.")
+        if self.truncated:
+            found.append(f"{self.truncated:,} of {total:,} pairs were cut off at {self.longest} tokens.")
+        return found
+
+
+def encode_pairs(
+    pairs: Pairs,
+    source_tokenizer: Tokenizer,
+    target_tokenizer: Tokenizer,
+    *,
+    longest: int = LONGEST,
+    truncate: bool = False,
+) -> TokenPairs:
+    """The ids of all pairs that have two sides of at most `longest` tokens each; `truncate` cuts longer ones."""
+    source, source_offsets, _ = encode_side(pairs.sources, source_tokenizer)
+    target, target_offsets, characters = encode_side(pairs.targets, target_tokenizer)
+    lengths = [np.diff(source_offsets), np.diff(target_offsets)]  # with <eos>
+    long = [length > longest + 1 for length in lengths]
+    empty = [
+        np.fromiter((not text.strip() for text in side), bool, len(pairs)) for side in (pairs.sources, pairs.targets)
+    ]
+    kept, dropped = np.ones(len(pairs), bool), {}
+    for reason, found in zip(REASONS, [*empty, *([] if truncate else long)]):
+        if count := int(np.count_nonzero(kept & found)):
+            dropped[reason] = count
+        kept &= ~found
+    chosen = np.flatnonzero(kept)
+    sides = [
+        _cut(ids, offsets[:-1][chosen], np.diff(offsets)[chosen], longest, tokenizer.eos)
+        for ids, offsets, tokenizer in (
+            (source, source_offsets, source_tokenizer),
+            (target, target_offsets, target_tokenizer),
+        )
+    ]
+    return TokenPairs(
+        *sides[0],
+        *sides[1],
+        kept=chosen,
+        dropped=dropped,
+        truncated=int(np.count_nonzero((long[0] | long[1])[chosen])),
+        longest=longest,
+        characters=int(characters[chosen].sum()),
+        unknown=0 if target_tokenizer.unk is None else int(np.count_nonzero(sides[1][0] == target_tokenizer.unk)),
+    )
+
+
+def encode_side(lines: Sequence[str], tokenizer: Tokenizer) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Flat ids with `<eos>` after each line, where each line starts [N + 1], and its characters [N]."""
+    number = np.uint16 if tokenizer.vocabulary <= 1 << 16 else np.uint32
+    ids, lengths, characters = [np.empty(0, number)], [np.empty(0, np.int64)], [np.empty(0, np.int64)]
+    for text, count in blocks(lines):
+        text = tokenizer.normalise(text)
+        block, ends = tokenizer.encode_normalised(text)
+        if len(ends) != count:
+            raise ValueError("a side contains a line end")
+        ids.append(block.astype(number))
+        lengths.append(np.diff(ends, prepend=0))
+        characters.append(np.fromiter((len(line) + 1 for line in text.split("\n")), np.int64, count))
+    return np.concatenate(ids), offsets_of(np.concatenate(lengths)), np.concatenate(characters)
+
+
+def offsets_of(lengths: np.ndarray) -> np.ndarray:
+    return np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
+
+
+def gather(ids: np.ndarray, starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+    """The given stretches of a flat array, one after the other."""
+    offsets = offsets_of(lengths)
+    return ids[np.repeat(starts - offsets[:-1], lengths) + np.arange(offsets[-1])]
+
+
+def _cut(
+    ids: np.ndarray, starts: np.ndarray, lengths: np.ndarray, longest: int, eos: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """The given stretches, no longer than `longest` and an `<eos>`."""
+    lengths = np.minimum(lengths, longest + 1)
+    flat, offsets = gather(ids, starts, lengths), offsets_of(lengths)
+    flat[offsets[1:] - 1] = eos
+    return flat, offsets

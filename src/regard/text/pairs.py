@@ -1,0 +1,314 @@
+"""A corpus of sentence pairs: sources and their targets, cut into training, validation and test pairs.
+
+Built in are the phrasebook and the toy tasks: any-b (its last symbol is the target), copy, reverse, recall. Pairs with
+labels as targets, for classification, come in the same files as translations (`pair_files.py`): sentence⇥label.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+
+from regard.errors import RegardError
+from regard.text.builtin import TOYS, phrases, toy_task
+from regard.text.catalogue import CATALOGUE, Download
+from regard.text.corpus import SPLITS, entries, is_named
+from regard.text.fetch import data_folders
+from regard.text.pair_files import find_pair_files, holds_pairs, is_table, read_pair_files
+from regard.text.pair_split import HELD_OUT_MOST, bare, count_pair_overlap, draw_pairs
+from regard.text.split import PARTS, line_hash
+
+Links = Sequence[tuple[int, int]]  # (source word, target word)
+TOY_ENDS = {"any-b": 1, "recall": 1}  # symbols of a line that are its target; otherwise what follows the bar
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """Sources and their targets; `alignments` are the links between their words where these are known."""
+
+    sources: Sequence[str] = field(repr=False)
+    targets: Sequence[str] = field(repr=False)
+    alignments: Sequence[Links] | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        if len(self.sources) != len(self.targets):
+            raise ValueError(f"{len(self.sources)} sources but {len(self.targets)} targets")
+
+    def __len__(self) -> int:
+        return len(self.sources)
+
+    def take(self, indices: Iterable[int]) -> Pairs:
+        chosen = [int(index) for index in indices]
+        links = None if self.alignments is None else [self.alignments[index] for index in chosen]
+        return Pairs([self.sources[index] for index in chosen], [self.targets[index] for index in chosen], links)
+
+    def swapped(self) -> Pairs:
+        links = None if self.alignments is None else [[(j, i) for i, j in link] for link in self.alignments]
+        return Pairs(self.targets, self.sources, links)
+
+    def checksum(self) -> str:
+        digest = hashlib.blake2b(digest_size=16)
+        for source, target in zip(self.sources, self.targets):
+            digest.update(f"{source}\n{target}\n".encode())
+        return digest.hexdigest()
+
+
+@dataclass(frozen=True)
+class PairCorpus:
+    """Named pairs with their splits; `notes` says how they came about and how much they share."""
+
+    name: str
+    splits: Mapping[str, Pairs]
+    source: str = ""  # language codes, where they are known
+    target: str = ""
+    suggested_tokenizer: str = "bpe"
+    pretokenised: bool = False
+    origin: tuple[str, ...] = ()  # sentences: where the pairs and the splits come from
+    disjoint: bool = False  # by construction; otherwise the overlap is counted
+
+    @cached_property
+    def notes(self) -> tuple[str, ...]:
+        """Sentences to print; counting the overlap reads all pairs, so it waits until it is asked for."""
+        if self.disjoint:
+            return self.origin
+        sides = {name: (pairs.sources, pairs.targets) for name, pairs in self.splits.items()}
+        return (*self.origin, *(overlap.sentence for overlap in count_pair_overlap(sides)))
+
+    def checksum(self) -> str:
+        """Changes when a pair of a split changes."""
+        parts = [f"{name}:{pairs.checksum()}" for name, pairs in sorted(self.splits.items())]
+        return hashlib.blake2b("\n".join(parts).encode(), digest_size=16).hexdigest()
+
+    def swapped(self) -> PairCorpus:
+        splits = {name: pairs.swapped() for name, pairs in self.splits.items()}
+        return replace(self, splits=splits, source=self.target, target=self.source)
+
+
+def open_pairs(
+    data: str | Path,
+    *,
+    source: str = "",
+    target: str = "",
+    swap: bool = False,
+    pairs: int = 0,
+    longest: int = 0,
+    also: str = "",
+    split: str = "auto",
+) -> PairCorpus:
+    """Opens a built-in or fetched corpus of pairs, a file with tabs, parallel files, or a folder of either.
+
+    `source` and `target` say which of the parallel files is which; `swap` exchanges the sides. `pairs` is how many the
+    phrasebook makes, of any other corpus how many of its training pairs are used; `longest` the most words of a
+    phrasebook sentence. `also` names further training pairs and how often each counts: "more.tsv:2,other.tsv:0.5".
+    `split` divides a single file: "lines" (what auto does) draws without leaks, "tail" holds out the last pairs.
+    """
+    name = str(data)
+    if split not in ("auto", "lines", "tail"):
+        raise RegardError(f"Pairs cannot be split by {split!r}; choose lines or tail.")
+    if split != "auto" and (is_named(name) or os.path.isdir(name)):
+        raise RegardError(f"{name!r} has its own splits; leave the split out, or give a single file.")
+    if longest and name != "phrasebook":
+        raise RegardError(f"Only the phrasebook makes sentences of a chosen length, not {name!r}; leave that out.")
+    if name in CATALOGUE and CATALOGUE[name].pairs:
+        corpus = _open_download(CATALOGUE[name], source, target)
+    elif is_named(name):
+        corpus = _open_built_in(name, pairs, longest)
+    elif os.path.isdir(name):
+        corpus = _open_folder(Path(name), source, target)
+    else:
+        found, about = _read_single(Path(name), source, target)
+        corpus = _split(Path(name).name, found, about, "tail" if split == "tail" else "drawn")
+        corpus = replace(corpus, source=source, target=target)
+    if pairs and name != "phrasebook":
+        corpus = _fewer(corpus, pairs)
+    if also:
+        corpus = _with_more(corpus, also, source, target)
+    return corpus.swapped() if swap else corpus
+
+
+def is_pairs(name_or_path: str | Path) -> bool:
+    """Whether `open_pairs` would take this; the built-in ones are also texts for `open_corpus`."""
+    name = str(name_or_path)
+    if is_named(name):
+        return name == "phrasebook" or name in TOYS or (name in CATALOGUE and CATALOGUE[name].pairs)
+    return holds_pairs(Path(name))
+
+
+def read_pairs(path: str | Path, *, source: str = "", target: str = "") -> Pairs:
+    """The pairs of one file, or of two parallel ones by their common name, as they stand there."""
+    return _read_single(Path(path), source, target)[0]
+
+
+def _read_single(path: Path, source: str, target: str) -> tuple[Pairs, list[str]]:
+    files = find_pair_files(path, source, target)
+    if "pairs" not in files:
+        raise RegardError(f"{str(path)!r} is a folder; give one file of pairs.")
+    return _read(files["pairs"])
+
+
+def _read(paths: Sequence[Path]) -> tuple[Pairs, list[str]]:
+    sources, targets, about = read_pair_files(paths)
+    return Pairs(sources, targets), about
+
+
+def _open_folder(folder: Path, source: str, target: str) -> PairCorpus:
+    """The given splits of a folder; where validation is missing it is drawn from train."""
+    name, files = folder.resolve().name, find_pair_files(folder, source, target)
+    given = ", ".join(" + ".join(path.name for path in paths) for paths in files.values())
+    read = {split: _read(paths) for split, paths in files.items()}
+    about = tuple(sentence for _, sentences in read.values() for sentence in sentences)
+    splits = {split: pairs for split, (pairs, _) in read.items()}
+    if "valid" in splits:
+        return PairCorpus(name, splits, source, target, origin=(f"Splits as given: {given}.", *about))
+    drawn = _split(name, splits["train"], [], "drawn", ("valid",) if "test" in splits else ("valid", "test"))
+    return replace(
+        drawn,
+        splits={**splits, **drawn.splits},
+        source=source,
+        target=target,
+        origin=(f"Given: {given}.", *drawn.origin, *about),
+        disjoint="test" not in splits,
+    )
+
+
+def _split(
+    name: str, pairs: Pairs, about: Iterable[str], how: str, held_out: Sequence[str] = ("valid", "test")
+) -> PairCorpus:
+    if how == "tail":
+        held = max(1, min(len(pairs) // PARTS, HELD_OUT_MOST))
+        cuts = [0, len(pairs) - 2 * held, len(pairs) - held, len(pairs)]
+        if cuts[1] < 1:
+            raise _too_few(name, len(pairs))
+        splits = {split: pairs.take(range(a, b)) for split, a, b in zip(SPLITS, cuts, cuts[1:])}
+        origin = f"Cut in file order: the last {2 * held:,} pairs are valid and test, {held:,} each."
+        return PairCorpus(name, splits, origin=(origin, *about))
+    drawn = draw_pairs(pairs.sources, pairs.targets, held_out)
+    if len(drawn.splits) < 2:
+        raise _too_few(name, len(pairs))
+    splits = {split: pairs.take(chosen) for split, chosen in drawn.splits.items()}
+    return PairCorpus(name, splits, origin=(drawn.origin, *about), disjoint=True)
+
+
+def _too_few(name: str, count: int) -> RegardError:
+    return RegardError(
+        f"Nothing can be held out of the {count:,} pairs of {name!r} that is not also trained on; give more pairs, "
+        f"or a folder with train.tsv and valid.tsv."
+    )
+
+
+# Corpora with a name
+
+
+def _open_built_in(name: str, pairs: int, longest: int) -> PairCorpus:
+    if name == "phrasebook":
+        made = phrases(pairs, longest)
+        splits = {
+            split: Pairs(
+                [pair.source for pair in given], [pair.target for pair in given], [pair.alignment for pair in given]
+            )
+            for split, given in made.items()
+        }
+        count = sum(map(len, splits.values()))
+        origin = f"{count:,} pairs of the built-in English–French grammar, made by seed 0, with their word alignment."
+        return PairCorpus(name, splits, "en", "fr", origin=(origin,))
+    if name not in TOYS:
+        raise RegardError(f"{name!r} is a text without translations; give pairs, for example the built-in phrasebook.")
+    splits = {split: toy_pairs(name, lines) for split, lines in toy_task(name).items()}
+    origin = (
+        "Made by seed 0: the target is what a language model says at the end of the line; no two splits share a pair."
+    )
+    return PairCorpus(name, splits, suggested_tokenizer="word", pretokenised=True, origin=(origin,), disjoint=True)
+
+
+def toy_pairs(name: str, lines: Iterable[str]) -> Pairs:
+    """A toy task as pairs: the label after its string, the copy after the bar, the value after the question."""
+
+    def cut(line: str) -> tuple[str, str]:
+        if name not in TOY_ENDS:
+            source, target = line.split(" | ")
+            return source, target
+        symbols = line.split()
+        return " ".join(symbols[: -TOY_ENDS[name]]), " ".join(symbols[-TOY_ENDS[name] :])
+
+    cuts = [cut(line) for line in lines]
+    return Pairs([source for source, _ in cuts], [target for _, target in cuts])
+
+
+def _open_download(download: Download, source: str, target: str) -> PairCorpus:
+    name, usual = download.name, download.languages
+    folders = [place / name for place in data_folders() if (place / name).is_dir()]
+    if not folders:
+        raise RegardError(f"{name!r} is not on this machine; run `regard data fetch {name}` first.")
+    languages = (source or usual[0], target or usual[1])
+    if len(download.files) > 1:
+        return replace(_open_folder(folders[0], *languages), name=name)
+    files = [path for path in entries(folders[0]) if path.is_file() and is_table(path)]
+    if not files:
+        raise RegardError(f"{name!r} is not whole on this machine; run `regard data fetch {name}` first.")
+    if sorted(languages) != sorted(usual):
+        raise RegardError(f"{name!r} has {usual[0]} and {usual[1]}, not {languages[0]} and {languages[1]}.")
+    corpus = _split(name, *_read(files[:1]), "drawn")
+    corpus = replace(corpus, source=usual[0], target=usual[1])
+    return corpus if languages == usual else corpus.swapped()
+
+
+# Fewer and further training pairs
+
+
+def _fewer(corpus: PairCorpus, count: int) -> PairCorpus:
+    train = corpus.splits["train"]
+    if count >= len(train):
+        return corpus
+    ranked = sorted(range(len(train)), key=lambda index: _pair_hash(train, index))
+    note = f"{count:,} of the {len(train):,} training pairs are used, drawn by their hash."
+    splits = {**corpus.splits, "train": train.take(sorted(ranked[:count]))}
+    return replace(corpus, splits=splits, origin=(*corpus.origin, note))
+
+
+def _pair_hash(pairs: Pairs, index: int) -> int:
+    return line_hash(f"{pairs.sources[index]}\n{pairs.targets[index]}")
+
+
+def _with_more(corpus: PairCorpus, also: str, source: str, target: str) -> PairCorpus:
+    """Adds training pairs, without those of which a side is held out."""
+    train = corpus.splits["train"]
+    held = [pairs for split, pairs in corpus.splits.items() if split != "train"]
+    sources = {text for pairs in held for text in bare(pairs.sources)}
+    targets = {text for pairs in held for text in bare(pairs.targets)}
+    notes = list(corpus.origin)
+    for path, weight in _weighted(also):
+        more, about = _read_single(Path(path), source, target)
+        sides = enumerate(zip(bare(more.sources), bare(more.targets)))
+        clean = [index for index, (one, other) in sides if one not in sources and other not in targets]
+        chosen = [index for index in clean for _ in range(_times(weight, _pair_hash(more, index)))]
+        added = more.take(chosen)
+        train = Pairs([*train.sources, *added.sources], [*train.targets, *added.targets])
+        leaks = len(more) - len(clean)
+        left_out = f"; {leaks:,} of which a side is held out were left out" if leaks else ""
+        notes += [f"{len(clean):,} training pairs more from {path}, {weight:g} times per epoch{left_out}.", *about]
+    return replace(corpus, splits={**corpus.splits, "train": train}, origin=tuple(notes))
+
+
+def _weighted(also: str) -> list[tuple[str, float]]:
+    """ "more.tsv:2,other.tsv" → (more.tsv, 2), (other.tsv, 1)"""
+    found = []
+    for part in filter(None, map(str.strip, also.split(","))):
+        path, colon, number = part.rpartition(":")
+        try:
+            weight = float(number) if colon else 1.0
+        except ValueError:  # a colon of the path
+            path, weight = part, 1.0
+        if not (weight > 0 and math.isfinite(weight)):
+            raise RegardError(f"The weight of {path!r} must be more than 0, not {number}; 2 counts each pair twice.")
+        found.append((path if colon else part, weight))
+    return found
+
+
+def _times(weight: float, number: int) -> int:
+    """How often a pair counts: of the fraction its hash decides, for every epoch alike."""
+    return int(weight) + (number / 2**64 < weight % 1)

@@ -1,0 +1,116 @@
+"""The law of the split: no source and no target that is tested was trained on, whatever the pairs are."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from regard.text.pair_split import HELD_OUT_MOST, bare, count_pair_overlap, draw_pairs
+
+law = settings(derandomize=True, deadline=None, max_examples=300)
+words = st.sampled_from(["I see", "i see!", "we go", "We  go.", "é", "e\u0301", "?", "!", "", *"abcdefghijklmnop"])
+pairs = st.lists(st.tuples(words, words), min_size=1, max_size=40)
+
+
+def sides(pairs):
+    return [source for source, _ in pairs], [target for _, target in pairs]
+
+
+@law
+@given(pairs)
+def test_every_pair_is_in_one_split_and_no_two_splits_share_a_side(pairs):
+    drawn = draw_pairs(*sides(pairs))
+    assert sorted(np.concatenate(list(drawn.splits.values())).tolist()) == list(range(len(pairs)))
+    assert len(drawn.splits["train"])
+    if "labels" in drawn.origin:
+        return
+    for side in sides(pairs):
+        texts = bare(side)
+        used = [{texts[index] for index in chosen} - {""} for chosen in drawn.splits.values()]
+        assert sum(map(len, used)) == len(set().union(*used))
+
+
+@law
+@given(pairs, st.randoms(use_true_random=False))
+def test_the_order_of_the_pairs_changes_no_split(pairs, random):
+    shuffled = pairs[:]
+    random.shuffle(shuffled)
+
+    def content(rows):
+        return {name: sorted(rows[i] for i in chosen) for name, chosen in draw_pairs(*sides(rows)).splits.items()}
+
+    assert content(list(dict.fromkeys(pairs))) == content(list(dict.fromkeys(shuffled)))
+
+
+def test_large_files_hold_out_two_thousand_and_small_ones_a_twentieth():
+    for count, held in ((100_000, HELD_OUT_MOST), (4000, 200), (20, 1), (3, 1)):
+        texts = [f"sentence {number}" for number in range(count)]
+        splits = draw_pairs(texts, [text.upper() + " fr" for text in texts]).splits
+        assert (len(splits["valid"]), len(splits["test"])) == (held, held)
+        assert len(splits["train"]) == count - 2 * held
+
+
+def test_the_first_held_out_pairs_of_a_sorted_file_are_a_sample_of_it():
+    texts = [f"sentence {number}" for number in range(10_000)]
+    valid = draw_pairs(texts, texts).splits["valid"]
+    assert 4000 < np.mean(valid[:100]) < 6000
+
+
+def test_two_pairs_give_a_validation_pair_and_one_group_gives_nothing():
+    assert {name: len(chosen) for name, chosen in draw_pairs(["a", "b"], ["c", "d"]).splits.items()} == {
+        "train": 1,
+        "valid": 1,
+    }
+    assert list(draw_pairs(["a", "A!", "b"], ["x", "y", "Y"]).splits) == ["train"]
+
+
+def test_a_giant_group_is_trained_on():
+    chain = [(f"s{k // 2}", f"t{(k + 1) // 2}") for k in range(500)]  # each shares a side with the next
+    alone = [(f"u{k}", f"v{k}") for k in range(500)]
+    drawn = draw_pairs(*sides(chain + alone))
+    assert set(range(500)) <= set(drawn.splits["train"].tolist())
+    assert (len(drawn.splits["valid"]), len(drawn.splits["test"])) == (50, 50)
+    assert "up to 500" in drawn.origin
+
+
+def test_labels_are_in_every_split_and_their_sentences_in_one():
+    sentences = [f"sentence {number % 300}" for number in range(600)]
+    labels = [("good", "bad", "neutral")[number % 3] for number in range(600)]
+    for columns in ((sentences, labels), (labels, sentences)):
+        drawn = draw_pairs(*columns)
+        assert "being labels" in drawn.origin
+        held = {sentences[index] for index in np.concatenate([drawn.splits["valid"], drawn.splits["test"]])}
+        assert len(held) >= 30
+        assert not held & {sentences[index] for index in drawn.splits["train"]}
+        assert {labels[index] for index in drawn.splits["valid"]} == {"good", "bad", "neutral"}
+
+
+def test_a_text_that_grows_moves_no_pair_between_valid_and_test():
+    texts = [f"sentence {number}" for number in range(3000)]
+    before, after = (draw_pairs(texts[:size], texts[:size]).splits for size in (2000, 3000))
+    assert not set(before["valid"].tolist()) & set(after["test"].tolist())
+    assert not set(before["test"].tolist()) & set(after["valid"].tolist())
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [("I'm here!", "i M HERE"), ("Cafe\u0301 ?", "café"), ("« Oui »", "oui."), ("a  b", " a b"), ("STRASSE", "Straße")],
+)
+def test_case_punctuation_spaces_and_composition_make_no_difference(one, other):
+    assert bare([one]) == bare([other])
+
+
+def test_other_letters_and_marks_make_a_difference():
+    assert len(set(bare(["a", "b", "é", "e", "कि", "की", "?", "!", "1", "2"]))) == 10
+    assert bare([]) == []
+    assert bare(["", " "]) == ["", ""]
+
+
+def test_overlap_is_counted_by_side_and_by_pair():
+    train = (["a", "b", "", "c"], ["x", "y", "", "z"])
+    valid = (["A!", "a", "q", ""], ["x.", "y", "z", ""])
+    (overlap,) = count_pair_overlap({"train": train, "valid": valid})
+    assert (overlap.pairs, overlap.sources, overlap.targets, overlap.both) == (4, 2, 3, 1)
+    assert "2 (50.0 %) have a source" in overlap.sentence
+    (none,) = count_pair_overlap({"train": train, "test": (["n"], ["n"])})
+    assert none.sentence == "No source and no target of test occurs in train."
