@@ -35,6 +35,9 @@ SMALL: dict[str, dict[str, Any]] = {  # smaller than tiny: laws do not depend on
     "dan": {"layers": 2, "width": 8, "dropout": 0.3},
     "self-attention": {"width": 32, "context": CONTEXT, "dropout": 0.3},
     "gpt": {"layers": 2, "width": 32, "heads": 2, "context": CONTEXT, "dropout": 0.3},
+    "seq2seq": {"layers": 2, "width": 8, "embedding": 6, "dropout": 0.3},
+    "bahdanau": {"layers": 1, "width": 8, "embedding": 6, "dropout": 0.3},
+    "transformer": {"layers": 2, "width": 32, "heads": 2, "feedforward": 24, "context": CONTEXT, "dropout": 0.3},
 }
 VARIANTS: dict[str, list[dict[str, Any]]] = {
     "ngram": [{"order": order, "smoothing": how} for order in (1, 2, 4) for how in ("kneser-ney", "counts")],
@@ -77,9 +80,43 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
     ]
     + [{"norm": norm, "position": position} for norm, position in product(("pre", "post"), ("none", "rotary"))]
     + [{"bias": False, "activation": "relu", "feedforward": 12, "tied": False}],
+    "seq2seq": [
+        {"cell": "lstm"},
+        {"cell": "gru", "reverse": False, "tied": False},
+        {"cell": "rnn", "layers": 1, "embedding": 0, "shared": False},
+    ],
+    "bahdanau": [
+        *({"score": score} for score in SCORES),
+        {"cell": "lstm", "layers": 2, "tied": False},
+        {"cell": "rnn", "embedding": 0, "shared": False},
+        *({"feed": False, "score": score} for score in ("additive", "dot", "epanechnikov")),
+        {"feed": False, "cell": "lstm", "layers": 2},
+    ],
+    "transformer": [
+        {"norm": "pre"},
+        {"norm": "post", "decoder_layers": 1},
+        {"norm": "post", "position": "rotary", "activation": "gelu"},
+        {"position": "learned", "shared": False, "dropout_attention": 0.2, "dropout_activation": 0.2},
+        {"position": "none", "tied": False},
+        {"position": "learned", "combine": "concatenate", "tied": False},
+        {"position": "one-hot"},
+        {"position": "index", "combine": "concatenate", "tied": False, "norm": "post"},
+    ],
 }
-SUBJECTS = [(system.name, tuple(variant.items())) for system in SYSTEMS for variant in VARIANTS.get(system.name, [{}])]
-NEURAL = [subject for subject in SUBJECTS if find(subject[0]).trained == "gradient"]
+
+
+def subjects(task: str) -> list[tuple[str, tuple[tuple[str, Any], ...]]]:
+    return [
+        (system.name, tuple(variant.items()))
+        for system in SYSTEMS
+        if system.task == task
+        for variant in VARIANTS.get(system.name, [{}])
+    ]
+
+
+SUBJECTS = subjects("language model")
+TRANSLATORS = subjects("translation")
+NEURAL = [subject for subject in SUBJECTS + TRANSLATORS if find(subject[0]).trained == "gradient"]
 # Those that can learn "their books" and "their dog". A window of one word cannot. Bare attention has no other way to
 # show the current word than to look at it, and where that saturates it sees nothing else (gradients of a softmax die
 # with the gap between scores): some of its variants, and not only from some first weights, end there.

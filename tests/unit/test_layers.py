@@ -1,6 +1,7 @@
 """What the laws do not say about layers: their numbers, their initial weights, their dropout."""
 
 import math
+from functools import partial
 
 import pytest
 import torch
@@ -8,8 +9,12 @@ from torch import nn
 from torch.func import functional_call
 
 from regard.layers.attention import CausalSelfAttention
+from regard.layers.blocks import FeedForward, PostNormEncoderBlock, PreNormEncoderBlock
 from regard.layers.dropout import VariationalDropout, WordDropout
 from regard.layers.embedding import Embedding
+from regard.layers.encoder import FUSED, RecurrentEncoder, TransformerEncoder
+from regard.layers.feeding import Given, look_and_step
+from regard.layers.memory import FullSelfAttention
 from regard.layers.position import Index, Learned, OneHot, Sine, Sinusoid, rotate
 from regard.layers.recurrent import LSTM
 from regard.layers.state import Span, last, select_rows
@@ -289,3 +294,80 @@ def test_selecting_rows_never_touches_the_source():
     assert chosen["source"] is source
     assert chosen["seen"].tolist() == [2, 2, 1]
     assert chosen["past"]["0"]["hidden"].shape == (3, 2)
+
+
+# -- encoders, and the recurrence that looks before every step -------------------------------------------------------
+
+
+ENCODERS = {
+    **{cell: partial(RecurrentEncoder, 6, 5, cell=cell, layers=2, bidirectional=True) for cell in FUSED},
+    "one way": partial(RecurrentEncoder, 6, 5, cell="lstm", layers=2),
+    "pre-norm": lambda: TransformerEncoder([encoder_block(PreNormEncoderBlock) for _ in range(2)], nn.LayerNorm(6)),
+    "post-norm, rotary": lambda: TransformerEncoder([encoder_block(PostNormEncoderBlock, rotary=True)]),
+}
+
+
+def encoder_block(kind, **options):
+    return kind(FullSelfAttention(6, 1, **options), FeedForward(6, 12))
+
+
+@pytest.mark.parametrize("name", ENCODERS)
+def test_padding_and_batch_mates_change_nothing_for_an_encoder(name):
+    torch.manual_seed(0)
+    encoder = ENCODERS[name]().double().eval()
+    source, lengths = torch.randn(3, 5, 6, dtype=torch.float64), torch.tensor([2, 5, 3])
+    together = encoder(source, lengths)
+    for row in range(3):
+        alone = encoder(source[row : row + 1, : lengths[row]])
+        if isinstance(together, tuple):
+            torch.testing.assert_close(together[0][row, : lengths[row]], alone[0][0])
+            for layer, last in together[1].items():
+                for part in last:
+                    torch.testing.assert_close(last[part][row], alone[1][layer][part][0])
+        else:
+            torch.testing.assert_close(together[row, : lengths[row]], alone[0])
+
+
+@pytest.mark.parametrize("name", ENCODERS)
+@pytest.mark.parametrize("lengths", [None, torch.tensor([2, 5, 3])], ids=["full", "ragged"])
+def test_an_encoders_fast_path_is_its_equation(name, lengths):
+    torch.manual_seed(0)
+    encoder = ENCODERS[name]().double().eval()
+    source = torch.randn(3, 5, 6, dtype=torch.float64)
+    real = torch.ones(3, 5, dtype=torch.bool) if lengths is None else torch.arange(5) < lengths[:, None]
+    found = []
+    for result in (encoder(source, lengths), encoder.explain(source, lengths)):
+        memory = result[0] if isinstance(result, tuple) else result
+        gradients = torch.autograd.grad(memory[real].square().sum(), list(encoder.parameters()))
+        found.append((memory[real], *gradients))
+    for fast, written in zip(*found, strict=True):
+        torch.testing.assert_close(fast, written, rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize("cell", ["rnn", "lstm", "gru"])
+@pytest.mark.parametrize("score", ["additive", "dot"])
+@pytest.mark.parametrize("beams", [1, 2])
+def test_the_looking_recurrences_gradient_is_that_of_its_values(cell, score, beams):
+    """Finite differences know nothing of how a gradient was written out."""
+    torch.manual_seed(0)
+    sources, slots, steps, width = 2, 3, 3, 4
+    gates = {"rnn": 1, "lstm": 4, "gru": 3}[cell] * width
+
+    def draw(*shape):
+        return torch.randn(*shape, dtype=torch.float64, requires_grad=True)
+
+    visible = torch.tensor([[[True, True, False]], [[True, True, True]]])
+    memory = [draw(sources * beams, width) for _ in ("hidden", "cell")[: 2 if cell == "lstm" else 1]]
+    tensors = [draw(sources * beams, steps, gates), draw(sources, slots, width), draw(sources, slots, gates)]
+    tensors += [draw(gates, width), draw(gates)]
+    tensors += [draw(width, width), draw(1, width)] if score == "additive" else []
+
+    def run(drives, keys, places, weight, bias, *rest):
+        past = dict(zip(("hidden", "cell"), rest[-len(memory) :]))
+        query, judge = rest[:2] if score == "additive" else (None, None)
+        every, weights = look_and_step(
+            drives, past, Given(cell, keys, places, visible, weight, bias, query, judge, scale=0.5)
+        )
+        return (*every.values(), weights)
+
+    assert torch.autograd.gradcheck(run, (*tensors, *memory))

@@ -1,8 +1,11 @@
 """Beam search: keep the `width` most probable beginnings, extend each by every word, keep the best again.
 
-    score(y) = Σ_t log P(y_t | y_<t) / |y|^length_penalty
+    score(y) = Σ_t log P(y_t | y_<t) / |y|^length_penalty          |y| counts <eos>
 
-A hypothesis ends when it writes <eos>; a search ends when `width` of its hypotheses have ended. Width 1 is greedy.
+There are `width` slots (Graves 2012; Sutskever et al. 2014). A hypothesis that writes <eos> among the best candidates
+keeps its slot, so the rest share what is left, and width 1 is greedy. The search for a source ends when no slot is open
+or no open one can still overtake the `n_best` finished, which is certain, since a log-probability only falls; then the
+source leaves the batch. A step is the same few tensor operations for all sources and slots at once.
 """
 
 from __future__ import annotations
@@ -13,18 +16,47 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from regard.decoding.sampling import mask_tokens
-from regard.layers.state import State, select_rows
+from regard.errors import RegardError
+from regard.layers.state import State, map_state, select_rows
 from regard.systems.model import Model
 
 IMPOSSIBLE = -1e30  # a counted model's finite log 0: never a way to go on
+STEPS_BETWEEN_LOOKS = {"cpu": 1, "cuda": 8}  # how often the host asks who is done: a GPU stops its queue for that
+LEAVE_TOGETHER = 8  # sources leave the batch when one in so many is done: each time the memory of the rest is copied
+
+
+@dataclass(frozen=True)
+class Beam:
+    """How to search; lengths count `<eos>`."""
+
+    width: int = 5
+    length_penalty: float = 1.0
+    n_best: int = 1
+
+    def __post_init__(self) -> None:
+        if self.width < 1:
+            raise RegardError(f"--beam must be at least 1, not {self.width}.")
+        if not 1 <= self.n_best <= self.width:
+            raise RegardError(f"--n-best must be at least 1 and at most --beam {self.width}, not {self.n_best}.")
+        if not -10 <= self.length_penalty <= 10:
+            raise RegardError(f"--length-penalty must lie between -10 and 10, not {self.length_penalty}.")
+
+
+BEAM = Beam()
+GREEDY_BEAM = Beam(width=1, length_penalty=0.0)
 
 
 @dataclass(frozen=True)
 class Hypothesis:
     tokens: list[int]  # ends in <eos> unless the limit came first
-    log_probability: float
+    log_probability: float  # the model's own of exactly these tokens, whatever was forbidden
     score: float
+    finished: bool = True
+
+    @property
+    def text_tokens(self) -> list[int]:
+        """Without the closing <eos>."""
+        return self.tokens[:-1] if self.finished else self.tokens
 
 
 @torch.no_grad()
@@ -34,66 +66,156 @@ def beam_search(
     state: State,
     *,
     width: int,
-    max_tokens: int,
+    max_tokens: int | Tensor,
     eos: int,
     forbidden: Sequence[int] = (),
     length_penalty: float = 0.0,
+    n_best: int | None = None,
+    min_tokens: int = 0,
 ) -> list[list[Hypothesis]]:
-    """`logits` [R, V] and `state` (R rows) stand after the prompts; returns, for each row, hypotheses best first."""
-    rows, vocabulary = logits.shape
-    device = logits.device
-    state = select_rows(state, torch.arange(rows, device=device).repeat_interleave(width))
-    logits = logits.repeat_interleave(width, 0)
-    total = torch.full((rows, width), -torch.inf, dtype=torch.float64, device=device)
-    total[:, 0] = 0.0  # at first all beams of a row are the same: only one may speak
-    written: list[list[list[int]]] = [[[] for _ in range(width)] for _ in range(rows)]
-    finished: list[list[Hypothesis]] = [[] for _ in range(rows)]
+    """`logits` [N, V] and `state` (N rows) stand after the prompts; returns, for each row, hypotheses best first.
 
-    def finish(row: int, tokens: list[int], log_probability: float) -> None:
-        score = log_probability / max(len(tokens), 1) ** length_penalty
-        finished[row].append(Hypothesis(tokens, log_probability, score))
-
-    for _ in range(max_tokens):
-        step = torch.log_softmax(mask_tokens(logits, forbidden).double(), -1).view(rows, width, vocabulary)
-        step = step.masked_fill(step < IMPOSSIBLE, -torch.inf)
-        candidates = (total[:, :, None] + step).view(rows, -1)
-        # 2·width candidates: even if `width` of them end here, `width` remain to go on
-        least = candidates.topk(min(2 * width, candidates.size(1)), dim=-1).values[:, -1:]
-        chosen_parents = torch.arange(width, device=device).repeat(rows, 1)
-        chosen_tokens = torch.full((rows, width), eos, device=device)
-        scores = torch.full_like(total, -torch.inf)
-        for row in range(rows):
-            if len(finished[row]) >= width:
-                continue
-            live, beginnings = 0, []
-            for rank, (value, parent, token) in enumerate(_best(candidates[row], least[row], vocabulary)):
-                if value == -torch.inf or live == width:
-                    break
-                sequence = [*written[row][parent], token]
-                if token == eos:
-                    if rank < width:
-                        finish(row, sequence, value)
-                    continue
-                chosen_parents[row, live], chosen_tokens[row, live], scores[row, live] = parent, token, value
-                beginnings.append(sequence)
-                live += 1
-            written[row] = beginnings + [[] for _ in range(width - live)]
-        total = scores
-        if all(len(ends) >= width for ends in finished) or bool((total == -torch.inf).all()):
+    `max_tokens` is one limit or one per row [N]. A hypothesis that had to stop there comes after all that ended.
+    Log-probabilities are sums in fp64 of log-softmaxes in the model's precision, fp32 at least.
+    """
+    limits = torch.as_tensor(max_tokens, device=logits.device).expand(len(logits))
+    ended = Ended(len(logits), width, limits, length_penalty, n_best or width)
+    places = torch.arange(len(logits), device=logits.device)  # which of the N each open source is
+    total = torch.zeros(len(logits), 1, dtype=torch.float64, device=logits.device)  # [N, slots]
+    written = places.new_zeros(len(logits), 1, 0)  # [N, slots, tokens so far]
+    masks = [mask_of(banned, logits) for banned in (forbidden, [*forbidden, eos])]
+    for length in range(1, ended.longest + 1):
+        total, parents, tokens = extend(total, logits, masks[length < min_tokens], width)
+        written = torch.cat([written.gather(1, parents[..., None].expand(-1, -1, length - 1)), tokens[..., None]], -1)
+        live = ended.take(places, total, written, tokens == eos)  # [N, slots] those that go on
+        look = length % STEPS_BETWEEN_LOOKS.get(logits.device.type, 8) == 0
+        slots, stay = _look(live) if look else (live.size(1), None)
+        if slots == 0:
             break
-        origin = (torch.arange(rows, device=device)[:, None] * width + chosen_parents).view(-1)
-        hidden, state = model.read(chosen_tokens.view(-1, 1), select_rows(state, origin))
+        # open slots first, in their order; closed ones remain only as padding
+        order = live.int().sort(dim=1, descending=True, stable=True).indices[:, :slots]
+        total = total.masked_fill(~live, -torch.inf).gather(1, order)
+        written = written.gather(1, order[..., None].expand(-1, -1, length))
+        parents, tokens = parents.gather(1, order), tokens.gather(1, order)
+        origin = parents + logits.size(0) // len(places) * torch.arange(len(places), device=logits.device)[:, None]
+        if stay is not None:
+            total, written, tokens, origin, places = (x[stay] for x in (total, written, tokens, origin, places))
+            state = select_memory(state, stay)
+        if stay is not None or width > 1:
+            state = select_rows(state, origin.flatten())
+        hidden, state = model.read(tokens.view(-1, 1), state)
         logits = model.predict(hidden[:, 0])
-    for row in range(rows):
-        for beam, value in enumerate(total[row].tolist()):
-            if len(finished[row]) < width and value > -torch.inf:
-                finish(row, written[row][beam], value)
-    return [sorted(ends, key=lambda hypothesis: -hypothesis.score)[:width] for ends in finished]
+    return ended.best()
 
 
-def _best(candidates: Tensor, least: Tensor, vocabulary: int) -> list[tuple[float, int, int]]:
-    """(score, beam, token) of the candidates that reach `least`, best first; equals keep their order, as in argmax."""
-    index = (candidates >= least).nonzero()[:, 0]
-    scores, order = candidates[index].sort(descending=True, stable=True)
-    index = index[order]
-    return list(zip(scores.tolist(), (index // vocabulary).tolist(), (index % vocabulary).tolist()))
+def mask_of(tokens: Sequence[int], logits: Tensor) -> Tensor | None:
+    """Which of the vocabulary these are, [V], on the device of the logits; made once, since a copy there waits."""
+    if not tokens:
+        return None
+    return torch.zeros(logits.size(-1), dtype=torch.bool).index_fill(0, torch.tensor(tokens), True).to(logits.device)
+
+
+def extend(total: Tensor, logits: Tensor, banned: Tensor | None, count: int) -> tuple[Tensor, Tensor, Tensor]:
+    """The `count` best ways to go on from total [N, K] by one token, best first: totals, slots and tokens [N, C].
+
+    What is banned is never chosen, but keeps its share of the probability. Only the `count` best tokens of a slot can
+    be among the best of all. Equals keep the order of slots, then of tokens.
+    """
+    logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
+    allowed = logits if banned is None else logits.masked_fill(banned, -torch.inf)
+    tokens = largest(allowed, min(count, logits.size(-1)))  # [N · K, c]
+    step = logits.log_softmax(-1).gather(-1, tokens).double()
+    if banned is not None:
+        step = step.masked_fill(banned[tokens], -torch.inf)
+    step = step.masked_fill(step < IMPOSSIBLE, -torch.inf)
+    candidates = total[..., None] + step.view(*total.shape, -1)  # [N, K, c]
+    best, order = candidates.flatten(1).sort(dim=-1, descending=True, stable=True)
+    order = order[:, :count]
+    return best[:, :count], order // candidates.size(-1), tokens.reshape(len(total), -1).gather(1, order)
+
+
+def largest(logits: Tensor, count: int) -> Tensor:
+    """Where the `count` largest of each row [R, V] are, largest first; equals in the order of their places, as argmax.
+
+    `topk` promises no order among equals, so where there are any they are counted through.
+    """
+    if count == 1:
+        return logits.argmax(-1, keepdim=True)
+    values, places = logits.topk(min(count + 1, logits.size(-1)))
+    if logits.device.type == "cpu" and not bool((values[:, 1:] == values[:, :-1]).any()):
+        return places[:, :count]
+    least = values[:, count - 1 : count]
+    above, equal = logits > least, logits == least
+    chosen = above | (equal & (equal.cumsum(-1) <= count - above.sum(-1, keepdim=True)))
+    places = logits.masked_fill(~chosen, -torch.inf).topk(count).indices.sort(-1).values
+    order = logits.gather(-1, places).sort(dim=-1, descending=True, stable=True).indices
+    return places.gather(-1, order)
+
+
+def select_memory(state: State, sources: Tensor) -> State:
+    """The state with only these sources' memories; the rows that read them are for `select_rows` to choose."""
+    if "source" not in state:
+        return state
+    return {**state, "source": map_state(lambda leaf: leaf[sources], state["source"])}
+
+
+def _look(live: Tensor) -> tuple[int, Tensor | None]:
+    """The most slots that a source has open, and which sources stay, where enough are done to be worth it."""
+    counts = live.sum(1)
+    stay = counts.nonzero()[:, 0]
+    gone = len(live) - len(stay)
+    return int(counts.max()), stay if gone * LEAVE_TOGETHER >= len(live) and gone else None
+
+
+class Ended:
+    """The hypotheses that have ended: up to `width` for each of the N sources, and a slot more for what is no one's."""
+
+    def __init__(self, sources: int, width: int, limits: Tensor, length_penalty: float, n_best: int) -> None:
+        self.width, self.limits, self.length_penalty, self.n_best = width, limits, length_penalty, n_best
+        self.longest = int(limits.max()) if sources else 0
+        self.count = torch.zeros(sources, dtype=torch.int64, device=limits.device)
+        self.total = torch.full((sources, width + 1), -torch.inf, dtype=torch.float64, device=limits.device)
+        self.score = self.total.clone()  # of the finished; −∞ for those cut off at the limit
+        self.length = torch.zeros_like(self.total, dtype=torch.int64)
+        self.tokens = self.length.new_zeros(sources, width + 1, self.longest)
+        self.damaged = torch.zeros((), dtype=torch.bool, device=limits.device)  # a prediction was not a number
+
+    def take(self, places: Tensor, total: Tensor, written: Tensor, ends: Tensor) -> Tensor:
+        """Keep what ends here: [N, C] candidates, best first, of the sources `places`. Returns which of them go on."""
+        length = written.size(-1)
+        self.damaged |= total.isnan().any()
+        possible = total > -torch.inf
+        ranks = torch.arange(total.size(1), device=total.device)
+        kept = possible & (ranks < self.width - self.count[places, None])  # the finished keep their slots
+        last = kept & (ends | (length >= self.limits[places, None]))
+        slot = (self.count[places, None] + last.cumsum(1) - 1).where(last, self.width)
+        self.total[places[:, None], slot] = total
+        self.score[places[:, None], slot] = (total / length**self.length_penalty).where(ends, -torch.inf)
+        self.length[places[:, None], slot] = length
+        self.tokens[places[:, None], slot, :length] = written
+        self.count[places] += last.sum(1)
+        live = kept & ~last
+        return live & ~self._settled(places, total.where(live, -torch.inf).amax(1), length)[:, None]
+
+    def _settled(self, places: Tensor, best: Tensor, length: int) -> Tensor:
+        """Where the best open hypothesis could not overtake the n_best finished, were all its further words certain."""
+        penalty = self.length_penalty
+        longest = self.limits[places].double() if penalty > 0 else torch.full_like(best, length + 1)
+        worst = self.score[places, : self.width].topk(self.n_best).values[:, -1]
+        return worst >= best / longest**penalty
+
+    def best(self) -> list[list[Hypothesis]]:
+        """For each source its hypotheses: the finished by score, then the cut off by score."""
+        if bool(self.damaged):
+            raise RegardError("The model's predictions are not numbers: its weights are damaged; train it again.")
+        columns = (self.count, self.tokens, self.length, self.total, self.score)
+        found = []
+        for count, tokens, lengths, totals, scores in zip(*(column.tolist() for column in columns)):
+            hypotheses = []
+            for words, length, total, score in zip(tokens[:count], lengths, totals, scores):
+                finished = score > -torch.inf
+                score = score if finished else total / length**self.length_penalty
+                hypotheses.append(Hypothesis(words[:length], total, score, finished))
+            hypotheses.sort(key=lambda hypothesis: (not hypothesis.finished, -hypothesis.score))
+            found.append(hypotheses[: self.n_best])
+        return found

@@ -1,6 +1,8 @@
 """The log-probability of each line of a text, each read on its own after the boundary <eos>.
 
 log P(line) = Σ_t log P(x_t | <eos>, x_<t)        t runs over the line's tokens and its closing <eos>
+
+and of each target given its source, log P(y | x), by a translation model.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ import numpy as np
 import torch
 
 from regard.decoding.generate import pad
+from regard.decoding.translate import closed
 from regard.evaluation.perplexity import NUMBERS_AT_ONCE, Method, segment_losses
 from regard.systems.model import Model
 
@@ -33,3 +36,29 @@ def line_losses(model: Model, lines: Sequence[Sequence[int]], eos: int) -> list[
         for row, n in enumerate(batch):
             losses[n] = nll[row, : len(lines[n])].double().cpu().numpy()
     return [loss for loss in losses if loss is not None]
+
+
+@torch.no_grad()
+def pair_losses(
+    model: Model, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]], eos: int
+) -> list[np.ndarray]:
+    """−log P of every token of every target given its source, teacher-forced, in nats; the closing `<eos>` is one.
+
+    Sources and targets may come with or without it. Batches are by length, order is kept.
+    """
+    model.eval()
+    read = [closed(source, eos) for source in sources]
+    written = [closed(target, eos) for target in targets]
+    losses: list[np.ndarray] = [np.empty(0)] * len(written)
+    order = sorted(range(len(written)), key=lambda n: (-len(written[n]), -len(read[n])))
+    while order:
+        rows = max(1, min(64, NUMBERS_AT_ONCE // (model.loss_width * len(written[order[0]]))))
+        batch, order = order[:rows], order[rows:]
+        source, _ = pad([read[n] for n in batch], model.device)
+        source_lengths = torch.tensor([len(read[n]) for n in batch])  # on the CPU: a GPU need not be asked for them
+        following, lengths = pad([written[n] for n in batch], model.device)
+        tokens, _ = pad([[eos, *written[n][:-1]] for n in batch], model.device)
+        nll, _ = model.loss(tokens, following, model.begin(source, source_lengths), lengths)
+        for row, n in enumerate(batch):
+            losses[n] = nll[row, : len(written[n])].double().cpu().numpy()
+    return losses

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from regard.layers.state import State
 from regard.systems.model import Model
+from regard.systems.translation import Translator
 
 TOLERANCE = 1e-10  # fp64; sums in another order, nothing more
 
@@ -44,6 +45,27 @@ class Draw:
             lengths[empty] = 0
         lengths[full] = columns
         return lengths
+
+    def sources(self, model: Translator) -> tuple[Tensor, Tensor]:
+        """What each row translates: ragged, with junk in the padding, and the lengths; at least one is full."""
+        columns = self.columns + 1
+        source = self.integers("source", 0, model.source_vocabulary, self.rows, columns)
+        lengths = self.integers("source lengths", 1, columns + 1, self.rows)
+        lengths[int(self.integers("full source", 0, self.rows, 1))] = columns
+        return source, lengths
+
+    def begin(self, model: Model, *, row: int | None = None, width: int = 1, capacity: int | None = None) -> State:
+        """A first state for every row, or for one alone; a translator's has read the row's source, alone unpadded."""
+        if not isinstance(model, Translator):
+            return model.begin(rows=self.rows if row is None else 1, width=width, capacity=capacity)
+        source, lengths = self.sources(model)
+        if row is not None:
+            return model.begin(source[row : row + 1, : lengths[row]], width=width, capacity=capacity)
+        return model.begin(source, lengths, width=width, capacity=capacity)
+
+    def start(self, model: Model, *, row: int | None = None) -> State | None:
+        """What a first call is given: a language model begins by itself, a translator with its source."""
+        return self.begin(model, row=row) if isinstance(model, Translator) else None
 
     def pieces(self, tokens: Tensor) -> tuple[Tensor, ...]:
         """The columns cut at random places."""

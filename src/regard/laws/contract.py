@@ -24,16 +24,17 @@ from regard.laws.comparing import (
     same_gradients,
     same_state,
 )
-from regard.layers.state import State, detach, map_state, select_rows
+from regard.layers.state import State, detach, map_state, select_rows, select_sources
 from regard.systems.model import Model
+from regard.systems.translation import Translator
 
 
 def asking_twice_changes_nothing(model: Model, draw: Draw) -> None:
     """Before any law: the same call gives the same answer, or no two answers could be compared."""
     tokens = draw.tokens(model)
     with torch.no_grad():
-        once, _ = model(tokens)
-        again, _ = model(tokens)
+        once, _ = model(tokens, draw.start(model))
+        again, _ = model(tokens, draw.start(model))
     equal(
         again,
         once,
@@ -47,8 +48,8 @@ def asking_twice_changes_nothing(model: Model, draw: Draw) -> None:
 def cutting_changes_nothing(model: Model, draw: Draw) -> None:
     """1: cutting a sequence into calls changes neither logits nor gradients."""
     tokens = draw.tokens(model)
-    whole, end = model(tokens)
-    pieces, state = [], None
+    whole, end = model(tokens, draw.start(model))
+    pieces, state = [], draw.start(model)
     for piece in draw.pieces(tokens):
         logits, state = model(piece, state)
         pieces.append(logits)
@@ -66,7 +67,7 @@ def the_future_changes_nothing(model: Model, draw: Draw) -> None:
     other = tokens.clone()
     other[:, t:] = draw.tokens(model, "other")[:, t:]
     with torch.no_grad():
-        before, after = model(tokens)[0][:, :t], model(other)[0][:, :t]
+        before, after = (model(words, draw.start(model))[0][:, :t] for words in (tokens, other))
     equal(
         after,
         before,
@@ -80,11 +81,11 @@ def padding_changes_nothing(model: Model, draw: Draw) -> None:
     """3: padding, junk in padding and batch-mates change nothing, also in the calls that follow."""
     tokens = draw.tokens(model)
     with torch.no_grad():
-        together, _ = model(tokens)
+        together, _ = model(tokens, draw.start(model))
         for row in range(draw.rows):
             close(
                 together[row],
-                model(tokens[row : row + 1])[0][0],
+                model(tokens[row : row + 1], draw.start(model, row=row))[0][0],
                 f"reading {draw.rows} texts side by side changes the logits of one",
                 "rows must not be mixed: sum, average and normalise over components or columns, never over rows",
                 ("position", ""),
@@ -95,7 +96,7 @@ def padding_changes_nothing(model: Model, draw: Draw) -> None:
 
 def _padding_changes_nothing(model: Model, draw: Draw, capacity: int | None) -> None:
     calls = [(draw.tokens(model, f"tokens {n}"), draw.lengths(f"lengths {n}")) for n in range(3)]
-    together, state = [], model.begin(rows=draw.rows, capacity=capacity)
+    together, state = [], draw.begin(model, capacity=capacity)
     with torch.no_grad():
         for tokens, lengths in calls:
             logits, state = model(tokens, state, lengths)
@@ -103,12 +104,12 @@ def _padding_changes_nothing(model: Model, draw: Draw, capacity: int | None) -> 
                 logits.isfinite().all(), "a padded column gives logits that are not finite: they must be, though unused"
             )
             together.append(logits)
-        for row in state["seen"].nonzero().flatten():  # each row that read anything, by itself
+        for row in state["seen"].nonzero().flatten().tolist():  # each row that read anything, by itself
             parts = [
                 (tokens[row, : lengths[row]], logits[row, : lengths[row]])
                 for (tokens, lengths), logits in zip(calls, together, strict=True)
             ]
-            alone, _ = model(torch.cat([tokens for tokens, _ in parts])[None])
+            alone, _ = model(torch.cat([tokens for tokens, _ in parts])[None], draw.start(model, row=row))
             close(
                 torch.cat([logits for _, logits in parts]),
                 alone[0],
@@ -126,7 +127,7 @@ def probabilities_sum_to_one(model: Model, draw: Draw) -> None:
     """4: probabilities sum to 1; and the loss is −log of these, word for word, and 0 in padding."""
     tokens, lengths = draw.tokens(model), draw.lengths()
     with torch.no_grad():
-        first, start = model(tokens[:, :1])
+        first, start = model(tokens[:, :1], draw.start(model))
         shape = (draw.rows, 1, model.vocabulary)
         hold(first.shape == shape, f"logits have shape {list(first.shape)} and not {list(shape)}: one for every word")
         logits, _ = model(tokens, start, lengths)
@@ -148,8 +149,7 @@ def the_fast_path_is_the_equation(model: Model, draw: Draw) -> None:
     """5: the fast path equals the written equation, values and gradients."""
     why = "`explain` and `forward` do not compute the same"
     for lengths in (None, draw.lengths()):
-        fast_state: State | None = None
-        slow_state: State | None = None
+        fast_state, slow_state = draw.start(model), _written_start(model, draw)
         fast_all, slow_all = [], []
         for n in range(2):  # a fresh call and one that continues
             tokens = draw.tokens(model, f"tokens {n}")
@@ -162,9 +162,31 @@ def the_fast_path_is_the_equation(model: Model, draw: Draw) -> None:
         close(fast, slow, "the fast path differs from the written equation in the logits", why, axes)
         if lengths is None:
             what = "the fast path differs from the written equation in the state"
-            same_state(fast_state or {}, slow_state or {}, what, why)
+            fast_past, slow_past = (_without_source(state or {}) for state in (fast_state, slow_state))
+            same_state(fast_past, slow_past, what, why)
         what = "the fast path differs from the written equation in the gradient"
         same_gradients(gradients(model, fast), gradients(model, slow), what, why)
+
+
+def _written_start(model: Model, draw: Draw) -> State | None:
+    """A translator's first state from its source, read by the written equation too."""
+    if not isinstance(model, Translator):
+        return None
+    source, lengths = draw.sources(model)
+    encoded, _ = model.explain_encode(source, lengths)
+    fast = model.encode(source, lengths)["memory"]
+    close(
+        real(fast, lengths),
+        real(encoded["memory"], lengths),
+        "the fast path differs from the written equation in the memory",
+        "`explain_encode` and `encode` do not compute the same",
+    )
+    return model.begin_from(encoded, source, lengths)
+
+
+def _without_source(state: State) -> State:
+    """What was read or written; a memory's padded columns are unspecified."""
+    return {name: part for name, part in state.items() if name != "source"}
 
 
 def saving_keeps_every_bit(model: Model, draw: Draw, again: Callable[[], Model]) -> None:
@@ -176,8 +198,8 @@ def saving_keeps_every_bit(model: Model, draw: Draw, again: Callable[[], Model])
         other = again()
         other.load_state_dict(load_file(path))
     with torch.no_grad():
-        logits, state = model(tokens)
-        loaded, loaded_state = other(tokens)
+        logits, state = model(tokens, draw.start(model))
+        loaded, loaded_state = other(tokens, draw.start(other))
     why = "what it learns must lie in nn.Parameters or registered buffers"
     equal(loaded, logits, "saving and loading changes the logits", why, LOGITS)
     for (name, a), (_, b) in zip(leaves(loaded_state), leaves(state), strict=True):
@@ -186,7 +208,7 @@ def saving_keeps_every_bit(model: Model, draw: Draw, again: Callable[[], Model])
 
 def a_call_leaves_its_state_unchanged(model: Model, draw: Draw) -> None:
     """8: a functional call leaves its input state unchanged."""
-    state = model.begin(rows=draw.rows)
+    state = draw.begin(model)
     with torch.no_grad():
         for n, lengths in enumerate((None, draw.lengths(), None)):
             before = map_state(torch.clone, state)
@@ -210,7 +232,7 @@ def fixed_capacity_is_growing(model: Model, draw: Draw) -> None:
     ]
     lengths_of = [torch.full((draw.rows,), t.size(1)) if lengths is None else lengths for t, lengths in calls]
     most = int(torch.stack(lengths_of).sum(0).max())
-    growing, fixed = model.begin(rows=draw.rows), model.begin(rows=draw.rows, capacity=most)  # not one slot to spare
+    growing, fixed = draw.begin(model), draw.begin(model, capacity=most)  # not one slot to spare
     form = _form(fixed)
     with torch.no_grad():
         for (tokens, lengths), real_columns in zip(calls, lengths_of, strict=True):
@@ -236,10 +258,12 @@ def _form(state: State) -> dict[str, tuple[torch.Size, torch.dtype, int]]:
 
 def reordering_commutes(model: Model, draw: Draw) -> None:
     """10: reorder then continue = continue then reorder."""
+    if isinstance(model, Translator):
+        return _hypotheses_share_their_source(model, draw)
     index = draw.integers("index", 0, draw.rows, draw.rows + 1)  # a row may be repeated, dropped, or added
     for capacity in (None, 2 * draw.columns):
         with torch.no_grad():
-            _, state = model(draw.tokens(model), model.begin(rows=draw.rows, capacity=capacity), draw.lengths())
+            _, state = model(draw.tokens(model), draw.begin(model, capacity=capacity), draw.lengths())
             for name, leaf in leaves(state):
                 hold(
                     leaf.dim() > 0 and leaf.size(0) == draw.rows,
@@ -258,13 +282,48 @@ def reordering_commutes(model: Model, draw: Draw) -> None:
         )
 
 
+def _hypotheses_share_their_source(model: Translator, draw: Draw, width: int = 3) -> None:
+    """For a translator rows are hypotheses: those of one source may be exchanged, and whole sources dropped."""
+    rows = Draw(draw.seed, draw.rows * width, draw.columns)
+    first, more, lengths = rows.tokens(model), rows.tokens(model, "more"), rows.lengths()
+    places = torch.arange(draw.rows)[:, None] * width
+    index = (places + draw.integers("hypotheses", 0, width, draw.rows, width)).flatten()
+    kept = draw.integers("sources", 0, draw.rows, draw.rows)  # a source may be repeated or dropped
+    kept_rows = (kept[:, None] * width + torch.arange(width)).flatten()
+    for capacity in (None, 2 * draw.columns):
+        with torch.no_grad():
+            shared, state = model(first, draw.begin(model, width=width, capacity=capacity), lengths)
+            source, source_lengths = (part.repeat_interleave(width, dim=0) for part in draw.sources(model))
+            copied, _ = model(first, model.begin(source, source_lengths, capacity=capacity), lengths)
+            _has_its_rows(state, draw.rows, width)
+            chosen, fewer = select_rows(state, index), select_sources(state, kept, width)
+            reordered, _ = model(more[index], chosen)
+            selected, _ = model(more[kept_rows], fewer)
+            continued, _ = model(more, state)
+        what = "several hypotheses of one source have other logits than copies of the source"
+        close(real(shared, lengths), real(copied, lengths), what, "row r must look at source r // width")
+        why = "what a hypothesis has written must lie in its own row of the state, what it reads in its source's"
+        close(reordered, continued[index], "reordering hypotheses and going on changes the logits", why, LOGITS)
+        close(selected, continued[kept_rows], "selecting sources and going on changes the logits", why, LOGITS)
+
+
+def _has_its_rows(state: State, sources: int, width: int) -> None:
+    for name, leaf in leaves(state):
+        rows = sources if name.startswith("source.") else sources * width
+        hold(
+            leaf.dim() > 0 and leaf.size(0) == rows,
+            f"the state's {name} has shape {list(leaf.shape)} for {sources} sources of {width} hypotheses: "
+            "what they share has one row per source, all else one per hypothesis",
+        )
+
+
 def length_zero_freezes(model: Model, draw: Draw) -> None:
     """11: length 0 freezes: the row goes on as if the call had not been."""
     frozen = draw.lengths() == 0
     frozen[-1] = True
     for capacity in (None, 3 * draw.columns):
         with torch.no_grad():
-            _, before = model(draw.tokens(model), model.begin(rows=draw.rows, capacity=capacity))
+            _, before = model(draw.tokens(model), draw.begin(model, capacity=capacity))
             kept = map_state(torch.clone, before)
             for n, columns in enumerate((draw.columns, 1)):  # the ragged path and the single step
                 lengths = torch.full((draw.rows,), columns).masked_fill(frozen, 0)
@@ -289,9 +348,11 @@ def nothing_flows_across_a_detach(model: Model, draw: Draw) -> None:
     weights = {name: weight.detach().clone().requires_grad_() for name, weight in model.named_parameters()}
     if not weights:
         return
-    _, state = torch.func.functional_call(model, weights, (draw.tokens(model),))
+    _, state = torch.func.functional_call(model, weights, (draw.tokens(model), draw.start(model)))
     more = draw.tokens(model, "more")
-    matters = not torch.equal(model(more, state)[0], model(more)[0])  # to a window of one word it does not
+    matters = not torch.equal(
+        model(more, state)[0], model(more, draw.start(model))[0]
+    )  # to a window of one word it does not
     carries = any(leaf.requires_grad for _, leaf in leaves(state))  # words alone carry no gradient
 
     def flows(given: State) -> bool:

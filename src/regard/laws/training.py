@@ -7,9 +7,11 @@ from contextlib import suppress
 from math import exp, log
 
 import torch
+import torch.nn.functional as F
 
 from regard.laws.comparing import Broken, Draw, close, hold, same_gradients
 from regard.systems.model import Model
+from regard.systems.translation import Translator
 from regard.training.objective import Objective, TensorBatch, micro_batches
 
 SENTENCES = (  # the notes' batch, and their translation example
@@ -25,7 +27,8 @@ def micro_batches_are_one_batch(model: Model, draw: Draw) -> None:
     parameters = dict(model.named_parameters())
     if not parameters:
         return
-    batch = TensorBatch(draw.tokens(model), draw.tokens(model, "targets"), draw.lengths())
+    sources = draw.sources(model) if isinstance(model, Translator) else ()
+    batch = TensorBatch(draw.tokens(model), draw.tokens(model, "targets"), draw.lengths(), *sources)
     objective, found = Objective(model), []
     for parts in (1, draw.rows):
         pieces = [objective(piece, None)[:2] for _, piece in micro_batches(batch, parts)]
@@ -40,14 +43,18 @@ def micro_batches_are_one_batch(model: Model, draw: Draw) -> None:
 
 
 def it_memorises_four_sentences(model: Model, steps: int = 1000, learning_rate: float = 1e-2) -> None:
-    """13a: each neural system memorises four sentences."""
-    words = sorted({word for sentence in SENTENCES for word in sentence.split()})
+    """13a: each neural system memorises four sentences, and a translator which of them answers which."""
+    words = ["<eos>", *sorted({word for sentence in SENTENCES for word in sentence.split()})]
     assert model.vocabulary >= len(words)
     text = torch.tensor([[words.index(word) for word in sentence.split()] for sentence in SENTENCES])
+    source = None
+    if isinstance(model, Translator):  # after <eos> only the source tells how the target begins
+        source, text = F.pad(text, (0, 1)), F.pad(text.roll(1, dims=0), (1, 1))
+    tokens, targets = text[:, :-1], text[:, 1:]
     optimizer = torch.optim.Adam(model.parameters(), lr=learning_rate)
     model.train()
     for _ in range(steps):
-        surprise, _ = model.loss(text[:, :-1], text[:, 1:])
+        surprise, _ = model.loss(tokens, targets, None if source is None else model.begin(source))
         if surprise.max() < 0.05:
             break
         optimizer.zero_grad()
@@ -55,8 +62,9 @@ def it_memorises_four_sentences(model: Model, steps: int = 1000, learning_rate: 
         optimizer.step()
     model.eval()
     with torch.no_grad():
-        worst = float(model.loss(text[:, :-1], text[:, 1:])[0].max())
-        right = torch.equal(model(text[:, :-1])[0].argmax(dim=-1), text[:, 1:])
+        state = None if source is None else model.begin(source)
+        worst = float(model.loss(tokens, targets, state)[0].max())
+        right = torch.equal(model(tokens, state)[0].argmax(dim=-1), targets)
     hold(
         worst < 0.1 and right,
         f"after {steps} steps on four sentences it still gives some next word a probability of only {exp(-worst):.2g}: "
@@ -78,7 +86,7 @@ def untrained_it_knows_nothing(model: Model, draw: Draw) -> None:
     """13b: its untrained loss ≈ log V."""
     tokens, targets = draw.tokens(model), draw.tokens(model, "targets")
     with torch.no_grad():
-        surprise = float(model.loss(tokens, targets)[0].mean())
+        surprise = float(model.loss(tokens, targets, draw.start(model))[0].mean())
     hold(
         abs(surprise - log(model.vocabulary)) < 0.05,
         f"untrained its loss is {surprise:.3g} and not log {model.vocabulary} = {log(model.vocabulary):.3g}: "

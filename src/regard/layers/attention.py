@@ -116,38 +116,40 @@ class SelfAttention(CausalAttention):
 
 
 class CausalSelfAttention(CausalAttention):
-    """Scaled dot products in several heads, concatenated and projected, as every block of a Transformer has it."""
+    """Scaled dot products in several heads, concatenated and projected, as every block of a Transformer has it.
+
+    `dropout` is the rate on the weights and, unless `dropout_output` says otherwise, on the output.
+    """
 
     def __init__(
-        self, width: int, heads: int, *, bias: bool = True, dropout: float = 0.0, rotary: bool = False
+        self,
+        width: int,
+        heads: int,
+        *,
+        bias: bool = True,
+        dropout: float = 0.0,
+        dropout_output: float | None = None,
+        rotary: bool = False,
     ) -> None:
         super().__init__(width, heads)
         self.dropout = dropout
         self.rotary = rotary
         self.project = nn.Linear(width, 3 * width, bias=bias)  # W_q, W_k, W_v of all heads at once
         self.output = nn.Linear(width, width, bias=bias)
-        self.drop_output = nn.Dropout(dropout)
+        self.drop_output = nn.Dropout(dropout if dropout_output is None else dropout_output)
 
     def forward(self, x: Tensor, state: State, span: Span) -> tuple[Tensor, State]:
         query, keys, values, new, mask = self._look_up(x, state, span)
-        context = F.scaled_dot_product_attention(
-            query.transpose(1, 2),  # [R, H, T, d]
-            keys.transpose(1, 2),
-            values.transpose(1, 2),
-            attn_mask=mask,
-            is_causal=mask is None,  # in a fresh call slot and column are the same: the fast kernels know that mask
-            dropout_p=self.dropout if self.training else 0.0,
-        )
-        return self._join(context), new
+        # In a fresh call slot and column are the same: the fast kernels know that mask.
+        context = attend(query, keys, values, mask, causal=mask is None, dropout=self.dropout if self.training else 0.0)
+        return self.drop_output(self.output(context)), new
 
     def explain(self, x: Tensor, state: State, span: Span) -> tuple[Tensor, State, State]:
         query, keys, values, new, mask = self._look_up(x, state, span)
         if mask is None:
             mask = visible(torch.arange(x.size(1), device=x.device)[None], keys.size(1))
-        scores = scaled_dot(query, keys).masked_fill(~mask, -torch.inf)  # [R, H, T, S]
-        weights = scores.softmax(dim=-1)  # each row of it sums to 1
-        context = torch.einsum("rhts,rshd->rhtd", F.dropout(weights, self.dropout, self.training), values)
-        return self._join(context), new, {"scores": scores, "weights": weights}
+        context, parts = written(query, keys, values, mask, dropout=self.dropout if self.training else 0.0)
+        return self.drop_output(self.output(context)), new, parts
 
     def _look_up(self, x: Tensor, state: State, span: Span) -> tuple[Tensor, Tensor, Tensor, State, Tensor | None]:
         """Queries [R, T, H, d], keys and values [R, S, H, d], the new state, and what may be seen (None = causal)."""
@@ -157,9 +159,31 @@ class CausalSelfAttention(CausalAttention):
             query, key = rotate(query, positions), rotate(key, positions)
         return query, *self._remember(key, value, state, span)
 
-    def _join(self, context: Tensor) -> Tensor:
-        """Concatenate the heads and project: [R, H, T, d] → [R, T, D]."""
-        return self.drop_output(self.output(context.transpose(1, 2).flatten(2)))
+
+def attend(
+    query: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None, *, causal: bool = False, dropout: float = 0.0
+) -> Tensor:
+    """softmax(Q Kᵀ / √d + mask) V by a fused kernel, heads side by side: [R, T, H, d], [R, S, H, d] → [R, T, H·d]."""
+    context = F.scaled_dot_product_attention(
+        query.transpose(1, 2),  # [R, H, T, d]
+        keys.transpose(1, 2),
+        values.transpose(1, 2),
+        attn_mask=mask,
+        is_causal=causal,
+        dropout_p=dropout,
+    )
+    return context.transpose(1, 2).flatten(2)
+
+
+def written(
+    query: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None, *, dropout: float = 0.0
+) -> tuple[Tensor, State]:
+    """`attend` as it is written, with its scores and weights [R, H, T, S]."""
+    scores = scaled_dot(query, keys)
+    scores = scores if mask is None else scores.masked_fill(~mask, -torch.inf)
+    weights = scores.softmax(dim=-1)  # each row of it sums to 1
+    context = torch.einsum("rhts,rshd->rthd", F.dropout(weights, dropout, dropout > 0.0), values)
+    return context.flatten(2), {"scores": scores, "weights": weights}
 
 
 def scaled_dot(query: Tensor, keys: Tensor) -> Tensor:

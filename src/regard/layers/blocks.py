@@ -4,6 +4,9 @@ post-norm    x = LN(x + Attention(x));    x = LN(x + FF(x))          Vaswani et 
 pre-norm     x = x + Attention(LN(x));    x = x + FF(LN(x))          GPT-2: Radford et al. 2019
 
 FF(x) = W_2 f(W_1 x + b_1) + b_2,    f = GELU (tanh form; Hendrycks & Gimpel 2016) or ReLU
+
+An encoder's block is the same with attention that looks both ways; a decoder's has one part more, between the two,
+which looks at the source.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ from torch import Tensor, nn
 
 from regard.layers.attention import CausalSelfAttention
 from regard.layers.layer import Layer
+from regard.layers.memory import CrossAttention, FullSelfAttention
 from regard.layers.state import Span, State
 
 ACTIVATIONS = ("gelu", "relu")
@@ -22,20 +26,68 @@ class FeedForward(nn.Module):
     """Two linear maps with a nonlinearity between them, at each position alone."""
 
     def __init__(
-        self, width: int, inner: int, *, activation: str = "gelu", bias: bool = True, dropout: float = 0.0
+        self,
+        width: int,
+        inner: int,
+        *,
+        activation: str = "gelu",
+        bias: bool = True,
+        dropout: float = 0.0,
+        dropout_activation: float = 0.0,
     ) -> None:
         super().__init__()
         self.expand = nn.Linear(width, inner, bias=bias)
         self.activation = nn.GELU(approximate="tanh") if activation == "gelu" else nn.ReLU()
+        self.drop_activation = nn.Dropout(dropout_activation)
         self.output = nn.Linear(inner, width, bias=bias)
         self.drop_output = nn.Dropout(dropout)
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.drop_output(self.output(self.activation(self.expand(x))))
+        return self.drop_output(self.output(self.drop_activation(self.activation(self.expand(x)))))
 
 
-class Block(Layer):
-    """What both orders share; the state is the attention's."""
+class Order:
+    """How a part is added to x, and the part that every block ends with."""
+
+    feedforward: FeedForward
+    feedforward_norm: nn.LayerNorm
+
+    def before(self, norm: nn.LayerNorm, x: Tensor) -> Tensor:
+        """What a part reads."""
+        raise NotImplementedError
+
+    def after(self, norm: nn.LayerNorm, total: Tensor) -> Tensor:
+        """What becomes of the sum."""
+        raise NotImplementedError
+
+    def work(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """The feed-forward: the new x, and what was added to it."""
+        changed = self.feedforward(self.before(self.feedforward_norm, x))
+        return self.after(self.feedforward_norm, x + changed), changed
+
+
+class PreNorm(Order):
+    """Each part reads a normalised copy; the sum itself is never normalised, so gradients pass straight down."""
+
+    def before(self, norm: nn.LayerNorm, x: Tensor) -> Tensor:
+        return norm(x)
+
+    def after(self, norm: nn.LayerNorm, total: Tensor) -> Tensor:
+        return total
+
+
+class PostNorm(Order):
+    """Each sum is normalised, as in the first Transformer."""
+
+    def before(self, norm: nn.LayerNorm, x: Tensor) -> Tensor:
+        return x
+
+    def after(self, norm: nn.LayerNorm, total: Tensor) -> Tensor:
+        return norm(total)
+
+
+class Block(Order, Layer):
+    """A language model's: the state is the attention's."""
 
     def __init__(self, attention: CausalSelfAttention, feedforward: FeedForward, *, bias: bool = True) -> None:
         super().__init__()
@@ -47,39 +99,85 @@ class Block(Layer):
     def begin(self, rows: int, *, capacity: int | None = None, device: torch.device | str, dtype: torch.dtype) -> State:
         return self.attention.begin(rows, capacity=capacity, device=device, dtype=dtype)
 
-
-class PreNormBlock(Block):
-    """Each part reads a normalised copy; the sum itself is never normalised, so gradients pass straight down."""
-
     def forward(self, x: Tensor, state: State, span: Span) -> tuple[Tensor, State]:
-        attended, state = self.attention(self.attention_norm(x), state, span)
-        x = x + attended
-        return x + self.feedforward(self.feedforward_norm(x)), state
+        attended, state = self.attention(self.before(self.attention_norm, x), state, span)
+        return self.work(self.after(self.attention_norm, x + attended))[0], state
 
     def explain(self, x: Tensor, state: State, span: Span) -> tuple[Tensor, State, State]:
-        attended, state, parts = self.attention.explain(self.attention_norm(x), state, span)
-        x = x + attended
-        changed = self.feedforward(self.feedforward_norm(x))
-        return x + changed, state, {"attention": {**parts, "output": attended}, "feedforward": changed}
+        attended, state, parts = self.attention.explain(self.before(self.attention_norm, x), state, span)
+        x, changed = self.work(self.after(self.attention_norm, x + attended))
+        return x, state, {"attention": {**parts, "output": attended}, "feedforward": changed}
 
 
-class PostNormBlock(Block):
-    """Each sum is normalised, as in the first Transformer."""
+class PreNormBlock(PreNorm, Block):
+    pass
 
-    def forward(self, x: Tensor, state: State, span: Span) -> tuple[Tensor, State]:
-        attended, state = self.attention(x, state, span)
-        x = self.attention_norm(x + attended)
-        return self.feedforward_norm(x + self.feedforward(x)), state
 
-    def explain(self, x: Tensor, state: State, span: Span) -> tuple[Tensor, State, State]:
-        attended, state, parts = self.attention.explain(x, state, span)
-        x = self.attention_norm(x + attended)
-        changed = self.feedforward(x)
-        return (
-            self.feedforward_norm(x + changed),
-            state,
-            {
-                "attention": {**parts, "output": attended},
-                "feedforward": changed,
-            },
-        )
+class PostNormBlock(PostNorm, Block):
+    pass
+
+
+class EncoderBlock(Order, nn.Module):
+    """No state: every position sees the whole source, of which `valid` [N, S] says what is real (None = all)."""
+
+    def __init__(self, attention: FullSelfAttention, feedforward: FeedForward) -> None:
+        super().__init__()
+        self.attention = attention
+        self.feedforward = feedforward
+        self.attention_norm = nn.LayerNorm(attention.width)
+        self.feedforward_norm = nn.LayerNorm(attention.width)
+
+    def forward(self, x: Tensor, valid: Tensor | None) -> Tensor:
+        attended = self.attention(self.before(self.attention_norm, x), valid)
+        return self.work(self.after(self.attention_norm, x + attended))[0]
+
+    def explain(self, x: Tensor, valid: Tensor | None) -> tuple[Tensor, State]:
+        attended, parts = self.attention.explain(self.before(self.attention_norm, x), valid)
+        x, changed = self.work(self.after(self.attention_norm, x + attended))
+        return x, {"attention": {**parts, "output": attended}, "feedforward": changed}
+
+
+class PreNormEncoderBlock(PreNorm, EncoderBlock):
+    pass
+
+
+class PostNormEncoderBlock(PostNorm, EncoderBlock):
+    pass
+
+
+class DecoderBlock(Order, nn.Module):
+    """The state is the self-attention's; `source` holds the cross-attention's keys and values, one row per source."""
+
+    def __init__(self, attention: CausalSelfAttention, cross: CrossAttention, feedforward: FeedForward) -> None:
+        super().__init__()
+        self.attention = attention
+        self.cross = cross
+        self.feedforward = feedforward
+        self.attention_norm = nn.LayerNorm(attention.width)
+        self.cross_norm = nn.LayerNorm(attention.width)
+        self.feedforward_norm = nn.LayerNorm(attention.width)
+
+    def begin(self, rows: int, *, capacity: int | None = None, device: torch.device | str, dtype: torch.dtype) -> State:
+        return self.attention.begin(rows, capacity=capacity, device=device, dtype=dtype)
+
+    def forward(self, x: Tensor, state: State, span: Span, source: State, valid: Tensor) -> tuple[Tensor, State]:
+        attended, state = self.attention(self.before(self.attention_norm, x), state, span)
+        x = self.after(self.attention_norm, x + attended)
+        found = self.cross(self.before(self.cross_norm, x), source, valid)
+        return self.work(self.after(self.cross_norm, x + found))[0], state
+
+    def explain(self, x: Tensor, state: State, span: Span, source: State, valid: Tensor) -> tuple[Tensor, State, State]:
+        attended, state, own = self.attention.explain(self.before(self.attention_norm, x), state, span)
+        x = self.after(self.attention_norm, x + attended)
+        found, across = self.cross.explain(self.before(self.cross_norm, x), source, valid)
+        x, changed = self.work(self.after(self.cross_norm, x + found))
+        parts = {"attention": {**own, "output": attended}, "cross": {**across, "output": found}, "feedforward": changed}
+        return x, state, parts
+
+
+class PreNormDecoderBlock(PreNorm, DecoderBlock):
+    pass
+
+
+class PostNormDecoderBlock(PostNorm, DecoderBlock):
+    pass

@@ -26,7 +26,9 @@ class Embedding(nn.Module):
         *,
         concatenate: bool = False,
         word_dropout: float = 0.0,
+        scale: float | None = None,
     ) -> None:
+        """Word vectors are multiplied by `scale`; None = √width where they meet waves, else 1."""
         super().__init__()
         self.vocabulary = vocabulary
         self.width = width
@@ -38,7 +40,8 @@ class Embedding(nn.Module):
             raise ValueError(f"a position of width {getattr(position, 'width', 0)} does not fit into {width}")
         self.table = nn.Embedding(vocabulary, words)
         # Waves have size 1: where they are added, words are scaled up to meet them (Vaswani et al. 2017, section 3.4).
-        self.scale = width**0.5 if isinstance(position, Sine | Sinusoid) and not self.concatenate else 1.0
+        waves = isinstance(position, Sine | Sinusoid) and not self.concatenate
+        self.scale = scale if scale is not None else width**0.5 if waves else 1.0
         self.word_dropout = WordDropout(word_dropout)
 
     def forward(self, tokens: Tensor, span: Span) -> Tensor:

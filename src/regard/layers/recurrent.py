@@ -32,6 +32,37 @@ ACTIVATIONS = ("tanh", "sigmoid", "relu")
 INITIALISATIONS = ("default", "orthogonal", "identity")
 
 
+def elman(drive: Tensor, recurrent: Tensor, state: State, activation: str = "tanh") -> State:
+    return {"hidden": getattr(torch, activation)(drive + recurrent)}
+
+
+def lstm(drive: Tensor, recurrent: Tensor, state: State) -> State:
+    store, forget, update, output = (drive + recurrent).chunk(4, dim=-1)
+    store, forget, update, output = store.sigmoid(), forget.sigmoid(), update.tanh(), output.sigmoid()
+    cell = forget * state["cell"] + store * update
+    hidden = output * cell.tanh()
+    return {"forget": forget, "store": store, "update": update, "output": output, "cell": cell, "hidden": hidden}
+
+
+def gru(drive: Tensor, recurrent: Tensor, state: State) -> State:
+    reset_drive, update_drive, candidate_drive = drive.chunk(3, dim=-1)
+    reset_past, update_past, candidate_past = recurrent.chunk(3, dim=-1)
+    reset = (reset_drive + reset_past).sigmoid()
+    update = (update_drive + update_past).sigmoid()
+    candidate = (candidate_drive + reset * candidate_past).tanh()
+    hidden = update * state["hidden"] + (1 - update) * candidate
+    return {"reset": reset, "update": update, "candidate": candidate, "hidden": hidden}
+
+
+@torch.no_grad()
+def set_forget_bias(fused: nn.RNNBase, value: float) -> None:
+    """The forget gates' biases of an nn.LSTM; there are two, which are added, so one carries the value."""
+    forget = slice(fused.hidden_size, 2 * fused.hidden_size)
+    for name, bias in fused.named_parameters():
+        if name.startswith("bias"):
+            bias[forget] = value if name.startswith("bias_ih") else 0.0
+
+
 class Fused(Cell):
     """One layer whose weights are those of a fused kernel; a subclass says what its rows of weights mean."""
 
@@ -43,6 +74,10 @@ class Fused(Cell):
     def gates(self, drive: Tensor, recurrent: Tensor, state: State) -> State:
         """The equation of one step, from drive = W x_t + b and recurrent = U h_{t-1} + b, all gates side by side."""
         raise NotImplementedError
+
+    def weight(self, name: str) -> Tensor:
+        """One of the kernel's weights, such as "weight_hh" or "bias_ih"."""
+        return getattr(self.fused, f"{name}_l0")
 
     def step(self, x: Tensor, state: State) -> State:
         return self._step(self._dropped(), x, state)
@@ -57,7 +92,7 @@ class Fused(Cell):
         if x.size(1) == 1:  # one token at a time: no packing, nothing leaves the device
             hidden, new = self._run(x, state)
         else:  # packing refuses length 0: such rows run one step, which is then forgotten
-            lengths = span.lengths.clamp(min=1).cpu()
+            lengths = span.on_host().clamp(min=1)
             packed = pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)
             packed, new = self._run(packed, state)
             hidden, _ = pad_packed_sequence(packed, batch_first=True, total_length=x.size(1))
@@ -121,7 +156,7 @@ class Elman(Fused):
             nn.init.zeros_(weights["bias_hh_l0"])
 
     def gates(self, drive: Tensor, recurrent: Tensor, state: State) -> State:
-        return {"hidden": getattr(torch, self.activation)(drive + recurrent)}
+        return elman(drive, recurrent, state, self.activation)
 
     def _run(self, x: Any, state: State) -> tuple[Any, State]:
         """σ(a) = (1 + tanh(a/2)) / 2: a sigmoid network is a tanh network of g = 2h − 1, which has a fused kernel.
@@ -149,17 +184,10 @@ class LSTM(Fused):
 
     def __init__(self, inputs: int, width: int, *, forget_bias: float = 1.0, dropout_recurrent: float = 0.0) -> None:
         super().__init__(nn.LSTM(inputs, width, batch_first=True), dropout_recurrent=dropout_recurrent)
-        input_bias, recurrent_bias = self.fused.get_parameter("bias_ih_l0"), self.fused.get_parameter("bias_hh_l0")
-        with torch.no_grad():  # the two biases are added, so one carries the value
-            input_bias[width : 2 * width] = forget_bias
-            recurrent_bias[width : 2 * width] = 0.0
+        set_forget_bias(self.fused, forget_bias)
 
     def gates(self, drive: Tensor, recurrent: Tensor, state: State) -> State:
-        store, forget, update, output = (drive + recurrent).chunk(4, dim=-1)
-        store, forget, update, output = store.sigmoid(), forget.sigmoid(), update.tanh(), output.sigmoid()
-        cell = forget * state["cell"] + store * update
-        hidden = output * cell.tanh()
-        return {"forget": forget, "store": store, "update": update, "output": output, "cell": cell, "hidden": hidden}
+        return lstm(drive, recurrent, state)
 
 
 class GRU(Fused):
@@ -169,10 +197,7 @@ class GRU(Fused):
         super().__init__(nn.GRU(inputs, width, batch_first=True))
 
     def gates(self, drive: Tensor, recurrent: Tensor, state: State) -> State:
-        reset_drive, update_drive, candidate_drive = drive.chunk(3, dim=-1)
-        reset_past, update_past, candidate_past = recurrent.chunk(3, dim=-1)
-        reset = (reset_drive + reset_past).sigmoid()
-        update = (update_drive + update_past).sigmoid()
-        candidate = (candidate_drive + reset * candidate_past).tanh()
-        hidden = update * state["hidden"] + (1 - update) * candidate
-        return {"reset": reset, "update": update, "candidate": candidate, "hidden": hidden}
+        return gru(drive, recurrent, state)
+
+
+CELLS: dict[str, Any] = {"rnn": Elman, "lstm": LSTM, "gru": GRU}

@@ -32,17 +32,29 @@ class Score(nn.Module):
     def __init__(self, query_width: int, key_width: int) -> None:
         super().__init__()
 
-    def score(self, query: Tensor, keys: Tensor) -> Tensor:
+    def prepare(self, keys: Tensor) -> Tensor:
+        """What depends on the keys alone, and need be computed only once for any number of queries."""
+        return keys
+
+    def compare(self, query: Tensor, prepared: Tensor) -> Tensor:
         """What stands in the exponent, or for a kernel K(u): […, Tq, Tk]."""
         raise NotImplementedError
+
+    def score(self, query: Tensor, keys: Tensor) -> Tensor:
+        return self.compare(query, self.prepare(keys))
+
+    def weigh(self, scores: Tensor, visible: Tensor) -> State:
+        """The weights that follow from the scores; for a kernel that ends, `empty` [… , Tq]: where no key was near."""
+        scores = scores.masked_fill(~visible, -torch.inf)
+        return {"scores": scores, "weights": scores.softmax(dim=-1)}
 
     def forward(self, query: Tensor, keys: Tensor, visible: Tensor) -> Tensor:
         return self.explain(query, keys, visible)["weights"]
 
     def explain(self, query: Tensor, keys: Tensor, visible: Tensor) -> State:
-        """The weights and how they came about; for a kernel that ends, `empty` [… , Tq] says where no key was near."""
-        scores = self.score(query, keys).masked_fill(~visible, -torch.inf)
-        return {"scores": scores, "weights": scores.softmax(dim=-1).to(query.dtype)}
+        """The weights and how they came about."""
+        parts = self.weigh(self.score(query, keys), visible)
+        return {**parts, "weights": parts["weights"].to(query.dtype)}
 
 
 class Dot(Score):
@@ -53,7 +65,7 @@ class Dot(Score):
         if query_width != key_width:
             raise ValueError(f"queries of width {query_width} and keys of width {key_width} have no dot product")
 
-    def score(self, query: Tensor, keys: Tensor) -> Tensor:
+    def compare(self, query: Tensor, keys: Tensor) -> Tensor:
         return query @ keys.transpose(-2, -1)
 
 
@@ -62,8 +74,8 @@ class ScaledDot(Dot):
         super().__init__(query_width, key_width)
         self.scale = query_width**-0.5
 
-    def score(self, query: Tensor, keys: Tensor) -> Tensor:
-        return super().score(query, keys) / query.size(-1) ** 0.5
+    def compare(self, query: Tensor, keys: Tensor) -> Tensor:
+        return super().compare(query, keys) / query.size(-1) ** 0.5
 
 
 class Bilinear(Score):
@@ -74,22 +86,28 @@ class Bilinear(Score):
         self.matrix = nn.Parameter(torch.empty(query_width, key_width))
         nn.init.normal_(self.matrix, std=(query_width * key_width) ** -0.5)
 
-    def score(self, query: Tensor, keys: Tensor) -> Tensor:
-        return query @ self.matrix @ keys.transpose(-2, -1)
+    def prepare(self, keys: Tensor) -> Tensor:
+        return keys @ self.matrix.T  # M k
+
+    def compare(self, query: Tensor, keys: Tensor) -> Tensor:
+        return query @ keys.transpose(-2, -1)
 
 
 class Additive(Score):
-    """Both are mapped to one width, the larger of the two, where a vector judges their sum."""
+    """Both are mapped to one width, the larger of the two unless it is given, where a vector judges their sum."""
 
-    def __init__(self, query_width: int, key_width: int) -> None:
+    def __init__(self, query_width: int, key_width: int, width: int | None = None) -> None:
         super().__init__(query_width, key_width)
-        width = max(query_width, key_width)
+        width = width or max(query_width, key_width)
         self.query = nn.Linear(query_width, width, bias=False)
         self.key = nn.Linear(key_width, width, bias=False)
         self.judge = nn.Linear(width, 1, bias=False)
 
-    def score(self, query: Tensor, keys: Tensor) -> Tensor:
-        both = self.query(query)[..., :, None, :] + self.key(keys)[..., None, :, :]  # […, Tq, Tk, width]
+    def prepare(self, keys: Tensor) -> Tensor:
+        return self.key(keys)
+
+    def compare(self, query: Tensor, keys: Tensor) -> Tensor:
+        both = self.query(query)[..., :, None, :] + keys[..., None, :, :]  # […, Tq, Tk, width]
         return self.judge(both.tanh())[..., 0]
 
 
@@ -112,38 +130,38 @@ class Kernel(Score):
 class Gaussian(Kernel):
     """It never ends: its weights are a softmax of −u²/2, which stays exact however far all keys are."""
 
-    def score(self, query: Tensor, keys: Tensor) -> Tensor:
+    def compare(self, query: Tensor, keys: Tensor) -> Tensor:
         return -0.5 * self.distance(query, keys).square()
 
 
 class Bounded(Kernel):
     """A kernel that is 0 beyond the bandwidth, so that a query may have no key near it."""
 
-    def explain(self, query: Tensor, keys: Tensor, visible: Tensor) -> State:
-        kernel = self.score(query, keys).masked_fill(~visible, 0.0)
+    def weigh(self, scores: Tensor, visible: Tensor) -> State:
+        kernel = scores.masked_fill(~visible, 0.0)
         total = kernel.sum(dim=-1, keepdim=True)
         empty = total == 0
         allowed = visible.to(kernel.dtype)
         uniform = allowed / allowed.sum(dim=-1, keepdim=True)
         weights = torch.where(empty, uniform, kernel / total.masked_fill(empty, 1.0))
-        return {"scores": kernel, "weights": weights.to(query.dtype), "empty": empty[..., 0]}
+        return {"scores": kernel, "weights": weights, "empty": empty[..., 0]}
 
 
 class Boxcar(Bounded):
     """Inside or outside: query and key learn nothing from it, their gradient is exactly 0."""
 
-    def score(self, query: Tensor, keys: Tensor) -> Tensor:
+    def compare(self, query: Tensor, keys: Tensor) -> Tensor:
         u = self.distance(query, keys)
         return (u <= 1.0).to(u.dtype)
 
 
 class Triangular(Bounded):
-    def score(self, query: Tensor, keys: Tensor) -> Tensor:
+    def compare(self, query: Tensor, keys: Tensor) -> Tensor:
         return (1.0 - self.distance(query, keys)).relu()
 
 
 class Epanechnikov(Bounded):
-    def score(self, query: Tensor, keys: Tensor) -> Tensor:
+    def compare(self, query: Tensor, keys: Tensor) -> Tensor:
         return (1.0 - self.distance(query, keys).square()).relu()
 
 
@@ -161,8 +179,13 @@ SCORES = tuple(FAMILY)
 KERNELS = tuple(name for name, kind in FAMILY.items() if issubclass(kind, Kernel))
 
 
-def named_score(name: str, query_width: int, key_width: int | None = None, *, bandwidth: float = 1.0) -> Score:
-    """The score of that name for queries and keys of these widths; only kernels have a bandwidth."""
+def named_score(
+    name: str, query_width: int, key_width: int | None = None, *, bandwidth: float = 1.0, width: int | None = None
+) -> Score:
+    """The score of that name for queries and keys of these widths; kernels have a bandwidth, the additive one a width
+    of its own."""
     key_width = query_width if key_width is None else key_width
     kind = FAMILY[name]
-    return kind(query_width, key_width, bandwidth) if issubclass(kind, Kernel) else kind(query_width, key_width)
+    if issubclass(kind, Kernel):
+        return kind(query_width, key_width, bandwidth)
+    return kind(query_width, key_width, width) if issubclass(kind, Additive) else kind(query_width, key_width)

@@ -23,6 +23,7 @@ class Span(NamedTuple):
 
     start: Tensor  # [R] tokens the row had seen before this call
     lengths: Tensor | None = None  # [R] real columns in this call; None = all of them
+    host: Tensor | None = None  # the lengths again on the CPU, where they came from there: asking a GPU makes it wait
 
     def positions(self, columns: int) -> Tensor:
         """The position of each column in its row's text: [R, T]."""
@@ -37,6 +38,18 @@ class Span(NamedTuple):
     def end(self, columns: int) -> Tensor:
         """The tokens each row has seen after this call: [R]."""
         return self.start + (columns if self.lengths is None else self.lengths)
+
+    def on_host(self) -> Tensor:
+        """The lengths where packing a ragged batch wants them."""
+        assert self.lengths is not None
+        return self.lengths.cpu() if self.host is None else self.host
+
+
+def span_of(start: Tensor, lengths: Tensor | None) -> Span:
+    """The span of a call on the device of `start`; lengths may be given on the CPU, from where they are copied."""
+    if lengths is None or lengths.device == start.device:
+        return Span(start, lengths)
+    return Span(start, lengths.to(start.device, non_blocking=True), lengths if lengths.device.type == "cpu" else None)
 
 
 def last(sequence: Tensor, initial: Tensor, span: Span) -> Tensor:
@@ -58,6 +71,17 @@ def select_rows(state: State, index: Tensor) -> State:
     """The hypotheses `index` of a state, as new tensors; the source is never touched, since beams share it."""
     chosen = map_state(lambda leaf: leaf[index], {name: part for name, part in state.items() if name != "source"})
     return {name: state[name] if name == "source" else chosen[name] for name in state}
+
+
+def select_sources(state: State, sources: Tensor, width: int) -> State:
+    """The sources `sources` of a state, each with its `width` hypotheses, as new tensors."""
+    rows = (sources[:, None] * width + torch.arange(width, device=sources.device)).flatten()
+    return {**select_rows(state, rows), "source": map_state(lambda leaf: leaf[sources], state["source"])}
+
+
+def spread(state: State, width: int) -> State:
+    """Each row `width` times, side by side, as new tensors: what the hypotheses of one source begin with."""
+    return map_state(lambda leaf: leaf.repeat_interleave(width, dim=0), state)
 
 
 def detach(state: State) -> State:

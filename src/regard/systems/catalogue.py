@@ -69,6 +69,14 @@ SYSTEMS: tuple[System, ...] = (
         target="regard.systems.gru:GRUModel",
     ),
     System(
+        name="seq2seq",
+        year=2014,
+        title="one recurrent network reads, another writes from its last state",
+        paper="Sutskever et al. 2014; Cho et al. 2014",
+        target="regard.systems.seq2seq:Seq2Seq",
+        task="translation",
+    ),
+    System(
         name="dan",
         year=2015,
         title="a feed-forward network over the average of all words so far",
@@ -76,11 +84,27 @@ SYSTEMS: tuple[System, ...] = (
         target="regard.systems.dan:DAN",
     ),
     System(
+        name="bahdanau",
+        year=2015,
+        title="a recurrent network that looks back at the source before every word it writes",
+        paper="Bahdanau et al. 2015; without feeding: Luong et al. 2015",
+        target="regard.systems.bahdanau:Bahdanau",
+        task="translation",
+    ),
+    System(
         name="self-attention",
         year=2017,
         title="one look back at all earlier words, and nothing else",
         paper="Vaswani et al. 2017, its attention alone",
         target="regard.systems.self_attention:SelfAttentionModel",
+    ),
+    System(
+        name="transformer",
+        year=2017,
+        title="an encoder and a decoder made of attention",
+        paper="Vaswani et al. 2017; pre-norm: Wang et al. 2019",
+        target="regard.systems.transformer:Transformer",
+        task="translation",
     ),
     System(
         name="gpt",

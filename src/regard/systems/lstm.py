@@ -3,27 +3,47 @@
     x_t = E[w_t],   h_t, c_t = LSTM(x_t, h_{t-1}, c_{t-1})  in each layer,   P(w_{t+1}) = softmax(W_o h_t + b)
 
 Hochreiter & Schmidhuber 1997; as a language model Sundermeyer et al. 2012; regularised as in Zaremba et al. 2014
-(dropout between layers) and Merity et al. 2018 (AWD-LSTM: weight-drop, variational dropout, tied weights).
+(dropout between layers) and Merity et al. 2018 (AWD-LSTM: weight-drop, variational dropout, tied weights). While it is
+trained, an AWD-LSTM is also charged for large and for restless outputs h of its last layer, m the dropout's mask:
+
+    α |m ∗ h_t|² + β |h_t − h_{t-1}|²,   means over the components          Merity et al. 2017
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from torch import nn
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
 
+from regard.errors import RegardError
 from regard.layers.dropout import VariationalDropout
 from regard.layers.recurrent import LSTM
-from regard.settings import setting
+from regard.layers.state import Span, State
+from regard.settings import at_least, setting
 from regard.systems.recurrent import RecurrentModel, RecurrentSettings
 
 
 @dataclass(frozen=True)
 class Settings(RecurrentSettings):
+    dropout_input: float = setting(-1.0, "rate on the word vectors; -1 = dropout")
+    dropout_between: float = setting(-1.0, "rate between layers; -1 = dropout")
     dropout_embedding: float = setting(0.0, "rate at which whole words are dropped")
     dropout_recurrent: float = setting(0.0, "rate at which recurrent connections are dropped (weight-drop)")
     variational: bool = setting(False, "drop the same components at every time step of a window")
     forget_bias: float = setting(1.0, "initial bias of the forget gate; 0 forgets half at every step")
+    penalty_size: float = setting(0.0, "α: what large outputs cost while training (activation regularisation)")
+    penalty_change: float = setting(0.0, "β: what outputs that change from word to word cost while training")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        at_least("model.penalty_size", self.penalty_size, 0.0)
+        at_least("model.penalty_change", self.penalty_change, 0.0)
+        if self.penalty_change and not self.variational:
+            raise RegardError(
+                "model.penalty_change compares outputs with the same components dropped: add model.variational true."
+            )
 
 
 SIZES: dict[str, dict[str, object]] = {
@@ -54,6 +74,8 @@ TRAINING: dict[str, object] = {
 
 
 class LSTMModel(RecurrentModel):
+    settings: Settings
+
     def __init__(self, vocabulary: int, settings: Settings) -> None:
         super().__init__(
             vocabulary,
@@ -64,3 +86,23 @@ class LSTMModel(RecurrentModel):
             dropout=VariationalDropout if settings.variational else nn.Dropout,
             word_dropout=settings.dropout_embedding,
         )
+
+    def loss(
+        self, tokens: Tensor, targets: Tensor, state: State | None = None, lengths: Tensor | None = None
+    ) -> tuple[Tensor, State]:
+        if not self.training or not (self.settings.penalty_size or self.settings.penalty_change):
+            return super().loss(tokens, targets, state, lengths)
+        hidden, state = self.read(tokens, state, lengths)
+        logits = self.predict(hidden)
+        logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
+        surprise = F.cross_entropy(logits.flatten(0, 1), targets.flatten(), reduction="none").view_as(targets)
+        cost = surprise + self._penalty(hidden)
+        valid = Span(state["seen"], lengths).valid(tokens.size(1))
+        return cost if valid is None else cost.where(valid, 0.0), state
+
+    def _penalty(self, dropped: Tensor) -> Tensor:
+        """From the last layer's outputs after dropout, [R, T, D] → [R, T]."""
+        size = dropped.square().mean(dim=-1)
+        # All steps share one mask, whose kept components are scaled up: on average 1 / (1 − rate) of the raw change.
+        change = (1 - self.settings.dropout) * dropped.diff(dim=1).square().mean(dim=-1)
+        return self.settings.penalty_size * size + self.settings.penalty_change * F.pad(change, (1, 0))

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from regard.errors import RegardError
 from regard.layers.embedding import Embedding, Output
 from regard.layers.layer import Layer
-from regard.layers.state import Span, State, overwrite
+from regard.layers.state import Span, State, overwrite, span_of
 
 
 class Model(nn.Module):
@@ -84,14 +84,9 @@ class Model(nn.Module):
         if source is not None or lengths is not None:
             raise TypeError(f"{type(self).__name__} is a language model: it begins with no source")
         rows = (1 if rows is None else rows) * width
-        device, dtype = self._place()
-        if capacity is not None and torch.is_autocast_enabled(device.type) and dtype.is_floating_point:
-            dtype = torch.get_autocast_dtype(device.type)  # what keys and values will be computed in
-        state: State = {"seen": torch.zeros(rows, dtype=torch.int64, device=device)}
-        if capacity is not None:  # this leaf is what tells a fixed state from a growing one
-            state["capacity"] = torch.full((rows,), capacity, dtype=torch.int64, device=device)
-        state["past"] = self.first(rows, capacity=capacity, device=device, dtype=dtype)
-        return state
+        device = self.device
+        past = self.first(rows, capacity=capacity, device=device, dtype=self._cached(capacity))
+        return {**self._unread(rows, capacity, device), "past": past}
 
     def read(self, tokens: Tensor, state: State | None = None, lengths: Tensor | None = None) -> tuple[Tensor, State]:
         """Hidden vectors for tokens [R, T], of which row r's first lengths[r] are real, and the state after them."""
@@ -112,7 +107,7 @@ class Model(nn.Module):
         logits, state = self(tokens, state, lengths)
         logits = logits.to(torch.promote_types(logits.dtype, torch.float32))  # bf16 has too few digits for a sum over V
         surprise = F.cross_entropy(logits.flatten(0, 1), targets.flatten(), reduction="none").view_as(targets)
-        valid = Span(state["seen"], lengths).valid(tokens.size(1))
+        valid = span_of(state["seen"], lengths).valid(tokens.size(1))
         return surprise if valid is None else surprise.where(valid, 0.0), state
 
     def explain(
@@ -133,7 +128,22 @@ class Model(nn.Module):
                 "give it less text, or train one with a larger model.context."
             )
         state = self.begin(rows=rows) if state is None else state
-        return state, Span(state["seen"], lengths)
+        return state, span_of(state["seen"], lengths)
+
+    @staticmethod
+    def _unread(rows: int, capacity: int | None, device: torch.device) -> State:
+        """The part of a first state that all systems share."""
+        state: State = {"seen": torch.zeros(rows, dtype=torch.int64, device=device)}
+        if capacity is not None:  # this leaf is what tells a fixed state from a growing one
+            state["capacity"] = torch.full((rows,), capacity, dtype=torch.int64, device=device)
+        return state
+
+    def _cached(self, capacity: int | None) -> torch.dtype:
+        """The precision of a first state; of a fixed one, what keys and values will be computed in."""
+        device, dtype = self._place()
+        if capacity is not None and torch.is_autocast_enabled(device.type) and dtype.is_floating_point:
+            return torch.get_autocast_dtype(device.type)
+        return dtype
 
     @staticmethod
     def _advance(state: State, past: State, seen: Tensor) -> State:

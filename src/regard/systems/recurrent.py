@@ -20,6 +20,8 @@ from regard.layers.layer import Layer
 from regard.settings import at_least, setting
 from regard.systems.model import Stack
 
+AS_DROPOUT = -1.0  # a rate that was not given its own value
+
 
 @dataclass(frozen=True)
 class RecurrentSettings:
@@ -33,9 +35,15 @@ class RecurrentSettings:
         at_least("model.layers", self.layers, 1)
         at_least("model.width", self.width, 1)
         at_least("model.embedding", self.embedding, 0)
-        for name in (field.name for field in fields(self) if field.name.startswith("dropout")):
-            if not 0.0 <= getattr(self, name) < 1.0:
-                raise RegardError(f"model.{name} must be at least 0 and below 1, not {getattr(self, name)}.")
+        for field in (field for field in fields(self) if field.name.startswith("dropout")):
+            rate = getattr(self, field.name)
+            if not 0.0 <= rate < 1.0 and not (rate == field.default == AS_DROPOUT):
+                raise RegardError(f"model.{field.name} must be at least 0 and below 1, not {rate}.")
+
+    def rate(self, place: str) -> float:
+        """The rate of dropout on the "input" or "between" layers: the place's own where the system has one."""
+        own = float(getattr(self, f"dropout_{place}", AS_DROPOUT))
+        return self.dropout if own == AS_DROPOUT else own
 
 
 class RecurrentModel(Stack):
@@ -58,8 +66,8 @@ class RecurrentModel(Stack):
             Embedding(vocabulary, embedding, word_dropout=word_dropout),
             (layer(inputs, width) for inputs, width in pairwise(widths)),
             Output(widths[-1], vocabulary, tied=settings.tied, bias=True),
-            entry=dropout(settings.dropout),
-            between=dropout(settings.dropout),
+            entry=dropout(settings.rate("input")),
+            between=dropout(settings.rate("between")),
             finish=dropout(settings.dropout),
         )
         self.settings = settings

@@ -1,0 +1,172 @@
+"""Translation: a source in, the hypotheses that a search or a draw finds for it out.
+
+    state = begin(x, <eos>),   y_t from P(· | x, <eos>, y_<t)   until y_t = <eos>
+
+Lines come from anywhere, also from a file without end: a bounded number is read ahead, sorted by length, and translated
+in batches of alike lengths. Which lines share a batch changes nothing but the speed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from regard.decoding.beam import BEAM, GREEDY_BEAM, Beam, Hypothesis, beam_search
+from regard.decoding.generate import pad
+from regard.decoding.sample import sample_hypotheses
+from regard.decoding.sampling import Sampling
+from regard.errors import RegardError
+from regard.layers.state import State
+from regard.systems.model import Model
+
+AHEAD = 2048  # lines read ahead, so that batches are of alike lengths
+BATCH_TOKENS = {"cpu": 8192, "cuda": 32768}  # sources × hypotheses of each × tokens of the longest source
+
+
+def longest_translation(source: int) -> int:
+    """The most tokens of a translation, <eos> counted, where no limit is given: ten more than twice the source's."""
+    return 2 * source + 10
+
+
+@torch.no_grad()
+def translate(
+    model: Model,
+    sources: Iterable[Sequence[int]],
+    *,
+    eos: int,
+    beam: Beam | Sampling = BEAM,
+    forbidden: Sequence[int] = (),
+    max_tokens: int | None = None,
+    min_tokens: int = 0,
+    samples: int = 1,
+    seed: int = 0,
+    batch_tokens: int | None = None,
+    ahead: int = AHEAD,
+) -> Iterator[list[Hypothesis]]:
+    """For each source its hypotheses, best first, in the order of the sources.
+
+    A source is token ids, with or without their closing `<eos>`; it may be empty. `min_tokens` and `max_tokens` bound
+    a translation's tokens, `<eos>` counted (None: `longest_translation`; never more than the model's context).
+    With Sampling each source has `samples` independent draws, as they come; temperature 0 is greedy.
+    """
+    model.eval()
+    each = beam.width if isinstance(beam, Beam) else samples
+    budget = batch_tokens or BATCH_TOKENS.get(model.device.type, 8192)
+    options: dict[str, Any] = {"eos": eos, "forbidden": forbidden, "min_tokens": min_tokens}
+    if isinstance(beam, Sampling):
+        drawing: dict[str, Any] = {"sampling": beam, "seed": seed, "samples": samples}
+    numbered = enumerate(sources)
+    while chunk := [(line, closed(source, eos)) for line, source in islice(numbered, max(ahead, 1))]:
+        found: dict[int, list[Hypothesis]] = {}
+        for batch in batches([len(source) for _, source in chunk], budget // each):
+            lines, read = zip(*(chunk[n] for n in batch))
+            limits = [_limit(model, len(source) - 1, max_tokens, min_tokens) for source in read]
+            state, logits = _begin(model, read, lines, eos)
+            bounds = {**options, "max_tokens": torch.tensor(limits, device=model.device)}
+            if isinstance(beam, Sampling) and beam.temperature > 0:
+                hypotheses = sample_hypotheses(model, logits, state, lines=lines, **drawing, **bounds)
+            else:
+                hypotheses = _search(model, logits, state, beam, samples, bounds)
+            found.update(zip(lines, hypotheses))
+        yield from (found[line] for line, _ in chunk)
+
+
+def closed(line: Sequence[int], eos: int) -> list[int]:
+    """Token ids that end in <eos>, whether they came with it or not."""
+    return [*line] if len(line) and line[-1] == eos else [*line, eos]
+
+
+def batches(lengths: Sequence[int], tokens: int) -> Iterator[list[int]]:
+    """The numbers 0 … n − 1, longest first, in groups whose padded tokens fit the budget; one alone always does."""
+    order = sorted(range(len(lengths)), key=lambda n: -lengths[n])
+    while order:
+        rows = max(1, tokens // lengths[order[0]])
+        yield order[:rows]
+        order = order[rows:]
+
+
+def _begin(model: Model, read: Sequence[Sequence[int]], lines: Sequence[int], eos: int) -> tuple[State, Tensor]:
+    """The state after the sources and the boundary, and what it predicts: logits [N, V]."""
+    tokens, _ = pad(read, model.device)
+    lengths = torch.tensor([len(source) for source in read])  # on the CPU: a GPU need not be asked for them
+    most = getattr(model, "source_context", None)
+    if most is not None and tokens.size(1) > most:
+        raise RegardError(
+            f"Sentence {lines[0] + 1} has {tokens.size(1)} tokens with its <eos>, and this model reads at most {most}; "
+            "split or shorten it, or train one with a larger model.context."
+        )
+    hidden, state = model.read(torch.full_like(tokens[:, :1], eos), model.begin(tokens, lengths))
+    return state, model.predict(hidden[:, 0])
+
+
+def _search(
+    model: Model, logits: Tensor, state: State, beam: Beam | Sampling, samples: int, bounds: Mapping[str, Any]
+) -> list[list[Hypothesis]]:
+    how = beam if isinstance(beam, Beam) else GREEDY_BEAM
+    found = beam_search(
+        model, logits, state, width=how.width, length_penalty=how.length_penalty, n_best=how.n_best, **bounds
+    )
+    return found if isinstance(beam, Beam) else [best * samples for best in found]  # all draws are the same one
+
+
+def _limit(model: Model, source: int, max_tokens: int | None, min_tokens: int) -> int:
+    limit = max(longest_translation(source), min_tokens) if max_tokens is None else max_tokens
+    limit = limit if model.context is None else min(limit, model.context)
+    if limit < max(min_tokens, 1):
+        raise RegardError(
+            f"A translation cannot have at least {max(min_tokens, 1)} and at most {limit} tokens; change the bounds."
+        )
+    return limit
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """Where a hypothesis's steps looked: step t is the one that wrote its token t; the source's last token is <eos>."""
+
+    attention: dict[str, np.ndarray]  # "cross/0", … of every layer: [heads, T, S]
+    alignment: np.ndarray | None  # [T, S]; None where the system does not attend
+
+
+@torch.no_grad()
+def explain_hypotheses(
+    model: Any,
+    sources: Iterable[Sequence[int]],
+    hypotheses: Iterable[Hypothesis | Sequence[int]],
+    *,
+    eos: int,
+    batch_tokens: int | None = None,
+    ahead: int = AHEAD,
+) -> Iterator[Explanation]:
+    """One reading of each hypothesis by the written equation, each with its own source, in their order."""
+    model.eval()
+    budget = batch_tokens or BATCH_TOKENS.get(model.device.type, 8192)
+    written = (found.tokens if isinstance(found, Hypothesis) else list(found) for found in hypotheses)
+    pairs = ((closed(source, eos), tokens) for source, tokens in zip(sources, written, strict=True))
+    while chunk := list(islice(pairs, max(ahead, 1))):
+        found: dict[int, Explanation] = {}
+        for batch in batches([len(source) + len(tokens) for source, tokens in chunk], budget):
+            source, _ = pad([chunk[n][0] for n in batch], model.device)
+            source_lengths = torch.tensor([len(chunk[n][0]) for n in batch])
+            tokens, lengths = pad([[eos, *chunk[n][1][:-1]] for n in batch], model.device)
+            _, _, parts = model.explain(tokens, model.begin(source, source_lengths), lengths)
+            attention, alignment = model.attention(parts), model.alignment(parts)
+            for row, n in enumerate(batch):
+                columns = len(chunk[n][1])
+                # a decoder's attention to its own words ends where they do, that to the source where the source does
+                sizes = {name: columns if name.startswith("self") else len(chunk[n][0]) for name in attention}
+                found[n] = Explanation(
+                    {name: numbers(weights[row, :, :columns, : sizes[name]]) for name, weights in attention.items()},
+                    None if alignment is None else numbers(alignment[row, :columns, : len(chunk[n][0])]),
+                )
+        yield from (found[n] for n in range(len(chunk)))
+
+
+def numbers(tensor: Tensor) -> np.ndarray:
+    """The tensor as an array of its own, so that a large batch can be forgotten."""
+    return tensor.to(torch.promote_types(tensor.dtype, torch.float32)).cpu().numpy().copy()

@@ -1,0 +1,197 @@
+"""The recurrence that looks before every step: the one path of training that is truly sequential, as fast as it goes.
+
+    α_t = softmax(score(h_{t-1}, keys)),   h_t, … = cell(drive_t + Σ_s α_ts g_s, W_h h_{t-1} + b, …)
+
+with score = v · tanh(W_q h_{t-1} + k_s)  (additive)  or  a h_{t-1} · k_s  (dot products). What needs no past comes from
+outside: drive_t = W_x x_t + b, the keys k_s, and g_s = W_c m_s, which is what place s of the memory adds to the gates.
+
+Its gradient is written out. Automatic differentiation would add a product to the gradient of each matrix at every step;
+here they are single products over all steps, after the loop. And recording a step would cost more than doing it.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from_tanh = torch.ops.aten.tanh_backward  # (gradient, y) → gradient · (1 − y²)
+from_sigmoid = torch.ops.aten.sigmoid_backward  # (gradient, y) → gradient · y (1 − y)
+
+
+class Given(NamedTuple):
+    """What the loop is made of. `query` and `judge` belong to the additive score, `scale` to a dot product."""
+
+    cell: str  # rnn, lstm or gru
+    keys: Tensor  # [N, S, A]
+    places: Tensor  # [N, S, G], what each place of the memory adds to the gates
+    visible: Tensor  # [N, 1, S]
+    weight: Tensor  # [G, H], W_h
+    bias: Tensor  # [G], b
+    query: Tensor | None = None  # [A, H], W_q
+    judge: Tensor | None = None  # [1, A], v
+    scale: float = 1.0  # a
+
+
+def look_and_step(drives: Tensor, past: dict[str, Tensor], given: Given) -> tuple[dict[str, Tensor], Tensor]:
+    """drives [R, T, G] and the memory before → the memory after each step, [R, T, H] by name, and α [N, R/N, T, S]."""
+    hidden, cell, weights = Loop.apply(drives, past["hidden"], past.get("cell"), *given)
+    every = {"hidden": hidden, "cell": cell}
+    return {name: every[name] for name in past}, weights
+
+
+class Loop(torch.autograd.Function):
+    """Time comes first inside, so that a step's numbers lie together."""
+
+    @staticmethod
+    def forward(ctx: Any, drives: Tensor, hidden: Tensor, cell: Tensor | None, *parts: Any) -> Any:
+        given = Given(*parts)
+        rows, _, gates = drives.shape
+        sources, _, width = given.keys.shape
+        both = given.weight if given.query is None else torch.cat([given.weight, given.query])  # one product for both
+        closed = torch.zeros_like(given.visible, dtype=drives.dtype).masked_fill_(~given.visible, -torch.inf)
+        keys, keys_t = given.keys[:, None], given.keys.transpose(1, 2)
+        hiddens, cells = [hidden], [cell]
+        weights: list[Tensor] = []
+        sums: list[Tensor] = []
+        saved: list[Any] = []
+        learning = any(ctx.needs_input_grad)
+        for drive in drives.unbind(dim=1):
+            product = hiddens[-1] @ both.T  # [R, G + A]
+            if given.judge is None:
+                asked = hiddens[-1].view(sources, -1, width)
+                scores = torch.baddbmm(closed, asked, keys_t, alpha=given.scale)
+            else:
+                sums.append(torch.tanh_(keys + product[:, gates:].view(sources, -1, 1, width)))  # [N, R/N, S, A]
+                scores = (sums[-1] @ given.judge[0]).add_(closed)
+            weights.append(torch.softmax(scores, dim=-1))  # [N, R/N, S]
+            drive = drive + torch.bmm(weights[-1], given.places).view(rows, gates)
+            recurrent = product[:, :gates].add_(given.bias)
+            hidden, cell, inside = FORWARD[given.cell](drive, recurrent, hiddens[-1], cells[-1])
+            hiddens.append(hidden)
+            cells.append(cell)
+            if learning:
+                saved.append(inside)
+            else:
+                sums.clear()
+        every = torch.stack(hiddens)  # [T + 1, R, H]
+        looked = torch.stack(weights)  # [T, N, R/N, S]
+        ctx.given, ctx.both, ctx.cells, ctx.saved, ctx.sums = given, both, cells, saved, sums
+        ctx.hiddens, ctx.weights = every, looked
+        shown = None if cell is None else torch.stack(cells[1:], dim=1)  # type: ignore[arg-type]
+        return every[1:].transpose(0, 1), shown, looked.permute(1, 2, 0, 3)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, d_hiddens: Tensor, d_cells: Tensor | None, d_weights: Tensor) -> Any:
+        with torch.autocast(d_hiddens.device.type, enabled=False):  # as the values were computed
+            return Loop.gradients(ctx, d_hiddens, d_cells, d_weights)
+
+    @staticmethod
+    def gradients(ctx: Any, d_hiddens: Tensor, d_cells: Tensor | None, d_weights: Tensor) -> Any:
+        given, both, hiddens, weights = ctx.given, ctx.both, ctx.hiddens, ctx.weights
+        steps, rows, _ = d_hiddens.transpose(0, 1).shape
+        sources, _, width = given.keys.shape
+        gates = given.weight.size(0)
+        places_t = given.places.transpose(1, 2)
+        d_keys = torch.zeros_like(given.keys)
+        d_drives, d_scores = hiddens.new_empty(steps, rows, gates), torch.empty_like(weights)
+        d_products = hiddens.new_empty(steps, rows, both.size(0))  # of [W_h ; W_q] h_{t-1}
+        d_hidden = torch.zeros_like(hiddens[0])
+        d_cell = None if d_cells is None else torch.zeros_like(d_hidden)
+        for t in reversed(range(steps)):
+            d_hidden = d_hidden + d_hiddens[:, t]
+            d_cell = None if d_cells is None or d_cell is None else d_cell + d_cells[:, t]
+            d_drive, d_recurrent, direct, d_cell = BACKWARD[given.cell](
+                d_hidden, d_cell, hiddens[t], ctx.cells[t], hiddens[t + 1], ctx.saved[t]
+            )
+            d_drives[t], d_products[t, :, :gates] = d_drive, d_recurrent
+            d_look = torch.baddbmm(d_weights[:, :, t], d_drive.view(sources, -1, gates), places_t)
+            d_score = torch._softmax_backward_data(d_look, weights[t], -1, d_look.dtype)
+            d_scores[t] = d_score
+            if given.judge is None:
+                d_asked = torch.bmm(d_score, given.keys).view(rows, width).mul_(given.scale)
+                d_hidden = torch.addmm(d_asked, d_recurrent, both)
+            else:
+                d_sum = from_tanh(d_score[..., None] * given.judge[0], ctx.sums[t])  # [N, R/N, S, A]
+                d_keys += d_sum.sum(dim=1)
+                d_products[t, :, gates:] = d_sum.sum(dim=2).view(rows, width)
+                d_hidden = d_products[t] @ both
+            d_hidden = d_hidden if direct is None else d_hidden + direct
+        # What no step waits for, over all steps at once.
+        d_both = d_products.flatten(0, 1).T @ hiddens[:-1].flatten(0, 1)
+        d_places = _by_source(weights, sources).transpose(1, 2) @ _by_source(d_drives, sources)
+        d_query = d_judge = None
+        if given.judge is None:
+            questions = _by_source(hiddens[:-1], sources)
+            d_keys = (_by_source(d_scores, sources).transpose(1, 2) @ questions).mul_(given.scale)
+        else:
+            d_query = d_both[gates:]
+            d_judge = sum(d_scores[t].flatten()[None] @ ctx.sums[t].flatten(0, 2) for t in range(steps))
+        d_bias = d_products[..., :gates].sum(dim=(0, 1))
+        d_given = Given(None, d_keys, d_places, None, d_both[:gates], d_bias, d_query, d_judge, None)  # type: ignore[arg-type]
+        return d_drives.transpose(0, 1), d_hidden, d_cell, *d_given
+
+
+def _by_source(steps: Tensor, sources: int) -> Tensor:
+    """[T, R, …] or [T, N, R/N, …] → [N, T·R/N, …]."""
+    return steps.reshape(steps.size(0), sources, -1, steps.size(-1)).transpose(0, 1).flatten(1, 2)
+
+
+# -- the cells: one step of layers/recurrent.py, what its gradient needs, and that gradient --------------------------
+
+
+def elman_step(drive: Tensor, recurrent: Tensor, hidden: Tensor, cell: None) -> tuple[Tensor, None, tuple[()]]:
+    return drive.add_(recurrent).tanh_(), None, ()
+
+
+def elman_gradient(d: Tensor, d_cell: None, before: Tensor, cell: None, after: Tensor, inside: tuple[()]) -> Any:
+    """Gradients of the drive, the recurrent part, the state before (what goes past these two), and the cell before."""
+    d_sum = from_tanh(d, after)
+    return d_sum, d_sum, None, None
+
+
+def lstm_step(drive: Tensor, recurrent: Tensor, hidden: Tensor, cell: Tensor) -> tuple[Tensor, Tensor, Any]:
+    store, forget, update, output = drive.add_(recurrent).chunk(4, dim=-1)
+    store, forget, update, output = store.sigmoid(), forget.sigmoid(), update.tanh(), output.sigmoid()
+    new = torch.addcmul(forget * cell, store, update)
+    shown = new.tanh()
+    return output * shown, new, (store, forget, update, output, shown)
+
+
+def lstm_gradient(d: Tensor, d_cell: Tensor, before: Tensor, cell: Tensor, after: Tensor, inside: Any) -> Any:
+    store, forget, update, output, shown = inside
+    d_cell = d_cell + from_tanh(d * output, shown)
+    parts = (
+        from_sigmoid(d_cell * update, store),
+        from_sigmoid(d_cell * cell, forget),
+        from_tanh(d_cell * store, update),
+        from_sigmoid(d * shown, output),
+    )
+    d_sum = torch.cat(parts, dim=-1)
+    return d_sum, d_sum, None, d_cell * forget
+
+
+def gru_step(drive: Tensor, recurrent: Tensor, hidden: Tensor, cell: None) -> tuple[Tensor, None, Any]:
+    width = hidden.size(-1)
+    gates = (drive[:, : 2 * width] + recurrent[:, : 2 * width]).sigmoid_()
+    reset, update = gates.chunk(2, dim=-1)
+    asked = recurrent[:, 2 * width :]
+    candidate = torch.addcmul(drive[:, 2 * width :], reset, asked).tanh_()
+    return torch.lerp(candidate, hidden, update), None, (gates, candidate, asked)
+
+
+def gru_gradient(d: Tensor, d_cell: None, before: Tensor, cell: None, after: Tensor, inside: Any) -> Any:
+    gates, candidate, asked = inside
+    reset, update = gates.chunk(2, dim=-1)
+    kept = d * update
+    d_candidate = from_tanh(d - kept, candidate)
+    d_gates = from_sigmoid(torch.cat([d_candidate * asked, d * (before - candidate)], dim=-1), gates)
+    d_drive = torch.cat([d_gates, d_candidate], dim=-1)
+    return d_drive, torch.cat([d_gates, d_candidate * reset], dim=-1), kept, None
+
+
+FORWARD: dict[str, Any] = {"rnn": elman_step, "lstm": lstm_step, "gru": gru_step}
+BACKWARD: dict[str, Any] = {"rnn": elman_gradient, "lstm": lstm_gradient, "gru": gru_gradient}

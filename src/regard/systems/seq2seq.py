@@ -1,0 +1,135 @@
+"""Sequence to sequence: one recurrent network reads the source, another writes the target from its last state.
+
+    h_s = cell(E[x_s], h_{s-1}),  s_0 = h_S,  s_t = cell(E[y_{t-1}], s_{t-1})  in each layer,   P(y_t) = softmax(W s_t)
+
+Sutskever et al. 2014 (LSTM, and the source read backwards, so that its first words are the freshest); Cho et al. 2014
+(GRU). Nothing of the source but each layer's last state reaches the decoder: a vector of fixed size, however long the
+sentence.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from regard.errors import RegardError
+from regard.layers.embedding import Embedding, Output
+from regard.layers.encoder import FUSED, RecurrentEncoder, backwards
+from regard.layers.recurrent import CELLS
+from regard.layers.state import Span, State, spread
+from regard.settings import at_least, one_of, setting
+from regard.systems.translation import Translator, explain_through, is_shared, through
+
+
+@dataclass(frozen=True)
+class RecurrentPairSettings:
+    """What both recurrent translators are made of."""
+
+    cell: str = setting("lstm", "rnn, lstm or gru")
+    layers: int = setting(1, "layers of the encoder, and of the decoder")
+    width: int = setting(512, "components of a layer's hidden state, in each direction")
+    embedding: int = setting(256, "components of a word vector; 0 = width")
+    dropout: float = setting(0.3, "rate on word vectors, between layers and before the prediction")
+    tied: bool = setting(True, "predict with the target's word vectors")
+    shared: bool = setting(True, "one table of word vectors for source and target, where they have one vocabulary")
+
+    def __post_init__(self) -> None:
+        one_of("model.cell", self.cell, tuple(FUSED))
+        at_least("model.layers", self.layers, 1)
+        at_least("model.width", self.width, 1)
+        at_least("model.embedding", self.embedding, 0)
+        if not 0.0 <= self.dropout < 1.0:
+            raise RegardError(f"model.dropout must be at least 0 and below 1, not {self.dropout}.")
+
+    @property
+    def words(self) -> int:
+        """Components of a word vector."""
+        return self.embedding or self.width
+
+
+@dataclass(frozen=True)
+class Settings(RecurrentPairSettings):
+    layers: int = setting(2, "layers of the encoder, and of the decoder")
+    reverse: bool = setting(True, "read the source backwards")
+
+
+SIZES: dict[str, dict[str, object]] = {
+    "tiny": {
+        "layers": 1,
+        "width": 128,
+        "embedding": 64,
+        "dropout": 0.0,
+        "training.batch_tokens": 1024,
+        "training.learning_rate": 4e-3,
+        "training.warmup": 200,
+    },
+    "small": {"layers": 2, "width": 512, "embedding": 256, "dropout": 0.4},
+    "medium": {"layers": 2, "width": 1024, "embedding": 512, "dropout": 0.4, "training.batch_tokens": 8192},
+    "large": {"layers": 4, "width": 1000, "embedding": 1000, "dropout": 0.2, "training.batch_tokens": 16384},
+}
+TRAINING: dict[str, object] = {
+    "steps": 6000,
+    "batch_tokens": 4096,
+    "optimizer": "adamw",
+    "learning_rate": 1e-3,
+    "schedule": "inverse-sqrt",
+    "warmup": 400,
+    "label_smoothing": 0.1,
+    "clip": 1.0,
+    "evaluate_every": 300,
+    "checkpoint_every": 300,
+    "patience": 4,
+}
+
+
+class Seq2Seq(Translator):
+    def __init__(self, vocabulary: int, settings: Settings, *, source_vocabulary: int | None = None) -> None:
+        words = settings.words
+        shared = is_shared(settings.shared, vocabulary, source_vocabulary)
+        super().__init__(
+            Embedding(vocabulary, words, scale=words**0.5),
+            None if shared else Embedding(source_vocabulary or vocabulary, words, scale=words**0.5),
+            Output(words if settings.tied else settings.width, vocabulary, tied=settings.tied, bias=True),
+            dropout=settings.dropout,
+        )
+        self.settings = settings
+        self.encoder = RecurrentEncoder(
+            words, settings.width, cell=settings.cell, layers=settings.layers, dropout=settings.dropout
+        )
+        kind = CELLS[settings.cell]
+        inputs = [words, *[settings.width] * (settings.layers - 1)]
+        self.layers = nn.ModuleList(kind(size, settings.width) for size in inputs)
+        narrowed = settings.tied and words != settings.width
+        self.readout = nn.Linear(settings.width, words) if narrowed else nn.Identity()
+        self.begin_words()
+
+    def encode(self, source: Tensor, lengths: Tensor | None) -> State:
+        memory, last = self.encoder(self._source_vectors(self._order(source, lengths)), lengths)
+        return {"memory": self._order(memory, lengths), "last": last}
+
+    def explain_encode(self, source: Tensor, lengths: Tensor | None) -> tuple[State, State]:
+        vectors = self._source_vectors(self._order(source, lengths))
+        memory, last, parts = self.encoder.explain(vectors, lengths)
+        return {"memory": self._order(memory, lengths), "last": last}, {"embedding": vectors, "layers": parts}
+
+    def _order(self, rows: Tensor, lengths: Tensor | None) -> Tensor:
+        """A source in the order it is read, or what was read in the order it stands."""
+        return backwards(rows, lengths) if self.settings.reverse else rows
+
+    def remember(self, encoded: State) -> State:
+        return {}
+
+    def opening(self, encoded: State, width: int, *, capacity: int | None, dtype: torch.dtype) -> State:
+        return spread(encoded["last"], width)
+
+    def contextualise(self, tokens: Tensor, state: State, span: Span) -> tuple[Tensor, State]:
+        words = self.embedding(tokens, span)  # [R, T, D]
+        hidden, past = through(self.layers.named_children(), self.dropout, words, state["past"], span)
+        return self.readout(self.dropout(hidden)), past
+
+    def explain_context(self, tokens: Tensor, state: State, span: Span) -> tuple[Tensor, State, State]:
+        words = self.embedding(tokens, span)
+        hidden, past, layers = explain_through(self.layers.named_children(), self.dropout, words, state["past"], span)
+        return self.readout(self.dropout(hidden)), past, {"layers": layers}

@@ -1,0 +1,257 @@
+"""The Transformer: an encoder and a decoder made of attention, and no recurrence.
+
+    x = a E[x_s] + p_s,       x = EncoderBlock(x)  layers times                   the memory
+    y = a E[y_{t-1}] + p_t,   y = DecoderBlock(y, memory)  layers times,          P(y_t) = softmax(E y)
+
+Vaswani et al. 2017 (post-norm, one matrix E for source, target and prediction); pre-norm as in Wang et al. 2019. Theirs
+has a = √D and vectors E[w] of length 1, here a = 4√D and length ¼: the blocks see the same, but the first predictions
+are four times as quiet, so that an untrained model prefers no word.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from regard.errors import RegardError
+from regard.layers.attention import CausalSelfAttention
+from regard.layers.blocks import (
+    ACTIVATIONS,
+    DecoderBlock,
+    EncoderBlock,
+    FeedForward,
+    PostNormDecoderBlock,
+    PostNormEncoderBlock,
+    PreNormDecoderBlock,
+    PreNormEncoderBlock,
+)
+from regard.layers.embedding import Embedding, Output
+from regard.layers.encoder import TransformerEncoder
+from regard.layers.memory import CrossAttention, FullSelfAttention
+from regard.layers.position import POSITIONS, Learned
+from regard.layers.state import Span, State
+from regard.settings import at_least, one_of, setting
+from regard.systems.positions import PositionSettings
+from regard.systems.translation import Translator, is_shared
+
+QUIET = 4.0  # how much smaller than in the paper word vectors begin, and how much more they are scaled up
+
+
+@dataclass(frozen=True)
+class Settings(PositionSettings):
+    layers: int = setting(3, "blocks of the encoder, one above the other")
+    decoder_layers: int = setting(0, "blocks of the decoder; 0 = layers")
+    width: int = setting(256, "components of a vector between blocks")
+    heads: int = setting(4, "attention heads; they share the width equally")
+    feedforward: int = setting(0, "components inside the feed-forward; 0 = 4 × width")
+    position: str = setting("sinusoid", "none, index, one-hot, sine, sinusoid, learned or rotary")
+    combine: str = setting("add", "add the position to the word vector, or concatenate it (a quarter of the width)")
+    context: int = setting(256, "most tokens of a source or target, where positions end (one-hot, learned)")
+    norm: str = setting("pre", "layer norm before each part (pre) or after each sum (post, as the first Transformer)")
+    activation: str = setting("relu", "relu or gelu (tanh form)")
+    tied: bool = setting(True, "predict with the target's word vectors")
+    shared: bool = setting(True, "one table of word vectors for source and target, where they have one vocabulary")
+    dropout: float = setting(0.3, "rate on word vectors and on what each part adds")
+    dropout_attention: float = setting(0.0, "rate on attention weights")
+    dropout_activation: float = setting(0.0, "rate inside the feed-forward")
+
+    def __post_init__(self) -> None:
+        for name in ("layers", "width", "heads", "context"):
+            at_least(f"model.{name}", getattr(self, name), 1)
+        for name in ("decoder_layers", "feedforward"):
+            at_least(f"model.{name}", getattr(self, name), 0)
+        self.check_position(POSITIONS)
+        one_of("model.norm", self.norm, ("pre", "post"))
+        one_of("model.activation", self.activation, ACTIVATIONS)
+        for name in ("dropout", "dropout_attention", "dropout_activation"):
+            if not 0.0 <= getattr(self, name) < 1.0:
+                raise RegardError(f"model.{name} must be at least 0 and below 1, not {getattr(self, name)}.")
+        if self.width % self.heads:
+            raise RegardError(f"model.heads ({self.heads}) must divide model.width ({self.width}).")
+        if self.position == "rotary" and self.width // self.heads % 2:
+            raise RegardError(
+                f"model.position rotary turns pairs of components: model.width / model.heads must be even, "
+                f"not {self.width // self.heads}."
+            )
+
+
+SIZES: dict[str, dict[str, object]] = {
+    "tiny": {
+        "layers": 2,
+        "width": 96,
+        "heads": 4,
+        "dropout": 0.0,
+        "training.batch_tokens": 1024,
+        "training.learning_rate": 2e-3,
+        "training.warmup": 200,
+    },
+    "small": {"layers": 3, "width": 256, "heads": 4, "feedforward": 1024, "dropout": 0.3},
+    "medium": {
+        "layers": 6,
+        "width": 512,
+        "heads": 4,
+        "feedforward": 1024,
+        "dropout": 0.3,
+        "training.batch_tokens": 8192,
+        "training.learning_rate": 5e-4,
+        "training.warmup": 4000,
+    },
+    "large": {
+        "layers": 6,
+        "width": 1024,
+        "heads": 16,
+        "feedforward": 4096,
+        "dropout": 0.3,
+        "dropout_attention": 0.1,
+        "training.batch_tokens": 65536,
+        "training.learning_rate": 5e-4,
+        "training.warmup": 4000,
+    },
+}
+TRAINING: dict[str, object] = {
+    "steps": 6000,
+    "batch_tokens": 4096,
+    "optimizer": "adamw",
+    "learning_rate": 1e-3,
+    "schedule": "inverse-sqrt",
+    "warmup": 1000,
+    "beta2": 0.98,
+    "label_smoothing": 0.1,
+    "clip": 1.0,
+    "evaluate_every": 300,
+    "checkpoint_every": 300,
+    "patience": 4,
+}
+
+
+class Transformer(Translator):
+    def __init__(self, vocabulary: int, settings: Settings, *, source_vocabulary: int | None = None) -> None:
+        shared = is_shared(settings.shared, vocabulary, source_vocabulary)
+        super().__init__(
+            embedding(vocabulary, settings),
+            None if shared else embedding(source_vocabulary or vocabulary, settings),
+            Output(settings.width, vocabulary, tied=settings.tied, bias=False),
+            dropout=settings.dropout,
+        )
+        self.settings = settings
+        final = settings.norm == "pre"  # a sum that was never normalised
+        self.encoder = TransformerEncoder(
+            (encoder_block(settings) for _ in range(settings.layers)), nn.LayerNorm(settings.width) if final else None
+        )
+        self.layers = nn.ModuleList(decoder_block(settings) for _ in range(settings.decoder_layers or settings.layers))
+        self.finish = nn.LayerNorm(settings.width) if final else nn.Identity()
+        self._initialise()
+
+    def _initialise(self) -> None:
+        """Xavier for every map; word vectors that their scale makes as large as a wave."""
+        length = 1 / QUIET
+        for module in self.modules():
+            if isinstance(module, nn.Linear):
+                nn.init.xavier_uniform_(module.weight)
+                nn.init.zeros_(module.bias)
+            elif isinstance(module, Embedding):
+                nn.init.normal_(module.table.weight, std=length * self.settings.width**-0.5)
+            elif isinstance(module, Learned):
+                nn.init.normal_(module.table.weight, std=self.settings.width**-0.5)
+        if self.output.weight is not None:
+            nn.init.normal_(self.output.weight, std=length * self.settings.width**-0.5)
+
+    # -- the source --------------------------------------------------------------------------------------------------
+
+    def encode(self, source: Tensor, lengths: Tensor | None) -> State:
+        return {"memory": self.encoder(self._source_vectors(source), lengths)}
+
+    def explain_encode(self, source: Tensor, lengths: Tensor | None) -> tuple[State, State]:
+        vectors = self._source_vectors(source)
+        memory, parts = self.encoder.explain(vectors, lengths)
+        return {"memory": memory}, {"embedding": vectors, "layers": parts}
+
+    def remember(self, encoded: State) -> State:
+        return {name: block.cross.remember(encoded["memory"]) for name, block in self._named()}
+
+    def opening(self, encoded: State, width: int, *, capacity: int | None, dtype: torch.dtype) -> State:
+        rows, device = len(encoded["memory"]) * width, encoded["memory"].device
+        return {name: block.begin(rows, capacity=capacity, device=device, dtype=dtype) for name, block in self._named()}
+
+    # -- the target --------------------------------------------------------------------------------------------------
+
+    def contextualise(self, tokens: Tensor, state: State, span: Span) -> tuple[Tensor, State]:
+        x, past, source = self.dropout(self.embedding(tokens, span)), {}, state["source"]
+        for name, block in self._named():
+            x, past[name] = block(x, state["past"][name], span, source[name], source["valid"])
+        return self.finish(x), past
+
+    def explain_context(self, tokens: Tensor, state: State, span: Span) -> tuple[Tensor, State, State]:
+        x, past, source = self.dropout(self.embedding(tokens, span)), {}, state["source"]
+        parts: State = {"embedding": x, "layers": {}}
+        for name, block in self._named():
+            x, past[name], parts["layers"][name] = block.explain(
+                x, state["past"][name], span, source[name], source["valid"]
+            )
+        parts["hidden"] = self.finish(x)
+        return parts["hidden"], past, parts
+
+    def attention(self, parts: State) -> dict[str, Tensor]:
+        found = {f"self/{name}": layer["attention"]["weights"] for name, layer in parts["layers"].items()}
+        return found | {
+            f"cross/{name}": layer["cross"]["weights"] for name, layer in parts["layers"].items() if "cross" in layer
+        }
+
+    def alignment(self, parts: State) -> Tensor:
+        """The average over all layers and heads."""
+        return torch.stack([layer["cross"]["weights"].mean(dim=1) for layer in parts["layers"].values()]).mean(dim=0)
+
+    @property
+    def flops_per_token(self) -> float:
+        """The weights', and attention's over sentences of 32 words: QKᵀ and weights × V, forward and twice backward."""
+        looks = self.settings.layers + 2 * len(self.layers)
+        return super().flops_per_token + 12.0 * looks * self.settings.width * 32
+
+    def _named(self) -> list[tuple[str, DecoderBlock]]:
+        return list(self.layers.named_children())  # type: ignore[arg-type]  # ModuleList forgets what it holds
+
+
+def embedding(vocabulary: int, settings: Settings) -> Embedding:
+    concatenate = settings.combine == "concatenate"
+    return Embedding(
+        vocabulary, settings.width, settings.encoding(), concatenate=concatenate, scale=QUIET * settings.width**0.5
+    )
+
+
+def encoder_block(settings: Settings) -> EncoderBlock:
+    attention = FullSelfAttention(
+        settings.width,
+        settings.heads,
+        dropout=settings.dropout_attention,
+        dropout_output=settings.dropout,
+        rotary=settings.position == "rotary",
+    )
+    kind = PreNormEncoderBlock if settings.norm == "pre" else PostNormEncoderBlock
+    return kind(attention, feedforward(settings))
+
+
+def decoder_block(settings: Settings) -> DecoderBlock:
+    attention = CausalSelfAttention(
+        settings.width,
+        settings.heads,
+        dropout=settings.dropout_attention,
+        dropout_output=settings.dropout,
+        rotary=settings.position == "rotary",
+    )
+    cross = CrossAttention(
+        settings.width, settings.heads, dropout=settings.dropout_attention, dropout_output=settings.dropout
+    )
+    kind = PreNormDecoderBlock if settings.norm == "pre" else PostNormDecoderBlock
+    return kind(attention, cross, feedforward(settings))
+
+
+def feedforward(settings: Settings) -> FeedForward:
+    return FeedForward(
+        settings.width,
+        settings.feedforward or 4 * settings.width,
+        activation=settings.activation,
+        dropout=settings.dropout,
+        dropout_activation=settings.dropout_activation,
+    )

@@ -1,0 +1,219 @@
+"""Scores of translations against sacreBLEU's own, alignments against counted examples."""
+
+import logging
+
+import numpy as np
+import pytest
+import sacrebleu
+from sacrebleu.metrics import BLEU, CHRF
+from sacrebleu.significance import PairedTest
+
+from regard.errors import RegardError
+from regard.evaluation.alignment import (
+    alignment_error_rate,
+    diagonal_links,
+    ibm1,
+    token_spans,
+    word_links,
+    word_spans,
+)
+from regard.evaluation.paired import paired_bootstrap, resampled, resamplings
+from regard.evaluation.translation import Statistics, accuracy, bleu, by_length, quality
+from regard.text.tokenizer import Tokenizer
+
+WORDS = ["the", "a", "cat", "dog", "sees", "House", "house,", "water.", "fast!", "to", "Paris", "l'eau", "I", "don't"]
+
+
+def sentences(count, seed, noise=0.0, like=None):
+    random = np.random.default_rng(seed)
+    if like is None:
+        return [" ".join(random.choice(WORDS, size=random.integers(0, 14))) for _ in range(count)]
+    return [
+        " ".join(random.choice(WORDS) if random.random() < noise else word for word in line.split()) for line in like
+    ]
+
+
+REFERENCES = sentences(150, 0)
+GOOD = sentences(150, 1, noise=0.2, like=REFERENCES)
+BAD = sentences(150, 2, noise=0.5, like=REFERENCES)
+
+
+def test_scores_are_sacrebleus_and_carry_its_signature():
+    found = quality(GOOD, REFERENCES)
+    assert found["bleu"]["score"] == pytest.approx(sacrebleu.corpus_bleu(GOOD, [REFERENCES]).score)
+    assert found["chrf"]["score"] == pytest.approx(sacrebleu.corpus_chrf(GOOD, [REFERENCES]).score)
+    assert found["chrf_plus_plus"]["score"] == pytest.approx(CHRF(word_order=2).corpus_score(GOOD, [REFERENCES]).score)
+    lower = sacrebleu.corpus_bleu(GOOD, [REFERENCES], lowercase=True).score
+    assert found["bleu_tokenised_lowercase"]["score"] == pytest.approx(lower)
+    assert f"|tok:13a|smooth:exp|version:{sacrebleu.__version__}" in found["bleu"]["signature"]
+    assert "case:mixed" in found["bleu"]["signature"]
+    assert "case:lc" in found["bleu_tokenised_lowercase"]["signature"]
+    assert "nw:2" in found["chrf_plus_plus"]["signature"]
+    assert bleu(GOOD, REFERENCES) == found["bleu"]["score"]
+    assert "tok:char" in quality(GOOD, REFERENCES, tokenizer="char")["bleu"]["signature"]
+
+
+@pytest.mark.parametrize("name", ["bleu", "chrf", "chrf_plus_plus", "bleu_tokenised_lowercase"])
+def test_scores_from_sums_are_sacrebleus_also_of_one_bad_sentence(name):
+    metrics = {
+        "bleu": BLEU(),
+        "chrf": CHRF(),
+        "chrf_plus_plus": CHRF(word_order=2),
+        "bleu_tokenised_lowercase": BLEU(lowercase=True),
+    }
+    system = Statistics.of(name, BAD, REFERENCES)
+    for rows in ([0], [1], [7], list(range(5)), list(range(150))):
+        theirs = metrics[name].corpus_score([BAD[n] for n in rows], [[REFERENCES[n] for n in rows]]).score
+        assert float(system.score(system.counts[rows].sum(0))) == pytest.approx(theirs, abs=1e-9)
+    for hypothesis, reference in (("", ""), ("", "a b c d e"), ("x y z v w", "a b c d e"), ("a b", "a b")):
+        theirs = metrics[name].corpus_score([hypothesis], [[reference]]).score
+        ours = Statistics.of(name, [hypothesis], [reference])
+        assert float(ours.score(ours.counts.sum(0))) == pytest.approx(theirs, abs=1e-9)
+
+
+@pytest.mark.parametrize("name,metric", [("bleu", BLEU()), ("chrf", CHRF())])
+def test_the_paired_bootstrap_draws_what_sacrebleus_draws(name, metric):
+    logging.getLogger("sacrebleu").setLevel(logging.WARNING)
+    _, results = PairedTest(
+        [("bad", BAD), ("good", GOOD)], {name: metric}, [REFERENCES], test_type="bs", n_samples=300
+    )()
+    drawn = np.random.default_rng(12345).choice(len(BAD), size=(300, len(BAD)), replace=True)
+    times = np.stack([np.bincount(row, minlength=len(BAD)) for row in drawn]).astype(float)
+    good, bad = (Statistics.of(name, lines, REFERENCES) for lines in (GOOD, BAD))
+    scores = resampled(good, times)
+    (theirs,) = (values[1] for key, values in results.items() if key != "System")
+    assert scores.mean() == pytest.approx(theirs.mean, abs=1e-4)  # theirs are sums in fp32
+    sample = np.sort(scores)
+    assert (sample[-8] - sample[7]) / 2 == pytest.approx(theirs.ci, abs=1e-4)
+    ours = paired_bootstrap(good, bad, draws=2000)
+    assert ours.first == pytest.approx(theirs.score)
+    assert ours.difference == pytest.approx(ours.first - ours.second)
+    assert ours.low < ours.difference < ours.high
+    assert ours.p_value < 0.01
+    differences = scores - resampled(bad, times)
+    assert [ours.low, ours.high] == pytest.approx(np.quantile(differences, [0.025, 0.975]).tolist(), abs=1.5)
+
+
+def test_two_systems_that_differ_by_chance_are_not_called_different():
+    twin = sentences(150, 77, noise=0.2, like=REFERENCES)
+    same, other = (Statistics.of("bleu", lines, REFERENCES) for lines in (GOOD, twin))
+    assert paired_bootstrap(same, other, draws=1000).p_value > 0.05
+    itself = paired_bootstrap(same, same, draws=100)
+    assert (itself.difference, itself.low, itself.high, itself.p_value) == (0, 0, 0, 1)
+    assert paired_bootstrap(same, other, draws=200) == paired_bootstrap(same, other, draws=200)
+
+
+def test_a_draw_has_as_many_sentences_as_the_test_set():
+    times = np.concatenate(list(resamplings(7, 1000)))
+    assert times.shape == (1000, 7)
+    assert (times.sum(1) == 7).all()
+    assert times.mean(0) == pytest.approx(np.ones(7), abs=0.15)
+
+
+def test_quality_by_length_is_that_of_the_sentences_alone():
+    sources = [" ".join("w" * (n % 13)) for n in range(150)]
+    classes = by_length(sources, GOOD, REFERENCES, edges=(3, 6, 20))
+    assert [(c.shortest, c.longest) for c in classes] == [(0, 3), (4, 6), (7, 20)]  # none is longer
+    assert sum(c.sentences for c in classes) == 150
+    inside = [n for n in range(150) if 4 <= n % 13 <= 6]
+    hypotheses, references = [GOOD[n] for n in inside], [REFERENCES[n] for n in inside]
+    assert classes[1].sentences == len(inside)
+    assert classes[1].bleu == pytest.approx(bleu(hypotheses, references))
+    assert classes[1].chrf == pytest.approx(sacrebleu.corpus_chrf(hypotheses, [references]).score)
+    assert classes[1].accuracy == pytest.approx(accuracy(hypotheses, references))
+    assert by_length(["w " * 99], ["a"], ["a"], edges=(5,))[0].longest is None
+
+
+@pytest.mark.parametrize("escaped", ["don &apos;t", "a &quot; b", "R &amp; D", "well @-@ known"])
+def test_escaped_text_is_refused(escaped):
+    with pytest.raises(RegardError, match="line 2"):
+        quality(["fine", "fine"], ["fine", escaped])
+    with pytest.raises(RegardError, match="translations"):
+        quality(["fine", escaped], ["fine", "fine"])
+    many = ["Q&A at me@home, 3 < 4 & so on"] * 1500
+    quality(many, [escaped, *many[1:]])  # one in 1500 is a slip of the text, not a tool's doing
+
+
+@pytest.mark.parametrize("wrong", [(["a"], []), ([], [])])
+def test_unequal_or_empty_lists_are_refused(wrong):
+    with pytest.raises(RegardError):
+        quality(*wrong)
+
+
+def test_an_unknown_tokenizer_is_refused():
+    with pytest.raises(RegardError, match="13a"):
+        quality(["a"], ["a"], tokenizer="french")
+
+
+# -- alignment -------------------------------------------------------------------------------------------------------
+
+
+def test_the_alignment_error_rate_is_och_and_neys():
+    sure, possible = [{(0, 0), (1, 1)}], [{(0, 0), (1, 1), (2, 1)}]
+    assert alignment_error_rate(sure, sure) == 0
+    assert alignment_error_rate(sure, [{(2, 2)}]) == 1
+    found = [{(0, 0), (2, 1), (5, 5)}]  # |A∩S| = 1, |A∩P| = 2, |A| = 3, |S| = 2
+    assert alignment_error_rate(sure, found, possible) == pytest.approx(1 - 3 / 5)
+    # over sentences the counts are added, not the rates
+    assert alignment_error_rate(sure * 2, [sure[0], set()]) == pytest.approx(1 - 4 / 6)
+    with pytest.raises(RegardError):
+        alignment_error_rate([set()], [set()])
+
+
+def test_weights_of_tokens_become_links_of_words():
+    # "the cats|" → "les chats|": cats and chats are two tokens each, the last row and column are <eos>
+    source_tokens, target_tokens = [(0, 3), (3, 7), (7, 8)], [(0, 3), (3, 6), (6, 9)]
+    source_words, target_words = [(0, 3), (4, 8)], [(0, 3), (4, 9)]
+    weights = np.array([[0.4, 0.35, 0.2, 0.05], [0.5, 0.2, 0.2, 0.1], [0.0, 0.2, 0.5, 0.3], [0, 0, 0, 1.0]])
+    spans = (source_tokens, target_tokens, source_words, target_words)
+    assert word_links(weights, *spans) == {(1, 0), (1, 1)}  # les: 0.4 for the, 0.35 + 0.2 for cats
+    assert word_links(weights, *spans, threshold=0.4) == {(0, 0), (1, 0), (1, 1)}
+    assert word_links(weights, [], [], [], []) == set()
+    assert word_links(np.zeros((4, 4)), *spans) == set()
+
+
+TEXTS = ["Don't (really) go, él: 日本 🙂 naïve!", "a  b", "", "l'eau de la mer"]
+
+
+@pytest.mark.parametrize("kind", ["word", "char", "byte", "bpe"])
+def test_a_tokens_span_is_where_it_lies_in_the_text(kind):
+    tokenizer = Tokenizer.train(TEXTS * 3, kind)
+    for text in TEXTS:
+        ids = tokenizer.encode(text)
+        whole, spans = tokenizer.decode(ids), token_spans(tokenizer, ids)
+        assert len(spans) == len(ids)
+        assert [start for start, _ in spans] == sorted(start for start, _ in spans)
+        assert all(0 <= start < end <= len(whole) for start, end in spans)
+        covered = {place for start, end in spans for place in range(start, end)}
+        assert all(place in covered or whole[place] == " " for place in range(len(whole)))
+        for symbol, (start, end) in zip(ids, spans):
+            if "<0x" not in tokenizer.token(symbol):
+                assert whole[start:end] == tokenizer.token(symbol)
+
+
+def test_bytes_that_are_no_text_have_spans_too():
+    tokenizer = Tokenizer.train(["é"], "byte")
+    ids = [1 + byte for byte in "é".encode()[:1] + b"a" + "é".encode()]
+    assert tokenizer.decode(ids) == "\ufffdaé"
+    assert token_spans(tokenizer, ids) == [(0, 1), (0, 2), (2, 3), (2, 3)]
+
+
+def test_words_are_found_in_their_order():
+    assert word_spans(["the", "the"], "the other, the") == [(0, 3), (5, 8)]
+    with pytest.raises(RegardError, match="cat"):
+        word_spans(["cat"], "dog")
+
+
+def test_the_diagonal_links_the_same_places():
+    assert diagonal_links(3, 3) == {(0, 0), (1, 1), (2, 2)}
+    assert diagonal_links(4, 2) == {(1, 0), (3, 1)}
+    assert diagonal_links(0, 2) == set()
+
+
+def test_ibm_model_1_finds_which_word_means_which():
+    """Brown et al.'s idea: das Haus, das Buch, ein Buch are enough to know all four words."""
+    sources = [["das", "Haus"], ["das", "Buch"], ["ein", "Buch"], ["Buch", "ein", "Haus"], []]
+    targets = [["the", "house"], ["the", "book"], ["a", "book"], ["a", "house", "book"], []]
+    links = ibm1(sources, targets, iterations=30)
+    assert links[:4] == [{(0, 0), (1, 1)}, {(0, 0), (1, 1)}, {(0, 0), (1, 1)}, {(1, 0), (2, 1), (0, 2)}]
+    assert links[4] == set()
