@@ -28,6 +28,7 @@ from regard.recipe import compose
 from regard.systems.gpt import GPT
 from regard.text.batches import Windows
 from regard.training.loop import Trainer
+from regard.training.validation import TextValidation
 
 SHAPES = {
     "tiny": {"layers": 2, "width": 64, "heads": 4, "context": 32, "vocabulary": 101, "rows": 8, "warmup": 0},
@@ -103,7 +104,7 @@ def build(shape: dict[str, int], steps: int, device: str, dtype: torch.dtype) ->
     ids[1::2] = (ids[::2] * 7 + 3) % shape["vocabulary"]
     batches = Windows(ids, shape["rows"], shape["context"], 0, seed=1)
     folder = Path(tempfile.mkdtemp())
-    trainer = Trainer(model.to(device, dtype), batches, ids[:2000], recipe.training, folder, eos=0)
+    trainer = Trainer(model.to(device, dtype), batches, TextValidation(ids[:2000], 0), recipe.training, folder)
     return trainer, oracle.to(device, dtype)
 
 

@@ -21,18 +21,25 @@ if TYPE_CHECKING:
     from regard.compare.comparison import Comparison, compare
     from regard.errors import RegardError
     from regard.fit import resume, train
-    from regard.run import Prediction, Run, load
+    from regard.prediction import Prediction
+    from regard.run import Run, load
+    from regard.translation import Translation, TranslationRun
 
 _HOMES = {
     "Comparison": "compare.comparison",
     "RegardError": "errors",
     "resume": "fit",
     "train": "fit",
-    "Prediction": "run",
+    "Prediction": "prediction",
     "Run": "run",
     "load": "run",
+    "Translation": "translation",
+    "TranslationRun": "translation",
 }
-__all__ = ["Comparison", "Prediction", "RegardError", "Run", "compare", "load", "resume", "train"]
+__all__ = [
+    "Comparison", "Prediction", "RegardError", "Run", "Translation", "TranslationRun", "compare", "load", "resume",
+    "train",
+]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 import sys
+from collections import deque
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
@@ -29,7 +30,7 @@ app.command(data_app)
 
 Flag = Parameter(negative=())
 Settings = Annotated[str, Parameter(show=False, allow_leading_hyphen=True)]
-COMPARE_OPTIONS = ("data", "match", "budget", "seeds", "size", "prompt", "run", "csv", "latex", "json")
+COMPARE_OPTIONS = ("data", "match", "budget", "seeds", "size", "prompt", "jobs", "run", "csv", "latex", "json")
 TRAIN_OPTIONS = ("data", "run", "size", "seed", "budget", "from", "print-recipe", "dry-run", "json")
 
 
@@ -153,13 +154,19 @@ def data_list(*, json: Annotated[bool, Flag] = False) -> None:
 
 
 @data_app.command(name="check")
-def data_check(file: Path, *, json: Annotated[bool, Flag] = False) -> None:
-    """Report on a text: encoding, lengths, duplicates, overlap between splits, vocabulary, odd lines.
+def data_check(file: Path, *, source: str = "", target: str = "", json: Annotated[bool, Flag] = False) -> None:
+    """Report on a text or on sentence pairs: encoding, lengths, duplicates, overlap between splits, odd lines.
+
+    Of pairs also: length ratios, swapped columns, another script, monstrous lines.
 
     Parameters
     ----------
     file
-        a text file, or a folder with train/valid/test files
+        a text file, a .tsv of pairs, or a folder with train/valid/test files of either
+    source
+        of parallel files such as train.de and train.en: the language that is read
+    target
+        … and the one that is written
     json
         print one object
     """
@@ -167,10 +174,15 @@ def data_check(file: Path, *, json: Annotated[bool, Flag] = False) -> None:
 
     from regard.report.table import print_json
     from regard.text.check import check_text
+    from regard.text.check_pairs import check_pairs
+    from regard.text.pairs import is_pairs
 
-    report = check_text(file)
+    pairs = bool(source or target) or is_pairs(file)
+    report: Any = check_pairs(file, source=source, target=target) if pairs else check_text(file)
     if json:
         print_json(asdict(report))
+    elif pairs:
+        _print_pair_check(report)
     else:
         _print_check(report)
 
@@ -297,36 +309,40 @@ def resume(run: Path) -> None:
 def compare(
     *systems: Settings,
     data: str = "",
-    match: str = "tokens",
+    match: str = "",
     budget: str = "",
     seeds: int = 1,
     size: str = "small",
     prompt: Annotated[str, Parameter(allow_leading_hyphen=True)] = "",
+    jobs: int = 1,
     run: Path | None = None,
     csv: Path | None = None,
     latex: Path | None = None,
     json: Annotated[bool, Flag] = False,
 ) -> None:
-    """Train systems on the same text, tokens and budget; print one table with intervals, and write report.html.
+    """Train systems on the same data, tokens and budget; print one table with intervals, and write report.html.
 
-    `regard compare lstm gpt --data my.txt` sets them beside a 2-gram and a 5-gram; with no system named, the whole
-    ladder is compared. --section.key value applies to every system that has the setting. Called again with the same
-    --run, a comparison that was stopped goes on.
+    `regard compare lstm gpt --data my.txt` sets them beside a 2-gram and a 5-gram; `regard compare seq2seq transformer
+    --data pairs.tsv` compares translators, by BLEU. With no system named all of a task are compared: translators where
+    the data are pairs (also on the phrasebook), else language models. --section.key value applies to every system that
+    has the setting. Called again with the same --run, a comparison that was stopped goes on.
 
     Parameters
     ----------
     data
-        a built-in or known corpus, a .txt file, or a folder with train/valid/test files
+        a built-in or known corpus, a .txt file, a .tsv file of pairs, or a folder with train/valid/test files
     match
-        what is equal for all: tokens, seconds, or parameters (and tokens)
+        what is equal for all: tokens, seconds, or parameters (and tokens); without it, what the budget counts
     budget
-        tokens such as 5M, or with --match seconds a time such as 60s
+        tokens such as 5M (of the targets, where there are pairs), or a time such as 60s
     seeds
         train each system with the seeds 1 to N; intervals then cover seeds too
     size
         tiny, small, medium or large
     prompt
-        what each system's sample begins with; without it the first words of the held-out text
+        what each language model's sample begins with; without it the first words of the held-out text
+    jobs
+        runs at a time, each a process of its own; not with --match seconds
     run
         folder of the comparison; without it runs/compare-CORPUS
     csv
@@ -336,7 +352,7 @@ def compare(
     json
         print a list of objects
     """
-    from regard.compare.comparison import COLUMNS, check_free
+    from regard.compare.comparison import check_free
     from regard.compare.comparison import compare as run_comparison
     from regard.compare.words import notes
     from regard.files import write_text
@@ -356,6 +372,7 @@ def compare(
         seeds=seeds,
         size=size,
         prompt=prompt,
+        jobs=jobs,
         run=run,
         settings=parse_overrides(settings, COMPARE_OPTIONS),
     )
@@ -366,7 +383,7 @@ def compare(
     if json:
         print_json(done.rows)
     else:
-        print_table(done.shown, COLUMNS, done.title)
+        print_table(done.shown, done.columns, done.title)
         print("\n".join(["", done.ranking, *notes(done), f"The report: {done.report}"]))
     if done.failed:
         runs = ", ".join(done.failed)
@@ -386,11 +403,16 @@ def evaluate(
     segment: int | None = None,
     overlap: int | None = None,
     rows: int | None = None,
+    beam: int | None = None,
+    length_penalty: float | None = None,
+    by_length: Annotated[bool, Flag] = False,
+    bleu_tokenizer: str | None = None,
+    average: int | None = None,
     weights: str = "best",
     device: str = "auto",
     json: Annotated[bool, Flag] = False,
 ) -> None:
-    """Perplexity and bits per character on held-out text, and how they were computed.
+    """How good a run is on held-out text, and how that was computed: perplexity, and of a translator BLEU and chrF.
 
     Parameters
     ----------
@@ -401,13 +423,23 @@ def evaluate(
     data
         evaluate on another corpus than the run's own
     stream
-        read the text as one row, state carried throughout, as papers on recurrent nets do
+        language model: read the text as one row, state carried throughout, as papers on recurrent nets do
     segment
-        tokens read at once; 256, or the model's context if that is shorter
+        language model: tokens read at once; 256, or the model's context if that is shorter
     overlap
-        of these, tokens that only warm the state up; half
+        language model: of these, tokens that only warm the state up; half
     rows
-        segments read side by side; changes speed, not the numbers
+        language model: segments read side by side; changes speed, not the numbers
+    beam
+        translator: hypotheses of the search, 1 = greedy; 5
+    length_penalty
+        translator: log P is divided by the length to this power; 1
+    by_length
+        translator: also BLEU, chrF and accuracy by the length of the source
+    bleu_tokenizer
+        translator: how sacreBLEU cuts words: 13a, intl, zh, ja-mecab, char, …
+    average
+        translator: use the mean of the weights of the last so many validations
     weights
         best on validation, or last
     device
@@ -415,11 +447,122 @@ def evaluate(
     json
         print one object
     """
-    from regard.run import load
+    from regard.run import Run, load
 
-    loaded = load(run, weights=weights, device=device)
-    facts = loaded.evaluate(split, data=data, stream=stream, segment=segment, overlap=overlap, rows=rows)
-    _print_facts(facts, json)
+    loaded = load(run, weights=weights, average=average, device=device)
+    if isinstance(loaded, Run):
+        given = {"--beam": beam, "--length-penalty": length_penalty, "--bleu-tokenizer": bleu_tokenizer}
+        _refuse(loaded, "a language model", given | {"--by-length": by_length or None})
+        facts = loaded.evaluate(split, data=data, stream=stream, segment=segment, overlap=overlap, rows=rows)
+        _print_facts(facts, json)
+        return
+    _refuse(
+        loaded,
+        "a translator",
+        {"--stream": stream or None, "--segment": segment, "--overlap": overlap, "--rows": rows},
+    )
+    facts = loaded.evaluate(
+        split,
+        data=data,
+        how=_beam(beam, length_penalty),
+        lengths=by_length,
+        bleu_tokenizer=bleu_tokenizer or "13a",
+    )
+    _print_quality(facts, json)
+
+
+@app.command
+def translate(
+    run: Path,
+    *,
+    beam: int | None = None,
+    n_best: int = 1,
+    length_penalty: float | None = None,
+    min_tokens: int = 0,
+    max_tokens: int | None = None,
+    temperature: float = 0.0,
+    top_k: int = 0,
+    top_p: float = 1.0,
+    seed: int = 0,
+    alignment: Annotated[bool, Flag] = False,
+    attention: Annotated[bool, Flag] = False,
+    truncate: Annotated[bool, Flag] = False,
+    average: int | None = None,
+    weights: str = "best",
+    device: str = "auto",
+    json: Annotated[bool, Flag] = False,
+) -> None:
+    """Translate each line of stdin: raw sentences in, raw sentences out, as many lines as came in.
+
+    Parameters
+    ----------
+    run
+        the run's folder
+    beam
+        hypotheses of the search, 1 = greedy; 5
+    n_best
+        print so many translations of each line, best first: `line, score, log P, text`, tab-separated
+    length_penalty
+        log P is divided by the length to this power; 1
+    min_tokens
+        write at least so many tokens, <eos> counted
+    max_tokens
+        write at most so many tokens; without it twice the source's and ten
+    temperature
+        above 0: draw instead of searching
+    top_k
+        draw only from the k most probable tokens; 0 = all
+    top_p
+        draw only from the most probable tokens that together hold this probability
+    seed
+        the same seed draws the same translations
+    alignment
+        also print which source word each word looked at: 0-0 1-2 …
+    attention
+        with --json: the weights of every layer and head
+    truncate
+        cut lines that are longer than anything the model was trained on, instead of refusing them
+    average
+        use the mean of the weights of the last so many validations
+    weights
+        best on validation, or last
+    device
+        cpu, cuda, …; auto = a GPU if there is one
+    json
+        print one JSON object per line
+    """
+    from regard.decoding.sampling import Sampling
+    from regard.run import load_translator
+
+    sampling = Sampling(temperature, top_k, top_p)
+    if temperature > 0 and (beam is not None or length_penalty is not None):
+        raise RegardError("--temperature draws and --beam searches: choose one of them.")
+    if attention and not json:
+        raise RegardError("--attention prints numbers for every head: use it with --json.")
+    how = sampling if temperature > 0 else _beam(beam, length_penalty, n_best)
+    loaded = load_translator(run, weights=weights, average=average, device=device)
+    lines = _Kept(_stdin_lines())
+    found = loaded.translations(
+        lines,
+        how=how,
+        alignment=alignment,
+        attention=attention,
+        truncate=truncate,
+        min_tokens=min_tokens,
+        max_tokens=max_tokens,
+        samples=n_best,
+        seed=seed,
+        **({"ahead": 1} if sys.stdin.isatty() else {}),  # a person waits for each line
+    )
+    for number, translations in enumerate(found, start=1):
+        source = lines.take()
+        if json:
+            _print_translations(number, source, translations)
+            continue
+        for one in translations:
+            links = " ".join(f"{i}-{j}" for i, j in one.alignment or [])
+            fields = [str(number), f"{one.score:.4f}", f"{one.log_probability:.4f}"] if n_best > 1 else []
+            print("\t".join([*fields, one.text, *([links] if alignment else [])]), flush=True)
 
 
 @app.command
@@ -470,14 +613,14 @@ def generate(
     from regard.decoding.sampling import Sampling
     from regard.report.progress import say
     from regard.report.table import print_json
-    from regard.run import load
+    from regard.run import load_language_model
 
     at_least("--max-tokens", max_tokens, 1)
     at_least("--lines", lines, 0)
     at_least("--beam", beam, 0)
     sampling = Sampling(temperature, top_k, top_p)
     prompt = "\n".join(_stdin_lines()) if prompt == "-" else prompt
-    loaded = load(run, weights=weights, device=device)
+    loaded = load_language_model(run, weights=weights, device=device)
     unknown = loaded.tokenizer.encode(prompt).count(loaded.tokenizer.unk) if loaded.tokenizer.unk is not None else 0
     if unknown:
         say(f"note: {unknown} of the prompt's tokens are unknown to this model")
@@ -514,6 +657,8 @@ def generate(
 def score(
     run: Path,
     *,
+    data: str | None = None,
+    split: str | None = None,
     tokens: Annotated[bool, Flag] = False,
     weights: str = "best",
     device: str = "auto",
@@ -521,10 +666,16 @@ def score(
 ) -> None:
     """Log-probability (natural) of each line of stdin: `log P, tokens, line`, tab-separated.
 
+    A translator scores pairs, `source⇥target` on each line: log P(target | source).
+
     Parameters
     ----------
     run
         the run's folder
+    data
+        translator: score the pairs of this file, as they stand in it, instead of stdin's
+    split
+        with --data: the pairs of this split of a corpus: train, valid or test
     tokens
         one line for each token: `log P, token`; an empty line ends each sentence
     weights
@@ -536,12 +687,20 @@ def score(
     """
     import json as json_module
 
-    from regard.run import load
+    from regard.run import Run, load
+    from regard.translation import PairScore
 
     loaded = load(run, weights=weights, device=device)
-    for line in loaded.score(_stdin_lines()):
+    if isinstance(loaded, Run):
+        _refuse(loaded, "a language model", {"--data": data, "--split": split})
+        scores: Iterator[Any] = loaded.score(_stdin_lines())
+    else:
+        scores = loaded.score(_stdin_pairs() if data is None else loaded.pairs(data, split))
+    for line in scores:
+        pair = isinstance(line, PairScore)
         if json:
-            entry: dict[str, Any] = {"text": line.text, "log_probability": line.log_probability}
+            entry: dict[str, Any] = {"source": line.source, "target": line.target} if pair else {"text": line.text}
+            entry["log_probability"] = line.log_probability
             if tokens:
                 entry["tokens"] = [[t, p] for t, p in zip(line.tokens, line.log_probabilities)]
             print(json_module.dumps(entry, ensure_ascii=False))
@@ -550,7 +709,8 @@ def score(
                 print(f"{p:.6f}\t{token}")
             print()
         else:
-            print(f"{line.log_probability:.6f}\t{len(line.tokens)}\t{line.text}")
+            text = f"{line.source}\t{line.target}" if pair else line.text
+            print(f"{line.log_probability:.6f}\t{len(line.tokens)}\t{text}")
 
 
 @app.command(name="export")
@@ -619,6 +779,80 @@ def _stdin_lines() -> Iterator[str]:
             ) from None
 
 
+def _stdin_pairs() -> Iterator[tuple[str, str]]:
+    for number, line in enumerate(_stdin_lines(), start=1):
+        source, tab, target = line.partition("\t")
+        if not tab:
+            raise RegardError(f"Line {number} of the input has one field: a pair is source⇥target, with a tab between.")
+        yield source, target.partition("\t")[0]
+
+
+class _Kept:
+    """Lines that are read ahead, kept until each is asked for again beside its translation."""
+
+    def __init__(self, lines: Iterator[str]):
+        self._lines, self._waiting = lines, deque[str]()
+
+    def __iter__(self) -> Iterator[str]:
+        for line in self._lines:
+            self._waiting.append(line)
+            yield line
+
+    def take(self) -> str:
+        return self._waiting.popleft()
+
+
+def _beam(width: int | None, length_penalty: float | None, n_best: int = 1) -> Any:
+    from regard.decoding.beam import Beam
+
+    width = max(5, n_best) if width is None else width
+    return Beam(width, 1.0 if length_penalty is None else length_penalty, n_best)
+
+
+def _refuse(loaded: Any, kind: str, options: dict[str, Any]) -> None:
+    """One sentence for options that mean nothing here."""
+    if given := [name for name, value in options.items() if value is not None]:
+        raise RegardError(f"{loaded.folder} is {kind} ({loaded.recipe.system}), for which {given[0]} means nothing.")
+
+
+def _print_translations(number: int, source: str, translations: Sequence[Any]) -> None:
+    import json as json_module
+
+    shown = []
+    for one in translations:
+        entry = {"text": one.text, "score": one.score, "log_probability": one.log_probability, "tokens": one.tokens}
+        if one.alignment is not None:
+            entry["alignment"] = [list(link) for link in one.alignment]
+        if one.attention is not None:
+            entry["attention"] = {name: weights.tolist() for name, weights in one.attention.items()}
+        shown.append(entry)
+    line = {"line": number, "source": source, "translations": shown}
+    print(json_module.dumps(line, ensure_ascii=False), flush=True)
+
+
+def _print_quality(facts: dict[str, Any], as_json: bool) -> None:
+    """A translator's numbers: those with a signature on a line of their own, lengths as a table."""
+    from regard.report.table import print_json, print_table
+
+    if as_json:
+        print_json(facts)
+        return
+    plain = dict(facts)
+    rows = plain.pop("by_length", None)
+    for name, value in facts.items():
+        if isinstance(value, dict):
+            plain[name] = f"{value['score']:.2f}   {value['signature']}"
+    _print_facts(plain, False)
+    if rows is not None:
+        for row in rows:
+            row["words"] = f"{row['shortest']}–{row['longest']}" if row["longest"] else f"{row['shortest']} and more"
+        print()
+        columns = {
+            "words": "source words", "sentences": "sentences", "bleu": "BLEU", "chrf": "chrF", "accuracy": "exact",
+        }  # fmt: skip
+        print_table(rows, columns, "By length of the source")
+
+
 def _print_check(report: Any) -> None:
     from regard.report.table import print_table, text
 
@@ -649,6 +883,45 @@ def _print_check(report: Any) -> None:
         )
         for odd in file.oddities:
             print(f"{split}: {odd.what} on {text(odd.lines)} lines, the first is line {odd.first}")
+    for overlap in report.overlap:
+        print(overlap.sentence)
+
+
+def _print_pair_check(report: Any) -> None:
+    from regard.report.table import print_table, text
+
+    whole = {
+        "encoding": "encoding",
+        "pairs": "pairs",
+        "blank_lines": "blank lines",
+        "duplicate_pairs": "pairs that repeat an earlier one",
+    }
+    sides = {
+        "script": "script",
+        "words": "words",
+        "distinct": "different, up to case and punctuation",
+        "with_several": "of them with several translations",
+        "longest_line": "the longest line",
+    }
+    rows: list[dict[str, Any]] = [
+        {"": label, **{split: getattr(file, key) for split, file in report.files.items()}}
+        for key, label in whole.items()
+    ]
+    ratios = {split: f"{file.length_ratio:.2f}" for split, file in report.files.items()}
+    rows.append({"": "target characters per source character", **ratios})
+    for side in ("source", "target"):
+        found = {split: getattr(file, side) for split, file in report.files.items()}
+        for key, label in sides.items():
+            rows.append({"": f"{side}: {label}", **{split: getattr(one, key) for split, one in found.items()}})
+        for quantile in next(iter(found.values())).word_lengths:
+            lengths = {split: one.word_lengths[quantile] for split, one in found.items()}
+            rows.append({"": f"{side}: words in a line, {quantile}", **lengths})
+    print_table(rows, {"": "", **{split: split for split in report.files}}, title=report.path)
+    for split, file in report.files.items():
+        for odd in file.findings:
+            print(f"{split}: {odd.what} on {text(odd.lines)} lines, the first is line {odd.first}")
+        if len(report.files) == 1:
+            print(f"Were 5 % drawn at random to be held out: {file.random_leak.sentence}")
     for overlap in report.overlap:
         print(overlap.sentence)
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import datetime
 import json
-import os
 import platform
 import sys
 import time
@@ -23,32 +22,26 @@ import torch
 import regard
 from regard.errors import RegardError, Stopped
 from regard.files import locked, write_text, writing
-from regard.layers.state import State
-from regard.recipe import Recipe, compose, read_recipe
-from regard.report.progress import clock, grouped, progress, say
-from regard.run import (
+from regard.folder import (
     FORMAT,
-    Run,
+    Tokenizers,
     build_model,
-    corpus_of,
     count_parameters,
     is_counted,
-    load,
-    open_folder,
+    open_recipe,
     pick_device,
     read_weights,
-    tokens_of,
 )
+from regard.material import Material, TextMaterial, material_of, read_material
+from regard.recipe import Recipe, compose, read_recipe
+from regard.report.progress import clock, grouped, progress, say
+from regard.run import Run, load
 from regard.systems.catalogue import find
 from regard.systems.code import is_own, locate, vouch
 from regard.systems.model import Model
-from regard.text.batches import Streams, Windows
-from regard.text.corpus import Corpus, is_named, open_corpus
-from regard.text.tokenizer import Tokenizer
-from regard.text.tokens import TokenArray
 from regard.training.checkpoint import save_tensors
 from regard.training.loop import Trainer, measure_steps, weights_of
-from regard.training.settings import Counting, Training
+from regard.translation import TranslationRun
 
 
 def train(
@@ -62,7 +55,7 @@ def train(
     start: str | Path | None = None,
     recipe: str | Path | None = None,
     settings: Mapping[str, Mapping[str, Any]] | None = None,
-) -> Run:
+) -> Run | TranslationRun:
     """Train a system on a text and return the run. `start`: a run whose weights and tokenizer it begins with.
 
     regard.train("lstm", data="my.txt", run="runs/mine", settings={"model": {"layers": 1}, "training": {"steps": 500}})
@@ -93,7 +86,7 @@ def compose_recipe(
         system = system or str(tree["system"])
         trees.append(tree)
     if start is not None:
-        before, _ = open_folder(Path(start))
+        before = open_recipe(Path(start))
         check_start(before, Path(start), system, size, settings or {})
         system, size = before.system, before.size
         trees.append({"model": before.tree()["model"]})
@@ -119,7 +112,7 @@ def check_start(
         raise RegardError(f"{start} is a {before.system}; a {system} cannot begin with its weights.")
     if size is not None and size != before.size:
         raise RegardError(f"A run that begins with {start} has its size, {before.size}: leave --size out.")
-    for key in ("tokenizer", "vocabulary", "normalise"):
+    for key in ("tokenizer", "vocabulary", "normalise", "joint"):
         if key in settings.get("data", {}):
             raise RegardError(f"A run that begins with {start} has its tokenizer: leave --data.{key} out.")
 
@@ -128,68 +121,62 @@ def check_start(
 class Prepared:
     """Everything that training needs, before anything is written."""
 
-    recipe: Recipe
-    corpus: Corpus
-    tokenizer: Tokenizer
-    tokens: Mapping[str, TokenArray]
+    material: Material
     model: Model
 
+    @property
+    def recipe(self) -> Recipe:
+        return self.material.recipe
 
-def prepare(recipe: Recipe, start: Path | None = None, tokenizer: Tokenizer | None = None) -> Prepared:
-    corpus, tokenizer, recipe = read_data(recipe, start, tokenizer)
-    torch.set_num_threads(recipe.training.threads)
-    tokens = {split: tokens_of(corpus, tokenizer, split) for split in ("train", "valid")}
-    check_tokens(corpus, tokens)
-    torch.manual_seed(recipe.training.seed)
-    model = build_model(recipe, tokenizer)
+
+def prepare(recipe: Recipe, start: Path | None = None, tokenizers: Tokenizers | None = None) -> Prepared:
+    material = read_material(recipe, start, tokenizers)
+    torch.manual_seed(material.recipe.training.seed)
+    model = build_model(material.recipe, material.tokenizers)
     if start is not None:
         try:
             model.load_state_dict(read_weights(start))
         except RuntimeError:
             raise RegardError(f"These model settings do not fit the weights of {start}: leave model.* out.") from None
-    return Prepared(recipe, corpus, tokenizer, tokens, model)
+    return Prepared(material, model)
 
 
 def train_recipe(
-    recipe: Recipe, folder: Path | None = None, start: Path | None = None, tokenizer: Tokenizer | None = None
-) -> Run:
-    """Train what a recipe says; `tokenizer`: with this one instead of one trained on the text."""
+    recipe: Recipe, folder: Path | None = None, start: Path | None = None, tokenizers: Tokenizers | None = None
+) -> Run | TranslationRun:
+    """Train what a recipe says; `tokenizers`: with these instead of new ones."""
     folder = new_folder(recipe, folder)
-    ready = prepare(recipe, start, tokenizer)
-    say(
-        f"{ready.corpus.name}: {grouped(len(ready.tokens['train'].ids))} training tokens, "
-        f"{ready.tokenizer.kind} vocabulary of {grouped(ready.tokenizer.vocabulary)}"
-    )
+    ready = prepare(recipe, start, tokenizers)
+    say(ready.material.sentence)
     if is_counted(ready.recipe):
         return _count(ready, folder)
     trainer = build_trainer(ready, folder)
     say(f"{find(ready.recipe.system).label}: {grouped(count_parameters(ready.model))} parameters, on {trainer.device}")
     with claimed(folder):
-        write_folder(folder, ready.recipe, ready.tokenizer)
+        write_folder(folder, ready.recipe, ready.material.tokenizers)
         trainer.save()
-        write_facts(folder, ready.recipe, ready.model, origin_of(ready.corpus))
+        write_facts(folder, ready.recipe, ready.model, ready.material.origin)
         return _go_on(trainer)
 
 
-def resume(folder: str | Path) -> Run:
+def resume(folder: str | Path) -> Run | TranslationRun:
     """Go on exactly where a run stopped."""
     folder = Path(folder)
-    recipe, tokenizer = open_folder(folder)
+    recipe = open_recipe(folder)
     if is_counted(recipe):
         raise RegardError(f"{folder} is complete: a {recipe.system} is counted in one go.")
     if not (folder / "training.safetensors").exists():
         raise RegardError(f"{folder} has no checkpoint (training.safetensors); train it anew.")
-    corpus = corpus_of(folder, recipe)
     torch.set_num_threads(recipe.training.threads)
-    tokens = {name: tokens_of(corpus, tokenizer, name) for name in ("train", "valid")}
-    ready = Prepared(recipe, corpus, tokenizer, tokens, build_model(recipe, tokenizer))
+    material = material_of(folder, recipe)
+    ready = Prepared(material, build_model(recipe, material.tokenizers))
     with claimed(folder):
         for left in folder.glob(".*.part"):  # what a kill in the middle of a save left behind
             left.unlink()
         return _resume(build_trainer(ready, folder))
 
 
-def _resume(trainer: Trainer) -> Run:
+def _resume(trainer: Trainer) -> Run | TranslationRun:
     folder = trainer.folder
     try:
         trainer.restore()
@@ -204,7 +191,7 @@ def _resume(trainer: Trainer) -> Run:
     return _go_on(trainer)
 
 
-def _go_on(trainer: Trainer) -> Run:
+def _go_on(trainer: Trainer) -> Run | TranslationRun:
     folder, at = trainer.folder, trainer.at
     try:
         trainer.train()
@@ -212,14 +199,16 @@ def _go_on(trainer: Trainer) -> Run:
         say(f"stopped at step {stopped.step}; `regard resume {folder}` goes on from there")
         raise
     say(
-        f"best validation loss {at.best:.4f} at step {at.best_step}; "
+        f"best validation {at.best_words} at step {at.best_step}; "
         f"{grouped(at.tokens)} tokens in {clock(at.seconds)}; the run is in {folder}"
     )
     return load(folder, device=str(trainer.device))
 
 
 def _count(ready: Prepared, folder: Path) -> Run:
-    recipe, model, ids = ready.recipe, ready.model, ready.tokens["train"].ids
+    material = ready.material
+    assert isinstance(material, TextMaterial)
+    recipe, model, ids = ready.recipe, ready.model, material.arrays["train"].ids
     began = time.perf_counter()
     with progress(f"counting up to {recipe.model.order}-grams", recipe.model.order) as bar:
         model.count(ids, progress=lambda: bar.advance(1))  # type: ignore[operator]  # counted systems have it
@@ -227,91 +216,20 @@ def _count(ready: Prepared, folder: Path) -> Run:
         say(str(note))
     seconds = time.perf_counter() - began
     with claimed(folder):
-        write_folder(folder, recipe, ready.tokenizer)
+        write_folder(folder, recipe, material.tokenizers)
         save_tensors(folder / "model.safetensors", weights_of(model), {"seconds": seconds, "tokens": len(ids)})
-        write_facts(folder, recipe, model, origin_of(ready.corpus))
+        write_facts(folder, recipe, model, material.origin)
     say(f"counted {grouped(count_parameters(model))} n-grams in {clock(seconds)}; the run is in {folder}")
-    return Run(folder, recipe, ready.tokenizer, model)
+    return Run(folder, recipe, material.tokenizers.target, model)
 
 
-# -- data ------------------------------------------------------------------------------------------------------------
-
-
-def read_data(
-    recipe: Recipe, start: Path | None = None, tokenizer: Tokenizer | None = None
-) -> tuple[Corpus, Tokenizer, Recipe]:
-    """The corpus, its tokenizer, and the recipe with what was left to choose filled in."""
-    data = recipe.data
-    corpus = open_corpus(data.corpus, data.split)
-    for note in corpus.notes:
-        say(note)
-    if start is not None:
-        tokenizer = Tokenizer.load(start / "tokenizer.json")
-    elif tokenizer is None:
-        kind = corpus.suggested_tokenizer if data.tokenizer == "auto" else data.tokenizer
-        normalise = data.normalise if data.normalise != "auto" else "none" if kind in ("bpe", "byte") else "nfc"
-        tokenizer = Tokenizer.train(
-            corpus.splits["train"],
-            kind,
-            data.vocabulary or None,
-            normalise=normalise,
-            pretokenised=corpus.pretokenised,
-        )
-    resolved = {
-        "corpus": data.corpus if is_named(data.corpus) else str(Path(data.corpus).resolve()),
-        "normalise": tokenizer.normalisation,
-        "tokenizer": tokenizer.kind,
-        "vocabulary": tokenizer.vocabulary,
-    }
-    return corpus, tokenizer, recipe.replace(data=resolved, training=resolve_training(recipe.training))
-
-
-def check_tokens(corpus: Corpus, tokens: Mapping[str, TokenArray]) -> None:
-    for split, array in tokens.items():
-        if len(array.ids) < 2:
-            raise RegardError(f"The {split} split of {corpus.name} has no text to learn from; give it more lines.")
-
-
-def resolve_training(settings: Training | Counting) -> dict[str, Any]:
-    """Threads, device and precision as they will be used: a resume elsewhere must not change them silently."""
-    chosen: dict[str, Any] = {"threads": settings.threads or int(os.environ.get("OMP_NUM_THREADS") or 0) or cores()}
-    if isinstance(settings, Training):
-        device = pick_device(settings.device)
-        has_bf16 = device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
-        chosen["device"] = str(device)
-        chosen["precision"] = settings.precision.replace("auto", "bf16" if has_bf16 else "fp32")
-    return chosen
-
-
-# -- model and trainer -----------------------------------------------------------------------------------------------
+# -- trainer -----------------------------------------------------------------------------------------------------
 
 
 def build_trainer(ready: Prepared, folder: Path) -> Trainer:
     settings, model = ready.recipe.training, ready.model.to(pick_device(ready.recipe.training.device))
-    ids, eos = ready.tokens["train"].ids, ready.tokenizer.eos
-    rows = min(settings.rows, max(1, len(ids) // settings.window))  # a short text fills fewer rows
-    if settings.batches == "stream" and grows(model):
-        raise RegardError(f"The state of {ready.recipe.system} grows with the text: use training.batches windows.")
-    batches: Streams | Windows
-    if settings.batches == "stream":
-        batches = Streams(ids, rows, settings.window, eos)
-    else:
-        batches = Windows(ids, rows, settings.window, eos, settings.seed)
-    validation = ready.tokens["valid"].ids[: settings.validation_tokens or None]
-    return Trainer(model, batches, validation, settings, folder, eos=eos, bf16=settings.precision == "bf16")
-
-
-def grows(model: Model) -> bool:
-    """Does the state get larger with every token read (keys and values), so that it cannot be carried forever?"""
-
-    def empty(part: State) -> bool:
-        return any(empty(leaf) if isinstance(leaf, dict) else leaf.numel() == 0 for leaf in part.values())
-
-    return empty(model.begin(rows=1)["past"])
-
-
-def cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    batches, validation = ready.material.batches(model), ready.material.validation(model)
+    return Trainer(model, batches, validation, settings, folder, bf16=settings.precision == "bf16")
 
 
 # -- the folder ------------------------------------------------------------------------------------------------------
@@ -355,9 +273,9 @@ def claimed(folder: Path) -> Iterator[None]:
         yield
 
 
-def write_folder(folder: Path, recipe: Recipe, tokenizer: Tokenizer) -> None:
+def write_folder(folder: Path, recipe: Recipe, tokenizers: Tokenizers) -> None:
     write_text(folder / "recipe.toml", recipe.toml())
-    tokenizer.save(folder / "tokenizer.json")
+    tokenizers.save(folder)
 
 
 def write_facts(folder: Path, recipe: Recipe, model: Model, origin: Mapping[str, Any]) -> None:
@@ -383,10 +301,6 @@ def write_facts(folder: Path, recipe: Recipe, model: Model, origin: Mapping[str,
     write_text(folder / "run.json", json.dumps(facts, indent=2, ensure_ascii=False) + "\n")
 
 
-def origin_of(corpus: Corpus) -> dict[str, Any]:
-    return {"name": corpus.name, "checksum": corpus.checksum(), "notes": list(corpus.notes)}
-
-
 def device_name(device: torch.device) -> str:
     return torch.cuda.get_device_name(device) if device.type == "cuda" else f"{device} ({platform.machine()})"
 
@@ -394,14 +308,14 @@ def device_name(device: torch.device) -> str:
 # -- what would it cost ----------------------------------------------------------------------------------------------
 
 
-def dry_run(recipe: Recipe, start: Path | None = None, tokenizer: Tokenizer | None = None) -> dict[str, Any]:
+def dry_run(recipe: Recipe, start: Path | None = None, tokenizers: Tokenizers | None = None) -> dict[str, Any]:
     """Parameters, memory and time of a training, from three real steps; nothing is written but the token cache."""
-    ready = prepare(recipe, start, tokenizer)
-    training_tokens = len(ready.tokens["train"].ids)
+    ready = prepare(recipe, start, tokenizers)
+    training_tokens = ready.material.tokens
     facts: dict[str, Any] = {
         "system": ready.recipe.system,
-        "corpus": ready.corpus.name,
-        "vocabulary": ready.tokenizer.vocabulary,
+        "corpus": ready.material.origin["name"],
+        "vocabulary": ready.material.tokenizers.target.vocabulary,
         "training_tokens": training_tokens,
     }
     if is_counted(ready.recipe):

@@ -24,8 +24,8 @@ import tomli_w
 from regard.errors import RegardError
 from regard.files import reading
 from regard.settings import at_least, meant, one_of, setting
-from regard.systems.catalogue import find, load_module
-from regard.training.settings import Counting, Training
+from regard.systems.catalogue import System, find, load_module
+from regard.training.settings import Counting, PairTraining, Training
 
 SIZES = ("tiny", "small", "medium", "large")
 
@@ -46,10 +46,45 @@ class Data:
 
 
 @dataclass(frozen=True)
+class PairData:
+    """Sentence pairs, for a system that reads a source and writes a target."""
+
+    corpus: str = setting("phrasebook", "a built-in or known corpus, a .tsv file (source⇥target), or a folder of files")
+    source: str = setting("", "of files such as train.de and train.en: the language that is read, e.g. de")
+    target: str = setting("", "… and the one that is written, e.g. en")
+    swap: bool = setting(False, "exchange source and target")
+    also: str = setting("", "more training pairs, with how often each counts: more.tsv:2,other.tsv:0.5")
+    monolingual: str = setting("", "text in the target language, whose sources a run of the other direction makes up")
+    translator: str = setting("", "that run, which translates from the target language into the source's")
+    tokenizer: str = setting("auto", "word, char, byte or bpe; auto = what suits the corpus")
+    vocabulary: int = setting(0, "most symbols to keep; 0 = all words or characters, and for bpe what suits the size")
+    joint: bool = setting(True, "one vocabulary for both sides; false = one for each")
+    normalise: str = setting("auto", "Unicode normalisation: nfc, nfkc or none; auto = nfc")
+    bpe_dropout: float = setting(0.0, "share of merges left out at random while training (Provilkov et al. 2020)")
+    longest: int = setting(256, "pairs with more tokens than this on a side are left out, and counted")
+    truncate: bool = setting(False, "cut such sides instead")
+    split: str = setting("auto", "how a single file is split: lines (without leaks, by hash) or tail (the end)")
+    pairs: int = setting(0, "train on so many pairs; 0 = all there are")
+    words: int = setting(0, "of the phrasebook: the most words of an English sentence; 0 = its own number")
+
+    def __post_init__(self) -> None:
+        one_of("data.tokenizer", self.tokenizer, ("auto", "word", "char", "byte", "bpe"))
+        one_of("data.normalise", self.normalise, ("auto", "nfc", "nfkc", "none"))
+        one_of("data.split", self.split, ("auto", "lines", "tail"))
+        for name in ("vocabulary", "pairs", "words"):
+            at_least(f"data.{name}", getattr(self, name), 0)
+        at_least("data.longest", self.longest, 1)
+        if not 0 <= self.bpe_dropout < 1:
+            raise RegardError(f"data.bpe_dropout must be at least 0 and below 1, not {self.bpe_dropout}.")
+        if bool(self.monolingual) != bool(self.translator):
+            raise RegardError("data.monolingual and data.translator go together: a text, and a run that translates it.")
+
+
+@dataclass(frozen=True)
 class Recipe:
     system: str
     size: str
-    data: Data
+    data: Any  # Data or PairData
     model: Any
     training: Any
 
@@ -87,9 +122,9 @@ def compose(system: str, size: str | None, *trees: Mapping[str, Any]) -> Recipe:
     chosen = size or next((tree["size"] for tree in reversed(trees) if tree.get("size")), "small")
     one_of("size", chosen, SIZES)
     sections: dict[str, Any] = {
-        "data": Data,
+        "data": Data if entry.task == "language model" else PairData,
         "model": module.Settings,
-        "training": Counting if entry.trained == "counting" else Training,
+        "training": _training(entry),
     }
     values: dict[str, dict[str, Any]] = {part: {} for part in sections}
     if entry.trained != "counting":
@@ -106,6 +141,12 @@ def compose(system: str, size: str | None, *trees: Mapping[str, Any]) -> Recipe:
     if isinstance(built["training"], Training):
         built["training"] = built["training"].for_context(getattr(built["model"], "context", None))
     return Recipe(system=entry.name, size=chosen, **built)
+
+
+def _training(entry: System) -> type[Counting | Training | PairTraining]:
+    if entry.trained == "counting":
+        return Counting
+    return Training if entry.task == "language model" else PairTraining
 
 
 def system_module(name: str) -> Any:

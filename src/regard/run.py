@@ -1,12 +1,4 @@
-"""A run: one folder that holds a trained model and everything that made it, and what can be done with it.
-
-    recipe.toml            every setting, resolved
-    run.json               version, device, threads, corpus and its checksum
-    tokenizer.json         text ↔ tokens
-    model.safetensors      the weights that were best on validation
-    training.safetensors   the checkpoint a resume starts from (the last weights are in it)
-    metrics.jsonl          the learning curve
-    mine.py                where the system is one's own: its code, as it was
+"""A run that knows a language: what can be done with a trained language model (`folder.py` says what is on disk).
 
 In Python the lecture's loop works on it with plain strings:
 
@@ -20,7 +12,6 @@ In Python the lecture's loop works on it with plain strings:
 
 from __future__ import annotations
 
-import json
 import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -28,9 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
-from torch import Tensor
 
 from regard.decoding.beam import beam_search
 from regard.decoding.generate import generate, read_prompts
@@ -39,54 +28,26 @@ from regard.errors import RegardError
 from regard.evaluation.documents import Documents
 from regard.evaluation.perplexity import Likelihood, Method, token_losses
 from regard.evaluation.scoring import line_losses
-from regard.files import reading
+from regard.folder import (
+    Trained,
+    average_weights,
+    build_model,
+    choose_split,
+    corpus_of,
+    open_recipe,
+    open_tokenizers,
+    pick_device,
+    read_weights,
+    set_weights,
+    tokens_of,
+)
 from regard.layers.state import State
-from regard.recipe import Recipe, compose, read_recipe
-from regard.report.progress import progress, say
-from regard.systems.catalogue import find, load_class
-from regard.systems.code import is_own, locate, reach, vouch, was_named
-from regard.systems.model import Model
+from regard.prediction import Prediction
+from regard.report.progress import progress
+from regard.systems.translation import Translator
 from regard.text.corpus import Corpus, open_corpus
-from regard.text.tokenizer import Tokenizer
-from regard.text.tokens import TokenArray, cached
-from regard.training.checkpoint import load_tensors, unflatten
-
-FORMAT = 1  # of the run folder; raised when an older Regard could not read it
-
-
-class Prediction:
-    """What comes next: a distribution over the vocabulary."""
-
-    def __init__(self, logits: Tensor, tokenizer: Tokenizer):
-        self.log_probabilities = torch.log_softmax(logits.double(), -1).cpu().numpy()  # [V]
-        self._tokenizer = tokenizer
-
-    @property
-    def probabilities(self) -> np.ndarray:
-        return np.exp(self.log_probabilities)
-
-    def top(self, count: int = 5) -> list[tuple[str, float]]:
-        """The most probable next tokens with their probabilities, best first."""
-        order = np.argsort(-self.log_probabilities, kind="stable")[:count]
-        return [(self._tokenizer.token(int(n)), float(math.exp(self.log_probabilities[n]))) for n in order]
-
-    def probability(self, token: str) -> float:
-        """P(token): `token` is one token of the vocabulary, or text that is a single token."""
-        ids = self._tokenizer.encode(token)
-        if token == "<eos>":
-            ids = [self._tokenizer.eos]
-        if len(ids) != 1:
-            raise RegardError(f"{token!r} is {len(ids)} tokens for this model; ask for one at a time.")
-        return float(math.exp(self.log_probabilities[ids[0]]))
-
-    @property
-    def entropy(self) -> float:
-        """In bits."""
-        p = self.probabilities
-        return float(-(p * np.where(p > 0, self.log_probabilities, 0)).sum() / math.log(2))
-
-    def __repr__(self) -> str:
-        return "Prediction(" + ", ".join(f"{token!r} {p:.3f}" for token, p in self.top(3)) + ", …)"
+from regard.text.tokens import TokenArray
+from regard.translation import TranslationRun
 
 
 @dataclass(frozen=True)
@@ -100,20 +61,8 @@ class LineScore:
         return float(sum(self.log_probabilities))
 
 
-class Run:
-    """A trained model with its tokenizer: call it, evaluate it, let it write, let it score."""
-
-    def __init__(self, folder: Path, recipe: Recipe, tokenizer: Tokenizer, model: Model):
-        self.folder, self.recipe, self.tokenizer, self.model = folder, recipe, tokenizer, model
-        model.eval()
-
-    def __repr__(self) -> str:
-        return f"Run({str(self.folder)!r}: {self.recipe.system}, {self.parameters:,} parameters)"
-
-    @property
-    def parameters(self) -> int:
-        """Numbers learned from the text: weights, or what an n-gram stores."""
-        return count_parameters(self.model)
+class Run(Trained):
+    """A trained language model with its tokenizer: call it, evaluate it, let it write, let it score."""
 
     # -- the lecture's call ------------------------------------------------------------------------------------------
 
@@ -315,11 +264,6 @@ class Run:
             for hypothesis in found
         ]
 
-    @property
-    def forbidden(self) -> list[int]:
-        """Tokens that may be read but are never written."""
-        return [n for n in self.tokenizer.specials if n != self.tokenizer.eos]
-
     # -- how probable is this ----------------------------------------------------------------------------------------
 
     def score(self, lines: Iterable[str]) -> Iterator[LineScore]:
@@ -341,143 +285,38 @@ class Run:
 # -- opening a folder ------------------------------------------------------------------------------------------------
 
 
-def load(folder: str | Path, *, weights: str = "best", device: str = "cpu") -> Run:
-    """Open a run folder. `weights`: "best" on validation, or "last"."""
+def load(
+    folder: str | Path, *, weights: str = "best", average: int | None = None, device: str = "cpu"
+) -> Run | TranslationRun:
+    """Open a run folder. `weights`: "best" on validation, or "last"; `average`: the mean of the last validations'."""
     folder = Path(folder)
-    recipe, tokenizer = open_folder(folder)
-    model = build_model(recipe, tokenizer)
-    set_weights(model, read_weights(folder, weights), folder)
-    return Run(folder, recipe, tokenizer, model.to(pick_device(device)))
+    recipe = open_recipe(folder)
+    tokenizers = open_tokenizers(folder, recipe)
+    model = build_model(recipe, tokenizers)
+    set_weights(model, read_weights(folder, weights) if average is None else average_weights(folder, average), folder)
+    model = model.to(pick_device(device))
+    if isinstance(model, Translator):
+        assert tokenizers.source is not None
+        return TranslationRun(folder, recipe, tokenizers.source, tokenizers.target, model)
+    return Run(folder, recipe, tokenizers.target, model)
 
 
-def open_folder(folder: Path) -> tuple[Recipe, Tokenizer]:
-    """The recipe and tokenizer of a run, after making sure that this version can read it."""
-    facts = read_facts(folder)
-    tree = read_recipe(folder / "recipe.toml")
-    if is_own(str(tree["system"])):
-        tree["system"] = own_code(str(tree["system"]), facts, folder)
-    recipe = compose(str(tree["system"]), None, tree)
-    return recipe, Tokenizer.load(folder / "tokenizer.json")
+def load_language_model(folder: str | Path, *, weights: str = "best", device: str = "cpu") -> Run:
+    """Open the run of a language model; one that translates is refused."""
+    run = load(folder, weights=weights, device=device)
+    if isinstance(run, TranslationRun):
+        raise RegardError(f"{folder} is a {run.recipe.system}, which translates: use `regard translate {folder}`.")
+    return run
 
 
-def read_facts(folder: Path) -> dict[str, Any]:
-    """run.json: which version wrote the run, on what, from which text."""
-    if not folder.exists():
-        raise RegardError(f"There is no run {folder}; `regard train` makes one.")
-    if not (folder / "run.json").is_file():
-        raise RegardError(f"{folder} is not a run: it has no run.json; `regard train` makes one.")
-    with reading(folder / "run.json") as stream:
-        content = stream.read()
-    try:
-        facts = json.loads(content)
-    except ValueError:
-        facts = None
-    if not isinstance(facts, dict):
-        raise RegardError(f"{folder / 'run.json'} is damaged; restore it, or train the run again.")
-    if facts.get("format") != FORMAT:
+def load_translator(
+    folder: str | Path, *, weights: str = "best", average: int | None = None, device: str = "cpu"
+) -> TranslationRun:
+    """Open the run of a translator; a language model is refused."""
+    run = load(folder, weights=weights, average=average, device=device)
+    if isinstance(run, Run):
         raise RegardError(
-            f"{folder} was written by Regard {facts.get('regard', '?')} in run format {facts.get('format')}; "
-            f"this version reads format {FORMAT}: install the version that wrote it."
+            f"{folder} is a {run.recipe.system}, a language model with no source to translate: "
+            f"use `regard generate {folder}`."
         )
-    return facts
-
-
-def own_code(system: str, facts: dict[str, Any], folder: Path) -> str:
-    """The name of the code a run was trained with: the file it names or, if that has changed since, the run's copy.
-
-    It is run only if this very code was named on this machine before; see `systems/code.py`.
-    """
-    recorded = facts.get("code") or {}
-    place, _, label = system.rpartition(":")
-    copy = folder / Path(str(recorded.get("file", "")) or "code").name
-    for name in (system, f"{copy}:{label}"):
-        try:
-            code = locate(name)
-        except RegardError:
-            continue
-        if code.digest != recorded.get("sha256"):
-            continue
-        if name != system and was_named(code.digest, Path(place)):
-            say(f"note: {place} is not what {folder} was trained with; using the run's own copy, {copy}")
-            reach(Path(place).parent)
-        else:
-            vouch(code, folder)
-        return code.name
-    raise RegardError(
-        f"{folder} was trained with code of its own, and neither {place} nor {copy} is that code any more: "
-        "put it back, or train a new run."
-    )
-
-
-def read_weights(folder: Path, weights: str = "best") -> dict[str, Tensor]:
-    if weights not in ("best", "last"):
-        raise RegardError(f"--weights must be best or last, not {weights!r}.")
-    best, checkpoint = folder / "model.safetensors", folder / "training.safetensors"
-    if weights == "best" and best.exists():
-        return load_tensors(best)[0]
-    if checkpoint.exists():
-        if weights == "best":
-            say(f"note: {folder} has not been validated yet; these are its last weights")
-        return unflatten(load_tensors(checkpoint)[0], "model")
-    if best.exists():  # a counted system has one set of numbers
-        return load_tensors(best)[0]
-    raise RegardError(f"{folder} holds no weights: its training never began; train it again.")
-
-
-def set_weights(model: Model, weights: dict[str, Tensor], folder: Path) -> None:
-    try:
-        model.load_state_dict(weights)
-    except RuntimeError:
-        raise RegardError(f"The weights in {folder} do not fit its recipe.toml: one of the two was changed.") from None
-
-
-def build_model(recipe: Recipe, tokenizer: Tokenizer) -> Model:
-    return load_class(recipe.system)(tokenizer.vocabulary, recipe.model)
-
-
-def is_counted(recipe: Recipe) -> bool:
-    return find(recipe.system).trained == "counting"
-
-
-def count_parameters(model: Model) -> int:
-    counted = getattr(model, "stored_numbers", None)
-    return counted if counted is not None else sum(p.numel() for p in model.parameters())
-
-
-def pick_device(name: str) -> torch.device:
-    if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    try:
-        device = torch.device(name)
-        torch.empty(0, device=device)
-    except (RuntimeError, AssertionError):
-        device = torch.device("meta")
-    if device.type not in ("cpu", "cuda"):
-        raise RegardError(f"The device {name!r} is not available here; use cpu, cuda or auto.")
-    return device
-
-
-def corpus_of(folder: Path, recipe: Recipe) -> Corpus:
-    """The text a run was trained on, if it still is that text: else what was held out may not be held out any more."""
-    corpus = open_corpus(recipe.data.corpus, recipe.data.split)
-    if corpus.checksum() != read_facts(folder)["corpus"].get("checksum"):
-        raise RegardError(
-            f"{recipe.data.corpus} has changed since {folder} was trained on it; put it back, evaluate on another "
-            f"with --data, or start anew with --from {folder}."
-        )
-    return corpus
-
-
-def choose_split(corpus: Corpus, split: str | None) -> str:
-    """The split asked for; without one, test, or valid where there is no test."""
-    if split is None:
-        return "test" if "test" in corpus.splits else "valid"
-    if split not in corpus.splits:
-        raise RegardError(f"{corpus.name} has no split {split!r}; it has {', '.join(corpus.splits)}.")
-    return split
-
-
-def tokens_of(corpus: Corpus, tokenizer: Tokenizer, split: str) -> TokenArray:
-    """A split as one array of tokens, made once and kept in the cache."""
-    with progress(f"tokenising {split}", corpus.splits[split].size, unit=" bytes") as bar:
-        return cached(corpus, tokenizer, split, progress=bar.reach)
+    return run

@@ -139,7 +139,7 @@ def test_a_folder_is_never_written_over(regard, compared, text_file, tmp_path):
     [
         (["lstm"], "--data"),
         (["lsmt", "--data", "pyref"], "did you mean lstm"),
-        (["lstm", "--data", "pyref", "--budget", "60s"], "--match tokens needs a budget in tokens"),
+        (["lstm", "--data", "pyref", "--match", "tokens", "--budget", "60s"], "needs a budget in tokens"),
         (["lstm", "--data", "pyref", "--model.haeds", "2"], "No system of this comparison"),
         (["lstm", "--data", "pyref", "--sedes", "2"], "There is no option --sedes: did you mean seeds?"),
         (["lstm", "--data", "nowhere.txt"], "There is no corpus"),

@@ -16,6 +16,7 @@ from regard.text.batches import Streams, Windows
 from regard.training.checkpoint import load_tensors, save_tensors
 from regard.training.loop import Trainer, cut_metrics
 from regard.training.optimisers import Average, learning_rate_at
+from regard.training.validation import TextValidation
 
 VOCABULARY = 11
 
@@ -43,7 +44,7 @@ def trainer(folder, system="lstm", **training):
     arguments = (ids(), kind.rows, kind.window, 0)
     batches = Streams(*arguments) if kind.batches == "stream" else Windows(*arguments, kind.seed)
     folder.mkdir(exist_ok=True)
-    return Trainer(model, batches, ids(400, seed=1), kind, folder, eos=0)
+    return Trainer(model, batches, TextValidation(ids(400, seed=1), 0), kind, folder)
 
 
 def bits(folder, name="training.safetensors"):

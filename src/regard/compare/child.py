@@ -1,4 +1,4 @@
-"""One run of a comparison in a process of its own: `python -m regard.compare.child FOLDER LABEL SEED`.
+"""One run of a comparison in a process of its own: `python -m regard.compare.child FOLDER LABEL SEED JOBS`.
 
 Its memory is then its own, and so is its crash. It trains the run, or goes on with it, measures it, and leaves
 `result.json` in the run's folder; what went wrong is one sentence on stdout and exit code 2.
@@ -13,35 +13,28 @@ import shutil
 import signal
 import sys
 import threading
-import time
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from regard.compare.plan import Entrant, Plan, load_tokenizer, paced
-from regard.decoding.generate import generate
-from regard.decoding.sampling import GREEDY
+from regard.compare.plan import Entrant, Plan, paced
 from regard.errors import RegardError, Stopped
-from regard.evaluation.perplexity import Method, likelihood
 from regard.files import write_text
 from regard.fit import device_name, dry_run, peak_memory, resume, train_recipe
+from regard.folder import Trained
 from regard.report.progress import hush
-from regard.run import Run, tokens_of
 from regard.training.checkpoint import load_tensors
-
-WRITTEN, AT_MOST = 100, 3.0  # tokens of the speed measurement, and its seconds
-TEMPERATURE, SAMPLE_SEED = 0.8, 1
 
 
 def main(words: list[str]) -> None:
-    folder, label, seed = Path(words[0]), words[1], int(words[2])
+    folder, label, seed, jobs = Path(words[0]), words[1], int(words[2]), int(words[3])
     _end_with_parent()
     hush()
     try:
         plan = Plan.read(folder)
         entrant = next(entrant for entrant in plan.entrants if entrant.label == label)
-        take_part(plan, entrant, seed)
+        take_part(plan, entrant, seed, jobs)
     except RegardError as error:
         print(" ".join(str(error).split()))
         sys.exit(2)
@@ -49,47 +42,35 @@ def main(words: list[str]) -> None:
         sys.exit(130)
 
 
-def take_part(plan: Plan, entrant: Entrant, seed: int) -> None:
+def take_part(plan: Plan, entrant: Entrant, seed: int, jobs: int = 1) -> None:
     folder = plan.run_folder(entrant, seed)
     path = folder / "result.json"
     run, before = _train(plan, entrant, seed, folder)
     if path.exists():  # trained by an earlier process, which noted what only it could measure
         trained = json.loads(path.read_text(encoding="utf-8"))
     else:
-        trained = _effort(run, before)
+        trained = _effort(run, before) | {"side_by_side": jobs}
         write_text(path, json.dumps(trained, indent=2) + "\n")
-    facts = run.evaluate(plan.facts["split"], segment=plan.facts["segment"], documents=True)
-    measured = {
-        "evaluation": facts,
-        "validation_loss": _validation(plan, run) if entrant.counted else None,
-        "generation_tokens_per_second": generation_speed(run),
-        "sample": run.generate(
-            plan.facts["prompt"],
-            max_tokens=plan.facts["sample_tokens"],
-            temperature=TEMPERATURE,
-            seed=SAMPLE_SEED,
-        ),
-        "notes": list(getattr(run.model, "notes", [])),
-    }
+    measured = plan.task.measure(plan, entrant, run)
     write_text(path, json.dumps(trained | measured, indent=2, ensure_ascii=False) + "\n")
 
 
-def _train(plan: Plan, entrant: Entrant, seed: int, folder: Path) -> tuple[Run, int]:
+def _train(plan: Plan, entrant: Entrant, seed: int, folder: Path) -> tuple[Trained, int]:
     """The trained run, and the memory this process held before."""
     before = peak_memory(torch.device("cpu"))
     if (folder / "training.safetensors").exists():
         return resume(folder), before
     if folder.exists():  # begun, and ended before there was anything to go on from
         shutil.rmtree(folder)
-    tokenizer = load_tokenizer(plan)
+    tokenizers = plan.tokenizers
     recipe = entrant.recipe.replace(training={"seed": seed})
     given = "evaluate_every" in plan.question["settings"].get("training", {})
     if plan.unit == "seconds" and not entrant.counted and not given:
-        recipe = paced(recipe, dry_run(recipe, tokenizer=tokenizer)["steps"])
-    return train_recipe(recipe, folder, tokenizer=tokenizer), before
+        recipe = paced(recipe, dry_run(recipe, tokenizers=tokenizers)["steps"])
+    return train_recipe(recipe, folder, tokenizers=tokenizers), before
 
 
-def _effort(run: Run, before: int) -> dict[str, Any]:
+def _effort(run: Trained, before: int) -> dict[str, Any]:
     """What the training took, from what it left behind, and the memory it needed."""
     device = run.model.device
     checkpoint = run.folder / "training.safetensors"
@@ -108,35 +89,6 @@ def _effort(run: Run, before: int) -> dict[str, Any]:
         "torch": torch.__version__,
         "python": platform.python_version(),
     }
-
-
-def _validation(plan: Plan, run: Run) -> float:
-    """A counted system's loss on the text that the others are validated on."""
-    limits = [e.recipe.training.validation_tokens for e in plan.entrants if not e.counted]
-    ids = tokens_of(run.corpus(), run.tokenizer, "valid").ids[: max(limits, default=0) or None]
-    *_, whole = likelihood(run.model, ids, Method.of(run.model), eos=run.tokenizer.eos)
-    return whole.mean
-
-
-def generation_speed(run: Run) -> float:
-    """Tokens written per second: one text at a time, greedily, after a few to warm up."""
-    began, written = 0.0, 0
-    steps = generate(
-        run.model,
-        [[run.tokenizer.eos]],
-        max_tokens=WRITTEN + 8,
-        eos=run.tokenizer.eos,
-        sampling=GREEDY,
-        forbidden=run.forbidden,
-    )
-    for number, _ in enumerate(steps):
-        if number == 7:
-            began = time.perf_counter()
-        elif number > 7:
-            written = number - 7
-            if time.perf_counter() - began > AT_MOST:
-                break
-    return written / (time.perf_counter() - began)
 
 
 def _end_with_parent() -> None:

@@ -3,68 +3,61 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from regard.compare.contest import Results, run_all
+from regard.compare.contest import run_all
 from regard.compare.curves import read_curves
+from regard.compare.language import COLUMNS
 from regard.compare.plan import Plan, open_plan
-from regard.compare.question import Question
+from regard.compare.question import Question, match_for
+from regard.compare.task import Results
 from regard.errors import RegardError
-from regard.evaluation.intervals import LEVEL, Resampling, interval, mean_loss
+from regard.evaluation.intervals import LEVEL, interval
 from regard.files import locked, write_text
 from regard.fit import free_folder
 from regard.report.progress import grouped
 from regard.report.table import csv_text, latex_text, plain_table
+from regard.settings import at_least
 
-COLUMNS = {
-    "label": "system",
-    "year": "year",
-    "parameters": "parameters",
-    "tokens_seen": "tokens seen",
-    "perplexity": "perplexity",
-    "interval": "95 % interval",
-    "bits_per_character": "bits/char",
-    "training_tokens_per_second": "train tok/s",
-    "generation_tokens_per_second": "write tok/s",
-    "memory": "memory",
-    "training_seconds": "seconds",
-}
-CSV_COLUMNS = (
-    "label", "system", "year", "seeds", "width", "parameters", "tokens_seen", "perplexity", "perplexity_low",
-    "perplexity_high", "nats_per_token", "bits_per_character", "unknown_rate", "training_tokens_per_second",
-    "generation_tokens_per_second", "peak_memory_bytes", "memory_of", "training_seconds", "failed",
-)  # fmt: skip
+__all__ = ["COLUMNS", "Comparison", "Difference", "check_free", "compare"]
 
 
 def compare(
     systems: Sequence[str] | str = (),
     *,
     data: str | Path = "",
-    match: str = "tokens",
+    match: str = "",
     budget: str = "",
     seeds: int = 1,
     size: str = "small",
     run: str | Path | None = None,
     settings: Mapping[str, Mapping[str, Any]] | None = None,
     prompt: str = "",
+    jobs: int = 1,
 ) -> Comparison:
-    """Train systems under the same conditions, test them on the same text, and set them side by side.
+    """Train systems of one task under the same conditions, test them on the same data, and set them side by side.
+
+    `match`: tokens, seconds or parameters; without it, seconds where the budget is a time and else tokens.
+    `jobs`: runs at a time, each a process; only their speeds depend on it.
 
     regard.compare(["lstm", "gpt"], data="my.txt", budget="5M", seeds=3).table()
+    regard.compare(["seq2seq", "bahdanau", "transformer"], data="phrasebook", budget="120s").table()
     """
     names = (systems,) if isinstance(systems, str) else tuple(systems)
+    match = match or match_for(budget)
     question = Question(names, str(data), match, budget, seeds, size, settings or {}, prompt)
+    at_least("--jobs", jobs, 1)
+    if jobs > 1 and match == "seconds":
+        raise RegardError("--match seconds counts time, which runs side by side would take from each other: --jobs 1.")
     folder = Path(run) if run is not None else free_folder(Path("runs") / f"compare-{Path(str(data)).stem}")
-    plan = open_plan(question, folder)
+    plan = open_plan(question, folder, jobs)
     with locked(folder / ".lock"):
-        results, made = run_all(plan)
+        results, made = run_all(plan, jobs)
     comparison = Comparison(plan, results)
     if not comparison.order:
         raise RegardError(f"No run came to a number: {next(iter(comparison.failed.values()))}")
@@ -77,11 +70,11 @@ def compare(
 
 @dataclass(frozen=True)
 class Difference:
-    """Two neighbours in the order of perplexity: the better one's loss less the other's, in nats per token."""
+    """Two neighbours in the order: the better one's score less the other's (of language models, nats per token)."""
 
     better: str
     worse: str
-    nats: float
+    by: float
     low: float
     high: float
 
@@ -93,38 +86,42 @@ class Difference:
 
 class Comparison:
     def __init__(self, plan: Plan, results: Results):
-        self.plan, self.results, self.folder = plan, results, plan.folder
+        self.plan, self.results, self.folder, self.task = plan, results, plan.folder, plan.task
         self.report = plan.folder / "report.html"
         self.curves = read_curves(plan, results)
+        self.scores = self.task.scores(plan, results)
 
     @cached_property
     def rows(self) -> list[dict[str, Any]]:
-        """One for each system, oldest first; numbers over several seeds are means."""
-        return [self._row(number) for number in range(len(self.plan.entrants))]
+        """One for each system, oldest first or best first; numbers over several seeds are means."""
+        rows = [self._row(number) for number in range(len(self.plan.entrants))]
+        return sorted(rows, key=self._rank) if self.task.best_first else rows
+
+    @property
+    def columns(self) -> Mapping[str, str]:
+        """Key of a row → heading; without what no row has, such as alignment errors where no gold exists."""
+        columns = self.task.columns
+        empty = {key for key in columns.optional if all(row.get(key) is None for row in self.rows)}
+        return {key: heading for key, heading in columns.headings.items() if key not in empty}
 
     @property
     def seeds(self) -> int:
         return max(len(entrant.seeds) for entrant in self.plan.entrants)
 
     @cached_property
-    def documents(self) -> int:
-        return len(self._resampling.tokens) if self._resampling else 0
-
-    @cached_property
     def order(self) -> list[dict[str, Any]]:
-        """The rows that have a perplexity, best first."""
-        return sorted((row for row in self.rows if row["perplexity"] is not None), key=lambda row: row["perplexity"])
+        """The rows that have a score, best first."""
+        return sorted((row for row in self.rows if row[self.task.score] is not None), key=self._rank)
 
     @cached_property
     def differences(self) -> list[Difference]:
-        """Between neighbours in that order, paired over the same documents."""
+        """Between neighbours in that order, paired over the same test data."""
         found = []
-        for better, worse in pairwise(self.order):
-            draws = self._draws[better["label"]] - self._draws[worse["label"]]
-            inside = interval(draws)
+        for better, worse in pairwise(row["label"] for row in self.order):
+            inside = interval(self.scores.draws[better] - self.scores.draws[worse])
             if inside is not None:
-                nats = better["nats_per_token"] - worse["nats_per_token"]
-                found.append(Difference(better["label"], worse["label"], nats, *inside))
+                by = self.scores.estimate(better) - self.scores.estimate(worse)
+                found.append(Difference(better, worse, by, *inside))
         return found
 
     @property
@@ -139,10 +136,7 @@ class Comparison:
     @property
     def shown(self) -> list[dict[str, Any]]:
         """The rows as a reader sees them: as many digits in every row of a column."""
-        digits: dict[str, Callable[[float], str]] = {
-            "perplexity": significant,
-            "bits_per_character": "{:.3f}".format,
-        }
+        digits = self.task.columns.digits
         return [
             row | {key: form(row[key]) for key, form in digits.items() if _finite(row.get(key))} for row in self.rows
         ]
@@ -150,23 +144,23 @@ class Comparison:
     # -- what it says ------------------------------------------------------------------------------------------------
 
     def table(self) -> str:
-        return plain_table(self.shown, COLUMNS, self.title)
+        return plain_table(self.shown, self.columns, self.title)
 
     def csv(self) -> str:
-        return csv_text(self.rows, CSV_COLUMNS)
+        return csv_text(self.rows, self.task.columns.csv)
 
     def latex(self) -> str:
-        columns = {key: heading for key, heading in COLUMNS.items() if key != "training_seconds"}
+        columns = {key: heading for key, heading in self.columns.items() if key != "training_seconds"}
         return latex_text(self.shown, columns, f"{self.title}. {self.ranking}")
 
     @property
     def title(self) -> str:
-        facts, budget = self.plan.facts, grouped(self.plan.budget)
+        facts, task, budget = self.plan.facts, self.task, grouped(self.plan.budget)
         equal = {
-            "tokens": f"every neural system read {budget} tokens",
-            "seconds": f"every neural system trained for {self.plan.budget:g} s",
-            "parameters": f"every neural system has about {grouped(facts['target_parameters'] or 0)} parameters "
-            f"and read {budget} tokens",
+            "tokens": f"{task.neural} read {budget} {task.tokens}",
+            "seconds": f"{task.neural} trained for {self.plan.budget:g} s",
+            "parameters": f"{task.neural} has about {grouped(facts['target_parameters'] or 0)} parameters "
+            f"and read {budget} {task.tokens}",
         }[self.plan.match]
         return f"{facts['corpus']['name']}, {facts['split']} split: {equal}"
 
@@ -175,37 +169,20 @@ class Comparison:
         """Best first: a < b where they differ beyond the interval of the paired difference, a ≈ b where they do not."""
         if not self.order:
             return ""
+        clear = ">" if self.task.more_is_better else "<"
         words = self.order[0]["label"]
-        signs = {(d.better, d.worse): "<" if d.beyond else "≈" for d in self.differences}
+        signs = {(d.better, d.worse): clear if d.beyond else "≈" for d in self.differences}
         for better, worse in pairwise(self.order):
-            words += f" {signs.get((better['label'], worse['label']), '<')} {worse['label']}"
-        return f"By perplexity: {words}  (≈: the {100 * LEVEL:.0f} % interval of the paired difference holds zero)."
+            words += f" {signs.get((better['label'], worse['label']), clear)} {worse['label']}"
+        level = f"{100 * LEVEL:.0f} %"
+        return f"By {self.task.score_name}: {words}  (≈: the {level} interval of the paired difference holds zero)."
 
     # ----------------------------------------------------------------------------------------------------------------
 
-    @cached_property
-    def _resampling(self) -> Resampling | None:
-        finished = next((result for result in self.results.values() if "evaluation" in result), None)
-        return Resampling(np.array(finished["evaluation"]["documents"]["tokens"])) if finished else None
-
-    @cached_property
-    def _losses(self) -> dict[str, np.ndarray]:
-        """Summed losses [S, D] of every row that has them."""
-        found = {}
-        for entrant in self.plan.entrants:
-            results = [self.results[entrant.label, seed] for seed in entrant.seeds]
-            results = [result for result in results if "evaluation" in result]
-            if results:
-                found[entrant.label] = np.array([result["evaluation"]["documents"]["nats"] for result in results])
-        return found
-
-    @cached_property
-    def _draws(self) -> dict[str, np.ndarray]:
-        if self._resampling is None:
-            return {}
-        return {
-            label: self._resampling.losses(nats, stream) for stream, (label, nats) in enumerate(self._losses.items())
-        }
+    def _rank(self, row: Mapping[str, Any]) -> float:
+        """Small is good; without a score, last."""
+        score = row[self.task.score]
+        return math.inf if score is None else -score if self.task.more_is_better else score
 
     def _row(self, number: int) -> dict[str, Any]:
         entrant = self.plan.entrants[number]
@@ -217,39 +194,23 @@ class Comparison:
             "year": entrant.year,
             "seeds": len(done),
             "width": getattr(entrant.recipe.model, "width", None),
-            "perplexity": None,
+            self.task.score: None,
         }
         if failures := [result["failed"] for result in results if "failed" in result]:
             row["failed"] = failures[0]
-        if not done or self._resampling is None:
+        if not done:
             return row
-        loss = mean_loss(self._losses[entrant.label], self._resampling.tokens)
-        inside = interval(self._draws[entrant.label])
-        low, high = (None, None) if inside is None else map(_exp, inside)
-        facts = [result["evaluation"] for result in done]
         tokens, seconds = _mean(done, "tokens_seen"), _mean(done, "training_seconds")
         memory = max(result["peak_memory_bytes"] for result in done)
         return row | {
             "parameters": done[0]["parameters"],
             "tokens_seen": round(tokens),
-            "perplexity": _exp(loss),
-            "perplexity_low": low,
-            "perplexity_high": high,
-            "interval": None if low is None or high is None else f"{significant(low)} – {significant(high)}",
-            "perplexities": [fact["perplexity"] for fact in facts],
-            "nats_per_token": loss,
-            "bits_per_character": None
-            if facts[0]["bits_per_character"] is None
-            else loss / math.log(2) * facts[0]["tokens"] / facts[0]["characters"],
-            "bits_per_character_refused": facts[0].get("bits_per_character_refused"),
-            "unknown_rate": facts[0]["unknown_rate"],
+            **self.scores.row(entrant.label, done),
             "training_tokens_per_second": round(tokens / max(seconds, 1e-9)),
-            "generation_tokens_per_second": round(_mean(done, "generation_tokens_per_second")),
             "peak_memory_bytes": memory,
             "memory": f"{memory / 2**20:,.0f} MiB".replace(",", " "),
             "memory_of": done[0]["memory_of"],
             "training_seconds": round(seconds, 2),
-            "sample": done[0]["sample"],
         }
 
 
@@ -257,17 +218,8 @@ def _mean(results: Sequence[Mapping[str, Any]], key: str) -> float:
     return sum(result[key] for result in results) / len(results)
 
 
-def significant(value: float) -> str:
-    """Four digits, also where they are zeros: 5.300, 264.0, 1349."""
-    return f"{value:#.4g}".rstrip(".")
-
-
 def _finite(value: float | None) -> bool:
     return value is not None and math.isfinite(value)
-
-
-def _exp(loss: float) -> float:
-    return math.exp(loss) if loss < 700 else math.inf
 
 
 def check_free(path: Path | None, option: str) -> None:

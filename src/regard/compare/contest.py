@@ -1,4 +1,7 @@
-"""The runs of a comparison, one after another, each in a process of its own; what is finished is kept."""
+"""The runs of a comparison, one after another or some side by side, each in a process of its own.
+
+What is finished is kept.
+"""
 
 from __future__ import annotations
 
@@ -10,18 +13,21 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from regard.compare.plan import Entrant, Plan
+from regard.compare.task import Results
 from regard.report.progress import clock, say
 
-Results = dict[tuple[str, int], dict[str, Any]]  # (label, seed) → result.json, or {"failed": sentence}
 
+def run_all(plan: Plan, jobs: int = 1) -> tuple[Results, int]:
+    """Every run's result, and how many of them were made just now, `jobs` at a time.
 
-def run_all(plan: Plan) -> tuple[Results, int]:
-    """Every run's result, and how many of them were made just now. A run that fails is noted; the others go on."""
+    A run that fails is noted; the others go on.
+    """
     results: Results = {}
     missing: list[tuple[Entrant, int]] = []
     for entrant, seed in plan.runs:
@@ -33,18 +39,18 @@ def run_all(plan: Plan) -> tuple[Results, int]:
     if results:
         left = f"going on with the other {len(missing)}" if missing else "nothing is left to do"
         say(f"{plan.folder}: {len(results)} of {len(plan.runs)} runs were finished before; {left}")
-    for number, (entrant, seed) in enumerate(missing, start=1):
-        name = entrant.label if len(entrant.seeds) == 1 else f"{entrant.label}, seed {seed}"
-        going_on = (plan.run_folder(entrant, seed) / "training.safetensors").exists()
-        say(f"{name}: {'going on where it stopped' if going_on else 'begins'} ({number} of {len(missing)})")
-        began = time.monotonic()
-        result = results[entrant.label, seed] = _run(plan, entrant, seed)
-        if "failed" in result:
-            say(f"{name}: failed: {result['failed']}")
-        else:
-            perplexity = result["evaluation"]["perplexity"]
-            say(f"{name}: perplexity {perplexity:.4g}; {clock(time.monotonic() - began)}")
-    return results, len(missing)
+    jobs = max(1, min(jobs, len(missing)))
+    contest = _Contest(plan, jobs, len(missing))
+    with contest.passing_on_signals(), ThreadPoolExecutor(jobs) as pool:
+        made = [
+            pool.submit(contest.run, entrant, seed, number) for number, (entrant, seed) in enumerate(missing, start=1)
+        ]
+    if contest.heard:
+        say(f"stopped; the same command with --run {plan.folder} goes on from there")
+        raise KeyboardInterrupt
+    for (entrant, seed), future in zip(missing, made):
+        results[entrant.label, seed] = future.result()
+    return {(entrant.label, seed): results[entrant.label, seed] for entrant, seed in plan.runs}, len(missing)
 
 
 def read_result(folder: Path) -> dict[str, Any] | None:
@@ -56,52 +62,101 @@ def read_result(folder: Path) -> dict[str, Any] | None:
     return result if "evaluation" in result else None
 
 
-def _run(plan: Plan, entrant: Entrant, seed: int) -> dict[str, Any]:
-    threads = str(entrant.recipe.training.threads)
-    words = [sys.executable, "-m", "regard.compare.child", str(plan.folder), entrant.label, str(seed)]
-    child = subprocess.Popen(
-        words,
-        stdin=subprocess.PIPE,  # kept open: the child stops when it closes, however this process ends
-        stdout=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads},
-        start_new_session=True,  # Ctrl-C comes to this process, which passes it on once
-    )
-    assert child.stdin is not None
-    assert child.stdout is not None
-    with _passing_on_signals(child) as stopped, child.stdin, child.stdout:
-        sentence = child.stdout.read().strip()
-        child.wait()
-    if stopped:
-        say(f"stopped; the same command with --run {plan.folder} goes on from there")
-        raise KeyboardInterrupt
-    result = read_result(plan.run_folder(entrant, seed))
-    if child.returncode == 0 and result is not None:
+class _Contest:
+    """The processes that are running, and whether they have been asked to stop."""
+
+    def __init__(self, plan: Plan, jobs: int, runs: int):
+        self.plan, self.jobs, self.runs = plan, jobs, runs
+        self.children: list[subprocess.Popen[str]] = []
+        self.heard: list[int] = []  # signals
+
+    def run(self, entrant: Entrant, seed: int, number: int) -> dict[str, Any]:
+        """One run, from its first word in the log to its last."""
+        if self.heard:
+            return {"failed": "stopped."}
+        name = entrant.label if len(entrant.seeds) == 1 else f"{entrant.label}, seed {seed}"
+        going_on = (self.plan.run_folder(entrant, seed) / "training.safetensors").exists()
+        say(f"{name}: {'going on where it stopped' if going_on else 'begins'} ({number} of {self.runs})")
+        began = time.monotonic()
+        result = self._result(entrant, seed)
+        if self.heard:
+            return result
+        if "failed" in result:
+            say(f"{name}: failed: {result['failed']}")
+        else:
+            headline = self.plan.task.headline(result["evaluation"])
+            say(f"{name}: {headline}; {clock(time.monotonic() - began)}")
         return result
-    if child.returncode == 2 and sentence:
-        return {"failed": sentence}
-    if child.returncode < 0:
-        cause = signal.Signals(-child.returncode).name
-        hint = " (out of memory?)" if cause == "SIGKILL" else ""
-        return {"failed": f"its process was ended by {cause}{hint}."}
-    return {"failed": f"its process ended with code {child.returncode}; what it said stands above."}
+
+    def _result(self, entrant: Entrant, seed: int) -> dict[str, Any]:
+        code, sentence, log = self._process(entrant, seed)
+        result = read_result(self.plan.run_folder(entrant, seed))
+        if code == 0 and result is not None:
+            return result
+        if code == 2 and sentence:
+            return {"failed": sentence}
+        if code < 0:
+            cause = signal.Signals(-code).name
+            hint = " (out of memory?)" if cause == "SIGKILL" else ""
+            return {"failed": f"its process was ended by {cause}{hint}."}
+        if log and not self.heard:
+            say(log)
+        return {"failed": f"its process ended with code {code}; what it said stands above."}
+
+    def _process(self, entrant: Entrant, seed: int) -> tuple[int, str, str]:
+        """The exit code of the run's process, what it said on stdout, and its log, if it was not shown already."""
+        threads = str(entrant.recipe.training.threads)
+        words = [sys.executable, "-m", "regard.compare.child", str(self.plan.folder), entrant.label, str(seed)]
+        child = subprocess.Popen(
+            [*words, str(self.jobs)],
+            stdin=subprocess.PIPE,  # kept open: the child stops when it closes, however this process ends
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE if self.jobs > 1 else None,  # several progress bars would overwrite each other
+            text=True,
+            env={**os.environ, "OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads},
+            start_new_session=True,  # Ctrl-C comes to this process, which passes it on once
+        )
+        assert child.stdin is not None
+        assert child.stdout is not None
+        self.children.append(child)
+        if self.heard:  # it was started in the moment of the signal
+            child.terminate()
+        log: list[str] = []
+        with child.stdin, child.stdout, _reading_aside(child, log):
+            sentence = child.stdout.read().strip()
+            child.wait()
+        self.children.remove(child)
+        return child.returncode, sentence, "".join(log).rstrip()
+
+    @contextmanager
+    def passing_on_signals(self) -> Iterator[None]:
+        """Ctrl-C and SIGTERM ask the children to stop, with a checkpoint; a second one ends them at once."""
+        if threading.current_thread() is not threading.main_thread():
+            yield  # only the main thread hears signals
+            return
+
+        def ask(number: int, frame: Any) -> None:
+            again = bool(self.heard)
+            self.heard.append(number)
+            for child in list(self.children):
+                child.kill() if again else child.terminate()
+
+        previous = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            yield
+        finally:
+            for number, handler in previous.items():
+                signal.signal(number, handler)
 
 
 @contextmanager
-def _passing_on_signals(child: subprocess.Popen[str]) -> Iterator[list[int]]:
-    """Ctrl-C and SIGTERM ask the child to stop, with a checkpoint; a second one ends it at once."""
-    heard: list[int] = []
-    if threading.current_thread() is not threading.main_thread():
-        yield heard  # only the main thread hears signals
+def _reading_aside(child: subprocess.Popen[str], log: list[str]) -> Iterator[None]:
+    """Read the child's stderr, where it is ours to read, while something else is done: a full pipe would stop it."""
+    if child.stderr is None:
+        yield
         return
-
-    def ask(number: int, frame: Any) -> None:
-        child.kill() if heard else child.terminate()
-        heard.append(number)
-
-    previous = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield heard
-    finally:
-        for number, handler in previous.items():
-            signal.signal(number, handler)
+    reader = threading.Thread(target=log.extend, args=(child.stderr,), daemon=True)
+    reader.start()
+    with child.stderr:
+        yield
+        reader.join()

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
-from regard.compare.contest import Results
 from regard.compare.plan import Plan
+from regard.compare.task import Results
 
 
 @dataclass(frozen=True)

@@ -1,82 +1,41 @@
-"""report.html: the table, who differs from whom, the curves, a sample from each, and a paragraph for a paper."""
+"""report.html: the table, who differs from whom, the curves, what each writes, and a paragraph for a paper."""
 
 from __future__ import annotations
 
 import math
 
-from regard.compare.comparison import COLUMNS, Comparison
+from regard.compare.comparison import Comparison
 from regard.compare.words import methods, notes
-from regard.report.figures import Line, Mark, interval_chart, line_chart
+from regard.report.figures import Line, line_chart
 from regard.report.page import heading, listing, page, paragraph, sample, table
-
-RESULTS_FIRST = ("label", "perplexity", "interval", "bits_per_character")  # what a narrow screen shows
 
 
 def comparison_page(comparison: Comparison) -> str:
-    facts, rows = comparison.plan.facts, comparison.rows
-    title = f"Language models compared on {facts['corpus']['name']}"
+    facts, rows, task, columns = comparison.plan.facts, comparison.rows, comparison.task, comparison.columns
+    told = task.report
+    title = f"{task.title} compared on {facts['corpus']['name']}"
     best = rows.index(comparison.order[0]) if comparison.order else None
     return page(
         title,
         heading(title, 1),
-        paragraph(f"{comparison.title}. Lower perplexity is better; the best row is tinted.", "lead"),
-        table(comparison.shown, {key: COLUMNS[key] for key in RESULTS_FIRST} | COLUMNS, best),
+        paragraph(told.lead(comparison), "lead"),
+        table(comparison.shown, {key: columns[key] for key in task.columns.first} | dict(columns), best),
         listing(notes(comparison)),
         heading("Who differs from whom"),
-        paragraph(
-            f"{comparison.ranking} Systems are tested on the same documents, and what is hard for one is hard for the "
-            "others: so two can differ clearly although their own intervals overlap."
-        ),
-        _differences(comparison),
-        _intervals(comparison),
+        paragraph(f"{comparison.ranking} {told.paired()}"),
+        told.differences(comparison),
+        told.intervals(comparison),
         heading("While they learned"),
         *_curves(comparison),
-        heading("What they write"),
-        paragraph(
-            "From the same prompt (in grey), with the same seed, at temperature 0.8; the first seed's weights.", "lead"
-        ),
-        *(
-            heading(row["label"], 3) + sample(facts["prompt"], row["sample"])
-            for row in rows
-            if row["perplexity"] is not None
-        ),
+        *told.samples(comparison),
         heading("Methods"),
         paragraph(methods(comparison)),
         heading("To run it again", 3),
         sample("", facts["command"]),
         heading("Every run"),
-        table(_runs(comparison), {"run": "run", "perplexity": "perplexity", "tokens": "tokens seen", "steps": "steps",
+        table(_runs(comparison), {"run": "run", **task.columns.runs, "tokens": "tokens seen", "steps": "steps",
                                   "seconds": "seconds", "parameters": "parameters"}),
     )  # fmt: skip
-
-
-def _differences(comparison: Comparison) -> str:
-    rows = [
-        {
-            "pair": f"{d.better} – {d.worse}",
-            "ratio": f"{math.exp(d.nats):.4f}",
-            "interval": f"{math.exp(d.low):.4f} – {math.exp(d.high):.4f}",
-            "verdict": "differ" if d.beyond else "not told apart",
-        }
-        for d in comparison.differences
-    ]
-    columns = {"pair": "neighbours", "ratio": "perplexity ratio", "interval": "95 % interval", "verdict": "verdict"}
-    return table(rows, columns) if rows else ""
-
-
-def _intervals(comparison: Comparison) -> str:
-    marks = [
-        Mark(row["label"], row["perplexity"], row["perplexity_low"], row["perplexity_high"])
-        for row in comparison.order
-        if row["perplexity_low"] is not None
-    ]
-    described = "; ".join(f"{m.name} {m.value:.4g} ({m.low:.4g} to {m.high:.4g})" for m in marks)
-    return interval_chart(
-        marks,
-        title="Test perplexity with 95 % intervals, best first (logarithmic)",
-        x="perplexity",
-        description=f"Best first: {described}.",
-    )
 
 
 def _curves(comparison: Comparison) -> list[str]:
@@ -100,13 +59,7 @@ def _curves(comparison: Comparison) -> list[str]:
                 description=f"Curves fall from left to right and end at: {described}.",
             )
         )
-    return [
-        paragraph(
-            "Validation reads each system's own context; n-grams, which do not learn step by step, are level lines.",
-            "lead",
-        ),
-        *charts,
-    ]
+    return [paragraph(comparison.task.report.curves(), "lead"), *charts]
 
 
 def _runs(comparison: Comparison) -> list[dict[str, object]]:
@@ -115,8 +68,9 @@ def _runs(comparison: Comparison) -> list[dict[str, object]]:
         result = comparison.results[entrant.label, seed]
         row: dict[str, object] = {"run": entrant.name(seed)}
         if "evaluation" in result:
+            facts = result["evaluation"]
             row |= {
-                "perplexity": result["evaluation"]["perplexity"],
+                **{key: _number(facts[key]) for key in comparison.task.columns.runs},
                 "tokens": result["tokens_seen"],
                 "steps": result["steps"],
                 "seconds": round(result["training_seconds"], 2),
@@ -124,3 +78,8 @@ def _runs(comparison: Comparison) -> list[dict[str, object]]:
             }
         rows.append(row)
     return rows
+
+
+def _number(value: object) -> object:
+    """A score that comes with its signature is shown alone."""
+    return value["score"] if isinstance(value, dict) else value

@@ -1,12 +1,10 @@
 """The plan of a comparison: the question made exact, and kept in the comparison's folder.
 
-    comparison.json    the question, the recipe of every row, how the test text is read
-    tokenizer.json     the one tokenizer, trained once
-    2-gram/ lstm/ …    the runs (lstm-seed2/ … where there are more seeds)
-    report.html        the page
-
-Everybody reads the same tokens and is tested on the same segments, which are no longer than the shortest context among
-them: nobody gets to look further back than another.
+comparison.json    the question, the recipe of every row, how all are tested
+tokenizer.json     the one tokenizer, trained once (tokenizer.source.json where a source has its own)
+test.json          of translators: the test sentences and their references
+2-gram/ lstm/ …    the runs (lstm-seed2/ … where there are more seeds)
+report.html        the page
 """
 
 from __future__ import annotations
@@ -20,20 +18,18 @@ from typing import Any
 
 import regard
 from regard.compare.question import Question, Rung
+from regard.compare.task import Ground, Task, task_named
 from regard.compare.width import match_parameters, size_of
 from regard.errors import RegardError
-from regard.evaluation.perplexity import SEGMENT
 from regard.files import write_text
-from regard.fit import check_tokens, origin_of, read_data
+from regard.folder import Tokenizers, pick_device
 from regard.recipe import Recipe, compose
 from regard.report.progress import grouped, say
-from regard.run import choose_split, pick_device, tokens_of
-from regard.text.tokenizer import Tokenizer
-from regard.training.settings import Training
+from regard.systems.catalogue import find
+from regard.training.settings import Learning
 
 FORMAT = 1
 VALIDATIONS = 20  # looks at the validation text, as many for every system: each may keep its best weights
-SAMPLE = {"char": 300, "byte": 300, "bpe": 80, "word": 80}  # tokens of a sample
 
 
 @dataclass(frozen=True)
@@ -59,7 +55,15 @@ class Plan:
     budget: float
     unit: str
     entrants: tuple[Entrant, ...]
-    facts: dict[str, Any]  # corpus, tokens of each split, tokenizer, split and segment of the test, prompt, command
+    facts: dict[str, Any]  # corpus, tokenizer, split and conditions of the test, command
+
+    @property
+    def task(self) -> Task:
+        return task_named(find(self.entrants[0].recipe.system).task)
+
+    @property
+    def tokenizers(self) -> Tokenizers:
+        return Tokenizers.load(self.folder, self.task.name == "translation")
 
     @property
     def runs(self) -> list[tuple[Entrant, int]]:
@@ -110,7 +114,7 @@ class Plan:
             raise RegardError(f"{folder / 'comparison.json'} is damaged; choose another --run.") from None
 
 
-def open_plan(question: Question, folder: Path) -> Plan:
+def open_plan(question: Question, folder: Path, jobs: int = 1) -> Plan:
     """The plan that stands in the folder, if it answers this question; a new one if the folder is free."""
     if (folder / "comparison.json").is_file():
         plan = Plan.read(folder)
@@ -119,7 +123,7 @@ def open_plan(question: Question, folder: Path) -> Plan:
         return plan
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise RegardError(f"{folder} exists already and is not a comparison: choose another --run.")
-    return make_plan(question, folder)
+    return make_plan(question, folder, jobs)
 
 
 def _difference(there: dict[str, Any], asked: dict[str, Any]) -> str:
@@ -129,37 +133,25 @@ def _difference(there: dict[str, Any], asked: dict[str, Any]) -> str:
     return ""
 
 
-def make_plan(question: Question, folder: Path) -> Plan:
-    rungs = question.rungs()
+def make_plan(question: Question, folder: Path, jobs: int = 1) -> Plan:
+    """A new plan; `jobs` runs side by side share the CPU's threads."""
+    rungs, task = question.rungs(), task_named(question.task)
     for note in question.check_settings(rungs):
         say(note)
     recipes = [question.recipe(rung) for rung in rungs]
-    corpus, tokenizer, resolved = read_data(recipes[0])
-    tokens = {split: tokens_of(corpus, tokenizer, split) for split in corpus.splits}
-    check_tokens(corpus, {split: tokens[split] for split in ("train", "valid")})
+    ground = task.ground(recipes[0], question.prompt)
     target = None
     if question.match == "parameters":
-        target, widths = match_parameters(question, rungs, tokenizer)
+        target, widths = match_parameters(question, rungs, ground.tokenizers.target, ground.tokenizers.source)
         recipes = [question.recipe(rung, widths.get(rung.label)) for rung in rungs]
     for recipe in recipes:
-        if isinstance(recipe.training, Training):
+        if isinstance(recipe.training, Learning):
             pick_device(recipe.training.device)
-    training = len(tokens["train"].ids)
-    entrants = tuple(_entrant(question, rung, recipe, resolved, training) for rung, recipe in zip(rungs, recipes))
-    sizes = {e.label: size_of(e.recipe, tokenizer) for e in entrants if not e.counted}
-    contexts = [context for _, context in sizes.values() if context is not None]
-    split = choose_split(corpus, None)
+    entrants = tuple(_entrant(question, rung, recipe, ground, jobs) for rung, recipe in zip(rungs, recipes))
     facts = {
-        "corpus": origin_of(corpus),
-        "tokens": {name: len(array.ids) for name, array in tokens.items()},
-        "characters": tokens[split].characters,
-        "unknown": tokens[split].unknown,
-        "tokenizer": {"kind": tokenizer.kind, "vocabulary": tokenizer.vocabulary, "digest": tokenizer.digest},
-        "split": split,
-        "segment": min([SEGMENT, *contexts]),
+        **ground.facts,
+        **task.conditions(entrants, ground.tokenizers),
         "target_parameters": target,
-        "prompt": question.prompt or _prompt(corpus.splits[split]),
-        "sample_tokens": SAMPLE[tokenizer.kind],
         "size": question.size,
         "regard": regard.__version__,
         "command": question.command(folder),
@@ -171,26 +163,36 @@ def make_plan(question: Question, folder: Path) -> Plan:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise RegardError(f"Cannot make the folder {folder} ({error.strerror}); choose another --run.") from None
-    tokenizer.save(folder / "tokenizer.json")
+    ground.tokenizers.save(folder)
+    for name, content in ground.files.items():
+        write_text(folder / name, content)
     plan.write()
     if target is not None:
-        found = ", ".join(f"{label} {grouped(count)}" for label, (count, _) in sizes.items())
-        say(f"parameters matched to {grouped(target)}, those of the {question.size} lstm: {found}")
+        say(f"parameters matched to {grouped(target)}, those of the {question.size} {task.reference}: {_sizes(plan)}")
     return plan
 
 
-def _entrant(question: Question, rung: Rung, recipe: Recipe, resolved: Recipe, training_tokens: int) -> Entrant:
+def _sizes(plan: Plan) -> str:
+    """What came of matching, row by row."""
+    tokenizers = plan.tokenizers
+    counts = {
+        e.label: size_of(e.recipe, tokenizers.target, tokenizers.source)[0] for e in plan.entrants if not e.counted
+    }
+    return ", ".join(f"{label} {grouped(count)}" for label, count in counts.items())
+
+
+def _entrant(question: Question, rung: Rung, recipe: Recipe, ground: Ground, jobs: int) -> Entrant:
     """The row with the tokenizer and threads filled in, and validations spread over its budget."""
+    resolved = ground.resolved
     recipe = recipe.replace(
-        data={name: getattr(resolved.data, name) for name in ("corpus", "tokenizer", "vocabulary", "normalise")},
-        training={"threads": recipe.training.threads or resolved.training.threads},
+        data={name: getattr(resolved.data, name) for name in ground.shared},
+        training={"threads": recipe.training.threads or max(1, resolved.training.threads // jobs)},
     )
     if rung.counted:
         return Entrant(rung.label, rung.entry.year, True, recipe, (1,))
-    limit, window = question.limit, recipe.training.window
+    limit = question.limit
     if limit.unit == "tokens" and "evaluate_every" not in question.settings.get("training", {}):
-        rows = min(recipe.training.rows, max(1, training_tokens // window))  # as many as the trainer will fill
-        recipe = paced(recipe, math.ceil(limit.amount / (rows * window)))
+        recipe = paced(recipe, ground.steps(recipe, limit.amount))
     return Entrant(rung.label, rung.entry.year, False, recipe, tuple(range(1, question.seeds + 1)))
 
 
@@ -198,16 +200,3 @@ def paced(recipe: Recipe, steps: int) -> Recipe:
     """The recipe with its validations (and checkpoints) spread evenly over so many steps."""
     every = max(1, math.ceil(steps / VALIDATIONS))
     return recipe.replace(training={"evaluate_every": every, "checkpoint_every": every})
-
-
-def _prompt(lines: Any) -> str:
-    """The first words of the first line that has at least four."""
-    for line in lines:
-        words = line.split()
-        if len(words) >= 4:
-            return " ".join(words[:2]) + " "
-    return ""
-
-
-def load_tokenizer(plan: Plan) -> Tokenizer:
-    return Tokenizer.load(plan.folder / "tokenizer.json")

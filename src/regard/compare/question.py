@@ -1,4 +1,8 @@
-"""What is asked: which systems, on which text, with what held equal. Conflicts are found here, before anything runs."""
+"""What is asked: which systems, on which data, with what held equal. Conflicts are found here, before anything runs.
+
+The systems say what the task is. Where none is named the data says it: sentence pairs ask for the translators, any
+other text for the language models. What is both stays text, but for the phrasebook, which is made to be translated.
+"""
 
 from __future__ import annotations
 
@@ -8,19 +12,22 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
+from regard.compare.task import task_named
 from regard.errors import RegardError
 from regard.fit import compose_recipe
 from regard.recipe import SIZES, Recipe
 from regard.settings import at_least, meant, one_of
 from regard.systems.catalogue import SYSTEMS, System, find
 from regard.systems.code import is_own, locate
+from regard.text.catalogue import CATALOGUE
+from regard.text.corpus import is_named
+from regard.text.pairs import is_pairs
 from regard.training.settings import Budget
 
 MATCHES = ("tokens", "seconds", "parameters")
 BUDGETS = {"tokens": "2M", "seconds": "60s", "parameters": "2M"}
 UNITS = {"tokens": "tokens", "seconds": "seconds", "parameters": "tokens"}  # what a budget is counted in
 ORDERS = (2, 5)  # of the Kneser-Ney n-grams that stand in every table
-TASK = "language model"
 
 OWNED = {  # settings that a comparison decides for all systems alike
     "data.corpus": "say which text with --data",
@@ -81,15 +88,29 @@ class Question:
                 f"--budget {self.budget!r} is neither a time (60s, 10m, 2h) nor tokens (500k, 5M)."
             ) from None
 
+    @property
+    def task(self) -> str:
+        """What the systems named are for, all of them; of none, what the data is for."""
+        tasks: dict[str, str] = {}
+        for name in self.systems:
+            tasks.setdefault(find(name).task, name)
+        if not tasks:
+            return "translation" if asks_for_translation(self.data) else "language model"
+        if len(tasks) > 1:
+            (task, name), (other_task, other) = list(tasks.items())[:2]
+            raise RegardError(
+                f"{name} is a {task} system and {other} is a {other_task} system: compare those of one task."
+            )
+        return next(iter(tasks))
+
     def rungs(self) -> list[Rung]:
-        """The rows, oldest first, one's own last; the two n-grams are always among them."""
-        named = list(self.systems) or [system.name for system in SYSTEMS if system.task == TASK]
-        if twice := next((name for name in named if named.count(name) > 1), None):
+        """The rows, oldest first, one's own last; two n-grams are always among the language models."""
+        if twice := next((name for name in self.systems if self.systems.count(name) > 1), None):
             raise RegardError(f"{twice} is named twice; each system stands in the table once.")
-        entries = [find(name) for name in dict.fromkeys(["ngram", *named])]
-        for entry in entries:
-            if entry.task != TASK:
-                raise RegardError(f"{entry.name} is a {entry.task} system; compare {TASK}s with each other.")
+        task = task_named(self.task)
+        named = list(self.systems) or [system.name for system in SYSTEMS if system.task == task.name]
+        always = ["ngram"] if task.name == "language model" else []
+        entries = [find(name) for name in dict.fromkeys([*always, *named])]
         order = [system.name for system in SYSTEMS]
         entries.sort(key=lambda entry: order.index(entry.name) if entry.name in order else len(order))
         rungs = []
@@ -155,6 +176,24 @@ class Question:
             for name, value in values.items():
                 words += [f"--{part}.{name.replace('_', '-')}", str(value)]
         return shlex.join([*words, "--run", str(folder)])
+
+
+def match_for(budget: str) -> str:
+    """What is held equal where nothing is said about it: what the budget is counted in."""
+    try:
+        unit = Budget.parse(budget, 0).unit
+    except RegardError:  # the question says what is wrong with it
+        return "tokens"
+    return "seconds" if unit == "seconds" else "tokens"
+
+
+def asks_for_translation(data: str) -> bool:
+    """Whether data alone, with no system named, is for translators: pairs that are not a text as well."""
+    if is_named(data):
+        return data == "phrasebook" or (data in CATALOGUE and is_pairs(data))
+    path = Path(data)
+    text = any(path.glob("train.txt*")) if path.is_dir() else ".txt" in path.suffixes
+    return is_pairs(data) and not text
 
 
 def _keys(recipe: Recipe) -> set[str]:

@@ -1,7 +1,8 @@
 """Systems of the same size: the width of each chosen so that its number of parameters comes nearest to the target.
 
-The target is the lstm's count at the size asked for. The count grows with the width, so the best width is found by
-bisection; where attention's heads allow only every fourth or sixth width, the feed-forward's width makes up for it.
+The target is the count of one system at the size asked for: the lstm, or of translators the transformer. The count
+grows with the width, so the best width is found by bisection; where attention's heads allow only every fourth or sixth
+width, the feed-forward's width makes up for it.
 """
 
 from __future__ import annotations
@@ -14,37 +15,39 @@ from typing import Any
 import torch
 
 from regard.compare.question import Question, Rung
+from regard.compare.task import task_named
 from regard.errors import RegardError
+from regard.folder import Tokenizers, build_model, count_parameters
 from regard.recipe import Recipe
-from regard.run import build_model, count_parameters
 from regard.systems.catalogue import find
 from regard.text.tokenizer import Tokenizer
 
-REFERENCE = "lstm"
 Settings = Mapping[str, Mapping[str, Any]]
 
 
-def match_parameters(question: Question, rungs: list[Rung], tokenizer: Tokenizer) -> tuple[int, dict[str, Settings]]:
-    """The target, and for each neural row the settings that bring it there."""
-    reference = Rung(REFERENCE, find(REFERENCE))
-    target, _ = size_of(question.recipe(reference), tokenizer)
+def match_parameters(
+    question: Question, rungs: list[Rung], tokenizer: Tokenizer, source: Tokenizer | None = None
+) -> tuple[int, dict[str, Settings]]:
+    """The target, and for each neural row the settings that bring it there; `source`: what a translator reads with."""
+    name, tokenizers = task_named(question.task).reference, Tokenizers(tokenizer, source)
+    target, _ = size_of(question.recipe(Rung(name, find(name))), tokenizer, source)
     chosen = {}
     for rung in rungs:
         if not rung.counted:
-            chosen[rung.label] = _Search(question, rung, tokenizer, target).settings()
+            chosen[rung.label] = _Search(question, rung, tokenizers, target).settings()
     return target, chosen
 
 
-def size_of(recipe: Recipe, tokenizer: Tokenizer) -> tuple[int, int | None]:
+def size_of(recipe: Recipe, tokenizer: Tokenizer, source: Tokenizer | None = None) -> tuple[int, int | None]:
     """Parameters and context of a neural system, from a model that holds no numbers."""
     with torch.device("meta"):
-        model = build_model(recipe, tokenizer)
+        model = build_model(recipe, Tokenizers(tokenizer, source))
     return count_parameters(model), model.context
 
 
 class _Search:
-    def __init__(self, question: Question, rung: Rung, tokenizer: Tokenizer, target: int):
-        self.question, self.rung, self.tokenizer, self.target = question, rung, tokenizer, target
+    def __init__(self, question: Question, rung: Rung, tokenizers: Tokenizers, target: int):
+        self.question, self.rung, self.tokenizers, self.target = question, rung, tokenizers, target
         self.count = lru_cache(maxsize=None)(self._count)
         model = question.recipe(rung).model
         self.names = {f.name for f in fields(model)}
@@ -75,4 +78,5 @@ class _Search:
 
     def _count(self, width: int, feedforward: int | None = None) -> int:
         more = {"width": width} | ({} if feedforward is None else {"feedforward": feedforward})
-        return size_of(self.question.recipe(self.rung, {"model": more}), self.tokenizer)[0]
+        recipe = self.question.recipe(self.rung, {"model": more})
+        return size_of(recipe, self.tokenizers.target, self.tokenizers.source)[0]

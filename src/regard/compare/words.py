@@ -1,4 +1,7 @@
-"""What a comparison says in words: the notes under its table, and the paragraph a paper could quote."""
+"""What a comparison says in words: the notes under its table, and the paragraph a paper could quote.
+
+What is said of one task only stands in `language_report.py` and `translating_report.py`.
+"""
 
 from __future__ import annotations
 
@@ -7,27 +10,18 @@ from typing import Any
 from regard.compare.comparison import Comparison
 from regard.compare.curves import other_order
 from regard.compare.plan import VALIDATIONS
-from regard.evaluation.intervals import DRAWS
-from regard.evaluation.perplexity import Method
 from regard.report.progress import grouped
-from regard.training.settings import Training
+from regard.training.settings import Learning
 
 
 def notes(comparison: Comparison) -> list[str]:
     """What the table cannot say about itself, one sentence each."""
-    facts = comparison.plan.facts
-    found = [_conditions(comparison)]
-    row = next((row for row in comparison.rows if row["perplexity"] is not None), None)
-    if row is not None:
-        unknown = f"{100 * row['unknown_rate']:.2g} % of the test tokens are <unk>"
-        if refused := row["bits_per_character_refused"]:
-            found.append(f"No bits per character: {refused}; {unknown}.")
-        else:
-            found.append(f"Bits per character count every character, line ends included; {unknown}.")
+    told = comparison.task.report
+    found = told.conditions(comparison)
     if comparison.seeds == 1:
         found.append("One seed: the intervals cover other test text, not other seeds; --seeds 3 would cover both.")
     if any(not entrant.counted for entrant in comparison.plan.entrants):
-        found.append(_effort_note(comparison))
+        found.append(told.effort(comparison))
     before = [r["memory_before_bytes"] for r in comparison.results.values() if r.get("memory_of") == "process"]
     if before:
         found.append(
@@ -36,7 +30,9 @@ def notes(comparison: Comparison) -> list[str]:
         )
     if any(r.get("memory_of") == "GPU" for r in comparison.results.values()):
         found.append("For systems on the GPU, memory is the most that tensors held there while training.")
-    if facts["split"] == "valid":
+    if (jobs := side_by_side(comparison)) > 1:
+        found.append(f"Up to {jobs} runs shared the machine: speeds and seconds are slower than of one run alone.")
+    if comparison.plan.facts["split"] == "valid":
         found.append("There is no test split: the numbers are of the validation split, which also chose the weights.")
     if sentence := _other_order(comparison):
         found.append(sentence)
@@ -47,36 +43,15 @@ def notes(comparison: Comparison) -> list[str]:
     return found
 
 
-def _conditions(comparison: Comparison) -> str:
-    facts = comparison.plan.facts
-    return (
-        f"All were tested on the same {grouped(facts['tokens'][facts['split']])} tokens in {_segments(comparison)}; "
-        f"intervals are over {comparison.documents} documents{_of_lines(comparison)}"
-        + (" and the seeds." if comparison.seeds > 1 else ".")
-    )
+def side_by_side(comparison: Comparison) -> int:
+    """The most runs that were trained at a time."""
+    return max((result.get("side_by_side", 1) for result in comparison.results.values()), default=1)
 
 
-def _segments(comparison: Comparison) -> str:
-    segment = comparison.plan.facts["segment"]
-    return Method(segment - segment // 2, segment // 2).sentence
-
-
-def _of_lines(comparison: Comparison) -> str:
-    done = [r["evaluation"]["documents"] for r in comparison.results.values() if "evaluation" in r]
-    if not done:
-        return ""
-    size = round(sum(done[0]["tokens"]) / len(done[0]["tokens"]))
-    what = "whole lines" if done[0]["whole_lines"] else "cut within lines, of which there are too few"
-    return f" ({what}, about {grouped(size)} tokens each)"
-
-
-def _effort_note(comparison: Comparison) -> str:
-    plan = comparison.plan
-    largest = max(e.recipe.training.batch_tokens for e in plan.entrants if isinstance(e.recipe.training, Training))
-    counted = "n-grams read the training text once, whatever the budget."
-    if plan.match == "seconds":
-        return f"Equal seconds reward the faster kernel: compare the tokens seen. {counted}"
-    return f"Tokens seen exceed the budget by less than one optimiser step (at most {grouped(largest)}). {counted}"
+def largest_step(comparison: Comparison) -> str:
+    """The most tokens of one optimiser step."""
+    settings = [entrant.recipe.training for entrant in comparison.plan.entrants]
+    return grouped(max(each.batch_tokens for each in settings if isinstance(each, Learning)))
 
 
 def _other_order(comparison: Comparison) -> str:
@@ -96,44 +71,39 @@ def _other_order(comparison: Comparison) -> str:
 
 def methods(comparison: Comparison) -> str:
     """The paragraph a paper could quote."""
-    plan, facts = comparison.plan, comparison.plan.facts
-    corpus, tokens, tokenizer = facts["corpus"], facts["tokens"], facts["tokenizer"]
-    neural = [entrant for entrant in plan.entrants if not entrant.counted]
+    facts = comparison.plan.facts
     done = [result for result in comparison.results.values() if "evaluation" in result]
     devices = sorted({result["device"] for result in done})
     threads = sorted({result["threads"] for result in done})
-    sizes = ", ".join(f"{grouped(count)} {split}" for split, count in tokens.items())
     sentences = [
-        f"Data: {corpus['name']} (checksum {corpus['checksum']}): {sizes} tokens. {' '.join(corpus['notes'])}",
-        f"One {tokenizer['kind']} tokenizer of {grouped(tokenizer['vocabulary'])} symbols, built from the training "
-        "split, served all systems.",
-    ]
-    if neural:
-        seeds = len(neural[0].seeds)
-        budget = f"{plan.budget:g} s" if plan.unit == "seconds" else f"{grouped(plan.budget)} tokens"
-        equal = f"Each neural system was trained for {budget}"
-        if plan.match == "parameters":
-            equal += f" with its width chosen to have about {grouped(facts['target_parameters'])} parameters"
-        sentences.append(
-            f"{equal}, at size {facts['size']} with its own optimiser settings ({_optimisers(comparison)}), "
-            f"with {'seed 1' if seeds == 1 else f'seeds 1 to {seeds}'}; the weights of the lowest validation loss "
-            f"among about {VALIDATIONS} equally spaced validations were tested."
-        )
-    sentences += [
-        "The n-grams are interpolated modified Kneser-Ney models of the whole training split.",
-        "Perplexity is exp of the mean negative log-probability per token, over every token of the "
-        f"{facts['split']} split and the <eos> of each line, averaged over seeds where there are "
-        f"several; the text was read in "
-        f"{_segments(comparison)}, the same for every system.",
-        f"Intervals are 95 % intervals of {grouped(DRAWS)} draws of a hierarchical bootstrap over "
-        f"{comparison.documents} documents of the test text{_of_lines(comparison)}, resampled with replacement"
-        + (", and over seeds, drawn from Student's t around their mean" if comparison.seeds > 1 else "")
-        + "; differences are paired over documents.",
-        "Generation speed is of one text at a time, greedily.",
+        *comparison.task.report.methods(comparison),
         f"Regard {facts['regard']}, {_versions(done)}, on "
         f"{' and '.join(devices)} (CPU threads: {', '.join(map(str, threads))}); {facts['created'][:10]}.",
     ]
     return " ".join(sentences)
+
+
+def training(comparison: Comparison, each: str) -> list[str]:
+    """How the neural systems were trained, in a sentence that begins with `each`; none if there are none."""
+    plan, facts = comparison.plan, comparison.plan.facts
+    neural = [entrant for entrant in plan.entrants if not entrant.counted]
+    if not neural:
+        return []
+    seeds = len(neural[0].seeds)
+    budget = f"{plan.budget:g} s" if plan.unit == "seconds" else f"{grouped(plan.budget)} {comparison.task.tokens}"
+    equal = f"{each} was trained for {budget}"
+    if plan.match == "parameters":
+        equal += f" with its width chosen to have about {grouped(facts['target_parameters'])} parameters"
+    return [
+        f"{equal}, at size {facts['size']} with its own optimiser settings ({_optimisers(comparison)}), "
+        f"with {'seed 1' if seeds == 1 else f'seeds 1 to {seeds}'}; the weights of the {_best(comparison)} "
+        f"among about {VALIDATIONS} equally spaced validations were tested."
+    ]
+
+
+def _best(comparison: Comparison) -> str:
+    by = {getattr(entrant.recipe.training, "select", "loss") for entrant in comparison.plan.entrants}
+    return "highest validation BLEU" if by == {"bleu"} else "lowest validation loss"
 
 
 def _versions(done: list[dict[str, Any]]) -> str:
@@ -145,7 +115,7 @@ def _optimisers(comparison: Comparison) -> str:
     groups: dict[str, list[str]] = {}
     for entrant in comparison.plan.entrants:
         settings = entrant.recipe.training
-        if isinstance(settings, Training):
+        if isinstance(settings, Learning):
             words = f"{settings.optimizer}, learning rate {settings.learning_rate:g}, {settings.schedule}"
             groups.setdefault(f"{words}, {grouped(settings.batch_tokens)} tokens a step", []).append(entrant.label)
     return "; ".join(f"{', '.join(labels)}: {words}" for words, labels in groups.items())

@@ -7,9 +7,10 @@ from pathlib import Path
 from regard.errors import RegardError
 from regard.exchange.arpa import read_arpa, write_arpa
 from regard.fit import claimed, new_folder, write_facts, write_folder
+from regard.folder import Tokenizers
 from regard.recipe import compose
 from regard.report.progress import grouped, say
-from regard.run import load
+from regard.run import load_language_model
 from regard.settings import one_of
 from regard.systems.ngram import NGram
 from regard.text.tokenizer import Tokenizer
@@ -21,7 +22,7 @@ FORMATS = ("arpa",)
 def export(run: Path, to: str, out: Path) -> None:
     """Write the run's model as `out`; a file that is there already is never overwritten."""
     one_of("--to", to, FORMATS)
-    loaded = load(run)
+    loaded = load_language_model(run)
     if not isinstance(loaded.model, NGram):
         raise RegardError(f"ARPA holds n-grams, and {run} is a {loaded.recipe.system}.")
     if out.exists():
@@ -42,7 +43,7 @@ def import_file(file: Path, run: Path, tokenizer_file: Path | None = None) -> Pa
     recipe = compose("ngram", None, settings)
     folder = new_folder(recipe, run)
     with claimed(folder):
-        write_folder(folder, recipe, tokenizer)
+        write_folder(folder, recipe, Tokenizers(tokenizer))
         save_tensors(folder / "model.safetensors", model.state_dict())
         write_facts(folder, recipe, model, {"name": file.name})
     say(f"imported {grouped(model.stored_numbers)} n-grams")

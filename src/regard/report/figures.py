@@ -38,13 +38,16 @@ class Mark:
     high: float
 
 
-def line_chart(lines: Sequence[Line], *, title: str, x: str, y: str, description: str, log_y: bool = True) -> str:
-    """Lines over two axes, y logarithmic unless told otherwise, with a legend below."""
+def line_chart(
+    lines: Sequence[Line], *, title: str, x: str, y: str, description: str, log_y: bool = True, zero_y: bool = False
+) -> str:
+    """Lines over two axes, y logarithmic unless told otherwise (then from zero up with `zero_y`), a legend below."""
     points = [point for line in lines for point in line.points]
     if not points:
         return ""
     across = _Axis.linear([p[0] for line in lines if not line.level for p in line.points] or [0.0, 1.0], zero=True)
-    up = (_Axis.logarithmic if log_y else _Axis.linear)([p[1] for p in points])
+    heights = [p[1] for p in points]
+    up = _Axis.logarithmic(heights) if log_y else _Axis.linear(heights, zero=zero_y)
     place_x, place_y = across.onto(LEFT, WIDTH - RIGHT), up.onto(HEIGHT - BOTTOM, TOP)
     parts = [*_grid(across, up, x, y)]
     styles = _styles(lines)
@@ -64,13 +67,14 @@ def line_chart(lines: Sequence[Line], *, title: str, x: str, y: str, description
     return _figure(title, description, parts, HEIGHT, legend)
 
 
-def interval_chart(marks: Sequence[Mark], *, title: str, x: str, description: str) -> str:
-    """One row for each name: a dot at its value and a bar over its interval; x logarithmic."""
+def interval_chart(marks: Sequence[Mark], *, title: str, x: str, description: str, log_x: bool = True) -> str:
+    """One row for each name: a dot at its value and a bar over its interval; x logarithmic unless told otherwise."""
     if not marks:
         return ""
     height = TOP + BOTTOM + 30 * len(marks)
     left = min(240, 24 + 10 * max(len(mark.name) for mark in marks))
-    axis = _Axis.logarithmic([value for mark in marks for value in (mark.low, mark.value, mark.high)])
+    values = [value for mark in marks for value in (mark.low, mark.value, mark.high)]
+    axis = _Axis.logarithmic(values) if log_x else _Axis.linear(values, zero=min(values) < 0.5 * max(values))
     place = axis.onto(left, WIDTH - RIGHT)
     parts = []
     for value in axis.ticks:

@@ -19,6 +19,7 @@ body { margin: 0 auto; padding: 1.5rem 1rem 4rem; max-width: 72rem; background: 
 h1 { font-size: 1.6rem; line-height: 1.25; margin: 0 0 .4rem }
 h2 { font-size: 1.15rem; margin: 2.4rem 0 .6rem }
 p { max-width: 46rem }
+p, li { overflow-wrap: anywhere }
 .lead, figcaption, .note { color: var(--quiet) }
 .scroll { overflow-x: auto; -webkit-overflow-scrolling: touch }
 table { border-collapse: separate; border-spacing: 0; font-size: .88rem; font-variant-numeric: tabular-nums }
@@ -34,6 +35,7 @@ figure > svg { width: 100%; height: auto; display: block }
 svg text { fill: var(--ink); font: 13px system-ui, "DejaVu Sans", sans-serif }
 svg .grid { stroke: var(--line); stroke-width: 1 }
 figcaption { font-size: .9rem; margin-top: .3rem }
+figure + .scroll { margin-top: 1rem }
 ul.notes { padding-left: 1.1rem; max-width: 52rem; font-size: .93rem }
 .legend { list-style: none; display: flex; flex-wrap: wrap; gap: .2rem 1.2rem; padding: 0; margin: .3rem 0;
   font-size: .9rem }
@@ -43,6 +45,12 @@ pre { background: var(--tint); padding: .7rem .9rem; margin: .4rem 0 1rem; white
 code { overflow-wrap: anywhere }
 pre b { color: var(--quiet); font-weight: 400 }
 h3 { font-size: 1rem; margin: 1.2rem 0 .2rem }
+dl.texts { display: grid; grid-template-columns: max-content 1fr; gap: .15rem 1rem; max-width: 60rem;
+  margin: .4rem 0 1rem; background: var(--tint); padding: .7rem .9rem; border-radius: .3rem }
+dl.texts dt { color: var(--quiet); font-size: .88rem; padding-top: .1rem }
+dl.texts dd { margin: 0; overflow-wrap: anywhere }
+dl.texts .quiet { color: var(--quiet) }
+@media (max-width: 40rem) { dl.texts { grid-template-columns: 1fr } dl.texts dd { margin-bottom: .4rem } }
 @media (max-width: 40rem) { body { padding: 1rem .8rem 3rem } svg text { font-size: 19px } h1 { font-size: 1.35rem } }
 """
 
@@ -93,3 +101,12 @@ def sample(prompt: str, written: str) -> str:
     rest = written.removeprefix(prompt) if written.startswith(prompt) else written
     begin = f"<b>{escape(prompt)}</b>" if written.startswith(prompt) else ""
     return f"<pre>{begin}{escape(rest)}</pre>"
+
+
+def side_by_side_texts(texts: Mapping[str, str], quiet: Sequence[str] = ()) -> str:
+    """Texts under each other, each beside its name; those of the names in `quiet` in a quieter colour."""
+    items = "".join(
+        f"<dt>{escape(name)}</dt><dd{' class=quiet' * (name in quiet)}>{escape(words) or '–'}</dd>"
+        for name, words in texts.items()
+    )
+    return f'<dl class="texts">{items}</dl>'

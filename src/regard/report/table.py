@@ -125,6 +125,11 @@ def text(value: Any) -> str:
     return str(value)
 
 
+def significant(value: float) -> str:
+    """Four digits, also where they are zeros: 5.300, 264.0, 1349."""
+    return f"{value:#.4g}".rstrip(".")
+
+
 def is_numeric(rows: Sequence[Mapping[str, Any]], key: str) -> bool:
     """Does the column hold numbers, or text that stands for numbers: 3.50, 3.41 – 3.58, 254 MiB?"""
     values = [row.get(key) for row in rows if row.get(key) is not None]

@@ -18,17 +18,16 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from regard.errors import RegardError, Stopped
-from regard.evaluation.perplexity import Likelihood, Method, likelihood
 from regard.files import write_text
 from regard.layers.state import State, detach, map_state
 from regard.report.progress import Bar, grouped, progress
 from regard.systems.model import Model
 from regard.text.batches import Batch
+from regard.text.pair_batches import PairBatch
 from regard.training.checkpoint import (
     flatten,
     load_tensors,
@@ -39,13 +38,14 @@ from regard.training.checkpoint import (
 )
 from regard.training.objective import Objective, TensorBatch, micro_batches, to_device
 from regard.training.optimisers import AVERAGE_AFTER, Average, build_optimizer, learning_rate_at
-from regard.training.settings import Training
+from regard.training.settings import Learning, PairTraining, Training
+from regard.training.validation import Validation, Verdict, best_words
 
 LOG_SECONDS = 1.0  # metrics.jsonl and the progress note are refreshed about this often
 
 
 class Batches(Protocol):
-    def batch(self, step: int) -> Batch: ...
+    def batch(self, step: int) -> Batch | PairBatch: ...
 
 
 @dataclass
@@ -55,13 +55,18 @@ class Progress:
     step: int = 0
     tokens: int = 0
     seconds: float = 0.0
-    best: float = math.inf  # lowest validation loss, nats per token
+    best: float = math.inf  # of the validations: the lowest loss, nats per token, or −BLEU
+    criterion: str = "loss"  # what `best` is of
     best_step: int = -1
     stuck: int = 0  # validations since the best
     drops: int = 0  # times the plateau schedule lowered the learning rate
     averaged: int = 0  # weights in the running mean
     finished: bool = False
     history: list[tuple[int, float]] = field(default_factory=list)  # (step, validation loss)
+
+    @property
+    def best_words(self) -> str:
+        return best_words(self.best, self.criterion)
 
 
 class Trainer:
@@ -70,23 +75,30 @@ class Trainer:
     folder/model.safetensors      the weights that were best on validation
     folder/training.safetensors   the checkpoint: the last weights and all that a resume needs
     folder/metrics.jsonl          one line for each log point and each validation
+    folder/kept/                  for pairs, the weights of the last validations, to be averaged
     """
 
     def __init__(
         self,
         model: Model,
         batches: Batches,
-        validation: np.ndarray,
-        settings: Training,
+        validation: Validation,
+        settings: Learning,
         folder: Path,
         *,
-        eos: int,
         bf16: bool = False,
     ):
         self.model, self.batches, self.validation = model, batches, validation
-        self.settings, self.limit, self.folder, self.eos, self.bf16 = settings, settings.limit, folder, eos, bf16
+        self.settings, self.limit, self.folder, self.bf16 = settings, settings.limit, folder, bf16
         self.device = model.device
-        self.objective = Objective(model)
+        pairs = settings if isinstance(settings, PairTraining) else None
+        self.keep, self.ema = (pairs.keep, pairs.ema) if pairs else (0, 0.0)
+        self.carries = isinstance(settings, Training) and settings.batches == "stream"
+        self.objective = Objective(
+            model,
+            smoothing=pairs.label_smoothing if pairs else 0.0,
+            consistency=pairs.consistency if pairs else 0.0,
+        )
         self.optimizer = build_optimizer(
             settings.optimizer,
             model.named_parameters(),
@@ -94,7 +106,7 @@ class Trainer:
             weight_decay=settings.weight_decay,
             beta2=settings.beta2,
         )
-        self.average = Average()
+        self.average = Average(self.ema or 1.0)
         self.state: State | None = None  # carried from window to window, on streams
         self.at = Progress()
         self.stop_requested = False
@@ -141,7 +153,7 @@ class Trainer:
         if self.settings.clip:
             torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.settings.clip)
         self.optimizer.step()
-        if self.average.active:
+        if self.average.active or self.ema:
             self.average.add(self.model)
         self.at.step += 1
         self.at.tokens += count
@@ -154,7 +166,7 @@ class Trainer:
             settings.schedule, settings.learning_rate, self.at.step, settings.warmup, spent, self.at.drops
         )
 
-    def gradient(self, batch: Batch) -> tuple[Tensor, int]:
+    def gradient(self, batch: Batch | PairBatch) -> tuple[Tensor, int]:
         """Leave the gradient of the mean loss on the parameters; k micro-batches give the same as one."""
         if batch.fresh:
             self.state = None
@@ -167,7 +179,7 @@ class Trainer:
             loss_sum, state = self._forward(part, None if self.state is None else _rows(self.state, rows))
             (loss_sum / count).backward()
             sums.append(loss_sum.detach())
-            if self.settings.batches == "stream":
+            if self.carries:
                 states.append(detach(state))
         self.state = _join(states) if states else None
         return torch.stack(sums).sum() / count, count
@@ -183,14 +195,15 @@ class Trainer:
         at = self.at
         if self.average.active:
             self.average.swap(self.model)
-        loss = self.validation_loss().mean
-        self._check_finite(loss)
-        improved = loss < at.best
+        verdict = self.judge()
+        self._check_finite(verdict.loss)
+        improved = verdict.badness < at.best
         at.stuck = 0 if improved else at.stuck + 1
-        at.history.append((at.step, loss))
+        at.history.append((at.step, verdict.loss))
         if improved:
-            at.best, at.best_step = loss, at.step
-            self.save_best()
+            at.best, at.best_step, at.criterion = verdict.badness, at.step, verdict.criterion
+            self.save_best(verdict)
+        self._keep()
         if self.average.active:
             self.average.swap(self.model)
         elif self.settings.optimizer == "asgd" and at.stuck >= AVERAGE_AFTER:
@@ -199,18 +212,26 @@ class Trainer:
         if self.settings.schedule == "plateau" and not improved:
             at.drops += 1
         self.model.train()
-        log.validated(loss, improved)
+        log.validated(verdict, improved)
 
-    def validation_loss(self) -> Likelihood:
+    def judge(self) -> Verdict:
         with torch.autocast(self.device.type, torch.bfloat16, enabled=self.bf16):
-            *_, whole = likelihood(self.model, self.validation, Method.of(self.model), eos=self.eos)
-        return whole
+            return self.validation(self.model)
 
     # -- what is left on disk ----------------------------------------------------------------------------------------
 
-    def save_best(self) -> None:
-        note = {"step": self.at.step, "validation_loss": self.at.best}
+    def save_best(self, verdict: Verdict) -> None:
+        note = {"step": self.at.step, "validation_loss": verdict.loss} | verdict.figures
         save_tensors(self.folder / "model.safetensors", weights_of(self.model), note)
+
+    def _keep(self) -> None:
+        """The weights just validated, beside those of the last few validations."""
+        if not self.keep:
+            return
+        (self.folder / "kept").mkdir(exist_ok=True)
+        save_tensors(self.folder / "kept" / f"{self.at.step:08d}.safetensors", weights_of(self.model))
+        for old in kept_weights(self.folder)[: -self.keep]:
+            old.unlink()
 
     def save(self) -> None:
         """Write the checkpoint, but never weights that are not finite over ones that are."""
@@ -241,6 +262,9 @@ class Trainer:
         if self.device.type == "cuda" and "random/cuda" in tensors:
             torch.cuda.set_rng_state(tensors["random/cuda"], self.device)
         cut_metrics(self.folder / "metrics.jsonl", self.at.step)
+        for later in kept_weights(self.folder):
+            if int(later.stem) > self.at.step:
+                later.unlink()
 
     # ----------------------------------------------------------------------------------------------------------------
 
@@ -301,16 +325,23 @@ class _Log:
         self.pending, self.since = [], time.monotonic()
         return mean
 
-    def validated(self, loss: float, improved: bool) -> None:
-        self._write(split="valid", loss=loss, perplexity=_exp(loss))
+    def validated(self, verdict: Verdict, improved: bool) -> None:
+        loss = verdict.loss
+        self._write(split="valid", loss=loss, perplexity=_exp(loss), **verdict.figures)
+        also = "".join(f", {name.upper()} {value:.2f}" for name, value in verdict.figures.items())
         mark = "  best so far" if improved else ""
-        self.bar.say(f"step {self.at.step}: validation loss {loss:.4f}, perplexity {_exp(loss):.2f}{mark}")
+        self.bar.say(f"step {self.at.step}: validation loss {loss:.4f}, perplexity {_exp(loss):.2f}{also}{mark}")
         self.since, self.pending = time.monotonic(), []
 
     def _write(self, **numbers: Any) -> None:
         at = {"step": self.at.step, "tokens": self.at.tokens, "seconds": round(self.at.seconds, 3)}
         with open(self.path, "a", encoding="utf-8") as file:
             file.write(json.dumps(at | {key: _json(value) for key, value in numbers.items()}) + "\n")
+
+
+def kept_weights(folder: Path) -> list[Path]:
+    """The weights of the last validations, oldest first."""
+    return sorted((folder / "kept").glob("[0-9]*.safetensors"))
 
 
 def cut_metrics(path: Path, step: int) -> None:

@@ -4,20 +4,28 @@
 
 Sum and count are kept apart because averages of averages are wrong as soon as rows, micro-batches or processes
 hold different numbers of tokens. This one module is what a wrapper (compile, data parallel) would wrap.
+
+For sentence pairs two terms may join it. Label smoothing (Szegedy et al. 2016) moves a share ε of the truth to all
+words alike; R-Drop (Liang et al. 2021) reads every pair twice with different dropout and wants both to agree:
+
+    L' = (1 − ε) L + ε mean_v −log P(v)          L'' = ½ (L'_1 + L'_2) + α/4 (KL(P_1‖P_2) + KL(P_2‖P_1))
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.layers.state import State
 from regard.systems.model import Model
 from regard.text.batches import Batch
+from regard.text.pair_batches import PairBatch
 
 
 class TensorBatch(NamedTuple):
@@ -26,26 +34,65 @@ class TensorBatch(NamedTuple):
     tokens: Tensor  # [R, T]
     targets: Tensor  # [R, T]
     lengths: Tensor | None  # [R]
+    source: Tensor | None = None  # [R, S]
+    source_lengths: Tensor | None = None  # [R], on the host, where packing wants them
+
+    def each(self, function: Callable[[Tensor], Tensor]) -> TensorBatch:
+        """The batch with every part of it mapped."""
+        rest = (None if part is None else function(part) for part in self[2:])
+        return TensorBatch(function(self.tokens), function(self.targets), *rest)
 
 
 class Objective(nn.Module):
-    def __init__(self, model: Model):
+    def __init__(self, model: Model, *, smoothing: float = 0.0, consistency: float = 0.0):
         super().__init__()
-        self.model = model
+        self.model, self.smoothing, self.consistency = model, smoothing, consistency
 
     def forward(self, batch: TensorBatch, state: State | None) -> tuple[Tensor, int | Tensor, State]:
+        if batch.source is not None:
+            return self._pairs(batch)
         nll, state = self.model.loss(batch.tokens, batch.targets, state, batch.lengths)  # [R, T], 0 where padded
         count = batch.targets.numel() if batch.lengths is None else batch.lengths.sum()
         return nll.sum(), count, state
 
+    def _pairs(self, batch: TensorBatch) -> tuple[Tensor, int | Tensor, State]:
+        """Nothing follows a target, so its padded columns need not be told from the others until the sum."""
+        assert batch.lengths is not None
+        valid = torch.arange(batch.targets.size(1), device=batch.targets.device) < batch.lengths[:, None]  # [R, T]
+        if self.consistency:
+            batch = batch.each(lambda part: torch.cat([part, part]))
+        state = self.model.begin(batch.source, batch.source_lengths)
+        if not self.smoothing and not self.consistency:
+            loss, state = self.model.loss(batch.tokens, batch.targets, state)
+            return loss.where(valid, 0.0).sum(), valid.sum(), state
+        logits, state = self.model(batch.tokens, state)
+        logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
+        loss = F.cross_entropy(
+            logits.flatten(0, 1), batch.targets.flatten(), reduction="none", label_smoothing=self.smoothing
+        ).view_as(batch.targets)
+        if not self.consistency:
+            return loss.where(valid, 0.0).sum(), valid.sum(), state
+        first, second = loss.chunk(2)
+        loss = 0.5 * (first + second) + 0.25 * self.consistency * disagreement(logits)
+        return loss.where(valid, 0.0).sum(), valid.sum(), state
 
-def to_device(batch: Batch, device: torch.device) -> TensorBatch:
+
+def disagreement(logits: Tensor) -> Tensor:
+    """KL(P‖Q) + KL(Q‖P) for the two halves of logits [2R, T, V]: [R, T]."""
+    p, q = logits.log_softmax(-1).chunk(2)
+    return ((p.exp() - q.exp()) * (p - q)).sum(-1)
+
+
+def to_device(batch: Batch | PairBatch, device: torch.device) -> TensorBatch:
     def move(array: np.ndarray) -> Tensor:
         tensor = torch.from_numpy(array)
         return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor.to(device)
 
     lengths = None if batch.lengths is None else move(batch.lengths)
-    return TensorBatch(move(batch.tokens), move(batch.targets), lengths)
+    whole = TensorBatch(move(batch.tokens), move(batch.targets), lengths)
+    if not isinstance(batch, PairBatch):
+        return whole
+    return whole._replace(source=move(batch.source), source_lengths=torch.from_numpy(batch.source_lengths))
 
 
 def micro_batches(batch: TensorBatch, parts: int) -> list[tuple[slice, TensorBatch]]:
@@ -53,12 +100,4 @@ def micro_batches(batch: TensorBatch, parts: int) -> list[tuple[slice, TensorBat
     rows = batch.tokens.size(0)
     edges = [rows * k // parts for k in range(parts + 1)]
     slices = [slice(a, b) for a, b in pairwise(edges) if b > a]
-    return [
-        (
-            rows,
-            TensorBatch(
-                batch.tokens[rows], batch.targets[rows], None if batch.lengths is None else batch.lengths[rows]
-            ),
-        )
-        for rows in slices
-    ]
+    return [(chosen, batch.each(lambda part, chosen=chosen: part[chosen])) for chosen in slices]  # type: ignore[misc]

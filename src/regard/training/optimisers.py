@@ -1,8 +1,8 @@
 """Optimisers and learning-rate schedules.
 
 AdamW (Loshchilov & Hutter 2019), SGD, and SGD averaged once validation stops improving (Merity et al. 2018, after
-Polyak & Juditsky 1992). Schedules are functions of the step and of the share of the budget that is spent, never of a
-hidden counter, so a resumed run continues on the same curve.
+Polyak & Juditsky 1992); the moving average of any of them. Schedules are functions of the step and of the share of the
+budget that is spent, never of a hidden counter, so a resumed run continues on the same curve.
 """
 
 from __future__ import annotations
@@ -52,9 +52,14 @@ def learning_rate_at(schedule: str, peak: float, step: int, warmup: int, spent: 
 
 
 class Average:
-    """The running mean of the weights since averaging began: w̄_n = w̄_{n−1} + (w_n − w̄_{n−1}) / n."""
+    """A mean of the weights over steps: w̄ ← w̄ + max(1/n, 1 − decay) (w − w̄) after the n-th.
 
-    def __init__(self) -> None:
+    With decay 1 that is the plain running mean since averaging began; below 1 it becomes, after the first 1/(1 − decay)
+    steps, the exponential moving average.
+    """
+
+    def __init__(self, decay: float = 1.0) -> None:
+        self.decay = decay
         self.weights: dict[str, Tensor] = {}
         self.count = 0
 
@@ -65,11 +70,12 @@ class Average:
     @torch.no_grad()
     def add(self, model: nn.Module) -> None:
         self.count += 1
-        for name, parameter in model.named_parameters():
-            if self.count == 1:
-                self.weights[name] = parameter.detach().clone()
-            else:
-                self.weights[name].lerp_(parameter, 1 / self.count)
+        named = dict(model.named_parameters())
+        if self.count == 1:
+            self.weights = {name: parameter.detach().clone() for name, parameter in named.items()}
+            return
+        held, new = [self.weights[name] for name in named], [parameter.detach() for parameter in named.values()]
+        torch._foreach_lerp_(held, new, max(1 / self.count, 1 - self.decay))
 
     @torch.no_grad()
     def swap(self, model: nn.Module) -> None:

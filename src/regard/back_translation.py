@@ -1,0 +1,56 @@
+"""Back-translation: text in the target language is given sources that a run of the other direction makes up.
+
+A made-up source may be clumsy; its target is a real sentence, and that is what a decoder learns to write
+(Sennrich, Haddow & Birch 2016).
+
+    regard train transformer --data pairs.tsv --data.swap true --run runs/fren
+    regard train transformer --data pairs.tsv --data.monolingual french.txt --data.translator runs/fren
+"""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+from regard.decoding.beam import Beam
+from regard.errors import RegardError
+from regard.files import reading, write_text
+from regard.folder import pick_device
+from regard.recipe import Recipe
+from regard.report.progress import grouped, progress, say
+from regard.run import load_translator
+from regard.text.corpus import content_digest, read_lines
+from regard.text.fetch import cache_folder
+from regard.text.pairs import Pairs
+
+
+def back_translated(recipe: Recipe) -> Pairs:
+    """A pair for each line of data.monolingual, its source made up by data.translator; kept in the cache."""
+    text, folder = Path(recipe.data.monolingual), Path(recipe.data.translator)
+    if not text.is_file():
+        raise RegardError(f"There is no text {recipe.data.monolingual!r} to translate back; check data.monolingual.")
+    translator = load_translator(folder, device=str(pick_device(recipe.training.device)))
+    made = _place(text, folder)
+    if not made.exists():
+        targets = [line for line in read_lines(text) if line.strip()]
+        sources = []
+        with progress(f"translating {text.name} back", len(targets), unit=" lines") as bar:
+            for best, *_ in translator.translations(targets, how=Beam(1), truncate=True):
+                sources.append(best.text)
+                bar.advance(1)
+        made.parent.mkdir(parents=True, exist_ok=True)
+        write_text(made, "".join(f"{_plain(s)}\t{_plain(t)}\n" for s, t in zip(sources, targets) if s.strip()))
+    with reading(made) as stream:
+        pairs = [line.split("\t") for line in stream.read().decode().splitlines()]
+    say(f"{grouped(len(pairs))} pairs from {text.name}, their sources made up by {folder}")
+    return Pairs([source for source, _ in pairs], [target for _, target in pairs])
+
+
+def _place(text: Path, folder: Path) -> Path:
+    """Where the pairs of this text and this translator are kept: other weights or another text, another file."""
+    name = f"{content_digest(text)} {content_digest(folder / 'model.safetensors')}"
+    return cache_folder() / "back-translation" / f"{hashlib.blake2b(name.encode(), digest_size=16).hexdigest()}.tsv"
+
+
+def _plain(line: str) -> str:
+    return " ".join(line.split())

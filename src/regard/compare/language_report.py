@@ -1,0 +1,138 @@
+"""What is said of language models only: how they were tested, their differences as ratios, what they write."""
+
+from __future__ import annotations
+
+import math
+
+from regard.compare.comparison import Comparison
+from regard.compare.words import largest_step, side_by_side, training
+from regard.evaluation.intervals import DRAWS
+from regard.evaluation.perplexity import Method
+from regard.report.figures import Mark, interval_chart
+from regard.report.page import heading, paragraph, sample, table
+from regard.report.progress import grouped
+
+
+def conditions(comparison: Comparison) -> list[str]:
+    facts = comparison.plan.facts
+    found = [
+        f"All were tested on the same {grouped(facts['tokens'][facts['split']])} tokens in {_segments(comparison)}; "
+        f"intervals are over {_documents(comparison)}" + (" and the seeds." if comparison.seeds > 1 else ".")
+    ]
+    row = next((row for row in comparison.rows if row["perplexity"] is not None), None)
+    if row is not None:
+        unknown = f"{100 * row['unknown_rate']:.2g} % of the test tokens are <unk>"
+        if refused := row["bits_per_character_refused"]:
+            found.append(f"No bits per character: {refused}; {unknown}.")
+        else:
+            found.append(f"Bits per character count every character, line ends included; {unknown}.")
+    return found
+
+
+def _segments(comparison: Comparison) -> str:
+    segment = comparison.plan.facts["segment"]
+    return Method(segment - segment // 2, segment // 2).sentence
+
+
+def _documents(comparison: Comparison, of: str = "") -> str:
+    """How many documents there are, and what they are."""
+    done = [r["evaluation"]["documents"] for r in comparison.results.values() if "evaluation" in r]
+    if not done:
+        return f"0 documents{of}"
+    tokens = done[0]["tokens"]
+    what = "whole lines" if done[0]["whole_lines"] else "cut within lines, of which there are too few"
+    return f"{len(tokens)} documents{of} ({what}, about {grouped(round(sum(tokens) / len(tokens)))} tokens each)"
+
+
+def effort(comparison: Comparison) -> str:
+    counted = "n-grams read the training text once, whatever the budget."
+    if comparison.plan.match == "seconds":
+        return f"Equal seconds reward the faster kernel: compare the tokens seen. {counted}"
+    largest = largest_step(comparison)
+    return f"Tokens seen exceed the budget by less than one optimiser step (at most {largest}). {counted}"
+
+
+def methods(comparison: Comparison) -> list[str]:
+    facts = comparison.plan.facts
+    corpus, tokenizer = facts["corpus"], facts["tokenizer"]
+    sizes = ", ".join(f"{grouped(count)} {split}" for split, count in facts["tokens"].items())
+    jobs = side_by_side(comparison)
+    return [
+        f"Data: {corpus['name']} (checksum {corpus['checksum']}): {sizes} tokens. {' '.join(corpus['notes'])}",
+        f"One {tokenizer['kind']} tokenizer of {grouped(tokenizer['vocabulary'])} symbols, built from the training "
+        "split, served all systems.",
+        *training(comparison, "Each neural system"),
+        "The n-grams are interpolated modified Kneser-Ney models of the whole training split.",
+        "Perplexity is exp of the mean negative log-probability per token, over every token of the "
+        f"{facts['split']} split and the <eos> of each line, averaged over seeds where there are "
+        f"several; the text was read in "
+        f"{_segments(comparison)}, the same for every system.",
+        f"Intervals are 95 % intervals of {grouped(DRAWS)} draws of a hierarchical bootstrap over "
+        f"{_documents(comparison, ' of the test text')}, resampled with replacement"
+        + (", and over seeds, drawn from Student's t around their mean" if comparison.seeds > 1 else "")
+        + "; differences are paired over documents.",
+        "Generation speed is of one text at a time, greedily"
+        + (f"; up to {jobs} runs shared the machine, which slows them." if jobs > 1 else "."),
+    ]
+
+
+# -- the page --------------------------------------------------------------------------------------------------------
+
+
+def lead(comparison: Comparison) -> str:
+    return f"{comparison.title}. Lower perplexity is better; the best row is tinted."
+
+
+def paired() -> str:
+    return (
+        "Systems are tested on the same documents, and what is hard for one is hard for the others: so two can differ "
+        "clearly although their own intervals overlap."
+    )
+
+
+def differences(comparison: Comparison) -> str:
+    rows = [
+        {
+            "pair": f"{d.better} – {d.worse}",
+            "ratio": f"{math.exp(d.by):.4f}",
+            "interval": f"{math.exp(d.low):.4f} – {math.exp(d.high):.4f}",
+            "verdict": "differ" if d.beyond else "not told apart",
+        }
+        for d in comparison.differences
+    ]
+    columns = {"pair": "neighbours", "ratio": "perplexity ratio", "interval": "95 % interval", "verdict": "verdict"}
+    return table(rows, columns) if rows else ""
+
+
+def intervals(comparison: Comparison) -> str:
+    marks = [
+        Mark(row["label"], row["perplexity"], row["perplexity_low"], row["perplexity_high"])
+        for row in comparison.order
+        if row["perplexity_low"] is not None
+    ]
+    described = "; ".join(f"{m.name} {m.value:.4g} ({m.low:.4g} to {m.high:.4g})" for m in marks)
+    return interval_chart(
+        marks,
+        title="Test perplexity with 95 % intervals, best first (logarithmic)",
+        x="perplexity",
+        description=f"Best first: {described}.",
+    )
+
+
+def curves() -> str:
+    return "Validation reads each system's own context; n-grams, which do not learn step by step, are level lines."
+
+
+def samples(comparison: Comparison) -> list[str]:
+    prompt = comparison.plan.facts["prompt"]
+    return [
+        heading("What they write"),
+        paragraph(
+            "From the same prompt (in grey), with the same seed, at temperature 0.8; the first seed's weights.", "lead"
+        ),
+        *(
+            heading(row["label"], 3) + sample(prompt, row["sample"])
+            for row in comparison.rows
+            if row["perplexity"] is not None
+        ),
+    ]

@@ -1,0 +1,303 @@
+"""What a run learns from: a corpus, cut into tokens, as batches and as something to be validated on.
+
+Running text and sentence pairs differ in how they are opened, cut and batched; from there on training is the same.
+"""
+
+from __future__ import annotations
+
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from regard.back_translation import back_translated
+from regard.decoding.beam import Beam
+from regard.decoding.translate import translate
+from regard.errors import RegardError
+from regard.evaluation.scoring import pair_losses
+from regard.evaluation.translation import bleu
+from regard.folder import (
+    Tokenizers,
+    corpus_of,
+    forbidden_tokens,
+    open_tokenizers,
+    pairs_asked_for,
+    pairs_of,
+    pick_device,
+    tokens_of,
+    translates,
+)
+from regard.layers.state import State
+from regard.recipe import Recipe
+from regard.report.progress import grouped, say
+from regard.systems.model import Model
+from regard.text.batches import Streams, Windows
+from regard.text.bpe_dropout import DropoutPairs
+from regard.text.corpus import Corpus, is_named, open_corpus
+from regard.text.pair_batches import PairBatches
+from regard.text.pair_tokenizers import train_tokenizers, why_this_vocabulary
+from regard.text.pair_tokens import TokenPairs, encode_pairs
+from regard.text.pairs import PairCorpus, Pairs
+from regard.text.tokenizer import Tokenizer
+from regard.text.tokens import TokenArray
+from regard.training.loop import Batches
+from regard.training.settings import Counting, Learning
+from regard.training.validation import PairValidation, TextValidation, Validation
+from regard.translation import both_sides
+
+
+class Material(ABC):
+    """Everything about its data that a training needs; the recipe has what was left to choose filled in."""
+
+    recipe: Recipe
+    tokenizers: Tokenizers
+
+    @property
+    @abstractmethod
+    def origin(self) -> dict[str, Any]:
+        """What run.json says of it: name, checksum, notes."""
+
+    @property
+    @abstractmethod
+    def sentence(self) -> str:
+        """How much there is, and how it is cut."""
+
+    @property
+    @abstractmethod
+    def tokens(self) -> int:
+        """Tokens that are predicted in one reading of the training text."""
+
+    @abstractmethod
+    def batches(self, model: Model) -> Batches: ...
+
+    @abstractmethod
+    def validation(self, model: Model) -> Validation: ...
+
+
+def read_material(recipe: Recipe, start: Path | None = None, tokenizers: Tokenizers | None = None) -> Material:
+    """Open what the recipe names; with the tokenizers given, or those of the run `start`, or new ones."""
+    if start is not None:
+        tokenizers = open_tokenizers(start, recipe)
+    return (_read_pairs if translates(recipe) else _read_text)(recipe, tokenizers)
+
+
+def material_of(folder: Path, recipe: Recipe) -> Material:
+    """What a run was trained on, unchanged since."""
+    tokenizers = open_tokenizers(folder, recipe)
+    if translates(recipe):
+        return PairMaterial.cut(recipe, pairs_of(folder, recipe), tokenizers)
+    return TextMaterial.cut(recipe, corpus_of(folder, recipe), tokenizers)
+
+
+# -- running text ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class TextMaterial(Material):
+    recipe: Recipe
+    corpus: Corpus
+    tokenizers: Tokenizers
+    arrays: Mapping[str, TokenArray]
+
+    @classmethod
+    def cut(cls, recipe: Recipe, corpus: Corpus, tokenizers: Tokenizers) -> TextMaterial:
+        arrays = {split: tokens_of(corpus, tokenizers.target, split) for split in ("train", "valid")}
+        check_tokens(corpus, arrays)
+        return cls(recipe, corpus, tokenizers, arrays)
+
+    @property
+    def origin(self) -> dict[str, Any]:
+        return origin_of(self.corpus)
+
+    @property
+    def sentence(self) -> str:
+        tokenizer = self.tokenizers.target
+        return (
+            f"{self.corpus.name}: {grouped(self.tokens)} training tokens, "
+            f"{tokenizer.kind} vocabulary of {grouped(tokenizer.vocabulary)}"
+        )
+
+    @property
+    def tokens(self) -> int:
+        return len(self.arrays["train"].ids)
+
+    def batches(self, model: Model) -> Batches:
+        settings, ids, eos = self.recipe.training, self.arrays["train"].ids, self.tokenizers.target.eos
+        rows = min(settings.rows, max(1, len(ids) // settings.window))  # a short text fills fewer rows
+        if settings.batches == "windows":
+            return Windows(ids, rows, settings.window, eos, settings.seed)
+        if grows(model):
+            raise RegardError(f"The state of {self.recipe.system} grows with the text: use training.batches windows.")
+        return Streams(ids, rows, settings.window, eos)
+
+    def validation(self, model: Model) -> Validation:
+        limit = self.recipe.training.validation_tokens or None
+        return TextValidation(self.arrays["valid"].ids[:limit], self.tokenizers.target.eos)
+
+
+def _read_text(recipe: Recipe, tokenizers: Tokenizers | None) -> TextMaterial:
+    corpus, tokenizer, recipe = read_text(recipe, tokenizers.target if tokenizers is not None else None)
+    torch.set_num_threads(recipe.training.threads)
+    return TextMaterial.cut(recipe, corpus, Tokenizers(tokenizer))
+
+
+def read_text(recipe: Recipe, tokenizer: Tokenizer | None = None) -> tuple[Corpus, Tokenizer, Recipe]:
+    """The corpus, its tokenizer, and the recipe with what was left to choose filled in."""
+    data = recipe.data
+    corpus = open_corpus(data.corpus, data.split)
+    for note in corpus.notes:
+        say(note)
+    if tokenizer is None:
+        kind = corpus.suggested_tokenizer if data.tokenizer == "auto" else data.tokenizer
+        normalise = data.normalise if data.normalise != "auto" else "none" if kind in ("bpe", "byte") else "nfc"
+        tokenizer = Tokenizer.train(
+            corpus.splits["train"],
+            kind,
+            data.vocabulary or None,
+            normalise=normalise,
+            pretokenised=corpus.pretokenised,
+        )
+    resolved = _resolved_data(recipe, tokenizer)
+    return corpus, tokenizer, recipe.replace(data=resolved, training=resolve_training(recipe.training))
+
+
+def check_tokens(corpus: Corpus, tokens: Mapping[str, TokenArray]) -> None:
+    for split, array in tokens.items():
+        if len(array.ids) < 2:
+            raise RegardError(f"The {split} split of {corpus.name} has no text to learn from; give it more lines.")
+
+
+def grows(model: Model) -> bool:
+    """Does the state get larger with every token read (keys and values), so that it cannot be carried forever?"""
+
+    def empty(part: State) -> bool:
+        return any(empty(leaf) if isinstance(leaf, dict) else leaf.numel() == 0 for leaf in part.values())
+
+    return empty(model.begin(rows=1)["past"])
+
+
+# -- sentence pairs --------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class PairMaterial(Material):
+    recipe: Recipe
+    corpus: PairCorpus
+    tokenizers: Tokenizers
+    texts: Pairs  # what `train` was cut from
+    train: TokenPairs
+    valid: TokenPairs
+    references: Pairs  # what `valid` was cut from
+
+    @classmethod
+    def cut(cls, recipe: Recipe, corpus: PairCorpus, tokenizers: Tokenizers) -> PairMaterial:
+        assert tokenizers.source is not None
+        data, limit, held_out = recipe.data, recipe.training.validation_pairs, corpus.splits["valid"]
+        train = corpus.splits["train"]
+        if data.monolingual:
+            more = back_translated(recipe)
+            train = Pairs([*train.sources, *more.sources], [*train.targets, *more.targets])
+        valid = held_out.take(range(min(limit or len(held_out), len(held_out))))
+        cut: dict[str, TokenPairs] = {}
+        for split, pairs in (("train", train), ("valid", valid)):
+            found = encode_pairs(
+                pairs, tokenizers.source, tokenizers.target, longest=data.longest, truncate=data.truncate
+            )
+            for note in found.sentences:
+                say(f"{split}: {note}")
+            if not len(found):
+                raise RegardError(f"The {split} split of {corpus.name} has no pairs to learn from; give it more.")
+            cut[split] = found
+        references = valid.take(cut["valid"].kept)
+        return cls(recipe, corpus, tokenizers, train, cut["train"], cut["valid"], references)
+
+    @property
+    def origin(self) -> dict[str, Any]:
+        return origin_of(self.corpus)
+
+    @property
+    def sentence(self) -> str:
+        assert self.tokenizers.source is not None
+        kind, target, source = self.tokenizers.target.kind, self.tokenizers.target, self.tokenizers.source
+        sizes = grouped(target.vocabulary) if source is target else f"{source.vocabulary} and {target.vocabulary}"
+        joint = "joint " if source is target else ""
+        return f"{self.corpus.name}: {grouped(len(self.train))} training pairs, {joint}{kind} vocabulary of {sizes}"
+
+    @property
+    def tokens(self) -> int:
+        return len(self.train.target)
+
+    def batches(self, model: Model) -> Batches:
+        settings, rate = self.recipe.training, self.recipe.data.bpe_dropout
+        if not rate:
+            return PairBatches(self.train, settings.batch_tokens, settings.seed)
+        assert self.tokenizers.source is not None
+        anew = DropoutPairs(self.texts, self.train, self.tokenizers.source, self.tokenizers.target, rate, settings.seed)
+        return PairBatches(self.train, settings.batch_tokens, settings.seed, epochs=anew.epoch)
+
+    def validation(self, model: Model) -> Validation:
+        eos, forbidden = self.tokenizers.target.eos, forbidden_tokens(self.tokenizers.target)
+        sources, targets = both_sides(self.valid)
+
+        def loss(model: Model) -> float:
+            losses = pair_losses(model, sources, targets, eos)
+            return float(sum(loss.sum() for loss in losses)) / sum(map(len, losses))
+
+        def quality(model: Model) -> float:
+            found = translate(model, sources, eos=eos, beam=Beam(1), forbidden=forbidden)
+            written = [[n for n in best.tokens if n != eos] for best, *_ in found]
+            return bleu([self.tokenizers.target.decode(ids).strip() for ids in written], self.references.targets)
+
+        return PairValidation(loss, quality if self.recipe.training.select == "bleu" else None)
+
+
+def _read_pairs(recipe: Recipe, tokenizers: Tokenizers | None) -> PairMaterial:
+    data = recipe.data
+    corpus = pairs_asked_for(data)
+    for note in corpus.notes:
+        say(note)
+    if tokenizers is None:
+        normalise = "nfc" if data.normalise == "auto" else data.normalise
+        source, target = train_tokenizers(corpus, data.tokenizer, data.vocabulary, normalise, data.joint)
+        say(why_this_vocabulary(corpus, (source, target), data.vocabulary))
+        tokenizers = Tokenizers(target, source)
+    resolved = _resolved_data(recipe, tokenizers.target) | {"joint": tokenizers.source is tokenizers.target}
+    recipe = recipe.replace(data=resolved, training=resolve_training(recipe.training))
+    torch.set_num_threads(recipe.training.threads)
+    return PairMaterial.cut(recipe, corpus, tokenizers)
+
+
+# -- what was left to choose -----------------------------------------------------------------------------------------
+
+
+def _resolved_data(recipe: Recipe, tokenizer: Tokenizer) -> dict[str, Any]:
+    corpus = recipe.data.corpus
+    return {
+        "corpus": corpus if is_named(corpus) else str(Path(corpus).resolve()),
+        "normalise": tokenizer.normalisation,
+        "tokenizer": tokenizer.kind,
+        "vocabulary": tokenizer.vocabulary,
+    }
+
+
+def resolve_training(settings: Learning | Counting) -> dict[str, Any]:
+    """Threads, device and precision as they will be used: a resume elsewhere must not change them silently."""
+    chosen: dict[str, Any] = {"threads": settings.threads or int(os.environ.get("OMP_NUM_THREADS") or 0) or cores()}
+    if isinstance(settings, Learning):
+        device = pick_device(settings.device)
+        has_bf16 = device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
+        chosen["device"] = str(device)
+        chosen["precision"] = settings.precision.replace("auto", "bf16" if has_bf16 else "fp32")
+    return chosen
+
+
+def cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def origin_of(corpus: Corpus | PairCorpus) -> dict[str, Any]:
+    return {"name": corpus.name, "checksum": corpus.checksum(), "notes": list(corpus.notes)}

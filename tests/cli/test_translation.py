@@ -1,0 +1,274 @@
+"""Translation as its users meet it: a file of pairs in, a run, translations, numbers; and what they get wrong."""
+
+import gzip
+import json
+import math
+import shutil
+
+import pytest
+import sacrebleu
+from test_kill import bits, wait_for_step
+
+import regard as package
+from regard.cli import main
+from regard.text.phrasebook import make_pairs
+from regard.training.checkpoint import load_tensors
+
+TINY = [
+    "--size", "tiny", "--training.steps", "40", "--training.evaluate-every", "20", "--training.checkpoint-every", "10",
+    "--training.batch-tokens", "512", "--training.threads", "1", "--model.dropout", "0.1",
+]  # fmt: skip
+SYSTEMS = ["seq2seq", "bahdanau", "transformer"]
+LINES = ["They are watching.", "", "Jack gave water to Jill.", "A word nobody knows: Zyxw 😀"]
+
+
+@pytest.fixture(scope="session")
+def pairs_file(tmp_path_factory):
+    path = tmp_path_factory.mktemp("pairs") / "pairs.tsv"
+    pairs = make_pairs(400, seed=3, longest=8)
+    path.write_text("".join(f"{p.source}\t{p.target}\tattribution\n" for p in pairs), encoding="utf-8")
+    return path
+
+
+@pytest.fixture(scope="session")
+def translators(tmp_path_factory, pairs_file):
+    folder = tmp_path_factory.mktemp("translators")
+    for system in SYSTEMS:
+        main(["train", system, "--data", str(pairs_file), "--run", str(folder / system), *TINY])
+    return {system: folder / system for system in SYSTEMS}
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_as_many_lines_come_out_as_went_in_and_the_batch_changes_nothing(regard, translators, system):
+    code, out, _ = regard("translate", translators[system], stdin="\n".join(LINES) + "\n")
+    assert code == 0
+    found = out.split("\n")[:-1]
+    assert len(found) == len(LINES)
+    assert found[1] == ""
+    alone = [regard("translate", translators[system], stdin=line + "\n")[1].rstrip("\n") for line in LINES]
+    assert alone == found
+    run = package.load(translators[system])
+    assert run.translate(LINES) == found
+    assert run.translate(LINES[0]) == found[0]
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_n_best_are_ranked_and_their_scores_are_the_models_own(regard, translators, system):
+    words = ["translate", translators[system], "--beam", 5, "--n-best", 3, "--alignment", "--attention", "--json"]
+    code, out, _ = regard(*words, stdin="They are watching.\n")
+    assert code == 0
+    line = json.loads(out)
+    assert line["source"] == "They are watching."
+    ranks = [
+        (one["tokens"][-1] == "<eos>", one["score"]) for one in line["translations"]
+    ]  # what was cut off comes last
+    assert len(ranks) == 3
+    assert ranks == sorted(ranks, reverse=True)
+    for one in line["translations"]:
+        if one["tokens"][-1] == "<eos>":
+            pair = f"They are watching.\t{one['text']}\n"
+            scored = json.loads(regard("score", translators[system], "--json", stdin=pair)[1])
+            assert scored["log_probability"] == pytest.approx(one["log_probability"], abs=1e-3)
+        if system == "seq2seq":
+            assert "alignment" not in one
+        else:
+            assert all(0 <= i < 4 for i, _ in one["alignment"])
+            for heads in one["attention"].values():
+                assert all(sum(row) == pytest.approx(1, abs=1e-4) for head in heads for row in head)
+
+
+def test_the_plain_forms_of_n_best_and_alignment_are_tab_separated(regard, translators):
+    words = ["translate", translators["transformer"], "--beam", 2, "--n-best", 2, "--alignment"]
+    _, out, _ = regard(*words, stdin="They are watching.\n\n")
+    rows = [line.split("\t") for line in out.splitlines()]
+    assert [row[0] for row in rows] == ["1", "1", "2"]
+    assert all(len(row) == 5 for row in rows)
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_evaluation_gives_bleu_with_its_signature_and_lengths(regard, translators, system):
+    code, out, _ = regard("evaluate", translators[system], "--by-length", "--json")
+    assert code == 0
+    facts = json.loads(out)
+    assert "tok:13a" in facts["bleu"]["signature"]
+    assert sum(row["sentences"] for row in facts["by_length"]) == facts["sentences"]
+    run = package.load(translators[system])
+    pairs = run.corpus().splits["test"]
+    outside = sacrebleu.corpus_bleu(run.translate(pairs.sources), [pairs.targets])
+    assert facts["bleu"]["score"] == pytest.approx(outside.score)
+    nats = [-line.log_probability for line in run.score(zip(pairs.sources, pairs.targets))]
+    tokens = [len(line.tokens) for line in run.score(zip(pairs.sources, pairs.targets))]
+    assert facts["perplexity"] == pytest.approx(math.exp(sum(nats) / sum(tokens)), rel=1e-4)
+    assert "BLEU" in regard("evaluate", translators[system], "--by-length")[1]
+
+
+def test_pairs_of_a_file_are_scored_as_they_stand(regard, translators, pairs_file):
+    code, out, _ = regard("score", translators["bahdanau"], "--data", pairs_file)
+    assert code == 0
+    rows = [line.split("\t") for line in out.splitlines()]
+    first = pairs_file.read_text(encoding="utf-8").splitlines()[0].split("\t")
+    assert len(rows) == 400
+    assert rows[0][2:] == first[:2]
+    assert all(float(row[0]) < 0 for row in rows)
+
+
+def test_the_lectures_loop_works_with_a_state_that_comes_from_a_source(translators):
+    run = package.load(translators["transformer"])
+    state = run.begin("They are watching.")
+    prediction, state = run("", state)
+    assert prediction.probabilities.sum() == pytest.approx(1)
+    prediction, state = run("Ils", state)
+    assert int(state["seen"][0]) == 1 + len(run.tokenizer.encode("Ils"))
+
+
+def test_sampling_is_decided_by_the_seed_and_not_by_the_batch(regard, translators):
+    words = ["translate", translators["transformer"], "--temperature", 1, "--seed", 7]
+    lines = ["They are watching.", "Jack gave water to Jill."]
+    together = regard(*words, stdin="\n".join(lines) + "\n")[1].splitlines()
+    assert together[0] == regard(*words, stdin=lines[0] + "\n")[1].splitlines()[0]
+    assert together == regard(*words, stdin="\n".join(lines) + "\n")[1].splitlines()
+
+
+def test_the_mean_of_the_last_validations_can_be_evaluated(regard, translators):
+    code, out, _ = regard("evaluate", translators["transformer"], "--average", 2, "--beam", 1, "--json")
+    assert code == 0
+    assert json.loads(out)["search"] == "greedy"
+
+
+@pytest.mark.parametrize("extra", [
+    ["--training.ema", "0.9", "--training.select", "bleu"],
+    ["--training.consistency", "1.0", "--data.bpe-dropout", "0.1"],
+    ["--data.joint", "false", "--data.tokenizer", "word", "--data.swap", "true"],
+])  # fmt: skip
+def test_the_ways_to_train_end_in_runs_that_translate(regard, pairs_file, tmp_path, extra):
+    run = tmp_path / "run"
+    code, _, errors = regard("train", "transformer", "--data", pairs_file, "--run", run, *TINY, *extra)
+    assert code == 0, errors
+    assert regard("translate", run, stdin="They are watching.\n")[0] == 0
+    assert (run / "tokenizer.source.json").exists() == ("false" in extra)
+
+
+def test_parallel_files_and_a_folder_of_them_need_nothing_but_the_languages(regard, tmp_path, pairs_file):
+    rows = [line.split("\t") for line in pairs_file.read_text(encoding="utf-8").splitlines()]
+    for name, part in {"train": rows[:360], "valid": rows[360:380], "test": rows[380:]}.items():
+        (tmp_path / f"{name}.en").write_text("".join(f"{row[0]}\n" for row in part), encoding="utf-8")
+        with gzip.open(tmp_path / f"{name}.fr.gz", "wt", encoding="utf-8") as file:
+            file.write("".join(f"{row[1]}\n" for row in part))
+    words = ["train", "transformer", "--data", tmp_path, "--data.source", "fr", "--data.target", "en"]
+    code, _, errors = regard(*words, "--run", tmp_path / "run", *TINY)
+    assert code == 0, errors
+    assert json.loads(regard("evaluate", tmp_path / "run", "--json")[1])["direction"] == "fr → en"
+
+
+def test_fine_tuning_begins_with_the_weights_and_the_vocabulary(regard, translators, tmp_path):
+    words = ["train", "--from", translators["transformer"], "--data", "phrasebook", "--data.pairs", "300"]
+    code, _, errors = regard(*words, "--run", tmp_path / "tuned", "--training.steps", 2)
+    assert code == 0, errors
+    assert (tmp_path / "tuned/tokenizer.json").read_bytes() == (
+        translators["transformer"] / "tokenizer.json"
+    ).read_bytes()
+
+
+def test_text_of_the_target_language_gets_its_sources_from_a_run_of_the_other_direction(regard, pairs_file, tmp_path):
+    back, there = tmp_path / "back", tmp_path / "there"
+    regard("train", "transformer", "--data", pairs_file, "--data.swap", "true", "--run", back, *TINY)
+    (tmp_path / "french.txt").write_text("Ils regardent.\nElle mange du pain.\n", encoding="utf-8")
+    more = ["--data.monolingual", tmp_path / "french.txt", "--data.translator", back]
+    code, _, errors = regard("train", "transformer", "--data", pairs_file, "--run", there, *TINY, *more)
+    assert code == 0, errors
+    assert "made up by" in errors
+    code, _, errors = regard("resume", there)
+    assert code == 0, errors
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("system, more", [
+    ("transformer", ["--training.ema", "0.99", "--data.bpe-dropout", "0.1"]),
+    ("bahdanau", []),
+])  # fmt: skip
+def test_a_killed_training_on_pairs_ends_with_the_same_bits(process, pairs_file, tmp_path, system, more):
+    words = [*TINY, "--training.steps", "120", "--seed", "5", *more]
+    whole, cut = tmp_path / "whole", tmp_path / "cut"
+    started = process("train", system, "--data", pairs_file, "--run", whole, *words)
+    _, errors = started.communicate()
+    assert started.returncode == 0, errors
+    started = process("train", system, "--data", pairs_file, "--run", cut, *words)
+    wait_for_step(cut, 10, started)
+    started.kill()
+    started.wait()
+    started = process("resume", cut)
+    _, errors = started.communicate()
+    assert started.returncode == 0, errors
+    assert bits(cut) == bits(whole)
+    kept = [
+        {path.name: {k: v.numpy().tobytes() for k, v in load_tensors(path)[0].items()} for path in run.glob("kept/*")}
+        for run in (cut, whole)
+    ]
+    assert kept[0] == kept[1]
+    assert len(kept[0]) == 5
+
+
+# -- what users get wrong --------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def wrong(regard):
+    def call(*words, stdin=""):
+        code, out, errors = regard(*words, stdin=stdin)
+        last = errors.strip().split("\n")[-1]
+        assert code == 2, (code, out, errors)
+        assert last.startswith("regard: ")
+        assert "Traceback" not in errors
+        return last
+
+    return call
+
+
+def test_a_line_with_one_field(wrong, tmp_path):
+    path = tmp_path / "pairs.tsv"
+    path.write_text("one\tun\ntwo\nthree\ttrois\n", encoding="utf-8")
+    assert "line 2" in wrong("train", "transformer", "--data", path, "--run", tmp_path / "run").lower()
+    assert not (tmp_path / "run").exists()
+
+
+def test_unequal_numbers_of_lines(wrong, tmp_path):
+    (tmp_path / "train.de").write_text("eins\nzwei\n", encoding="utf-8")
+    (tmp_path / "train.en").write_text("one\n", encoding="utf-8")
+    said = wrong("train", "transformer", "--data", tmp_path, "--data.source", "de", "--data.target", "en")
+    assert "2" in said
+    assert "1" in said
+
+
+def test_a_language_model_cannot_translate_and_a_translator_does_not_ramble(wrong, trained, translators):
+    assert "regard generate" in wrong("translate", trained["lstm"], stdin="a\n")
+    assert "regard translate" in wrong("generate", translators["transformer"])
+    assert "--stream means nothing" in wrong("evaluate", translators["transformer"], "--stream")
+    assert "--by-length means nothing" in wrong("evaluate", trained["lstm"], "--by-length")
+
+
+def test_a_sentence_without_end_is_refused_by_its_line_or_cut_on_request(wrong, regard, translators):
+    endless = "They are watching.\n" + "word " * 10_000 + "\n"
+    assert "Line 2 has" in wrong("translate", translators["transformer"], stdin=endless)
+    code, out, _ = regard("translate", translators["seq2seq"], "--truncate", "--max-tokens", 5, stdin=endless)
+    assert code == 0
+    assert out.count("\n") == 2
+
+
+def test_pairs_given_to_a_language_model_and_text_given_to_a_translator(wrong, text_file, tmp_path):
+    assert wrong("train", "transformer", "--data", text_file, "--run", tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_what_cannot_be_asked_of_a_search(wrong, translators):
+    run = translators["transformer"]
+    assert "--n-best" in wrong("translate", run, "--beam", 2, "--n-best", 3, stdin="a\n")
+    assert "choose one" in wrong("translate", run, "--beam", 2, "--temperature", 1, stdin="a\n")
+    assert "--average" in wrong("evaluate", run, "--average", 99)
+    assert "one field" in wrong("score", run, stdin="no tab here\n")
+    assert "not UTF-8" in wrong("translate", run, stdin="é\n".encode("latin-1"))
+
+
+def test_a_run_whose_source_tokenizer_is_damaged(wrong, translators, tmp_path):
+    broken = shutil.copytree(translators["transformer"], tmp_path / "broken")
+    (broken / "tokenizer.source.json").write_text("{", encoding="utf-8")
+    assert "tokenizer" in wrong("translate", broken, stdin="a\n")

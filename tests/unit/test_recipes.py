@@ -1,0 +1,94 @@
+"""Every recipe in recipes/ is what it says: it composes, names its command, and trains."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+import regard
+from regard.errors import RegardError
+from regard.fit import compose_recipe
+from regard.text.catalogue import CATALOGUE
+
+ROOT = Path(__file__).parents[2]
+RECIPES = sorted((ROOT / "recipes").glob("*.toml"))
+WORDS = ("the", "cat", "sat", "on", "a", "mat", "while", "dogs", "and", "birds", "sang", "of", "<unk>", "rain", ".")
+named = pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.stem)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A tiny text in the files of the Penn Treebank."""
+    folder = tmp_path_factory.mktemp("text")
+    for split, lines in {"train": 60, "valid": 12, "test": 12}.items():
+        text = [" ".join(WORDS[(line * k) % len(WORDS)] for k in range(1, 9)) for line in range(1, lines + 1)]
+        (folder / f"ptb.{split}.txt").write_text("\n".join(text) + "\n", encoding="utf-8")
+    return folder
+
+
+def lm(path):
+    """Is it the recipe of a language model? Those of translation systems are tested with the translation systems."""
+    corpus = compose_recipe(None, recipe=path).data.corpus
+    return corpus in CATALOGUE and not CATALOGUE[corpus].pairs
+
+
+@named
+def test_a_recipe_says_what_it_is_and_how_it_is_run(path):
+    recipe = compose_recipe(None, recipe=path)
+    comment = "".join(line for line in path.read_text(encoding="utf-8").splitlines(True) if line.startswith("#"))
+    assert f"regard train recipes/{path.name}" in comment
+    assert re.search(r"regard evaluate runs/\S+", comment)
+    assert recipe.data.corpus in CATALOGUE
+
+
+@named
+def test_the_perplexities_in_the_table_of_recipes_stand_in_the_recipe(path):
+    table = (ROOT / "docs" / "recipes.md").read_text(encoding="utf-8").splitlines()
+    rows = [line.split("|")[3:] for line in table if line.startswith(f"| `{path.stem}` |")]
+    if not rows:
+        pytest.skip("it has no row in docs/recipes.md")
+    comment = "".join(line for line in path.read_text(encoding="utf-8").splitlines(True) if line.startswith("#"))
+    perplexities = [cell.strip() for row in rows for cell in row if re.fullmatch(r"\d+\.\d+", cell.strip())]
+    assert perplexities
+    assert set(perplexities) <= set(re.findall(r"\d+\.\d+", comment))
+
+
+@named
+def test_a_recipe_whose_number_was_measured_has_the_budget_that_the_table_says(path):
+    table = (ROOT / "docs" / "recipes.md").read_text(encoding="utf-8").splitlines()
+    rows = [line for line in table if line.startswith(f"| `{path.stem}` |")]
+    read = [int(found.replace(" ", "")) for row in rows for found in re.findall(r"\d+(?: \d{3}){2}", row)]
+    recipe = compose_recipe(None, recipe=path)
+    if not read or not getattr(recipe.training, "budget", ""):
+        pytest.skip("counted, or not measured")
+    assert [recipe.training.limit.amount] == read
+
+
+@named
+def test_a_recipe_trains_on_any_folder_of_text(path, folder, tmp_path):
+    if not lm(path):
+        pytest.skip("sentence pairs")
+    settings = {}
+    if "ngram" not in compose_recipe(None, recipe=path).system:
+        settings["training"] = {"steps": 2, "budget": "", "device": "cpu", "threads": 1, "evaluate_every": 1}
+        full = compose_recipe(None, recipe=path).model
+        settings["model"] = {"width": 16} | ({"embedding": 16} if getattr(full, "embedding", 0) else {})
+        settings["model"] |= {"heads": 2} if hasattr(full, "heads") else {}
+    run = regard.train(recipe=path, data=str(folder), run=tmp_path / "run", settings=settings)
+    assert 1 < run.evaluate("test")["perplexity"] < 10 * len(WORDS)
+
+
+def test_a_recipe_whose_corpus_is_not_here_says_how_to_get_it(monkeypatch, tmp_path):
+    monkeypatch.delenv("REGARD_DATA", raising=False)
+    monkeypatch.setenv("REGARD_CACHE", str(tmp_path))
+    path = next(path for path in RECIPES if path.stem == "ptb-kn5")
+    with pytest.raises(RegardError, match="regard data fetch ptb"):
+        regard.train(recipe=path, run=tmp_path / "run")
+
+
+def test_the_penn_treebank_is_found_in_the_data_folder(folder, monkeypatch, tmp_path):
+    (tmp_path / "ptb").symlink_to(folder)
+    monkeypatch.setenv("REGARD_DATA", str(tmp_path))
+    path = next(path for path in RECIPES if path.stem == "ptb-kn5")
+    run = regard.train(recipe=path, run=tmp_path / "run")
+    assert run.recipe.data.corpus == "ptb"
