@@ -6,9 +6,11 @@ from pathlib import Path
 import pytest
 
 import regard
+from regard.decoding.beam import Beam
 from regard.errors import RegardError
 from regard.fit import compose_recipe
 from regard.text.catalogue import CATALOGUE
+from regard.text.phrasebook import make_pairs
 
 ROOT = Path(__file__).parents[2]
 RECIPES = sorted((ROOT / "recipes").glob("*.toml"))
@@ -67,7 +69,7 @@ def test_a_recipe_whose_number_was_measured_has_the_budget_that_the_table_says(p
 @named
 def test_a_recipe_trains_on_any_folder_of_text(path, folder, tmp_path):
     if not lm(path):
-        pytest.skip("sentence pairs")
+        return train_on_pairs(path, tmp_path)
     settings = {}
     if "ngram" not in compose_recipe(None, recipe=path).system:
         settings["training"] = {"steps": 2, "budget": "", "device": "cpu", "threads": 1, "evaluate_every": 1}
@@ -76,6 +78,20 @@ def test_a_recipe_trains_on_any_folder_of_text(path, folder, tmp_path):
         settings["model"] |= {"heads": 2} if hasattr(full, "heads") else {}
     run = regard.train(recipe=path, data=str(folder), run=tmp_path / "run", settings=settings)
     assert 1 < run.evaluate("test")["perplexity"] < 10 * len(WORDS)
+
+
+def train_on_pairs(path, tmp_path):
+    recipe = compose_recipe(None, recipe=path)
+    made = list(make_pairs(400, seed=1, longest=6))
+    for split, part in {"train": made[:360], "valid": made[360:380], "test": made[380:]}.items():
+        (tmp_path / f"{split}.{recipe.data.source}").write_text("".join(f"{p.source}\n" for p in part), "utf-8")
+        (tmp_path / f"{split}.{recipe.data.target}").write_text("".join(f"{p.target}\n" for p in part), "utf-8")
+    training = {"steps": 2, "device": "cpu", "threads": 1, "evaluate_every": 1, "checkpoint_every": 2, "keep": 0}
+    settings = {"model": {"width": 16}, "data": {"vocabulary": 400}, "training": training}
+    if hasattr(recipe.model, "embedding"):
+        settings["model"]["embedding"] = 8
+    run = regard.train(recipe=path, data=str(tmp_path), run=tmp_path / "run", settings=settings)
+    assert 1 < run.evaluate("test", how=Beam(1))["perplexity"] < 4000
 
 
 def test_a_recipe_whose_corpus_is_not_here_says_how_to_get_it(monkeypatch, tmp_path):

@@ -1,0 +1,189 @@
+"""Training and translating beside Joey NMT: the same Transformer on the same words, one after the other, on this CPU.
+
+    python bench/translation.py MULTI30K --joey PYTHON [--updates 60] [--sentences 200] [--length 15] [--threads 2]
+
+MULTI30K is a folder with train.de, train.en, val.* and test_2016_flickr.*; PYTHON an interpreter that has joeynmt 2.3
+(with importlib_metadata, which its package forgets). Both get the same words (cut by Regard's word tokenizer, those
+that occur twice), three blocks a side of width 256, four heads, feed-forward 1024, 64 sentences a step (Regard: as many
+tokens), label smoothing, Adam, dropout 0.3; then both translate the same sentences with beam 5, each written to exactly
+--length tokens, so that an untrained model's lengths do not decide. Target tokens per second are those each program
+counts in its own log, the median of all log lines but the first two; the time of a translation is its own, too, without
+starting up. Nothing else should run. A JSON line comes last.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from statistics import median
+
+JOEY = """
+name: "bench"
+joeynmt_version: "2.3.0"
+model_dir: "{folder}/joey"
+use_cuda: False
+random_seed: 1
+data:
+    train: "{folder}/train"
+    dev: "{folder}/dev"
+    test: "{folder}/test"
+    dataset_type: "plain"
+    src: {{lang: "de", max_length: 100, level: "word", voc_min_freq: 2}}
+    trg: {{lang: "en", max_length: 100, level: "word", voc_min_freq: 2}}
+testing:
+    n_best: 1
+    beam_size: 5
+    beam_alpha: 1.0
+    batch_size: 64
+    batch_type: "sentence"
+    max_output_length: {length}
+    min_output_length: {length}
+    eval_metrics: ["bleu"]
+training:
+    optimizer: "adam"
+    adam_betas: [0.9, 0.98]
+    scheduling: "warmupinversesquareroot"
+    learning_rate: 0.001
+    learning_rate_warmup: 1000
+    label_smoothing: 0.1
+    loss: "crossentropy"
+    normalization: "tokens"
+    batch_size: 64
+    batch_type: "sentence"
+    epochs: 100
+    max_updates: {updates}
+    validation_freq: {updates}
+    logging_freq: 5
+    keep_best_ckpts: 1
+    overwrite: True
+    shuffle: True
+model:
+    initializer: "xavier_uniform"
+    embed_initializer: "xavier_uniform"
+    tied_softmax: True
+    encoder:
+        type: "transformer"
+        num_layers: 3
+        num_heads: 4
+        embeddings: {{embedding_dim: 256, scale: True, dropout: 0.0}}
+        hidden_size: 256
+        ff_size: 1024
+        dropout: 0.3
+        layer_norm: "pre"
+    decoder:
+        type: "transformer"
+        num_layers: 3
+        num_heads: 4
+        embeddings: {{embedding_dim: 256, scale: True, dropout: 0.0}}
+        hidden_size: 256
+        ff_size: 1024
+        dropout: 0.3
+        layer_norm: "pre"
+"""
+
+
+def main() -> None:
+    options = arguments()
+    os.environ["OMP_NUM_THREADS"] = str(options.threads)
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        share_words(options.data, folder, options.sentences)
+        rows = {"joey": joey(folder, options), "regard": regard(folder, options)}
+    for what, unit in (("training", "target tokens/s"), ("translating", "sentences/s, beam 5")):
+        ours, theirs = rows["regard"][what], rows["joey"][what]
+        print(f"{what}: Regard {ours:.1f} {unit}, Joey NMT {theirs:.1f}: {ours / theirs:.2f} times")
+    print(json.dumps(rows | {"options": {k: str(v) for k, v in vars(options).items()}}))
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description="Regard beside Joey NMT on this CPU.")
+    parser.add_argument("data", type=Path)
+    parser.add_argument("--joey", required=True)
+    parser.add_argument("--updates", type=int, default=60)
+    parser.add_argument("--sentences", type=int, default=200)
+    parser.add_argument("--length", type=int, default=15)
+    parser.add_argument("--threads", type=int, default=2)
+    return parser.parse_args()
+
+
+def share_words(data: Path, folder: Path, sentences: int) -> None:
+    """The same words for both, separated by blanks."""
+    from regard.text.tokenizer import SPLIT_WORDS, _splitter
+
+    cut = _splitter(SPLIT_WORDS)
+    for ours, theirs, lines in (("train", "train", None), ("dev", "val", 64), ("test", "test_2016_flickr", sentences)):
+        for language in ("de", "en"):
+            text = (data / f"{theirs}.{language}").read_text(encoding="utf-8").splitlines()[:lines]
+            words = [" ".join(word for word, _ in cut.pre_tokenize_str(line)) for line in text]
+            (folder / f"{ours}.{language}").write_text("\n".join(words) + "\n", encoding="utf-8")
+
+
+def joey(folder: Path, options: argparse.Namespace) -> dict[str, float]:
+    config = folder / "joey.yaml"
+    config.write_text(JOEY.format(folder=folder, updates=options.updates, length=options.length), encoding="utf-8")
+    run([options.joey, "-m", "joeynmt", "train", str(config), "--skip-test"])
+    log = (folder / "joey" / "train.log").read_text(encoding="utf-8")
+    speeds = [float(number) for number in re.findall(r"Tokens per Sec:\s+(\d+)", log)]
+    parameters = re.search(r"Total params: (\d+)", log)
+    with open(folder / "test.de", encoding="utf-8") as source:
+        said = run([options.joey, "-m", "joeynmt", "translate", str(config)], stdin=source)
+    took = float(re.findall(r"Generation took ([\d.]+)\[sec\]", said)[-1])
+    return {
+        "training": median(speeds[2:]),
+        "translating": options.sentences / took,
+        "parameters": float(parameters[1]) if parameters else 0.0,
+    }
+
+
+def regard(folder: Path, options: argparse.Namespace) -> dict[str, float]:
+    import torch
+
+    from regard.decoding.beam import Beam
+    from regard.run import load_translator
+
+    words = ["--data", str(folder), "--data.source", "de", "--data.target", "en", "--data.tokenizer", "word"]
+    words += ["--data.joint", "false", "--run", str(folder / "run"), "--size", "small", "--training.device", "cpu"]
+    words += ["--training.steps", str(options.updates), "--training.evaluate-every", str(options.updates)]
+    words += ["--training.checkpoint-every", str(options.updates), "--training.threads", str(options.threads)]
+    words += ["--training.batch-tokens", str(batch_tokens(folder)), "--training.validation-pairs", "64"]
+    words += ["--data.longest", "100", "--training.keep", "0"]
+    run([sys.executable, "-m", "regard", "train", "transformer", *words])
+    metrics = [json.loads(line) for line in (folder / "run" / "metrics.jsonl").read_text().splitlines()]
+    speeds = [entry["tokens_per_second"] for entry in metrics if "tokens_per_second" in entry]
+    torch.set_num_threads(options.threads)
+    translator = load_translator(folder / "run")
+    lines = (folder / "test.de").read_text(encoding="utf-8").splitlines()
+    limits = {"max_tokens": options.length, "min_tokens": options.length}
+    began = time.perf_counter()
+    found = list(translator.translations(lines, how=Beam(5), **limits))
+    took = time.perf_counter() - began
+    assert len(found) == len(lines)
+    return {
+        "training": median(speeds[2:]),
+        "translating": len(lines) / took,
+        "parameters": float(translator.parameters),
+    }
+
+
+def batch_tokens(folder: Path) -> int:
+    """As many padded tokens as 64 sentences of mean length have on both sides."""
+    sides = [(folder / f"train.{side}").read_text(encoding="utf-8").splitlines() for side in ("de", "en")]
+    return round(64 * sum(sum(len(line.split()) + 1 for line in side) / len(side) for side in sides))
+
+
+def run(words: list[str], stdin=None) -> str:
+    done = subprocess.run(words, stdin=stdin, capture_output=True, text=True)
+    if done.returncode:
+        raise SystemExit(f"{' '.join(words)}\n{done.stdout[-2000:]}\n{done.stderr[-4000:]}")
+    return done.stdout + done.stderr
+
+
+if __name__ == "__main__":
+    main()
