@@ -18,6 +18,7 @@ os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from regard.classification import ClassificationRun
     from regard.compare.comparison import Comparison, compare
     from regard.errors import RegardError
     from regard.fit import resume, train
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from regard.translation import Translation, TranslationRun
 
 _HOMES = {
+    "ClassificationRun": "classification",
     "Comparison": "compare.comparison",
     "RegardError": "errors",
     "resume": "fit",
@@ -37,8 +39,8 @@ _HOMES = {
     "TranslationRun": "translation",
 }
 __all__ = [
-    "Comparison", "Prediction", "RegardError", "Run", "Translation", "TranslationRun", "compare", "load", "resume",
-    "train",
+    "ClassificationRun", "Comparison", "Prediction", "RegardError", "Run", "Translation", "TranslationRun", "compare",
+    "load", "resume", "train",
 ]  # fmt: skip
 
 

@@ -16,8 +16,9 @@ from regard.decoding.beam import Beam
 from regard.errors import RegardError
 from regard.files import reading, write_text
 from regard.folder import pick_device
+from regard.numbers import grouped
 from regard.recipe import Recipe
-from regard.report.progress import grouped, progress, say
+from regard.report.progress import progress, say
 from regard.run import load_translator
 from regard.text.corpus import content_digest, read_lines
 from regard.text.fetch import cache_folder

@@ -412,7 +412,10 @@ def evaluate(
     device: str = "auto",
     json: Annotated[bool, Flag] = False,
 ) -> None:
-    """How good a run is on held-out text, and how that was computed: perplexity, and of a translator BLEU and chrF.
+    """How good a run is on held-out text, and how that was computed: perplexity, BLEU and chrF, or accuracy.
+
+    Of a language model perplexity; of a translator also BLEU and chrF; of a classifier accuracy, F1, and which label is
+    taken for which.
 
     Parameters
     ----------
@@ -439,7 +442,7 @@ def evaluate(
     bleu_tokenizer
         translator: how sacreBLEU cuts words: 13a, intl, zh, ja-mecab, char, …
     average
-        translator: use the mean of the weights of the last so many validations
+        translator, classifier: use the mean of the weights of the last so many validations
     weights
         best on validation, or last
     device
@@ -447,20 +450,27 @@ def evaluate(
     json
         print one object
     """
+    from regard.classification import ClassificationRun
     from regard.run import Run, load
 
     loaded = load(run, weights=weights, average=average, device=device)
+    reading = {"--stream": stream or None, "--segment": segment, "--overlap": overlap, "--rows": rows}
+    searching = {
+        "--beam": beam,
+        "--length-penalty": length_penalty,
+        "--bleu-tokenizer": bleu_tokenizer,
+        "--by-length": by_length or None,
+    }
     if isinstance(loaded, Run):
-        given = {"--beam": beam, "--length-penalty": length_penalty, "--bleu-tokenizer": bleu_tokenizer}
-        _refuse(loaded, "a language model", given | {"--by-length": by_length or None})
+        _refuse(loaded, "a language model", searching)
         facts = loaded.evaluate(split, data=data, stream=stream, segment=segment, overlap=overlap, rows=rows)
         _print_facts(facts, json)
         return
-    _refuse(
-        loaded,
-        "a translator",
-        {"--stream": stream or None, "--segment": segment, "--overlap": overlap, "--rows": rows},
-    )
+    if isinstance(loaded, ClassificationRun):
+        _refuse(loaded, "a classifier", reading | searching)
+        _print_labels(loaded.evaluate(split, data=data), json)
+        return
+    _refuse(loaded, "a translator", reading)
     facts = loaded.evaluate(
         split,
         data=data,
@@ -563,6 +573,56 @@ def translate(
             links = " ".join(f"{i}-{j}" for i, j in one.alignment or [])
             fields = [str(number), f"{one.score:.4f}", f"{one.log_probability:.4f}"] if n_best > 1 else []
             print("\t".join([*fields, one.text, *([links] if alignment else [])]), flush=True)
+
+
+@app.command
+def classify(
+    run: Path,
+    *,
+    n_best: int = 1,
+    truncate: Annotated[bool, Flag] = False,
+    average: int | None = None,
+    weights: str = "best",
+    device: str = "auto",
+    json: Annotated[bool, Flag] = False,
+) -> None:
+    """Label each line of stdin: `label, probability`, tab-separated, as many lines as came in.
+
+    Parameters
+    ----------
+    run
+        the run's folder
+    n_best
+        print so many labels of each line, best first: `line, label, probability`
+    truncate
+        cut lines that are longer than anything the model was trained on, instead of refusing them
+    average
+        use the mean of the weights of the last so many validations
+    weights
+        best on validation, or last
+    device
+        cpu, cuda, …; auto = a GPU if there is one
+    json
+        print one JSON object per line
+    """
+    import json as json_module
+
+    from regard.decoding.translate import AHEAD
+    from regard.run import load_classifier
+
+    at_least("--n-best", n_best, 1)
+    loaded = load_classifier(run, weights=weights, average=average, device=device)
+    lines = _Kept(_stdin_lines())
+    ahead = 1 if sys.stdin.isatty() else AHEAD  # a person waits for each line
+    for number, found in enumerate(loaded.labellings(lines, truncate=truncate, ahead=ahead), start=1):
+        source, best = lines.take(), found.top(n_best)
+        if json:
+            labels = [{"label": label, "probability": p} for label, p in best]
+            print(json_module.dumps({"line": number, "source": source, "labels": labels}, ensure_ascii=False))
+        elif not best:
+            print(f"{number}\t\t" if n_best > 1 else "", flush=True)
+        for label, p in [] if json else best:
+            print("\t".join([*([str(number)] if n_best > 1 else []), label, f"{p:.4f}"]), flush=True)
 
 
 @app.command
@@ -851,6 +911,43 @@ def _print_quality(facts: dict[str, Any], as_json: bool) -> None:
             "words": "source words", "sentences": "sentences", "bleu": "BLEU", "chrf": "chrF", "accuracy": "exact",
         }  # fmt: skip
         print_table(rows, columns, "By length of the source")
+
+
+MOST_COLUMNS = 12  # labels of a confusion table that fits a screen
+MOST_MISTAKES = 20
+
+
+def _print_labels(facts: dict[str, Any], as_json: bool) -> None:
+    """A classifier's numbers, each label's, and which is taken for which: a table, or of many labels the mistakes."""
+    from regard.report.table import print_json, print_table
+
+    if as_json:
+        print_json(facts)
+        return
+    plain = {key: value for key, value in facts.items() if key not in ("labels", "confusion", "accuracy_interval")}
+    low, high = facts["accuracy_interval"]
+    plain["accuracy"] = f"{facts['accuracy']:.4f}   95 % interval {low:.4f} – {high:.4f}"
+    _print_facts(plain, False)
+    labels, table = facts["labels"], facts["confusion"]
+    columns = {"label": "label", "lines": "lines", "predicted": "predicted"}
+    columns |= {"precision": "precision", "recall": "recall", "f1": "F1"}
+    print()
+    print_table([{"label": label, **numbers} for label, numbers in labels.items()], columns, "By label")
+    print()
+    if len(labels) <= MOST_COLUMNS:
+        rows = [{"": gold, **{f"as {label}": row.get(label, 0) for label in labels}} for gold, row in table.items()]
+        headings = {"": "", **{f"as {label}": label for label in labels}}
+        print_table(rows, headings, "Confusion: a row for each true label, a column for each prediction")
+        return
+    mistakes = [
+        {"gold": gold, "predicted": guess, "lines": count}
+        for gold, row in table.items()
+        for guess, count in row.items()
+        if gold != guess
+    ]
+    mistakes.sort(key=lambda row: -row["lines"])
+    headings = {"gold": "true label", "predicted": "taken for", "lines": "lines"}
+    print_table(mistakes[:MOST_MISTAKES], headings, f"The commonest of {len(mistakes)} kinds of mistakes")
 
 
 def _print_check(report: Any) -> None:

@@ -1,72 +1,197 @@
-"""`regard demo`: the main job on built-in text. Every language model there is, oldest first, learns the same characters
-of the same text for the same time; one table says how well each predicts what it has not seen, each writes a few lines,
-and a page shows it all.
+"""`regard demo`: the main job on built-in text, up both ladders.
+
+Every language model there is, oldest first, learns the same characters for the same time, and every translator the same
+sentence pairs; both read the phrasebook, one its English, the other all of it. A table for each ladder says how well
+each system does on what it has not seen, each writes or translates a few lines, and two pages show it all. Training
+takes one core, so the ladders are climbed side by side where there are two.
 """
 
 from __future__ import annotations
 
+import shlex
+import subprocess
+import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from regard.compare.comparison import COLUMNS, Comparison, compare
+from regard.compare.comparison import Comparison, compare
 from regard.compare.question import Question
+from regard.compare.translating import read_test
 from regard.compare.words import notes
 from regard.errors import RegardError
 from regard.fit import free_folder
-from regard.report.progress import clock
+from regard.material import cores
+from regard.report.progress import clock, say
 from regard.report.table import print_json, print_table
+from regard.systems.catalogue import SYSTEMS
 
-CORPUS = "pyref"
+CORPUS = "phrasebook"
 PROMPT = "The "
 SIZE = "tiny"
-IN_ALL = 270.0  # seconds for the whole ladder, of the five minutes that a demo may take
-BESIDES = 9.0  # of these, what a neural system takes besides training: starting, validating, testing, writing
-SETTINGS: dict[str, dict[str, Any]] = {  # half a minute: many small steps, and little of it spent on validation
-    "data": {"tokenizer": "char"},
-    "training": {
-        "batch_tokens": 512,
-        "learning_rate": 4e-3,
-        "warmup": 50,
-        "validation_tokens": 4000,
-        "threads": 1,  # a second thread was slower wherever the other core was busy
+FAMILIES = (
+    "Rows stand by year, but newer is better only within a family: the recurrent rnn, lstm and gru; nnlm's window; and "
+    "self-attention, one bare layer, which gpt stacks into blocks. dan averages all it has read and knows no order."
+)
+
+
+@dataclass(frozen=True)
+class Ladder:
+    """The systems of one task and what they are given; `seconds` of training for each where it has a core to itself."""
+
+    task: str
+    folder: str  # inside the demo's
+    seconds: float
+    besides: float  # seconds that a system takes besides: starting, validating, testing, writing
+    settings: dict[str, dict[str, Any]]
+    prompt: str = ""
+
+    def question(self, budget: str) -> Question:
+        names = tuple(system.name for system in SYSTEMS if system.task == self.task)
+        return Question(names, CORPUS, "seconds", budget, 1, SIZE, self.settings, self.prompt)
+
+    def budget(self) -> str:
+        return f"{self.seconds if side_by_side() else self.seconds / 2:g}s"
+
+
+LANGUAGE = Ladder(
+    "language model",
+    "language",
+    seconds=26,
+    besides=8,
+    settings={  # half a minute: many small steps, and little of it spent on validation
+        "data": {"tokenizer": "char"},
+        "model": {"context": 32},  # of gpt and self-attention; the others' gradients go back as far
+        "training": {"window": 32, "batch_tokens": 512, "warmup": 50, "validation_tokens": 4000, "threads": 1},
     },
-}
+    prompt=PROMPT,
+)
+TRANSLATION = Ladder(
+    "translation",
+    "translation",
+    seconds=65,
+    besides=15,
+    settings={
+        "data": {"vocabulary": 1500},  # byte pairs: those that suit 20 000 pairs are too many to learn in a minute
+        "training": {"validation_pairs": 100, "threads": 1},
+    },
+)
+
+
+def side_by_side() -> bool:
+    """Is there a core for each ladder?"""
+    return cores() > 1
 
 
 def run_demo(*, budget: str | None = None, folder: Path | None = None, as_json: bool = False) -> None:
     began = time.perf_counter()
-    comparison = compare(
-        data=CORPUS,
-        match="seconds",
-        budget=budget or time_for_each(),
-        size=SIZE,
-        run=folder or free_folder(Path("runs") / "demo"),
-        settings=SETTINGS,
-        prompt=PROMPT,
+    folder = folder or free_folder(Path("runs") / "demo")
+    language, translation = (
+        LANGUAGE.question(budget or LANGUAGE.budget()),
+        TRANSLATION.question(budget or TRANSLATION.budget()),
     )
+    with climbing_aside(translation, folder / TRANSLATION.folder):
+        models = climb(language, folder / LANGUAGE.folder)
+    translators = climb(translation, folder / TRANSLATION.folder)  # goes on where that stands: at its end
     if as_json:
-        print_json(comparison.rows)
+        print_json([*models.rows, *translators.rows])
     else:
-        _print(comparison, time.perf_counter() - began)
-    if comparison.failed:
-        raise RegardError(f"Not all of the ladder came to a number: {'; '.join(comparison.failed.values())}")
+        _print_models(models)
+        _print_translators(translators)
+        _print_next(models, translators, time.perf_counter() - began)
+    if failed := {**models.failed, **translators.failed}:
+        raise RegardError(f"Not all of the ladders came to a number: {'; '.join(failed.values())}")
 
 
-def time_for_each() -> str:
-    """The budget with which all neural systems together fit into the demo."""
-    neural = sum(not rung.counted for rung in Question((), CORPUS).rungs())
-    return f"{max(1.0, IN_ALL / max(neural, 1) - BESIDES):.0f}s"
+def climb(question: Question, folder: Path) -> Comparison:
+    return compare(
+        question.systems,
+        data=question.data,
+        match=question.match,
+        budget=question.budget,
+        size=question.size,
+        run=folder,
+        settings=question.settings,
+        prompt=question.prompt,
+    )
 
 
-def _print(comparison: Comparison, seconds: float) -> None:
+@contextmanager
+def climbing_aside(question: Question, folder: Path) -> Iterator[None]:
+    """While something else is done, a process of its own answers the question into the folder, if there is a core."""
+    if not side_by_side():
+        yield
+        return
+    words = [*shlex.split(question.command())[1:], "--run", str(folder)]
+    say(f"the {len(question.systems)} translators are trained beside the language models, on the other core")
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with (folder.parent / f"{folder.name}.log").open(
+        "a", encoding="utf-8"
+    ) as log:  # two bars would overwrite each other
+        aside = subprocess.Popen(
+            [sys.executable, "-m", "regard", *words], stdin=subprocess.DEVNULL, stdout=log, stderr=log
+        )
+        try:
+            yield
+            say(f"waiting for the translators; {log.name} says how far they are")
+            aside.wait()
+        finally:
+            if aside.poll() is None:
+                aside.terminate()  # it stops its own processes, each with a checkpoint
+                aside.wait()
+
+
+# -- what it prints --------------------------------------------------------------------------------------------------
+
+
+def _print_models(comparison: Comparison) -> None:
     for row in comparison.rows:
         if row["perplexity"] is not None:
             print(f"\n── {row['label']} writes ──\n{row['sample']}")
+    _print_table(comparison)
+    print(FAMILIES)
+
+
+def _print_translators(comparison: Comparison) -> None:
+    sources, references = read_test(comparison.plan)
+    done = [row["label"] for row in comparison.order]
+    for number in comparison.plan.facts["examples"]:
+        said = {"English": sources[number], "reference": references[number]}
+        said |= {label: comparison.results[label, 1]["evaluation"]["translations"][number] for label in done}
+        print("\n" + "\n".join(f"{who:<12}{text}" for who, text in said.items()))
+    _print_table(comparison)
+    columns = {"words": "words of the source", "sentences": "sentences", **{label: label for label in done}}
     print()
-    print_table(comparison.shown, COLUMNS, comparison.title)
+    print_table(by_length(comparison), columns, "BLEU by the length of the sentence (Bahdanau et al. 2015, figure 2)")
+
+
+def by_length(comparison: Comparison) -> list[dict[str, Any]]:
+    """One row for each class of source lengths, with every translator's BLEU on it."""
+    classes = comparison.order[0]["by_length"]
+    return [
+        {
+            "words": f"{max(1, of['shortest'])} to {of['longest']}" if of["longest"] else f"{of['shortest']} and more",
+            "sentences": of["sentences"],
+            **{row["label"]: f"{row['by_length'][number]['bleu']:.1f}" for row in comparison.order},
+        }
+        for number, of in enumerate(classes)
+    ]
+
+
+def _print_table(comparison: Comparison) -> None:
+    print()
+    print_table(comparison.shown, comparison.columns, comparison.title)
     print("\n".join(["", comparison.ranking, *notes(comparison)]))
-    last = comparison.plan.run_folder(comparison.plan.entrants[-1], 1)
-    print(f"\nRuns are in {comparison.folder}; {clock(seconds)} in all. Look at {comparison.report}, then for example:")
-    print(f"  regard generate {last} --prompt '{PROMPT}' --temperature 0.8")
+
+
+def _print_next(models: Comparison, translators: Comparison, seconds: float) -> None:
+    writer = models.plan.run_folder(models.plan.entrants[-1], 1)
+    translator = translators.folder / translators.order[0]["label"]
+    print(f"\n{clock(seconds)} in all. Look at {models.report} and {translators.report}, then for example:")
+    print(f"  regard generate {writer} --prompt '{PROMPT}' --temperature 0.8")
+    print(f"  echo 'They are watching.' | regard translate {translator} --alignment")
     print("  regard compare lstm gpt --data my.txt")
+    print("  regard train transformer --data pairs.tsv")

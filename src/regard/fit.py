@@ -33,15 +33,15 @@ from regard.folder import (
     read_weights,
 )
 from regard.material import Material, TextMaterial, material_of, read_material
+from regard.numbers import grouped
 from regard.recipe import Recipe, compose, read_recipe
-from regard.report.progress import clock, grouped, progress, say
-from regard.run import Run, load
+from regard.report.progress import clock, progress, say
+from regard.run import AnyRun, Run, load
 from regard.systems.catalogue import find
 from regard.systems.code import is_own, locate, vouch
 from regard.systems.model import Model
 from regard.training.checkpoint import save_tensors
 from regard.training.loop import Trainer, measure_steps, weights_of
-from regard.translation import TranslationRun
 
 
 def train(
@@ -55,7 +55,7 @@ def train(
     start: str | Path | None = None,
     recipe: str | Path | None = None,
     settings: Mapping[str, Mapping[str, Any]] | None = None,
-) -> Run | TranslationRun:
+) -> AnyRun:
     """Train a system on a text and return the run. `start`: a run whose weights and tokenizer it begins with.
 
     regard.train("lstm", data="my.txt", run="runs/mine", settings={"model": {"layers": 1}, "training": {"steps": 500}})
@@ -143,7 +143,7 @@ def prepare(recipe: Recipe, start: Path | None = None, tokenizers: Tokenizers | 
 
 def train_recipe(
     recipe: Recipe, folder: Path | None = None, start: Path | None = None, tokenizers: Tokenizers | None = None
-) -> Run | TranslationRun:
+) -> AnyRun:
     """Train what a recipe says; `tokenizers`: with these instead of new ones."""
     folder = new_folder(recipe, folder)
     ready = prepare(recipe, start, tokenizers)
@@ -159,7 +159,7 @@ def train_recipe(
         return _go_on(trainer)
 
 
-def resume(folder: str | Path) -> Run | TranslationRun:
+def resume(folder: str | Path) -> AnyRun:
     """Go on exactly where a run stopped."""
     folder = Path(folder)
     recipe = open_recipe(folder)
@@ -176,7 +176,7 @@ def resume(folder: str | Path) -> Run | TranslationRun:
         return _resume(build_trainer(ready, folder))
 
 
-def _resume(trainer: Trainer) -> Run | TranslationRun:
+def _resume(trainer: Trainer) -> AnyRun:
     folder = trainer.folder
     try:
         trainer.restore()
@@ -191,7 +191,7 @@ def _resume(trainer: Trainer) -> Run | TranslationRun:
     return _go_on(trainer)
 
 
-def _go_on(trainer: Trainer) -> Run | TranslationRun:
+def _go_on(trainer: Trainer) -> AnyRun:
     folder, at = trainer.folder, trainer.at
     try:
         trainer.train()

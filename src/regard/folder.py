@@ -2,7 +2,7 @@
 
 recipe.toml            every setting, resolved
 run.json               version, device, threads, corpus and its checksum
-tokenizer.json         text ↔ tokens (of the target, where tokenizer.source.json stands beside it)
+tokenizer.json         text ↔ tokens (of the target or the labels, where tokenizer.source.json stands beside it)
 model.safetensors      the weights that were best on validation
 training.safetensors   the checkpoint a resume starts from (the last weights are in it)
 kept/                  for pairs, the weights of the last validations
@@ -13,6 +13,7 @@ mine.py                where the system is one's own: its code, as it was
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -22,13 +23,14 @@ from torch import Tensor
 
 from regard.errors import RegardError
 from regard.files import reading
+from regard.numbers import grouped
 from regard.recipe import PairData, Recipe, compose, read_recipe
 from regard.report.progress import progress, say
 from regard.systems.catalogue import find, load_class
 from regard.systems.code import is_own, locate, reach, vouch, was_named
 from regard.systems.model import Model
 from regard.text.corpus import Corpus, open_corpus
-from regard.text.pairs import PairCorpus, open_pairs
+from regard.text.pairs import PairCorpus, open_pairs, read_pairs
 from regard.text.tokenizer import Tokenizer
 from regard.text.tokens import TokenArray, cached
 from regard.training.checkpoint import load_tensors, unflatten
@@ -58,10 +60,10 @@ class Tokenizers:
     source: Tokenizer | None = None
 
     @classmethod
-    def load(cls, folder: Path, translates: bool) -> Tokenizers:
+    def load(cls, folder: Path, has_source: bool) -> Tokenizers:
         target = Tokenizer.load(folder / "tokenizer.json")
         own = folder / "tokenizer.source.json"
-        return cls(target, (Tokenizer.load(own) if own.exists() else target) if translates else None)
+        return cls(target, (Tokenizer.load(own) if own.exists() else target) if has_source else None)
 
     def save(self, folder: Path) -> None:
         self.target.save(folder / "tokenizer.json")
@@ -70,7 +72,7 @@ class Tokenizers:
 
 
 def open_tokenizers(folder: Path, recipe: Recipe) -> Tokenizers:
-    return Tokenizers.load(folder, translates(recipe))
+    return Tokenizers.load(folder, has_source(recipe))
 
 
 def read_facts(folder: Path) -> dict[str, Any]:
@@ -177,7 +179,8 @@ class Trained:
         model.eval()
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({str(self.folder)!r}: {self.recipe.system}, {self.parameters:,} parameters)"
+        size = f"{grouped(self.parameters)} parameters"
+        return f"{type(self).__name__}({str(self.folder)!r}: {self.recipe.system}, {size})"
 
     @property
     def parameters(self) -> int:
@@ -190,12 +193,52 @@ class Trained:
         return forbidden_tokens(self.tokenizer)
 
 
+class TrainedOnPairs(Trained):
+    """One that reads a source: what translators and classifiers have in common."""
+
+    def __init__(self, folder: Path, recipe: Recipe, source: Tokenizer, target: Tokenizer, model: Model):
+        super().__init__(folder, recipe, target, model)
+        self.source_tokenizer = source
+
+    def corpus(self, data: str | None = None) -> PairCorpus:
+        """The pairs this run was trained on, or others."""
+        if data is None:
+            return pairs_of(self.folder, self.recipe)
+        mine = self.recipe.data
+        return open_pairs(data, source=mine.source, target=mine.target, swap=mine.swap)
+
+    def pairs(self, data: str, split: str | None = None) -> Iterator[tuple[str, str]]:
+        """The pairs of a file as they stand in it, or of one split of a corpus."""
+        if split is None and Path(data).is_file():
+            found = read_pairs(data, source=self.recipe.data.source, target=self.recipe.data.target)
+            found = found.swapped() if self.recipe.data.swap else found
+        else:
+            corpus = self.corpus(data)
+            found = corpus.splits[choose_split(corpus, split)]
+        return zip(found.sources, found.targets)
+
+    def source_tokens(self, line: str, number: int, truncate: bool = False) -> list[int]:
+        """A line's tokens, refused where it is longer than anything the model was trained on."""
+        ids, longest = self.source_tokenizer.encode(line), self.recipe.data.longest
+        if len(ids) <= longest or truncate:
+            return ids[:longest]
+        raise RegardError(
+            f"Line {grouped(number)} has {grouped(len(ids))} tokens, and this model was trained on at most {longest}: "
+            "split the line into sentences, or let --truncate cut it."
+        )
+
+
 def forbidden_tokens(tokenizer: Tokenizer) -> list[int]:
     return [n for n in tokenizer.specials if n != tokenizer.eos]
 
 
-def translates(recipe: Recipe) -> bool:
+def has_source(recipe: Recipe) -> bool:
+    """Whether it learns from pairs: it begins with a source, which it translates or labels."""
     return find(recipe.system).task != "language model"
+
+
+def labels(recipe: Recipe) -> bool:
+    return find(recipe.system).task == "classification"
 
 
 def is_counted(recipe: Recipe) -> bool:

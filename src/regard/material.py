@@ -1,6 +1,7 @@
 """What a run learns from: a corpus, cut into tokens, as batches and as something to be validated on.
 
-Running text and sentence pairs differ in how they are opened, cut and batched; from there on training is the same.
+Running text, sentence pairs and labelled lines differ in how they are opened, cut and batched; from there on training
+is the same.
 """
 
 from __future__ import annotations
@@ -10,34 +11,40 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
+import numpy as np
 import torch
 
 from regard.back_translation import back_translated
 from regard.decoding.beam import Beam
 from regard.decoding.translate import translate
 from regard.errors import RegardError
+from regard.evaluation.classification import label_log_probabilities
 from regard.evaluation.scoring import pair_losses
 from regard.evaluation.translation import bleu
 from regard.folder import (
     Tokenizers,
     corpus_of,
     forbidden_tokens,
+    has_source,
+    labels,
     open_tokenizers,
     pairs_asked_for,
     pairs_of,
     pick_device,
     tokens_of,
-    translates,
 )
 from regard.layers.state import State
+from regard.numbers import grouped
 from regard.recipe import Recipe
-from regard.report.progress import grouped, say
+from regard.report.progress import say
 from regard.systems.model import Model
+from regard.systems.translation import BY_CORPUS, dropout_for
 from regard.text.batches import Streams, Windows
 from regard.text.bpe_dropout import DropoutPairs
 from regard.text.corpus import Corpus, is_named, open_corpus
+from regard.text.labels import encode_labelled, label_numbers, learn_labels
 from regard.text.pair_batches import PairBatches
 from regard.text.pair_tokenizers import train_tokenizers, why_this_vocabulary
 from regard.text.pair_tokens import TokenPairs, encode_pairs
@@ -46,7 +53,7 @@ from regard.text.tokenizer import Tokenizer
 from regard.text.tokens import TokenArray
 from regard.training.loop import Batches
 from regard.training.settings import Counting, Learning
-from regard.training.validation import PairValidation, TextValidation, Validation
+from regard.training.validation import PairValidation, TextValidation, Validation, Verdict
 from regard.translation import both_sides
 
 
@@ -82,14 +89,17 @@ def read_material(recipe: Recipe, start: Path | None = None, tokenizers: Tokeniz
     """Open what the recipe names; with the tokenizers given, or those of the run `start`, or new ones."""
     if start is not None:
         tokenizers = open_tokenizers(start, recipe)
-    return (_read_pairs if translates(recipe) else _read_text)(recipe, tokenizers)
+    if labels(recipe):
+        return _read_labels(recipe, tokenizers)
+    return (_read_pairs if has_source(recipe) else _read_text)(recipe, tokenizers)
 
 
 def material_of(folder: Path, recipe: Recipe) -> Material:
     """What a run was trained on, unchanged since."""
     tokenizers = open_tokenizers(folder, recipe)
-    if translates(recipe):
-        return PairMaterial.cut(recipe, pairs_of(folder, recipe), tokenizers)
+    if has_source(recipe):
+        kind = LabelMaterial if labels(recipe) else PairMaterial
+        return kind.cut(recipe, pairs_of(folder, recipe), tokenizers)
     return TextMaterial.cut(recipe, corpus_of(folder, recipe), tokenizers)
 
 
@@ -192,9 +202,10 @@ class PairMaterial(Material):
     train: TokenPairs
     valid: TokenPairs
     references: Pairs  # what `valid` was cut from
+    encode = staticmethod(encode_pairs)
 
     @classmethod
-    def cut(cls, recipe: Recipe, corpus: PairCorpus, tokenizers: Tokenizers) -> PairMaterial:
+    def cut(cls, recipe: Recipe, corpus: PairCorpus, tokenizers: Tokenizers) -> Self:
         assert tokenizers.source is not None
         data, limit, held_out = recipe.data, recipe.training.validation_pairs, corpus.splits["valid"]
         train = corpus.splits["train"]
@@ -204,7 +215,7 @@ class PairMaterial(Material):
         valid = held_out.take(range(min(limit or len(held_out), len(held_out))))
         cut: dict[str, TokenPairs] = {}
         for split, pairs in (("train", train), ("valid", valid)):
-            found = encode_pairs(
+            found = cls.encode(
                 pairs, tokenizers.source, tokenizers.target, longest=data.longest, truncate=data.truncate
             )
             for note in found.sentences:
@@ -267,8 +278,76 @@ def _read_pairs(recipe: Recipe, tokenizers: Tokenizers | None) -> PairMaterial:
         tokenizers = Tokenizers(target, source)
     resolved = _resolved_data(recipe, tokenizers.target) | {"joint": tokenizers.source is tokenizers.target}
     recipe = recipe.replace(data=resolved, training=resolve_training(recipe.training))
+    recipe = settle_dropout(recipe, len(corpus.splits["train"]))
     torch.set_num_threads(recipe.training.threads)
     return PairMaterial.cut(recipe, corpus, tokenizers)
+
+
+def settle_dropout(recipe: Recipe, pairs: int) -> Recipe:
+    """The recipe with the dropout that suits so many pairs, where it was left to choose."""
+    if recipe.model.dropout != BY_CORPUS:
+        return recipe
+    chosen = dropout_for(pairs)
+    many = "few and soon known by heart" if chosen == dropout_for(0) else "many"
+    say(f"Dropout: {chosen}, since {grouped(pairs)} pairs are {many}.")
+    return recipe.replace(model={"dropout": chosen})
+
+
+# -- labelled lines --------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class LabelMaterial(PairMaterial):
+    """Pairs whose target is a label: one symbol, which is all that is predicted."""
+
+    encode = staticmethod(encode_labelled)
+
+    @property
+    def sentence(self) -> str:
+        assert self.tokenizers.source is not None
+        source, count = self.tokenizers.source, len(label_numbers(self.tokenizers.target))
+        return (
+            f"{self.corpus.name}: {grouped(len(self.train))} labelled training lines, {count} labels, "
+            f"{source.kind} vocabulary of {grouped(source.vocabulary)}"
+        )
+
+    def validation(self, model: Model) -> Validation:
+        eos, specials = self.tokenizers.target.eos, self.tokenizers.target.specials
+        sources, truth = both_sides(self.valid)[0], self.valid.target.astype(np.int64)
+
+        def judge(model: Model) -> Verdict:
+            found = np.stack([*label_log_probabilities(model, sources, eos=eos)])  # [lines, symbols]
+            loss = -found[np.arange(len(truth)), truth].mean()
+            found[:, list(specials)] = -np.inf
+            return Verdict(float(loss), {"accuracy": float((found.argmax(1) == truth).mean())})
+
+        return judge
+
+
+def _read_labels(recipe: Recipe, tokenizers: Tokenizers | None) -> LabelMaterial:
+    data = recipe.data
+    for key, given in {"monolingual": data.monolingual, "bpe_dropout": data.bpe_dropout}.items():
+        if given:
+            raise RegardError(f"data.{key} is for translation, not for labels: leave it out.")
+    if recipe.training.select == "bleu":
+        raise RegardError("Labels have no BLEU: leave training.select at loss.")
+    corpus = pairs_asked_for(data)
+    for note in corpus.notes:
+        say(note)
+    if tokenizers is None:
+        source = Tokenizer.train(
+            corpus.splits["train"].sources,
+            corpus.suggested_tokenizer if data.tokenizer == "auto" else data.tokenizer,
+            data.vocabulary or None,
+            normalise="nfc" if data.normalise == "auto" else data.normalise,
+            pretokenised=corpus.pretokenised,
+        )
+        tokenizers = Tokenizers(learn_labels(corpus), source)
+    assert tokenizers.source is not None
+    resolved = _resolved_data(recipe, tokenizers.source) | {"joint": False}
+    recipe = recipe.replace(data=resolved, training=resolve_training(recipe.training))
+    torch.set_num_threads(recipe.training.threads)
+    return LabelMaterial.cut(recipe, corpus, tokenizers)
 
 
 # -- what was left to choose -----------------------------------------------------------------------------------------

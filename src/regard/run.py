@@ -17,10 +17,11 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 
+from regard.classification import ClassificationRun
 from regard.decoding.beam import beam_search
 from regard.decoding.generate import generate, read_prompts
 from regard.decoding.sampling import Sampling
@@ -42,8 +43,10 @@ from regard.folder import (
     tokens_of,
 )
 from regard.layers.state import State
+from regard.numbers import grouped
 from regard.prediction import Prediction
 from regard.report.progress import progress
+from regard.systems.classifier import Classifier
 from regard.systems.translation import Translator
 from regard.text.corpus import Corpus, open_corpus
 from regard.text.tokens import TokenArray
@@ -156,7 +159,7 @@ class Run(Trained):
     def _no_bits_per_character(self, array: TokenArray) -> str:
         """Bits per character mean something only where the tokens determine the text."""
         if array.unknown:
-            return f"{array.unknown} tokens are <unk>, which stands for more than one word"
+            return f"{grouped(array.unknown)} tokens are <unk>, which stands for more than one word"
         if self.tokenizer.kind == "word" and not self.tokenizer.pretokenised:
             return "word tokens do not say where the spaces were"
         return ""
@@ -282,12 +285,13 @@ class Run(Trained):
             yield LineScore(line, [self.tokenizer.token(n) for n in tokens], [-float(loss) for loss in losses])
 
 
+AnyRun = Run | TranslationRun | ClassificationRun  # what `train` and `load` give, by the system's task
+
+
 # -- opening a folder ------------------------------------------------------------------------------------------------
 
 
-def load(
-    folder: str | Path, *, weights: str = "best", average: int | None = None, device: str = "cpu"
-) -> Run | TranslationRun:
+def load(folder: str | Path, *, weights: str = "best", average: int | None = None, device: str = "cpu") -> AnyRun:
     """Open a run folder. `weights`: "best" on validation, or "last"; `average`: the mean of the last validations'."""
     folder = Path(folder)
     recipe = open_recipe(folder)
@@ -295,6 +299,9 @@ def load(
     model = build_model(recipe, tokenizers)
     set_weights(model, read_weights(folder, weights) if average is None else average_weights(folder, average), folder)
     model = model.to(pick_device(device))
+    if isinstance(model, Classifier):
+        assert tokenizers.source is not None
+        return ClassificationRun(folder, recipe, tokenizers.source, tokenizers.target, model)
     if isinstance(model, Translator):
         assert tokenizers.source is not None
         return TranslationRun(folder, recipe, tokenizers.source, tokenizers.target, model)
@@ -302,21 +309,33 @@ def load(
 
 
 def load_language_model(folder: str | Path, *, weights: str = "best", device: str = "cpu") -> Run:
-    """Open the run of a language model; one that translates is refused."""
+    """Open the run of a language model; any other is refused."""
     run = load(folder, weights=weights, device=device)
-    if isinstance(run, TranslationRun):
-        raise RegardError(f"{folder} is a {run.recipe.system}, which translates: use `regard translate {folder}`.")
-    return run
+    return run if isinstance(run, Run) else _refuse(run)
 
 
 def load_translator(
     folder: str | Path, *, weights: str = "best", average: int | None = None, device: str = "cpu"
 ) -> TranslationRun:
-    """Open the run of a translator; a language model is refused."""
+    """Open the run of a translator; any other is refused."""
     run = load(folder, weights=weights, average=average, device=device)
-    if isinstance(run, Run):
-        raise RegardError(
-            f"{folder} is a {run.recipe.system}, a language model with no source to translate: "
-            f"use `regard generate {folder}`."
-        )
-    return run
+    return run if isinstance(run, TranslationRun) else _refuse(run)
+
+
+def load_classifier(
+    folder: str | Path, *, weights: str = "best", average: int | None = None, device: str = "cpu"
+) -> ClassificationRun:
+    """Open the run of a classifier; any other is refused."""
+    run = load(folder, weights=weights, average=average, device=device)
+    return run if isinstance(run, ClassificationRun) else _refuse(run)
+
+
+def _refuse(run: AnyRun) -> NoReturn:
+    """What this run is instead, and the verb for that."""
+    if isinstance(run, ClassificationRun):
+        what, verb = "which labels", "classify"
+    elif isinstance(run, TranslationRun):
+        what, verb = "which translates", "translate"
+    else:
+        what, verb = "a language model with no source to translate or label", "generate"
+    raise RegardError(f"{run.folder} is a {run.recipe.system}, {what}: use `regard {verb} {run.folder}`.")

@@ -16,7 +16,6 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import islice
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -29,15 +28,14 @@ from regard.errors import RegardError
 from regard.evaluation.alignment import alignment_error_rate, token_spans, word_links
 from regard.evaluation.scoring import pair_losses
 from regard.evaluation.translation import accuracy, by_length, quality
-from regard.folder import Trained, choose_split, pairs_of
+from regard.folder import TrainedOnPairs, choose_split
 from regard.layers.state import State
 from regard.prediction import Prediction
-from regard.recipe import Recipe
 from regard.report.progress import progress
 from regard.systems.translation import Translator
 from regard.text.pair_tokens import TokenPairs, encode_pairs
-from regard.text.pairs import PairCorpus, Pairs, open_pairs
-from regard.text.tokenizer import Tokenizer
+from regard.text.pairs import Pairs
+from regard.text.phrasebook import words
 
 
 @dataclass(frozen=True)
@@ -67,14 +65,10 @@ class PairScore:
 NOTHING = Translation("", 0.0, 0.0, [])  # of an empty line
 
 
-class TranslationRun(Trained):
+class TranslationRun(TrainedOnPairs):
     """A trained translator with its tokenizers."""
 
     model: Translator
-
-    def __init__(self, folder: Path, recipe: Recipe, source: Tokenizer, target: Tokenizer, model: Translator):
-        super().__init__(folder, recipe, target, model)
-        self.source_tokenizer = source
 
     # -- the lecture's call ------------------------------------------------------------------------------------------
 
@@ -122,7 +116,7 @@ class TranslationRun(Trained):
 
         def sources() -> Iterator[list[int]]:
             for number, line in enumerate(lines, start=1):
-                ids = self._source(line, number, truncate) if line.strip() else []
+                ids = self.source_tokens(line, number, truncate) if line.strip() else []
                 waiting.append(ids)
                 if ids:
                     yield ids
@@ -141,18 +135,6 @@ class TranslationRun(Trained):
 
     def _read(self, source: str) -> list[int]:
         return [*self.source_tokenizer.encode(source), self.source_tokenizer.eos]
-
-    def _source(self, line: str, number: int, truncate: bool) -> list[int]:
-        """A line's tokens, refused where it is longer than anything the model was trained on."""
-        ids, longest = self.source_tokenizer.encode(line), self.recipe.data.longest
-        if len(ids) <= longest:
-            return ids
-        if truncate:
-            return ids[:longest]
-        raise RegardError(
-            f"Line {number} has {len(ids)} tokens, and this model was trained on at most {longest}: "
-            "split the line into sentences, or let --truncate cut it."
-        )
 
     def _translation(self, hypothesis: Hypothesis, **more: Any) -> Translation:
         written = [n for n in hypothesis.tokens if n != self.tokenizer.eos]
@@ -249,8 +231,6 @@ class TranslationRun(Trained):
 
     def _links(self, source: list[int], target: list[int], matrix: np.ndarray) -> list[tuple[int, int]]:
         """The source word each target word looks at most, from the weights of tokens [target, source]."""
-        from regard.text.phrasebook import words
-
         written = [n for n in target if n != self.tokenizer.eos]
         links = word_links(
             matrix,
@@ -260,25 +240,6 @@ class TranslationRun(Trained):
             words(self.tokenizer.decode(written)),
         )
         return sorted(links)
-
-    def corpus(self, data: str | None = None) -> PairCorpus:
-        """The pairs this run was trained on, or others."""
-        if data is None:
-            return pairs_of(self.folder, self.recipe)
-        mine = self.recipe.data
-        return open_pairs(data, source=mine.source, target=mine.target, swap=mine.swap)
-
-    def pairs(self, data: str, split: str | None = None) -> Iterator[tuple[str, str]]:
-        """The pairs of a file as they stand in it, or of one split of a corpus."""
-        from regard.text.pairs import read_pairs
-
-        if split is None and Path(data).is_file():
-            found = read_pairs(data, source=self.recipe.data.source, target=self.recipe.data.target)
-            found = found.swapped() if self.recipe.data.swap else found
-        else:
-            corpus = self.corpus(data)
-            found = corpus.splits[choose_split(corpus, split)]
-        return zip(found.sources, found.targets)
 
     # -- how probable is this ----------------------------------------------------------------------------------------
 

@@ -172,6 +172,7 @@ def test_equal_seconds_and_the_python_twin(text_file, tmp_path):
     assert lstm["tokens_seen"] > 0
     assert lstm["bits_per_character"] is None  # words do not say where the spaces were
     assert "2-gram" in done.table()
+    assert "bits/char" not in done.table() + done.report.read_text(encoding="utf-8")  # nobody has them
     assert done.report.read_text(encoding="utf-8").startswith("<!doctype html>")
     settings = package.load(tmp_path / "c" / "lstm").recipe.training
     steps = load_tensors(tmp_path / "c" / "lstm" / "training.safetensors")[1]["progress"]["step"]

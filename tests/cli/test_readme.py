@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from regard.text.phrasebook import make_pairs
+
 README = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
 QUICK = ["--training.steps", "6", "--training.batch-tokens", "512"]  # minutes in the README, moments here
 
@@ -24,7 +26,7 @@ def commands():
 def shortened(words):
     if words[0] == "demo":
         return [*words, "--budget", "1s"]
-    smaller = {"small": "tiny", "medium": "tiny", "60s": "1s", "2M": "2k", "3": "1"}
+    smaller = {"small": "tiny", "medium": "tiny", "60s": "1s", "2M": "2k", "3": "1", "phrasebook": "pairs.tsv"}
     words = [smaller.get(word, word) for word in words]
     if words[0] == "compare":  # of the whole ladder a rung: the demo above has climbed it all
         return [*words, *(["rnn"] if words[1] == "--data" else []), "--size", "tiny", "--training.batch-tokens", "512"]
@@ -37,6 +39,11 @@ def folder(tmp_path_factory, text_file):
     (folder / "my.txt").write_text(text_file.read_text())
     (folder / "new.txt").write_text(text_file.read_text().replace("cat", "fish"))
     (folder / "lines.txt").write_text("The cat sees the house.\nA bird likes bread.\n")
+    pairs = list(make_pairs(400, seed=2, longest=8))
+    (folder / "pairs.tsv").write_text("".join(f"{p.source}\t{p.target}\n" for p in pairs), "utf-8")
+    (folder / "in.txt").write_text("".join(f"{p.source}\n" for p in pairs[:3]), "utf-8")
+    labels = [f"{p.source}\ten\n{p.target}\tfr\n" for p in pairs]
+    (folder / "labels.tsv").write_text("".join(labels), "utf-8")
     return folder
 
 
@@ -55,7 +62,7 @@ def test_every_command_of_the_readme_works(regard, folder, monkeypatch):
 def test_the_python_of_the_readme_works(folder, monkeypatch, capsys):
     monkeypatch.chdir(folder)
     (code,) = [block for block in blocks("python") if "import regard" in block]
-    exec(compile(code.replace('"steps": 200', '"steps": 20'), "README.md", "exec"), {})
+    exec(compile(code.replace('"steps": 200', '"steps": 10'), "README.md", "exec"), {})
     printed = capsys.readouterr().out.splitlines()
     assert any(line.startswith("The cat") for line in printed)
 

@@ -10,7 +10,6 @@ import pytest
 import regard as package
 from regard import demo
 from regard.cli import main
-from regard.compare import question
 from regard.systems.catalogue import SYSTEMS as CATALOGUE
 
 SYSTEMS = ["ngram", "lstm", "gpt"]  # one of each kind: counted, carrying a state, looking back
@@ -239,25 +238,40 @@ def test_an_n_gram_goes_out_as_arpa_and_comes_back(regard, trained, tmp_path):
     assert regard("evaluate", back, "--data", package.load(trained["ngram"]).recipe.data.corpus)[0] == 0
 
 
-def test_the_demo_prints_one_table_and_a_sample_from_each(regard, tmp_path, monkeypatch):
+def test_the_demo_prints_a_table_for_each_ladder_and_a_sample_from_each_system(regard, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    few = [system for system in question.SYSTEMS if system.name in ("ngram", "lstm", "gpt")]
-    monkeypatch.setattr(question, "SYSTEMS", tuple(few))  # two stand for the others: each takes a second and its start
+    few = [system for system in demo.SYSTEMS if system.name in ("ngram", "gpt", "transformer")]
+    monkeypatch.setattr(demo, "SYSTEMS", few)  # they stand for the others: each takes a second and its start
     code, out, errors = regard("demo", "--budget", "1s")
     assert code == 0, errors
-    for label in ("2-gram", "5-gram", "lstm", "gpt"):
+    for label in ("2-gram", "5-gram", "gpt"):
         assert f"── {label} writes ──" in out
-    assert "bits/char" in out
-    assert str(Path("runs") / "demo" / "report.html") in out
-    assert (tmp_path / "runs" / "demo" / "report.html").exists()
-    assert (tmp_path / "runs" / "demo" / "gpt" / "model.safetensors").exists()
+    for heading in ("bits/char", "BLEU", "align. error", "words of the source"):
+        assert heading in out
+    first = [line.split()[0] for line in out.splitlines() if line.startswith(("English ", "transformer "))]
+    assert first.count("English") == 5
+    assert first.count("transformer") == 6  # its five translations and its row of the table
+    for ladder, run in (("language", "gpt"), ("translation", "transformer")):
+        assert str(Path("runs") / "demo" / ladder / "report.html") in out
+        assert (tmp_path / "runs" / "demo" / ladder / "report.html").exists()
+        assert (tmp_path / "runs" / "demo" / ladder / run / "model.safetensors").exists()
 
 
-def test_the_demos_ladder_fits_into_five_minutes():
-    neural = [rung for rung in question.Question((), "pyref").rungs() if not rung.counted]
-    each = float(demo.time_for_each().removesuffix("s"))
-    assert len(neural) * (each + demo.BESIDES) <= 300 - 15  # the n-grams and the table come on top
-    assert each >= 10
+@pytest.mark.parametrize("ladder", [demo.LANGUAGE, demo.TRANSLATION])
+def test_the_demos_ladders_fit_into_five_minutes_side_by_side(ladder):
+    neural = [rung for rung in ladder.question(ladder.budget()).rungs() if not rung.counted]
+    assert (
+        len(neural) * (ladder.seconds + ladder.besides) <= 300 - 25
+    )  # the start, the n-grams and the page come on top
+
+
+def test_on_one_core_the_demos_ladders_share_the_time(monkeypatch):
+    monkeypatch.setattr(demo, "cores", lambda: 1)
+    for ladder in (demo.LANGUAGE, demo.TRANSLATION):
+        assert float(ladder.budget().removesuffix("s")) == ladder.seconds / 2
+    with demo.climbing_aside(demo.TRANSLATION.question("1s"), Path("nowhere") / "translation"):
+        pass
+    assert not Path("nowhere").exists()
 
 
 def test_data_are_listed_and_checked(regard, text_file):

@@ -38,6 +38,7 @@ SMALL: dict[str, dict[str, Any]] = {  # smaller than tiny: laws do not depend on
     "seq2seq": {"layers": 2, "width": 8, "embedding": 6, "dropout": 0.3},
     "bahdanau": {"layers": 1, "width": 8, "embedding": 6, "dropout": 0.3},
     "transformer": {"layers": 2, "width": 32, "heads": 2, "feedforward": 24, "context": CONTEXT, "dropout": 0.3},
+    "classifier": {"layers": 2, "width": 8, "heads": 2, "dropout": 0.3},
 }
 VARIANTS: dict[str, list[dict[str, Any]]] = {
     "ngram": [{"order": order, "smoothing": how} for order in (1, 2, 4) for how in ("kneser-ney", "counts")],
@@ -102,6 +103,16 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
         {"position": "one-hot"},
         {"position": "index", "combine": "concatenate", "tied": False, "norm": "post"},
     ],
+    "classifier": [
+        {"encoder": "dan"},
+        {"encoder": "dan", "layers": 0, "embedding": 6},
+        {"encoder": "rnn", "bidirectional": False, "pool": "last"},
+        {"encoder": "lstm", "pool": "last", "embedding": 6},
+        {"encoder": "gru"},
+        {"encoder": "self-attention", "position": "rotary"},
+        {"encoder": "transformer"},
+        {"encoder": "transformer", "position": "none", "pool": "last"},
+    ],
 }
 
 
@@ -116,7 +127,8 @@ def subjects(task: str) -> list[tuple[str, tuple[tuple[str, Any], ...]]]:
 
 SUBJECTS = subjects("language model")
 TRANSLATORS = subjects("translation")
-NEURAL = [subject for subject in SUBJECTS + TRANSLATORS if find(subject[0]).trained == "gradient"]
+CLASSIFIERS = subjects("classification")
+NEURAL = [subject for subject in SUBJECTS + TRANSLATORS + CLASSIFIERS if find(subject[0]).trained == "gradient"]
 # Those that can learn "their books" and "their dog". A window of one word cannot. Bare attention has no other way to
 # show the current word than to look at it, and where that saturates it sees nothing else (gradients of a softmax die
 # with the gap between scores): some of its variants, and not only from some first weights, end there.

@@ -8,7 +8,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from subjects import LEARNERS, NEURAL, SUBJECTS, TRANSLATORS, build, title, untrained
+from subjects import CLASSIFIERS, LEARNERS, NEURAL, SUBJECTS, TRANSLATORS, build, title, untrained
 
 from regard.laws.comparing import Draw
 from regard.laws.contract import CALLS, saving_keeps_every_bit
@@ -21,7 +21,7 @@ from regard.systems.model import Model
 DRAWS = st.builds(Draw, seed=st.integers(0, 10_000), rows=st.integers(2, 4), columns=st.integers(2, 6))
 
 
-@pytest.mark.parametrize("subject", SUBJECTS + TRANSLATORS, ids=title)
+@pytest.mark.parametrize("subject", SUBJECTS + TRANSLATORS + CLASSIFIERS, ids=title)
 @pytest.mark.parametrize("law", [*CALLS, beam_one_is_greedy, micro_batches_are_one_batch], ids=lambda law: law.__name__)
 def test_law(law: Callable[[Model, Draw], None], subject: tuple) -> None:
     model = build(subject)
@@ -34,7 +34,7 @@ def test_law(law: Callable[[Model, Draw], None], subject: tuple) -> None:
     holds()
 
 
-@pytest.mark.parametrize("subject", SUBJECTS + TRANSLATORS, ids=title)
+@pytest.mark.parametrize("subject", SUBJECTS + TRANSLATORS + CLASSIFIERS, ids=title)
 def test_saving_keeps_every_bit(subject: tuple) -> None:
     torch.manual_seed(7)  # the new model starts from other weights
     saving_keeps_every_bit(build(subject), Draw(seed=1, rows=3, columns=6), lambda: untrained(subject))

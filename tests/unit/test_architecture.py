@@ -12,7 +12,7 @@ import regard
 SOURCE = Path(regard.__file__).parent
 ORDER = [
     {"errors"},
-    {"settings", "files"},
+    {"settings", "files", "numbers"},
     {"text", "report"},
     {"layers"},
     {"systems"},
@@ -22,6 +22,7 @@ ORDER = [
     {"recipe"},
     {"folder", "prediction"},
     {"translation"},
+    {"classification"},
     {"run"},
     {"back_translation"},
     {"material"},

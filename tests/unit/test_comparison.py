@@ -7,22 +7,30 @@ import re
 import subprocess
 import sys
 import xml.etree.ElementTree as ET
+from itertools import combinations
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import regard
-from regard.compare.curves import Curve, other_order
+from regard.compare.curves import Curve, averaged, other_order
+from regard.compare.differences import Difference, alike
 from regard.compare.question import Question
 from regard.compare.width import match_parameters, size_of
 from regard.errors import RegardError
 from regard.evaluation.documents import FEWEST, MOST, Documents
 from regard.evaluation.intervals import Resampling, interval
+from regard.numbers import grouped
 from regard.report.figures import Line, Mark, interval_chart, line_chart
-from regard.report.page import page, sample, table
-from regard.report.table import csv_text, latex_text, plain_table
+from regard.report.page import command, page, paragraph, sample, table
+from regard.report.table import csv_text, latex_text, plain_table, seconds, significant
 from regard.systems.catalogue import SYSTEMS
+from regard.text import grouping
 from regard.text.tokenizer import Tokenizer
+
+ALL_PAIRS = [list(combinations("abcdef"[:count], 2)) for count in range(7)]
 
 # -- documents -------------------------------------------------------------------------------------------------------
 
@@ -180,6 +188,13 @@ def test_matched_systems_have_the_same_parameters_within_two_percent(size):
             assert count == pytest.approx(target, rel=0.02), (rung.label, chosen[rung.label])
 
 
+def test_the_command_to_run_it_again_says_how_many_at_a_time_and_no_folder_of_ours():
+    question = Question(("lstm",), "my text.txt", budget="5M", settings={"training": {"batch_tokens": "64"}})
+    words = "regard compare lstm --data 'my text.txt' --match tokens --budget 5M --seeds 1 --size small"
+    assert question.command() == f"{words} --training.batch-tokens 64"
+    assert question.command(jobs=6) == f"{words} --training.batch-tokens 64 --jobs 6"
+
+
 # -- equal tokens and equal seconds ----------------------------------------------------------------------------------
 
 
@@ -190,8 +205,34 @@ def test_the_order_at_equal_seconds_is_read_off_the_curves_of_equal_tokens():
     assert (found.axis, found.at) == ("seconds", 10.0)
     assert (found.final, found.there) == (("slow", "fast"), ("fast", "slow"))
     assert other_order([slow], "tokens") is None
-    late = Curve("late", 1, ((100, 11.0, 2.5), (200, 30.0, 2.0)))  # nothing known of it when fast was done
-    assert other_order([fast, late], "tokens") is None
+    assert not found.waited
+
+
+def test_where_someone_was_validated_only_after_the_fastest_was_done_that_moment_is_taken():
+    fast = Curve("fast", 1, ((100, 5.0, 2.5), (200, 10.0, 2.0)))
+    late = Curve("late", 1, ((100, 11.0, 3.0), (200, 30.0, 1.0)))
+    found = other_order([fast, late], "tokens")
+    assert (found.at, found.waited) == (11.0, True)
+    assert (found.final, found.there) == (("late", "fast"), ("fast", "late"))  # fast stands with its last
+
+
+def test_a_mean_curve_is_the_mean_of_first_validations_then_of_second_ones():
+    one, other = Curve("a", 1, ((10, 1.0, 4.0), (20, 2.0, 3.0))), Curve("a", 2, ((10, 3.0, 2.0), (20, 4.0, 1.0)))
+    assert [curve.points for curve in averaged([one, other])] == [((10, 2.0, 3.0), (20, 3.0, 2.0))]
+
+
+# -- who differs -----------------------------------------------------------------------------------------------------
+
+
+@given(st.integers(0, 6).flatmap(lambda n: st.tuples(st.just(n), st.sets(st.sampled_from(ALL_PAIRS[n] or [None])))))
+@settings(derandomize=True, deadline=None)
+def test_sets_not_told_apart_are_all_the_largest_in_which_no_two_differ(drawn):
+    count, same = drawn
+    order = "abcdef"[:count]
+    pairs = [Difference(*pair, -1.0, -2.0, 1.0 if pair in same else -0.5) for pair in combinations(order, 2)]
+    inner = [set(s) for n in range(2, 7) for s in combinations(order, n) if set(combinations(s, 2)) <= same]
+    largest = [s for s in inner if not any(s < other for other in inner)]
+    assert sorted(map(sorted, largest)) == sorted(map(list, alike(order, pairs)))
 
 
 # -- tables, figures, page -------------------------------------------------------------------------------------------
@@ -224,12 +265,51 @@ def test_latex_has_a_cell_for_every_column_and_escapes_what_it_must():
 def test_text_that_stands_for_numbers_stands_right():
     lines = plain_table([{"a": "0.41 – 0.58"}, {"a": "10.41 – 10.58"}], {"a": "interval"}).splitlines()
     assert lines[1] == "  0.41 – 0.58"
+    lines = plain_table([{"a": "−0.41 to 0.58"}, {"a": "0.5 to 1.0"}], {"a": "interval"}).splitlines()
+    assert lines[2] == "   0.5 to 1.0"
+
+
+@pytest.mark.parametrize("number", [0, 7, 999, 1000, 9999, 10_000, 15_218, 2_088_628, -9999, -10_000])
+def test_large_numbers_are_grouped_the_same_way_everywhere(number):
+    expected = f"{number:,}".replace(",", " ") if abs(number) > 9999 else str(number)
+    assert grouped(number) == grouping.grouped(number) == expected
+    assert plain_table([{"a": number}], {"a": "n"}).splitlines()[1].strip() == expected
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"), [(264.0, "264.0"), (5.3, "5.300"), (1349.2, "1349"), (9999.7, "10 000"), (15218.3, "15 218")]
+)
+def test_as_many_digits_are_shown_also_where_they_are_zeros(value, shown):
+    assert significant(value) == shown
+
+
+def test_short_times_have_hundredths_and_long_ones_tenths():
+    assert [seconds(value) for value in (0.02, 9.99, 9.996, 192.93)] == ["0.02", "9.99", "10.0", "192.9"]
+
+
+def test_a_page_breaks_no_line_within_a_number_or_the_name_of_an_option():
+    assert "2\xa0088\xa0628 tokens, 95\xa0% of 12 in 4 splits" in paragraph("2 088 628 tokens, 95 % of 12 in 4 splits")
+    assert "2\xa0088\xa0628" in table([{"a": "x", "b": 2_088_628}], {"a": "a", "b": "b"})
+    line = command("regard compare --data 'a -- b.txt' --training.batch-tokens 9")
+    assert re.findall(r"<span>(.*?)</span>", line) == ["--data", "--training.batch-tokens"]
+    assert "2 088" in sample("", "2 088")  # what a model wrote stays as it was
+
+
+def test_a_prompt_is_greyed_also_where_its_last_space_became_a_line():
+    assert sample("= Robert ", "= Robert Brown") == "<pre><b>= Robert </b>Brown</pre>"
+    assert sample("= Robert ", "= Robert\nGeneral") == "<pre><b>= Robert</b>\nGeneral</pre>"
+    assert sample("= Robert ", "Something else") == "<pre>Something else</pre>"
+    assert sample("", "written") == "<pre>written</pre>"
 
 
 def figures():
     lines = [Line(f"system {n}", [(100.0 * k, 90.0 / (k + n + 1)) for k in range(5)]) for n in range(9)]
     yield line_chart([*lines, Line("<5-gram>", [(0, 5.0)], level=True)], title="T & t", x="x", y="y", description="D")
     yield line_chart([Line("one", [(3.0, 2.0)])], title="one point", x="x", y="y", description="D")
+    yield line_chart(lines, title="cut", x="x", y="y", description="D", log_x=False, top=30.0)
+    yield line_chart(
+        [Line("a", [(1, 9.0), (90, 2.0)], faint=True)], title="T", x="x", y="y", description="D", log_x=True
+    )
     yield interval_chart([Mark("a", 3.0, 2.9, 3.2), Mark("b", 300.0, 250.0, 400.0)], title="T", x="x", description="D")
     yield interval_chart([Mark("a", 3.0, 3.0, 3.0)], title="T", x="x", description="D")
 
@@ -248,6 +328,16 @@ def test_a_figure_is_well_formed_and_says_what_it_shows(figure):
             assert left <= x <= width
             assert 0 <= y <= height
     assert len([text for text in drawing.iter("text") if text.text]) >= 3  # ticks and labels
+
+
+def test_what_lies_above_the_top_is_cut_where_the_line_crosses_it():
+    line = Line("a", [(0, 8.0), (10, 4.0), (20, 2.0)])
+    drawing = ET.fromstring(line_chart([line], title="T", x="x", y="y", description="D", top=4.0)).find("svg")
+    (start, *rest) = drawing.find("polyline").get("points").split()
+    uncut = ET.fromstring(line_chart([line], title="T", x="x", y="y", description="D")).find("svg")
+    assert len(rest) == 2
+    assert float(start.split(",")[0]) > float(uncut.find("polyline").get("points").split()[0].split(",")[0])
+    assert len(list(drawing.iter("circle"))) == 2  # marks are of what was measured
 
 
 def test_nine_lines_are_told_apart_by_more_than_colour():

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
 from regard.compare.contest import run_all
 from regard.compare.curves import read_curves
+from regard.compare.differences import Difference, alike, named
 from regard.compare.language import COLUMNS
 from regard.compare.plan import Plan, open_plan
 from regard.compare.question import Question, match_for
@@ -20,7 +20,7 @@ from regard.errors import RegardError
 from regard.evaluation.intervals import LEVEL, interval
 from regard.files import locked, write_text
 from regard.fit import free_folder
-from regard.report.progress import grouped
+from regard.numbers import grouped
 from regard.report.table import csv_text, latex_text, plain_table
 from regard.settings import at_least
 
@@ -68,22 +68,6 @@ def compare(
     return comparison
 
 
-@dataclass(frozen=True)
-class Difference:
-    """Two neighbours in the order: the better one's score less the other's (of language models, nats per token)."""
-
-    better: str
-    worse: str
-    by: float
-    low: float
-    high: float
-
-    @property
-    def beyond(self) -> bool:
-        """Is zero outside the interval of the paired difference?"""
-        return not self.low <= 0 <= self.high
-
-
 class Comparison:
     def __init__(self, plan: Plan, results: Results):
         self.plan, self.results, self.folder, self.task = plan, results, plan.folder, plan.task
@@ -100,9 +84,8 @@ class Comparison:
     @property
     def columns(self) -> Mapping[str, str]:
         """Key of a row → heading; without what no row has, such as alignment errors where no gold exists."""
-        columns = self.task.columns
-        empty = {key for key in columns.optional if all(row.get(key) is None for row in self.rows)}
-        return {key: heading for key, heading in columns.headings.items() if key not in empty}
+        headings = self.task.columns.headings
+        return {key: heading for key, heading in headings.items() if any(row.get(key) is not None for row in self.rows)}
 
     @property
     def seeds(self) -> int:
@@ -115,14 +98,20 @@ class Comparison:
 
     @cached_property
     def differences(self) -> list[Difference]:
-        """Between neighbours in that order, paired over the same test data."""
+        """Between every two in that order, paired over the same test data."""
         found = []
-        for better, worse in pairwise(row["label"] for row in self.order):
+        for better, worse in combinations([row["label"] for row in self.order], 2):
             inside = interval(self.scores.draws[better] - self.scores.draws[worse])
             if inside is not None:
                 by = self.scores.estimate(better) - self.scores.estimate(worse)
                 found.append(Difference(better, worse, by, *inside))
         return found
+
+    @property
+    def telling(self) -> list[Difference]:
+        """Of these, between neighbours, and between others where they are not told apart."""
+        place = {row["label"]: number for number, row in enumerate(self.order)}
+        return [d for d in self.differences if place[d.worse] - place[d.better] == 1 or not d.beyond]
 
     @property
     def failed(self) -> dict[str, str]:
@@ -166,16 +155,15 @@ class Comparison:
 
     @property
     def ranking(self) -> str:
-        """Best first: a < b where they differ beyond the interval of the paired difference, a ≈ b where they do not."""
-        if not self.order:
-            return ""
-        clear = ">" if self.task.more_is_better else "<"
-        words = self.order[0]["label"]
-        signs = {(d.better, d.worse): clear if d.beyond else "≈" for d in self.differences}
-        for better, worse in pairwise(self.order):
-            words += f" {signs.get((better['label'], worse['label']), clear)} {worse['label']}"
-        level = f"{100 * LEVEL:.0f} %"
-        return f"By {self.task.score_name}: {words}  (≈: the {level} interval of the paired difference holds zero)."
+        """Best first, and which of them are not told apart."""
+        labels = [row["label"] for row in self.order]
+        words = f"By {self.task.score_name}: {', '.join(labels)}" + (" (best first)" if len(labels) > 1 else "")
+        interval_of = f"{100 * LEVEL:.0f} % interval of the paired difference"
+        if groups := alike(labels, self.differences):
+            return f"{words}; not told apart, as the {interval_of} holds zero: {named(groups)}."
+        if len(labels) > 1 and len(self.differences) == math.comb(len(labels), 2):
+            return f"{words}; every two differ beyond the {interval_of}."
+        return f"{words}." if labels else ""
 
     # ----------------------------------------------------------------------------------------------------------------
 
@@ -208,7 +196,7 @@ class Comparison:
             **self.scores.row(entrant.label, done),
             "training_tokens_per_second": round(tokens / max(seconds, 1e-9)),
             "peak_memory_bytes": memory,
-            "memory": f"{memory / 2**20:,.0f} MiB".replace(",", " "),
+            "memory": f"{grouped(memory / 2**20)} MiB",
             "memory_of": done[0]["memory_of"],
             "training_seconds": round(seconds, 2),
         }

@@ -1,7 +1,7 @@
 """The validation curves of a comparison, and what its order would be with something else held equal.
 
 Equal tokens and equal seconds are two questions. From the curves of the one, the other can be read off: at the moment
-when the first system ran out of time (or of tokens), who was ahead?
+when the fastest had read all its tokens (or the slowest had used all its time), who was ahead?
 """
 
 from __future__ import annotations
@@ -48,6 +48,22 @@ def _validations(path: Path) -> list[tuple[float, float, float]]:
     return [(e["tokens"], e["seconds"], e["loss"]) for e in entries if e.get("split") == "valid"]
 
 
+def averaged(curves: list[Curve]) -> list[Curve]:
+    """One curve for each label: the means over its seeds of their first validations, their second ones, …"""
+    seeds: dict[str, list[Curve]] = {}
+    for curve in curves:
+        seeds.setdefault(curve.label, []).append(curve)
+    return [
+        Curve(label, 0, tuple(_mean(points) for points in zip(*(curve.points for curve in some))))
+        for label, some in seeds.items()
+    ]
+
+
+def _mean(points: tuple[tuple[float, float, float], ...]) -> tuple[float, float, float]:
+    tokens, seconds, losses = (sum(values) / len(points) for values in zip(*points))
+    return tokens, seconds, losses
+
+
 @dataclass(frozen=True)
 class OtherOrder:
     """The order of neural systems by validation loss at the end, and when `axis` stood at `at` for all of them."""
@@ -56,6 +72,7 @@ class OtherOrder:
     at: float
     final: tuple[str, ...]
     there: tuple[str, ...]
+    waited: bool = False  # for a first validation: by then someone had ended, and stands with its last one
 
 
 def other_order(curves: list[Curve], match: str) -> OtherOrder | None:
@@ -64,26 +81,23 @@ def other_order(curves: list[Curve], match: str) -> OtherOrder | None:
     if len({curve.label for curve in trained}) < 2:
         return None
     place = 0 if match == "seconds" else 1
-    at = min(curve.points[-1][place] for curve in trained)
+    ended = min(curve.points[-1][place] for curve in trained)
+    known = max(curve.points[0][place] for curve in trained)  # from here on there is something to say of everyone
+    at = max(ended, known)
     there: dict[str, list[float]] = {}
     final: dict[str, list[float]] = {}
     for curve in trained:
-        value = _at([(point[place], point[2]) for point in curve.points], at)
-        if value is None:
-            return None  # it had not been validated once by then
-        there.setdefault(curve.label, []).append(value)
+        there.setdefault(curve.label, []).append(_at([(point[place], point[2]) for point in curve.points], at))
         final.setdefault(curve.label, []).append(curve.points[-1][2])
-    return OtherOrder("tokens" if place == 0 else "seconds", at, _ordered(final), _ordered(there))
+    return OtherOrder("tokens" if place == 0 else "seconds", at, _ordered(final), _ordered(there), known > ended)
 
 
 def _ordered(losses: dict[str, list[float]]) -> tuple[str, ...]:
     return tuple(sorted(losses, key=lambda label: sum(losses[label]) / len(losses[label])))
 
 
-def _at(points: list[tuple[float, float]], x: float) -> float | None:
-    """Between the two points around x, on a straight line; None before the first."""
-    if x < points[0][0]:
-        return None
+def _at(points: list[tuple[float, float]], x: float) -> float:
+    """Between the two points around x, on a straight line; after the last, the last."""
     for (x0, y0), (x1, y1) in pairwise(points):
         if x <= x1:
             return y0 + (y1 - y0) * (x - x0) / max(x1 - x0, 1e-12)

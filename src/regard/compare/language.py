@@ -23,7 +23,7 @@ from regard.evaluation.perplexity import SEGMENT, Method, likelihood
 from regard.folder import Tokenizers, Trained, choose_split, tokens_of
 from regard.material import check_tokens, origin_of, read_text
 from regard.recipe import Recipe
-from regard.report.table import significant
+from regard.report.table import seconds, significant
 from regard.run import Run
 
 if TYPE_CHECKING:
@@ -61,7 +61,8 @@ class _LanguageModels(Task):
             "perplexity_high", "nats_per_token", "bits_per_character", "unknown_rate", "training_tokens_per_second",
             "generation_tokens_per_second", "peak_memory_bytes", "memory_of", "training_seconds", "failed",
         ),
-        digits={"perplexity": significant, "bits_per_character": "{:.3f}".format},
+        digits={"perplexity": significant, "bits_per_character": "{:.3f}".format,
+                "training_seconds": seconds},
         runs={"perplexity": "perplexity"},
     )  # fmt: skip
 

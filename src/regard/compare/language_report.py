@@ -8,9 +8,10 @@ from regard.compare.comparison import Comparison
 from regard.compare.words import largest_step, side_by_side, training
 from regard.evaluation.intervals import DRAWS
 from regard.evaluation.perplexity import Method
+from regard.numbers import grouped
 from regard.report.figures import Mark, interval_chart
 from regard.report.page import heading, paragraph, sample, table
-from regard.report.progress import grouped
+from regard.report.table import significant
 
 
 def conditions(comparison: Comparison) -> list[str]:
@@ -72,7 +73,7 @@ def methods(comparison: Comparison) -> list[str]:
         + (", and over seeds, drawn from Student's t around their mean" if comparison.seeds > 1 else "")
         + "; differences are paired over documents.",
         "Generation speed is of one text at a time, greedily"
-        + (f"; up to {jobs} runs shared the machine, which slows them." if jobs > 1 else "."),
+        + (f"; at times at least {jobs} runs shared the machine, which slows them." if jobs > 1 else "."),
     ]
 
 
@@ -98,9 +99,9 @@ def differences(comparison: Comparison) -> str:
             "interval": f"{math.exp(d.low):.4f} – {math.exp(d.high):.4f}",
             "verdict": "differ" if d.beyond else "not told apart",
         }
-        for d in comparison.differences
+        for d in comparison.telling
     ]
-    columns = {"pair": "neighbours", "ratio": "perplexity ratio", "interval": "95 % interval", "verdict": "verdict"}
+    columns = {"pair": "pair", "verdict": "verdict", "ratio": "perplexity ratio", "interval": "95 % interval"}
     return table(rows, columns) if rows else ""
 
 
@@ -110,7 +111,9 @@ def intervals(comparison: Comparison) -> str:
         for row in comparison.order
         if row["perplexity_low"] is not None
     ]
-    described = "; ".join(f"{m.name} {m.value:.4g} ({m.low:.4g} to {m.high:.4g})" for m in marks)
+    described = "; ".join(
+        f"{m.name} {significant(m.value)} ({significant(m.low)} to {significant(m.high)})" for m in marks
+    )
     return interval_chart(
         marks,
         title="Test perplexity with 95 % intervals, best first (logarithmic)",

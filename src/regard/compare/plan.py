@@ -23,8 +23,9 @@ from regard.compare.width import match_parameters, size_of
 from regard.errors import RegardError
 from regard.files import write_text
 from regard.folder import Tokenizers, pick_device
+from regard.numbers import grouped
 from regard.recipe import Recipe, compose
-from regard.report.progress import grouped, say
+from regard.report.progress import say
 from regard.systems.catalogue import find
 from regard.training.settings import Learning
 
@@ -154,7 +155,7 @@ def make_plan(question: Question, folder: Path, jobs: int = 1) -> Plan:
         "target_parameters": target,
         "size": question.size,
         "regard": regard.__version__,
-        "command": question.command(folder),
+        "command": question.command(jobs),
         "created": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
     }
     limit = question.limit

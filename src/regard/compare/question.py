@@ -167,15 +167,15 @@ class Question:
             "code": {locate(name).name: locate(name).digest for name in self.systems if is_own(name)},
         }
 
-    def command(self, folder: Path) -> str:
-        """The command line that asks this."""
+    def command(self, jobs: int = 1) -> str:
+        """The command line that asks this; where its runs were kept is not part of the question."""
         words = ["regard", "compare", *self.systems, "--data", self.data, "--match", self.match]
         words += ["--budget", self.budget or BUDGETS[self.match], "--seeds", str(self.seeds), "--size", self.size]
         words += ["--prompt", self.prompt] if self.prompt else []
         for part, values in self.settings.items():
             for name, value in values.items():
                 words += [f"--{part}.{name.replace('_', '-')}", str(value)]
-        return shlex.join([*words, "--run", str(folder)])
+        return shlex.join([*words, "--jobs", str(jobs)] if jobs > 1 else words)
 
 
 def match_for(budget: str) -> str:

@@ -46,7 +46,6 @@ class Columns:
     csv: Sequence[str]
     digits: Mapping[str, Callable[[float], str]]  # how a reader sees a column's numbers
     runs: Mapping[str, str]  # of the table of runs: key of an evaluation → heading
-    optional: Sequence[str] = ()  # left out where no row has them
 
 
 class Scores(ABC):

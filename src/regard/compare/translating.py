@@ -26,7 +26,7 @@ from regard.evaluation.translation import Statistics, refuse_escaped
 from regard.folder import Trained, choose_split
 from regard.material import PairMaterial, origin_of, read_material
 from regard.recipe import Recipe
-from regard.report.table import significant
+from regard.report.table import seconds, significant
 from regard.text.pair_batches import PairBatches
 from regard.text.pairs import Pairs
 from regard.translation import TranslationRun
@@ -68,9 +68,9 @@ class _Translators(Task):
             "bleu_signature", "chrf_signature", "failed",
         ),
         digits={"bleu": "{:.2f}".format, "chrf": "{:.2f}".format, "perplexity": significant,
-                "alignment_error_rate": "{:.3f}".format, "sentences_per_second": "{:.1f}".format},
+                "alignment_error_rate": "{:.3f}".format, "sentences_per_second": "{:.1f}".format,
+                "training_seconds": seconds},
         runs={"bleu": "BLEU", "chrf": "chrF", "perplexity": "perplexity"},
-        optional=("alignment_error_rate",),
     )  # fmt: skip
 
     @property

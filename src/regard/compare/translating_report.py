@@ -9,9 +9,9 @@ from regard.compare.comparison import Comparison
 from regard.compare.translating import read_test
 from regard.compare.words import largest_step, side_by_side, training
 from regard.evaluation.intervals import DRAWS
+from regard.numbers import grouped
 from regard.report.figures import Line, Mark, interval_chart, line_chart
-from regard.report.page import heading, paragraph, side_by_side_texts, table
-from regard.report.progress import grouped
+from regard.report.page import beside, heading, paragraph, side_by_side_texts, table
 
 
 def conditions(comparison: Comparison) -> list[str]:
@@ -67,7 +67,7 @@ def methods(comparison: Comparison) -> list[str]:
         + (", and over seeds, drawn from Student's t around their mean" if comparison.seeds > 1 else "")
         + "; differences are paired over sentences.",
         "Sentences per second are of the whole test set, in batches"
-        + (f"; up to {jobs} runs shared the machine, which slows them." if jobs > 1 else "."),
+        + (f"; at times at least {jobs} runs shared the machine, which slows them." if jobs > 1 else "."),
     ]
 
 
@@ -105,9 +105,9 @@ def differences(comparison: Comparison) -> str:
             "interval": f"{_signed(d.low)} to {_signed(d.high)}",
             "verdict": "differ" if d.beyond else "not told apart",
         }
-        for d in comparison.differences
+        for d in comparison.telling
     ]
-    columns = {"pair": "neighbours", "difference": "BLEU points", "interval": "95 % interval", "verdict": "verdict"}
+    columns = {"pair": "pair", "verdict": "verdict", "difference": "BLEU points", "interval": "95 % interval"}
     return table(rows, columns) if rows else ""
 
 
@@ -141,8 +141,7 @@ def samples(comparison: Comparison) -> list[str]:
             "Classes of few sentences are uncertain.",
             "lead",
         ),
-        _length_chart(comparison, sources),
-        _length_table(comparison),
+        beside(_length_chart(comparison, sources), _length_table(comparison)),
         heading("What they write"),
         paragraph("Test sentences from short to long; the first seed's weights.", "lead"),
         *(_example(comparison, number, sources, references) for number in comparison.plan.facts["examples"]),

@@ -10,7 +10,7 @@ from typing import Any
 from regard.compare.comparison import Comparison
 from regard.compare.curves import other_order
 from regard.compare.plan import VALIDATIONS
-from regard.report.progress import grouped
+from regard.numbers import grouped
 from regard.training.settings import Learning
 
 
@@ -31,7 +31,9 @@ def notes(comparison: Comparison) -> list[str]:
     if any(r.get("memory_of") == "GPU" for r in comparison.results.values()):
         found.append("For systems on the GPU, memory is the most that tensors held there while training.")
     if (jobs := side_by_side(comparison)) > 1:
-        found.append(f"Up to {jobs} runs shared the machine: speeds and seconds are slower than of one run alone.")
+        found.append(
+            f"At times at least {jobs} runs shared the machine: speeds and seconds are slower than of one run alone."
+        )
     if comparison.plan.facts["split"] == "valid":
         found.append("There is no test split: the numbers are of the validation split, which also chose the weights.")
     if sentence := _other_order(comparison):
@@ -44,7 +46,7 @@ def notes(comparison: Comparison) -> list[str]:
 
 
 def side_by_side(comparison: Comparison) -> int:
-    """The most runs that were trained at a time."""
+    """The most runs that were trained at a time, as far as is known: one that was stopped knows its last part."""
     return max((result.get("side_by_side", 1) for result in comparison.results.values()), default=1)
 
 
@@ -61,10 +63,12 @@ def _other_order(comparison: Comparison) -> str:
         return ""
     end = "seconds" if comparison.plan.match == "seconds" else "tokens"
     at = f"{found.at:.3g} s" if found.axis == "seconds" else f"{grouped(found.at)} tokens"
-    who = "the fastest was done" if found.axis == "seconds" else "the slowest had read no more"
+    who = "when the fastest was done" if found.axis == "seconds" else "when the slowest had read no more"
+    if found.waited:
+        who = "by when all had been validated; who had ended before stands with its last validation"
     return (
         f"On the validation text the order at equal {end} is {', '.join(found.final)}; at equal {found.axis} "
-        f"({at}, when {who}) the curves were ordered {', '.join(found.there)}. The two differ because "
+        f"({at}, {who}) the curves were ordered {', '.join(found.there)}. The two differ because "
         f"systems read at different speeds; schedules that end there could change the second order."
     )
 

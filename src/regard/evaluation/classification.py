@@ -1,4 +1,4 @@
-"""How good labels are, against those of a file: accuracy, precision and recall, F1, and who is taken for whom.
+"""How good labels are, against those of a file: accuracy, precision and recall, F1, and which is taken for which.
 
     precision = right / predicted,   recall = right / gold,   F1 = 2 right / (predicted + gold)      for each label
     accuracy  = all that is right / lines,                    macro F1 = the mean of F1 over all labels

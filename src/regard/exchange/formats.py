@@ -8,8 +8,9 @@ from regard.errors import RegardError
 from regard.exchange.arpa import read_arpa, write_arpa
 from regard.fit import claimed, new_folder, write_facts, write_folder
 from regard.folder import Tokenizers
+from regard.numbers import grouped
 from regard.recipe import compose
-from regard.report.progress import grouped, say
+from regard.report.progress import say
 from regard.run import load_language_model
 from regard.settings import one_of
 from regard.systems.ngram import NGram

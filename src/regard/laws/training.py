@@ -10,6 +10,7 @@ import torch
 import torch.nn.functional as F
 
 from regard.laws.comparing import Broken, Draw, close, hold, same_gradients
+from regard.systems.classifier import Classifier
 from regard.systems.model import Model
 from regard.systems.translation import Translator
 from regard.training.objective import Objective, TensorBatch, micro_batches
@@ -43,13 +44,16 @@ def micro_batches_are_one_batch(model: Model, draw: Draw) -> None:
 
 
 def it_memorises_four_sentences(model: Model, steps: int = 1000, learning_rate: float = 1e-2) -> None:
-    """13a: each neural system memorises four sentences, and a translator which of them answers which."""
+    """13a: each neural system memorises four sentences, and a translator which of them answers which, a
+    classifier with one word."""
     words = ["<eos>", *sorted({word for sentence in SENTENCES for word in sentence.split()})]
     assert model.vocabulary >= len(words)
     text = torch.tensor([[words.index(word) for word in sentence.split()] for sentence in SENTENCES])
     source = None
     if isinstance(model, Translator):  # after <eos> only the source tells how the target begins
         source, text = F.pad(text, (0, 1)), F.pad(text.roll(1, dims=0), (1, 1))
+    if isinstance(model, Classifier):  # it writes one word and reads none that was written
+        text = text[:, :2]
     tokens, targets = text[:, :-1], text[:, 1:]
     optimizer = torch.optim.Adam(model.parameters(), lr=learning_rate)
     model.train()

@@ -15,8 +15,14 @@ OKABE_ITO = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9", "
 DASHES = ("", "7 3", "2 3", "9 3 2 3")
 DOT, BAR = OKABE_ITO[0], OKABE_ITO[5]  # a value and its interval
 INK = "currentColor"  # of level lines: they are what the others are held against
-WIDTH, HEIGHT = 720, 400
-LEFT, RIGHT, TOP, BOTTOM = 62, 18, 16, 54  # margins of the plot within the figure
+WIDTH, HEIGHT = 720, 460
+LEFT, RIGHT, TOP, BOTTOM = 72, 18, 40, 64  # margins of the plot within the figure: they hold a phone's larger letters
+MARKS = 7  # on a line, about: every one of twenty points would hide the lines
+NEAREST = 52  # numbers at an axis
+
+
+Path = list[tuple[float, float]]
+Style = tuple[str, str, int]  # colour, dashes, mark
 
 
 @dataclass(frozen=True)
@@ -26,6 +32,7 @@ class Line:
     name: str
     points: Sequence[tuple[float, float]]
     level: bool = False  # a horizontal line for something that does not depend on x; only its y counts
+    faint: bool = False  # one of several of its name, which a stronger one sums up
 
 
 @dataclass(frozen=True)
@@ -39,52 +46,80 @@ class Mark:
 
 
 def line_chart(
-    lines: Sequence[Line], *, title: str, x: str, y: str, description: str, log_y: bool = True, zero_y: bool = False
+    lines: Sequence[Line],
+    *,
+    title: str,
+    x: str,
+    y: str,
+    description: str,
+    log_x: bool = False,
+    log_y: bool = True,
+    zero_y: bool = False,
+    top: float = math.inf,
 ) -> str:
-    """Lines over two axes, y logarithmic unless told otherwise (then from zero up with `zero_y`), a legend below."""
-    points = [point for line in lines for point in line.points]
-    if not points:
+    """Lines over two axes and a legend below; linear axes begin at zero (y: if told so), and nothing above `top` is
+    drawn."""
+    widths = [p[0] for line in lines if not line.level for p in line.points] or [0.0, 1.0]
+    heights = [p[1] for line in lines for p in line.points if p[1] <= top]
+    if not heights:
         return ""
-    across = _Axis.linear([p[0] for line in lines if not line.level for p in line.points] or [0.0, 1.0], zero=True)
-    heights = [p[1] for p in points]
+    across = _Axis.logarithmic(widths) if log_x else _Axis.linear(widths, zero=True)
     up = _Axis.logarithmic(heights) if log_y else _Axis.linear(heights, zero=zero_y)
     place_x, place_y = across.onto(LEFT, WIDTH - RIGHT), up.onto(HEIGHT - BOTTOM, TOP)
-    parts = [*_grid(across, up, x, y)]
     styles = _styles(lines)
-    for line in lines:
-        colour, dash, mark = styles[line.name]
+    parts = [*_grid(across, up, x, y)]
+    for line in sorted(lines, key=lambda line: not line.faint):  # the strong ones over the faint ones
         if line.level:
             height = place_y(line.points[0][1])
-            found = [(float(LEFT), height), (float(WIDTH - RIGHT), height)]
+            path = [(float(LEFT), height), (float(WIDTH - RIGHT), height)]
         else:
-            found = [(place_x(a), place_y(b)) for a, b in line.points]
-        path = " ".join(f"{a:.1f},{b:.1f}" for a, b in found)
-        dashes = f' stroke-dasharray="{dash}"' if dash else ""
-        parts.append(f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="2"{dashes}/>')
-        if not line.level:
-            parts += [_mark(mark, a, b, colour) for a, b in found]
+            path = _entering([(place_x(a), place_y(b)) for a, b in line.points])
+        parts += _drawn(line, path, styles[line.name])
     legend = _legend(styles, {line.name for line in lines if line.level})
     return _figure(title, description, parts, HEIGHT, legend)
+
+
+def _entering(path: Path) -> Path:
+    """A path from where it comes in at the upper edge for good."""
+    above = [number for number, (_, height) in enumerate(path) if height < TOP]
+    if not above:
+        return path
+    outside, *inside = path[above[-1] :]
+    if not inside:
+        return []
+    (x0, y0), (x1, y1) = outside, inside[0]
+    return [(x0 + (x1 - x0) * (TOP - y0) / (y1 - y0), float(TOP)), *inside]
+
+
+def _drawn(line: Line, path: Path, style: Style) -> Iterable[str]:
+    colour, dash, mark = style
+    points = " ".join(f"{a:.1f},{b:.1f}" for a, b in path)
+    dashes = f' stroke-dasharray="{dash}"' if dash else ""
+    strength = 'stroke-width="1" stroke-opacity="0.4"' if line.faint else f'stroke-width="2"{dashes}'
+    yield f'<polyline points="{points}" fill="none" stroke="{colour}" {strength}/>'
+    if not (line.level or line.faint):
+        measured = [(a, b) for a, b in path if b > TOP]  # not where it came in
+        yield from (_mark(mark, a, b, colour) for a, b in measured[:: -max(1, round(len(measured) / MARKS))])
 
 
 def interval_chart(marks: Sequence[Mark], *, title: str, x: str, description: str, log_x: bool = True) -> str:
     """One row for each name: a dot at its value and a bar over its interval; x logarithmic unless told otherwise."""
     if not marks:
         return ""
-    height = TOP + BOTTOM + 30 * len(marks)
-    left = min(240, 24 + 10 * max(len(mark.name) for mark in marks))
+    height = BOTTOM + 30 * len(marks)
+    left = min(320, 18 + 14 * max(len(mark.name) for mark in marks))
     values = [value for mark in marks for value in (mark.low, mark.value, mark.high)]
     axis = _Axis.logarithmic(values) if log_x else _Axis.linear(values, zero=min(values) < 0.5 * max(values))
     place = axis.onto(left, WIDTH - RIGHT)
     parts = []
-    for value in axis.ticks:
+    for value in _apart(axis.ticks, place):
         at = f"{place(value):.1f}"
-        parts.append(f'<line class="grid" x1="{at}" x2="{at}" y1="{TOP}" y2="{height - BOTTOM}"/>')
-        parts.append(f'<text x="{at}" y="{height - BOTTOM + 20}" text-anchor="middle">{_number(value)}</text>')
+        parts.append(f'<line class="grid" x1="{at}" x2="{at}" y1="0" y2="{height - BOTTOM}"/>')
+        parts.append(f'<text x="{at}" y="{height - BOTTOM + 24}" text-anchor="middle">{_number(value)}</text>')
     parts.append(f'<text x="{(left + WIDTH - RIGHT) / 2}" y="{height - 10}" text-anchor="middle">{escape(x)}</text>')
     for row, mark in enumerate(marks):
-        middle = TOP + 15 + 30 * row
-        parts.append(f'<text x="{left - 12}" y="{middle + 5}" text-anchor="end">{escape(mark.name)}</text>')
+        middle = 15 + 30 * row
+        parts.append(f'<text x="{left - 12}" y="{middle + 6}" text-anchor="end">{escape(mark.name)}</text>')
         low, high = place(mark.low), place(mark.high)
         parts.append(
             f'<line x1="{low:.1f}" x2="{high:.1f}" y1="{middle}" y2="{middle}" stroke="{BAR}" stroke-width="6" '
@@ -149,14 +184,22 @@ def _grid(across: _Axis, up: _Axis, x: str, y: str) -> Iterable[str]:
     for value in up.ticks:
         at = f"{place_y(value):.1f}"
         yield f'<line class="grid" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{at}" y2="{at}"/>'
-        yield f'<text x="{LEFT - 8}" y="{float(at) + 4:.1f}" text-anchor="end">{_number(value)}</text>'
-    for value in across.ticks:
+        yield f'<text x="{LEFT - 8}" y="{float(at) + 6:.1f}" text-anchor="end">{_number(value)}</text>'
+    for value in _apart(across.ticks, place_x):
         at = f"{place_x(value):.1f}"
         yield f'<line class="grid" x1="{at}" x2="{at}" y1="{TOP}" y2="{HEIGHT - BOTTOM}"/>'
-        yield f'<text x="{at}" y="{HEIGHT - BOTTOM + 19}" text-anchor="middle">{_number(value)}</text>'
+        yield f'<text x="{at}" y="{HEIGHT - BOTTOM + 24}" text-anchor="middle">{_number(value)}</text>'
     yield f'<text x="{(LEFT + WIDTH - RIGHT) / 2}" y="{HEIGHT - 8}" text-anchor="middle">{escape(x)}</text>'
-    middle = (TOP + HEIGHT - BOTTOM) / 2
-    yield f'<text transform="translate(14 {middle}) rotate(-90)" text-anchor="middle">{escape(y)}</text>'
+    yield f'<text x="2" y="22">{escape(y)}</text>'  # upright, above the numbers: it never stands in their way
+
+
+def _apart(ticks: Sequence[float], place: Callable[[float], float]) -> list[float]:
+    """Those whose numbers have room beside each other."""
+    kept: list[float] = []
+    for tick in ticks:
+        if not kept or abs(place(tick) - place(kept[-1])) >= NEAREST:
+            kept.append(tick)
+    return kept
 
 
 def _number(value: float) -> str:
@@ -169,7 +212,7 @@ def _number(value: float) -> str:
 # -- styles ----------------------------------------------------------------------------------------------------------
 
 
-def _styles(lines: Sequence[Line]) -> dict[str, tuple[str, str, int]]:
+def _styles(lines: Sequence[Line]) -> dict[str, Style]:
     """Colour, dashes and mark of each name, in the order of first appearance; level lines are drawn in ink."""
     levels = list(dict.fromkeys(line.name for line in lines if line.level))
     others = list(dict.fromkeys(line.name for line in lines if not line.level))
@@ -192,7 +235,7 @@ def _mark(kind: int, x: float, y: float, colour: str) -> str:
             return f'<path d="M{x:.1f} {y - 4:.1f}l4 4l-4 4l-4 -4z" fill="{colour}"/>'
 
 
-def _legend(styles: dict[str, tuple[str, str, int]], levels: set[str]) -> str:
+def _legend(styles: dict[str, Style], levels: set[str]) -> str:
     entries = []
     for name, (colour, dash, mark) in styles.items():
         dashes = f' stroke-dasharray="{dash}"' if dash else ""

@@ -12,6 +12,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Protocol
 
+from regard.numbers import grouped
+
 PLAIN_SECONDS = 10.0  # in a log, a line at most this often
 
 
@@ -120,12 +122,7 @@ class _PlainBar:
         return " · ".join(parts)
 
     def _amount(self, value: float) -> str:
-        return f"{value:.0f}{self.unit}"
-
-
-def grouped(number: float) -> str:
-    """12 400: digits in threes."""
-    return f"{number:,.0f}".replace(",", " ")
+        return f"{grouped(value)}{self.unit}"
 
 
 def clock(seconds: float) -> str:

@@ -12,6 +12,8 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from regard.numbers import grouped
+
 
 def print_json(value: Any) -> None:
     """JSON on stdout; numbers JSON cannot hold (infinity, not-a-number) become null."""
@@ -73,7 +75,7 @@ def latex_text(rows: Sequence[Mapping[str, Any]], columns: Mapping[str, str], ca
     )
 
 
-NUMBERS = re.compile(r"[\d.,\s–]*\d( [A-Za-z]+)?")
+NUMBERS = re.compile(r"[\d.,\s–−]*\d( to −?[\d.]+)?( [A-Za-z]+)?")
 LATEX = {
     "\\": r"\textbackslash{}",
     **{sign: "\\" + sign for sign in "&%$#_{}"},
@@ -109,29 +111,34 @@ def _rich_table(rows: Sequence[Mapping[str, Any]], columns: Mapping[str, str], t
 
 
 def text(value: Any) -> str:
-    """A cell: – for nothing, thin groups for large whole numbers, four significant digits for the rest."""
+    """A cell: – for nothing, groups of three for large whole numbers, four significant digits for the rest."""
     if value is None or value == "":
         return "–"
     if isinstance(value, (bool, str)):
         return str(value)
     if isinstance(value, int):
-        return f"{value:,}".replace(",", " ") if abs(value) >= 10_000 else str(value)
+        return grouped(value)
     if isinstance(value, float):
         if not math.isfinite(value):
             return "∞" if value > 0 else "–"
         if abs(value) >= 10_000:
-            return f"{value:,.0f}".replace(",", " ")
+            return grouped(value)
         return f"{value:.4g}" if abs(value) < 1000 else f"{value:.1f}"
     return str(value)
 
 
 def significant(value: float) -> str:
-    """Four digits, also where they are zeros: 5.300, 264.0, 1349."""
-    return f"{value:#.4g}".rstrip(".")
+    """Four digits, also where they are zeros: 5.300, 264.0, 1349; all of a number that has more before its point."""
+    return f"{value:#.4g}".rstrip(".") if abs(value) < 9999.5 else grouped(value)
+
+
+def seconds(value: float) -> str:
+    """Hundredths of short times, tenths of longer ones: 0.02, 9.81, 192.9."""
+    return f"{value:.2f}" if value < 9.995 else f"{value:.1f}"
 
 
 def is_numeric(rows: Sequence[Mapping[str, Any]], key: str) -> bool:
-    """Does the column hold numbers, or text that stands for numbers: 3.50, 3.41 – 3.58, 254 MiB?"""
+    """Does the column hold numbers, or text that stands for numbers: 3.50, 3.41 – 3.58, −0.2 to 0.1, 254 MiB?"""
     values = [row.get(key) for row in rows if row.get(key) is not None]
     return bool(values) and all(
         bool(NUMBERS.fullmatch(v)) if isinstance(v, str) else isinstance(v, (int, float)) and not isinstance(v, bool)

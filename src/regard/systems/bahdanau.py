@@ -29,7 +29,7 @@ from regard.layers.scores import KERNELS, SCORES, Additive, Kernel
 from regard.layers.state import Span, State, last, map_state, spread
 from regard.settings import one_of, setting
 from regard.systems.seq2seq import RecurrentPairSettings
-from regard.systems.translation import Translator, explain_through, is_shared, through
+from regard.systems.translation import Translator, explain_through, is_shared, rate, through
 
 
 @dataclass(frozen=True)
@@ -56,9 +56,9 @@ SIZES: dict[str, dict[str, object]] = {
         "training.learning_rate": 5e-3,
         "training.warmup": 200,
     },
-    "small": {"layers": 1, "width": 512, "embedding": 256, "dropout": 0.4},
-    "medium": {"layers": 1, "width": 1000, "embedding": 620, "dropout": 0.4, "training.batch_tokens": 8192},
-    "large": {"layers": 2, "width": 1024, "embedding": 1024, "dropout": 0.3, "training.batch_tokens": 16384},
+    "small": {"layers": 1, "width": 512, "embedding": 256},
+    "medium": {"layers": 1, "width": 1000, "embedding": 620, "training.batch_tokens": 8192},
+    "large": {"layers": 2, "width": 1024, "embedding": 1024, "training.batch_tokens": 16384},
 }
 TRAINING: dict[str, object] = {
     "steps": 6000,
@@ -83,11 +83,11 @@ class Bahdanau(Translator):
             Embedding(vocabulary, words, scale=words**0.5),
             None if shared else Embedding(source_vocabulary or vocabulary, words, scale=words**0.5),
             Output(words, vocabulary, tied=settings.tied, bias=True),
-            dropout=settings.dropout,
+            dropout=rate(settings.dropout),
         )
         self.settings = settings
         self.encoder = RecurrentEncoder(
-            words, width, cell=settings.cell, layers=settings.layers, bidirectional=True, dropout=settings.dropout
+            words, width, cell=settings.cell, layers=settings.layers, bidirectional=True, dropout=rate(settings.dropout)
         )
         memory = self.encoder.width
         kind = CELLS[settings.cell]

@@ -92,6 +92,14 @@ SYSTEMS: tuple[System, ...] = (
         task="translation",
     ),
     System(
+        name="classifier",
+        year=2015,
+        title="an encoder of any kind, and one label for the whole of what it read",
+        paper="Iyyer et al. 2015 (dan); Dai & Le 2015 (lstm); Vaswani et al. 2017 (attention)",
+        target="regard.systems.classifier:Classifier",
+        task="classification",
+    ),
+    System(
         name="self-attention",
         year=2017,
         title="one look back at all earlier words, and nothing else",

@@ -56,7 +56,7 @@ class Settings(PositionSettings):
 
 
 SIZES: dict[str, dict[str, object]] = {
-    "tiny": {"layers": 2, "width": 64, "heads": 2, "context": 64, "dropout": 0.0, "training.learning_rate": 3e-3},
+    "tiny": {"layers": 2, "width": 64, "heads": 2, "context": 64, "dropout": 0.0, "training.learning_rate": 6e-3},
     "small": {"layers": 4, "width": 128, "heads": 4, "context": 128, "dropout": 0.1},
     "medium": {
         "layers": 6,

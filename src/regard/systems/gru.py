@@ -13,7 +13,7 @@ from regard.systems.recurrent import RecurrentModel, RecurrentSettings
 Settings = RecurrentSettings
 
 SIZES: dict[str, dict[str, object]] = {
-    "tiny": {"layers": 1, "width": 128, "dropout": 0.0, "training.learning_rate": 6e-3},
+    "tiny": {"layers": 1, "width": 128, "dropout": 0.0, "training.learning_rate": 1e-2},
     "small": {"layers": 2, "width": 256, "dropout": 0.1},
     "medium": {"layers": 2, "width": 650, "dropout": 0.5, "training.learning_rate": 1e-3},
     "large": {"layers": 2, "width": 1500, "dropout": 0.6, "training.learning_rate": 1e-3, "training.clip": 0.25},

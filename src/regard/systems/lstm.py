@@ -47,7 +47,7 @@ class Settings(RecurrentSettings):
 
 
 SIZES: dict[str, dict[str, object]] = {
-    "tiny": {"layers": 1, "width": 128, "dropout": 0.0, "training.learning_rate": 1e-2},
+    "tiny": {"layers": 1, "width": 128, "dropout": 0.0, "training.learning_rate": 1.5e-2},
     "small": {"layers": 2, "width": 256, "dropout": 0.1},
     "medium": {"layers": 2, "width": 650, "dropout": 0.5, "training.learning_rate": 1e-3},
     "large": {

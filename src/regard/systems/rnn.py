@@ -29,7 +29,7 @@ class Settings(RecurrentSettings):
 
 
 SIZES: dict[str, dict[str, object]] = {
-    "tiny": {"layers": 1, "width": 128, "dropout": 0.0, "training.learning_rate": 5e-3},
+    "tiny": {"layers": 1, "width": 128, "dropout": 0.0, "training.learning_rate": 8e-3},
     "small": {"layers": 2, "width": 256, "dropout": 0.1},
     "medium": {"layers": 2, "width": 650, "dropout": 0.3, "training.learning_rate": 5e-4},
     "large": {"layers": 2, "width": 1500, "dropout": 0.5, "training.learning_rate": 3e-4, "training.clip": 0.25},

@@ -14,13 +14,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from regard.errors import RegardError
 from regard.layers.embedding import Embedding, Output
 from regard.layers.encoder import FUSED, RecurrentEncoder, backwards
 from regard.layers.recurrent import CELLS
 from regard.layers.state import Span, State, spread
 from regard.settings import at_least, one_of, setting
-from regard.systems.translation import Translator, explain_through, is_shared, through
+from regard.systems.translation import Translator, check_dropout, explain_through, is_shared, rate, through
 
 
 @dataclass(frozen=True)
@@ -31,7 +30,7 @@ class RecurrentPairSettings:
     layers: int = setting(1, "layers of the encoder, and of the decoder")
     width: int = setting(512, "components of a layer's hidden state, in each direction")
     embedding: int = setting(256, "components of a word vector; 0 = width")
-    dropout: float = setting(0.3, "rate on word vectors, between layers and before the prediction")
+    dropout: float = setting(-1.0, "rate on word vectors, between layers and before the prediction; -1 = by the corpus")
     tied: bool = setting(True, "predict with the target's word vectors")
     shared: bool = setting(True, "one table of word vectors for source and target, where they have one vocabulary")
 
@@ -40,8 +39,7 @@ class RecurrentPairSettings:
         at_least("model.layers", self.layers, 1)
         at_least("model.width", self.width, 1)
         at_least("model.embedding", self.embedding, 0)
-        if not 0.0 <= self.dropout < 1.0:
-            raise RegardError(f"model.dropout must be at least 0 and below 1, not {self.dropout}.")
+        check_dropout(self.dropout)
 
     @property
     def words(self) -> int:
@@ -65,9 +63,9 @@ SIZES: dict[str, dict[str, object]] = {
         "training.learning_rate": 4e-3,
         "training.warmup": 200,
     },
-    "small": {"layers": 2, "width": 512, "embedding": 256, "dropout": 0.4},
-    "medium": {"layers": 2, "width": 1024, "embedding": 512, "dropout": 0.4, "training.batch_tokens": 8192},
-    "large": {"layers": 4, "width": 1000, "embedding": 1000, "dropout": 0.2, "training.batch_tokens": 16384},
+    "small": {"layers": 2, "width": 512, "embedding": 256},
+    "medium": {"layers": 2, "width": 1024, "embedding": 512, "training.batch_tokens": 8192},
+    "large": {"layers": 4, "width": 1000, "embedding": 1000, "training.batch_tokens": 16384},
 }
 TRAINING: dict[str, object] = {
     "steps": 6000,
@@ -92,11 +90,11 @@ class Seq2Seq(Translator):
             Embedding(vocabulary, words, scale=words**0.5),
             None if shared else Embedding(source_vocabulary or vocabulary, words, scale=words**0.5),
             Output(words if settings.tied else settings.width, vocabulary, tied=settings.tied, bias=True),
-            dropout=settings.dropout,
+            dropout=rate(settings.dropout),
         )
         self.settings = settings
         self.encoder = RecurrentEncoder(
-            words, settings.width, cell=settings.cell, layers=settings.layers, dropout=settings.dropout
+            words, settings.width, cell=settings.cell, layers=settings.layers, dropout=rate(settings.dropout)
         )
         kind = CELLS[settings.cell]
         inputs = [words, *[settings.width] * (settings.layers - 1)]

@@ -34,7 +34,7 @@ from regard.layers.position import POSITIONS, Learned
 from regard.layers.state import Span, State
 from regard.settings import at_least, one_of, setting
 from regard.systems.positions import PositionSettings
-from regard.systems.translation import Translator, is_shared
+from regard.systems.translation import Translator, check_dropout, is_shared, rate
 
 QUIET = 4.0  # how much smaller than in the paper word vectors begin, and how much more they are scaled up
 
@@ -53,7 +53,7 @@ class Settings(PositionSettings):
     activation: str = setting("relu", "relu or gelu (tanh form)")
     tied: bool = setting(True, "predict with the target's word vectors")
     shared: bool = setting(True, "one table of word vectors for source and target, where they have one vocabulary")
-    dropout: float = setting(0.3, "rate on word vectors and on what each part adds")
+    dropout: float = setting(-1.0, "rate on word vectors and on what each part adds; -1 = by the corpus")
     dropout_attention: float = setting(0.0, "rate on attention weights")
     dropout_activation: float = setting(0.0, "rate inside the feed-forward")
 
@@ -65,7 +65,8 @@ class Settings(PositionSettings):
         self.check_position(POSITIONS)
         one_of("model.norm", self.norm, ("pre", "post"))
         one_of("model.activation", self.activation, ACTIVATIONS)
-        for name in ("dropout", "dropout_attention", "dropout_activation"):
+        check_dropout(self.dropout)
+        for name in ("dropout_attention", "dropout_activation"):
             if not 0.0 <= getattr(self, name) < 1.0:
                 raise RegardError(f"model.{name} must be at least 0 and below 1, not {getattr(self, name)}.")
         if self.width % self.heads:
@@ -87,13 +88,12 @@ SIZES: dict[str, dict[str, object]] = {
         "training.learning_rate": 2e-3,
         "training.warmup": 200,
     },
-    "small": {"layers": 3, "width": 256, "heads": 4, "feedforward": 1024, "dropout": 0.3},
+    "small": {"layers": 3, "width": 256, "heads": 4, "feedforward": 1024},
     "medium": {
         "layers": 6,
         "width": 512,
         "heads": 4,
         "feedforward": 1024,
-        "dropout": 0.3,
         "training.batch_tokens": 8192,
         "training.learning_rate": 5e-4,
         "training.warmup": 4000,
@@ -103,7 +103,6 @@ SIZES: dict[str, dict[str, object]] = {
         "width": 1024,
         "heads": 16,
         "feedforward": 4096,
-        "dropout": 0.3,
         "dropout_attention": 0.1,
         "training.batch_tokens": 65536,
         "training.learning_rate": 5e-4,
@@ -133,7 +132,7 @@ class Transformer(Translator):
             embedding(vocabulary, settings),
             None if shared else embedding(source_vocabulary or vocabulary, settings),
             Output(settings.width, vocabulary, tied=settings.tied, bias=False),
-            dropout=settings.dropout,
+            dropout=rate(settings.dropout),
         )
         self.settings = settings
         final = settings.norm == "pre"  # a sum that was never normalised
@@ -225,7 +224,7 @@ def encoder_block(settings: Settings) -> EncoderBlock:
         settings.width,
         settings.heads,
         dropout=settings.dropout_attention,
-        dropout_output=settings.dropout,
+        dropout_output=rate(settings.dropout),
         rotary=settings.position == "rotary",
     )
     kind = PreNormEncoderBlock if settings.norm == "pre" else PostNormEncoderBlock
@@ -237,11 +236,11 @@ def decoder_block(settings: Settings) -> DecoderBlock:
         settings.width,
         settings.heads,
         dropout=settings.dropout_attention,
-        dropout_output=settings.dropout,
+        dropout_output=rate(settings.dropout),
         rotary=settings.position == "rotary",
     )
     cross = CrossAttention(
-        settings.width, settings.heads, dropout=settings.dropout_attention, dropout_output=settings.dropout
+        settings.width, settings.heads, dropout=settings.dropout_attention, dropout_output=rate(settings.dropout)
     )
     kind = PreNormDecoderBlock if settings.norm == "pre" else PostNormDecoderBlock
     return kind(attention, cross, feedforward(settings))
@@ -252,6 +251,6 @@ def feedforward(settings: Settings) -> FeedForward:
         settings.width,
         settings.feedforward or 4 * settings.width,
         activation=settings.activation,
-        dropout=settings.dropout,
+        dropout=rate(settings.dropout),
         dropout_activation=settings.dropout_activation,
     )

@@ -9,6 +9,7 @@ state["source"], one row per source, and is never copied; what each has written 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 
 import torch
@@ -19,6 +20,9 @@ from regard.layers.embedding import Embedding, Output
 from regard.layers.encoder import real_columns
 from regard.layers.state import Span, State, map_state
 from regard.systems.model import Model
+
+BY_CORPUS = -1.0  # the dropout that follows from the number of pairs
+DROPOUT = ((200_000, 0.3), (1_000_000, 0.2), (math.inf, 0.1))  # (fewer pairs than, rate)
 
 
 class Translator(Model):
@@ -147,6 +151,21 @@ class Translator(Model):
     def _source_vectors(self, source: Tensor) -> Tensor:
         start = torch.zeros(len(source), dtype=torch.int64, device=source.device)
         return self.dropout(self._reader(source, Span(start)))  # [N, S, D]
+
+
+def check_dropout(dropout: float) -> None:
+    if dropout != BY_CORPUS and not 0.0 <= dropout < 1.0:
+        raise RegardError(f"model.dropout must be at least 0 and below 1, or -1, not {dropout}.")
+
+
+def rate(dropout: float) -> float:
+    """The rate that a setting means; training says how many pairs there are, otherwise they are taken to be few."""
+    return dropout_for(0) if dropout == BY_CORPUS else dropout
+
+
+def dropout_for(pairs: int) -> float:
+    """Few pairs are soon known by heart: the fewer, the more is dropped."""
+    return next(found for most, found in DROPOUT if pairs < most)
 
 
 def is_shared(wanted: bool, vocabulary: int, source_vocabulary: int | None) -> bool:

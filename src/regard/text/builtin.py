@@ -19,6 +19,7 @@ from functools import lru_cache
 from random import Random
 from typing import TYPE_CHECKING
 
+from regard.numbers import grouped
 from regard.text.split import Draw, line_hash
 
 if TYPE_CHECKING:
@@ -52,7 +53,8 @@ def built_in(name: str) -> BuiltIn:
         return _pyref()
     if name == "phrasebook":
         return _phrasebook()
-    origin = f"{TOY_LINES:,} lines made by seed 0, each in the split that its hash says: identical lines share a split."
+    lines = grouped(TOY_LINES)
+    origin = f"{lines} lines made by seed 0, each in the split that its hash says: identical lines share a split."
     return BuiltIn(toy_task(name), pretokenised=True, origin=origin, disjoint=True)
 
 
@@ -66,7 +68,8 @@ def phrases(count: int, longest: int) -> Mapping[str, Sequence[Pair]]:
 
 def _phrasebook() -> BuiltIn:
     splits = {split: [pair.source for pair in pairs] for split, pairs in phrases(0, 0).items()}
-    origin = f"The English side of {sum(map(len, splits.values())):,} pairs of the built-in phrasebook, made by seed 0."
+    count = grouped(sum(map(len, splits.values())))
+    origin = f"The English side of {count} pairs of the built-in phrasebook, made by seed 0."
     return BuiltIn(splits, pretokenised=False, origin=origin, disjoint=False)
 
 
@@ -139,7 +142,7 @@ def _pyref() -> BuiltIn:
     text = "\n".join(line for lines in splits.values() for line in lines)
     checksum = hashlib.sha256(text.encode()).hexdigest()[:12]
     origin = (
-        f"The language reference of Python {version}, {len(text.split()):,} words, checksum {checksum}, "
+        f"The language reference of Python {version}, {grouped(len(text.split()))} words, checksum {checksum}, "
         f"split by topic, 5 % each for valid and test."
     )
     return BuiltIn(splits, pretokenised=False, origin=origin, disjoint=False)

@@ -20,6 +20,7 @@ import numpy as np
 
 from regard.errors import RegardError
 from regard.files import reading
+from regard.numbers import grouped
 from regard.text.check import ODDITIES, Oddity
 from regard.text.corpus import BOM, refuse_what_is_no_text
 from regard.text.pair_files import find_pair_files, unequal
@@ -168,7 +169,7 @@ class _Columns:
             self._note_where(f"empty {name}", length == 0)
             usual = int(np.quantile(length, 0.99, method="higher"))
             limit = MONSTROUS * max(usual, 40)
-            self._note_where(f"monstrous {name} (more than {limit:,} characters)", length > limit)
+            self._note_where(f"monstrous {name} (more than {grouped(limit)} characters)", length > limit)
         real = (lengths[0] > 0) & (lengths[1] > 0)
         ratios = np.where(real, lengths[1], 1) / np.where(real, lengths[0], 1)
         usual_ratio = float(np.median(ratios[real])) if real.any() else 1.0

@@ -20,6 +20,7 @@ from typing import BinaryIO
 
 from regard.errors import RegardError
 from regard.files import reading
+from regard.numbers import grouped
 from regard.text.builtin import BUILTIN, built_in
 from regard.text.catalogue import CATALOGUE, DOWNLOADS, Download
 from regard.text.fetch import data_folders
@@ -144,8 +145,8 @@ class Overlap:
     def sentence(self) -> str:
         if not self.shared:
             return f"No line of {self.split} occurs in train."
-        share = 100 * self.shared / self.lines
-        return f"{self.shared:,} of {self.lines:,} lines of {self.split} ({share:.1f} %) also occur in train."
+        shared = f"{grouped(self.shared)} of {grouped(self.lines)} lines"
+        return f"{shared} of {self.split} ({100 * self.shared / self.lines:.1f} %) also occur in train."
 
 
 def count_overlap(splits: Mapping[str, Lines]) -> list[Overlap]:

@@ -16,6 +16,7 @@ from typing import IO
 
 from regard.errors import RegardError
 from regard.files import writing
+from regard.numbers import grouped
 from regard.text.catalogue import CATALOGUE, File
 
 Progress = Callable[[int, int | None], None]  # bytes done, bytes in all if known
@@ -119,7 +120,7 @@ def _stream(url: str, stream: IO[bytes], progress: Progress | None) -> None:
             if progress:
                 progress(done, total)
     if total is not None and done < total:
-        raise RegardError(f"{url} broke off after {done:,} of {total:,} bytes; run the command again.")
+        raise RegardError(f"{url} broke off after {grouped(done)} of {grouped(total)} bytes; run the command again.")
 
 
 def _unpack(archive: IO[bytes], member: str, url: str, stream: IO[bytes]) -> None:

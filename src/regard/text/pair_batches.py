@@ -16,6 +16,7 @@ from itertools import pairwise
 import numpy as np
 
 from regard.errors import RegardError
+from regard.numbers import grouped
 from regard.text.pair_tokens import TokenPairs
 
 JITTER = 0.1  # lengths that differ by less than this are the same when pairs are sorted
@@ -55,7 +56,7 @@ class PairBatches:
         largest = int((pairs.source_lengths + pairs.target_lengths).max())
         if largest > batch_tokens:
             raise RegardError(
-                f"A pair has {largest:,} tokens, more than a batch of {batch_tokens:,} holds; raise "
+                f"A pair has {grouped(largest)} tokens, more than a batch of {grouped(batch_tokens)} holds; raise "
                 f"training.batch_tokens, or lower data.longest."
             )
         self._plain, self._budget, self._seed, self._epochs = pairs, batch_tokens, seed, epochs

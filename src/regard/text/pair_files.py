@@ -14,6 +14,7 @@ from itertools import islice
 from pathlib import Path
 
 from regard.errors import RegardError
+from regard.numbers import grouped
 from regard.text.corpus import SPLITS, entries, is_named, read_lines, refuse_what_is_no_text, unknown_corpus
 
 TABLES = (".tsv", ".txt", ".tab")
@@ -149,7 +150,7 @@ def read_pair_files(paths: Sequence[Path]) -> tuple[list[str], list[str], list[s
     rows = list(_table(*paths) if len(paths) == 1 else _side_by_side(*paths))
     real = [row for row in rows if any(row)]
     blank = len(rows) - len(real)
-    about = [f"{blank:,} blank lines of {paths[0].name} were passed over."] if blank else []
+    about = [f"{grouped(blank)} blank lines of {paths[0].name} were passed over."] if blank else []
     return [source for source, _ in real], [target for _, target in real], about
 
 
@@ -174,6 +175,6 @@ def _side_by_side(one: Path, other: Path) -> Iterator[tuple[str, str]]:
 
 def unequal(one: Path, lines: int, other: Path, other_lines: int) -> RegardError:
     return RegardError(
-        f"{str(one)!r} has {lines:,} lines and {str(other)!r} {other_lines:,}; line n of one must be the "
+        f"{str(one)!r} has {grouped(lines)} lines and {str(other)!r} {grouped(other_lines)}; line n of one must be the "
         f"translation of line n of the other: find the line where they part."
     )

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from regard.numbers import grouped
 from regard.text.split import PARTS, line_hash
 
 HELD_OUT_MOST = 2000  # pairs of valid and of test: more would cost training text and time, and tell little more
@@ -62,11 +63,12 @@ class PairOverlap:
             return f"No source and no target of {self.split} occurs in train."
 
         def share(count: int) -> str:
-            return f"{count:,} ({100 * count / self.pairs:.1f} %)"
+            return f"{grouped(count)} ({100 * count / self.pairs:.1f} %)"
 
         return (
-            f"Of the {self.pairs:,} pairs of {self.split}, {share(self.sources)} have a source, {share(self.targets)} "
-            f"a target and {share(self.both)} both together that also occur in train, up to case and punctuation."
+            f"Of the {grouped(self.pairs)} pairs of {self.split}, {share(self.sources)} have a source, "
+            f"{share(self.targets)} a target and {share(self.both)} both together that also occur in train, up to case "
+            "and punctuation."
         )
 
 
@@ -130,18 +132,22 @@ def draw_pairs(sources: Sequence[str], targets: Sequence[str], held_out: Sequenc
 
 
 def _origin(splits: Mapping[str, np.ndarray], sizes: np.ndarray, large: np.ndarray, labels: list[bool]) -> str:
-    shares = " and ".join(f"{len(chosen):,} pairs for {name}" for name, chosen in splits.items() if name != "train")
+    shares = " and ".join(
+        f"{grouped(len(chosen))} pairs for {name}" for name, chosen in splits.items() if name != "train"
+    )
     what = {(False, False): "source or a target", (False, True): "source", (True, False): "target"}[
         labels[0], labels[1]
     ]
     sentence = (
-        f"Drawn by hash: {shares} (5 % each, at most {HELD_OUT_MOST:,}); pairs that share a {what}, up to case and "
-        f"punctuation, share a split"
+        f"Drawn by hash: {shares} (5 % each, at most {grouped(HELD_OUT_MOST)}); pairs that share a {what}, up to case "
+        "and punctuation, share a split"
     )
     if any(labels):
         sentence += f", and the {'targets' if labels[1] else 'sources'}, being labels, are in all of them"
     if large.any() and sizes.max() > 1:
-        sentence += f"; {int(large.sum()):,} large groups of such pairs (up to {sizes.max():,}) are trained on"
+        sentence += (
+            f"; {grouped(int(large.sum()))} large groups of such pairs (up to {grouped(sizes.max())}) are trained on"
+        )
     return sentence + "."
 
 

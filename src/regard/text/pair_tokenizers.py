@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from regard.numbers import grouped
 from regard.text.pairs import PairCorpus
 from regard.text.tokenizer import CHARACTERS_PER_SYMBOL, LARGEST_BPE, Tokenizer
 
@@ -40,9 +41,9 @@ def why_this_vocabulary(corpus: PairCorpus, tokenizers: tuple[Tokenizer, Tokeniz
     joint = source is target
     what = {"bpe": "byte pairs", "word": "words", "char": "characters", "byte": "bytes"}[target.kind]
     sizes = (
-        f"{target.vocabulary:,} {what} for both sides"
+        f"{grouped(target.vocabulary)} {what} for both sides"
         if joint
-        else (f"{source.vocabulary:,} {what} for the source, {target.vocabulary:,} for the target")
+        else (f"{grouped(source.vocabulary)} {what} for the source, {grouped(target.vocabulary)} for the target")
     )
     if asked:
         return f"Vocabulary: {sizes}, as asked for."
@@ -53,6 +54,7 @@ def why_this_vocabulary(corpus: PairCorpus, tokenizers: tuple[Tokenizer, Tokeniz
     train = corpus.splits["train"]
     characters = sum(len(text) + 1 for side in (train.sources, train.targets) for text in side)
     return (
-        f"Vocabulary: {sizes}: one per {CHARACTERS_PER_SYMBOL} characters of the {len(train):,} pairs "
-        f"({characters:,} characters), at most {LARGEST_BPE:,}, so that each is seen often enough to be learned."
+        f"Vocabulary: {sizes}: one per {CHARACTERS_PER_SYMBOL} characters of the {grouped(len(train))} pairs "
+        f"({grouped(characters)} characters), at most {grouped(LARGEST_BPE)}, so that each is seen often enough to be "
+        "learned."
     )

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from regard.numbers import grouped
 from regard.text.pairs import Pairs
 from regard.text.tokenizer import Tokenizer, blocks
 
@@ -61,10 +62,10 @@ class TokenPairs:
         }
         found, total = [], len(self) + sum(self.dropped.values())
         if count := sum(self.dropped.values()):
-            reasons = ", ".join(f"{number:,} {wording[reason]}" for reason, number in self.dropped.items())
-            found.append(f"{count:,} of {total:,} pairs were dropped: {reasons}.")
+            reasons = ", ".join(f"{grouped(number)} {wording[reason]}" for reason, number in self.dropped.items())
+            found.append(f"{grouped(count)} of {grouped(total)} pairs were dropped: {reasons}.")
         if self.truncated:
-            found.append(f"{self.truncated:,} of {total:,} pairs were cut off at {self.longest} tokens.")
+            found.append(f"{grouped(self.truncated)} of {grouped(total)} pairs were cut off at {self.longest} tokens.")
         return found
 
 

@@ -15,6 +15,7 @@ from functools import cached_property
 from pathlib import Path
 
 from regard.errors import RegardError
+from regard.numbers import grouped
 from regard.text.builtin import TOYS, phrases, toy_task
 from regard.text.catalogue import CATALOGUE, Download
 from regard.text.corpus import SPLITS, entries, is_named
@@ -185,7 +186,7 @@ def _split(
         if cuts[1] < 1:
             raise _too_few(name, len(pairs))
         splits = {split: pairs.take(range(a, b)) for split, a, b in zip(SPLITS, cuts, cuts[1:])}
-        origin = f"Cut in file order: the last {2 * held:,} pairs are valid and test, {held:,} each."
+        origin = f"Cut in file order: the last {grouped(2 * held)} pairs are valid and test, {grouped(held)} each."
         return PairCorpus(name, splits, origin=(origin, *about))
     drawn = draw_pairs(pairs.sources, pairs.targets, held_out)
     if len(drawn.splits) < 2:
@@ -196,8 +197,8 @@ def _split(
 
 def _too_few(name: str, count: int) -> RegardError:
     return RegardError(
-        f"Nothing can be held out of the {count:,} pairs of {name!r} that is not also trained on; give more pairs, "
-        f"or a folder with train.tsv and valid.tsv."
+        f"Nothing can be held out of the {grouped(count)} pairs of {name!r} that is not also trained on; give more "
+        "pairs, or a folder with train.tsv and valid.tsv."
     )
 
 
@@ -214,7 +215,9 @@ def _open_built_in(name: str, pairs: int, longest: int) -> PairCorpus:
             for split, given in made.items()
         }
         count = sum(map(len, splits.values()))
-        origin = f"{count:,} pairs of the built-in English–French grammar, made by seed 0, with their word alignment."
+        origin = (
+            f"{grouped(count)} pairs of the built-in English–French grammar, made by seed 0, with their word alignment."
+        )
         return PairCorpus(name, splits, "en", "fr", origin=(origin,))
     if name not in TOYS:
         raise RegardError(f"{name!r} is a text without translations; give pairs, for example the built-in phrasebook.")
@@ -265,7 +268,7 @@ def _fewer(corpus: PairCorpus, count: int) -> PairCorpus:
     if count >= len(train):
         return corpus
     ranked = sorted(range(len(train)), key=lambda index: _pair_hash(train, index))
-    note = f"{count:,} of the {len(train):,} training pairs are used, drawn by their hash."
+    note = f"{grouped(count)} of the {grouped(len(train))} training pairs are used, drawn by their hash."
     splits = {**corpus.splits, "train": train.take(sorted(ranked[:count]))}
     return replace(corpus, splits=splits, origin=(*corpus.origin, note))
 
@@ -289,8 +292,11 @@ def _with_more(corpus: PairCorpus, also: str, source: str, target: str) -> PairC
         added = more.take(chosen)
         train = Pairs([*train.sources, *added.sources], [*train.targets, *added.targets])
         leaks = len(more) - len(clean)
-        left_out = f"; {leaks:,} of which a side is held out were left out" if leaks else ""
-        notes += [f"{len(clean):,} training pairs more from {path}, {weight:g} times per epoch{left_out}.", *about]
+        left_out = f"; {grouped(leaks)} of which a side is held out were left out" if leaks else ""
+        notes += [
+            f"{grouped(len(clean))} training pairs more from {path}, {weight:g} times per epoch{left_out}.",
+            *about,
+        ]
     return replace(corpus, splits={**corpus.splits, "train": train}, origin=tuple(notes))
 
 

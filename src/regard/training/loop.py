@@ -24,7 +24,8 @@ from torch import Tensor
 from regard.errors import RegardError, Stopped
 from regard.files import write_text
 from regard.layers.state import State, detach, map_state
-from regard.report.progress import Bar, grouped, progress
+from regard.numbers import grouped
+from regard.report.progress import Bar, progress
 from regard.systems.model import Model
 from regard.text.batches import Batch
 from regard.text.pair_batches import PairBatch

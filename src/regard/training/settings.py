@@ -99,9 +99,7 @@ class PairTraining(Learning):
     consistency: float = setting(0.0, "R-Drop: weight of agreement between two passes with different dropout; 0 = none")
     ema: float = setting(0.0, "decay of the moving average of weights that is validated and kept, e.g. 0.999; 0 = none")
     keep: int = setting(5, "weights of the last validations that are kept, for `evaluate --average`; 0 = none")
-    select: str = setting(
-        "loss", "the best validation has the lowest loss, or the highest bleu (greedy translations)"
-    )
+    select: str = setting("loss", "the best validation has the lowest loss, or the highest bleu (greedy translations)")
     validation_pairs: int = setting(1000, "validation reads at most this many pairs, always the same ones; 0 = all")
 
     def __post_init__(self) -> None:

@@ -24,6 +24,7 @@ from collections.abc import Iterator
 from random import Random
 
 from regard.errors import RegardError
+from regard.numbers import grouped
 from regard.text.phrasebook.pair import WORD, Pair, words
 from regard.text.phrasebook.sentences import Sentences
 from regard.text.split import line_hash
@@ -63,8 +64,8 @@ def make_pairs(count: int, *, seed: int = 0, shortest: int = 1, longest: int = 1
             in_vain += 1
             if in_vain > PATIENCE:
                 raise RegardError(
-                    f"The phrasebook has little more than {len(seen):,} sentences of {shortest} to {longest} words; "
-                    "ask for fewer pairs or allow longer ones."
+                    f"The phrasebook has little more than {grouped(len(seen))} sentences of {shortest} to {longest} "
+                    "words; ask for fewer pairs or allow longer ones."
                 )
             continue
         in_vain = 0

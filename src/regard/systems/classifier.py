@@ -1,0 +1,225 @@
+"""A classifier: an encoder of any kind reads the whole source, and one vector of what it made of it predicts a label.
+
+    m_1 … m_S = encoder(E[x_1] … E[x_S]),   c = pool(m_1 … m_S),   P(label | x) = softmax(W c + b)
+
+    dan              m_s = E[x_s], c = f(W_k … f(W_1 mean + b_1) … + b_k)           Iyyer et al. 2015
+    rnn, lstm, gru   m_s = [→h_s ; ←h_s]; its last state is [→h_S ; ←h_1]           Dai & Le 2015, in one direction
+    self-attention   m = Attention(x, x, x), layers times and nothing else          Vaswani et al. 2017
+    transformer      m = EncoderBlock(x), layers times                              Vaswani et al. 2017
+
+It is a translator whose target is one symbol. It keeps the call and looks at nothing that was written, so every column
+predicts the same: the label. A source ends in <eos>, whose vector is pooled with the others, or is the last.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+
+import torch
+from torch import Tensor, nn
+
+from regard.errors import RegardError
+from regard.layers.blocks import FeedForward, PreNormEncoderBlock
+from regard.layers.embedding import Embedding, Output
+from regard.layers.encoder import FUSED, RecurrentEncoder, TransformerEncoder, real_columns
+from regard.layers.memory import FullSelfAttention
+from regard.layers.position import Sinusoid
+from regard.layers.state import Span, State
+from regard.settings import at_least, one_of, setting
+from regard.systems.translation import Translator
+
+ATTENTION = ("self-attention", "transformer")
+ENCODERS = ("dan", *FUSED, *ATTENTION)
+
+
+@dataclass(frozen=True)
+class Settings:
+    encoder: str = setting("lstm", "dan, rnn, lstm, gru, self-attention or transformer")
+    pool: str = setting("mean", "what the label is read off: the mean of all vectors, or the last")
+    layers: int = setting(1, "layers of the encoder; of dan those above the average, 0 = a bag of words")
+    width: int = setting(128, "components of a vector between layers, of a recurrent one in each direction")
+    embedding: int = setting(0, "components of a word vector; 0 = width, as attention needs it")
+    bidirectional: bool = setting(True, "rnn, lstm, gru: read the source from both ends")
+    heads: int = setting(4, "self-attention, transformer: heads, which share the width equally")
+    position: str = setting("sinusoid", "self-attention, transformer: none, sinusoid or rotary")
+    dropout: float = setting(0.2, "rate on word vectors, between layers and before the prediction")
+
+    def __post_init__(self) -> None:
+        one_of("model.encoder", self.encoder, ENCODERS)
+        one_of("model.pool", self.pool, ("mean", "last"))
+        one_of("model.position", self.position, ("none", "sinusoid", "rotary"))
+        at_least("model.layers", self.layers, 0 if self.encoder == "dan" else 1)
+        at_least("model.width", self.width, 1)
+        at_least("model.embedding", self.embedding, 0)
+        at_least("model.heads", self.heads, 1)
+        if not 0.0 <= self.dropout < 1.0:
+            raise RegardError(f"model.dropout must be at least 0 and below 1, not {self.dropout}.")
+        if self.encoder == "dan" and self.pool == "last":
+            raise RegardError("model.encoder dan averages the words, of which the last is always <eos>: pool the mean.")
+        if self.encoder in ATTENTION:
+            self._check_attention()
+
+    def _check_attention(self) -> None:
+        if self.words != self.width:
+            raise RegardError(f"model.encoder {self.encoder} keeps one width: leave model.embedding at 0.")
+        if self.width % self.heads:
+            raise RegardError(f"model.heads ({self.heads}) must divide model.width ({self.width}).")
+        if self.position == "rotary" and self.width // self.heads % 2:
+            raise RegardError(
+                f"model.position rotary turns pairs of components: model.width / model.heads must be even, "
+                f"not {self.width // self.heads}."
+            )
+
+    @property
+    def words(self) -> int:
+        """Components of a word vector."""
+        return self.embedding or self.width
+
+    @property
+    def pooled(self) -> int:
+        """Components of the vector that predicts the label."""
+        if self.encoder == "dan":
+            return self.width if self.layers else self.words
+        return self.width * (2 if self.encoder in FUSED and self.bidirectional else 1)
+
+
+SIZES: dict[str, dict[str, object]] = {
+    "tiny": {"layers": 1, "width": 64, "dropout": 0.0, "training.learning_rate": 3e-3},
+    "small": {"layers": 1, "width": 128, "dropout": 0.2},
+    "medium": {
+        "layers": 2,
+        "width": 256,
+        "dropout": 0.3,
+        "training.batch_tokens": 16384,
+        "training.learning_rate": 1e-3,
+    },
+    "large": {
+        "layers": 4,
+        "width": 512,
+        "dropout": 0.3,
+        "training.batch_tokens": 32768,
+        "training.learning_rate": 3e-4,
+        "training.warmup": 500,
+    },
+}
+TRAINING: dict[str, object] = {
+    "steps": 2000,
+    "batch_tokens": 4096,
+    "optimizer": "adamw",
+    "learning_rate": 2e-3,
+    "schedule": "cosine",
+    "warmup": 50,
+    "label_smoothing": 0.0,  # probabilities that mean what they say
+    "clip": 1.0,
+    "evaluate_every": 100,
+    "checkpoint_every": 100,
+    "patience": 5,
+}
+
+
+class Classifier(Translator):
+    """`vocabulary` counts the labels; what embeds is the source's table, for nothing that is written is read."""
+
+    def __init__(self, vocabulary: int, settings: Settings, *, source_vocabulary: int | None = None) -> None:
+        waves = settings.encoder in ATTENTION and settings.position == "sinusoid"
+        words, place = settings.words, Sinusoid(settings.width) if waves else None
+        super().__init__(
+            Embedding(source_vocabulary or vocabulary, words, place, scale=words**0.5),
+            None,
+            Output(settings.pooled, vocabulary, tied=False, bias=True),
+            dropout=settings.dropout,
+        )
+        self.vocabulary = vocabulary
+        self.settings = settings
+        self.encoder = encoder(settings)
+        self.deepen = feedforward(settings) if settings.encoder == "dan" else nn.Identity()
+        self.begin_words()
+        assert self.output.weight is not None
+        nn.init.normal_(self.output.weight, std=0.25 * settings.pooled**-0.5)  # untrained, it prefers no label
+
+    def encode(self, source: Tensor, lengths: Tensor | None) -> State:
+        memory, last = self._read(self._source_vectors(source), lengths)
+        return {"memory": memory, "whole": self._whole(memory, last, lengths)}
+
+    def explain_encode(self, source: Tensor, lengths: Tensor | None) -> tuple[State, State]:
+        vectors = self._source_vectors(source)
+        memory, last = vectors, None
+        parts: State = {}
+        if isinstance(self.encoder, RecurrentEncoder):
+            memory, last, parts = self.encoder.explain(vectors, lengths)
+        elif self.encoder is not None:
+            memory, parts = self.encoder.explain(vectors, lengths)
+        whole = self._whole(memory, last, lengths)
+        return {"memory": memory, "whole": whole}, {"embedding": vectors, "layers": parts, "whole": whole}
+
+    def _read(self, vectors: Tensor, lengths: Tensor | None) -> tuple[Tensor, State | None]:
+        """A vector for each word, and each layer's last state where there is a recurrence."""
+        if self.encoder is None:
+            return vectors, None
+        read = self.encoder(vectors, lengths)
+        return read if isinstance(self.encoder, RecurrentEncoder) else (read, None)
+
+    def _whole(self, memory: Tensor, last: State | None, lengths: Tensor | None) -> Tensor:
+        """The source in one vector: [N, D]."""
+        if self.settings.pool == "mean":
+            return self.deepen(mean_of_real(memory, lengths))
+        if last is not None:
+            return last[str(self.settings.layers - 1)]["hidden"]
+        if lengths is None:
+            return memory[:, -1]
+        return memory[torch.arange(len(memory), device=memory.device), lengths.to(memory.device) - 1]
+
+    def remember(self, encoded: State) -> State:
+        return {"whole": encoded["whole"]}
+
+    def opening(self, encoded: State, width: int, *, capacity: int | None, dtype: torch.dtype) -> State:
+        return {}  # what was written is not read
+
+    def contextualise(self, tokens: Tensor, state: State, span: Span) -> tuple[Tensor, State]:
+        whole = state["source"]["whole"]  # [N, D]
+        each = whole.repeat_interleave(len(tokens) // len(whole), dim=0)  # row r reads source r // width
+        return self.dropout(each)[:, None].expand(-1, tokens.size(1), -1), {}
+
+
+def encoder(settings: Settings) -> RecurrentEncoder | TransformerEncoder | None:
+    """What reads the word vectors; None: they are all there is (dan)."""
+    width, dropout = settings.width, settings.dropout
+    if settings.encoder in FUSED:
+        return RecurrentEncoder(
+            settings.words,
+            width,
+            cell=settings.encoder,
+            layers=settings.layers,
+            bidirectional=settings.bidirectional,
+            dropout=dropout,
+        )
+    if settings.encoder == "dan":
+        return None
+
+    def look() -> FullSelfAttention:
+        return FullSelfAttention(width, settings.heads, dropout_output=dropout, rotary=settings.position == "rotary")
+
+    layers = range(settings.layers)
+    if settings.encoder == "self-attention":
+        return TransformerEncoder(look() for _ in layers)  # type: ignore[misc]  # which is called as a block is
+    blocks = (PreNormEncoderBlock(look(), FeedForward(width, 4 * width, dropout=dropout)) for _ in layers)
+    return TransformerEncoder(blocks, nn.LayerNorm(width))
+
+
+def feedforward(settings: Settings) -> nn.Sequential:
+    """What a deep averaging network has above its average."""
+    layers: list[nn.Module] = []
+    for inputs, width in pairwise([settings.words, *[settings.width] * settings.layers]):
+        layers += [nn.Linear(inputs, width), nn.Tanh()]
+    return nn.Sequential(*layers)
+
+
+def mean_of_real(memory: Tensor, lengths: Tensor | None) -> Tensor:
+    """The mean of each row's real columns: [N, S, D] → [N, D], summed in fp32 or better."""
+    exact = torch.promote_types(memory.dtype, torch.float32)
+    valid = real_columns(memory, lengths)
+    if valid is None:
+        return memory.mean(dim=1, dtype=exact).to(memory.dtype)
+    total = memory.where(valid[..., None], 0.0).sum(dim=1, dtype=exact)
+    return (total / valid.sum(dim=1, keepdim=True)).to(memory.dtype)
