@@ -206,14 +206,16 @@ def data_fetch(name: str) -> None:
 
 @app.command
 def demo(*, budget: str | None = None, run: Path | None = None, json: Annotated[bool, Flag] = False) -> None:
-    """Train the ladder on built-in text, print one table and a sample from each: the main job, in minutes.
+    """Train every language model and every translator on built-in data: the main job, in five minutes.
+
+    Prints a table for each ladder and a sample from each system, and writes two reports.
 
     Parameters
     ----------
     budget
         training time of each neural system, such as 30s; without it, what fits into five minutes for all
     run
-        folder for the comparison; runs/demo if it is free
+        folder for both comparisons; runs/demo if it is free
     json
         print a list of objects
     """

@@ -246,7 +246,7 @@ def test_the_demo_prints_a_table_for_each_ladder_and_a_sample_from_each_system(r
     assert code == 0, errors
     for label in ("2-gram", "5-gram", "gpt"):
         assert f"── {label} writes ──" in out
-    for heading in ("bits/char", "BLEU", "align. error", "words of the source"):
+    for heading in ("perplexity", "BLEU", "align. error", "words of the source"):
         assert heading in out
     first = [line.split()[0] for line in out.splitlines() if line.startswith(("English ", "transformer "))]
     assert first.count("English") == 5
