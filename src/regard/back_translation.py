@@ -22,11 +22,14 @@ from regard.report.progress import progress, say
 from regard.run import load_translator
 from regard.text.corpus import content_digest, read_lines
 from regard.text.fetch import cache_folder
-from regard.text.pairs import Pairs
+from regard.text.pairs import PairCorpus, Pairs, not_held_out
 
 
-def back_translated(recipe: Recipe) -> Pairs:
-    """A pair for each line of data.monolingual, its source made up by data.translator; kept in the cache."""
+def back_translated(recipe: Recipe, corpus: PairCorpus) -> Pairs:
+    """A pair for each line of data.monolingual that is not held out, its source made up by data.translator.
+
+    They are kept in the cache; a line for which the translator has nothing to say is left out, and counted.
+    """
     text, folder = Path(recipe.data.monolingual), Path(recipe.data.translator)
     if not text.is_file():
         raise RegardError(f"There is no text {recipe.data.monolingual!r} to translate back; check data.monolingual.")
@@ -36,15 +39,22 @@ def back_translated(recipe: Recipe) -> Pairs:
         targets = [line for line in read_lines(text) if line.strip()]
         sources = []
         with progress(f"translating {text.name} back", len(targets), unit=" lines") as bar:
-            for best, *_ in translator.translations(targets, how=Beam(1), truncate=True):
+            for best, *_ in translator.translations(targets, how=Beam(1), truncate=True, min_tokens=2):
                 sources.append(best.text)
                 bar.advance(1)
         made.parent.mkdir(parents=True, exist_ok=True)
-        write_text(made, "".join(f"{_plain(s)}\t{_plain(t)}\n" for s, t in zip(sources, targets) if s.strip()))
+        write_text(made, "".join(f"{_plain(s)}\t{_plain(t)}\n" for s, t in zip(sources, targets)))
     with reading(made) as stream:
-        pairs = [line.split("\t") for line in stream.read().decode().splitlines()]
-    say(f"{grouped(len(pairs))} pairs from {text.name}, their sources made up by {folder}")
-    return Pairs([source for source, _ in pairs], [target for _, target in pairs])
+        lines = [line.split("\t") for line in stream.read().decode().split("\n")[:-1]]
+    said = Pairs([source for source, _ in lines if source], [target for source, target in lines if source])
+    found = said.take(not_held_out(corpus, said))
+    empty, held = len(lines) - len(said), len(said) - len(found)
+    left_out = f" ({grouped(empty)} lines without a translation and {grouped(held)} held-out ones left out)"
+    made_by = f"their sources made up by {folder}{left_out if empty + held else ''}"
+    say(f"{grouped(len(found))} pairs from {text.name}, {made_by}")
+    if not len(found):
+        raise RegardError(f"Nothing of {text} is left to learn from: {folder} translates none, or all is held out.")
+    return found
 
 
 def _place(text: Path, folder: Path) -> Path:

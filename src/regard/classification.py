@@ -21,7 +21,7 @@ import numpy as np
 from regard.decoding.translate import AHEAD
 from regard.errors import RegardError
 from regard.evaluation.classification import label_log_probabilities, label_quality
-from regard.folder import TrainedOnPairs, choose_split
+from regard.folder import TrainedOnPairs
 from regard.recipe import Recipe
 from regard.report.progress import progress
 from regard.systems.classifier import Classifier
@@ -103,8 +103,7 @@ class ClassificationRun(TrainedOnPairs):
         A text that is too long is cut. A label that training has not seen is a mistake, and has no cross-entropy. With
         `texts` also each line's label.
         """
-        corpus = self.corpus(data)
-        name = choose_split(corpus, split)
+        corpus, name = self.chosen(data, split)
         pairs = corpus.splits[name]
         cut = encode_labelled(
             pairs, self.source_tokenizer, self.tokenizer, longest=self.recipe.data.longest, truncate=True

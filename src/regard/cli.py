@@ -442,7 +442,7 @@ def evaluate(
     by_length
         translator: also BLEU, chrF and accuracy by the length of the source
     bleu_tokenizer
-        translator: how sacreBLEU cuts words: 13a, intl, zh, ja-mecab, char, …
+        translator: how sacreBLEU cuts words: 13a, intl, char, zh or none
     average
         translator, classifier: use the mean of the weights of the last so many validations
     weights
@@ -547,6 +547,9 @@ def translate(
     from regard.run import load_translator
 
     sampling = Sampling(temperature, top_k, top_p)
+    at_least("--n-best", n_best, 1)
+    if temperature == 0 and (top_k or top_p != 1.0 or seed):
+        raise RegardError("--top-k, --top-p and --seed are for drawing: give --temperature, too.")
     if temperature > 0 and (beam is not None or length_penalty is not None):
         raise RegardError("--temperature draws and --beam searches: choose one of them.")
     if attention and not json:
@@ -737,7 +740,7 @@ def score(
     data
         translator: score the pairs of this file, as they stand in it, instead of stdin's
     split
-        with --data: the pairs of this split of a corpus: train, valid or test
+        the pairs of this split, of --data or of the run's own corpus: train, valid or test
     tokens
         one line for each token: `log P, token`; an empty line ends each sentence
     weights
@@ -757,7 +760,7 @@ def score(
         _refuse(loaded, "a language model", {"--data": data, "--split": split})
         scores: Iterator[Any] = loaded.score(_stdin_lines())
     else:
-        scores = loaded.score(_stdin_pairs() if data is None else loaded.pairs(data, split))
+        scores = loaded.score(_stdin_pairs() if data is None and split is None else loaded.pairs(data, split))
     for line in scores:
         pair = isinstance(line, PairScore)
         if json:

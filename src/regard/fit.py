@@ -235,7 +235,15 @@ def build_trainer(ready: Prepared, folder: Path) -> Trainer:
 # -- the folder ------------------------------------------------------------------------------------------------------
 
 
-OWN_FILES = {"recipe.toml", "tokenizer.json", "model.safetensors", "training.safetensors", "metrics.jsonl", ".lock"}
+OWN_FILES = {
+    "recipe.toml",
+    "tokenizer.json",
+    "tokenizer.source.json",
+    "model.safetensors",
+    "training.safetensors",
+    "metrics.jsonl",
+    ".lock",
+}
 
 
 def new_folder(recipe: Recipe, folder: Path | None) -> Path:

@@ -37,6 +37,7 @@ from regard.training.checkpoint import load_tensors, unflatten
 from regard.training.loop import kept_weights
 
 FORMAT = 1  # of the run folder; raised when an older Regard could not read it
+WHOLE = "whole file"  # the split of a file that is taken as it stands
 Known = TypeVar("Known", Corpus, PairCorpus)
 
 
@@ -69,6 +70,8 @@ class Tokenizers:
         self.target.save(folder / "tokenizer.json")
         if self.source is not None and self.source is not self.target:
             self.source.save(folder / "tokenizer.source.json")
+        else:
+            (folder / "tokenizer.source.json").unlink(missing_ok=True)  # of a training that was killed at its start
 
 
 def open_tokenizers(folder: Path, recipe: Recipe) -> Tokenizers:
@@ -142,6 +145,8 @@ def read_weights(folder: Path, weights: str = "best") -> dict[str, Tensor]:
 def average_weights(folder: Path, count: int) -> dict[str, Tensor]:
     """The mean of the weights of the last `count` validations (Vaswani et al. 2017, section 6.1)."""
     kept = kept_weights(folder)
+    if not kept:
+        raise RegardError(f"{folder} kept no weights to average: only trainings on pairs do, with training.keep.")
     if count < 1:
         raise RegardError(f"--average must be at least 1, not {count}.")
     if len(kept) < count:
@@ -207,15 +212,25 @@ class TrainedOnPairs(Trained):
         mine = self.recipe.data
         return open_pairs(data, source=mine.source, target=mine.target, swap=mine.swap)
 
-    def pairs(self, data: str, split: str | None = None) -> Iterator[tuple[str, str]]:
-        """The pairs of a file as they stand in it, or of one split of a corpus."""
-        if split is None and Path(data).is_file():
-            found = read_pairs(data, source=self.recipe.data.source, target=self.recipe.data.target)
-            found = found.swapped() if self.recipe.data.swap else found
-        else:
+    def chosen(self, data: str | None, split: str | None) -> tuple[PairCorpus, str]:
+        """A corpus and its split to look at; a single file with no split named is taken whole, as it stands."""
+        if data is None or split is not None or not Path(data).is_file():
             corpus = self.corpus(data)
-            found = corpus.splits[choose_split(corpus, split)]
+            return corpus, choose_split(corpus, split)
+        mine = self.recipe.data
+        found = read_pairs(data, source=mine.source, target=mine.target)
+        whole = PairCorpus(Path(data).name, {WHOLE: found}, mine.source, mine.target, disjoint=True)
+        return whole.swapped() if mine.swap else whole, WHOLE
+
+    def pairs(self, data: str | None, split: str | None = None) -> Iterator[tuple[str, str]]:
+        """The pairs of a file as they stand in it, or of one split of a corpus."""
+        corpus, name = self.chosen(data, split)
+        found = corpus.splits[name]
         return zip(found.sources, found.targets)
+
+    @property
+    def forbidden(self) -> list[int]:
+        return forbidden_tokens(self.tokenizer, one_line=True)
 
     def source_tokens(self, line: str, number: int, truncate: bool = False) -> list[int]:
         """A line's tokens, refused where it is longer than anything the model was trained on."""
@@ -228,8 +243,10 @@ class TrainedOnPairs(Trained):
         )
 
 
-def forbidden_tokens(tokenizer: Tokenizer) -> list[int]:
-    return [n for n in tokenizer.specials if n != tokenizer.eos]
+def forbidden_tokens(tokenizer: Tokenizer, *, one_line: bool = False) -> list[int]:
+    """Special symbols; where a text must stay one line and one field, also every token with a line end or a tab."""
+    breaks = [n for n, token in enumerate(tokenizer.tokens) if one_line and {"\n", "\r", "\t"} & set(token)]
+    return [n for n in sorted({*tokenizer.specials, *breaks}) if n != tokenizer.eos]
 
 
 def has_source(recipe: Recipe) -> bool:

@@ -33,6 +33,7 @@ from regard.folder import (
     pairs_asked_for,
     pairs_of,
     pick_device,
+    read_facts,
     tokens_of,
 )
 from regard.layers.state import State
@@ -48,7 +49,7 @@ from regard.text.labels import encode_labelled, label_numbers, learn_labels
 from regard.text.pair_batches import PairBatches
 from regard.text.pair_tokenizers import train_tokenizers, why_this_vocabulary
 from regard.text.pair_tokens import TokenPairs, encode_pairs
-from regard.text.pairs import PairCorpus, Pairs
+from regard.text.pairs import PairCorpus, Pairs, weighted
 from regard.text.tokenizer import Tokenizer
 from regard.text.tokens import TokenArray
 from regard.training.loop import Batches
@@ -99,7 +100,13 @@ def material_of(folder: Path, recipe: Recipe) -> Material:
     tokenizers = open_tokenizers(folder, recipe)
     if has_source(recipe):
         kind = LabelMaterial if labels(recipe) else PairMaterial
-        return kind.cut(recipe, pairs_of(folder, recipe), tokenizers)
+        material = kind.cut(recipe, pairs_of(folder, recipe), tokenizers)
+        if material.made_up != read_facts(folder)["corpus"].get("made_up", ""):
+            raise RegardError(
+                f"{recipe.data.monolingual} or {recipe.data.translator} has changed since {folder} was trained with "
+                f"them; put them back, or start anew with --from {folder}."
+            )
+        return material
     return TextMaterial.cut(recipe, corpus_of(folder, recipe), tokenizers)
 
 
@@ -202,6 +209,7 @@ class PairMaterial(Material):
     train: TokenPairs
     valid: TokenPairs
     references: Pairs  # what `valid` was cut from
+    made_up: str = ""  # the checksum of back-translated pairs, where there are any
     encode = staticmethod(encode_pairs)
 
     @classmethod
@@ -209,8 +217,10 @@ class PairMaterial(Material):
         assert tokenizers.source is not None
         data, limit, held_out = recipe.data, recipe.training.validation_pairs, corpus.splits["valid"]
         train = corpus.splits["train"]
+        made_up = ""
         if data.monolingual:
-            more = back_translated(recipe)
+            more = back_translated(recipe, corpus)
+            made_up = more.checksum()
             train = Pairs([*train.sources, *more.sources], [*train.targets, *more.targets])
         valid = held_out.take(range(min(limit or len(held_out), len(held_out))))
         cut: dict[str, TokenPairs] = {}
@@ -221,14 +231,17 @@ class PairMaterial(Material):
             for note in found.sentences:
                 say(f"{split}: {note}")
             if not len(found):
-                raise RegardError(f"The {split} split of {corpus.name} has no pairs to learn from; give it more.")
+                raise RegardError(
+                    f"The {split} split of {corpus.name} has no pairs to learn from, none with two sides of at most "
+                    f"{data.longest} tokens (data.longest); give it more."
+                )
             cut[split] = found
         references = valid.take(cut["valid"].kept)
-        return cls(recipe, corpus, tokenizers, train, cut["train"], cut["valid"], references)
+        return cls(recipe, corpus, tokenizers, train, cut["train"], cut["valid"], references, made_up)
 
     @property
     def origin(self) -> dict[str, Any]:
-        return origin_of(self.corpus)
+        return origin_of(self.corpus) | ({"made_up": self.made_up} if self.made_up else {})
 
     @property
     def sentence(self) -> str:
@@ -244,14 +257,25 @@ class PairMaterial(Material):
 
     def batches(self, model: Model) -> Batches:
         settings, rate = self.recipe.training, self.recipe.data.bpe_dropout
+        self._check_context(model)
         if not rate:
             return PairBatches(self.train, settings.batch_tokens, settings.seed)
         assert self.tokenizers.source is not None
         anew = DropoutPairs(self.texts, self.train, self.tokenizers.source, self.tokenizers.target, rate, settings.seed)
         return PairBatches(self.train, settings.batch_tokens, settings.seed, epochs=anew.epoch)
 
+    def _check_context(self, model: Model) -> None:
+        """Positions that end must reach to the end of every pair: better known now than at the first long batch."""
+        for side, most in (("source", getattr(model, "source_context", None)), ("target", model.context)):
+            longest = max(int(getattr(pairs, f"{side}_lengths").max()) for pairs in (self.train, self.valid))
+            if most is not None and longest > most:
+                raise RegardError(
+                    f"A {side} has {longest} tokens with its <eos>, and positions end at model.context {most}: raise "
+                    f"that, or leave longer pairs out with data.longest {most - 1}."
+                )
+
     def validation(self, model: Model) -> Validation:
-        eos, forbidden = self.tokenizers.target.eos, forbidden_tokens(self.tokenizers.target)
+        eos, forbidden = self.tokenizers.target.eos, forbidden_tokens(self.tokenizers.target, one_line=True)
         sources, targets = both_sides(self.valid)
 
         def loss(model: Model) -> float:
@@ -277,6 +301,8 @@ def _read_pairs(recipe: Recipe, tokenizers: Tokenizers | None) -> PairMaterial:
         say(why_this_vocabulary(corpus, (source, target), data.vocabulary))
         tokenizers = Tokenizers(target, source)
     resolved = _resolved_data(recipe, tokenizers.target) | {"joint": tokenizers.source is tokenizers.target}
+    resolved |= {name: absolute(getattr(data, name)) for name in ("monolingual", "translator")}
+    resolved["also"] = ",".join(f"{absolute(path)}:{weight:g}" for path, weight in weighted(data.also))
     recipe = recipe.replace(data=resolved, training=resolve_training(recipe.training))
     recipe = settle_dropout(recipe, len(corpus.splits["train"]))
     torch.set_num_threads(recipe.training.threads)
@@ -361,6 +387,10 @@ def _resolved_data(recipe: Recipe, tokenizer: Tokenizer) -> dict[str, Any]:
         "tokenizer": tokenizer.kind,
         "vocabulary": tokenizer.vocabulary,
     }
+
+
+def absolute(path: str) -> str:
+    return str(Path(path).resolve()) if path else ""
 
 
 def resolve_training(settings: Learning | Counting) -> dict[str, Any]:

@@ -14,7 +14,7 @@ import math
 import time
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from itertools import islice
 from typing import Any
 
@@ -25,10 +25,10 @@ from regard.decoding.beam import Beam, Hypothesis
 from regard.decoding.sampling import Sampling
 from regard.decoding.translate import BEAM, explain_hypotheses, translate
 from regard.errors import RegardError
-from regard.evaluation.alignment import alignment_error_rate, token_spans, word_links
+from regard.evaluation.alignment import alignment_error_rate, spans_in, word_links
 from regard.evaluation.scoring import pair_losses
-from regard.evaluation.translation import accuracy, by_length, quality
-from regard.folder import TrainedOnPairs, choose_split
+from regard.evaluation.translation import accuracy, by_length, metric_named, quality, refuse_escaped
+from regard.folder import TrainedOnPairs
 from regard.layers.state import State
 from regard.prediction import Prediction
 from regard.report.progress import progress
@@ -112,23 +112,23 @@ class TranslationRun(TrainedOnPairs):
 
         `limits`: max_tokens, min_tokens, samples, seed, as `decoding.translate` has them.
         """
-        waiting: deque[list[int]] = deque()  # lines whose translations are still to come; [] = an empty one
+        waiting: deque[tuple[str, list[int]]] = deque()  # lines whose translations are still to come; [] = an empty one
 
         def sources() -> Iterator[list[int]]:
             for number, line in enumerate(lines, start=1):
                 ids = self.source_tokens(line, number, truncate) if line.strip() else []
-                waiting.append(ids)
+                waiting.append((line, ids))
                 if ids:
                     yield ids
 
         found = translate(self.model, sources(), eos=self.tokenizer.eos, beam=how, forbidden=self.forbidden, **limits)
         for hypotheses in found:
-            while not waiting[0]:
+            while not waiting[0][1]:
                 waiting.popleft()
                 yield [NOTHING]
-            ids = waiting.popleft()
+            line, ids = waiting.popleft()
             if alignment or attention:
-                yield self._explained(ids, hypotheses, attention)
+                yield self._explained(line, ids, hypotheses, attention)
             else:
                 yield [self._translation(hypothesis) for hypothesis in hypotheses]
         yield from ([NOTHING] for _ in waiting)
@@ -136,23 +136,24 @@ class TranslationRun(TrainedOnPairs):
     def _read(self, source: str) -> list[int]:
         return [*self.source_tokenizer.encode(source), self.source_tokenizer.eos]
 
-    def _translation(self, hypothesis: Hypothesis, **more: Any) -> Translation:
+    def _translation(self, hypothesis: Hypothesis) -> Translation:
         written = [n for n in hypothesis.tokens if n != self.tokenizer.eos]
         tokens = [self.tokenizer.token(n) for n in hypothesis.tokens]
         text = self.tokenizer.decode(written).strip()
-        return Translation(text, hypothesis.log_probability, hypothesis.score, tokens, **more)
+        return Translation(text, hypothesis.log_probability, hypothesis.score, tokens)
 
-    def _explained(self, source: list[int], found: list[Hypothesis], attention: bool) -> list[Translation]:
+    def _explained(self, line: str, source: list[int], found: list[Hypothesis], attention: bool) -> list[Translation]:
         """The translations with what they looked at, from one more reading of each by the written equation."""
         explained = explain_hypotheses(self.model, [source] * len(found), found, eos=self.tokenizer.eos)
-        return [
-            self._translation(
-                hypothesis,
-                alignment=None if seen.alignment is None else self._links(source, hypothesis.tokens, seen.alignment),
-                attention=seen.attention if attention else None,
-            )
-            for hypothesis, seen in zip(found, explained, strict=True)
-        ]
+        shown = []
+        for hypothesis, seen in zip(found, explained, strict=True):
+            plain = self._translation(hypothesis)
+            links = None
+            if seen.alignment is not None:
+                written = self.tokenizer.decode([n for n in hypothesis.tokens if n != self.tokenizer.eos])
+                links = self._links(line, source, written, hypothesis.tokens, seen.alignment)
+            shown.append(replace(plain, alignment=links, attention=seen.attention if attention else None))
+        return shown
 
     # -- how good is it ----------------------------------------------------------------------------------------------
 
@@ -170,9 +171,10 @@ class TranslationRun(TrainedOnPairs):
 
         With `lengths`, all that also by source length; with `texts`, the translations themselves.
         """
-        corpus = self.corpus(data)
-        name = choose_split(corpus, split)
+        corpus, name = self.chosen(data, split)
         pairs = corpus.splits[name]
+        metric_named("bleu", bleu_tokenizer)  # better known before the translating than after
+        refuse_escaped(pairs.targets, "The references")
         began = time.perf_counter()
         hypotheses = self._translate_all(pairs.sources, how, name)
         seconds = time.perf_counter() - began
@@ -187,9 +189,10 @@ class TranslationRun(TrainedOnPairs):
             "sentences": len(pairs),
             **quality(hypotheses, pairs.targets, bleu_tokenizer),
             "exact": accuracy(hypotheses, pairs.targets),
-            "perplexity": math.exp(min(nats / max(tokens, 1), 700.0)),
+            "perplexity": math.exp(min(nats / tokens, 700.0)) if tokens else None,
             "tokens": tokens,
             **({"left_out_of_perplexity": len(pairs) - len(cut)} if len(cut) < len(pairs) else {}),
+            **({"truncated_sources": truncated} if (truncated := self._too_long(pairs)) else {}),
         }
         if pairs.alignments is not None:
             facts |= self._alignment_error(pairs.take(cut.kept))
@@ -215,29 +218,38 @@ class TranslationRun(TrainedOnPairs):
                 bar.advance(1)
         return found
 
+    def _too_long(self, pairs: Pairs) -> int:
+        """Sources of which only the beginning is translated."""
+        return sum(len(self.source_tokenizer.encode(line)) > self.recipe.data.longest for line in pairs.sources)
+
     def _alignment_error(self, pairs: Pairs) -> dict[str, float]:
         """Of what the model looks at while it reads the references, against the gold alignments; {} if it looks not."""
         assert pairs.alignments is not None
         sources = [self.source_tokenizer.encode(line) for line in pairs.sources]
         targets = [[*self.tokenizer.encode(line), self.tokenizer.eos] for line in pairs.targets]
+        explained = explain_hypotheses(self.model, sources, targets, eos=self.tokenizer.eos)
         found = []
-        for source, target, seen in zip(
-            sources, targets, explain_hypotheses(self.model, sources, targets, eos=self.tokenizer.eos), strict=True
-        ):
+        for number, seen in enumerate(explained):
             if seen.alignment is None:
                 return {}
-            found.append(self._links(source, target, seen.alignment))
+            texts = pairs.sources[number], pairs.targets[number]
+            found.append(self._links(texts[0], sources[number], texts[1], targets[number], seen.alignment))
         return {"alignment_error_rate": alignment_error_rate(pairs.alignments, found)}
 
-    def _links(self, source: list[int], target: list[int], matrix: np.ndarray) -> list[tuple[int, int]]:
-        """The source word each target word looks at most, from the weights of tokens [target, source]."""
-        written = [n for n in target if n != self.tokenizer.eos]
+    def _links(
+        self, source: str, source_ids: list[int], target: str, target_ids: list[int], matrix: np.ndarray
+    ) -> list[tuple[int, int]]:
+        """The source word each target word looks at most, from the weights of tokens [target, source].
+
+        Words are numbered in the text as it was given, also where the vocabulary lacks some of them.
+        """
+        written = [n for n in target_ids if n != self.tokenizer.eos]
         links = word_links(
             matrix,
-            token_spans(self.source_tokenizer, source),
-            token_spans(self.tokenizer, written),
-            words(self.source_tokenizer.decode(source)),
-            words(self.tokenizer.decode(written)),
+            spans_in(self.source_tokenizer, source_ids, source),
+            spans_in(self.tokenizer, written, target),
+            words(self.source_tokenizer.normalise(source)),
+            words(self.tokenizer.normalise(target)),
         )
         return sorted(links)
 

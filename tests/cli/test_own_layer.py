@@ -5,6 +5,7 @@ import hashlib
 import json
 import re
 import shlex
+import textwrap
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,8 @@ import regard as package
 from regard.errors import RegardError
 from regard.layers.cell import Cell
 from regard.layers.layer import Layer
-from regard.recipe import compose
+from regard.layers.state import Span
+from regard.recipe import SIZES, compose
 from regard.systems.catalogue import find, load_class
 
 CONTRIBUTING = Path(__file__).parents[2] / "CONTRIBUTING.md"
@@ -28,7 +30,8 @@ def section(title):
 
 
 def blocks(kind):
-    return re.findall(rf"```{kind}\n(.*?)```", section("Your own layer in ten minutes"), re.S)
+    found = re.findall(rf"^( *)```{kind}\n(.*?)```", section("Your own layer in ten minutes"), re.S | re.M)
+    return [textwrap.dedent(code) for _, code in found]
 
 
 @pytest.fixture
@@ -65,14 +68,44 @@ def test_the_walk_through_of_contributing_works(here, regard):
     for _, verb, *words in commands:
         if verb == "compare" and regard("compare", "--help")[0]:
             continue  # not built yet
-        quick = {"train": SHORT, "compare": ["--budget", "500", *TINY[:2]]}.get(verb, [])
+        words = ["500" if word == "60s" else word for word in words]  # tokens, not a minute
+        quick = {"train": SHORT[2:], "compare": SHORT[2:-4]}.get(verb, [])
         code, out, err = regard(verb, *words, *quick)
         assert code == 0, err
         assert "Traceback" not in err
         if verb == "laws":
             assert out.count("✓") == 14
         if verb == "train":
-            assert out.strip() == "runs/MinimalGatedUnit-my"
+            assert out.strip() == "runs/MinimalGatedUnit-pyref"
+        if verb == "compare":
+            assert (here / "runs" / "compare-pyref" / "report.html").exists()
+    shown = {}
+    exec(blocks("python")[3], shown)  # what it says to type
+    assert shown["parts"]["layers"]["0"]["gate"].shape == (*shown["tokens"].shape, 16)
+
+
+def test_the_lstm_of_contributing_is_torchs(write):
+    write(blocks("python")[2])
+    torch.manual_seed(0)
+    mine, theirs = load_class("./own.py:MyLSTM").layer(5, 7), torch.nn.LSTM(5, 7, batch_first=True)
+    with torch.no_grad():
+        theirs.weight_ih_l0.copy_(mine.input.weight)
+        theirs.weight_hh_l0.copy_(mine.hidden.weight)
+        theirs.bias_ih_l0.copy_(mine.input.bias)
+        theirs.bias_hh_l0.copy_(torch.tensor([0.0, 1.0, 0.0, 0.0]).repeat_interleave(7))
+        x = torch.randn(3, 4, 5)
+        start = mine.begin(3, device="cpu", dtype=x.dtype)
+        y, state = mine(x, start, Span(torch.zeros(3, dtype=torch.int64)))
+        expected, (hidden, cell) = theirs(x)
+    torch.testing.assert_close(y, expected)
+    torch.testing.assert_close((state["hidden"], state["cell"]), (hidden[0], cell[0]))
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_a_cell_is_trained_as_the_lstm_of_its_size(here, size):
+    mine, lstm = compose("./mine.py:MinimalGatedUnit", size), compose("lstm", size)
+    assert mine.training == lstm.training
+    assert vars(mine.model).items() <= vars(lstm.model).items()
 
 
 def test_the_unit_is_the_equation_of_its_paper(here):
@@ -171,6 +204,26 @@ MISTAKES = {
 """,
         {8},
         "a call alters the state it was given (past.0.hidden) by",
+    ),
+    "assigns into the dict it was given": (
+        """
+    def step(self, x, state):
+        state["hidden"] = (self.input(x) + self.hidden(state["hidden"])).tanh()
+        return state
+""",
+        {8},
+        "a call alters the state it was given (hidden): make a new dict",
+    ),
+    "puts into the layer's dict": (
+        STEP
+        + """
+    def forward(self, x, state, span):
+        hidden, new = super().forward(x, state, span)
+        state["hidden"] = new["hidden"]
+        return hidden, new
+""",
+        {8},
+        "a call alters the state it was given (past.0.hidden, past.1.hidden): make a new dict",
     ),
     "sums over the batch": (
         """
@@ -393,6 +446,36 @@ def test_a_state_that_grows_is_trained_on_windows_and_told_what_it_lacks(write, 
             "a step must return everything the cell carries: cell is missing",
         ),
         (
+            "class Mine(Cell):\n  def step(self, x, state): return {'hidden': state['cell']}",
+            "./own.py:Mine",
+            'step asks for \'cell\', which the cell does not carry: say memory = ("hidden", "cell").',
+        ),
+        (
+            "class Mine(Cell):\n  memory = 'hidden'\n  def step(self, x, state): return {'hidden': x}",
+            "./own.py:Mine",
+            'memory = "hidden" is one string and not a tuple: say memory = ("hidden",).',
+        ),
+        (
+            "class Mine(Cell):\n  memory = ('cell',)\n  def step(self, x, state): return {'cell': x}",
+            "./own.py:Mine",
+            'memory must hold "hidden", which is also the output: say memory = ("hidden", "cell").',
+        ),
+        (
+            "class Mine(Cell):\n  def step(self, x, state): return x, state",
+            "./own.py:Mine",
+            'a step must return a dict of tensors such as {"hidden": …}, and not a tuple.',
+        ),
+        (
+            "class Mine(Cell):\n  def step(self, x, state): return {'hidden': 1.0}",
+            "./own.py:Mine",
+            "a step must return hidden as a tensor, and not as a float.",
+        ),
+        (
+            "class Mine(Cell):\n  def step(self, x, state): return {'hidden': x[:, :3]}",
+            "./own.py:Mine",
+            "a step must return hidden in the shape it was given, here [2, 8], and not [2, 3].",
+        ),
+        (
             "class Mine(Model):\n  def __init__(self, vocabulary, settings): super().__init__()",
             "./own.py:Mine",
             "must also define Settings, a frozen dataclass",
@@ -426,6 +509,20 @@ def test_a_wrong_target_is_one_sentence(write, regard, code, target, said):
         assert said in err
         assert err.count("\n") == 1
         assert not out
+
+
+def test_a_key_error_of_ones_own_stays_one(write, regard):
+    write("class Mine(Cell):\n  def step(self, x, state): return {'hidden': {}['gate']}\n")
+    assert "KeyError: 'gate' in line 7 of own.py" in regard("laws", "./own.py:Mine")[1]
+
+
+def test_a_memory_that_never_changes_is_noted_and_breaks_no_law(write, regard):
+    step = STEP.replace(".tanh()}", ".tanh(), 'cell': state['cell']}")
+    write(f"class Mine(Cell):\n    memory = ('hidden', 'cell'){LINEAR}{step}")
+    code, _, err = regard("laws", "./own.py:Mine")
+    assert code == 0
+    assert "note: the state's cell never changes, whatever is read" in err
+    assert "never changes" not in regard("laws", "./mine.py:MinimalGatedUnit")[2]
 
 
 def test_a_crash_names_the_exception_and_the_line(write, regard):

@@ -12,6 +12,7 @@ from test_kill import bits, wait_for_step
 import regard as package
 from regard.cli import main
 from regard.text.phrasebook import make_pairs
+from regard.text.phrasebook import words as words_of
 from regard.training.checkpoint import load_tensors
 
 TINY = [
@@ -274,3 +275,84 @@ def test_a_run_whose_source_tokenizer_is_damaged(wrong, translators, tmp_path):
     broken = shutil.copytree(translators["transformer"], tmp_path / "broken")
     (broken / "tokenizer.source.json").write_text("{", encoding="utf-8")
     assert "tokenizer" in wrong("translate", broken, stdin="a\n")
+
+
+# -- what a second pair of eyes found --------------------------------------------------------------------------------
+
+
+def test_two_vocabularies_of_one_size_share_no_word_vectors(regard, pairs_file, tmp_path):
+    words = ["--data.joint", "false", "--data.vocabulary", "300", "--training.steps", "2"]
+    code, _, errors = regard("train", "transformer", "--data", pairs_file, "--run", tmp_path / "run", *TINY, *words)
+    assert code == 0, errors
+    run = package.load(tmp_path / "run")
+    assert run.source_tokenizer.vocabulary == run.tokenizer.vocabulary
+    assert run.model.source_embedding is not None
+
+
+def test_a_file_to_evaluate_on_is_taken_whole_unless_a_split_is_named(regard, translators, pairs_file):
+    whole = json.loads(regard("evaluate", translators["seq2seq"], "--data", pairs_file, "--beam", 1, "--json")[1])
+    part = json.loads(regard("evaluate", translators["seq2seq"], "--split", "valid", "--beam", 1, "--json")[1])
+    assert whole["sentences"] == 400
+    assert part["sentences"] < 100
+    assert whole["split"] == "whole file"
+
+
+def test_text_that_is_held_out_is_not_translated_back_and_what_was_is_checked(regard, wrong, pairs_file, tmp_path):
+    back, there, french = tmp_path / "back", tmp_path / "there", tmp_path / "french.txt"
+    regard("train", "transformer", "--data", pairs_file, "--data.swap", "true", "--run", back, *TINY)
+    corpus = package.load(back).corpus().swapped()
+    held_out = [*corpus.splits["test"].targets, *corpus.splits["valid"].targets]
+    french.write_text(
+        "".join(f"{line}\n" for line in [*held_out, "Ils regardent bien.", "Elle mange du pain."]), "utf-8"
+    )
+    more = ["--data.monolingual", french, "--data.translator", back, "--training.steps", "12"]
+    code, _, errors = regard("train", "transformer", "--data", pairs_file, "--run", there, *TINY, *more)
+    assert code == 0, errors
+    assert f"{len(held_out)} held-out ones left out" in errors
+    french.write_text("Un autre texte.\n", "utf-8")
+    assert "has changed since" in wrong("resume", there)
+
+
+def test_further_pairs_are_found_from_any_folder(regard, pairs_file, tmp_path, monkeypatch):
+    (tmp_path / "more.tsv").write_text("One more thing.\tEncore une chose.\n", "utf-8")
+    monkeypatch.chdir(tmp_path)
+    words = ["--data.also", "more.tsv:2", "--run", tmp_path / "run", *TINY, "--training.steps", "2"]
+    code, _, errors = regard("train", "transformer", "--data", pairs_file, *words)
+    assert code == 0, errors
+    monkeypatch.chdir("/")
+    assert regard("resume", tmp_path / "run")[0] == 0
+
+
+def test_a_drawn_translation_is_one_line_and_one_field(regard, pairs_file, tmp_path):
+    words = ["--data.tokenizer", "byte", "--run", tmp_path / "run", *TINY, "--training.steps", "1"]
+    code, _, errors = regard("train", "seq2seq", "--data", pairs_file, *words)
+    assert code == 0, errors
+    drawn = ["translate", tmp_path / "run", "--temperature", 1, "--seed", 3, "--n-best", 4, "--max-tokens", 60]
+    _, out, _ = regard(*drawn, stdin="They are watching.\nJack gave water to Jill.\n")
+    rows = [line.split("\t") for line in out.split("\n")[:-1]]
+    assert len(rows) == 8
+    assert all(len(row) == 4 for row in rows)
+
+
+def test_positions_that_end_too_soon_are_noticed_before_anything_is_written(wrong, pairs_file, tmp_path):
+    words = ["--model.position", "learned", "--model.context", "6", "--run", tmp_path / "run"]
+    assert "data.longest" in wrong("train", "transformer", "--data", pairs_file, *words)
+    assert not (tmp_path / "run").exists()
+
+
+def test_alignments_number_the_words_of_the_text_also_where_some_are_unknown(regard, pairs_file, tmp_path):
+    words = ["--data.tokenizer", "word", "--data.vocabulary", "60", "--run", tmp_path / "run", *TINY]
+    code, _, errors = regard("train", "bahdanau", "--data", pairs_file, *words)
+    assert code == 0, errors
+    line = "They don't xylophone l'eau, Jill.\n"
+    out = json.loads(regard("translate", tmp_path / "run", "--alignment", "--json", stdin=line)[1])
+    links = out["translations"][0]["alignment"]
+    assert all(source < len(words_of(line.strip())) for source, _ in links)
+
+
+def test_options_that_would_be_ignored_are_refused(wrong, translators, trained):
+    run = translators["transformer"]
+    assert "--temperature" in wrong("translate", run, "--top-k", 3, stdin="a\n")
+    assert "--n-best" in wrong("translate", run, "--temperature", 1, "--n-best", 0, stdin="a\n")
+    assert "ja-mecab" in wrong("evaluate", run, "--bleu-tokenizer", "ja-mecab")
+    assert "kept no weights" in wrong("evaluate", trained["lstm"], "--average", 2)

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import regard
-from regard.compare.curves import Curve, averaged, other_order
+from regard.compare.curves import Curve, averaged, in_order, other_order
 from regard.compare.differences import Difference, alike
 from regard.compare.question import Question
 from regard.compare.width import match_parameters, size_of
@@ -27,7 +27,6 @@ from regard.report.figures import Line, Mark, interval_chart, line_chart
 from regard.report.page import command, page, paragraph, sample, table
 from regard.report.table import csv_text, latex_text, plain_table, seconds, significant
 from regard.systems.catalogue import SYSTEMS
-from regard.text import grouping
 from regard.text.tokenizer import Tokenizer
 
 ALL_PAIRS = [list(combinations("abcdef"[:count], 2)) for count in range(7)]
@@ -203,7 +202,8 @@ def test_the_order_at_equal_seconds_is_read_off_the_curves_of_equal_tokens():
     fast = Curve("fast", 1, ((100, 5.0, 2.5), (200, 10.0, 2.0)))
     found = other_order([slow, fast], "tokens")
     assert (found.axis, found.at) == ("seconds", 10.0)
-    assert (found.final, found.there) == (("slow", "fast"), ("fast", "slow"))
+    assert (in_order(found.final), in_order(found.there)) == ("slow, fast", "fast, slow")
+    assert found.swapped
     assert other_order([slow], "tokens") is None
     assert not found.waited
 
@@ -213,7 +213,29 @@ def test_where_someone_was_validated_only_after_the_fastest_was_done_that_moment
     late = Curve("late", 1, ((100, 11.0, 3.0), (200, 30.0, 1.0)))
     found = other_order([fast, late], "tokens")
     assert (found.at, found.waited) == (11.0, True)
-    assert (found.final, found.there) == (("late", "fast"), ("fast", "late"))  # fast stands with its last
+    assert (in_order(found.final), in_order(found.there)) == ("late, fast", "fast, late")  # fast stands with its last
+
+
+def test_the_order_at_equal_tokens_is_read_off_the_curves_of_equal_seconds():
+    slow = Curve("slow", 1, ((50, 10.0, 3.0), (100, 20.0, 2.0)))
+    fast = Curve("fast", 1, ((100, 10.0, 2.5), (200, 20.0, 1.0)))  # ahead at the end, having read twice as much
+    found = other_order([slow, fast], "seconds")
+    assert (found.axis, found.at, found.waited) == ("tokens", 100, False)
+    assert (in_order(found.final), in_order(found.there)) == ("fast, slow", "slow, fast")
+    assert found.swapped
+    assert not found.level
+
+
+@pytest.mark.parametrize("apart", [-0.009, 0.009])
+def test_a_near_tie_is_no_other_order(apart):
+    slow = Curve("slow", 1, ((50, 10.0, 3.0), (100, 20.0, 2.0)))
+    fast = Curve("fast", 1, ((100, 10.0, 2.0 + apart), (200, 20.0, 1.0)))
+    found = other_order([slow, fast], "seconds")
+    assert not found.swapped
+    assert found.level == [("fast", "slow")]
+    assert "≈" in in_order(found.there)
+    close = Curve("fast", 1, ((100, 10.0, 2.5), (200, 20.0, 1.995)))  # and so at the end
+    assert not other_order([slow, close], "seconds").swapped
 
 
 def test_a_mean_curve_is_the_mean_of_first_validations_then_of_second_ones():
@@ -272,7 +294,7 @@ def test_text_that_stands_for_numbers_stands_right():
 @pytest.mark.parametrize("number", [0, 7, 999, 1000, 9999, 10_000, 15_218, 2_088_628, -9999, -10_000])
 def test_large_numbers_are_grouped_the_same_way_everywhere(number):
     expected = f"{number:,}".replace(",", " ") if abs(number) > 9999 else str(number)
-    assert grouped(number) == grouping.grouped(number) == expected
+    assert grouped(number) == expected
     assert plain_table([{"a": number}], {"a": "n"}).splitlines()[1].strip() == expected
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import combinations, pairwise
 from pathlib import Path
 
 from regard.compare.plan import Plan
@@ -64,15 +64,42 @@ def _mean(points: tuple[tuple[float, float, float], ...]) -> tuple[float, float,
     return tokens, seconds, losses
 
 
+NEAR = math.log(1.01)  # nats: perplexities within 1 % of each other are in no order worth telling
+
+
 @dataclass(frozen=True)
 class OtherOrder:
-    """The order of neural systems by validation loss at the end, and when `axis` stood at `at` for all of them."""
+    """Validation losses of neural systems at the end, and when `axis` stood at `at` for all of them; best first."""
 
     axis: str  # "seconds" or "tokens"
     at: float
-    final: tuple[str, ...]
-    there: tuple[str, ...]
+    final: dict[str, float]
+    there: dict[str, float]
     waited: bool = False  # for a first validation: by then someone had ended, and stands with its last one
+
+    @property
+    def swapped(self) -> bool:
+        """Whether of some two the one was clearly ahead there, and the other is at the end."""
+        return any(
+            self.final[worse] - self.final[better] > NEAR and self.there[better] - self.there[worse] > NEAR
+            for better, worse in combinations(self.final, 2)
+        )
+
+    @property
+    def level(self) -> list[tuple[str, str]]:
+        """Every two that differ at the end and did not there."""
+        return [
+            (better, worse)
+            for better, worse in combinations(self.final, 2)
+            if self.final[worse] - self.final[better] > NEAR >= abs(self.there[better] - self.there[worse])
+        ]
+
+
+def in_order(losses: dict[str, float]) -> str:
+    """Best first: "lstm, gru ≈ elman", where ≈ is too near to tell."""
+    labels = list(losses)
+    marks = (" ≈ " if losses[after] - losses[before] <= NEAR else ", " for before, after in pairwise(labels))
+    return labels[0] + "".join(mark + label for mark, label in zip(marks, labels[1:]))
 
 
 def other_order(curves: list[Curve], match: str) -> OtherOrder | None:
@@ -92,8 +119,9 @@ def other_order(curves: list[Curve], match: str) -> OtherOrder | None:
     return OtherOrder("tokens" if place == 0 else "seconds", at, _ordered(final), _ordered(there), known > ended)
 
 
-def _ordered(losses: dict[str, list[float]]) -> tuple[str, ...]:
-    return tuple(sorted(losses, key=lambda label: sum(losses[label]) / len(losses[label])))
+def _ordered(losses: dict[str, list[float]]) -> dict[str, float]:
+    means = {label: sum(seeds) / len(seeds) for label, seeds in losses.items()}
+    return dict(sorted(means.items(), key=lambda item: item[1]))
 
 
 def _at(points: list[tuple[float, float]], x: float) -> float:

@@ -214,7 +214,9 @@ class _Bleus(Scores):
             "interval": f"{low:.2f} – {high:.2f}",
             "bleus": self._of_seeds(label),
             **{key: mean(key) for key in ("bleu_tokenised_lowercase", "chrf", "chrf_plus_plus", "exact")},
-            "perplexity": math.exp(float(np.mean([math.log(fact["perplexity"]) for fact in facts]))),
+            "perplexity": math.exp(float(np.mean([math.log(fact["perplexity"]) for fact in facts])))
+            if all(fact["perplexity"] for fact in facts)
+            else None,
             "alignment_error_rate": mean("alignment_error_rate"),
             "sentences_per_second": mean("sentences_per_second"),
             "by_length": _by_length(facts),

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from regard.compare.comparison import Comparison
-from regard.compare.curves import other_order
+from regard.compare.curves import in_order, other_order
 from regard.compare.plan import VALIDATIONS
 from regard.numbers import grouped
 from regard.training.settings import Learning
@@ -22,6 +22,8 @@ def notes(comparison: Comparison) -> list[str]:
         found.append("One seed: the intervals cover other test text, not other seeds; --seeds 3 would cover both.")
     if any(not entrant.counted for entrant in comparison.plan.entrants):
         found.append(told.effort(comparison))
+    if len(_optimisers(comparison)) > 1:
+        found.append(f"Not all were trained alike: {'; '.join(_optimisers(comparison))}.")
     before = [r["memory_before_bytes"] for r in comparison.results.values() if r.get("memory_of") == "process"]
     if before:
         found.append(
@@ -59,18 +61,24 @@ def largest_step(comparison: Comparison) -> str:
 def _other_order(comparison: Comparison) -> str:
     """Where equal tokens and equal seconds would not give the same order."""
     found = other_order(comparison.curves, comparison.plan.match)
-    if found is None or found.final == found.there:
+    if found is None:
         return ""
     end = "seconds" if comparison.plan.match == "seconds" else "tokens"
     at = f"{found.at:.3g} s" if found.axis == "seconds" else f"{grouped(found.at)} tokens"
     who = "when the fastest was done" if found.axis == "seconds" else "when the slowest had read no more"
     if found.waited:
         who = "by when all had been validated; who had ended before stands with its last validation"
-    return (
-        f"On the validation text the order at equal {end} is {', '.join(found.final)}; at equal {found.axis} "
-        f"({at}, {who}) the curves were ordered {', '.join(found.there)}. The two differ because "
-        f"systems read at different speeds; schedules that end there could change the second order."
-    )
+    there = f"at equal {found.axis} ({at}, {who})"
+    if found.swapped:
+        return (
+            f"On the validation text the order at equal {end} is {in_order(found.final)}; {there} the curves were "
+            f"ordered {in_order(found.there)}. The two differ because systems read at different speeds; schedules "
+            "that end there could change the second order."
+        )
+    if found.level and end == "seconds" and not found.waited:  # what equal seconds alone would hide
+        pairs = "; ".join(f"{one} and {other}" for one, other in found.level)
+        return f"On the validation text, {there}, perplexities were within 1 % of each other: {pairs}."
+    return ""
 
 
 def methods(comparison: Comparison) -> str:
@@ -99,7 +107,7 @@ def training(comparison: Comparison, each: str) -> list[str]:
     if plan.match == "parameters":
         equal += f" with its width chosen to have about {grouped(facts['target_parameters'])} parameters"
     return [
-        f"{equal}, at size {facts['size']} with its own optimiser settings ({_optimisers(comparison)}), "
+        f"{equal}, at size {facts['size']} with its own optimiser settings ({'; '.join(_optimisers(comparison))}), "
         f"with {'seed 1' if seeds == 1 else f'seeds 1 to {seeds}'}; the weights of the {_best(comparison)} "
         f"among about {VALIDATIONS} equally spaced validations were tested."
     ]
@@ -114,12 +122,12 @@ def _versions(done: list[dict[str, Any]]) -> str:
     return " and ".join(sorted({f"PyTorch {result['torch']}, Python {result['python']}" for result in done}))
 
 
-def _optimisers(comparison: Comparison) -> str:
-    """Systems with the same settings are named together."""
+def _optimisers(comparison: Comparison) -> list[str]:
+    """How each was trained; systems with the same settings are named together."""
     groups: dict[str, list[str]] = {}
     for entrant in comparison.plan.entrants:
         settings = entrant.recipe.training
         if isinstance(settings, Learning):
             words = f"{settings.optimizer}, learning rate {settings.learning_rate:g}, {settings.schedule}"
             groups.setdefault(f"{words}, {grouped(settings.batch_tokens)} tokens a step", []).append(entrant.label)
-    return "; ".join(f"{', '.join(labels)}: {words}" for words, labels in groups.items())
+    return [f"{', '.join(labels)}: {words}" for words, labels in groups.items()]

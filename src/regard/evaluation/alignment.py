@@ -86,6 +86,14 @@ def token_spans(tokenizer: Tokenizer, ids: Iterable[int]) -> list[Span]:
     return spans
 
 
+def spans_in(tokenizer: Tokenizer, ids: Sequence[int], text: str) -> list[Span]:
+    """Where each token of a text lies in it (normalised as the tokenizer does), also a word that became <unk>."""
+    if tokenizer.kind != "word":
+        return token_spans(tokenizer, ids)
+    spans = [(start, end) for start, end in tokenizer.offsets(text)]
+    return spans[: len(ids)]
+
+
 def _byte_spans(pieces: Iterable[bytes]) -> list[Span]:
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
     spans, complete = [], 0  # characters that are complete so far

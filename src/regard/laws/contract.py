@@ -11,6 +11,7 @@ from pathlib import Path
 
 import torch
 from safetensors.torch import load_file, save_file
+from torch import Tensor
 
 from regard.laws.comparing import (
     LOGITS,
@@ -24,6 +25,7 @@ from regard.laws.comparing import (
     same_gradients,
     same_state,
 )
+from regard.layers.cell import Cell
 from regard.layers.state import State, detach, map_state, select_rows, select_sources
 from regard.systems.model import Model
 from regard.systems.translation import Translator
@@ -211,14 +213,26 @@ def a_call_leaves_its_state_unchanged(model: Model, draw: Draw) -> None:
     state = draw.begin(model)
     with torch.no_grad():
         for n, lengths in enumerate((None, draw.lengths(), None)):
-            before = map_state(torch.clone, state)
+            held, before = dict(leaves(state)), map_state(torch.clone, state)
             _, new = model(draw.tokens(model, f"tokens {n}"), state, lengths)
-            why = "make new tensors and a new dict, write into none"
-            kept, given = dict(leaves(before)), dict(leaves(state))
-            hold(kept.keys() == given.keys(), f"a call alters which tensors the state it was given holds: {why}")
-            for name, leaf in kept.items():
-                equal(given[name], leaf, f"a call alters the state it was given ({name})", why)
+            _holds_the_same(state, held)
+            for name, leaf in leaves(before):
+                why = "make new tensors and a new dict, write into none"
+                equal(held[name], leaf, f"a call alters the state it was given ({name})", why)
             state = new
+        for cell in model.modules():
+            if isinstance(cell, Cell) and type(cell).step is not Cell.step:
+                given = cell.begin(draw.rows, device=model.device, dtype=torch.float64)
+                held = dict(given)
+                cell.step(torch.ones(draw.rows, cell.inputs, device=model.device, dtype=torch.float64), given)
+                _holds_the_same(given, held)
+
+
+def _holds_the_same(state: State, held: dict[str, Tensor]) -> None:
+    """The dict has its keys, and under each the very same tensor."""
+    now = dict(leaves(state))
+    altered = [name for name in {**held, **now} if now.get(name) is not held.get(name)]
+    hold(not altered, f"a call alters the state it was given ({', '.join(altered)}): make a new dict")
 
 
 def fixed_capacity_is_growing(model: Model, draw: Draw) -> None:

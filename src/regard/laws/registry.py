@@ -18,9 +18,10 @@ import torch
 
 from regard.errors import RegardError
 from regard.laws import contract
-from regard.laws.comparing import Broken, Draw
+from regard.laws.comparing import Broken, Draw, leaves
 from regard.laws.decoding import beam_one_is_greedy
 from regard.laws.training import it_can_memorise, micro_batches_are_one_batch, untrained_it_knows_nothing
+from regard.report.progress import say
 from regard.systems.catalogue import load_class, load_module
 from regard.systems.code import crash
 from regard.systems.model import Model
@@ -106,7 +107,27 @@ def builder(system: str) -> Build:
             settings = parts.Settings(**{**tiny, **(quiet if learner else {})})
         return kind(vocabulary, settings)
 
+    if isinstance(parts, OwnLayer):
+        with suppress_but(RegardError):
+            if idle := never_changed(build):
+                say(
+                    f"note: the state's {', '.join(idle)} never changes, whatever is read: "
+                    "return its new value, or do not carry it."
+                )
     return build
+
+
+def never_changed(build: Build) -> list[str]:
+    """What the layers carry though no token changes it: no law forbids that, and hardly anyone means it."""
+    torch.manual_seed(0)
+    model = stirred(build)
+    draw = draws(model)[-1]
+    with torch.no_grad():
+        before = draw.begin(model)
+        _, after = model(draw.tokens(model), before)
+    now = dict(leaves(after["past"]))
+    same = (name for name, leaf in leaves(before["past"]) if name in now and torch.equal(now[name], leaf))
+    return list(dict.fromkeys(name.rpartition(".")[2] for name in same))  # of several layers' once
 
 
 @contextmanager

@@ -6,6 +6,7 @@ h_t, … = step(x_t, h_{t-1}, …)        Elman 1990; the lecture's prediction, 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -42,14 +43,46 @@ class Cell(Layer):
         raise NotImplementedError
 
     def begin(self, rows: int, *, capacity: int | None = None, device: torch.device | str, dtype: torch.dtype) -> State:
+        if isinstance(self.memory, str):
+            raise RegardError(f'memory = "{self.memory}" is one string and not a tuple: say memory = ("hidden",).')
+        if "hidden" not in self.memory:
+            wanted = ", ".join(f'"{name}"' for name in ("hidden", *self.memory))
+            raise RegardError(f'memory must hold "hidden", which is also the output: say memory = ({wanted}).')
         return {name: torch.zeros(rows, self.width, device=device, dtype=dtype) for name in self.memory}
 
     def forward(self, x: Tensor, state: State, span: Span) -> tuple[Tensor, State]:
-        hidden, state, _ = walk(self.step, x, state, span)
+        hidden, state, _ = walk(self._checked_step, x, state, span)
         return hidden, state
 
     def explain(self, x: Tensor, state: State, span: Span) -> tuple[Tensor, State, State]:
-        return walk(self.step, x, state, span)
+        return walk(self._checked_step, x, state, span)
+
+    def _checked_step(self, x: Tensor, state: State) -> State:
+        """The step, told in a sentence what is wrong with what it asks for or returns."""
+        new = self.step(x, Memory(state))
+        if not isinstance(new, dict):
+            raise RegardError(
+                f'a step must return a dict of tensors such as {{"hidden": …}}, and not a {type(new).__name__}.'
+            )
+        if missing := [name for name in state if name not in new]:
+            raise RegardError(f"a step must return everything the cell carries: {', '.join(missing)} is missing.")
+        for name, before in state.items():
+            if not isinstance(new[name], Tensor):
+                raise RegardError(f"a step must return {name} as a tensor, and not as a {type(new[name]).__name__}.")
+            if new[name].shape != before.shape:
+                raise RegardError(
+                    f"a step must return {name} in the shape it was given, here {list(before.shape)}, "
+                    f"and not {list(new[name].shape)}."
+                )
+        return new
+
+
+class Memory(dict[str, Any]):
+    """What a step is given: a dict of its own, so that nobody else's is written into."""
+
+    def __missing__(self, name: str) -> Tensor:
+        carried = ", ".join(f'"{each}"' for each in (*self, name))
+        raise RegardError(f"step asks for '{name}', which the cell does not carry: say memory = ({carried}).")
 
 
 def walk(step: Callable[[Tensor, State], State], x: Tensor, state: State, span: Span) -> tuple[Tensor, State, State]:
@@ -62,8 +95,6 @@ def walk(step: Callable[[Tensor, State], State], x: Tensor, state: State, span: 
     steps: list[State] = []
     for t in range(x.size(1)):
         new = step(x[:, t], carried)
-        if missing := [name for name in carried if name not in new]:
-            raise RegardError(f"a step must return everything the cell carries: {', '.join(missing)} is missing.")
         if valid is not None:
             kept = {name: torch.where(valid[:, t, None], new[name], old) for name, old in carried.items()}
             new = {**new, **kept}

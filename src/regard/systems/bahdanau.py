@@ -78,7 +78,7 @@ TRAINING: dict[str, object] = {
 class Bahdanau(Translator):
     def __init__(self, vocabulary: int, settings: Settings, *, source_vocabulary: int | None = None) -> None:
         words, width = settings.words, settings.width
-        shared = is_shared(settings.shared, vocabulary, source_vocabulary)
+        shared = is_shared(settings.shared, source_vocabulary)
         super().__init__(
             Embedding(vocabulary, words, scale=words**0.5),
             None if shared else Embedding(source_vocabulary or vocabulary, words, scale=words**0.5),

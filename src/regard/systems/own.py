@@ -26,11 +26,10 @@ from regard.systems.code import Code, crash, load
 from regard.systems.model import Model
 from regard.systems.recurrent import RecurrentModel, RecurrentSettings
 
-SIZES: dict[str, dict[str, object]] = {
-    "tiny": {"layers": 1, "width": 128, "dropout": 0.0},
-    "small": {"layers": 2, "width": 256, "dropout": 0.1},
-    "medium": {"layers": 2, "width": 650, "dropout": 0.5, "training.learning_rate": 1e-3},
-    "large": {"layers": 3, "width": 1150, "embedding": 400, "dropout": 0.4, "training.learning_rate": 1e-3},
+SETTINGS = {field.name for field in fields(RecurrentSettings)}
+SIZES: dict[str, dict[str, object]] = {  # the lstm's, without what only an lstm has; its training is the same
+    size: {key: value for key, value in values.items() if key in SETTINGS or "." in key}
+    for size, values in lstm.SIZES.items()
 }
 
 

@@ -127,7 +127,7 @@ TRAINING: dict[str, object] = {
 
 class Transformer(Translator):
     def __init__(self, vocabulary: int, settings: Settings, *, source_vocabulary: int | None = None) -> None:
-        shared = is_shared(settings.shared, vocabulary, source_vocabulary)
+        shared = is_shared(settings.shared, source_vocabulary)
         super().__init__(
             embedding(vocabulary, settings),
             None if shared else embedding(source_vocabulary or vocabulary, settings),

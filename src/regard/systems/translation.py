@@ -168,9 +168,10 @@ def dropout_for(pairs: int) -> float:
     return next(found for most, found in DROPOUT if pairs < most)
 
 
-def is_shared(wanted: bool, vocabulary: int, source_vocabulary: int | None) -> bool:
-    """Whether source and target use one table of word vectors: only where they have one vocabulary."""
-    return wanted and source_vocabulary in (None, vocabulary)
+def is_shared(wanted: bool, source_vocabulary: int | None) -> bool:
+    """Whether source and target use one table of word vectors: only where they have one vocabulary (None), since two
+    of the same size still hold different words."""
+    return wanted and source_vocabulary is None
 
 
 def through(

@@ -104,7 +104,7 @@ def draw_pairs(sources: Sequence[str], targets: Sequence[str], held_out: Sequenc
     Large groups are trained on. Without two groups nothing can be held out: then everything is train.
     """
     one, other = bare(sources), bare(targets)
-    labels = [_are_labels(side) for side in (one, other)]
+    labels = [are_labels(side) for side in (one, other)]
     if all(labels):  # nothing but repetitions
         labels = [False, False]
     group = _groups(len(one), [side for side, label in zip((one, other), labels) if not label])
@@ -151,7 +151,7 @@ def _origin(splits: Mapping[str, np.ndarray], sizes: np.ndarray, large: np.ndarr
     return sentence + "."
 
 
-def _are_labels(texts: Sequence[str]) -> bool:
+def are_labels(texts: Sequence[str]) -> bool:
     return len(texts) >= LABELS * len(set(texts))
 
 

@@ -21,7 +21,7 @@ from regard.text.catalogue import CATALOGUE, Download
 from regard.text.corpus import SPLITS, entries, is_named
 from regard.text.fetch import data_folders
 from regard.text.pair_files import find_pair_files, holds_pairs, is_table, read_pair_files
-from regard.text.pair_split import HELD_OUT_MOST, bare, count_pair_overlap, draw_pairs
+from regard.text.pair_split import HELD_OUT_MOST, are_labels, bare, count_pair_overlap, draw_pairs
 from regard.text.split import PARTS, line_hash
 
 Links = Sequence[tuple[int, int]]  # (source word, target word)
@@ -280,14 +280,10 @@ def _pair_hash(pairs: Pairs, index: int) -> int:
 def _with_more(corpus: PairCorpus, also: str, source: str, target: str) -> PairCorpus:
     """Adds training pairs, without those of which a side is held out."""
     train = corpus.splits["train"]
-    held = [pairs for split, pairs in corpus.splits.items() if split != "train"]
-    sources = {text for pairs in held for text in bare(pairs.sources)}
-    targets = {text for pairs in held for text in bare(pairs.targets)}
     notes = list(corpus.origin)
-    for path, weight in _weighted(also):
+    for path, weight in weighted(also):
         more, about = _read_single(Path(path), source, target)
-        sides = enumerate(zip(bare(more.sources), bare(more.targets)))
-        clean = [index for index, (one, other) in sides if one not in sources and other not in targets]
+        clean = not_held_out(corpus, more)
         chosen = [index for index in clean for _ in range(_times(weight, _pair_hash(more, index)))]
         added = more.take(chosen)
         train = Pairs([*train.sources, *added.sources], [*train.targets, *added.targets])
@@ -300,7 +296,19 @@ def _with_more(corpus: PairCorpus, also: str, source: str, target: str) -> PairC
     return replace(corpus, splits={**corpus.splits, "train": train}, origin=tuple(notes))
 
 
-def _weighted(also: str) -> list[tuple[str, float]]:
+def not_held_out(corpus: PairCorpus, more: Pairs) -> list[int]:
+    """Which of further pairs may be trained on: those of which no side is held out, up to case and punctuation.
+
+    A side that holds labels, the same few again and again, is in every split and decides nothing.
+    """
+    train, held = corpus.splits["train"], [pairs for split, pairs in corpus.splits.items() if split != "train"]
+    sources = {text for pairs in held for text in bare(pairs.sources)} if not are_labels(train.sources) else set()
+    targets = {text for pairs in held for text in bare(pairs.targets)} if not are_labels(train.targets) else set()
+    sides = enumerate(zip(bare(more.sources), bare(more.targets)))
+    return [index for index, (one, other) in sides if one not in sources and other not in targets]
+
+
+def weighted(also: str) -> list[tuple[str, float]]:
     """ "more.tsv:2,other.tsv" → (more.tsv, 2), (other.tsv, 1)"""
     found = []
     for part in filter(None, map(str.strip, also.split(","))):

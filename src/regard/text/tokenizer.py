@@ -157,6 +157,10 @@ class Tokenizer:
         """The ids of a piece of text. A line end within it is `<eos>`; nothing is added at the end."""
         return self.encode_normalised(self.normalise(text))[0][:-1].tolist()
 
+    def offsets(self, text: str) -> list[tuple[int, int]]:
+        """Where each token of a line lies in its normalised text; of words and characters."""
+        return list(self._engine.encode(self.normalise(text), add_special_tokens=False).offsets)
+
     def encode_lines(self, lines: Sequence[str]) -> list[np.ndarray]:
         """The ids of each line, without `<eos>`; much faster than one call of `encode` per line."""
         if not lines:
