@@ -3,6 +3,7 @@
 import json
 import math
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -194,6 +195,41 @@ def test_notes_say_signature_and_search_and_explain_another_order_at_equal_secon
     assert "BLEU is nrefs:1|case:mixed" in said
     assert "beam 5 and length penalty 1" in said
     assert "the order at equal tokens is bahdanau, transformer; at equal seconds (10 s" in said
+
+
+def test_a_note_says_how_differently_systems_were_trained_and_none_that_they_were_not(compared):
+    done = compared({"bahdanau": [0.2], "transformer": [0.4]})
+    settings = {entrant.label: entrant.recipe.training for entrant in done.plan.entrants}
+    assert settings["bahdanau"].learning_rate != settings["transformer"].learning_rate
+    (said,) = (note for note in notes(done) if note.startswith("Not all were trained alike"))
+    for label, each in settings.items():
+        assert f"{label}: {each.optimizer}, learning rate {each.learning_rate:g}, {each.schedule}" in said
+    same = [replace(e, recipe=done.plan.entrants[0].recipe) for e in done.plan.entrants]
+    alike = Comparison(replace(done.plan, entrants=tuple(same)), done.results)
+    assert not any("trained alike" in note for note in notes(alike))
+
+
+@pytest.mark.parametrize(
+    ("midway", "said"),
+    [
+        (2.5, "the order at equal seconds is transformer, bahdanau; at equal tokens (100 tokens, when the slowest had"),
+        (
+            2.005,
+            "at equal tokens (100 tokens, when the slowest had read no more), perplexities were within 1 % of each",
+        ),
+        (1.5, ""),
+    ],
+)
+def test_what_equal_seconds_hide_is_said_at_equal_tokens(compared, midway, said):
+    curves = {
+        "bahdanau": [(50, 10.0, 3.0), (100, 20.0, 2.0)],
+        "transformer": [(100, 10.0, midway), (200, 20.0, 1.0)],  # reads twice as fast
+    }
+    done = compared({"bahdanau": [0.4], "transformer": [0.2]}, curves)
+    timed = Comparison(replace(done.plan, match="seconds", unit="seconds", budget=20.0), done.results)
+    found = [note for note in notes(timed) if "at equal tokens" in note]
+    assert len(found) == bool(said)
+    assert all(said in note for note in found)
 
 
 def test_the_page_shows_lengths_examples_and_methods_and_asks_for_nothing(compared):
