@@ -27,8 +27,9 @@ $(VENV)/.tests-ready: $(VENV)/.ready
 demo: $(VENV)/.ready
 	$(BIN)/regard demo
 
+# One process per core, one thread each; the tests of a file stay together, since they share what they train.
 test: $(VENV)/.tests-ready
-	$(BIN)/python -m pytest
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --dist loadfile
 
 check: $(VENV)/.tests-ready
 	$(BIN)/ruff check src tests bench

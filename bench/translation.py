@@ -57,7 +57,7 @@ training:
     normalization: "tokens"
     batch_size: 64
     batch_type: "sentence"
-    epochs: 100
+    epochs: 1
     max_updates: {updates}
     validation_freq: {updates}
     logging_freq: 5
@@ -94,7 +94,7 @@ def main() -> None:
     os.environ["OMP_NUM_THREADS"] = str(options.threads)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        share_words(options.data, folder, options.sentences)
+        share_words(options.data, folder, options)
         rows = {"joey": joey(folder, options), "regard": regard(folder, options)}
     for what, unit in (("training", "target tokens/s"), ("translating", "sentences/s, beam 5")):
         ours, theirs = rows["regard"][what], rows["joey"][what]
@@ -113,12 +113,18 @@ def arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def share_words(data: Path, folder: Path, sentences: int) -> None:
-    """The same words for both, separated by blanks."""
+def share_words(data: Path, folder: Path, options: argparse.Namespace) -> None:
+    """The same words for both, separated by blanks; as many training pairs as the updates read (Joey NMT looks at its
+    limit only when an epoch ends)."""
     from regard.text.tokenizer import SPLIT_WORDS, _splitter
 
     cut = _splitter(SPLIT_WORDS)
-    for ours, theirs, lines in (("train", "train", None), ("dev", "val", 64), ("test", "test_2016_flickr", sentences)):
+    parts = {
+        "train": ("train", 64 * options.updates),
+        "dev": ("val", 64),
+        "test": ("test_2016_flickr", options.sentences),
+    }
+    for ours, (theirs, lines) in parts.items():
         for language in ("de", "en"):
             text = (data / f"{theirs}.{language}").read_text(encoding="utf-8").splitlines()[:lines]
             words = [" ".join(word for word, _ in cut.pre_tokenize_str(line)) for line in text]
