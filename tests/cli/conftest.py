@@ -81,3 +81,18 @@ def process():
         )
 
     return start
+
+
+@pytest.fixture
+def wrong(regard):
+    """Call the command line, expect it to refuse, and return the sentence."""
+
+    def call(*words, stdin=""):
+        code, out, errors = regard(*words, stdin=stdin)
+        last = errors.strip().split("\n")[-1]
+        assert code == 2, (code, out, errors)
+        assert last.startswith("regard: ")
+        assert "Traceback" not in errors
+        return last
+
+    return call

@@ -132,19 +132,6 @@ def test_a_run_goes_on_is_fine_tuned_and_made_again_from_its_recipe(regard, labe
 # -- what users get wrong --------------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def wrong(regard):
-    def call(*words, stdin=""):
-        code, out, errors = regard(*words, stdin=stdin)
-        last = errors.strip().split("\n")[-1]
-        assert code == 2, (code, out, errors)
-        assert last.startswith("regard: ")
-        assert "Traceback" not in errors
-        return last
-
-    return call
-
-
 def test_the_verbs_of_others_name_the_right_one(wrong, labeller, trained):
     for verb in ("translate", "generate"):
         assert f"use `regard classify {labeller}`" in wrong(verb, labeller, stdin="a\n")

@@ -214,19 +214,6 @@ def test_a_killed_training_on_pairs_ends_with_the_same_bits(process, pairs_file,
 # -- what users get wrong --------------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def wrong(regard):
-    def call(*words, stdin=""):
-        code, out, errors = regard(*words, stdin=stdin)
-        last = errors.strip().split("\n")[-1]
-        assert code == 2, (code, out, errors)
-        assert last.startswith("regard: ")
-        assert "Traceback" not in errors
-        return last
-
-    return call
-
-
 def test_a_line_with_one_field(wrong, tmp_path):
     path = tmp_path / "pairs.tsv"
     path.write_text("one\tun\ntwo\nthree\ttrois\n", encoding="utf-8")

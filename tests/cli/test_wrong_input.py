@@ -11,21 +11,6 @@ from regard.training.checkpoint import load_tensors
 
 
 @pytest.fixture
-def wrong(regard):
-    """Call the command line, expect it to refuse, and return the sentence."""
-
-    def call(*words, stdin=""):
-        code, out, errors = regard(*words, stdin=stdin)
-        last = errors.strip().split("\n")[-1]
-        assert code == 2, (code, out, errors)
-        assert last.startswith("regard: ")
-        assert "Traceback" not in errors
-        return last
-
-    return call
-
-
-@pytest.fixture
 def broken(trained, tmp_path):
     """A copy of a run, to be damaged."""
     return shutil.copytree(trained["lstm"], tmp_path / "broken")

@@ -28,6 +28,7 @@ from regard.layers.recurrent import CELLS, Fused
 from regard.layers.scores import KERNELS, SCORES, Additive, Kernel
 from regard.layers.state import Span, State, last, map_state, spread
 from regard.settings import one_of, setting
+from regard.systems.seq2seq import TRAINING as RECURRENT_TRAINING
 from regard.systems.seq2seq import RecurrentPairSettings
 from regard.systems.translation import Translator, explain_through, is_shared, rate, through
 
@@ -60,19 +61,7 @@ SIZES: dict[str, dict[str, object]] = {
     "medium": {"layers": 1, "width": 1000, "embedding": 620, "training.batch_tokens": 8192},
     "large": {"layers": 2, "width": 1024, "embedding": 1024, "training.batch_tokens": 16384},
 }
-TRAINING: dict[str, object] = {
-    "steps": 6000,
-    "batch_tokens": 4096,
-    "optimizer": "adamw",
-    "learning_rate": 1e-3,
-    "schedule": "inverse-sqrt",
-    "warmup": 400,
-    "label_smoothing": 0.1,
-    "clip": 1.0,
-    "evaluate_every": 300,
-    "checkpoint_every": 300,
-    "patience": 4,
-}
+TRAINING = RECURRENT_TRAINING
 
 
 class Bahdanau(Translator):

@@ -27,6 +27,7 @@ from regard.layers.memory import FullSelfAttention
 from regard.layers.position import Sinusoid
 from regard.layers.state import Span, State
 from regard.settings import at_least, one_of, setting
+from regard.systems.positions import check_heads
 from regard.systems.translation import Translator
 
 ATTENTION = ("self-attention", "transformer")
@@ -63,13 +64,7 @@ class Settings:
     def _check_attention(self) -> None:
         if self.words != self.width:
             raise RegardError(f"model.encoder {self.encoder} keeps one width: leave model.embedding at 0.")
-        if self.width % self.heads:
-            raise RegardError(f"model.heads ({self.heads}) must divide model.width ({self.width}).")
-        if self.position == "rotary" and self.width // self.heads % 2:
-            raise RegardError(
-                f"model.position rotary turns pairs of components: model.width / model.heads must be even, "
-                f"not {self.width // self.heads}."
-            )
+        check_heads(self.width, self.heads, self.position)
 
     @property
     def words(self) -> int:

@@ -19,7 +19,7 @@ from regard.layers.embedding import Embedding, Output
 from regard.layers.position import POSITIONS
 from regard.settings import at_least, one_of, setting
 from regard.systems.model import Stack
-from regard.systems.positions import PositionSettings
+from regard.systems.positions import PositionSettings, check_heads
 
 
 @dataclass(frozen=True)
@@ -46,13 +46,7 @@ class Settings(PositionSettings):
         one_of("model.activation", self.activation, ACTIVATIONS)
         if not 0.0 <= self.dropout < 1.0:
             raise RegardError(f"model.dropout must be at least 0 and below 1, not {self.dropout}.")
-        if self.width % self.heads:
-            raise RegardError(f"model.heads ({self.heads}) must divide model.width ({self.width}).")
-        if self.position == "rotary" and self.width // self.heads % 2:
-            raise RegardError(
-                f"model.position rotary turns pairs of components: model.width / model.heads must be even, "
-                f"not {self.width // self.heads}."
-            )
+        check_heads(self.width, self.heads, self.position)
 
 
 SIZES: dict[str, dict[str, object]] = {

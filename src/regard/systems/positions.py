@@ -63,3 +63,14 @@ class PositionSettings:
             case "learned":
                 return Learned(self.context, self.position_width)
         return None
+
+
+def check_heads(width: int, heads: int, position: str) -> None:
+    """Heads share the width equally, and rotary positions turn the components of a head in pairs."""
+    if width % heads:
+        raise RegardError(f"model.heads ({heads}) must divide model.width ({width}).")
+    if position == "rotary" and width // heads % 2:
+        raise RegardError(
+            f"model.position rotary turns pairs of components: model.width / model.heads must be even, "
+            f"not {width // heads}."
+        )

@@ -33,7 +33,7 @@ from regard.layers.memory import CrossAttention, FullSelfAttention
 from regard.layers.position import POSITIONS, Learned
 from regard.layers.state import Span, State
 from regard.settings import at_least, one_of, setting
-from regard.systems.positions import PositionSettings
+from regard.systems.positions import PositionSettings, check_heads
 from regard.systems.translation import Translator, check_dropout, is_shared, rate
 
 QUIET = 4.0  # how much smaller than in the paper word vectors begin, and how much more they are scaled up
@@ -69,13 +69,7 @@ class Settings(PositionSettings):
         for name in ("dropout_attention", "dropout_activation"):
             if not 0.0 <= getattr(self, name) < 1.0:
                 raise RegardError(f"model.{name} must be at least 0 and below 1, not {getattr(self, name)}.")
-        if self.width % self.heads:
-            raise RegardError(f"model.heads ({self.heads}) must divide model.width ({self.width}).")
-        if self.position == "rotary" and self.width // self.heads % 2:
-            raise RegardError(
-                f"model.position rotary turns pairs of components: model.width / model.heads must be even, "
-                f"not {self.width // self.heads}."
-            )
+        check_heads(self.width, self.heads, self.position)
 
 
 SIZES: dict[str, dict[str, object]] = {
