@@ -17,7 +17,7 @@ import numpy as np
 import torch
 
 from regard.back_translation import back_translated
-from regard.decoding.beam import Beam
+from regard.decoding.beam import GREEDY_BEAM
 from regard.decoding.translate import translate
 from regard.errors import RegardError
 from regard.evaluation.classification import label_log_probabilities
@@ -283,9 +283,9 @@ class PairMaterial(Material):
             return float(sum(loss.sum() for loss in losses)) / sum(map(len, losses))
 
         def quality(model: Model) -> float:
-            found = translate(model, sources, eos=eos, beam=Beam(1), forbidden=forbidden)
-            written = [[n for n in best.tokens if n != eos] for best, *_ in found]
-            return bleu([self.tokenizers.target.decode(ids).strip() for ids in written], self.references.targets)
+            found = translate(model, sources, eos=eos, beam=GREEDY_BEAM, forbidden=forbidden)
+            written = [self.tokenizers.target.decode(best.text_tokens).strip() for best, *_ in found]
+            return bleu(written, self.references.targets)
 
         return PairValidation(loss, quality if self.recipe.training.select == "bleu" else None)
 

@@ -137,9 +137,8 @@ class TranslationRun(TrainedOnPairs):
         return [*self.source_tokenizer.encode(source), self.source_tokenizer.eos]
 
     def _translation(self, hypothesis: Hypothesis) -> Translation:
-        written = [n for n in hypothesis.tokens if n != self.tokenizer.eos]
         tokens = [self.tokenizer.token(n) for n in hypothesis.tokens]
-        text = self.tokenizer.decode(written).strip()
+        text = self.tokenizer.decode(hypothesis.text_tokens).strip()
         return Translation(text, hypothesis.log_probability, hypothesis.score, tokens)
 
     def _explained(self, line: str, source: list[int], found: list[Hypothesis], attention: bool) -> list[Translation]:
@@ -150,7 +149,7 @@ class TranslationRun(TrainedOnPairs):
             plain = self._translation(hypothesis)
             links = None
             if seen.alignment is not None:
-                written = self.tokenizer.decode([n for n in hypothesis.tokens if n != self.tokenizer.eos])
+                written = self.tokenizer.decode(hypothesis.text_tokens)
                 links = self._links(line, source, written, hypothesis.tokens, seen.alignment)
             shown.append(replace(plain, alignment=links, attention=seen.attention if attention else None))
         return shown
