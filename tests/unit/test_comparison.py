@@ -23,8 +23,9 @@ from regard.errors import RegardError
 from regard.evaluation.documents import FEWEST, MOST, Documents
 from regard.evaluation.intervals import Resampling, interval
 from regard.numbers import grouped
-from regard.report.figures import Line, Mark, interval_chart, line_chart
+from regard.report.figures import Line, Mark
 from regard.report.page import command, page, paragraph, sample, table
+from regard.report.svg import interval_chart, line_chart
 from regard.report.table import csv_text, latex_text, plain_table, seconds, significant
 from regard.systems.catalogue import SYSTEMS
 from regard.text.tokenizer import Tokenizer

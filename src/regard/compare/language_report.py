@@ -9,8 +9,9 @@ from regard.compare.words import largest_step, side_by_side, training
 from regard.evaluation.intervals import DRAWS
 from regard.evaluation.perplexity import Method
 from regard.numbers import grouped
-from regard.report.figures import Mark, interval_chart
+from regard.report.figures import Mark
 from regard.report.page import heading, paragraph, sample, table
+from regard.report.svg import interval_chart
 from regard.report.table import significant
 
 

@@ -9,8 +9,9 @@ from typing import Any
 from regard.compare.comparison import Comparison
 from regard.compare.curves import Curve, averaged
 from regard.compare.words import methods, notes
-from regard.report.figures import Line, line_chart
+from regard.report.figures import Line
 from regard.report.page import beside, command, heading, listing, page, paragraph, table
+from regard.report.svg import line_chart
 from regard.report.table import significant
 
 EARLY = 5  # the first fifth of a course may lie above the figure: what matters happens later, and much lower

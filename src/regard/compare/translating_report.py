@@ -10,8 +10,9 @@ from regard.compare.translating import read_test
 from regard.compare.words import largest_step, side_by_side, training
 from regard.evaluation.intervals import DRAWS
 from regard.numbers import grouped
-from regard.report.figures import Line, Mark, interval_chart, line_chart
+from regard.report.figures import Line, Mark
 from regard.report.page import beside, heading, paragraph, side_by_side_texts, table
+from regard.report.svg import interval_chart, line_chart
 
 
 def conditions(comparison: Comparison) -> list[str]:

@@ -45,6 +45,7 @@ figure { margin: 1rem 0 0; max-width: 46rem }
 .beside th, .beside td { padding: 6px 7px }
 figure > svg { width: 100%; height: auto; display: block }
 svg text { fill: var(--ink); font: 16px system-ui, "DejaVu Sans", sans-serif }
+svg text.quiet { fill: var(--quiet) }
 svg .grid { stroke: var(--line); stroke-width: 1 }
 figcaption { font-size: .9rem; margin-top: .3rem }
 figure + .scroll, .beside > .scroll { margin-top: 1rem }
@@ -67,17 +68,18 @@ dl.texts .quiet { color: var(--quiet) }
 @media (max-width: 40rem) {
   body { padding: 1rem .8rem 3rem } h1 { font-size: 1.35rem } svg text { font-size: 24px } .more { display: block }
 }
+.heat { display: block } svg.heat text { font-size: 13px }
 """
 
 WIDE = 5  # columns that a phone shows at once
 
 
-def page(title: str, *parts: str) -> str:
-    """A whole HTML file from its parts (each already HTML)."""
+def page(title: str, *parts: str, style: str = "") -> str:
+    """A whole HTML file from its parts (each already HTML); `style` is further CSS."""
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>{escape(title)}</title>\n<style>{STYLE}</style>\n</head>\n<body>\n"
+        f"<title>{escape(title)}</title>\n<style>{STYLE}{style}</style>\n</head>\n<body>\n"
         + "\n".join(part for part in parts if part)
         + "\n</body>\n</html>\n"
     )

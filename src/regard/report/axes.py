@@ -1,0 +1,96 @@
+"""Axes: from values to places between two ends, and the round numbers that stand at them."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+FARTHEST = 1e300  # no axis goes further, nor a logarithmic one nearer to zero than its inverse
+BEYOND = 1e6  # times the axis's own length: what lies further out than that is drawn there
+DECADES = 8  # powers of ten that are named, at most
+
+
+@dataclass(frozen=True)
+class Axis:
+    low: float
+    high: float
+    ticks: tuple[float, ...]
+    log: bool = False
+
+    @classmethod
+    def of(cls, values: Iterable[float], log: bool, zero: bool = False) -> Axis:
+        """Around all values that can stand on it: finite ones, and above zero on a logarithmic axis."""
+        shown = [value for value in values if abs(value) < FARTHEST]  # not so not-a-number
+        above = [value for value in shown if value > 1 / FARTHEST]
+        if log and above:
+            return cls.logarithmic(above)
+        return cls.linear(shown or [0.0, 1.0], zero)
+
+    @classmethod
+    def linear(cls, values: Sequence[float], zero: bool = False) -> Axis:
+        low, high = min(values), max(values)
+        if zero:
+            low, high = min(low, 0.0), max(high, 0.0)
+        if high - low <= max(1e-9 * max(abs(low), abs(high)), 1 / FARTHEST):
+            high = low + max(abs(low), 1 / FARTHEST) if low else 1.0
+        step = _round_step((high - low) / 5)
+        ticks = tuple(step * n for n in range(math.ceil(low / step), math.floor(high / step) + 1))
+        return cls(low, high + 0.02 * (high - low), ticks)
+
+    @classmethod
+    def logarithmic(cls, values: Sequence[float]) -> Axis:
+        low, high = min(values) / 1.04, max(values) * 1.04
+        return cls(low, high, tuple(_log_ticks(low, high)), log=True)
+
+    def holds(self, value: float) -> bool:
+        """Whether the value has a place: not so what is not finite, or not above zero on a logarithmic axis."""
+        return abs(value) < FARTHEST and not (self.log and value <= 1 / FARTHEST)
+
+    def onto(self, start: float, stop: float) -> Callable[[float], float]:
+        """A function from a value to its place between two coordinates."""
+        scale = math.log if self.log else float
+        low, high = scale(self.low), scale(self.high)
+
+        def place(value: float) -> float:
+            share = (scale(value) - low) / (high - low)
+            return start + (stop - start) * min(BEYOND, max(-BEYOND, share))
+
+        return place
+
+
+def apart(ticks: Sequence[float], place: Callable[[float], float], nearest: float) -> list[float]:
+    """Those whose numbers have room beside each other."""
+    kept: list[float] = []
+    for tick in ticks:
+        if not kept or abs(place(tick) - place(kept[-1])) >= nearest:
+            kept.append(tick)
+    return kept
+
+
+def number(value: float) -> str:
+    """As it stands at an axis: 20k, 3M, 0.05, 1e−5."""
+    for size, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if abs(value) < size * 1e6 and (abs(value) >= size * 10 or (abs(value) >= size and letter != "k")):
+            return f"{value / size:g}{letter}".replace("-", "−")
+    return re.sub(r"e\+?(-?)0*", r"e\1", f"{value:.6g}").replace("-", "−")
+
+
+def _round_step(step: float) -> float:
+    """1, 2 or 5 times a power of ten, at least `step`."""
+    power = 10.0 ** math.floor(math.log10(step))
+    return next(power * times for times in (1, 2, 5, 10) if power * times >= step * 0.999)
+
+
+def _log_ticks(low: float, high: float) -> list[float]:
+    """A handful of round numbers between two others that are far apart by ratio, or near."""
+    for digits in ((1,), (1, 3), (1, 2, 5), (1, 1.5, 2, 3, 4, 5, 6, 8)):
+        powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+        ticks = [digit * 10.0**power for power in powers for digit in digits]
+        ticks = [tick for tick in ticks if low <= tick <= high]
+        if len(ticks) >= 4:
+            return ticks[:: math.ceil(len(ticks) / DECADES)] if len(digits) == 1 else ticks
+    step = _round_step((high - low) / 5)
+    first, last = math.ceil(low / step), math.floor(high / step)
+    return [step * n for n in range(first, last + 1)]

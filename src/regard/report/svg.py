@@ -1,0 +1,284 @@
+"""Figures as SVG text, to stand inside a page: nothing is loaded, and each says in words what it shows.
+
+Lines differ in dashes and marks as well as in colour. Text and axes take the page's own colours, so that a figure is at
+home on a dark page and on a light one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from html import escape
+from textwrap import wrap
+
+from regard.report.axes import Axis, apart, number
+from regard.report.colours import OKABE_ITO
+from regard.report.figures import Figure, Heat, Intervals, Line, Lines, Mark, legible
+from regard.report.svg_heat import heat_map
+
+DASHES = ("", "7 3", "2 3", "9 3 2 3")
+DOT, BAR = OKABE_ITO[0], OKABE_ITO[5]  # a value and its interval
+AGAINST = OKABE_ITO[3]  # what values are held against
+INK = "currentColor"  # of level lines: they are what the others are held against
+WIDTH, HEIGHT = 720, 460
+LEFT, RIGHT, TOP, BOTTOM = 72, 18, 40, 64  # margins of the plot within the figure: they hold a phone's larger letters
+ROW = 30  # height of an interval's row
+MARKS = 7  # on a line, about: every one of twenty points would hide the lines
+NEAREST = 52  # numbers at an axis
+LETTER = 14  # width of a letter, at most
+LONGEST, NEXT = 54, 26  # letters of a line below an axis, and how far below it the next one stands
+
+
+Path = list[tuple[float, float]]
+Style = tuple[str, str, int]  # colour, dashes, mark
+
+
+def svg(figure: Figure) -> str:
+    """A figure as HTML: its drawing, its legend and its caption."""
+    match figure:
+        case Lines():
+            return _lines(figure)
+        case Intervals():
+            return _intervals(figure)
+        case Heat():
+            return heat_map(figure)
+
+
+def line_chart(
+    lines: Sequence[Line],
+    *,
+    title: str,
+    x: str,
+    y: str,
+    description: str,
+    log_x: bool = False,
+    log_y: bool = True,
+    zero_y: bool = False,
+    top: float = math.inf,
+) -> str:
+    """Lines over two axes, or nothing where there are none."""
+    if not any(point[1] <= top for line in lines for point in line.points):
+        return ""
+    return svg(Lines(title, x, y, lines, log_x, log_y, zero_y, top, description))
+
+
+def interval_chart(marks: Sequence[Mark], *, title: str, x: str, description: str, log_x: bool = True) -> str:
+    """One row for each name, or nothing where there are none; x logarithmic unless told otherwise."""
+    return svg(Intervals(title, x, marks, log_x, description=description)) if marks else ""
+
+
+# -- lines -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Plot:
+    """Two axes and where they stand: numbers at the left have the room they need, also in a phone's larger letters."""
+
+    across: Axis
+    up: Axis
+
+    @cached_property
+    def left(self) -> float:
+        return max(LEFT, 14 + LETTER * max((len(number(tick)) for tick in self.up.ticks), default=1))
+
+    @cached_property
+    def x(self) -> Callable[[float], float]:
+        return self.across.onto(self.left, WIDTH - RIGHT)
+
+    @cached_property
+    def y(self) -> Callable[[float], float]:
+        return self.up.onto(HEIGHT - BOTTOM, TOP)
+
+
+def _lines(figure: Lines) -> str:
+    """Lines over two axes and a legend below; linear axes begin at zero (y: if told so)."""
+    widths = (x for line in figure.lines if not line.level for x, _ in line.points)
+    heights = [y for line in figure.lines for _, y in line.points]
+    edges = [edge for line in figure.lines for low_high in line.band for edge in low_high]
+    up = Axis.of((y for y in heights + edges if y <= figure.top), figure.log_y, figure.zero_y)
+    plot = _Plot(Axis.of(widths, figure.log_x, zero=True), up)
+    styles = _styles(figure.lines)
+    parts = [*_grid(plot, figure.x, figure.y)]
+    for line in sorted(figure.lines, key=lambda line: not line.faint):  # the strong ones over the faint ones
+        parts += _drawn(line, plot, styles[line.name])
+    legend = _legend(styles, {line.name for line in figure.lines if line.level})
+    return _figure(figure, parts, HEIGHT + _more(figure.x), legend)
+
+
+def _drawn(line: Line, plot: _Plot, style: Style) -> Iterable[str]:
+    colour, dash, mark = style
+    if line.level:
+        heights = [plot.y(y) for _, y in line.points[:1] if plot.up.holds(y)]
+        path = [(float(x), height) for height in heights for x in (plot.left, WIDTH - RIGHT)]
+    else:
+        held = [(x, y) for x, y in line.points if plot.across.holds(x) and plot.up.holds(y)]
+        path = _entering([(plot.x(x), plot.y(y)) for x, y in held])
+    yield from _band(line, plot, colour)
+    dashes = f' stroke-dasharray="{dash}"' if dash else ""
+    strength = 'stroke-width="1" stroke-opacity="0.4"' if line.faint else f'stroke-width="2"{dashes}'
+    if line.joined:
+        points = " ".join(f"{a:.1f},{b:.1f}" for a, b in path)
+        yield f'<polyline points="{points}" fill="none" stroke="{colour}" {strength}/>'
+    if not (line.level or line.faint):
+        measured = [(a, b) for a, b in path if b > TOP]  # not where it came in
+        every = max(1, round(len(measured) / MARKS)) if line.joined else 1
+        yield from (_mark(mark, a, b, colour, 1 if line.joined else 1.5) for a, b in measured[::-every])
+
+
+def _entering(path: Path) -> Path:
+    """A path from where it comes in at the upper edge for good."""
+    above = [index for index, (_, height) in enumerate(path) if height < TOP]
+    if not above:
+        return path
+    outside, *inside = path[above[-1] :]
+    if not inside:
+        return []
+    (x0, y0), (x1, y1) = outside, inside[0]
+    return [(x0 + (x1 - x0) * (TOP - y0) / (y1 - y0), float(TOP)), *inside]
+
+
+def _band(line: Line, plot: _Plot, colour: str) -> Iterable[str]:
+    """The area between lower and upper edge, cut at the edges of the plot."""
+
+    def height(y: float, missing: float) -> float:
+        return min(float(HEIGHT - BOTTOM), max(float(TOP), plot.y(y))) if plot.up.holds(y) else missing
+
+    held = [(x, edges) for (x, _), edges in zip(line.points, line.band) if plot.across.holds(x)]
+    if held:
+        upper = [(plot.x(x), height(high, float(TOP))) for x, (_, high) in held]
+        lower = [(plot.x(x), height(low, float(HEIGHT - BOTTOM))) for x, (low, _) in reversed(held)]
+        points = " ".join(f"{a:.1f},{b:.1f}" for a, b in upper + lower)
+        yield f'<polygon points="{points}" fill="{colour}" fill-opacity="0.18" stroke="none"/>'
+
+
+def _grid(plot: _Plot, x: str, y: str) -> Iterable[str]:
+    for value in plot.up.ticks:
+        at = plot.y(value)
+        yield f'<line class="grid" stroke="#8886" x1="{plot.left}" x2="{WIDTH - RIGHT}" y1="{at:.1f}" y2="{at:.1f}"/>'
+        yield f'<text x="{plot.left - 8}" y="{at + 6:.1f}" text-anchor="end">{number(value)}</text>'
+    for value in apart(plot.across.ticks, plot.x, NEAREST):
+        at = plot.x(value)
+        yield f'<line class="grid" stroke="#8886" x1="{at:.1f}" x2="{at:.1f}" y1="{TOP}" y2="{HEIGHT - BOTTOM}"/>'
+        yield f'<text x="{at:.1f}" y="{HEIGHT - BOTTOM + 24}" text-anchor="middle">{number(value)}</text>'
+    yield _below(x, plot.left, HEIGHT - 8)
+    yield f'<text x="2" y="22">{_words(y)}</text>'  # upright, above the numbers: it never stands in their way
+
+
+# -- intervals -------------------------------------------------------------------------------------------------------
+
+
+def _intervals(figure: Intervals) -> str:
+    """One row for each name: a dot at its value and a bar over its interval; the threshold is a dashed line."""
+    against = [] if figure.threshold is None else [figure.threshold]
+    values = [value for mark in figure.marks for value in (mark.low, mark.value, mark.high)] + against
+    finite = [value for value in values if math.isfinite(value)] or [0.0]
+    axis = Axis.of(values, figure.log_x, zero=min(finite) < 0.5 * max(finite))
+    head = ROW if against else 0
+    bottom = head + ROW * len(figure.marks)
+    left = min(320, 18 + LETTER * max((len(mark.name) for mark in figure.marks), default=4))
+    place = axis.onto(left, WIDTH - RIGHT)
+    parts = []
+    for value in apart(axis.ticks, place, NEAREST):
+        at = f"{place(value):.1f}"
+        parts.append(f'<line class="grid" stroke="#8886" x1="{at}" x2="{at}" y1="{head}" y2="{bottom}"/>')
+        parts.append(f'<text x="{at}" y="{bottom + 24}" text-anchor="middle">{number(value)}</text>')
+    middle = (left + WIDTH - RIGHT) / 2
+    parts.append(_below(figure.x, left, bottom + BOTTOM - 10))
+    for value in (value for value in against if axis.holds(value)):
+        x = place(value)
+        anchor, beside = ("end", x - 6) if x > middle else ("start", x + 6)
+        parts.append(
+            f'<line x1="{x:.1f}" x2="{x:.1f}" y1="4" y2="{bottom}" stroke="{AGAINST}" stroke-width="2" '
+            f'stroke-dasharray="6 4"/><text x="{beside:.1f}" y="20" text-anchor="{anchor}">'
+            f"{_words(figure.threshold_name)} {number(value)}</text>"
+        )
+    for row, mark in enumerate(figure.marks):
+        parts += _interval(mark, axis, left, head + ROW // 2 + ROW * row)
+    return _figure(figure, parts, bottom + BOTTOM + _more(figure.x), "")
+
+
+def _interval(mark: Mark, axis: Axis, left: float, middle: float) -> Iterable[str]:
+    """An interval that goes on beyond the axis is drawn to its end."""
+    place = axis.onto(left, WIDTH - RIGHT)
+    yield f'<text x="{left - 12}" y="{middle + 6}" text-anchor="end">{_words(mark.name)}</text>'
+    if not (math.isnan(mark.low) or math.isnan(mark.high)):
+        low = place(mark.low) if axis.holds(mark.low) else left
+        high = place(mark.high) if axis.holds(mark.high) else (WIDTH - RIGHT if mark.high > 0 else left)
+        yield (
+            f'<line x1="{low:.1f}" x2="{high:.1f}" y1="{middle}" y2="{middle}" stroke="{BAR}" stroke-width="6" '
+            'stroke-linecap="round"/>'
+        )
+    if axis.holds(mark.value):
+        yield f'<circle cx="{place(mark.value):.1f}" cy="{middle}" r="4.5" fill="{DOT}"/>'
+
+
+def _below(words: str, left: float, y: float) -> str:
+    """What an axis is of, below its middle, or below the figure's where it is long; line by line where it is longer."""
+    lines = wrap(legible(words), LONGEST) or [""]
+    middle = (left + WIDTH - RIGHT) / 2 if len(words) * LETTER < WIDTH - left else WIDTH / 2
+    return "".join(
+        f'<text x="{middle:.1f}" y="{y + NEXT * row:.1f}" text-anchor="middle">{escape(line)}</text>'
+        for row, line in enumerate(lines)
+    )
+
+
+def _more(words: str) -> float:
+    """The height of further lines."""
+    return NEXT * (len(wrap(legible(words), LONGEST) or [""]) - 1)
+
+
+# -- styles ----------------------------------------------------------------------------------------------------------
+
+
+def _styles(lines: Sequence[Line]) -> dict[str, Style]:
+    """Colour, dashes and mark of each name, in the order of first appearance; level lines are drawn in ink."""
+    levels = list(dict.fromkeys(line.name for line in lines if line.level))
+    others = list(dict.fromkeys(line.name for line in lines if not line.level))
+    styles = {name: (INK, DASHES[1 + index % 3], 0) for index, name in enumerate(levels)}
+    for index, name in enumerate(others):
+        again = index // len(OKABE_ITO)  # a colour that comes again comes with other dashes
+        styles[name] = (OKABE_ITO[index % len(OKABE_ITO)], DASHES[(index + again) % len(DASHES)], index % 4)
+    return styles
+
+
+def _mark(kind: int, x: float, y: float, colour: str, size: float = 1.0) -> str:
+    side, wide, tall = 5.6 * size, 3.6 * size, 4 * size
+    match kind:
+        case 0:
+            return f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{3 * size:g}" fill="{colour}"/>'
+        case 1:
+            corner = f'x="{x - side / 2:.1f}" y="{y - side / 2:.1f}"'
+            return f'<rect {corner} width="{side:g}" height="{side:g}" fill="{colour}"/>'
+        case 2:
+            return f'<path d="M{x:.1f} {y - tall:.1f}l{wide:g} {1.6 * tall:g}h{-2 * wide:g}z" fill="{colour}"/>'
+        case _:
+            edge = f"l{tall:g} {tall:g}l{-tall:g} {tall:g}l{-tall:g} {-tall:g}z"
+            return f'<path d="M{x:.1f} {y - tall:.1f}{edge}" fill="{colour}"/>'
+
+
+def _legend(styles: dict[str, Style], levels: set[str]) -> str:
+    entries = []
+    for name, (colour, dash, mark) in styles.items():
+        dashes = f' stroke-dasharray="{dash}"' if dash else ""
+        key = f'<line x1="0" x2="34" y1="7" y2="7" stroke="{colour}" stroke-width="2"{dashes}/>'
+        key += "" if name in levels else _mark(mark, 17, 7, colour)
+        drawn = f'<svg width="34" height="14" viewBox="0 0 34 14" aria-hidden="true">{key}</svg>'
+        entries.append(f"<li>{drawn} {_words(name)}</li>")
+    return f'<ul class="legend">{"".join(entries)}</ul>'
+
+
+def _words(words: str) -> str:
+    return escape(legible(words))
+
+
+def _figure(figure: Figure, parts: Iterable[str], height: float, legend: str) -> str:
+    """The description is the text alternative: for who cannot see the figure, and for who searches the page."""
+    title = _words(figure.title)
+    return (
+        f'<figure><svg role="img" fill="currentColor" viewBox="0 0 {WIDTH} {height:.0f}" '
+        f'preserveAspectRatio="xMidYMid meet"><title>{title}</title><desc>{_words(figure.description)}</desc>'
+        f"{''.join(parts)}</svg>"
+        f"{legend}<figcaption>{title}</figcaption></figure>"
+    )

@@ -1,0 +1,283 @@
+"""Figures as lines of text: a heat map in shades, lines in Braille dots with marks at points, intervals as ├──●──┤.
+
+With colour, shades are those of the page; without, ░▒▓█ stand for them, and a sign for the side of a two-sided scale.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+import shutil
+import sys
+from collections.abc import Iterable, Sequence
+from itertools import groupby, pairwise
+
+from rich.cells import cell_len, set_cell_size
+
+from regard.report.axes import Axis, apart, number
+from regard.report.colours import OKABE_ITO, Colour, ink_on, shade
+from regard.report.figures import Figure, Heat, Intervals, Line, Lines, Mark, legible
+
+WIDEST, NARROWEST = 100, 40  # columns of a figure, unless told otherwise
+TALL = 14  # lines of a line chart
+SHADES = " ░▒▓█"
+MARKS, LEVEL = "●■▲◆○□△◇", "┄"
+MARKED = 12  # points of a line, about
+RESET = "\x1b[0m"
+
+
+def terminal(figure: Figure, width: int | None = None, colour: bool | None = None) -> str:
+    """The figure as text not wider than `width`; by default what the terminal offers."""
+    width = max(NARROWEST, width or min(WIDEST, shutil.get_terminal_size().columns))
+    colour = _is_coloured() if colour is None else colour
+    match figure:
+        case Lines():
+            lines = _lines(figure, width, colour)
+        case Intervals():
+            lines = _intervals(figure, width, colour)
+        case Heat():
+            lines = _heat(figure, width, colour)
+    return "\n".join([_cut(figure.title, width), *(line.rstrip() for line in lines)])
+
+
+def _is_coloured() -> bool:
+    return sys.stdout.isatty() and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
+
+
+# -- heat maps -------------------------------------------------------------------------------------------------------
+
+
+def _heat(heat: Heat, width: int, colour: bool) -> Iterable[str]:
+    """As many columns beside each other as there is room for, and the next ones below."""
+    names = min(width // 3, max((cell_len(legible(row)) for row in heat.rows), default=0))
+    narrow = 2 if heat.diverging and not colour else 1
+    room = width - names - 2
+    cell = max(narrow, min(7, room // max(1, len(heat.columns))))
+    each = max(1, room // cell)
+    longest = max((len(_brief(value)) for row in heat.values for value in row if math.isfinite(value)), default=0)
+    written = longest <= cell - 2
+    if heat.x or heat.y:
+        yield _cut("  ".join(f"{name} {way}" for name, way in ((heat.y, "↓"), (heat.x, "→")) if name), width)
+    for first in range(0, max(1, len(heat.columns)), each):
+        some = range(first, min(first + each, len(heat.columns)))
+        yield from _headings([legible(heat.columns[index]) for index in some], cell, names)
+        for row, values in zip(heat.rows, heat.values):
+            shown = "".join(_cell(heat, values[index], cell, colour, written) for index in some)
+            yield f"{_right(row, names)} │{shown}{RESET * colour}"
+    yield from _key(heat, width, colour)
+
+
+def _headings(labels: Sequence[str], cell: int, names: int) -> Iterable[str]:
+    """Labels across where all fit above their cells, else each from top to bottom."""
+    before, labels = " " * (names + 2), [label.strip() for label in labels]
+    if all(cell_len(label) < cell for label in labels):
+        yield before + "".join(_centred(label, cell) for label in labels)
+        return
+    tall = min(10, max(map(len, labels), default=0))
+    labels = [label if len(label) <= tall else label[: tall - 1] + "…" for label in labels]
+    for line in range(tall):
+        signs = (label.rjust(tall)[line] for label in labels)
+        yield before + "".join(_centred(sign if cell_len(sign) <= cell else "?", cell) for sign in signs)
+
+
+def _cell(heat: Heat, value: float, cell: int, colour: bool, written: bool = False) -> str:
+    """A shade, and the value where all have room for theirs."""
+    if not math.isfinite(value):
+        return (RESET if colour else "") + _centred("·", cell)
+    share = heat.share(value)
+    words = _brief(value) if written else ""
+    if colour:
+        return _background(shade(share, heat.diverging)) + _centred(words, cell)
+    block = SHADES[min(len(SHADES) - 1, int(_strength(share, heat.diverging) * len(SHADES)))]
+    if written:
+        return f"{block}{words}".ljust(cell)
+    sign = "" if not heat.diverging else "−" if value < 0 else "+" if value > 0 else " "
+    return (sign + block * (cell - len(sign) - (cell > 2))).ljust(cell)
+
+
+def _brief(value: float) -> str:
+    """Two digits after the point, and no zero before it."""
+    return re.sub(r"^(-?)0\.", r"\1.", f"{value:.2f}").replace("-", "−")
+
+
+def _strength(share: float, diverging: bool) -> float:
+    return abs(2 * share - 1) if diverging else share
+
+
+def _key(heat: Heat, width: int, colour: bool) -> Iterable[str]:
+    """The scale, from its low end to its high end, with what a value is."""
+    low, high = heat.scale
+    steps = [step / 8 for step in range(9)]
+    cells = "".join(_cell(heat, heat.at(share), 2, colour) for share in steps) + RESET * colour
+    ends = f"{number(float(f'{low:.3g}'))} ", f" {number(float(f'{high:.3g}'))}"
+    left = width - 18 - len("".join(ends))
+    yield f"{ends[0]}{cells}{ends[1]}{_cut('  ' + heat.z, left) if heat.z and left > 4 else ''}"
+
+
+# -- lines -----------------------------------------------------------------------------------------------------------
+
+
+def _lines(figure: Lines, width: int, colour: bool) -> Iterable[str]:
+    across = Axis.of((p[0] for line in figure.lines if not line.level for p in line.points), figure.log_x, zero=True)
+    up = Axis.of(
+        (p[1] for line in figure.lines for p in line.points if p[1] <= figure.top), figure.log_y, figure.zero_y
+    )
+    margin = max((len(number(tick)) for tick in up.ticks), default=1)
+    canvas = _Canvas(width - margin - 2, TALL)
+    names = list(dict.fromkeys(line.name for line in figure.lines))
+    for line in sorted(figure.lines, key=lambda line: not line.faint):
+        canvas.draw(line, names.index(line.name), across, up)
+    yield _cut(figure.y, width)
+    place = up.onto(TALL - 0.5, 0.5)
+    ticks = {math.floor(place(tick)): number(tick) for tick in reversed(up.ticks)}
+    for row, drawn in enumerate(canvas.rows(colour)):
+        yield f"{ticks.get(row, ''):>{margin}} {'┤' if row in ticks else '│'}{drawn}"
+    yield from _axis(across, figure.x, margin + 2, width)
+    levels = {line.name for line in figure.lines if line.level}
+    for index, name in enumerate(names):
+        mark = LEVEL if name in levels else MARKS[index % len(MARKS)]
+        yield f"{_painted(mark, index) if colour else mark} {_cut(name, width - 2)}"
+
+
+class _Canvas:
+    """Dots of Braille, two across and four down in each character, and marks over them."""
+
+    DOTS = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))
+
+    def __init__(self, width: int, height: int):
+        self.width, self.height = width, height
+        self.dots: dict[tuple[int, int], int] = {}  # (row, column) → dots of that character
+        self.marks: dict[tuple[int, int], str] = {}
+        self.owner: dict[tuple[int, int], int] = {}  # whose colour
+
+    def draw(self, line: Line, index: int, across: Axis, up: Axis) -> None:
+        place_x, place_y = across.onto(0.5, 2 * self.width - 1.5), up.onto(4 * self.height - 2, 2)
+        if line.level:
+            heights = [place_y(y) for _, y in line.points[:1] if up.holds(y)]
+            path = [(float(x), height) for height in heights for x in (0, 2 * self.width - 1)]
+        else:
+            held = [(x, y) for x, y in line.points if across.holds(x) and up.holds(y)]
+            path = [(place_x(x), place_y(y)) for x, y in held]
+        if line.joined:
+            for start, stop in pairwise(path):
+                self._join(start, stop, index)
+        every = max(1, round(len(path) / MARKED)) if line.joined else 1
+        for x, y in () if line.level or line.faint else path[::-every]:
+            if 0 <= y < 4 * self.height:
+                cell = int(y // 4), int(x // 2)
+                self.marks[cell], self.owner[cell] = MARKS[index % len(MARKS)], index
+
+    def _join(self, start: tuple[float, float], stop: tuple[float, float], index: int) -> None:
+        (x0, y0), (x1, y1) = start, stop
+        y0, y1 = (min(max(y, -4.0 * self.height), 8.0 * self.height) for y in (y0, y1))  # far above is above
+        steps = max(1, math.ceil(max(abs(x1 - x0), abs(y1 - y0))))
+        for step in range(steps + 1):
+            x, y = x0 + (x1 - x0) * step / steps, y0 + (y1 - y0) * step / steps
+            if 0 <= y < 4 * self.height and 0 <= x < 2 * self.width:
+                cell = int(y // 4), int(x // 2)
+                self.dots[cell] = self.dots.get(cell, 0) | self.DOTS[int(y) % 4][int(x) % 2]
+                if cell not in self.marks:
+                    self.owner[cell] = index
+
+    def rows(self, colour: bool) -> Iterable[str]:
+        for row in range(self.height):
+            cells = [(row, column) for column in range(self.width)]
+            parts = []
+            for owner, some in groupby(cells, lambda cell: self.owner.get(cell)):
+                signs = "".join(self.marks.get(cell) or chr(0x2800 + self.dots.get(cell, 0)) for cell in some)
+                signs = signs.replace(chr(0x2800), " ")
+                parts.append(_painted(signs, owner) if colour and owner is not None else signs)
+            yield "".join(parts)
+
+
+def _axis(axis: Axis, name: str, left: int, width: int) -> Iterable[str]:
+    """The line below a plot, its numbers, and what they are."""
+    place = axis.onto(left, width - 1)
+    ticks = apart(axis.ticks, place, 9)
+    ruler, numbers = [" "] * (left - 1) + ["└"] + ["─"] * (width - left), [" "] * width
+    for tick in ticks:
+        at, words = min(width - 1, round(place(tick))), number(tick)
+        ruler[at] = "┴"
+        begin = max(0, min(width - len(words), at - len(words) // 2))
+        numbers[begin : begin + len(words)] = words
+    yield "".join(ruler)
+    yield "".join(numbers)
+    yield " " * left + _cut(f"{name}{' (logarithmic)' * axis.log}", width - left)
+
+
+# -- intervals -------------------------------------------------------------------------------------------------------
+
+
+def _intervals(figure: Intervals, width: int, colour: bool) -> Iterable[str]:
+    against = [] if figure.threshold is None else [figure.threshold]
+    values = [value for mark in figure.marks for value in (mark.low, mark.value, mark.high)] + against
+    finite = [value for value in values if math.isfinite(value)] or [0.0]
+    axis = Axis.of(values, figure.log_x, zero=min(finite) < 0.5 * max(finite))
+    names = min(width // 3, max((cell_len(legible(mark.name)) for mark in figure.marks), default=0))
+    left = names + 2
+    place = axis.onto(left, width - 1)
+    threshold = next((round(place(value)) for value in against if axis.holds(value)), None)
+    if threshold is not None:
+        words = _cut(f"{figure.threshold_name} {number(against[0])} ┊", width)
+        yield " " * (threshold + 1 - cell_len(words)) + words
+    for mark in figure.marks:
+        row = _interval(mark, axis, left, width)
+        if threshold is not None and row[threshold] in " ─":
+            row[threshold] = "┊" if row[threshold] == " " else "┼"
+        bar = "".join(row[left:])
+        yield f"{_right(mark.name, names)}  {_painted(bar, 0) if colour else bar}"
+    yield from _axis(axis, figure.x, left, width)
+
+
+def _interval(mark: Mark, axis: Axis, left: int, width: int) -> list[str]:
+    """One line's signs; an interval that goes on beyond the axis has no end there."""
+    place = axis.onto(left, width - 1)
+    row = [" "] * width
+    if not (math.isnan(mark.low) or math.isnan(mark.high)):
+        low = round(place(mark.low)) if axis.holds(mark.low) else left
+        high = round(place(mark.high)) if axis.holds(mark.high) else (width - 1 if mark.high > 0 else left)
+        row[low : high + 1] = "─" * (high + 1 - low)
+        if axis.holds(mark.low):
+            row[low] = "├"
+        if axis.holds(mark.high):
+            row[high] = "┤"
+    if axis.holds(mark.value):
+        row[min(width - 1, round(place(mark.value)))] = "●"
+    return row
+
+
+# -- signs and colours -----------------------------------------------------------------------------------------------
+
+
+def _cut(words: str, width: int) -> str:
+    words = legible(words)
+    return words if cell_len(words) <= width else set_cell_size(words, width - 1) + "…"
+
+
+def _right(words: str, width: int) -> str:
+    words = _cut(words, width)
+    return " " * (width - cell_len(words)) + words
+
+
+def _centred(words: str, width: int) -> str:
+    free = width - cell_len(words)
+    return " " * ((free + 1) // 2) + words + " " * (free // 2)
+
+
+def _painted(words: str, index: int) -> str:
+    code = OKABE_ITO[index % len(OKABE_ITO)]
+    return f"\x1b[38;{_code((int(code[1:3], 16), int(code[3:5], 16), int(code[5:7], 16)))}m{words}{RESET}"
+
+
+def _background(colour: Colour) -> str:
+    ink = 30 if ink_on(colour) == "#000" else 97
+    return f"\x1b[{ink};48;{_code(colour)}m"
+
+
+def _code(colour: Colour) -> str:
+    """A colour as the terminal takes it: exactly where it says that it can, else the nearest of 216."""
+    if os.environ.get("COLORTERM") in ("truecolor", "24bit"):
+        return "2;{};{};{}".format(*colour)
+    red, green, blue = (max(0, round((part - 55) / 40)) if part >= 75 else round(part / 95) for part in colour)
+    return f"5;{16 + 36 * red + 6 * green + blue}"

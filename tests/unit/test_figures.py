@@ -1,0 +1,274 @@
+"""A figure is data first: whatever it holds, it is drawn on a page and in a terminal, said in words, sent as JSON."""
+
+import json
+import math
+import re
+import struct
+import xml.etree.ElementTree as ET
+import zlib
+from base64 import b64decode
+from itertools import pairwise
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from rich.cells import cell_len
+
+from regard.report.axes import Axis, number
+from regard.report.colours import luminance, shades
+from regard.report.figures import Heat, Intervals, Line, Lines, Mark, from_json, legible
+from regard.report.page import page
+from regard.report.svg import svg
+from regard.report.svg_heat import png
+from regard.report.terminal import terminal
+
+ANSI = re.compile(r"\x1b\[[0-9;]*m")
+NUMBERS = st.one_of(
+    st.floats(-1e6, 1e6),
+    st.floats(),  # not-a-number, infinities, and what is all but zero
+    st.sampled_from([0.0, 1.0, -1.0, 1e-320, 1e308, math.nan]),
+)
+WORDS = st.text(max_size=30)
+POINTS = st.lists(st.tuples(NUMBERS, NUMBERS), max_size=12)
+
+
+@st.composite
+def lines(draw):
+    drawn = []
+    for points in draw(st.lists(POINTS, max_size=4)):
+        band = draw(st.sampled_from([(), points]))
+        drawn.append(Line(draw(WORDS), points, draw(st.booleans()), draw(st.booleans()), band, draw(st.booleans())))
+    flags = [draw(st.booleans()) for _ in range(3)]
+    return Lines(draw(WORDS), draw(WORDS), draw(WORDS), drawn, *flags, top=draw(st.sampled_from([math.inf, 3.0])))
+
+
+@st.composite
+def heats(draw):
+    rows, columns = draw(st.integers(0, 6)), draw(st.integers(0, 40))
+    values = [[draw(NUMBERS) for _ in range(min(columns, 3))] * 14 for _ in range(rows)]
+    names = draw(st.lists(WORDS, min_size=3, max_size=3))
+    return Heat(
+        draw(WORDS),
+        [names[0] + str(row) for row in range(rows)],
+        [names[1]] * columns,
+        [row[:columns] for row in values],
+        x=draw(WORDS),
+        y=draw(WORDS),
+        z=draw(WORDS),
+        low=draw(st.sampled_from([None, 0.0])),
+        high=draw(st.sampled_from([None, 1.0])),
+        diverging=draw(st.booleans()),
+        root=draw(st.booleans()),
+    )
+
+
+@st.composite
+def intervals(draw):
+    marks = [
+        Mark(draw(WORDS), draw(NUMBERS), *sorted([draw(NUMBERS), draw(NUMBERS)]))
+        for _ in range(draw(st.integers(0, 5)))
+    ]
+    threshold = draw(st.one_of(st.none(), st.floats(-10, 10)))
+    return Intervals(draw(WORDS), draw(WORDS), marks, draw(st.booleans()), threshold, draw(WORDS))
+
+
+FIGURES = st.one_of(lines(), heats(), intervals())
+drawn = settings(derandomize=True, max_examples=150, deadline=None)
+
+
+@drawn
+@given(FIGURES)
+def test_the_drawing_is_well_formed_says_what_it_shows_and_asks_for_nothing(figure):
+    text = svg(figure)
+    root = ET.fromstring(text)
+    drawing = next(root.iter("svg"))
+    assert drawing.get("role") == "img"
+    assert drawing.find("title").text == (legible(figure.title) or None)
+    assert drawing.find("desc").text == legible(figure.description)
+    assert figure.description
+    loaded = [part.get("href") for part in root.iter() if part.get("href")]
+    assert all(address.startswith("data:image/png;base64,") for address in loaded)
+    assert not re.search(
+        r"https?:|url\(|@import|\ssrc=", re.sub(r"<(title|desc|text|li|figcaption)\b.*?</\1>", "", text)
+    )
+
+
+@drawn
+@given(FIGURES)
+def test_every_coordinate_that_is_drawn_is_a_number(figure):
+    for part in ET.fromstring(svg(figure)).iter():
+        for name in ("x", "y", "x1", "x2", "y1", "y2", "cx", "cy", "width", "height"):
+            if name in part.attrib:
+                assert math.isfinite(float(part.get(name))), ET.tostring(part)
+        for pair in part.get("points", "").split():
+            assert all(math.isfinite(float(value)) for value in pair.split(",")), pair
+
+
+@drawn
+@given(FIGURES, st.integers(40, 120), st.booleans())
+def test_text_fits_the_width_and_has_colour_only_if_it_may(figure, width, colour):
+    text = terminal(figure, width=width, colour=colour)
+    assert colour or "\x1b" not in text
+    for line in text.split("\n"):
+        assert cell_len(ANSI.sub("", line)) <= width, line
+
+
+@drawn
+@given(FIGURES)
+def test_json_comes_back_as_the_same_figure(figure):
+    sent = json.dumps(figure.as_json(), allow_nan=False)
+    again = from_json(json.loads(sent))
+    assert type(again) is type(figure)
+    assert json.dumps(again.as_json(), allow_nan=False) == sent
+    assert svg(again) == svg(figure)
+
+
+EXAMPLES = {
+    "lines": Lines(
+        "Loss", "steps", "nats", [Line("lstm", [(1, 5.0), (9, 2.0)]), Line("ngram", [(0, 3.0)], level=True)]
+    ),
+    "heat": Heat(
+        "Seen", ["they", "ran"], ["<eos>", "they"], [[1, math.nan], [0.25, 0.75]], "looked at", "word", "weight"
+    ),
+    "intervals": Intervals("BLEU", "points", [Mark("seq2seq", 20, 18, 22)], threshold=25, threshold_name="must exceed"),
+}
+LABELS = {
+    "lines": ["Loss", "steps", "nats", "lstm", "ngram"],
+    "heat": ["Seen", "they", "ran", "looked at", "word", "weight"],
+    "intervals": ["BLEU", "points", "seq2seq", "must exceed 25"],
+}
+
+
+@pytest.mark.parametrize("kind", EXAMPLES)
+def test_both_views_name_title_axes_and_everything_in_them(kind):
+    on_a_page = "".join(ET.fromstring(svg(EXAMPLES[kind])).itertext())
+    in_a_terminal = terminal(EXAMPLES[kind], width=80, colour=False)
+    for label in LABELS[kind]:
+        assert label in on_a_page
+        assert label in in_a_terminal
+
+
+def test_what_a_figure_shows_is_said_in_words_where_nobody_says_it():
+    assert EXAMPLES["lines"].description == "lstm: from 5 at 1 to 2 at 9; ngram: 3."
+    assert "the largest is at row they, column <eos>" in EXAMPLES["heat"].description
+    assert EXAMPLES["intervals"].description == "seq2seq: 20 (18 to 22). must exceed: 25."
+    assert Lines("T", "x", "y", [], description="Nothing yet.").description == "Nothing yet."
+
+
+def test_a_heat_map_of_another_shape_than_its_labels_is_refused():
+    with pytest.raises(ValueError, match="2×1 values for 1 rows and 1 columns"):
+        Heat("T", ["a"], ["b"], [[1.0], [2.0]])
+
+
+def test_an_empty_cell_is_not_drawn_and_zero_is():
+    cells = [rect for rect in ET.fromstring(svg(EXAMPLES["heat"])).iter("rect") if rect.find("title") is not None]
+    assert [rect.find("title").text for rect in cells] == ["they · <eos>: 1", "ran · <eos>: 0.25", "ran · they: 0.75"]
+    assert "·" in terminal(EXAMPLES["heat"], width=40, colour=False).splitlines()[3]
+
+
+def pixels(picture):
+    """The rows of a paletted PNG, read back by its specification."""
+    data, at, found = picture, 8, {}
+    while at < len(data):
+        (size,) = struct.unpack(">I", data[at : at + 4])
+        kind, body = data[at + 4 : at + 8], data[at + 8 : at + 8 + size]
+        assert zlib.crc32(kind + body) == struct.unpack(">I", data[at + 8 + size : at + 12 + size])[0]
+        found[kind] = body
+        at += 12 + size
+    width, height = struct.unpack(">II", found[b"IHDR"][:8])
+    raw = zlib.decompress(found[b"IDAT"])
+    return [raw[row * (width + 1) + 1 : (row + 1) * (width + 1)] for row in range(height)]
+
+
+def test_a_large_matrix_is_one_small_picture_with_a_pixel_for_each_cell():
+    size = 128
+    values = [[math.nan if s > t else (t - s) / size for s in range(size)] for t in range(size)]
+    names = [f"word {n}" for n in range(size)]
+    text = svg(Heat("T", names, names, values, low=0, high=1))
+    assert len(text) < 40_000
+    (picture, _) = (part.get("href").split(",")[1] for part in ET.fromstring(text).iter("image"))
+    rows = pixels(b64decode(picture))
+    assert [len(row) for row in rows] == [size] * size
+    assert all((rows[t][s] == 0) == (s > t) for t in range(size) for s in range(size))
+    assert rows[127][0] == 1 + round(127 / 128 * 254)
+
+
+@given(st.lists(st.binary(min_size=3, max_size=3), min_size=1, max_size=5))
+@settings(derandomize=True, deadline=None, max_examples=30)
+def test_a_picture_comes_back_as_it_was(rows):
+    assert pixels(png(rows, [(0, 0, 0)] * 256)) == rows
+
+
+def test_shades_are_read_without_their_hue():
+    light = [luminance(colour) for colour in shades()]
+    assert all(before >= after for before, after in pairwise(light))
+    assert light[0] > 0.85 > 0.05 > light[-1]
+    two = [luminance(colour) for colour in shades(diverging=True)]
+    middle = len(two) // 2
+    assert max(two) == two[middle]
+    assert all(before <= after for before, after in pairwise(two[: middle + 1]))
+    assert all(before >= after for before, after in pairwise(two[middle:]))
+    (red, _, blue), (red_end, _, blue_end) = shades(diverging=True)[0], shades(diverging=True)[-1]
+    assert blue > red  # one side is blue and the other orange, whatever kind of colour blindness
+    assert red_end > blue_end
+
+
+def test_without_colour_the_two_sides_of_a_scale_are_told_by_their_sign():
+    names = [str(n) for n in range(20)]
+    heat = Heat("T", ["row"], names, [[-1.0, 1.0] * 10], diverging=True)
+    row = terminal(heat, width=60, colour=False).splitlines()[-2]
+    assert "−█" in row
+    assert "+█" in row
+
+
+def test_more_is_darker_in_a_terminal_without_colour():
+    names = [str(n) for n in range(5)]
+    row = terminal(Heat("T", ["r"], names, [[0, 0.3, 0.5, 0.7, 1]], low=0, high=1), width=40, colour=False)
+    shown = [sign for sign in row.splitlines()[2] if sign in "░▒▓█"]
+    assert shown == ["░", "▒", "▓", "█"]
+
+
+@drawn
+@given(st.lists(st.floats(-99, 99), min_size=3, max_size=3), st.booleans())
+def test_a_value_that_is_written_in_a_cell_is_its_value(values, diverging):
+    heat = Heat("T", ["r"], ["a", "b", "c"], [values], diverging=diverging)
+    row = terminal(heat, width=60, colour=False).splitlines()[2].split("│")[1]
+    written = [float(words) for words in re.findall(r"-?\d*\.\d+", row.replace("−", "-"))]
+    near = iter(values)  # in their order; one that has no room is left out
+    assert all(any(abs(value - words) <= 0.005001 for value in near) for words in written)
+
+
+def test_an_interval_crosses_its_threshold_where_its_numbers_do():
+    figure = Intervals("T", "x", [Mark("below", 1, 0.5, 1.5), Mark("across", 2, 1, 3)], threshold=2.5)
+    lines = terminal(figure, width=60, colour=False).splitlines()
+    at = lines[1].index("┊")
+    assert lines[2][at] == "┊"
+    assert lines[3][at] == "┼"
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"), [(20_000, "20k"), (3e6, "3M"), (1e-5, "1e−5"), (-0.5, "−0.5"), (0.0, "0"), (1e20, "1e20")]
+)
+def test_a_number_at_an_axis_is_short(value, shown):
+    assert number(value) == shown
+
+
+@drawn
+@given(st.lists(st.floats(-1e250, 1e250), min_size=1, max_size=9), st.booleans(), st.booleans())
+def test_an_axis_holds_its_values_and_its_ticks_between_its_ends(values, log, zero):
+    axis = Axis.of(values, log, zero)
+    place = axis.onto(0.0, 1.0)
+    for value in (*(value for value in values if not axis.log or value > 1e-300), *axis.ticks):
+        assert -1e-9 <= place(value) <= 1 + 1e-9
+    assert len(axis.ticks) <= 32
+
+
+def test_what_no_page_may_hold_is_replaced_in_labels():
+    assert legible("a\x00b\nc\td\ud800") == "a�b⏎c⇥d�"
+    assert legible("naïve 日本 I\u200dl") == "naïve 日本 I\u200dl"
+
+
+def test_a_page_with_every_kind_of_figure_asks_for_nothing():
+    whole = page("T", *map(svg, EXAMPLES.values()))
+    assert not re.search(r"(?:src|action)\s*=|url\(|@import|https?://", whole)
+    assert all(address.startswith("data:") for address in re.findall(r'href="([^"]*)', whole))
