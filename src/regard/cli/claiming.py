@@ -1,0 +1,240 @@
+"""The lectures' statements, put to the test: `claims`.
+
+A verdict is a result and not an error, so ✗ and ? leave with exit code 0 like ✓.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from cyclopts import Parameter
+
+from regard.cli.options import Flag
+from regard.cli.printing import print_prose
+from regard.errors import RegardError
+from regard.settings import at_least
+
+if TYPE_CHECKING:
+    from regard.claims.claim import Claim, Worked
+    from regard.claims.result import Result
+
+RECORD = "claims.json"  # beside report.html: the same results, for a program
+
+
+def claims(
+    *names: str,
+    quick: Annotated[bool, Flag] = False,
+    again: Annotated[bool, Flag] = False,
+    jobs: int | None = None,
+    device: str = "cpu",
+    run: Path | None = None,
+    listing: Annotated[bool, Parameter(name="--list", negative=())] = False,
+    json: Annotated[bool, Flag] = False,
+) -> None:
+    """Put the lectures' statements to the test: ✓ holds, ✗ fails, ? inconclusive; and write report.html.
+
+    With one name its worked numbers, findings and figures are printed, too. What was measured before, by the same code
+    and with the same settings, is not measured again.
+
+    Parameters
+    ----------
+    names
+        claims (`regard claims --list`), by name or number: any-b or C10; without a name all of them
+    quick
+        small forms of the experiments and fewer seeds: a few minutes for all, and the report says so
+    again
+        measure anew what was measured before
+    jobs
+        claims at a time, each a process of its own; without it one for each core. Those that measure time run alone
+    device
+        cpu, cuda, …; auto = a GPU if there is one
+    run
+        folder of the report; without it runs/claims, with the names of the claims that were chosen
+    listing
+        print names and statements, and run nothing
+    json
+        print a list of objects
+    """
+    from regard.claims.register import NAMES, get_claim
+
+    chosen = list({claim.name: claim for claim in map(get_claim, names or NAMES)}.values())
+    if listing:
+        _print_list(chosen, json)
+        return
+
+    from regard.claims.runner import run_claim, run_claims
+    from regard.folder import pick_device
+    from regard.report.table import print_json
+
+    at_least("--jobs", 1 if jobs is None else jobs, 1)
+    device = str(pick_device(device))
+    folder = run or _folder(chosen if names else [], quick)
+    _check(folder)
+    how: dict[str, Any] = {"quick": quick, "device": device, "again": again}
+    if len(chosen) == 1:
+        claim = chosen[0]
+        if not json:
+            _print_claim(claim)  # before anything is trained
+        results = [run_claim(claim.name, **how)]
+    else:
+        results = run_claims([claim.name for claim in chosen], **how, jobs=jobs, each=_tell)
+    report = _write(folder, results)
+    if json:
+        print_json([result.as_json() for result in results])
+    elif len(results) == 1:
+        _print_result(results[0])
+    else:
+        _print_verdicts(results)
+    if not json:
+        _print_origin(results, quick, report)
+
+
+def _folder(chosen: Sequence[Claim], quick: bool) -> Path:
+    """The same question has the same folder: its report is made anew from what is kept."""
+    names = [claim.name for claim in chosen]
+    if len(names) > 3:  # a folder's name has its limits
+        names = [names[0], "and", str(len(names) - 1), "more"]
+    return Path("runs") / "-".join(["claims", *names, *(["quick"] if quick else [])])
+
+
+def _check(folder: Path) -> None:
+    """Better known before the experiments than after: is this a folder whose report may be written?"""
+    if folder.exists() and (not folder.is_dir() or (any(folder.iterdir()) and not (folder / RECORD).is_file())):
+        raise RegardError(f"{folder} exists already and holds no claims: choose another --run.")
+
+
+def _write(folder: Path, results: Sequence[Result]) -> Path:
+    import json
+
+    from regard.claims.page import write_page
+    from regard.files import write_text
+
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise RegardError(f"Cannot make the folder {folder} ({error.strerror}); choose another --run.") from None
+    write_text(folder / RECORD, json.dumps([one.as_json() for one in results], ensure_ascii=False, indent=1) + "\n")
+    write_page(folder / "report.html", results)
+    return folder / "report.html"
+
+
+# -- what it prints --------------------------------------------------------------------------------------------------
+
+
+def _print_list(chosen: Sequence[Claim], as_json: bool) -> None:
+    from regard.report.table import print_json, print_table
+
+    rows = [
+        {"number": one.number, "name": one.name, "kinds": list(one.kinds), "where": one.where, "quote": one.quote}
+        | {"statement": one.statement, "conditions": one.conditions, "control": one.control_words}
+        for one in chosen
+    ]
+    if as_json:
+        print_json(rows)
+        return
+    shown = [row | {"kinds": ", ".join(row["kinds"])} for row in rows]
+    headings = {"number": "#", "name": "claim", "kinds": "kind", "where": "notes", "statement": "statement"}
+    print_table(shown, headings)
+
+
+def _tell(result: Result) -> None:
+    """A line of the log for each claim as it comes out."""
+    from regard.report.progress import clock, say
+
+    if not result.cached:
+        say(f"{result.sign} {result.name}: {result.verdict}; {clock(result.seconds)}")
+
+
+def _print_claim(claim: Claim) -> None:
+    print_prose(f"{claim.number} {claim.name}: {claim.statement}")
+    print()
+    print_prose(f"The notes ({claim.where}): “{claim.quote}”")
+    print_prose(f"Conditions: {claim.conditions}")
+    if claim.worked:
+        _print_worked(claim.worked())
+    print(flush=True)
+
+
+def _print_worked(worked: Sequence[Worked]) -> None:
+    from regard.report.table import print_table
+
+    rows = [{**vars(one), "agrees": "✓" if one.agrees else "✗"} for one in worked]
+    headings = {"agrees": "", "what": "worked example", "noted": "the notes", "found": "here", "where": "notes"}
+    print()
+    print_table(rows, headings)
+
+
+def _print_result(result: Result) -> None:
+    """Everything that the verdict rests on, and what it looks like."""
+    from regard.report.terminal import terminal
+
+    for figure in result.figures:
+        print(terminal(figure) + "\n")
+    print(f"{result.sign} {result.verdict}")
+    for heading, findings in {
+        "Expected": result.expected,
+        f"Control: {result.control_words}": result.control,
+        "Besides": result.besides,
+    }.items():
+        if findings:
+            print()
+            print_prose(heading)
+        for finding in findings:
+            print_prose(f"  {_sign(finding.verdict)} {finding.expect.quantity}: {finding.words}", indent="    ")
+    print()
+    print_prose(f"When it breaks: {result.breaks}")
+    for remark in result.remarks:
+        print_prose(remark)
+    if result.table:
+        from regard.report.table import print_table
+
+        print()
+        print_table(result.table, {key: key for row in result.table for key in row})
+
+
+def _print_verdicts(results: Sequence[Result]) -> None:
+    from regard.report.table import print_table, seconds
+
+    rows = [
+        {
+            "sign": result.sign,
+            "number": result.number,
+            "name": result.name,
+            "statement": result.statement,
+            "found": _decisive(result),
+            "control": "came out the other way" if result.controlled else "did not",
+            "seconds": seconds(result.seconds),
+        }
+        for result in results
+    ]
+    headings = {"sign": "", "number": "#", "name": "claim", "statement": "statement", "found": "measured"}
+    print_table(rows, headings | {"control": "control", "seconds": "s"})
+
+
+def _decisive(result: Result) -> str:
+    """The finding that the verdict is about: the first that does not hold, or the first of all."""
+    finding = next((one for one in result.expected if one.verdict != "holds"), result.expected[0])
+    return f"{finding.expect.quantity}: {finding.words}"
+
+
+def _print_origin(results: Sequence[Result], quick: bool, report: Path) -> None:
+    """How many of each verdict; by which experiments; and what was not run now."""
+    from regard.claims.verdict import SIGNS
+
+    print()
+    if len(results) > 1:
+        verdicts = [result.verdict for result in results]
+        print(", ".join(f"{verdicts.count(verdict)} {sign} {verdict}" for verdict, sign in SIGNS.items()) + ".")
+    if quick:
+        print("Quick forms of the experiments, with fewer seeds: without --quick they are run in full.")
+    if before := sum(result.cached for result in results):
+        print(f"{before} of {len(results)} measured before by the same code and settings; --again measures anew.")
+    print(f"The report: {report}")
+
+
+def _sign(verdict: str) -> str:
+    from regard.claims.verdict import SIGNS
+
+    return SIGNS[verdict]

@@ -1,0 +1,116 @@
+"""Systems side by side: `compare`, and `demo`, which compares them all on built-in data."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from regard.cli.options import Flag, Settings, named
+from regard.errors import RegardError
+
+COMPARE_OPTIONS = ("data", "match", "budget", "seeds", "size", "prompt", "jobs", "run", "csv", "latex", "json")
+
+
+def compare(
+    *systems: Settings,
+    data: str = "",
+    match: str = "",
+    budget: str = "",
+    seeds: int = 1,
+    size: str = "small",
+    prompt: Annotated[str, Parameter(allow_leading_hyphen=True)] = "",
+    jobs: int = 1,
+    run: Path | None = None,
+    csv: Path | None = None,
+    latex: Path | None = None,
+    json: Annotated[bool, Flag] = False,
+) -> None:
+    """Train systems on the same data, tokens and budget; print one table with intervals, and write report.html.
+
+    `regard compare lstm gpt --data my.txt` sets them beside a 2-gram and a 5-gram; `regard compare seq2seq transformer
+    --data pairs.tsv` compares translators, by BLEU. With no system named all of a task are compared: translators where
+    the data are pairs (also on the phrasebook), else language models. --section.key value applies to every system that
+    has the setting. Called again with the same --run, a comparison that was stopped goes on.
+
+    Parameters
+    ----------
+    data
+        a built-in or known corpus, a .txt file, a .tsv file of pairs, or a folder with train/valid/test files
+    match
+        what is equal for all: tokens, seconds, or parameters (and tokens); without it, what the budget counts
+    budget
+        tokens such as 5M (of the targets, where there are pairs), or a time such as 60s
+    seeds
+        train each system with the seeds 1 to N; intervals then cover seeds too
+    size
+        tiny, small, medium or large
+    prompt
+        what each language model's sample begins with; without it the first words of the held-out text
+    jobs
+        runs at a time, each a process of its own; not with --match seconds
+    run
+        folder of the comparison; without it runs/compare-CORPUS
+    csv
+        write the table to this new file, with full precision
+    latex
+        write the table to this new file, for a paper that loads booktabs
+    json
+        print a list of objects
+    """
+    from regard.compare.comparison import check_free
+    from regard.compare.comparison import compare as run_comparison
+    from regard.compare.words import notes
+    from regard.files import write_text
+    from regard.recipe import parse_overrides
+    from regard.report.table import print_json, print_table
+
+    names, settings = named(systems)
+    check_free(csv, "--csv")
+    check_free(latex, "--latex")
+    if csv is not None and csv == latex:
+        raise RegardError("--csv and --latex need two different files.")
+    done = run_comparison(
+        names,
+        data=data,
+        match=match,
+        budget=budget,
+        seeds=seeds,
+        size=size,
+        prompt=prompt,
+        jobs=jobs,
+        run=run,
+        settings=parse_overrides(settings, COMPARE_OPTIONS),
+    )
+    if csv is not None:
+        write_text(csv, done.csv())
+    if latex is not None:
+        write_text(latex, done.latex())
+    if json:
+        print_json(done.rows)
+    else:
+        print_table(done.shown, done.columns, done.title)
+        print("\n".join(["", done.ranking, *notes(done), f"The report: {done.report}"]))
+    if done.failed:
+        runs = ", ".join(done.failed)
+        raise RegardError(f"Not all runs came to a number ({runs}); the same command with --run {done.folder} retries.")
+
+
+def demo(*, budget: str | None = None, run: Path | None = None, json: Annotated[bool, Flag] = False) -> None:
+    """Train every language model and every translator on built-in data: the main job, in five minutes.
+
+    Prints a table for each ladder and a sample from each system, and writes two reports.
+
+    Parameters
+    ----------
+    budget
+        training time of each neural system, such as 30s; without it, what fits into five minutes for all
+    run
+        folder for both comparisons; runs/demo if it is free
+    json
+        print a list of objects
+    """
+    from regard.demo import run_demo
+
+    run_demo(budget=budget, folder=run, as_json=json)

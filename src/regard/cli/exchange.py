@@ -1,0 +1,40 @@
+"""To and from the ecosystem: `export`, `import`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+
+def export_run(run: Path, *, to: str, out: Path) -> None:
+    """Hand a run to the ecosystem.
+
+    Parameters
+    ----------
+    run
+        the run's folder
+    to
+        arpa: the back-off format every n-gram toolkit reads
+    out
+        the file to write; it must not exist yet
+    """
+    from regard.exchange.formats import export
+
+    export(run, to, out)
+    print(out)
+
+
+def import_run(file: Path, *, run: Path, tokenizer: Path | None = None) -> None:
+    """Make a run of a model from the ecosystem: an .arpa file.
+
+    Parameters
+    ----------
+    file
+        the model
+    run
+        folder of the new run
+    tokenizer
+        the tokenizer.json that cut the model's text; without it, words are what stands between spaces
+    """
+    from regard.exchange.formats import import_file
+
+    print(import_file(file, run, tokenizer))

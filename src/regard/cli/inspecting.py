@@ -1,0 +1,152 @@
+"""Inside a run: `inspect RUN "text"`."""
+
+from __future__ import annotations
+
+import json as json_module
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from cyclopts import Parameter
+
+from regard.cli.options import Flag, refuse
+from regard.cli.stdin import stdin_lines
+from regard.errors import RegardError
+from regard.settings import at_least
+
+if TYPE_CHECKING:
+    from regard.folder import TrainedOnPairs
+    from regard.insight.trace import Trace
+    from regard.run import AnyRun
+
+
+def inspect(
+    run: Path,
+    text: Annotated[str, Parameter(allow_leading_hyphen=True)] = "-",
+    *,
+    target: Annotated[str | None, Parameter(allow_leading_hyphen=True)] = None,
+    gradients: Annotated[bool, Flag] = False,
+    layer: str | None = None,
+    head: int | None = None,
+    top: int = 5,
+    beam: int | None = None,
+    length_penalty: float | None = None,
+    html: Path | None = None,
+    weights: str = "best",
+    device: str = "auto",
+    json: Annotated[bool, Flag] = False,
+) -> None:
+    """See what happens inside while a run reads a text: what it expects at each step, attention, gates, gradients.
+
+    Of a translator also the tree of its beam search; of an n-gram which order answered.
+
+    Parameters
+    ----------
+    run
+        the run's folder
+    text
+        the text, or for a translator the source; "-", or no text, reads it from stdin
+    target
+        translator: look at this translation instead of the one that beam search finds; classifier: the true label
+    gradients
+        also how much each token weighs in the loss of each step: one backward pass per step
+    layer
+        show the attention of this layer alone: 0 is the lowest; of a translator also self/0, cross/0 or encoder/0
+    head
+        show this head of it, from 0; without it the mean of all
+    top
+        show so many of the most probable next tokens
+    beam
+        translator: hypotheses of the search; 5
+    length_penalty
+        translator: log P is divided by the length to this power; 1
+    html
+        write everything to this new file, one page that needs no network
+    weights
+        best on validation, or last
+    device
+        cpu, cuda, …; auto = a GPU if there is one
+    json
+        print one object with everything
+    """
+    from regard.files import write_text
+    from regard.insight.page import trace_page
+    from regard.insight.terminal import show
+    from regard.report.progress import say
+    from regard.run import load
+
+    at_least("--top", top, 1)
+    at_least("--beam", 1 if beam is None else beam, 1)
+    if (json or html) and not (layer is None and head is None):
+        raise RegardError("--layer and --head choose what the terminal shows; --json and --html hold all of them.")
+    if html is not None and html.exists():
+        raise RegardError(f"{html} exists already; --html writes a new file.")
+    text = _given(text)
+    loaded = load(run, weights=weights, device=device)
+    trace = _trace(loaded, text, target, {"--beam": beam, "--length-penalty": length_penalty}, top, gradients)
+    if html is not None:
+        write_text(html, trace_page(trace))
+        say(f"the page is {html}") if json else print(html)
+    if json:
+        print(json_module.dumps(trace.as_json(), ensure_ascii=False))
+    elif html is None:
+        print(show(trace, attention=_attention(trace, layer, head), head=head))
+
+
+def _given(text: str) -> str:
+    """The text of the command line, or else what comes through a pipe."""
+    if text == "-":
+        if sys.stdin is not None and sys.stdin.isatty():
+            raise RegardError(
+                'There is no text: give it in quotes, as in regard inspect RUN "the dog ran", or in a pipe.'
+            )
+        text = "\n".join(stdin_lines())
+    if not text.strip():
+        raise RegardError("The text is empty: give some words to look at.")
+    return text
+
+
+def _trace(loaded: AnyRun, text: str, target: str | None, search: dict[str, Any], top: int, gradients: bool) -> Trace:
+    from regard.classification import ClassificationRun
+    from regard.run import Run
+
+    if isinstance(loaded, Run):
+        refuse(loaded, "a language model", {"--target": target, **search})
+        return loaded.trace(text, top=top, gradients=gradients)
+    _check_source(loaded, text)
+    if isinstance(loaded, ClassificationRun):
+        refuse(loaded, "a classifier", search)
+        return loaded.trace(text, target, top=top, gradients=gradients)
+    if target is not None:
+        given = [name for name, value in search.items() if value is not None]
+        if given:
+            raise RegardError(f"With --target nothing is searched, so {given[0]} means nothing: leave one of them out.")
+    how = {name.removeprefix("--").replace("-", "_"): value for name, value in search.items() if value is not None}
+    return loaded.trace(text, target, top=top, gradients=gradients, **how)
+
+
+def _check_source(loaded: TrainedOnPairs, text: str) -> None:
+    """A source is one line, and no longer than what the model has learned from."""
+    if "\n" in text:
+        raise RegardError("There is more than one line: inspect looks at one sentence, so give one of them.")
+    tokens, longest = len(loaded.source_tokenizer.encode(text)), loaded.recipe.data.longest
+    if tokens > longest:
+        raise RegardError(
+            f"The text has {tokens} tokens, and this model was trained on at most {longest}: give less of it."
+        )
+
+
+def _attention(trace: Trace, layer: str | None, head: int | None) -> str | None:
+    """The name of the attention that is asked for: a number counts the layers where the answer is written."""
+    if layer is None and head is None:
+        return None
+    if not trace.attention:
+        raise RegardError(f"{trace.system} has no attention, so there is no --layer and no --head to show.")
+    kinds = [name.split("/")[0] for name in trace.attention]
+    kind = next(kind for kind in ("cross", "self", "average", "encoder") if kind in kinds)
+    if layer is None:
+        layer = str(kinds.count(kind) - 1)
+    name = f"{kind}/{layer}" if layer.isdecimal() else layer
+    if name not in trace.attention:
+        raise RegardError(f"There is no layer {layer} to show: {trace.system} has {', '.join(trace.attention)}.")
+    return name

@@ -1,0 +1,42 @@
+"""What the verbs' options share: how they are declared to cyclopts, and what becomes of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+from cyclopts import Parameter
+
+from regard.errors import RegardError
+
+Flag = Parameter(negative=())
+Settings = Annotated[str, Parameter(show=False, allow_leading_hyphen=True)]
+
+
+def named(words: Sequence[str]) -> tuple[list[str], list[str]]:
+    """System names, and the --section.key value pairs among them."""
+    names: list[str] = []
+    settings: list[str] = []
+    rest = list(words)
+    while rest:
+        word = rest.pop(0)
+        if not word.startswith("-"):
+            names.append(word)
+            continue
+        settings.append(word)
+        if "=" not in word and rest:
+            settings.append(rest.pop(0))
+    return names, settings
+
+
+def beam_search(width: int | None, length_penalty: float | None, n_best: int = 1) -> Any:
+    from regard.decoding.beam import Beam
+
+    width = max(5, n_best) if width is None else width
+    return Beam(width, 1.0 if length_penalty is None else length_penalty, n_best)
+
+
+def refuse(loaded: Any, kind: str, options: dict[str, Any]) -> None:
+    """One sentence for options that mean nothing here."""
+    if given := [name for name, value in options.items() if value is not None]:
+        raise RegardError(f"{loaded.folder} is {kind} ({loaded.recipe.system}), for which {given[0]} means nothing.")

@@ -1,0 +1,86 @@
+"""Numbers for people: one fact on a line, and the tables of what an evaluation found."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from textwrap import fill
+from typing import Any
+
+
+def print_facts(facts: dict[str, Any], as_json: bool) -> None:
+    from regard.report.table import print_json, text
+
+    if as_json:
+        print_json(facts)
+        return
+    width = max(len(name) for name in facts)
+    for name, value in facts.items():
+        print(f"{name.replace('_', ' ').ljust(width)}  {text(value)}")
+
+
+def print_prose(words: str, indent: str = "") -> None:
+    """Sentences: a terminal's lines end between words, elsewhere a paragraph is one line."""
+    if sys.stdout.isatty():
+        words = fill(words, min(100, shutil.get_terminal_size().columns), subsequent_indent=indent)
+    print(words)
+
+
+def print_quality(facts: dict[str, Any], as_json: bool) -> None:
+    """A translator's numbers: those with a signature on a line of their own, lengths as a table."""
+    from regard.report.table import print_json, print_table
+
+    if as_json:
+        print_json(facts)
+        return
+    plain = dict(facts)
+    rows = plain.pop("by_length", None)
+    for name, value in facts.items():
+        if isinstance(value, dict):
+            plain[name] = f"{value['score']:.2f}   {value['signature']}"
+    print_facts(plain, False)
+    if rows is not None:
+        for row in rows:
+            row["words"] = f"{row['shortest']}–{row['longest']}" if row["longest"] else f"{row['shortest']} and more"
+        print()
+        columns = {
+            "words": "source words", "sentences": "sentences", "bleu": "BLEU", "chrf": "chrF", "accuracy": "exact",
+        }  # fmt: skip
+        print_table(rows, columns, "By length of the source")
+
+
+MOST_COLUMNS = 12  # labels of a confusion table that fits a screen
+MOST_MISTAKES = 20
+
+
+def print_labels(facts: dict[str, Any], as_json: bool) -> None:
+    """A classifier's numbers, each label's, and which is taken for which: a table, or of many labels the mistakes."""
+    from regard.report.table import print_json, print_table
+
+    if as_json:
+        print_json(facts)
+        return
+    plain = {key: value for key, value in facts.items() if key not in ("labels", "confusion", "accuracy_interval")}
+    low, high = facts["accuracy_interval"]
+    plain["accuracy"] = f"{facts['accuracy']:.4f}   95 % interval {low:.4f} – {high:.4f}"
+    print_facts(plain, False)
+    labels, table = facts["labels"], facts["confusion"]
+    columns = {"label": "label", "lines": "lines", "predicted": "predicted"}
+    columns |= {"precision": "precision", "recall": "recall", "f1": "F1"}
+    print()
+    print_table([{"label": label, **numbers} for label, numbers in labels.items()], columns, "By label")
+    print()
+    if len(labels) <= MOST_COLUMNS:
+        rows = [{"": gold, **{f"as {label}": row.get(label, 0) for label in labels}} for gold, row in table.items()]
+        headings = {"": "", **{f"as {label}": label for label in labels}}
+        print_table(rows, headings, "Confusion: a row for each true label, a column for each prediction")
+        return
+    mistakes = [
+        {"gold": gold, "predicted": guess, "lines": count}
+        for gold, row in table.items()
+        for guess, count in row.items()
+        if gold != guess
+    ]
+    mistakes.sort(key=lambda row: -row["lines"])
+    headings = {"gold": "true label", "predicted": "taken for", "lines": "lines"}
+    print_table(mistakes[:MOST_MISTAKES], headings, f"The commonest of {len(mistakes)} kinds of mistakes")

@@ -1,0 +1,29 @@
+"""Text that comes through a pipe."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+
+from regard.errors import RegardError
+
+
+def stdin_lines() -> Iterator[str]:
+    """Lines of stdin as text, one clear sentence for what is not UTF-8."""
+    if sys.stdin is None:
+        raise RegardError("There is no input: stdin is closed.")
+    for number, line in enumerate(sys.stdin.buffer, 1):
+        try:
+            yield line.decode("utf-8").rstrip("\n").rstrip("\r")
+        except UnicodeDecodeError as error:
+            raise RegardError(
+                f"Line {number} of the input is not UTF-8 (byte {error.start}); convert it first."
+            ) from None
+
+
+def stdin_pairs() -> Iterator[tuple[str, str]]:
+    for number, line in enumerate(stdin_lines(), start=1):
+        source, tab, target = line.partition("\t")
+        if not tab:
+            raise RegardError(f"Line {number} of the input has one field: a pair is source⇥target, with a tab between.")
+        yield source, target.partition("\t")[0]

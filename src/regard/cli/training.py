@@ -1,0 +1,88 @@
+"""Making a run: `train`, `resume`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from regard.cli.options import Flag, Settings
+from regard.cli.printing import print_facts
+
+TRAIN_OPTIONS = ("data", "run", "size", "seed", "budget", "from", "print-recipe", "dry-run", "json")
+
+
+def train(
+    target: Annotated[str | None, Parameter(allow_leading_hyphen=True)] = None,
+    *settings: Settings,
+    data: str | None = None,
+    run: Path | None = None,
+    size: str | None = None,
+    seed: int | None = None,
+    budget: str | None = None,
+    start: Annotated[Path | None, Parameter(name="--from")] = None,
+    print_recipe: Annotated[bool, Flag] = False,
+    dry_run: Annotated[bool, Flag] = False,
+    json: Annotated[bool, Flag] = False,
+) -> None:
+    """Train a system, or a recipe file, on a text. Every setting can be given: --model.layers 3 --training.steps 500.
+
+    Parameters
+    ----------
+    target
+        a system (`regard systems`), a layer of your own (./mine.py:MyCell), or a recipe.toml
+    data
+        a built-in or known corpus, a .txt file, or a folder with train/valid/test files
+    run
+        folder of the new run; without it runs/SYSTEM-CORPUS
+    size
+        tiny, small, medium or large
+    seed
+        short for --training.seed
+    budget
+        short for --training.budget: 60s, 10m, 2h, or tokens such as 5M
+    start
+        begin with the weights and tokenizer of this run (fine-tune)
+    print_recipe
+        print every setting with its documentation, as TOML, and stop
+    dry_run
+        report parameters, memory and time, from three measured steps, and stop
+    json
+        with --dry-run: print one object
+    """
+    from regard import fit
+    from regard.recipe import parse_overrides
+
+    if target is not None and target.startswith("--"):  # no system was named, so the first setting stands in its place
+        settings, target = (target, *settings), None
+    is_file = target is not None and target.endswith(".toml")
+    recipe = fit.compose_recipe(
+        None if is_file else target,
+        data=data,
+        size=size,
+        seed=seed,
+        budget=budget,
+        start=start,
+        recipe=target if is_file else None,
+        settings=parse_overrides(settings, TRAIN_OPTIONS),
+    )
+    if print_recipe:
+        print(recipe.documented(), end="")
+    elif dry_run:
+        print_facts(fit.dry_run(recipe, start), json)
+    else:
+        print(fit.train_recipe(recipe, run, start).folder)
+
+
+def resume(run: Path) -> None:
+    """Go on exactly where a run stopped.
+
+    Parameters
+    ----------
+    run
+        the run's folder
+    """
+    from regard import fit
+
+    print(fit.resume(run).folder)

@@ -1,0 +1,278 @@
+"""What a run writes: `translate`, `classify`, `generate`."""
+
+from __future__ import annotations
+
+import sys
+from collections import deque
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+from cyclopts import Parameter
+
+from regard.cli.options import Flag, beam_search
+from regard.cli.stdin import stdin_lines
+from regard.errors import RegardError
+from regard.settings import at_least
+
+
+def translate(
+    run: Path,
+    *,
+    beam: int | None = None,
+    n_best: int = 1,
+    length_penalty: float | None = None,
+    min_tokens: int = 0,
+    max_tokens: int | None = None,
+    temperature: float = 0.0,
+    top_k: int = 0,
+    top_p: float = 1.0,
+    seed: int = 0,
+    alignment: Annotated[bool, Flag] = False,
+    attention: Annotated[bool, Flag] = False,
+    truncate: Annotated[bool, Flag] = False,
+    average: int | None = None,
+    weights: str = "best",
+    device: str = "auto",
+    json: Annotated[bool, Flag] = False,
+) -> None:
+    """Translate each line of stdin: raw sentences in, raw sentences out, as many lines as came in.
+
+    Parameters
+    ----------
+    run
+        the run's folder
+    beam
+        hypotheses of the search, 1 = greedy; 5
+    n_best
+        print so many translations of each line, best first: `line, score, log P, text`, tab-separated
+    length_penalty
+        log P is divided by the length to this power; 1
+    min_tokens
+        write at least so many tokens, <eos> counted
+    max_tokens
+        write at most so many tokens; without it twice the source's and ten
+    temperature
+        above 0: draw instead of searching
+    top_k
+        draw only from the k most probable tokens; 0 = all
+    top_p
+        draw only from the most probable tokens that together hold this probability
+    seed
+        the same seed draws the same translations
+    alignment
+        also print which source word each word looked at: 0-0 1-2 …
+    attention
+        with --json: the weights of every layer and head
+    truncate
+        cut lines that are longer than anything the model was trained on, instead of refusing them
+    average
+        use the mean of the weights of the last so many validations
+    weights
+        best on validation, or last
+    device
+        cpu, cuda, …; auto = a GPU if there is one
+    json
+        print one JSON object per line
+    """
+    from regard.decoding.sampling import Sampling
+    from regard.run import load_translator
+
+    sampling = Sampling(temperature, top_k, top_p)
+    at_least("--n-best", n_best, 1)
+    if temperature == 0 and (top_k or top_p != 1.0 or seed):
+        raise RegardError("--top-k, --top-p and --seed are for drawing: give --temperature, too.")
+    if temperature > 0 and (beam is not None or length_penalty is not None):
+        raise RegardError("--temperature draws and --beam searches: choose one of them.")
+    if attention and not json:
+        raise RegardError("--attention prints numbers for every head: use it with --json.")
+    how = sampling if temperature > 0 else beam_search(beam, length_penalty, n_best)
+    loaded = load_translator(run, weights=weights, average=average, device=device)
+    lines = _Kept(stdin_lines())
+    found = loaded.translations(
+        lines,
+        how=how,
+        alignment=alignment,
+        attention=attention,
+        truncate=truncate,
+        min_tokens=min_tokens,
+        max_tokens=max_tokens,
+        samples=n_best,
+        seed=seed,
+        **({"ahead": 1} if sys.stdin.isatty() else {}),  # a person waits for each line
+    )
+    for number, translations in enumerate(found, start=1):
+        source = lines.take()
+        if json:
+            _print_translations(number, source, translations)
+            continue
+        for one in translations:
+            links = " ".join(f"{i}-{j}" for i, j in one.alignment or [])
+            fields = [str(number), f"{one.score:.4f}", f"{one.log_probability:.4f}"] if n_best > 1 else []
+            print("\t".join([*fields, one.text, *([links] if alignment else [])]), flush=True)
+
+
+def classify(
+    run: Path,
+    *,
+    n_best: int = 1,
+    truncate: Annotated[bool, Flag] = False,
+    average: int | None = None,
+    weights: str = "best",
+    device: str = "auto",
+    json: Annotated[bool, Flag] = False,
+) -> None:
+    """Label each line of stdin: `label, probability`, tab-separated, as many lines as came in.
+
+    Parameters
+    ----------
+    run
+        the run's folder
+    n_best
+        print so many labels of each line, best first: `line, label, probability`
+    truncate
+        cut lines that are longer than anything the model was trained on, instead of refusing them
+    average
+        use the mean of the weights of the last so many validations
+    weights
+        best on validation, or last
+    device
+        cpu, cuda, …; auto = a GPU if there is one
+    json
+        print one JSON object per line
+    """
+    import json as json_module
+
+    from regard.decoding.translate import AHEAD
+    from regard.run import load_classifier
+
+    at_least("--n-best", n_best, 1)
+    loaded = load_classifier(run, weights=weights, average=average, device=device)
+    lines = _Kept(stdin_lines())
+    ahead = 1 if sys.stdin.isatty() else AHEAD  # a person waits for each line
+    for number, found in enumerate(loaded.labellings(lines, truncate=truncate, ahead=ahead), start=1):
+        source, best = lines.take(), found.top(n_best)
+        if json:
+            labels = [{"label": label, "probability": p} for label, p in best]
+            print(json_module.dumps({"line": number, "source": source, "labels": labels}, ensure_ascii=False))
+        elif not best:
+            print(f"{number}\t\t" if n_best > 1 else "", flush=True)
+        for label, p in [] if json else best:
+            print("\t".join([*([str(number)] if n_best > 1 else []), label, f"{p:.4f}"]), flush=True)
+
+
+def generate(
+    run: Path,
+    *,
+    prompt: Annotated[str, Parameter(allow_leading_hyphen=True)] = "",
+    max_tokens: int = 200,
+    lines: int = 0,
+    temperature: float = 1.0,
+    top_k: int = 0,
+    top_p: float = 1.0,
+    seed: int = 0,
+    beam: int = 0,
+    weights: str = "best",
+    device: str = "auto",
+    json: Annotated[bool, Flag] = False,
+) -> None:
+    """Write on from a prompt, token by token.
+
+    Parameters
+    ----------
+    run
+        the run's folder
+    prompt
+        the text to go on from; "-" reads it from stdin
+    max_tokens
+        write at most this many tokens
+    lines
+        stop after this many lines; 0 = write on
+    temperature
+        below 1 plays safe, above 1 takes risks, 0 is greedy
+    top_k
+        draw only from the k most probable tokens; 0 = all
+    top_p
+        draw only from the most probable tokens that together hold this probability
+    seed
+        the same seed writes the same text
+    beam
+        instead of drawing, print the most probable ways to finish the line, searched with this many beams
+    weights
+        best on validation, or last
+    device
+        cpu, cuda, …; auto = a GPU if there is one
+    json
+        print one object
+    """
+    from regard.decoding.sampling import Sampling
+    from regard.report.progress import say
+    from regard.report.table import print_json
+    from regard.run import load_language_model
+
+    at_least("--max-tokens", max_tokens, 1)
+    at_least("--lines", lines, 0)
+    at_least("--beam", beam, 0)
+    sampling = Sampling(temperature, top_k, top_p)
+    prompt = "\n".join(stdin_lines()) if prompt == "-" else prompt
+    loaded = load_language_model(run, weights=weights, device=device)
+    unknown = loaded.tokenizer.encode(prompt).count(loaded.tokenizer.unk) if loaded.tokenizer.unk is not None else 0
+    if unknown:
+        say(f"note: {unknown} of the prompt's tokens are unknown to this model")
+    if beam:
+        found = [
+            {"text": text, "log_probability": p} for text, p in loaded.beam(prompt, width=beam, max_tokens=max_tokens)
+        ]
+        if json:
+            print_json({"prompt": prompt, "beam": beam, "hypotheses": found})
+        for one in [] if json else found:
+            print(f"{one['log_probability']:.4f}\t{one['text']}")
+        return
+
+    told: list[int] = []
+
+    def reread(kept: int) -> None:
+        if not told:
+            told.append(kept)
+            say(f"note: the context of {loaded.model.context} tokens is full; going on from the last {kept}")
+
+    texts = loaded.stream(prompt, max_tokens=max_tokens, sampling=sampling, seed=seed, lines=lines, on_reread=reread)
+    written = ""
+    for text in texts:
+        if not json:
+            print(text[len(written) :], end="", flush=True)
+        written = text
+    if json:
+        print_json({"prompt": prompt, "text": written, "seed": seed})
+    elif not written.endswith("\n"):
+        print()
+
+
+class _Kept:
+    """Lines that are read ahead, kept until each is asked for again beside its translation."""
+
+    def __init__(self, lines: Iterator[str]):
+        self._lines, self._waiting = lines, deque[str]()
+
+    def __iter__(self) -> Iterator[str]:
+        for line in self._lines:
+            self._waiting.append(line)
+            yield line
+
+    def take(self) -> str:
+        return self._waiting.popleft()
+
+
+def _print_translations(number: int, source: str, translations: Sequence[Any]) -> None:
+    import json as json_module
+
+    shown = []
+    for one in translations:
+        entry = {"text": one.text, "score": one.score, "log_probability": one.log_probability, "tokens": one.tokens}
+        if one.alignment is not None:
+            entry["alignment"] = [list(link) for link in one.alignment]
+        if one.attention is not None:
+            entry["attention"] = {name: weights.tolist() for name, weights in one.attention.items()}
+        shown.append(entry)
+    line = {"line": number, "source": source, "translations": shown}
+    print(json_module.dumps(line, ensure_ascii=False), flush=True)

@@ -1,0 +1,143 @@
+"""`regard claims`: verdicts with their numbers, one offline report, and nothing measured twice by the same code."""
+
+import json
+import re
+
+import pytest
+
+from regard.claims.register import NAMES
+
+PAIR = ("same-answer", "hull")  # two identities: cheap, and run side by side
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("claims") / "two"
+
+
+@pytest.fixture
+def two(regard, folder):
+    """Both claims as JSON; measured by the first test that asks, remembered for the others."""
+    code, out, _ = regard("claims", *PAIR, "--quick", "--json", "--run", folder)
+    assert code == 0
+    return json.loads(out)
+
+
+def test_the_list_names_every_claim_with_its_statement_and_runs_nothing(regard, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    code, out, _ = regard("claims", "--list", "--json")
+    listed = json.loads(out)
+    assert code == 0
+    assert [one["name"] for one in listed] == list(NAMES)
+    assert [one["number"] for one in listed] == [f"C{number}" for number in range(1, len(NAMES) + 1)]
+    assert all(one["statement"] and one["quote"] and one["where"] and one["control"] for one in listed)
+    table = regard("claims", "--list")[1]
+    assert all(one["name"] in table and one["statement"] in table for one in listed)
+    assert not list(tmp_path.iterdir())
+
+
+def test_json_holds_what_a_verdict_rests_on(two):
+    assert [one["name"] for one in two] == list(PAIR)
+    for one in two:
+        assert one.keys() >= {"name", "statement", "conditions", "verdict", "control", "numbers", "seconds", "seeds"}
+        assert one["verdict"] in ("holds", "fails", "inconclusive")
+        assert one["quick"]
+
+
+def test_the_verdict_of_an_identity_follows_from_its_numbers_alone(two):
+    def lies_where_expected(number):
+        values, bound = number["values"], number["bound"]
+        if number["relation"] == "at most":
+            return max(values) <= bound
+        if number["relation"] == "at least":
+            return min(values) >= bound
+        return all(abs(value - bound) <= number["tolerance"] for value in values)
+
+    for one in two:
+        controlled = all(map(lies_where_expected, one["numbers"]["control"]))
+        expected = all(map(lies_where_expected, one["numbers"]["expected"]))
+        assert all(number["over"] == "draws" for role in ("expected", "control") for number in one["numbers"][role])
+        assert one["control"]["came_out"] == controlled
+        assert one["verdict"] == ("inconclusive" if not controlled else "holds" if expected else "fails")
+
+
+def test_a_second_run_measures_nothing_and_says_so(regard, two, folder):
+    code, out, errors = regard("claims", *PAIR, "--quick", "--run", folder)
+    assert code == 0
+    assert "2 of 2 measured before" in out
+    assert str(folder / "report.html") in out
+    assert errors == ""
+    repeated = json.loads(regard("claims", *PAIR, "--quick", "--json", "--run", folder)[1])
+    assert all(one["cached"] for one in repeated)
+    assert [one["seconds"] for one in repeated] == [one["seconds"] for one in two]
+
+
+def test_again_measures_anew(regard, two, tmp_path):
+    anew = regard("claims", "same-answer", "--quick", "--again", "--json", "--run", tmp_path / "anew")[1]
+    assert not json.loads(anew)[0]["cached"]
+
+
+def test_a_claim_is_found_by_its_number_and_asked_once(regard, two, tmp_path):
+    out = regard("claims", "C6", "same-answer", "c6", "--quick", "--json", "--run", tmp_path / "numbered")[1]
+    assert [one["name"] for one in json.loads(out)] == ["same-answer"]
+
+
+def test_the_table_has_a_sign_and_the_numbers_of_every_claim(regard, two, folder):
+    out = regard("claims", *PAIR, "--quick", "--run", folder)[1]
+    signs = {"holds": "✓", "fails": "✗", "inconclusive": "?"}
+    for one in two:
+        line = next(line for line in out.splitlines() if f" {one['name']} " in line)
+        assert line.startswith(signs[one["verdict"]])
+        assert one["statement"] in line
+        assert any(number["quantity"] in line for number in one["numbers"]["expected"])
+    assert "without --quick they are run in full" in out
+
+
+def test_the_report_is_one_offline_page_with_every_claim(two, folder):
+    page = (folder / "report.html").read_text(encoding="utf-8")
+    assert not re.search(r"""(src|href)\s*=\s*["']?(https?:)?//|@import|url\((?!["']?data:)""", page)
+    for one in two:
+        assert one["name"] in page
+    assert json.loads((folder / "claims.json").read_text(encoding="utf-8"))[0]["name"] == PAIR[0]
+
+
+def test_one_claim_shows_its_worked_numbers_before_what_was_measured(regard, tmp_path):
+    code, out, _ = regard("claims", "hull", "--quick", "--run", tmp_path / "one")
+    found = json.loads(regard("claims", "hull", "--quick", "--json", "--run", tmp_path / "one")[1])[0]
+    assert code == 0
+    assert out.startswith(f"{found['number']} hull: {found['statement']}")
+    order = [found["quote"], *(one["what"] for one in found["worked"]), *(one["title"] for one in found["figures"])]
+    order += [found["verdict"], found["numbers"]["expected"][0]["quantity"], found["breaks"]]
+    places = [out.index(words) for words in order]
+    assert places == sorted(places)
+
+
+def test_without_run_the_report_goes_to_a_folder_of_its_own(regard, two, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    out = regard("claims", *PAIR, "--quick")[1]
+    assert "The report: runs/claims-same-answer-hull-quick/report.html" in out.replace("\\", "/")
+    assert regard("claims", *PAIR, "--quick")[0] == 0  # the same question has the same folder
+    assert [path.name for path in (tmp_path / "runs").iterdir()] == ["claims-same-answer-hull-quick"]
+
+
+# -- wrong input -----------------------------------------------------------------------------------------------------
+
+
+def test_an_unknown_claim_is_refused_with_what_was_meant(wrong):
+    assert "did you mean any-b?" in wrong("claims", "any_b")
+    assert "did you mean vanishing?" in wrong("claims", "hull", "vanishng")
+    assert "There is no claim 'C24'" in wrong("claims", "C24", "--list")
+
+
+def test_a_folder_that_holds_something_else_is_left_alone(wrong, tmp_path, text_file):
+    (tmp_path / "report.html").write_text("mine")
+    assert "holds no claims: choose another --run" in wrong("claims", "hull", "--quick", "--run", tmp_path)
+    assert (tmp_path / "report.html").read_text() == "mine"
+    assert "choose another --run" in wrong("claims", "hull", "--quick", "--run", text_file)
+
+
+def test_slips_in_options_are_one_sentence(wrong, tmp_path):
+    assert "--jobs must be at least 1" in wrong("claims", *PAIR, "--jobs", "0", "--run", tmp_path / "none")
+    assert "device" in wrong("claims", "hull", "--device", "banana", "--run", tmp_path / "none").lower()
+    assert "--quik" in wrong("claims", "hull", "--quik")
+    assert not (tmp_path / "none").exists()
