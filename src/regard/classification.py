@@ -22,6 +22,8 @@ from regard.decoding.translate import AHEAD
 from regard.errors import RegardError
 from regard.evaluation.classification import label_log_probabilities, label_quality
 from regard.folder import TrainedOnPairs
+from regard.insight.reading import trace_classification
+from regard.insight.trace import Trace
 from regard.recipe import Recipe
 from regard.report.progress import progress
 from regard.systems.classifier import Classifier
@@ -167,3 +169,22 @@ class ClassificationRun(TrainedOnPairs):
                 f"Line {line} has the label {label!r}, which {self.folder} does not know; it knows {few}."
             )
         return number
+
+    # -- what happens inside -----------------------------------------------------------------------------------------
+
+    def trace(self, text: str, label: str | None = None, *, top: int = 5, gradients: bool = False) -> Trace:
+        """Everything that happens inside while the model reads the text. NumPy arrays; in a notebook, a view.
+
+        `gradients`: also how much each word weighs in the loss of `label`, or without one of the label it answers.
+        """
+        self.source_tokens(text, 1)  # refused where it is longer than anything the model has learned from
+        return trace_classification(
+            self.model,
+            self.source_tokenizer,
+            self.tokenizer,
+            text,
+            label,
+            top=top,
+            gradients=gradients,
+            system=self.recipe.system,
+        )

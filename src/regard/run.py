@@ -42,6 +42,8 @@ from regard.folder import (
     set_weights,
     tokens_of,
 )
+from regard.insight.reading import trace_language
+from regard.insight.trace import Trace
 from regard.layers.state import State
 from regard.numbers import grouped
 from regard.prediction import Prediction
@@ -283,6 +285,26 @@ class Run(Trained):
         ids = [[*self.tokenizer.encode(line), self.tokenizer.eos] for line in lines]
         for line, tokens, losses in zip(lines, ids, line_losses(self.model, ids, self.tokenizer.eos)):
             yield LineScore(line, [self.tokenizer.token(n) for n in tokens], [-float(loss) for loss in losses])
+
+    # -- what happens inside -----------------------------------------------------------------------------------------
+
+    def trace(self, text: str, *, beam: int = 0, max_tokens: int = 20, top: int = 5, gradients: bool = False) -> Trace:
+        """Everything that happens inside while the model reads the text, as NumPy arrays; in a notebook, as a view.
+
+        `beam`: also the tree of the search for the best ways to finish the line. `gradients`: also how much each token
+        weighs in the loss of each step, which takes a backward pass per token.
+        """
+        return trace_language(
+            self.model,
+            self.tokenizer,
+            text,
+            beam=beam,
+            max_tokens=max_tokens,
+            forbidden=self.forbidden,
+            top=top,
+            gradients=gradients,
+            system=self.recipe.system,
+        )
 
 
 AnyRun = Run | TranslationRun | ClassificationRun  # what `train` and `load` give, by the system's task

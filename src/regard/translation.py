@@ -29,6 +29,8 @@ from regard.evaluation.alignment import alignment_error_rate, spans_in, word_lin
 from regard.evaluation.scoring import pair_losses
 from regard.evaluation.translation import accuracy, by_length, metric_named, quality, refuse_escaped
 from regard.folder import TrainedOnPairs
+from regard.insight.reading import trace_translation
+from regard.insight.trace import Trace
 from regard.layers.state import State
 from regard.prediction import Prediction
 from regard.report.progress import progress
@@ -264,6 +266,35 @@ class TranslationRun(TrainedOnPairs):
             for (source, target), ids, loss in zip(chunk, targets, losses, strict=True):
                 tokens = [self.tokenizer.token(n) for n in (*ids, self.tokenizer.eos)]
                 yield PairScore(source, target, tokens, [-float(nats) for nats in loss])
+
+    # -- what happens inside -----------------------------------------------------------------------------------------
+
+    def trace(
+        self,
+        source: str,
+        target: str | None = None,
+        *,
+        beam: int = 5,
+        length_penalty: float = 1.0,
+        top: int = 5,
+        gradients: bool = False,
+    ) -> Trace:
+        """Everything that happens inside while the model writes the target, or without one the best translation that
+        beam search finds, with the tree of that search. NumPy arrays; in a notebook, a view."""
+        self.source_tokens(source, 1)  # refused where it is longer than anything the model has learned from
+        return trace_translation(
+            self.model,
+            self.source_tokenizer,
+            self.tokenizer,
+            source,
+            target,
+            beam=beam,
+            length_penalty=length_penalty,
+            forbidden=self.forbidden,
+            top=top,
+            gradients=gradients,
+            system=self.recipe.system,
+        )
 
 
 def both_sides(pairs: TokenPairs) -> tuple[list[list[int]], list[list[int]]]:

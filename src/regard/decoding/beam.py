@@ -10,8 +10,9 @@ source leaves the batch. A step is the same few tensor operations for all source
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -22,6 +23,7 @@ from regard.systems.model import Model
 
 IMPOSSIBLE = -1e30  # a counted model's finite log 0: never a way to go on
 STEPS_BETWEEN_LOOKS = {"cpu": 1, "cuda": 8}  # how often the host asks who is done: a GPU stops its queue for that
+WATCHED = 3  # times the width: how many beginnings of each step someone who watches is shown
 LEAVE_TOGETHER = 8  # sources leave the batch when one in so many is done: each time the memory of the rest is copied
 
 
@@ -59,6 +61,20 @@ class Hypothesis:
         return self.tokens[:-1] if self.finished else self.tokens
 
 
+class Step(NamedTuple):
+    """What a step of the search considered: [N, C] beginnings of the open sources, best first; −∞ where there is none.
+
+    Those that go on are the next step's parents, numbered in this order.
+    """
+
+    places: Tensor  # [N] which source each row is
+    total: Tensor  # log-probability of the whole beginning
+    parents: Tensor  # which of the open beginnings of the step before it continues
+    tokens: Tensor
+    kept: Tensor  # among the best for which there is a slot; the others are pruned
+    live: Tensor  # kept, and going on
+
+
 @torch.no_grad()
 def beam_search(
     model: Model,
@@ -72,11 +88,13 @@ def beam_search(
     length_penalty: float = 0.0,
     n_best: int | None = None,
     min_tokens: int = 0,
+    watch: Callable[[Step], object] | None = None,
 ) -> list[list[Hypothesis]]:
     """`logits` [N, V] and `state` (N rows) stand after the prompts; returns, for each row, hypotheses best first.
 
     `max_tokens` is one limit or one per row [N]. A hypothesis that had to stop there comes after all that ended.
-    Log-probabilities are sums in fp64 of log-softmaxes in the model's precision, fp32 at least.
+    Log-probabilities are sums in fp64 of log-softmaxes in the model's precision, fp32 at least. `watch` is shown every
+    step; what is found is the same.
     """
     limits = torch.as_tensor(max_tokens, device=logits.device).expand(len(logits))
     ended = Ended(len(logits), width, limits, length_penalty, n_best or width)
@@ -85,9 +103,12 @@ def beam_search(
     written = places.new_zeros(len(logits), 1, 0)  # [N, slots, tokens so far]
     masks = [mask_of(banned, logits) for banned in (forbidden, [*forbidden, eos])]
     for length in range(1, ended.longest + 1):
-        total, parents, tokens = extend(total, logits, masks[length < min_tokens], width)
+        shown = width if watch is None else WATCHED * width
+        total, parents, tokens = extend(total, logits, masks[length < min_tokens], shown)
         written = torch.cat([written.gather(1, parents[..., None].expand(-1, -1, length - 1)), tokens[..., None]], -1)
-        live = ended.take(places, total, written, tokens == eos)  # [N, slots] those that go on
+        kept, live = ended.take(places, total, written, tokens == eos)  # [N, slots] those that go on
+        if watch is not None:
+            watch(Step(places, total, parents, tokens, kept, live))
         look = length % STEPS_BETWEEN_LOOKS.get(logits.device.type, 8) == 0
         slots, stay = _look(live) if look else (live.size(1), None)
         if slots == 0:
@@ -180,8 +201,9 @@ class Ended:
         self.tokens = self.length.new_zeros(sources, width + 1, self.longest)
         self.damaged = torch.zeros((), dtype=torch.bool, device=limits.device)  # a prediction was not a number
 
-    def take(self, places: Tensor, total: Tensor, written: Tensor, ends: Tensor) -> Tensor:
-        """Keep what ends here: [N, C] candidates, best first, of the sources `places`. Returns which of them go on."""
+    def take(self, places: Tensor, total: Tensor, written: Tensor, ends: Tensor) -> tuple[Tensor, Tensor]:
+        """Keep what ends here: [N, C] candidates, best first, of the sources `places`. Returns which of them have a
+        slot, and which of these go on."""
         length = written.size(-1)
         self.damaged |= total.isnan().any()
         possible = total > -torch.inf
@@ -195,7 +217,7 @@ class Ended:
         self.tokens[places[:, None], slot, :length] = written
         self.count[places] += last.sum(1)
         live = kept & ~last
-        return live & ~self._settled(places, total.where(live, -torch.inf).amax(1), length)[:, None]
+        return kept, live & ~self._settled(places, total.where(live, -torch.inf).amax(1), length)[:, None]
 
     def _settled(self, places: Tensor, best: Tensor, length: int) -> Tensor:
         """Where the best open hypothesis could not overtake the n_best finished, were all its further words certain."""

@@ -1,0 +1,1 @@
+"""See inside: what happened in this model on this sentence."""

@@ -1,0 +1,113 @@
+"""Gradients through time: how much each token weighs in the loss of each step.
+
+    G[t, s] = ‖∂L_t/∂e_s‖,   L_t = −log P(w_{t+1} | w_1 … w_t),   e_s the vector that enters the model for token s
+
+The Euclidean norm; e_s is what the embedding gives, position and scale included, so that G means the same in every
+system. What stands above the diagonal is exactly 0, for no loss depends on a later word. For what a recurrent layer
+carries, h_s and c_s, it is the same question: ‖∂L_t/∂h_s‖ along all paths from step s to step t, those of the cell also
+through what it shows, h_s = o_s * tanh(c_s). Why it fades: Hochreiter 1991, Bengio et al. 1994.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from regard.layers.cell import Cell
+from regard.layers.embedding import Embedding
+from regard.layers.state import State
+from regard.report.progress import progress
+from regard.systems.model import Model
+
+ROWS = 32  # of the matrix at a time: their backward passes share every product
+
+
+def tables_of(model: Model) -> list[nn.Module]:
+    """The modules that give the vectors of words; none where a model only counts."""
+    ours: list[nn.Module] = [module for module in model.modules() if isinstance(module, Embedding)]
+    return ours or [
+        module
+        for module in model.modules()
+        if isinstance(module, nn.Embedding) and module.num_embeddings == model.vocabulary
+    ]
+
+
+@contextmanager
+def entering(model: Model) -> Iterator[list[Tensor]]:
+    """The word vectors [R, T, D] that enter the model from now on, call by call, as leaves one can differentiate by."""
+    vectors: list[Tensor] = []
+
+    def enter(module: nn.Module, inputs: Any, output: Tensor) -> Tensor:
+        vectors.append(output.detach().requires_grad_())
+        return vectors[-1]
+
+    hooks = [table.register_forward_hook(enter) for table in tables_of(model)]
+    try:
+        yield vectors
+    finally:
+        for hook in hooks:
+            hook.remove()
+
+
+def surprises(logits: Tensor, targets: Sequence[int | None]) -> tuple[Tensor, list[int]]:
+    """L_t of the steps whose next token is known, from logits [T, V], and which steps these are."""
+    known = [step for step, target in enumerate(targets) if target is not None]
+    truth = torch.tensor([targets[step] for step in known], dtype=torch.int64, device=logits.device)
+    exact = logits[known].to(torch.promote_types(logits.dtype, torch.float32))
+    return F.cross_entropy(exact, truth, reduction="none"), known
+
+
+def through_time(losses: Tensor, steps: Sequence[int], inputs: Sequence[Tensor], count: int) -> list[np.ndarray]:
+    """For each input [1, S, D] or [S = 1, D] the matrix [count, S] of ‖∂L_t/∂input_s‖; nan where a step has no loss."""
+    found = [np.full((count, one.shape[:-1].numel()), np.nan) for one in inputs]
+    directions = torch.eye(len(losses), dtype=losses.dtype, device=losses.device)
+    with progress("gradients through time", len(losses), unit=" steps") as bar:
+        for first in range(0, len(losses), ROWS):
+            rows = directions[first : first + ROWS]
+            gradients = torch.autograd.grad(
+                losses, inputs, rows, retain_graph=True, is_grads_batched=True, allow_unused=True
+            )
+            for matrix, gradient in zip(found, gradients, strict=True):
+                norm = 0.0 if gradient is None else gradient.norm(dim=-1).flatten(1).cpu().numpy()
+                matrix[list(steps[first : first + ROWS])] = norm
+            bar.advance(len(rows))
+    return found
+
+
+def carried_by(model: Model) -> dict[str, tuple[str, ...]]:
+    """What each recurrent layer carries from step to step, by the layer's name."""
+    layers = getattr(model, "layers", None)
+    if not isinstance(layers, nn.ModuleList):
+        return {}
+    return {name: layer.memory for name, layer in layers.named_children() if isinstance(layer, Cell)}
+
+
+def state_gradients(
+    model: Model, tokens: Tensor, targets: Sequence[int | None], state: State | None
+) -> dict[str, np.ndarray]:
+    """‖∂L_t/∂h_s‖ of all that recurrent layers carry: {"layer/0/hidden": [T, T], …}, {} where nothing is carried so.
+
+    The text is read a token at a time, which changes no gradient (law 1) and shows each h_s itself.
+    """
+    names = [(layer, part) for layer, memory in carried_by(model).items() for part in memory]
+    if not names:
+        return {}
+    carried: list[list[Tensor]] = []
+    logits = []
+    for token in tokens.split(1, dim=1):
+        predicted, state, _ = model.explain(token, state)
+        logits.append(predicted[0])
+        carried.append([state["past"][layer][part] for layer, part in names])
+    losses, known = surprises(torch.cat(logits), targets)
+    columns = through_time(losses, known, [part for step in carried for part in step], len(targets))
+    steps = range(tokens.size(1))
+    return {
+        f"layer/{layer}/{part}": np.concatenate([columns[s * len(names) + n] for s in steps], axis=1)
+        for n, (layer, part) in enumerate(names)
+    }

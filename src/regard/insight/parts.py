@@ -1,0 +1,98 @@
+"""From the parts of `explain`, nested as the model is, to arrays by name: what a trace shows of the inside.
+
+A layer hands on "hidden". Whatever else a recurrent one goes through at each step (gates, cell, candidate) is listed
+beside it, also what a layer of one's own shows. Attention has "weights", at the top of a layer or in its "attention".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from regard.layers.state import State
+
+BESIDE = ("feedforward", "context")  # vectors that a layer adds or asks for: neither gates nor what it hands on
+
+
+@dataclass
+class Inside:
+    """Arrays by name, as a Trace has them."""
+
+    attention: dict[str, np.ndarray] = field(default_factory=dict)  # [heads, T, S]
+    hidden: dict[str, np.ndarray] = field(default_factory=dict)  # [T, D]
+    gates: dict[str, np.ndarray] = field(default_factory=dict)  # [T, D]
+
+
+def look_inside(parts: State) -> Inside:
+    """What a language model or a decoder went through while it read one row of tokens."""
+    found = Inside()
+    _add_vectors(found, parts, ("embedding",), "")
+    for name, layer in parts.get("layers", {}).items():
+        _add_layer(found, f"layer/{name}", layer)
+        if (weights := weights_of(layer)) is not None:
+            found.attention[f"{'average' if 'average' in layer else 'self'}/{name}"] = array(weights)
+    _add_vectors(found, parts, ("hidden",), "")
+    return found
+
+
+def look_inside_encoder(parts: State) -> Inside:
+    """What an encoder went through: the same, by the names of the source."""
+    found = Inside()
+    _add_vectors(found, parts, ("embedding",), "encoder/")
+    for name, layer in parts["layers"].items():
+        place = f"encoder/{name}"
+        ways = [way for way in ("forward", "backward") if way in layer]
+        for way in ways:
+            _add_layer(found, f"{place}/{way}", layer[way])
+        if not ways:
+            _add_layer(found, place, layer)
+        if (weights := weights_of(layer)) is not None:
+            found.attention[place] = array(weights)
+    return found
+
+
+def weights_of(layer: State) -> Tensor | None:
+    """How much each step looks at each token, [R, heads, T, S]; None where a layer does not look."""
+    if "average" in layer and "weight" in layer:  # every word so far weighs the same
+        weight = layer["weight"]  # [R, T]
+        return weight[:, None, :, None].expand(-1, -1, -1, weight.size(1)).tril()
+    weights = layer.get("attention", layer).get("weights")
+    return weights if weights is not None and weights.dim() == 4 else None
+
+
+def _add_layer(found: Inside, place: str, layer: State) -> None:
+    if "hidden" in layer:
+        found.hidden[place] = array(layer["hidden"])
+    for look in ("attention", "cross"):
+        if isinstance(layer.get(look), dict) and "output" in layer[look]:
+            found.hidden[f"{place}/{look}"] = array(layer[look]["output"])
+    _add_vectors(found, layer, BESIDE, f"{place}/")
+    found.gates.update({f"{place}/{name}": array(gate) for name, gate in _gates(layer)})
+
+
+def _add_vectors(found: Inside, parts: State, names: tuple[str, ...], prefix: str) -> None:
+    found.hidden.update({prefix + name: array(parts[name]) for name in names if name in parts})
+
+
+def _gates(layer: State) -> Iterator[tuple[str, Tensor]]:
+    """What a cell goes through at each step, [R, T, D]; a number per step becomes a vector of one."""
+    if "weights" in layer or "average" in layer:
+        layer = {name: part for name, part in layer.items() if name not in ("scores", "weights", "empty")}
+        layer = {} if "average" in layer else layer
+    if not isinstance(hidden := layer.get("hidden"), Tensor):
+        return
+    for name, part in layer.items():
+        if name == "hidden" or name in BESIDE or not isinstance(part, Tensor) or not part.is_floating_point():
+            continue
+        if part.shape[:2] == hidden.shape[:2] and part.dim() <= 3:
+            yield name, part if part.dim() == 3 else part[..., None]
+
+
+def array(part: Tensor) -> np.ndarray:
+    """The first row as an array of its own."""
+    part = part[0].detach()
+    return part.to(torch.promote_types(part.dtype, torch.float32)).cpu().numpy().copy()

@@ -1,0 +1,77 @@
+"""Beam search as a tree: every beginning that was among the best of its step, what was kept of it, what was pruned.
+
+Whoever asks gets exactly what `beam_search` finds, for the search itself is watched and none is written beside it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from torch import Tensor
+
+from regard.decoding.beam import Beam, Hypothesis, Step, beam_search
+from regard.insight.trace import Branch
+from regard.layers.state import State
+from regard.systems.model import Model
+from regard.text.tokenizer import Tokenizer
+
+
+def search_tree(
+    model: Model,
+    logits: Tensor,
+    state: State,
+    tokenizer: Tokenizer,
+    *,
+    how: Beam,
+    max_tokens: int,
+    forbidden: Sequence[int] = (),
+) -> tuple[list[Hypothesis], tuple[Branch, ...]]:
+    """The hypotheses after `logits` [1, V] and `state`, best first, and the tree they were found in."""
+    tree = Tree(tokenizer)
+    (found,) = beam_search(
+        model,
+        logits,
+        state,
+        width=how.width,
+        length_penalty=how.length_penalty,
+        n_best=how.n_best,
+        max_tokens=max_tokens,
+        eos=tokenizer.eos,
+        forbidden=forbidden,
+        watch=tree.grow,
+    )
+    for rank, hypothesis in enumerate(found, start=1):
+        tree.crown(hypothesis, rank)
+    return found, tuple(tree.branches)
+
+
+class Tree:
+    """Grows by a step of the search at a time; a path through it is named by its tokens."""
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        self.tokenizer = tokenizer
+        self.branches: list[Branch] = []
+        self._paths: list[tuple[int, ...]] = []  # the tokens that lead to each branch
+        self._open = [-1]  # the branches that the next step continues, by slot
+        self._steps = 0
+
+    def grow(self, step: Step) -> None:
+        self._steps += 1
+        opened = []
+        columns = (step.total, step.parents, step.tokens, step.kept, step.live)
+        for total, slot, token, kept, live in zip(*(column[0].tolist() for column in columns)):
+            if total == float("-inf"):
+                continue  # the rest are no beginnings
+            parent = self._open[slot]
+            if live:
+                opened.append(len(self.branches))
+            text, ends = self.tokenizer.token(token), kept and token == self.tokenizer.eos
+            self.branches.append(Branch(parent, self._steps, text, total, kept, ends))
+            self._paths.append((*(self._paths[parent] if parent >= 0 else ()), token))
+        self._open = opened
+
+    def crown(self, hypothesis: Hypothesis, rank: int) -> None:
+        """Mark the branch that a returned hypothesis ends with."""
+        place = self._paths.index(tuple(hypothesis.tokens))
+        self.branches[place] = replace(self.branches[place], rank=rank, score=hypothesis.score)

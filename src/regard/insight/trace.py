@@ -1,0 +1,124 @@
+"""A trace: everything that happened inside a model while it read one text, in one form for every system.
+
+It is filled through `explain`, the written equation, which the laws hold equal to the fast path. Arrays are NumPy; T
+counts the steps (a step reads one token and predicts the next), S the tokens that are looked at.
+
+    trace = run.trace("the dog ran")
+    trace.attention["self/0"][head, t, s]      how much step t looked at token s
+    trace.gradients[t, s]                      ‖∂L_t/∂e_s‖: how much token s weighs in the loss of step t
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A word the model could say next."""
+
+    token: str
+    probability: float
+
+
+@dataclass(frozen=True)
+class Branch:
+    """A beginning that beam search considered: a node of its tree."""
+
+    parent: int  # place of the branch it continues; -1 for the root's children
+    step: int  # from 1
+    token: str
+    log_probability: float  # of the whole beginning
+    kept: bool  # among the width best of its step; else it was pruned
+    finished: bool = False  # it wrote <eos>
+    rank: int = 0  # of a returned hypothesis' last branch: 1 = best; 0 = none
+    score: float | None = None  # of the same: what it was ranked by, log_probability / length^length_penalty
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Trace:
+    system: str
+    task: str  # "language model", "translation", "classification"
+    tokens: tuple[str, ...]  # what was read, step by step; begins with the boundary <eos>
+    targets: tuple[str, ...]  # what truly followed each; "" where nothing is known to follow
+    probability: np.ndarray  # [T] of the true next token; nan where there is none
+    rank: np.ndarray  # [T] of the true next token among all, 1 = best; 0 where there is none
+    entropy: np.ndarray  # [T] of the distribution, nats
+    top: tuple[tuple[Choice, ...], ...]  # [T] the most probable next tokens, best first
+    source: tuple[str, ...] = ()  # translation and classification: the tokens of the source
+    # What happened inside, by name; what begins with "encoder" has a row for each token of the source, not for a step.
+    # [heads, T, S] "self/0", "cross/0", "encoder/0"; "average/0" where all earlier words weigh the same
+    attention: Mapping[str, np.ndarray] = field(default_factory=dict)
+    # [T, D] "embedding", "layer/0", "layer/0/feedforward", "encoder/0/forward", …; "hidden" is what predicts
+    hidden: Mapping[str, np.ndarray] = field(default_factory=dict)
+    # [T, D] what a cell goes through: "layer/0/forget", "layer/0/cell", "encoder/0/backward/forget", …
+    gates: Mapping[str, np.ndarray] = field(default_factory=dict)
+    alignment: np.ndarray | None = None  # [T, S] translation: which source word each step looked at
+    order: np.ndarray | None = None  # [T] n-gram: the order of the longest context that answered
+    backoff: np.ndarray | None = None  # [T] n-gram: the back-off weight that multiplied its answer; 1 = none
+    gradients: np.ndarray | None = None  # [T, S] ‖∂L_t/∂e_s‖, with e_s the input embedding of token s
+    source_gradients: np.ndarray | None = None  # [T, S] the same for the source's embeddings
+    state_gradients: Mapping[str, np.ndarray] = field(default_factory=dict)  # "layer/0/hidden", "layer/0/cell": [T, T]
+    beam: tuple[Branch, ...] = ()
+    label: str = ""  # classification: what it answers
+    notes: tuple[str, ...] = ()  # sentences about what this system has not, and why
+
+    @property
+    def steps(self) -> int:
+        return len(self.tokens)
+
+    def looked_at(self, name: str) -> tuple[str, ...]:
+        """The tokens that the columns of `attention[name]` stand for."""
+        return self.source if name.startswith(("cross", "encoder")) else self.tokens
+
+    def looking(self, name: str) -> tuple[str, ...]:
+        """The tokens that the rows of `attention[name]`, `hidden[name]` or `gates[name]` stand for."""
+        return self.source if name.startswith("encoder") else self.tokens
+
+    def as_json(self, arrays: bool = True) -> dict[str, Any]:
+        """Lists for arrays, null for what is not a number; `arrays` False leaves out hidden states and gates."""
+        facts: dict[str, Any] = {
+            "system": self.system,
+            "task": self.task,
+            "tokens": list(self.tokens),
+            "targets": list(self.targets),
+            "source": list(self.source),
+            "probability": listed(self.probability),
+            "rank": [int(rank) for rank in self.rank],
+            "entropy": listed(self.entropy),
+            "top": [[vars(choice) for choice in choices] for choices in self.top],
+            "attention": {name: listed(weights) for name, weights in self.attention.items()},
+            "state_gradients": {name: listed(matrix) for name, matrix in self.state_gradients.items()},
+            "beam": [vars(branch) for branch in self.beam],
+            "label": self.label,
+            "notes": list(self.notes),
+        }
+        for name in ("alignment", "order", "backoff", "gradients", "source_gradients"):
+            value = getattr(self, name)
+            facts[name] = None if value is None else listed(value)
+        if arrays:
+            facts["hidden"] = {name: listed(value) for name, value in self.hidden.items()}
+            facts["gates"] = {name: listed(value) for name, value in self.gates.items()}
+        return facts
+
+    def __repr__(self) -> str:
+        inside = ", ".join([*self.attention, *self.hidden, *self.gates])
+        return f"Trace({self.system}, {self.steps} steps: {inside or 'nothing inside'})"
+
+    def _repr_html_(self) -> str:
+        from regard.insight.page import fragment
+
+        return fragment(self)
+
+
+def listed(array: np.ndarray, digits: int = 5) -> Any:
+    """Nested lists of numbers with that many significant digits."""
+    if array.ndim:
+        return [listed(part, digits) for part in array]
+    value = float(array)
+    return float(f"{value:.{digits}g}") if math.isfinite(value) else None
