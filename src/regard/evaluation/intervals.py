@@ -14,6 +14,9 @@ documents, so the difference of two systems' draws is a paired one.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from functools import cache
+from statistics import NormalDist
 
 import numpy as np
 
@@ -68,3 +71,33 @@ def _student(random: np.random.Generator, sample: int, draws: int) -> np.ndarray
     """√(ν/χ²_ν) with ν = sample − 1: what turns a normal number into Student's t."""
     freedom = max(sample - 1, 1)
     return np.sqrt(freedom / random.chisquare(freedom, draws))
+
+
+def student_interval(values: Sequence[float], level: float = LEVEL) -> tuple[float, float]:
+    """Of a mean, from a few numbers: mean ± t · s/√n (Student 1908). One number tells nothing of its spread."""
+    count = len(values)
+    mean = sum(values) / count
+    if count < 2:
+        return -math.inf, math.inf
+    spread = math.sqrt(sum((value - mean) ** 2 for value in values) / (count - 1) / count)
+    reach = student_quantile((1 + level) / 2, count - 1) * spread
+    return mean - reach, mean + reach
+
+
+def share_interval(successes: int, trials: int, level: float = LEVEL) -> tuple[float, float]:
+    """Of a share of successes (Wilson 1927): it never leaves 0 to 1, and stays honest at none and at all."""
+    z = NormalDist().inv_cdf((1 + level) / 2)
+    share, square = successes / trials, z * z
+    middle = (share + square / (2 * trials)) / (1 + square / trials)
+    reach = z / (1 + square / trials) * math.sqrt(share * (1 - share) / trials + square / (4 * trials * trials))
+    return max(0.0, middle - reach), min(1.0, middle + reach)
+
+
+@cache
+def student_quantile(probability: float, freedom: int) -> float:
+    """Where Student's t with that many degrees of freedom has this probability below it: its density integrated."""
+    angles = np.linspace(0.0, np.pi / 2, 200_001)[:-1]  # t = √ν tan θ turns the tail into a finite range
+    density = np.cos(angles) ** (freedom - 1)
+    below = np.concatenate([[0.0], np.cumsum((density[1:] + density[:-1]) / 2)])
+    below = 0.5 + 0.5 * below / (below[-1] + density[-1] / 2)
+    return float(math.sqrt(freedom) * math.tan(np.interp(probability, below, angles)))

@@ -1,0 +1,158 @@
+"""A claim: one sentence of the lectures, put so that it can come out false.
+
+Everything that decides the verdict stands in the declaration, before anything is run: the quantities to be measured,
+what is expected of each, and a control that must come out the other way. The experiment only measures.
+
+    CLAIM = Claim(name="same-answer", …, expected=(Expect("difference", "at most", 1e-9, over="draws"),),
+                  control=(Expect("difference without the mask", "at least", 1e-3, over="draws"),), experiment=measure)
+
+    def measure(trial: Trial) -> Evidence:
+        return Evidence({"difference": [one number for each draw], "difference without the mask": […]})
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from regard.errors import RegardError
+from regard.report.figures import Figure
+from regard.settings import meant
+
+KINDS = ("identity", "measured", "timing")
+RELATIONS = ("at most", "at least", "within")
+OVERS = ("draws", "seeds", "share")
+SEEDS = 5  # of a measured claim, at least
+QUICK_SEEDS = 3
+
+
+@dataclass(frozen=True)
+class Expect:
+    """What is expected of a measured quantity.
+
+    over="draws"   an identity: every single number must satisfy it, none is averaged
+    over="seeds"   one number for each seed: the 99 % interval of their mean (Student's t) must lie beyond the bound
+    over="share"   one 0 or 1 for each trial: the 99 % interval of the share of ones (Wilson) must lie beyond the bound
+
+    `relation` "within" wants |value − bound| ≤ tolerance.
+    """
+
+    quantity: str
+    relation: str
+    bound: float
+    tolerance: float = 0.0
+    over: str = "seeds"
+    unit: str = ""
+
+    def __post_init__(self) -> None:
+        if self.relation not in RELATIONS or self.over not in OVERS:
+            raise ValueError(f"{self.quantity}: {self.relation!r} over {self.over!r} is no expectation")
+
+    @property
+    def range(self) -> tuple[float, float]:
+        """Where the quantity is expected to lie."""
+        if self.relation == "within":
+            return self.bound - self.tolerance, self.bound + self.tolerance
+        return (float("-inf"), self.bound) if self.relation == "at most" else (self.bound, float("inf"))
+
+    @property
+    def words(self) -> str:
+        bound = f"{self.bound:.6g}" + (f" ± {self.tolerance:.3g}" if self.relation == "within" else "")
+        return f"{self.relation} {bound}{' ' + self.unit if self.unit else ''}"
+
+
+@dataclass(frozen=True)
+class Worked:
+    """A worked example of the notes: what they write, and what comes out here."""
+
+    what: str
+    noted: str  # the notes' digits
+    found: str  # ours, written with as many
+    agrees: bool
+    where: str = ""  # 002:49
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What an experiment found: for each expected quantity its numbers, and whatever shows them."""
+
+    measured: Mapping[str, Sequence[float]]
+    figures: tuple[Figure, ...] = ()
+    remarks: tuple[str, ...] = ()  # what else was seen, one sentence each
+    table: tuple[Mapping[str, Any], ...] = ()  # further numbers, a row each
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What an experiment may use. It draws everything random from its seeds, so that it can be repeated."""
+
+    seeds: tuple[int, ...]
+    quick: bool = False  # toy sizes and fewer seeds, and the report says so
+    device: str = "cpu"
+    knobs: Mapping[str, float] = field(default_factory=dict)
+    step: Callable[[str], None] = lambda note: None  # call it now and then with a few words: it moves the progress
+    store: Path | None = None  # trained models are kept here (regard.claims.models); None = the cache
+
+    def knob(self, name: str) -> float:
+        return self.knobs[name]
+
+
+@dataclass(frozen=True)
+class Claim:
+    """`expected` is the statement, `control` what must come out the other way: its quantities are worded as they should
+    come out, so a control that holds shows that the experiment could have failed. `besides` is measured and judged the
+    same way, and belongs to when it breaks: it does not decide the verdict."""
+
+    name: str
+    number: str  # C6
+    kinds: tuple[str, ...]
+    quote: str  # the notes' own words
+    where: str  # 000:48–50
+    statement: str
+    conditions: str
+    control_words: str
+    breaks: str  # when it breaks
+    expected: tuple[Expect, ...]
+    control: tuple[Expect, ...]
+    experiment: Callable[[Trial], Evidence]
+    besides: tuple[Expect, ...] = ()
+    quick_words: str = "fewer seeds"  # what --quick does instead
+    knobs: Mapping[str, float] = field(default_factory=dict)  # by name, with the value the verdict is about
+    worked: Callable[[], list[Worked]] | None = None  # at once, without training anything
+    seeds: int = SEEDS
+    quick_seeds: int = QUICK_SEEDS
+    cost: float = 1.0  # seconds on one core, about: the longest are begun first
+    code: tuple[str, ...] = ()  # further modules of claims/ that it measures with: "claims/slopes.py"
+
+    def __post_init__(self) -> None:
+        quantities = [expect.quantity for expect in self.everything]
+        if len(set(quantities)) != len(quantities):
+            raise ValueError(f"{self.name}: two expectations of one quantity")
+        if not self.expected or not self.control:
+            raise ValueError(f"{self.name}: a claim needs an expectation and a control")
+        if unknown := set(self.kinds) - set(KINDS):
+            raise ValueError(f"{self.name}: {unknown} is no kind of claim")
+
+    @property
+    def everything(self) -> tuple[Expect, ...]:
+        return (*self.expected, *self.control, *self.besides)
+
+    def trial(self, *, quick: bool = False, device: str = "cpu", **knobs: float) -> Trial:
+        for name in knobs:
+            if name not in self.knobs:
+                known = list(self.knobs)
+                raise RegardError(
+                    f"{self.name} has no knob {name!r}{meant(name, known)}" if known else f"{self.name} has no knobs."
+                )
+        count = self.quick_seeds if quick else self.seeds
+        return Trial(tuple(range(1, count + 1)), quick, device, {**self.knobs, **knobs})
+
+    def measure(self, trial: Trial) -> Evidence:
+        """Run the experiment and see that it measured what it was to measure."""
+        evidence = self.experiment(trial)
+        for expect in self.everything:
+            if len(evidence.measured.get(expect.quantity, ())) == 0:
+                raise ValueError(f"{self.name} did not measure {expect.quantity!r}")
+        return replace(evidence, measured={name: tuple(map(float, v)) for name, v in evidence.measured.items()})

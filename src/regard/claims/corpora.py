@@ -1,0 +1,70 @@
+"""Corpora that claims make for themselves: drawn by a seed, written once, and found again by what is in them.
+
+strings   c a d b  →  what a rule makes of it        no symbol says anything about another, so that a string of n
+                                                      symbols holds n times what one of them holds
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from random import Random
+
+from regard.claims.models import kept
+from regard.files import write_text
+
+Symbols = Sequence[str]
+Rule = Callable[[Symbols], Symbols]
+Splits = Mapping[str, Sequence[str]]
+HELD_OUT = 200  # strings to validate on
+EACH = 20  # test strings of each length
+
+
+def keep(name: str, splits: Splits, ending: str, store: Path | None = None) -> str:
+    """The folder with these lines, one file for each split; its name says what is in it."""
+    texts = {split: "".join(f"{line}\n" for line in lines) for split, lines in splits.items()}
+    content = hashlib.sha256("\0".join(f"{split}\0{texts[split]}" for split in sorted(texts)).encode()).hexdigest()
+    folder = (store or kept()) / "data" / f"{name}-{content[:12]}"
+    folder.mkdir(parents=True, exist_ok=True)
+    for split, text in texts.items():
+        if not (folder / f"{split}.{ending}").exists():
+            write_text(folder / f"{split}.{ending}", text)
+    return str(folder)
+
+
+def strings(
+    rule: Rule, *, longest: int, count: int, shortest: int = 3, alphabet: str = "abcdefghijklmnop", each: int = EACH
+) -> dict[str, list[tuple[str, str]]]:
+    """Pairs of a string and what the rule makes of it, every length alike; no source is in two splits."""
+    random = Random(f"strings {longest} {count} {shortest} {alphabet}")
+    seen: set[str] = set()
+
+    def draw(length: int) -> tuple[str, str]:
+        while True:
+            symbols = [alphabet[int(random.random() * len(alphabet))] for _ in range(length)]
+            source = " ".join(symbols)
+            if source not in seen:
+                seen.add(source)
+                return source, " ".join(rule(symbols))
+
+    lengths = range(shortest, longest + 1)
+    test = [draw(length) for length in lengths for _ in range(each)]
+    drawn = [draw(lengths[int(random.random() * len(lengths))]) for _ in range(count + HELD_OUT)]
+    return {"train": drawn[HELD_OUT:], "valid": drawn[:HELD_OUT], "test": test}
+
+
+def lines(pairs: Mapping[str, Sequence[tuple[str, str]]]) -> dict[str, list[str]]:
+    """Pairs as the lines of .tsv files."""
+    return {split: [f"{source}\t{target}" for source, target in given] for split, given in pairs.items()}
+
+
+def shuffled(splits: Splits, seed: int = 0) -> dict[str, list[str]]:
+    """The same words, as many to a line as before, anywhere in their split: no word says anything about the next."""
+    mixed = {}
+    for split, given in splits.items():
+        random, words = Random(f"shuffled {split} {seed}"), [word for line in given for word in line.split()]
+        order = sorted(range(len(words)), key=lambda _: random.random())
+        rest = iter([words[n] for n in order])
+        mixed[split] = [" ".join(next(rest) for _ in line.split()) for line in given]
+    return mixed

@@ -1,0 +1,185 @@
+"""C13, hull: attention with weights α_i ≥ 0 stays in the cone of its values, and with Σ α_i = 1 as well in their
+convex hull: it can select and mix, and never leave what it is given.
+
+    y = Σ_i α_i v_i,    α ≥ 0  ⇒  y ∈ cone(v),       α ≥ 0, Σ α = 1  ⇒  y ∈ conv(v)
+
+Whether y lies in the hull is read off its own coordinates: d + 1 points in d dimensions span every y = Σ c_i v_i with
+Σ c_i = 1 in exactly one way, and y is inside if no c_i is negative. The same for d points and their cone.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from regard.claims.claim import Claim, Evidence, Expect, Trial, Worked
+from regard.layers.attention import written
+from regard.layers.memory import FullSelfAttention
+from regard.layers.pooling import attention
+from regard.layers.scores import KERNELS, SCORES, named_score
+from regard.report.figures import Figure, Line, Lines
+
+HEADS = 2
+
+
+def experiment(trial: Trial) -> Evidence:
+    found: dict[str, list[float]] = {name: [] for name in (INSIDE, ON, CONE, SIGNED, *LAYER, AVERAGE, LOOK_UP, NEVER)}
+    for seed in trial.seeds:
+        torch.manual_seed(seed)
+        width = 3 + seed % 6
+        query, keys, values = random(width), random(width + 1, width), random(width + 1, width)
+        for score in SCORES:
+            rule = named_score(score, width).double().requires_grad_(False)
+            output, alpha, _ = attention(query, keys, values, rule)
+            found[INSIDE].append(float(coordinates(output, values).min()))
+            found[ON].append(float((alpha.sum() - 1).abs() + (-alpha).relu().sum()))
+        for kernel in KERNELS:  # before they are normalised
+            alpha = nearness(kernel, query, keys[:width])
+            found[CONE].append(float(torch.linalg.solve(values[:width].T, alpha @ values[:width]).min()))
+        found[SIGNED].append(float(coordinates(signed(width + 1) @ values, values).min()))
+        for name, value in layer(width).items():
+            found[name].append(value)
+        scores = random(width + 1)
+        found[AVERAGE].append(float((weights(1e-6, scores) - 1 / (width + 1)).abs().max()))
+        found[LOOK_UP].append(float(1 - weights(1e6, scores).max()))
+        found[NEVER].append(float(1 - weights(1.0, scores).max()))
+        trial.step(f"draw {seed}")
+    return Evidence(found, figures=(sharpness(trial),))
+
+
+def random(*shape: int) -> Tensor:
+    return torch.randn(*shape, dtype=torch.float64)
+
+
+def coordinates(y: Tensor, corners: Tensor) -> Tensor:
+    """c with Σ c_i corner_i = y and Σ c_i = 1, for d + 1 corners in d dimensions."""
+    lifted = torch.cat([corners, torch.ones(len(corners), 1, dtype=corners.dtype)], dim=1)
+    return torch.linalg.solve(lifted.T, torch.cat([y, torch.ones(1, dtype=y.dtype)]))
+
+
+def nearness(kernel: str, query: Tensor, keys: Tensor) -> Tensor:
+    """K(u), at least 0, and with no sum that it keeps."""
+    compared = named_score(kernel, len(query), bandwidth=3.0).score(query[None], keys)[0]
+    return compared.exp() if kernel == "gaussian" else compared
+
+
+def signed(count: int) -> Tensor:
+    """Weights of which one is −½, and which still sum to 1."""
+    alpha = torch.full((count,), 1.5 / (count - 1), dtype=torch.float64)
+    alpha[0] = -0.5
+    return alpha
+
+
+def layer(width: int) -> dict[str, float]:
+    """Where a head, a whole layer and its parts lie with respect to the values W_v x of a head: the smallest coordinate
+    of the head itself, of it under dropout (20 masks), after W_o, and with the residual added."""
+    each = width * HEADS
+    full = FullSelfAttention(each, HEADS).double()
+    x = random(1, width + 1, each)
+    query, keys, values = full._look_up(x)
+    context, _ = written(query, keys, values, None)
+    dropped = [written(query, keys, values, None, dropout=0.3)[0] for _ in range(20)]
+    after = full(x, None)
+    corners = values[0, :, 0].detach()
+
+    def lowest(*outputs: Tensor) -> float:
+        return min(float(coordinates(y[0, 0, :width].detach(), corners).min()) for y in outputs)
+
+    return {
+        HEAD: lowest(context),
+        DROPPED: lowest(*dropped),
+        PROJECTED: lowest(after),
+        RESIDUAL: lowest(x + after),
+    }
+
+
+def weights(beta: float, scores: Tensor) -> Tensor:
+    return (beta * scores).softmax(dim=-1)
+
+
+def sharpness(trial: Trial) -> Figure:
+    torch.manual_seed(trial.seeds[0])
+    scores = random(6)
+    betas = [10 ** (k / 8) for k in range(-24, 25)]
+    marked = trial.knob("beta")
+    return Lines(
+        title="Between average and look-up: softmax(βs) of six scores",
+        x="β",
+        y="largest weight",
+        lines=[
+            Line("largest weight", [(beta, float(weights(beta, scores).max())) for beta in betas]),
+            Line(f"β = {marked:g}", [(marked, float(weights(marked, scores).max()))], joined=False),
+            Line("average, 1/6", [(betas[0], 1 / 6)], level=True),
+            Line("look-up", [(betas[0], 1.0)], level=True),
+        ],
+        log_x=True,
+        zero_y=True,
+    )
+
+
+def worked() -> list[Worked]:
+    """Two states of three words, from one matrix of scores: what lies above its diagonal the mask takes away."""
+    scores = np.log([[1.0, 9.0, 9.0], [0.3, 0.7, 9.0], [0.3, 0.5, 0.2]])
+    found = attention(np.eye(3), np.eye(3), np.eye(3), lambda q, k: scores, mask=np.tri(3, dtype=bool)).output
+
+    def sum_of_values(state: np.ndarray) -> str:
+        return " + ".join(f"{weight:.1f}v{'₁₂₃'[i]}" for i, weight in enumerate(state) if weight > 0)
+
+    noted = {2: ("0.3v₁ + 0.7v₂", "000:82"), 3: ("0.3v₁ + 0.5v₂ + 0.2v₃", "000:62")}
+    return [
+        Worked(f"h{'₁₂₃'[t - 1]}", words, sum_of_values(found[t - 1]), words == sum_of_values(found[t - 1]), where)
+        for t, (words, where) in noted.items()
+    ]
+
+
+INSIDE = "smallest coordinate of Σαv in its values, all eight scores"
+ON = "what the weights lack of lying on the simplex: |Σα − 1| and whatever is negative"
+CONE = "smallest coordinate of Σαv in the cone of its values, kernels before they are normalised"
+SIGNED = "smallest coordinate with signed weights that sum to 1"
+HEAD = "smallest coordinate of a head's output in the head's W_v x"
+DROPPED = "the same under attention dropout 0.3, lowest of 20 masks"
+PROJECTED = "the same after W_o"
+RESIDUAL = "the same after W_o with the residual x added"
+LAYER = (HEAD, DROPPED, PROJECTED, RESIDUAL)
+AVERAGE = "largest distance of a weight from 1/m at β = 10⁻⁶"
+LOOK_UP = "what the largest weight lacks of 1 at β = 10⁶"
+NEVER = "what the largest weight lacks of 1 at β = 1"
+
+CLAIM = Claim(
+    name="hull",
+    number="C13",
+    kinds=("identity",),
+    quote='(non-negative) off is contained in the "convex-core" spanned by values … Canvex … Lies on Simplex Surface '
+    "MOST COMMON SETTING IN DEEP LEARNING",
+    where="004:138",
+    statement="Attention with weights of at least 0 lies in the cone of its values, and with weights that also sum to "
+    "1 in their convex hull; it is the weights that lie on the simplex. Every score of the family gives such weights.",
+    conditions="fp64; of a Transformer's layer, each head's own output in the head's own values W_v x; no dropout.",
+    control_words="Weights that sum to 1, one of them negative, leave the hull.",
+    breaks="Attention dropout leaves the hull while it trains, for the weights it keeps no longer sum to 1; so do W_o "
+    "and the residual connection, always: a layer's output is no mixture of its inputs. A softmax never reaches the "
+    "look-up: softmax(βs) is the average for β → 0 and the look-up only for β → ∞ (in floating point from a gap of "
+    "about 37 between βs).",
+    expected=(
+        Expect(INSIDE, "at least", -1e-9, over="draws"),
+        Expect(ON, "at most", 1e-9, over="draws"),
+        Expect(CONE, "at least", -1e-9, over="draws"),
+        Expect(HEAD, "at least", -1e-9, over="draws"),
+    ),
+    control=(Expect(SIGNED, "at most", -0.01, over="draws"),),
+    besides=(
+        Expect(DROPPED, "at most", -0.001, over="draws"),
+        Expect(PROJECTED, "at most", -0.001, over="draws"),
+        Expect(RESIDUAL, "at most", -0.001, over="draws"),
+        Expect(AVERAGE, "at most", 1e-5, over="draws"),
+        Expect(LOOK_UP, "at most", 1e-6, over="draws"),
+        Expect(NEVER, "at least", 1e-6, over="draws"),
+    ),
+    experiment=experiment,
+    worked=worked,
+    knobs={"beta": 1.0},
+    quick_words="fewer draws",
+    seeds=50,
+    quick_seeds=10,
+)

@@ -1,0 +1,87 @@
+"""The trained models that claims ask about: trained once, shared by all claims that name the same training, and kept.
+
+A model is found again by what made it: its recipe and the code that trains. Two claims that want it at the same time
+wait for each other.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import regard
+from regard.errors import RegardError
+from regard.files import locked
+from regard.fit import compose_recipe, resume, train_recipe
+from regard.report.progress import hush
+from regard.run import AnyRun, load
+from regard.text.fetch import cache_folder
+
+TRAINING_CODE = (
+    "text", "layers", "systems", "decoding", "evaluation", "training", "recipe.py", "folder.py", "material.py",
+    "fit.py",
+)  # fmt: skip
+CLAIM_CODE = ("claims/claim.py", "claims/models.py", "claims/verdict.py", "insight", "laws")
+
+
+def trained(
+    system: str,
+    data: str,
+    *,
+    seed: int = 1,
+    size: str | None = None,
+    settings: Mapping[str, Mapping[str, Any]] | None = None,
+    store: Path | None = None,
+) -> AnyRun:
+    """The run of this training; trained now if it has not been yet. Give `training.steps` in the settings."""
+    recipe = compose_recipe(system, data=data, size=size, seed=seed, settings=settings)
+    made_of = f"{recipe.toml()}\n{digest(TRAINING_CODE)}"
+    name = f"{system}-{hashlib.sha256(made_of.encode()).hexdigest()[:16]}"
+    folder = (store or kept()) / "models" / name
+    with waiting_for(folder):
+        if (folder / "done.json").exists():
+            return load(folder)
+        hush()
+        run = resume(folder) if (folder / "training.safetensors").exists() else train_recipe(recipe, folder)
+        (folder / "done.json").write_text(json.dumps({"system": system, "data": data, "seed": seed}) + "\n")
+        return run
+
+
+def kept() -> Path:
+    """Where results and models of claims are kept between runs."""
+    return cache_folder() / "claims"
+
+
+@contextmanager
+def waiting_for(folder: Path) -> Iterator[None]:
+    """Hold a folder; while another process holds it, wait."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    lock = folder.with_name(f".{folder.name}.lock")
+    while True:
+        try:
+            with locked(lock):
+                yield
+                return
+        except RegardError as error:
+            if "Another process" not in str(error):
+                raise
+            time.sleep(0.5)
+
+
+@cache
+def digest(parts: tuple[str, ...]) -> str:
+    """Of the source of these files and packages of Regard: when it changes, what they made is made again."""
+    home = Path(regard.__file__).parent
+    seen = hashlib.sha256()
+    for part in parts:
+        path = home / part
+        for file in sorted(path.rglob("*.py")) if path.is_dir() else [path]:
+            if file.exists():
+                seen.update(file.relative_to(home).as_posix().encode() + b"\0" + file.read_bytes())
+    return seen.hexdigest()[:16]

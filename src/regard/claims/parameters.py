@@ -1,0 +1,151 @@
+"""C12, parameters: a recurrent network reads a text of any length with the same weights.
+
+|θ| = H D + H H + H   at every length;   a window of n words needs n E H of them, a table of positions n D
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from regard.claims.claim import Claim, Evidence, Expect, Trial
+from regard.report.figures import Line, Lines
+from regard.systems.catalogue import load_class, load_module
+from regard.systems.model import Model
+
+VOCABULARY, WIDTH, NARROW = 30, 16, 8
+LENGTHS = (8, 16, 32, 64, 128, 256)
+Told = Callable[[int], dict[str, Any]]  # the settings of a model that is to look back at so many words
+READERS: dict[str, tuple[str, Told]] = {
+    "rnn": ("rnn", lambda length: {"layers": 1, "dropout": 0.0}),
+    "lstm": ("lstm", lambda length: {"layers": 1, "dropout": 0.0}),
+    "gru": ("gru", lambda length: {"layers": 1, "dropout": 0.0}),
+    "dan": ("dan", lambda length: {"layers": 1}),
+    "nnlm": ("nnlm", lambda length: {"order": length + 1, "embedding": NARROW}),
+    "gpt, learned positions": ("gpt", lambda length: {"context": length, "layers": 1, "heads": 2}),
+    "gpt, sinusoids": ("gpt", lambda length: {"context": length, "layers": 1, "heads": 2, "position": "sinusoid"}),
+    "self-attention, one-hot positions": (
+        "self-attention",
+        lambda length: {"context": length, "width": WIDTH + length, "position": "one-hot", "combine": "concatenate"},
+    ),
+}
+RECURRENT = ("rnn", "lstm", "gru")
+
+
+def experiment(trial: Trial) -> Evidence:
+    lengths = LENGTHS[:4] if trial.quick else LENGTHS
+    counts = {name: [count(reader(name, length)) for length in lengths] for name in READERS}
+    numbers: dict[str, list[float]] = defaultdict(list)
+    further = lengths[-1] - lengths[0]
+    gained = {name: (found[-1] - found[0]) / further for name, found in counts.items()}
+    numbers[SAME] = [float(found - counts[name][0]) for name in RECURRENT for found in counts[name]]
+    numbers |= {WINDOW: [gained["nnlm"]], TABLE: [gained["gpt, learned positions"]]}
+    numbers |= {ONE_HOT: [gained["self-attention, one-hot positions"]], DAN: [gained["dan"]]}
+    numbers[WAVES] = [gained["gpt, sinusoids"]]
+    for seed in trial.seeds:
+        for name in READERS:
+            torch.manual_seed(seed)
+            model = reader(name, lengths[-1])
+            numbers[SEEN].append(first_word(model, lengths[-1]))
+            if name in ("rnn", "dan"):
+                numbers[ORDER if name == "rnn" else NO_ORDER].append(reversal(model, lengths[-1]))
+        torch.manual_seed(seed)
+        numbers[UNSEEN].append(first_word(reader("nnlm", lengths[-1] - 1), lengths[-1]))
+        trial.step(f"draw {seed}")
+    figure = Lines(
+        "Parameters of a model that can look back so far", "words it can look back at", "parameters",
+        [Line(name, list(zip(lengths, found, strict=True))) for name, found in counts.items()], log_x=True, log_y=True,
+    )  # fmt: skip
+    table = tuple({"model": name, **dict(zip(map(str, lengths), found))} for name, found in counts.items())
+    return Evidence(numbers, (figure,), table=table)
+
+
+def reader(name: str, length: int) -> Model:
+    """A model that can look back at `length` words, no larger than it need be."""
+    system, told = READERS[name]
+    settings = load_module(system).Settings(**{"width": WIDTH, "tied": False, "dropout": 0.0, **told(length)})
+    model: Model = load_class(system)(VOCABULARY, settings)
+    return model.double().eval()
+
+
+def count(model: Model) -> int:
+    return sum(weight.numel() for weight in model.parameters())
+
+
+def first_word(model: Model, length: int) -> float:
+    """‖∂(last hidden vector, seen from a random side)/∂(first word's vector)‖ for a text of that length."""
+    tokens = text(length)
+    hidden, _ = model.read(tokens)
+    (gradient,) = torch.autograd.grad((hidden[0, -1] * torch.randn_like(hidden[0, -1])).sum(), table(model))
+    return float(gradient[0].norm())
+
+
+@torch.no_grad()
+def reversal(model: Model, length: int) -> float:
+    """The largest change of a logit at the end of a text when all words but the last two are reversed."""
+    tokens = text(length)
+    turned = torch.cat([tokens[:, :-2].flip(1), tokens[:, -2:]], 1)
+    return float((model(tokens)[0][0, -1] - model(turned)[0][0, -1]).abs().max())
+
+
+def text(length: int) -> Tensor:
+    """Word 0 and then others: what reaches its vector came from the first word."""
+    return torch.cat([torch.zeros(1, 1, dtype=torch.int64), torch.randint(1, VOCABULARY, (1, length - 1))], 1)
+
+
+def table(model: Model) -> Tensor:
+    return model.get_submodule("embedding.table").get_parameter("weight")
+
+
+SAME = "parameters that rnn, lstm and gru gain with the length"
+SEEN = "smallest gradient that reaches the first word's vector from the end of the longest text"
+WINDOW = "parameters that each further word costs, nnlm"
+TABLE = "parameters that each further word costs, gpt with learned positions"
+ONE_HOT = "parameters that each further word costs, self-attention with one-hot positions"
+UNSEEN = "gradient that reaches the first word's vector in an nnlm whose window is one word too short"
+DAN = "parameters that each further word costs, dan"
+WAVES = "parameters that each further word costs, gpt with sinusoids"
+ORDER = "change of a logit when the text is reversed, rnn"
+NO_ORDER = "change of a logit when the text is reversed, dan"
+
+CLAIM = Claim(
+    name="parameters",
+    number="C12",
+    kinds=("identity",),
+    quote="Key property: [params] don't depend on sequence length => can scale to arbitrarily long inputs. However, "
+    "it's position-sensitive!",
+    where="002:15; 003:83–86",
+    statement="The number of parameters of a recurrent network does not depend on the length of the text that it "
+    "reads.",
+    conditions=f"rnn, lstm and gru of width {WIDTH}; every model compared is one whose prediction depends on the first "
+    "word of the text, by however little (its gradient there is not 0, fp64).",
+    control_words="A window of words (nnlm), learned positions (gpt) and one-hot positions (self-attention) cost "
+    "parameters for each further word; an nnlm whose window is one word too short does not see the first word.",
+    breaks="It is not what sets recurrence apart: the dan is feed-forward and attention with sinusoids has no table, "
+    "and neither grows. And to read the first word is not to remember it: see vanishing and forgetting.",
+    expected=(
+        Expect(SAME, "within", 0.0, 0.0, over="draws"),
+        Expect(SEEN, "at least", 1e-300, over="draws"),
+    ),
+    control=(
+        Expect(WINDOW, "within", NARROW * WIDTH, 0.0, over="draws"),
+        Expect(TABLE, "within", WIDTH, 0.0, over="draws"),
+        Expect(ONE_HOT, "at least", 1.0, over="draws"),
+        Expect(UNSEEN, "at most", 0.0, over="draws"),
+    ),
+    besides=(
+        Expect(DAN, "within", 0.0, 0.0, over="draws"),
+        Expect(WAVES, "within", 0.0, 0.0, over="draws"),
+        Expect(ORDER, "at least", 1e-6, over="draws"),
+        Expect(NO_ORDER, "at most", 1e-12, over="draws"),
+    ),
+    experiment=experiment,
+    quick_words="texts of up to 64 words instead of 256, 2 draws instead of 5",
+    seeds=5,
+    quick_seeds=2,
+    cost=5.0,
+)

@@ -1,0 +1,159 @@
+"""Run claims: some side by side, those that measure time alone, and none twice by the same code with the same settings.
+
+results = run_claims(["any-b", "hull"], quick=True)
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from contextlib import contextmanager
+from dataclasses import replace
+from multiprocessing import get_context
+from pathlib import Path
+
+import torch
+
+from regard.claims.claim import Claim
+from regard.claims.models import CLAIM_CODE, TRAINING_CODE, digest, kept
+from regard.claims.register import get_claim, module_of
+from regard.claims.result import Result, result_of
+from regard.errors import RegardError
+from regard.files import write_text
+from regard.fit import device_name
+from regard.folder import pick_device
+from regard.material import cores
+from regard.report.progress import hush, progress
+
+
+def run_claim(name: str, *, quick: bool = False, device: str = "cpu", again: bool = False, **knobs: float) -> Result:
+    """One claim here and now, or what it came to before; knobs turn what the claim lets be turned."""
+    claim = get_claim(name)
+    path = record_of(claim, quick, device, knobs)
+    if not again and (found := read_record(path)) is not None:
+        return found
+    with progress(claim.name) as bar:
+        return _measure(claim, path, quick, device, knobs, step=lambda note: bar.advance(1, note))
+
+
+def run_claims(
+    names: Sequence[str],
+    *,
+    quick: bool = False,
+    device: str = "cpu",
+    again: bool = False,
+    jobs: int | None = None,
+    each: Callable[[Result], object] | None = None,
+) -> list[Result]:
+    """All of them, in the order given; `each` hears of every result as it comes."""
+    claims = {claim.name: claim for claim in map(get_claim, names)}
+    results: dict[str, Result] = {}
+
+    def note(result: Result) -> None:
+        results[result.name] = result
+        if each:
+            each(result)
+
+    missing = []
+    for claim in claims.values():
+        found = None if again else read_record(record_of(claim, quick, device, {}))
+        if found is not None:
+            note(found)
+        else:
+            missing.append(claim)
+    with progress("claims", len(claims), len(claims) - len(missing)) as bar:
+        together = sorted((c for c in missing if "timing" not in c.kinds), key=lambda c: -c.cost)
+        for result in _side_by_side(together, quick, device, jobs or cores()):
+            note(result)
+            bar.advance(1, f"{result.sign} {result.name}")
+        for claim in missing:  # what measures time wants the machine for itself
+            if "timing" in claim.kinds:
+                note(_measure(claim, record_of(claim, quick, device, {}), quick, device, {}))
+                bar.advance(1, f"{results[claim.name].sign} {claim.name}")
+    return [results[name] for name in claims]
+
+
+def record_of(claim: Claim, quick: bool, device: str, knobs: dict[str, float]) -> Path:
+    """Where the result is kept: by the claim, its settings, the code that measures and the version of torch."""
+    code = digest((*TRAINING_CODE, *CLAIM_CODE, f"claims/{module_of(claim.name)}.py", *claim.code))
+    made_of = json.dumps([quick, device, {**claim.knobs, **knobs}, code, torch.__version__], sort_keys=True)
+    return kept() / "results" / f"{claim.name}-{hashlib.sha256(made_of.encode()).hexdigest()[:16]}.json"
+
+
+def read_record(path: Path) -> Result | None:
+    try:
+        return Result.from_json(json.loads(path.read_text(encoding="utf-8"))).again()
+    except (OSError, ValueError, KeyError, TypeError):  # none yet, or of another time
+        return None
+
+
+def _measure(
+    claim: Claim,
+    path: Path,
+    quick: bool,
+    device: str,
+    knobs: dict[str, float],
+    step: Callable[[str], None] = lambda note: None,
+) -> Result:
+    trial = replace(claim.trial(quick=quick, device=device, **knobs), step=step)
+    chosen = pick_device(device)
+    torch.manual_seed(0)
+    began = time.perf_counter()
+    evidence = claim.measure(trial)
+    seconds = time.perf_counter() - began
+    threads = f", {torch.get_num_threads()} threads" if chosen.type == "cpu" else ""
+    result = result_of(
+        claim, trial, evidence, seconds=seconds, device=device_name(chosen) + threads, code=path.stem.split("-")[-1]
+    )
+    write_text(path, json.dumps(result.as_json(), ensure_ascii=False) + "\n")
+    return result
+
+
+def _side_by_side(claims: Sequence[Claim], quick: bool, device: str, jobs: int) -> Iterator[Result]:
+    jobs = min(jobs, len(claims))
+    if jobs <= 1:
+        for claim in claims:
+            yield _measure(claim, record_of(claim, quick, device, {}), quick, device, {})
+        return
+    with _one_thread_each(), ProcessPoolExecutor(jobs, get_context("spawn"), max_tasks_per_child=1) as pool:
+        waiting: dict[Future[Result], str] = {
+            pool.submit(_in_a_process, claim.name, quick, device): claim.name for claim in claims
+        }
+        try:
+            for future in as_completed(waiting):
+                yield _outcome(future, waiting[future])
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+
+
+def _outcome(future: Future[Result], name: str) -> Result:
+    try:
+        return future.result()
+    except RegardError:
+        raise
+    except Exception as error:
+        raise RegardError(f"{name} could not be measured: {type(error).__name__}: {error}") from error
+
+
+def _in_a_process(name: str, quick: bool, device: str) -> Result:
+    hush()
+    torch.set_num_threads(1)
+    claim = get_claim(name)
+    return _measure(claim, record_of(claim, quick, device, {}), quick, device, {})
+
+
+@contextmanager
+def _one_thread_each() -> Iterator[None]:
+    """Processes that share the cores take one thread each; the environment is what they inherit."""
+    before = {name: os.environ.get(name) for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS")}
+    os.environ.update(dict.fromkeys(before, "1"))
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            os.environ.pop(name) if value is None else os.environ.update({name: value})

@@ -1,0 +1,82 @@
+"""From numbers to a verdict, by one rule for all claims.
+
+A finding *holds* when its whole interval lies where it was expected, *fails* when its whole interval lies elsewhere,
+and is *inconclusive* otherwise. A claim holds when all it says holds. If its control does not come out the other way,
+it is inconclusive whatever else was measured: an experiment that cannot fail shows nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from regard.claims.claim import Claim, Evidence, Expect
+from regard.evaluation.intervals import share_interval, student_interval
+
+HOLDS, FAILS, OPEN = "holds", "fails", "inconclusive"
+SIGNS = {HOLDS: "✓", FAILS: "✗", OPEN: "?"}
+LEVEL = 0.99  # there are many claims: at 95 % one in twenty true ones would be doubted
+
+
+@dataclass(frozen=True)
+class Finding:
+    expect: Expect
+    values: tuple[float, ...]
+    value: float
+    low: float
+    high: float
+    verdict: str
+
+    @property
+    def words(self) -> str:
+        if self.expect.over == "draws":
+            spread = f"{self.low:.4g}" if self.low == self.high else f"{self.low:.4g} to {self.high:.4g}"
+            return f"{spread} in {len(self.values)} draws, expected {self.expect.words}"
+        return f"{self.value:.4g} [{self.low:.4g}, {self.high:.4g}], expected {self.expect.words}"
+
+
+def find(expect: Expect, values: Sequence[float]) -> Finding:
+    values = tuple(values)
+    if not all(map(math.isfinite, values)):
+        return Finding(expect, values, math.nan, math.nan, math.nan, OPEN)
+    if expect.over == "draws":
+        value, low, high = sum(values) / len(values), min(values), max(values)
+    elif expect.over == "share":
+        value, (low, high) = sum(values) / len(values), share_interval(int(sum(values)), len(values), LEVEL)
+    else:
+        value, (low, high) = sum(values) / len(values), student_interval(values, LEVEL)
+    least, most = expect.range
+    if least <= low and high <= most:
+        verdict = HOLDS
+    elif expect.over == "draws" or high < least or low > most:
+        verdict = FAILS  # a single draw refutes an identity
+    else:
+        verdict = OPEN
+    return Finding(expect, values, value, low, high, verdict)
+
+
+@dataclass(frozen=True)
+class Judgement:
+    verdict: str
+    expected: tuple[Finding, ...]
+    control: tuple[Finding, ...]
+    besides: tuple[Finding, ...]
+
+    @property
+    def controlled(self) -> bool:
+        return all(finding.verdict == HOLDS for finding in self.control)
+
+
+def judge(claim: Claim, evidence: Evidence) -> Judgement:
+    def findings(group: tuple[Expect, ...]) -> tuple[Finding, ...]:
+        return tuple(find(expect, evidence.measured[expect.quantity]) for expect in group)
+
+    expected, control, besides = findings(claim.expected), findings(claim.control), findings(claim.besides)
+    if any(finding.verdict != HOLDS for finding in control):
+        verdict = OPEN
+    elif all(finding.verdict == HOLDS for finding in expected):
+        verdict = HOLDS
+    else:
+        verdict = FAILS if any(finding.verdict == FAILS for finding in expected) else OPEN
+    return Judgement(verdict, expected, control, besides)

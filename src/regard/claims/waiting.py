@@ -1,0 +1,273 @@
+"""C5, waiting: a recurrent network must wait for its previous step, attention must not, until it writes.
+
+recurrent   h_t = f(x_t, h_{t−1})                              a chain of T steps
+attention   h_t = Σ_j α(q_t, k_j) v_j,   q, k, v from x        the same few steps for all t; writing, x_{t+1} is h_t
+
+The chain is read off autograd's own graph: the longest way from the output to the input, in operations. What the clock
+says is another matter, since an operation on T words takes longer than one on a single word; it is measured besides.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from regard.claims.claim import Claim, Evidence, Expect, Trial
+from regard.claims.through_time import opening
+from regard.decoding.generate import generate
+from regard.decoding.sampling import Sampling
+from regard.folder import pick_device
+from regard.layers.attention import SelfAttention
+from regard.layers.layer import Layer
+from regard.layers.recurrent import GRU, LSTM, Elman
+from regard.layers.state import Span, State
+from regard.report.figures import Line, Lines
+from regard.systems.catalogue import load_class, load_module
+from regard.systems.gpt import Settings as GPTSettings
+from regard.systems.gpt import block
+from regard.systems.model import Model
+
+WIDTH = 16  # of the layers whose chains are counted
+COUNTED = (2, 4, 8, 16, 32, 64)
+RECURRENT = {"rnn": Elman, "lstm": LSTM, "gru": GRU}
+VOCABULARY = 256
+TIMED: dict[str, dict[str, Any]] = {  # by system, what makes them alike: two layers of one width
+    "lstm": {"layers": 2, "width": 128, "dropout": 0.0},
+    "gpt": {"layers": 2, "width": 128, "heads": 4, "position": "sinusoid", "dropout": 0.0},
+}
+LABELS = {"train": "training", "write": "generating"}
+LONGEST = {  # words while training and while generating
+    ("cpu", True): (512, 256), ("cpu", False): (4096, 1024), ("cuda", True): (1024, 512), ("cuda", False): (8192, 8192),
+}  # fmt: skip
+
+
+def experiment(trial: Trial) -> Evidence:
+    torch.manual_seed(trial.seeds[0])
+    stacks = layers()
+    chains = {name: [chain(reads(layer, words)) for words in COUNTED] for name, layer in stacks.items()}
+    chains["gpt, 1 layer, writing"] = [chain(writes(stacks["gpt, 1 layer"], words)) for words in COUNTED]
+    gained = {name: growth(found) for name, found in chains.items()}
+    deeper = [
+        chains[f"gpt, {n + 1} layers"][-1] - chains[f"gpt, {n} layer{'s' if n > 1 else ''}"][-1] for n in (1, 2, 3)
+    ]
+    numbers: dict[str, Sequence[float]] = {
+        WAITS: [gain for name in RECURRENT for gain in gained[name]],
+        AT_ONCE: [gain for name in gained if name not in RECURRENT and "writing" not in name for gain in gained[name]],
+        PER_LAYER: [further - deeper[0] for further in deeper],
+        WRITING: gained["gpt, 1 layer, writing"],
+    }
+    trial.step("the chains are counted")
+    timed, clock = timing(trial)
+    counted = Lines(
+        "The longest chain of dependent operations", "words T", "operations one after the other",
+        [Line(name, list(zip(COUNTED, found, strict=True))) for name, found in chains.items()], log_x=True, log_y=True,
+    )  # fmt: skip
+    rows = tuple(
+        {"longest chain, or seconds": f"{name}, operations", **dict(zip(map(str, COUNTED), found))}
+        for name, found in chains.items()
+    )
+    return Evidence(numbers | exponents(timed), (counted, clock), remarks(timed), (*rows, *times(timed)))
+
+
+# -- the chain, counted ----------------------------------------------------------------------------------------------
+
+
+def layers() -> dict[str, Layer | Sequence[Layer]]:
+    recurrent = {name: kind(WIDTH, WIDTH) for name, kind in RECURRENT.items()}
+    settings = GPTSettings(width=WIDTH, heads=2, dropout=0.0)
+    blocks = [block(settings) for _ in range(4)]
+    stacks = {f"gpt, {n} layer{'s' if n > 1 else ''}": blocks[:n] for n in (1, 2, 3, 4)}
+    return {**recurrent, "self-attention": SelfAttention(WIDTH), **stacks}
+
+
+def reads(stack: Layer | Sequence[Layer], words: int) -> Tensor:
+    """The output for a whole text, by the written equations."""
+    x = torch.randn(1, words, WIDTH, requires_grad=True)
+    for layer in [stack] if isinstance(stack, Layer) else stack:
+        x, _, _ = layer.explain(x, *opening(layer, x))
+    return x
+
+
+def writes(stack: Layer | Sequence[Layer], words: int) -> Tensor:
+    """The last output of a model that reads what it wrote: each output is the next input."""
+    x = torch.randn(1, 1, WIDTH, requires_grad=True)
+    steps = [stack] if isinstance(stack, Layer) else list(stack)
+    states: list[State] = [opening(layer, x)[0] for layer in steps]
+    for word in range(words):
+        span = Span(torch.tensor([word]))
+        for place, layer in enumerate(steps):
+            x, states[place], _ = layer.explain(x, states[place], span)
+    return x
+
+
+def chain(output: Tensor) -> int:
+    """The longest way through autograd's graph, in operations."""
+    longest: dict[Any, int] = {}
+    waiting: list[Any] = [output.grad_fn]
+    while waiting:
+        node = waiting[-1]
+        before = [earlier for earlier, _ in node.next_functions if earlier is not None]
+        if unknown := [earlier for earlier in before if earlier not in longest]:
+            waiting += unknown
+        else:
+            longest[node] = 1 + max((longest[earlier] for earlier in before), default=0)
+            waiting.pop()
+    return longest[output.grad_fn]
+
+
+def growth(found: Sequence[int]) -> list[float]:
+    """Operations that each further word adds, from each length to the next."""
+    ends = zip(COUNTED, COUNTED[1:], found, found[1:])
+    return [(after - before) / (more - fewer) for fewer, more, before, after in ends]
+
+
+# -- the clock -------------------------------------------------------------------------------------------------------
+
+Times = dict[tuple[str, str], dict[int, list[float]]]  # by system and task, by length, one for each repetition
+
+
+def timing(trial: Trial) -> tuple[Times, Lines]:
+    device = pick_device(trial.device)
+    timed: Times = defaultdict(lambda: defaultdict(list))
+    training, generating = LONGEST[device.type, trial.quick]
+    models = {name: make(name, device) for name in TIMED}
+    for task, longest in ((train, training), (write, generating)):
+        lengths = [2**power for power in range(5, 20) if 2**power <= longest]
+        for name, model in models.items():
+            measure(task, model, lengths[0])  # a first time, which is not counted: libraries choose their kernels
+            for _ in trial.seeds:
+                for length in lengths:
+                    timed[name, task.__name__][length].append(measure(task, model, length))
+                trial.step(f"{name}, {task.__name__}")
+    lines = [
+        Line(f"{name}, {LABELS[task]}", [(length, float(np.median(found))) for length, found in by_length.items()])
+        for (name, task), by_length in timed.items()
+    ]
+    return timed, Lines("Seconds for one text", "words T", "seconds (median)", lines, log_x=True, log_y=True)
+
+
+def make(system: str, device: torch.device) -> Model:
+    torch.manual_seed(1)
+    model: Model = load_class(system)(VOCABULARY, load_module(system).Settings(**TIMED[system]))
+    return model.to(device)
+
+
+def measure(task: Callable[[Model, int], None], model: Model, length: int) -> float:
+    """Seconds; of what is short, the least of a few times, since others can only add to it."""
+    spent: list[float] = []
+    while sum(spent) < 0.05 and len(spent) < 5:
+        began = now(model.device)
+        task(model, length)
+        spent.append(now(model.device) - began)
+    return min(spent)
+
+
+def now(device: torch.device) -> float:
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)  # it works ahead of the clock
+    return time.perf_counter()
+
+
+def train(model: Model, length: int) -> None:
+    """Forward and backward over one text."""
+    model.train()
+    tokens = torch.randint(VOCABULARY, (1, length + 1), device=model.device)
+    loss, _ = model.loss(tokens[:, :-1], tokens[:, 1:])
+    loss.mean().backward()
+    model.zero_grad()
+
+
+def write(model: Model, length: int) -> None:
+    """One text of that length, word by word."""
+    for _ in generate(model, [[0]], max_tokens=length, eos=0, sampling=Sampling()):
+        pass
+
+
+def exponents(timed: Times) -> dict[str, list[float]]:
+    """p of time ~ T^p over the longer half of the lengths, for each repetition."""
+    found: dict[str, list[float]] = {}
+    for key, quantity in QUANTITIES.items():
+        lengths = list(timed[key])
+        longer = lengths[len(lengths) // 2 :] if len(lengths) > 3 else lengths
+        logs = np.log([timed[key][length] for length in longer])  # [lengths, repetitions]
+        found[quantity] = [float(np.polyfit(np.log(longer), repetition, 1)[0]) for repetition in logs.T]
+    return found
+
+
+def times(timed: Times) -> tuple[dict[str, object], ...]:
+    return tuple(
+        {
+            "longest chain, or seconds": f"{name}, {LABELS[task]}, seconds",
+            **{str(length): float(f"{np.median(s):.4g}") for length, s in by_length.items()},
+        }
+        for (name, task), by_length in timed.items()
+    )
+
+
+def remarks(timed: Times) -> tuple[str, ...]:
+    """Where attention is the slower of the two, and by how much the longest text sets them apart."""
+    said = []
+    for task, words in LABELS.items():
+        recurrent, attention = timed["lstm", task], timed["gpt", task]
+        ratio = {length: np.median(recurrent[length]) / np.median(attention[length]) for length in recurrent}
+        longest = max(ratio)
+        slower = [str(length) for length in ratio if ratio[length] < 1]
+        said.append(
+            f"{words.capitalize()}, the lstm took {ratio[longest]:.3g} times as long as the gpt for {longest} words; "
+            f"the gpt was the slower one at {', '.join(slower) or 'no length'}."
+        )
+    return tuple(said)
+
+
+WAITS = "operations that each further word adds to the longest chain, rnn, lstm and gru"
+AT_ONCE = "operations that each further word adds to the longest chain, self-attention and gpt reading"
+PER_LAYER = "operations that a layer of gpt adds, less what the second one added"
+WRITING = "operations that each further word adds to the longest chain, gpt writing"
+QUANTITIES = {
+    ("lstm", "train"): "exponent p of time ~ T^p, lstm training",
+    ("gpt", "train"): "exponent p of time ~ T^p, gpt training",
+    ("lstm", "write"): "exponent p of time ~ T^p, lstm generating",
+    ("gpt", "write"): "exponent p of time ~ T^p, gpt generating",
+}
+
+CLAIM = Claim(
+    name="waiting",
+    number="C5",
+    kinds=("identity", "timing"),
+    quote="lack of parallelism across timesteps - I can only compute h_n after computing h_{n-1} … O(n) Sequential "
+    "dependence … SLOW, NO PARALLELIZATION",
+    where="000:32–34; 002:19; 003:225–231",
+    statement="The longest chain of dependent operations grows with every word for a recurrent network, and does not "
+    "grow with the number of words for attention, where each layer adds the same few.",
+    conditions="Reading a text that is there, as in training. An operation on whole matrices counts as one, however "
+    "many numbers it adds up. What the clock says is a second result and belongs to the device named with it: two "
+    "layers of width 128, one text, fp32, exponents over the longer half of the lengths.",
+    control_words="When attention writes, each word waits for the one before it, and the chain grows with every word "
+    "again.",
+    breaks="A short chain is a short time only where the device has room to do everything at once: on a few cores "
+    "attention's T² operations make it the slower one for long texts. Recurrences without a nonlinearity between steps "
+    "can be computed as a tree, in log T steps; those of the notes cannot.",
+    expected=(
+        Expect(WAITS, "at least", 1.0, over="draws"),
+        Expect(AT_ONCE, "within", 0.0, 0.0, over="draws"),
+        Expect(PER_LAYER, "within", 0.0, 0.0, over="draws"),
+    ),
+    control=(Expect(WRITING, "at least", 1.0, over="draws"),),
+    besides=(
+        Expect(QUANTITIES["lstm", "train"], "at least", 0.7),
+        Expect(QUANTITIES["gpt", "train"], "at most", 0.7),
+        Expect(QUANTITIES["lstm", "write"], "at least", 0.7),
+        Expect(QUANTITIES["gpt", "write"], "at least", 0.7),
+    ),
+    experiment=experiment,
+    quick_words="texts of up to 512 words (1024 on a GPU) instead of 4096 (8192)",
+    quick_seeds=5,
+    cost=90.0,
+    code=("claims/through_time.py",),
+)

@@ -1,0 +1,129 @@
+"""Claims about gradients (C1, C2, C3, C11, C22): their verdicts at small size, and their numbers against closed forms."""
+
+import math
+from dataclasses import replace
+from functools import cache
+
+import numpy as np
+import pytest
+import torch
+
+from regard.claims import exploding, forgetting, remedies, softmax_gradient, vanishing
+from regard.claims.register import get_claim
+from regard.claims.through_time import log_slope
+from regard.claims.verdict import judge
+from regard.errors import RegardError
+
+SEEDS = (1, 2, 3, 4)
+
+
+@cache
+def measured(name):
+    claim = get_claim(name)
+    evidence = claim.measure(replace(claim.trial(quick=True), seeds=SEEDS))
+    judgement = judge(claim, evidence)
+    return judgement, {finding.expect.quantity: finding for finding in judgement.expected + judgement.besides}
+
+
+@pytest.mark.parametrize(
+    ("name", "verdict"),
+    [
+        ("vanishing", "holds"),
+        ("exploding", "holds"),
+        ("remedies", "fails"),  # ReLU alone is no remedy
+        ("forgetting", "holds"),
+        ("softmax-gradient", "holds"),
+    ],
+)
+def test_the_verdict_is_the_one_the_theory_predicts_and_the_control_comes_out_the_other_way(name, verdict):
+    judgement, _ = measured(name)
+    assert judgement.controlled
+    assert judgement.verdict == verdict
+
+
+@pytest.mark.parametrize(("bias", "noted"), [(0.0, "-0.69"), (1.0, "-0.31"), (3.0, "-0.049"), (5.0, "-0.007")])
+def test_an_lstm_without_recurrent_weights_forgets_by_log_sigmoid_of_its_bias(bias, noted):
+    slope = log_slope(vanishing.gates_alone(bias))
+    assert slope == pytest.approx(float(torch.nn.functional.logsigmoid(torch.tensor(bias, dtype=torch.float64))))
+    assert f"{slope:.{len(noted.split('.')[1])}f}" == noted
+
+
+def test_the_whole_gradient_of_an_lstm_is_not_its_cell_path():
+    _, found = measured("vanishing")
+    assert found[vanishing.GATED].low > found[vanishing.CELL].high  # it decays more slowly
+    assert found[vanishing.SHARE].high < 0.01
+
+
+def test_only_relu_alone_is_refused_among_the_remedies():
+    judgement, _ = measured("remedies")
+    refused = [finding.expect.quantity for finding in judgement.expected if finding.verdict == "fails"]
+    assert refused == [remedies.RELU]
+    assert sum(finding.verdict == "holds" for finding in judgement.expected) == 3
+
+
+def test_relu_shrinks_as_half_its_units_do_and_the_sigmoid_as_its_fixed_point():
+    claim = get_claim("remedies")
+    table = claim.measure(replace(claim.trial(quick=True), seeds=SEEDS)).table
+    slopes = {row["network"]: row["log-slope"] for row in table}
+    # uniform weights have variance 1/(3H), and half of the units let the gradient through
+    assert slopes["relu, default"] == pytest.approx(0.5 * math.log(1 / 6), abs=0.05)
+    state = 0.5
+    for _ in range(100):
+        state = 1 / (1 + math.exp(-state))  # with W_h = I and hardly any input, h = σ(h)
+    assert slopes["sigmoid, identity"] == pytest.approx(math.log(state * (1 - state)), abs=1e-3)
+
+
+def test_the_gate_of_the_notes_keeps_erases_and_halves():
+    worked = remedies.gate_of_the_notes()
+    assert len(worked) == 3 and all(one.agrees and one.found == "1 0 0 .5" for one in worked)
+
+
+def test_clipping_leaves_a_short_gradient_alone_and_shortens_a_long_one_to_eta_c():
+    model = exploding.RNN(7, exploding.Settings(layers=1, width=4, dropout=0.0)).double()
+    count = sum(weight.numel() for weight in model.parameters())
+    for size in (0.5, 50.0):
+        gradients = tuple(torch.full_like(weight, size / count**0.5) for weight in model.parameters())
+        expected = exploding.RATE * min(size, exploding.BOUND)
+        assert exploding.step_size(model, gradients, "sgd", exploding.BOUND) == pytest.approx(expected, rel=1e-5)
+        assert exploding.step_size(model, gradients, "sgd", None) == pytest.approx(exploding.RATE * size)
+
+
+def test_measuring_a_step_leaves_the_model_where_it_was():
+    model = exploding.RNN(7, exploding.Settings(layers=1, width=4, dropout=0.0)).double()
+    before = [weight.detach().clone() for weight in model.parameters()]
+    exploding.step_size(model, tuple(torch.ones_like(weight) for weight in model.parameters()), "adamw", None)
+    assert all(torch.equal(a, b) for a, b in zip(before, model.parameters(), strict=True))
+
+
+def test_a_horizon_is_the_first_distance_with_a_hundredth_left():
+    assert forgetting.horizon(np.array([2.0, 1.0, 0.02, 0.01])) == 2
+    assert forgetting.horizon(0.9 ** np.arange(20.0)) == pytest.approx(math.log(0.01) / math.log(0.9))
+    assert (
+        forgetting.horizon(np.ones(20)) in (math.inf, pytest.approx(math.inf)) or forgetting.horizon(np.ones(20)) > 1e12
+    )
+
+
+def test_a_cell_with_forget_bias_5_keeps_a_hundredth_for_686_steps():
+    _, found = measured("forgetting")
+    assert found[forgetting.CELL].value == pytest.approx(math.log(0.01) / -math.log1p(math.exp(-5)))
+    assert found[forgetting.WIDE_OPEN].value == pytest.approx(math.exp(-9999 * math.log1p(math.exp(-12))), rel=1e-6)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_the_softmax_gradient_ends_where_the_exponential_underflows(dtype):
+    number = np.dtype(dtype).type
+    with np.errstate(under="ignore"):
+        oracle = next(gap for gap in range(2000) if np.exp(number(-gap)) == 0)
+    assert softmax_gradient.first_zero(getattr(torch, dtype)) == oracle
+
+
+def test_a_gap_that_no_number_can_hold_is_refused():
+    with pytest.raises(RegardError, match="between 0 and 700"):
+        claim = get_claim("softmax-gradient")
+        claim.measure(claim.trial(quick=True, gap=800.0))
+
+
+def test_the_two_key_gradient_is_the_product_of_the_weights():
+    assert softmax_gradient.two_keys(0.0) == pytest.approx(0.25)
+    assert softmax_gradient.two_keys(2.0) == pytest.approx(softmax_gradient.two_keys(2.0, winner=True))
+    assert softmax_gradient.closed_form(3.0) == pytest.approx((0.5 / math.cosh(1.5)) ** 2)

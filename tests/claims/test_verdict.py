@@ -1,0 +1,147 @@
+"""The rule from numbers to verdicts, and the framework around it."""
+
+import dataclasses
+import json
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from regard.claims import runner
+from regard.claims.claim import Claim, Evidence, Expect
+from regard.claims.result import Result, result_of
+from regard.claims.verdict import FAILS, HOLDS, OPEN, find, judge
+from regard.errors import RegardError
+from regard.evaluation.intervals import share_interval, student_interval, student_quantile
+from regard.report.figures import Line, Lines
+
+NUMBERS = st.lists(st.floats(-1e6, 1e6), min_size=2, max_size=8)
+
+
+EFFECT, CONTROL = (Expect("effect", "at least", 1.0),), (Expect("control", "at most", 0.5),)
+
+
+def claim(measured, expected=EFFECT, control=CONTROL, **more):
+    figure = Lines("t", "x", "y", (Line("a", [(0.0, 1.0), (1.0, math.nan)]),))
+    return Claim(
+        name="one", number="C0", kinds=("measured",), quote="q", where="000:1", statement="s", conditions="c",
+        control_words="w", breaks="b", expected=expected, control=control,
+        experiment=lambda trial: Evidence(measured, (figure,), ("seen",), ({"row": 1, "n": math.inf},)), **more,
+    )  # fmt: skip
+
+
+def verdict(measured, **more):
+    made = claim(measured, **more)
+    return judge(made, made.measure(made.trial())).verdict
+
+
+CLEAR, UNCLEAR, CONTRARY = [2.0, 2.1, 2.05], [0.0, 2.0, 1.1], [0.1, 0.12, 0.11]
+
+
+@pytest.mark.parametrize(
+    ("effect", "control", "wanted"),
+    [
+        (CLEAR, CONTRARY, HOLDS),
+        (CONTRARY, CONTRARY, FAILS),
+        (UNCLEAR, CONTRARY, OPEN),
+        (CLEAR, CLEAR, OPEN),  # a control that does not come out the other way
+        (CONTRARY, CLEAR, OPEN),
+        (CLEAR, UNCLEAR, OPEN),
+        ([2.0, math.nan, 2.0], CONTRARY, OPEN),
+    ],
+)
+def test_a_claim_never_holds_unless_its_control_comes_out_the_other_way(effect, control, wanted):
+    assert verdict({"effect": effect, "control": control}) == wanted
+
+
+def test_one_draw_refutes_an_identity():
+    expect = Expect("error", "at most", 1e-9, over="draws")
+    assert find(expect, [1e-12] * 99).verdict == HOLDS
+    assert find(expect, [*[1e-12] * 99, 1e-8]).verdict == FAILS
+
+
+def test_one_seed_decides_nothing():
+    assert find(Expect("effect", "at least", 1.0), [100.0]).verdict == OPEN
+
+
+@given(NUMBERS, st.floats(-1e6, 1e6))
+def test_a_finding_that_holds_fails_when_the_opposite_is_expected(values, bound):
+    above, below = (find(Expect("x", relation, bound), values) for relation in ("at least", "at most"))
+    if above.low > bound:
+        assert (above.verdict, below.verdict) == (HOLDS, FAILS)
+    elif above.high < bound:
+        assert (above.verdict, below.verdict) == (FAILS, HOLDS)
+
+
+def test_within_means_on_both_sides():
+    expect = Expect("slope", "within", -0.69, 0.05)
+    assert find(expect, [-0.70, -0.69, -0.695]).verdict == HOLDS
+    assert find(expect, [-0.30, -0.31, -0.305]).verdict == FAILS
+    assert find(expect, [-0.90, -0.91, -0.905]).verdict == FAILS
+
+
+@pytest.mark.parametrize(
+    ("probability", "freedom", "table"),  # from any printed table of Student's t
+    [(0.995, 4, 4.604), (0.995, 9, 3.250), (0.975, 2, 4.303), (0.975, 30, 2.042), (0.995, 2, 9.925)],
+)
+def test_students_quantiles_are_those_of_the_tables(probability, freedom, table):
+    assert student_quantile(probability, freedom) == pytest.approx(table, abs=6e-4)
+
+
+def test_the_interval_of_a_share_is_wilsons():
+    assert share_interval(8, 10, 0.95) == pytest.approx((0.4902, 0.9433), abs=1e-4)  # Wilson's, worked by hand
+    low, high = share_interval(0, 5, 0.99)
+    assert low == pytest.approx(0.0, abs=1e-12)
+    assert 0.5 < high < 0.6
+
+
+@given(NUMBERS)
+def test_the_mean_lies_in_its_interval(values):
+    low, high = student_interval(values, 0.99)
+    mean = sum(values) / len(values)
+    assert low <= mean + 1e-6
+    assert high >= mean - 1e-6
+
+
+def test_a_claim_must_say_what_it_measures_and_measure_it():
+    with pytest.raises(ValueError, match="did not measure 'control'"):
+        verdict({"effect": CLEAR})
+    with pytest.raises(ValueError, match="needs an expectation and a control"):
+        claim({}, control=())
+    with pytest.raises(ValueError, match="two expectations"):
+        claim({}, control=(Expect("effect", "at most", 0.0),))
+
+
+def test_a_knob_that_is_not_there_is_named():
+    made = claim({}, knobs={"gain": 1.0})
+    assert made.trial(gain=2.0).knob("gain") == 2.0
+    with pytest.raises(RegardError, match="did you mean gain"):
+        made.trial(gian=2.0)
+
+
+def test_a_result_survives_json():
+    made = claim({"effect": CLEAR, "control": CONTRARY}, besides=())
+    trial = made.trial(quick=True)
+    result = result_of(made, trial, made.measure(trial), seconds=1.5, device="cpu", code="abc")
+    back = Result.from_json(json.loads(json.dumps(result.as_json(), allow_nan=False)))
+    assert back.verdict == result.verdict == HOLDS
+    assert [one.words for one in back.expected] == [one.words for one in result.expected]
+    assert back.figures[0].title == "t"
+    assert dataclasses.replace(back, figures=(), table=()) == dataclasses.replace(result, figures=(), table=())
+
+
+def test_a_claim_is_not_measured_twice(tmp_path, monkeypatch):
+    monkeypatch.setenv("REGARD_CACHE", str(tmp_path))
+    calls = []
+    made = claim({"effect": CLEAR, "control": CONTRARY})
+    counted = dataclasses.replace(made, experiment=lambda trial: calls.append(trial) or made.experiment(trial))
+    monkeypatch.setattr(runner, "get_claim", lambda name: counted)
+    first, second = runner.run_claim("one"), runner.run_claim("one")
+    assert (first.cached, second.cached, len(calls)) == (False, True, 1)
+    assert runner.run_claim("one", quick=True).quick == "fewer seeds"
+    runner.run_claim("one", again=True)
+    assert len(calls) == 3
+    record = runner.record_of(counted, False, "cpu", {})
+    record.write_text("{", encoding="utf-8")  # cut short: measured again, not believed
+    assert not runner.run_claim("one").cached
