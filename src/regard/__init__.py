@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from regard.compare.comparison import Comparison, compare
     from regard.errors import RegardError
     from regard.fit import resume, train
+    from regard.layers.pooling import attention
     from regard.prediction import Prediction
     from regard.run import Run, load
     from regard.translation import Translation, TranslationRun
@@ -30,6 +31,7 @@ _HOMES = {
     "ClassificationRun": "classification",
     "Comparison": "compare.comparison",
     "RegardError": "errors",
+    "attention": "layers.pooling",
     "resume": "fit",
     "train": "fit",
     "Prediction": "prediction",
@@ -39,8 +41,8 @@ _HOMES = {
     "TranslationRun": "translation",
 }
 __all__ = [
-    "ClassificationRun", "Comparison", "Prediction", "RegardError", "Run", "Translation", "TranslationRun", "compare",
-    "load", "resume", "train",
+    "ClassificationRun", "Comparison", "Prediction", "RegardError", "Run", "Translation", "TranslationRun", "attention",
+    "compare", "load", "resume", "train",
 ]  # fmt: skip
 
 

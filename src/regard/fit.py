@@ -12,7 +12,7 @@ import platform
 import sys
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,6 +29,7 @@ from regard.folder import (
     count_parameters,
     is_counted,
     open_recipe,
+    open_tokenizers,
     pick_device,
     read_weights,
 )
@@ -41,6 +42,7 @@ from regard.systems.catalogue import find
 from regard.systems.code import is_own, locate, vouch
 from regard.systems.model import Model
 from regard.training.checkpoint import save_tensors
+from regard.training.crew import Crew, join, local_rank
 from regard.training.loop import Trainer, measure_steps, weights_of
 
 
@@ -145,9 +147,13 @@ def train_recipe(
     recipe: Recipe, folder: Path | None = None, start: Path | None = None, tokenizers: Tokenizers | None = None
 ) -> AnyRun:
     """Train what a recipe says; `tokenizers`: with these instead of new ones."""
-    folder = new_folder(recipe, folder)
+    crew = join()
+    folder = new_folder(recipe, folder) if crew.leads else folder
+    if not crew.alone:
+        return _train_together(crew, recipe, folder, start, tokenizers)
     ready = prepare(recipe, start, tokenizers)
     say(ready.material.sentence)
+    assert folder is not None
     if is_counted(ready.recipe):
         return _count(ready, folder)
     trainer = build_trainer(ready, folder)
@@ -156,6 +162,32 @@ def train_recipe(
         write_folder(folder, ready.recipe, ready.material.tokenizers)
         trainer.save()
         write_facts(folder, ready.recipe, ready.model, ready.material.origin)
+        return _go_on(trainer)
+
+
+def _train_together(
+    crew: Crew, recipe: Recipe, folder: Path | None, start: Path | None, tokenizers: Tokenizers | None
+) -> AnyRun:
+    """The same in several processes: the leader reads the text and makes the folder, the others find both there."""
+    if is_counted(recipe):
+        raise RegardError(f"A {recipe.system} is counted by one process: start it without torchrun.")
+    folder = Path(crew.told(str(folder)))
+    with claimed(folder) if crew.leads else nullcontext():
+        if crew.leads:
+            ready = prepare(recipe, start, tokenizers)
+            say(ready.material.sentence)
+            write_folder(folder, ready.recipe, ready.material.tokenizers)
+        crew.wait()
+        if not crew.leads:
+            recipe = compose(recipe.system, None, read_recipe(folder / "recipe.toml"))
+            ready = prepare(recipe, start, open_tokenizers(folder, recipe))
+        parameters = count_parameters(ready.model)  # before they are shared out
+        trainer = build_trainer(ready, folder, crew)
+        where = f"{crew.size} processes on {trainer.device.type}"
+        say(f"{find(recipe.system).label}: {grouped(parameters)} parameters, {where}")
+        trainer.save()
+        if crew.leads:
+            write_facts(folder, ready.recipe, ready.model, ready.material.origin, crew.size)
         return _go_on(trainer)
 
 
@@ -168,12 +200,13 @@ def resume(folder: str | Path) -> AnyRun:
     if not (folder / "training.safetensors").exists():
         raise RegardError(f"{folder} has no checkpoint (training.safetensors); train it anew.")
     torch.set_num_threads(recipe.training.threads)
+    crew = join()
     material = material_of(folder, recipe)
     ready = Prepared(material, build_model(recipe, material.tokenizers))
-    with claimed(folder):
-        for left in folder.glob(".*.part"):  # what a kill in the middle of a save left behind
+    with claimed(folder) if crew.leads else nullcontext():
+        for left in folder.glob(".*.part") if crew.leads else ():  # what a kill in the middle of a save left behind
             left.unlink()
-        return _resume(build_trainer(ready, folder))
+        return _resume(build_trainer(ready, folder, crew))
 
 
 def _resume(trainer: Trainer) -> AnyRun:
@@ -198,6 +231,14 @@ def _go_on(trainer: Trainer) -> AnyRun:
     except Stopped as stopped:
         say(f"stopped at step {stopped.step}; `regard resume {folder}` goes on from there")
         raise
+    except (RuntimeError, ConnectionError) as error:
+        if trainer.crew.alone or isinstance(error, RegardError):
+            raise
+        raise RegardError(
+            f"Another process of this training ended at step {at.step}; the last checkpoint is in {folder}: "
+            f"`torchrun … -m regard resume {folder}` goes on from there, with any number of processes."
+        ) from error
+    trainer.crew.wait()  # the files are the leader's
     say(
         f"best validation {at.best_words} at step {at.best_step}; "
         f"{grouped(at.tokens)} tokens in {clock(at.seconds)}; the run is in {folder}"
@@ -226,10 +267,13 @@ def _count(ready: Prepared, folder: Path) -> Run:
 # -- trainer -----------------------------------------------------------------------------------------------------
 
 
-def build_trainer(ready: Prepared, folder: Path) -> Trainer:
-    settings, model = ready.recipe.training, ready.model.to(pick_device(ready.recipe.training.device))
+def build_trainer(ready: Prepared, folder: Path, crew: Crew | None = None) -> Trainer:
+    settings, device = ready.recipe.training, pick_device(ready.recipe.training.device)
+    if crew is not None and not crew.alone and device.type == "cuda":
+        device = torch.device("cuda", local_rank())
+    model = ready.model.to(device)
     batches, validation = ready.material.batches(model), ready.material.validation(model)
-    return Trainer(model, batches, validation, settings, folder, bf16=settings.precision == "bf16")
+    return Trainer(model, batches, validation, settings, folder, bf16=settings.precision == "bf16", crew=crew)
 
 
 # -- the folder ------------------------------------------------------------------------------------------------------
@@ -286,7 +330,7 @@ def write_folder(folder: Path, recipe: Recipe, tokenizers: Tokenizers) -> None:
     tokenizers.save(folder)
 
 
-def write_facts(folder: Path, recipe: Recipe, model: Model, origin: Mapping[str, Any]) -> None:
+def write_facts(folder: Path, recipe: Recipe, model: Model, origin: Mapping[str, Any], processes: int = 1) -> None:
     """run.json, written last: a folder that has one is a run. `origin` says what text it comes from."""
     facts = {
         "format": FORMAT,
@@ -296,6 +340,7 @@ def write_facts(folder: Path, recipe: Recipe, model: Model, origin: Mapping[str,
         "platform": platform.platform(),
         "device": device_name(model.device),
         "threads": recipe.training.threads,
+        **({"processes": processes} if processes > 1 else {}),
         "seed": recipe.training.seed,
         "created": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "parameters": count_parameters(model),

@@ -272,10 +272,10 @@ def test_a_padded_column_never_overwrites_a_full_buffer():
     state = layer.begin(1, capacity=3, device="cpu", dtype=torch.float32)
     with torch.no_grad():
         _, state = layer(torch.randn(1, 3, 8), state, span(1))
-        kept = state["key_buffer"][:, :3].clone()
+        kept = state["key_buffer"][:, :, :3].clone()
         layer(torch.randn(1, 2, 8), state, Span(torch.tensor([3]), torch.tensor([0])))
         layer(torch.randn(1, 2, 8), state, Span(torch.tensor([1]), torch.tensor([0])))
-    assert torch.equal(state["key_buffer"][:, :3], kept)
+    assert torch.equal(state["key_buffer"][:, :, :3], kept)
 
 
 # -- state -----------------------------------------------------------------------------------------------------------

@@ -129,7 +129,8 @@ class TransformerEncoder(nn.Module):
         valid = real_columns(x, lengths)
         parts: State = {}
         for name, block in self.blocks.named_children():
-            x, parts[name] = block.explain(x, valid)  # type: ignore[operator]  # ModuleList forgets what it holds
+            x, inside = block.explain(x, valid)  # type: ignore[operator]  # ModuleList forgets what it holds
+            parts[name] = {**inside, "hidden": x}
         return self.finish(x), parts
 
 

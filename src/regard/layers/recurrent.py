@@ -16,19 +16,22 @@ The GRU's reset gate acts after the matrix U_n, as in the fused kernels; Cho et 
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
 from regard.layers.cell import Cell, walk
+from regard.layers.chain import lstm_chain
 from regard.layers.dropout import drop_weight
 from regard.layers.state import Span, State
 
 RECURRENT = "weight_hh_l0"
 ACTIVATIONS = ("tanh", "sigmoid", "relu")
+KERNELS: dict[str, Any] = {"LSTM": torch.lstm, "GRU": torch.gru, "RNN_TANH": torch.rnn_tanh, "RNN_RELU": torch.rnn_relu}
+warnings.filterwarnings("ignore", "RNN module weights are not part of single contiguous")  # dropped ones cannot be
 INITIALISATIONS = ("default", "orthogonal", "identity")
 
 
@@ -119,12 +122,25 @@ class Fused(Cell):
         initial = initial if len(self.memory) > 1 else initial[0]
         # Autocast runs cuDNN's recurrence in fp16, whatever it was asked for, and a cell is a running sum: fp32.
         with torch.autocast(state["hidden"].device.type, enabled=False):
-            arguments = (x.to(dtype), initial)
-            hidden, final = (
-                self.fused(*arguments) if weights is None else functional_call(self.fused, weights, arguments)
-            )
+            x = x.to(dtype)
+            hidden, final = self.fused(x, initial) if weights is None else self._fuse_with(weights, x, initial)
         final = final if len(self.memory) > 1 else (final,)
         return hidden, {name: value[0] for name, value in zip(self.memory, final, strict=True)}
+
+    def _fuse_with(self, weights: dict[str, Tensor], x: Any, initial: Any) -> tuple[Any, Any]:
+        """The module's kernel with other weights. The module itself, given other weights, moves all of its own to a new
+        place in a GPU's memory at every call, where neither an optimiser's graph nor anyone else would find them."""
+        kernel, after = KERNELS[self.fused.mode], (True, 1, 0.0, self.training, False)  # bias, layers, no dropout, …
+        names = ("weight_ih_l0", RECURRENT, "bias_ih_l0", "bias_hh_l0")
+        ordered = [weights[name] for name in names]
+        if not isinstance(x, PackedSequence):
+            hidden, *final = kernel(x, initial, ordered, *after, True)
+            return hidden, tuple(final) if len(final) > 1 else final[0]
+        one = isinstance(initial, Tensor)
+        sort = [part.index_select(1, x.sorted_indices) for part in ((initial,) if one else initial)]
+        data, *final = kernel(x.data, x.batch_sizes, sort[0] if one else sort, ordered, *after)
+        unsorted = tuple(part.index_select(1, x.unsorted_indices) for part in final)
+        return x._replace(data=data), unsorted[0] if one else unsorted
 
     def _dropped(self) -> dict[str, Tensor]:
         """The weights by name, with recurrent connections dropped while training (weight-drop)."""
@@ -181,10 +197,18 @@ class LSTM(Fused):
     """Long short-term memory: gates decide what the cell forgets, stores and shows."""
 
     memory = ("hidden", "cell")
+    chained = False  # train as a chain of kernels, not with cuDNN: faster where a CUDA graph replays it
 
     def __init__(self, inputs: int, width: int, *, forget_bias: float = 1.0, dropout_recurrent: float = 0.0) -> None:
         super().__init__(nn.LSTM(inputs, width, batch_first=True), dropout_recurrent=dropout_recurrent)
         set_forget_bias(self.fused, forget_bias)
+
+    def _run(self, x: Any, state: State) -> tuple[Any, State]:
+        if not (self.chained and self.training and isinstance(x, Tensor)):
+            return super()._run(x, state)
+        weights = self._dropped()
+        with torch.autocast(x.device.type, enabled=False):  # a recurrence is a running sum: see `_fuse`
+            return lstm_chain(x.to(weights[RECURRENT].dtype), state, weights)
 
     def gates(self, drive: Tensor, recurrent: Tensor, state: State) -> State:
         return lstm(drive, recurrent, state)

@@ -69,7 +69,9 @@ def map_state(function: Callable[[Tensor], Tensor], state: State) -> State:
 
 def select_rows(state: State, index: Tensor) -> State:
     """The hypotheses `index` of a state, as new tensors; the source is never touched, since beams share it."""
-    chosen = map_state(lambda leaf: leaf[index], {name: part for name, part in state.items() if name != "source"})
+    chosen = map_state(
+        lambda leaf: leaf.index_select(0, index), {name: part for name, part in state.items() if name != "source"}
+    )
     return {name: state[name] if name == "source" else chosen[name] for name in state}
 
 

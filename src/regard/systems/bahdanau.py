@@ -184,7 +184,8 @@ class Bahdanau(Translator):
         hidden, first, parts = walk(step, words, state["past"]["0"], span)
         hidden, past, upper = explain_through(self._upper, self.dropout, hidden, state["past"], span)
         shown = self._read_out(hidden, parts["context"], words)
-        return shown, {"0": first, **past}, {"layers": {"0": parts, **upper}, "readout": shown}
+        parts = {"embedding": words, "layers": {"0": parts, **upper}, "hidden": shown}
+        return shown, {"0": first, **past}, parts
 
     def attention(self, parts: State) -> dict[str, Tensor]:
         return {"cross/0": parts["layers"]["0"]["weights"][:, None]}  # one head

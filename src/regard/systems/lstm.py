@@ -13,14 +13,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.errors import RegardError
 from regard.layers.dropout import VariationalDropout
 from regard.layers.recurrent import LSTM
-from regard.layers.state import Span, State
 from regard.settings import at_least, setting
 from regard.systems.recurrent import RecurrentModel, RecurrentSettings
 
@@ -87,18 +85,11 @@ class LSTMModel(RecurrentModel):
             word_dropout=settings.dropout_embedding,
         )
 
-    def loss(
-        self, tokens: Tensor, targets: Tensor, state: State | None = None, lengths: Tensor | None = None
-    ) -> tuple[Tensor, State]:
+    def cost(self, hidden: Tensor, targets: Tensor) -> Tensor:
+        surprise = super().cost(hidden, targets)
         if not self.training or not (self.settings.penalty_size or self.settings.penalty_change):
-            return super().loss(tokens, targets, state, lengths)
-        hidden, state = self.read(tokens, state, lengths)
-        logits = self.predict(hidden)
-        logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
-        surprise = F.cross_entropy(logits.flatten(0, 1), targets.flatten(), reduction="none").view_as(targets)
-        cost = surprise + self._penalty(hidden)
-        valid = Span(state["seen"], lengths).valid(tokens.size(1))
-        return cost if valid is None else cost.where(valid, 0.0), state
+            return surprise
+        return surprise + self._penalty(hidden)
 
     def _penalty(self, dropped: Tensor) -> Tensor:
         """From the last layer's outputs after dropout, [R, T, D] → [R, T]."""

@@ -201,7 +201,8 @@ class Stack(Model):
         past: State = {}
         for name, layer in self._named():
             x = self.between(x) if past else x
-            x, past[name], parts["layers"][name] = layer.explain(x, state["past"][name], span)
+            x, past[name], inside = layer.explain(x, state["past"][name], span)
+            parts["layers"][name] = {**inside, "hidden": x}  # what it hands on, whatever the layer itself shows
         parts["hidden"] = self.finish(x)
         return parts["hidden"], past, parts
 

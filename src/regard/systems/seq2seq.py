@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from regard.layers.embedding import Embedding, Output
 from regard.layers.encoder import FUSED, RecurrentEncoder, backwards
 from regard.layers.recurrent import CELLS
-from regard.layers.state import Span, State, spread
+from regard.layers.state import Span, State, map_state, spread
 from regard.settings import at_least, one_of, setting
 from regard.systems.translation import Translator, check_dropout, explain_through, is_shared, rate, through
 
@@ -108,9 +108,10 @@ class Seq2Seq(Translator):
         return {"memory": self._order(memory, lengths), "last": last}
 
     def explain_encode(self, source: Tensor, lengths: Tensor | None) -> tuple[State, State]:
-        vectors = self._source_vectors(self._order(source, lengths))
-        memory, last, parts = self.encoder.explain(vectors, lengths)
-        return {"memory": self._order(memory, lengths), "last": last}, {"embedding": vectors, "layers": parts}
+        vectors = self._source_vectors(source)
+        memory, last, layers = self.encoder.explain(self._order(vectors, lengths), lengths)
+        layers = map_state(lambda part: self._order(part, lengths), layers)  # as the source stands, not as it is read
+        return {"memory": self._order(memory, lengths), "last": last}, {"embedding": vectors, "layers": layers}
 
     def _order(self, rows: Tensor, lengths: Tensor | None) -> Tensor:
         """A source in the order it is read, or what was read in the order it stands."""
@@ -130,4 +131,5 @@ class Seq2Seq(Translator):
     def explain_context(self, tokens: Tensor, state: State, span: Span) -> tuple[Tensor, State, State]:
         words = self.embedding(tokens, span)
         hidden, past, layers = explain_through(self.layers.named_children(), self.dropout, words, state["past"], span)
-        return self.readout(self.dropout(hidden)), past, {"layers": layers}
+        shown = self.readout(self.dropout(hidden))
+        return shown, past, {"embedding": words, "layers": layers, "hidden": shown}

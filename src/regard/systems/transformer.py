@@ -180,9 +180,8 @@ class Transformer(Translator):
         x, past, source = self.dropout(self.embedding(tokens, span)), {}, state["source"]
         parts: State = {"embedding": x, "layers": {}}
         for name, block in self._named():
-            x, past[name], parts["layers"][name] = block.explain(
-                x, state["past"][name], span, source[name], source["valid"]
-            )
+            x, past[name], inside = block.explain(x, state["past"][name], span, source[name], source["valid"])
+            parts["layers"][name] = {**inside, "hidden": x}
         parts["hidden"] = self.finish(x)
         return parts["hidden"], past, parts
 

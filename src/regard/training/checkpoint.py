@@ -21,6 +21,7 @@ from torch import Tensor
 
 from regard.errors import RegardError
 from regard.files import replacing
+from regard.training.crew import like
 
 
 def save_tensors(path: Path, tensors: Mapping[str, Tensor], note: Mapping[str, Any] | None = None) -> None:
@@ -88,5 +89,10 @@ def optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
 
 
 def restore_optimizer(optimizer: torch.optim.Optimizer, tensors: Mapping[str, Tensor]) -> None:
-    state = {int(index): dict(values) for index, values in unflatten(tensors, "optimizer").items()}
+    """Moments are shared out as their parameters are."""
+    patterns = [weight for group in optimizer.param_groups for weight in group["params"]]
+    state = {
+        int(index): {name: like(value, patterns[int(index)]) for name, value in values.items()}
+        for index, values in unflatten(tensors, "optimizer").items()
+    }
     optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})

@@ -29,6 +29,7 @@ from regard.report.progress import Bar, progress
 from regard.systems.model import Model
 from regard.text.batches import Batch
 from regard.text.pair_batches import PairBatch
+from regard.training.capture import Captured, captures, chain
 from regard.training.checkpoint import (
     flatten,
     load_tensors,
@@ -37,8 +38,15 @@ from regard.training.checkpoint import (
     save_tensors,
     unflatten,
 )
+from regard.training.crew import Crew, like, refuse_few_rows, whole
 from regard.training.objective import Objective, TensorBatch, micro_batches, to_device
-from regard.training.optimisers import AVERAGE_AFTER, Average, build_optimizer, learning_rate_at
+from regard.training.optimisers import (
+    Average,
+    averaging_is_due,
+    build_optimizer,
+    learning_rate_at,
+    set_learning_rate,
+)
 from regard.training.settings import Learning, PairTraining, Training
 from regard.training.validation import Validation, Verdict, best_words
 
@@ -46,6 +54,8 @@ LOG_SECONDS = 1.0  # metrics.jsonl and the progress note are refreshed about thi
 
 
 class Batches(Protocol):
+    steps_per_epoch: int
+
     def batch(self, step: int) -> Batch | PairBatch: ...
 
 
@@ -88,7 +98,9 @@ class Trainer:
         folder: Path,
         *,
         bf16: bool = False,
+        crew: Crew | None = None,
     ):
+        self.crew = crew or Crew()
         self.model, self.batches, self.validation = model, batches, validation
         self.settings, self.limit, self.folder, self.bf16 = settings, settings.limit, folder, bf16
         self.device = model.device
@@ -100,13 +112,20 @@ class Trainer:
             smoothing=pairs.label_smoothing if pairs else 0.0,
             consistency=pairs.consistency if pairs else 0.0,
         )
+        self.together = self.crew.wrap(self.objective, sharded=settings.shard)
+        captured = self.crew.alone and captures(model, settings)
         self.optimizer = build_optimizer(
             settings.optimizer,
             model.named_parameters(),
             learning_rate=settings.learning_rate,
             weight_decay=settings.weight_decay,
             beta2=settings.beta2,
+            captured=captured,
         )
+        begin = (lambda rows: model.begin(rows=rows)) if self.carries else None
+        self.captured = Captured(self._update, begin) if captured else None
+        if captured:
+            chain(model)
         self.average = Average(self.ema or 1.0)
         self.state: State | None = None  # carried from window to window, on streams
         self.at = Progress()
@@ -120,13 +139,14 @@ class Trainer:
             return self.at
         self.model.train()
         with self._interruptible(), progress("training", self.limit.amount, self._spent(), self._unit()) as bar:
-            log = _Log(self.folder / "metrics.jsonl", bar, self.at)
+            log = _Log(self.folder / "metrics.jsonl" if self.crew.leads else None, bar, self.at)
             while self._spent() < self.limit.amount:
                 began, spent, rate = time.perf_counter(), self._spent(), self.learning_rate
                 loss, count = self.step()
                 if (mean := log.trained(loss, count, rate)) is not None:
                     self._check_finite(mean)
-                self.at.seconds += time.perf_counter() - began  # of training alone: validation and saving come on top
+                seconds = self.at.seconds + time.perf_counter() - began  # without validation and saving
+                self.at.seconds, self.stop_requested = self.crew.agreed(seconds, self.stop_requested)
                 bar.advance(self._spent() - spent, log.note)
                 if self.at.step % self.settings.evaluate_every == 0:
                     self._validate(log)
@@ -146,14 +166,16 @@ class Trainer:
 
     def step(self) -> tuple[Tensor, int]:
         """One optimiser step; the mean loss of its batch (before the step) and the number of tokens in it."""
-        for group in self.optimizer.param_groups:
-            group["lr"] = self.learning_rate
-        loss, count = self.gradient(self.batches.batch(self.at.step))
-        if self.device.type == "cpu":  # elsewhere asking would stall the device; there the log asks, once a second
-            self._check_finite(float(loss))
-        if self.settings.clip:
-            torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.settings.clip)
-        self.optimizer.step()
+        set_learning_rate(self.optimizer, self.learning_rate)
+        if not self.crew.alone:  # each drops other components, and so that a resume drops the same
+            torch.manual_seed((self.settings.seed * 1_000_003 + self.at.step) * 65_537 + self.crew.rank)
+        batch = self.batches.batch(self.at.step)
+        if self.captured is not None and self.captured.fits(batch):
+            count = batch.targets.size
+            loss, self.state = self.captured(to_device(batch, self.device), None if batch.fresh else self.state)
+        else:
+            loss, count = self.gradient(batch)
+            self._descend(loss)
         if self.average.active or self.ema:
             self.average.add(self.model)
         self.at.step += 1
@@ -162,32 +184,59 @@ class Trainer:
 
     @property
     def learning_rate(self) -> float:
-        settings, spent = self.settings, self._spent() / self.limit.amount
+        settings, spent, drops = self.settings, self._spent() / self.limit.amount, self.at.drops
+        if settings.schedule == "decay":
+            drops = max(0, self.at.step // self.batches.steps_per_epoch + 1 - settings.decay_after)
         return learning_rate_at(
-            settings.schedule, settings.learning_rate, self.at.step, settings.warmup, spent, self.at.drops
+            settings.schedule, settings.learning_rate, self.at.step, settings.warmup, spent, drops, settings.decay
         )
 
     def gradient(self, batch: Batch | PairBatch) -> tuple[Tensor, int]:
         """Leave the gradient of the mean loss on the parameters; k micro-batches give the same as one."""
-        if batch.fresh:
-            self.state = None
-        whole = to_device(batch, self.device)
         count = int(batch.lengths.sum()) if batch.lengths is not None else batch.targets.size
+        state = None if batch.fresh else self.state
+        rows = len(batch.tokens)
+        if self.carries:
+            refuse_few_rows(rows, self.crew)
+        mine = to_device(batch, self.device).each(lambda part: part[self.crew.share(rows)])
+        loss, self.state = self._backward(mine, state, count, self.crew.weight(rows))
+        return self.crew.total(loss), count
+
+    def _backward(
+        self, batch: TensorBatch, state: State | None, count: int, weight: float = 1.0
+    ) -> tuple[Tensor, State | None]:
+        """The gradient of this process's rows, as a share of the mean over `count` tokens of all of them."""
         self.optimizer.zero_grad(set_to_none=True)
         sums: list[Tensor] = []
         states: list[State] = []
-        for rows, part in micro_batches(whole, self.settings.accumulate):
-            loss_sum, state = self._forward(part, None if self.state is None else _rows(self.state, rows))
-            (loss_sum / count).backward()
-            sums.append(loss_sum.detach())
+        parts = micro_batches(batch, self.settings.accumulate)
+        for number, (rows, part) in enumerate(parts, start=1):
+            with self.crew.speaking(self.together, last=number == len(parts)):
+                loss_sum, after = self._forward(part, None if state is None else _rows(state, rows))
+                # processes average their gradients, and a mean of `size` of them is to be a sum
+                (loss_sum * (weight * self.crew.size) / count).backward()
+            sums.append(loss_sum.detach() * weight)
             if self.carries:
-                states.append(detach(state))
-        self.state = _join(states) if states else None
-        return torch.stack(sums).sum() / count, count
+                states.append(detach(after))
+        return torch.stack(sums).sum() / count, _join(states) if states else None
+
+    def _descend(self, loss: Tensor) -> None:
+        """Step against the gradient that lies on the parameters."""
+        if self.device.type == "cpu":  # elsewhere asking would stall the device; there the log asks, once a second
+            self._check_finite(float(loss))
+        if self.settings.clip:
+            torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.settings.clip)
+        self.optimizer.step()
+
+    def _update(self, batch: TensorBatch, state: State | None) -> tuple[Tensor, State | None]:
+        """A whole step for a batch with no padding: what a graph can hold, since nothing here asks the device."""
+        loss, state = self._backward(batch, state, batch.targets.numel())
+        self._descend(loss)
+        return loss, state
 
     def _forward(self, batch: TensorBatch, state: State | None) -> tuple[Tensor, State]:
         with torch.autocast(self.device.type, torch.bfloat16, enabled=self.bf16):
-            loss_sum, _, state = self.objective(batch, state)
+            loss_sum, _, state = self.together(batch, state)
         return loss_sum, state
 
     # -- looking at held-out text ------------------------------------------------------------------------------------
@@ -207,7 +256,7 @@ class Trainer:
         self._keep()
         if self.average.active:
             self.average.swap(self.model)
-        elif self.settings.optimizer == "asgd" and at.stuck >= AVERAGE_AFTER:
+        elif self.settings.optimizer == "asgd" and averaging_is_due([loss for _, loss in at.history]):
             self.average.add(self.model)
             at.stuck = 0  # the average deserves its own patience
         if self.settings.schedule == "plateau" and not improved:
@@ -223,28 +272,35 @@ class Trainer:
 
     def save_best(self, verdict: Verdict) -> None:
         note = {"step": self.at.step, "validation_loss": verdict.loss} | verdict.figures
-        save_tensors(self.folder / "model.safetensors", weights_of(self.model), note)
+        self._write(self.folder / "model.safetensors", weights_of(self.model), note)
 
     def _keep(self) -> None:
         """The weights just validated, beside those of the last few validations."""
         if not self.keep:
             return
         (self.folder / "kept").mkdir(exist_ok=True)
-        save_tensors(self.folder / "kept" / f"{self.at.step:08d}.safetensors", weights_of(self.model))
-        for old in kept_weights(self.folder)[: -self.keep]:
+        self._write(self.folder / "kept" / f"{self.at.step:08d}.safetensors", weights_of(self.model))
+        for old in kept_weights(self.folder)[: -self.keep] if self.crew.leads else []:
             old.unlink()
+
+    def _write(self, path: Path, tensors: dict[str, Tensor], note: dict[str, Any] | None = None) -> None:
+        """One file by the leader, with what all hold together."""
+        tensors = whole(tensors)
+        if self.crew.leads:
+            save_tensors(path, tensors, note)
 
     def save(self) -> None:
         """Write the checkpoint, but never weights that are not finite over ones that are."""
-        if not all(bool(torch.isfinite(weight).all()) for weight in self.model.parameters()):
+        weights = whole(weights_of(self.model))
+        if not all(bool(torch.isfinite(weight).all()) for weight in weights.values()):
             self._check_finite(math.nan)
         self.at.averaged = self.average.count
-        tensors = flatten(weights_of(self.model), "model") | optimizer_tensors(self.optimizer)
-        tensors |= flatten(self.state or {}, "state") | flatten(self.average.weights, "average")
+        tensors = flatten(weights, "model") | optimizer_tensors(self.optimizer)
+        tensors |= flatten(self.crew.joined(self.state) or {}, "state") | flatten(self.average.weights, "average")
         tensors["random/cpu"] = torch.get_rng_state()
         if self.device.type == "cuda":
             tensors["random/cuda"] = torch.cuda.get_rng_state(self.device)
-        save_tensors(self.folder / "training.safetensors", tensors, {"progress": asdict(self.at)})
+        self._write(self.folder / "training.safetensors", tensors, {"progress": asdict(self.at)})
 
     def restore(self) -> None:
         """Stand exactly where the checkpoint in the folder was written, metrics included."""
@@ -253,15 +309,24 @@ class Trainer:
             raise RegardError(f"{self.folder / 'training.safetensors'} is not a checkpoint of a training.")
         self.at = Progress(**note["progress"])
         self.at.history = [(int(step), float(loss)) for step, loss in self.at.history]
-        self.model.load_state_dict(unflatten(tensors, "model"))
+        patterns = weights_of(self.model)
+        saved = unflatten(tensors, "model")
+        self.model.load_state_dict({name: like(value, patterns[name]) for name, value in saved.items()})
         restore_optimizer(self.optimizer, tensors)
         carried = unflatten(tensors, "state")
-        self.state = map_state(lambda leaf: leaf.to(self.device), carried) if carried else None
+        self.state = map_state(lambda leaf: leaf[self.crew.share(len(leaf))].to(self.device), carried) or None
         self.average.count = self.at.averaged
-        self.average.weights = {k: v.to(self.device) for k, v in unflatten(tensors, "average").items()}
+        means = unflatten(tensors, "average")
+        self.average.weights = {name: like(value.to(self.device), patterns[name]) for name, value in means.items()}
         torch.set_rng_state(tensors["random/cpu"])
         if self.device.type == "cuda" and "random/cuda" in tensors:
             torch.cuda.set_rng_state(tensors["random/cuda"], self.device)
+        if self.crew.leads:
+            self._forget_later()
+        self.crew.wait()
+
+    def _forget_later(self) -> None:
+        """What was noted and kept after the checkpoint was written."""
         cut_metrics(self.folder / "metrics.jsonl", self.at.step)
         for later in kept_weights(self.folder):
             if int(later.stem) > self.at.step:
@@ -306,7 +371,8 @@ class Trainer:
 class _Log:
     """metrics.jsonl and the note beside the progress bar, about once a second."""
 
-    def __init__(self, path: Path, bar: Bar, at: Progress):
+    def __init__(self, path: Path | None, bar: Bar, at: Progress):
+        """`path` None: another process writes."""
         self.path, self.bar, self.at = path, bar, at
         self.since = time.monotonic()
         self.pending: list[tuple[Tensor, int]] = []
@@ -335,6 +401,8 @@ class _Log:
         self.since, self.pending = time.monotonic(), []
 
     def _write(self, **numbers: Any) -> None:
+        if self.path is None:
+            return
         at = {"step": self.at.step, "tokens": self.at.tokens, "seconds": round(self.at.seconds, 3)}
         with open(self.path, "a", encoding="utf-8") as file:
             file.write(json.dumps(at | {key: _json(value) for key, value in numbers.items()}) + "\n")
@@ -395,12 +463,13 @@ def _exp(loss: float) -> float:
 
 
 def measure_steps(trainer: Trainer, steps: int, clock: Callable[[], float] = time.perf_counter) -> float:
-    """Seconds per training step, after one step of warm-up; for --dry-run. The model is spent afterwards."""
+    """Seconds per training step, after its warm-up; for --dry-run. The model is spent afterwards."""
+    warm_up = 1 if trainer.captured is None else 1 + trainer.captured.warm_up
     times = []
-    for _ in range(steps + 1):
+    for _ in range(warm_up + steps):
         began = clock()
         trainer.step()
         if trainer.device.type == "cuda":
             torch.cuda.synchronize(trainer.device)
         times.append(clock() - began)
-    return sum(times[1:]) / steps
+    return sum(times[warm_up:]) / steps

@@ -8,14 +8,14 @@ budget that is spent, never of a hidden counter, so a resumed run continues on t
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import torch
 from torch import Tensor, nn
 
 FLOOR = 0.1  # cosine ends at this share of the peak
 PLATEAU_FACTOR = 0.25  # the step that Mikolov's and PyTorch's recurrent recipes take when validation is stuck
-AVERAGE_AFTER = 5  # validations without a new best before averaging begins (Merity's non-monotone trigger)
+AVERAGE_AFTER = 5  # validations that may be worse than an older one before averaging begins
 
 
 def build_optimizer(
@@ -25,21 +25,35 @@ def build_optimizer(
     learning_rate: float,
     weight_decay: float,
     beta2: float,
+    captured: bool = False,
 ) -> torch.optim.Optimizer:
-    """Weight decay shrinks matrices; biases and gains (vectors) are left alone."""
+    """Weight decay shrinks matrices; biases and gains (vectors) are left alone. `captured`: for a CUDA graph."""
     trained = [p for _, p in parameters if p.requires_grad]
     matrices = [p for p in trained if p.dim() >= 2]
     vectors = [p for p in trained if p.dim() < 2]
     groups = [{"params": matrices, "weight_decay": weight_decay}, {"params": vectors, "weight_decay": 0.0}]
     groups = [group for group in groups if group["params"]]
+    device = trained[0].device
+    rate = torch.tensor(learning_rate, device=device) if captured else learning_rate  # a graph would keep a number
+    fused = device.type == "cuda"
     if kind == "adamw":
-        fused = trained[0].device.type == "cuda"
-        return torch.optim.AdamW(groups, lr=learning_rate, betas=(0.9, beta2), fused=fused)
-    return torch.optim.SGD(groups, lr=learning_rate)
+        return torch.optim.AdamW(groups, lr=rate, betas=(0.9, beta2), fused=fused, capturable=captured)
+    return torch.optim.SGD(groups, lr=rate, fused=fused)
 
 
-def learning_rate_at(schedule: str, peak: float, step: int, warmup: int, spent: float, plateau_drops: int) -> float:
-    """`spent`: share of the budget used, 0 to 1. `plateau_drops`: how often validation was stuck so far."""
+def set_learning_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
+    for group in optimizer.param_groups:
+        if isinstance(group["lr"], Tensor):
+            group["lr"].fill_(rate)
+        else:
+            group["lr"] = rate
+
+
+def learning_rate_at(
+    schedule: str, peak: float, step: int, warmup: int, spent: float, drops: int, decay: float = 1.0
+) -> float:
+    """`spent`: share of the budget used, 0 to 1. `drops`: how often it was lowered so far: each time that validation
+    was stuck (plateau), or in each epoch after the first few (decay)."""
     if warmup and step < warmup:
         return peak * (step + 1) / warmup
     if schedule == "cosine":
@@ -47,8 +61,15 @@ def learning_rate_at(schedule: str, peak: float, step: int, warmup: int, spent: 
     if schedule == "inverse-sqrt":
         return peak * math.sqrt(max(warmup, 1) / max(step, 1, warmup))
     if schedule == "plateau":
-        return float(peak * PLATEAU_FACTOR**plateau_drops)
+        return float(peak * PLATEAU_FACTOR**drops)
+    if schedule == "decay":
+        return float(peak * decay**drops)
     return peak
+
+
+def averaging_is_due(losses: Sequence[float]) -> bool:
+    """Merity's non-monotone trigger: the last validation is worse than the best of those before the last few."""
+    return len(losses) > AVERAGE_AFTER + 1 and losses[-1] > min(losses[: -AVERAGE_AFTER - 1])
 
 
 class Average:

@@ -22,7 +22,9 @@ class Learning:
     accumulate: int = setting(1, "micro-batches a step is computed in; changes memory, not the result")
     optimizer: str = setting("adamw", "adamw, sgd, or asgd (SGD, averaged once validation stops improving)")
     learning_rate: float = setting(1e-3, "at its peak")
-    schedule: str = setting("cosine", "constant, cosine (to a tenth), inverse-sqrt, or plateau (÷ 4 when stuck)")
+    schedule: str = setting("cosine", "constant, cosine (to a tenth), inverse-sqrt, plateau (÷ 4 when stuck), or decay")
+    decay: float = setting(0.8, "schedule decay: the rate of each epoch as a share of that of the one before")
+    decay_after: int = setting(5, "schedule decay: epochs at the peak before the rate begins to fall")
     warmup: int = setting(100, "steps of linear warm-up")
     weight_decay: float = setting(0.01, "shrinks matrices at every step; biases and gains are left alone")
     beta2: float = setting(0.99, "AdamW's second-moment decay")
@@ -33,20 +35,23 @@ class Learning:
     precision: str = setting("auto", "fp32 or bf16; auto = bf16 on a GPU that has it; the run keeps what was used")
     device: str = setting("auto", "cpu, cuda or cuda:1; auto = a GPU if there is one; the run keeps what was used")
     threads: int = setting(0, "CPU threads; 0 = as many as there are cores; recorded, so that resume is exact")
+    shard: bool = setting(False, "with torchrun: weights, gradients and moments shared out, not held by each (FSDP)")
     seed: int = setting(1, "initial weights, order of batches, dropout")
 
     def __post_init__(self) -> None:
         for name in ("steps", "batch_tokens", "accumulate", "evaluate_every", "checkpoint_every"):
             at_least(f"training.{name}", getattr(self, name), 1)
-        for name in ("warmup", "patience", "threads", "seed"):
+        for name in ("warmup", "patience", "threads", "seed", "decay_after"):
             at_least(f"training.{name}", getattr(self, name), 0)
         for name in ("weight_decay", "clip"):
             at_least(f"training.{name}", getattr(self, name), 0.0)
         one_of("training.optimizer", self.optimizer, ("adamw", "sgd", "asgd"))
-        one_of("training.schedule", self.schedule, ("constant", "cosine", "inverse-sqrt", "plateau"))
+        one_of("training.schedule", self.schedule, ("constant", "cosine", "inverse-sqrt", "plateau", "decay"))
         one_of("training.precision", self.precision, ("auto", "fp32", "bf16"))
         if not self.learning_rate > 0:
             raise RegardError(f"training.learning_rate must be above 0, not {self.learning_rate}.")
+        if not 0 < self.decay <= 1:
+            raise RegardError(f"training.decay must be above 0 and at most 1, not {self.decay}.")
         if not 0 <= self.beta2 < 1:
             raise RegardError(f"training.beta2 must be at least 0 and below 1, not {self.beta2}.")
         Budget.parse(self.budget, self.steps)
@@ -65,12 +70,14 @@ class Training(Learning):
     )
     window: int = setting(0, "tokens of a row in one step, as far as gradients flow back; 0 = the context, or 64")
     validation_tokens: int = setting(200_000, "validation reads at most this many tokens, always the same ones")
+    capture: str = setting("auto", "the step in one CUDA graph: on, off, or auto = on a GPU, for recurrent layers")
 
     def __post_init__(self) -> None:
         super().__post_init__()
         for name in ("window", "validation_tokens"):
             at_least(f"training.{name}", getattr(self, name), 0)
         one_of("training.batches", self.batches, ("stream", "windows"))
+        one_of("training.capture", self.capture, ("auto", "on", "off"))
         if self.batch_tokens < self.window:
             raise RegardError(
                 f"training.batch_tokens ({self.batch_tokens}) must hold at least one window of {self.window} tokens."

@@ -1,0 +1,133 @@
+"""Several processes train as one does: the same losses and order of samples, one voice, nothing lost when one dies."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from regard.text.phrasebook import make_pairs
+from regard.training.checkpoint import load_tensors
+from regard.training.crew import Crew
+
+SETTINGS = [
+    "--size", "tiny", "--training.steps", "30", "--training.evaluate-every", "10", "--training.checkpoint-every", "10",
+    "--training.batch-tokens", "600", "--training.threads", "1", "--training.device", "cpu", "--model.dropout", "0.0",
+]  # fmt: skip
+
+
+@given(st.integers(1, 40), st.integers(1, 9))
+def test_every_row_of_a_batch_belongs_to_one_process(rows, size):
+    crews = [Crew(rank, size) for rank in range(size)]
+    read = [row for crew in crews if crew.weight(rows) for row in range(rows)[crew.share(rows)]]
+    assert read == list(range(rows))
+    assert all(len(range(rows)[crew.share(rows)]) >= 1 for crew in crews)  # all take part in every exchange
+
+
+def torchrun(folder, *words, processes=2):
+    """-m --: what follows is Regard's, also where torchrun has an option that begins alike (--run, --run-path)."""
+    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", str(processes), "-m", "--", "regard"]
+    return subprocess.Popen(
+        [*command, *map(str, words)],
+        cwd=folder,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def ended(started):
+    out, errors = started.communicate(timeout=300)
+    return started.returncode, out, errors
+
+
+def validations(run):
+    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
+    return {line["step"]: line["loss"] for line in lines if line.get("split") == "valid"}
+
+
+@pytest.fixture(scope="module")
+def corpora(tmp_path_factory, text_file):
+    pairs = tmp_path_factory.mktemp("pairs") / "pairs.tsv"
+    pairs.write_text("".join(f"{p.source}\t{p.target}\n" for p in make_pairs(200, seed=1, longest=8)), encoding="utf-8")
+    return {"text": text_file, "pairs": pairs}
+
+
+CASES = [
+    ("gpt", "text", []),  # windows
+    ("gpt", "text", ["--training.shard", "true", "--training.accumulate", "2"]),
+    ("lstm", "text", []),  # a state is carried from window to window
+    ("transformer", "pairs", ["--training.ema", "0.9"]),  # ragged, so averages of averages would be wrong
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("system", "data", "more"), CASES, ids=["gpt", "gpt-sharded", "lstm", "transformer"])
+def test_two_processes_have_the_losses_of_one(system, data, more, corpora, process, tmp_path):
+    words = ["train", system, "--data", corpora[data], *SETTINGS, *more]
+    together = torchrun(tmp_path, *words, "--run", "two")
+    alone = process(*words, "--run", tmp_path / "one")
+    code, out, errors = ended(together)
+    assert code == 0, errors
+    assert out == "two\n"  # one voice
+    assert errors.count("best validation") == 1
+    assert alone.wait() == 0
+    one, two = validations(tmp_path / "one"), validations(tmp_path / "two")
+    assert list(one) == list(two) == [10, 20, 30]
+    assert list(two.values()) == pytest.approx(list(one.values()), rel=1e-5)
+    weights = [load_tensors(tmp_path / name / "model.safetensors")[0] for name in ("one", "two")]
+    assert {name: tensor.shape for name, tensor in weights[0].items()} == {n: t.shape for n, t in weights[1].items()}
+
+
+@pytest.mark.slow
+def test_a_process_dies_and_another_number_of_them_goes_on(corpora, process, tmp_path):
+    words = ["train", "lstm", "--data", corpora["text"], *SETTINGS, "--training.steps", "120"]
+    words += ["--training.evaluate-every", "40"]
+    alone = process(*words, "--run", tmp_path / "one")
+    assert alone.wait() == 0
+    together = torchrun(tmp_path, *words, "--run", "two")
+    for _ in range(6000):
+        assert together.poll() is None, together.stderr.read()
+        try:
+            if load_tensors(tmp_path / "two" / "training.safetensors")[1]["progress"]["step"] >= 10:
+                break
+        except Exception:
+            time.sleep(0.01)
+    os.kill(worker(together.pid, rank=1), signal.SIGKILL)
+    code, _, errors = ended(together)
+    assert code != 0
+    assert "Another process of this training ended" in errors
+    assert "resume two" in errors
+    assert load_tensors(tmp_path / "two" / "training.safetensors")[1]["progress"]["step"] < 120
+    going_on = process("resume", tmp_path / "two")
+    assert going_on.wait() == 0, going_on.stderr.read()
+    one, two = validations(tmp_path / "one"), validations(tmp_path / "two")
+    assert list(two) == list(one)
+    assert list(two.values()) == pytest.approx(list(one.values()), rel=1e-3)  # rounding grows from step to step
+
+
+def worker(launcher, rank):
+    """The process of that rank among the launcher's children."""
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            parent = int((folder / "stat").read_text().rsplit(")", 1)[1].split()[1])
+            if parent == launcher and f"\0RANK={rank}\0".encode() in b"\0" + (folder / "environ").read_bytes() + b"\0":
+                return int(folder.name)
+        except OSError:
+            continue
+    raise AssertionError(f"no process of rank {rank}")
+
+
+@pytest.mark.slow
+def test_what_cannot_be_shared_is_refused_in_a_sentence(corpora, tmp_path):
+    code, _, errors = ended(torchrun(tmp_path, "train", "ngram", "--data", corpora["text"], "--run", "n"))
+    assert code != 0
+    assert "is counted by one process: start it without torchrun" in errors
+    assert not (tmp_path / "n").exists()

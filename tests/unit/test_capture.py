@@ -1,0 +1,131 @@
+"""What a captured training step rests on, where no GPU is needed: the kernels, the settings, the schedules."""
+
+import pytest
+import torch
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+
+from regard.errors import RegardError
+from regard.layers.recurrent import GRU, LSTM, Elman
+from regard.layers.state import Span
+from regard.recipe import compose
+from regard.systems.lstm import LSTMModel, Settings
+from regard.training.capture import captures
+from regard.training.optimisers import AVERAGE_AFTER, averaging_is_due, build_optimizer, learning_rate_at
+
+CELLS = [LSTM(6, 5), GRU(6, 5), Elman(6, 5), Elman(6, 5, activation="relu")]
+
+
+@pytest.mark.parametrize("ragged", [False, True])
+@pytest.mark.parametrize("cell", CELLS, ids=lambda cell: cell.fused.mode)
+def test_the_kernel_given_the_modules_weights_is_the_module(cell, ragged):
+    torch.manual_seed(0)
+    x = torch.randn(4, 7, 6)
+    state = {name: torch.randn(1, 4, 5) for name in cell.memory}
+    initial = tuple(state.values()) if len(state) > 1 else state["hidden"]
+    if ragged:
+        x = pack_padded_sequence(x, torch.tensor([3, 7, 1, 5]), batch_first=True, enforce_sorted=False)
+    answers = []
+    for hidden, final in (cell.fused(x, initial), cell._fuse_with(dict(cell.fused.named_parameters()), x, initial)):
+        whole = pad_packed_sequence(hidden, batch_first=True)[0] if ragged else hidden
+        answers.append([whole, *(final if isinstance(final, tuple) else (final,))])
+    for one, other in zip(*answers, strict=True):
+        assert torch.equal(one, other)
+
+
+def test_weights_stay_where_they_are_when_connections_are_dropped():
+    layer = LSTM(6, 5, dropout_recurrent=0.5).train()
+    places = [weight.data_ptr() for weight in layer.parameters()]
+    hidden, _ = layer._run(torch.randn(2, 3, 6), layer.begin(2, device="cpu", dtype=torch.float32))
+    hidden.sum().backward()
+    assert [weight.data_ptr() for weight in layer.parameters()] == places
+    assert all(weight.grad is not None for weight in layer.parameters())
+
+
+@pytest.mark.parametrize("width", [5, 8])
+def test_the_chain_is_the_written_equation_values_and_gradients(width):
+    torch.manual_seed(0)
+    layer = LSTM(6, width).double().train()
+    state = {name: torch.randn(3, width, dtype=torch.float64) for name in layer.memory}
+    x = torch.randn(3, 4, 6, dtype=torch.float64, requires_grad=True)
+    wanted = torch.randn(3, 4, width, dtype=torch.float64)
+    answers = []
+    for way in ("chained", "written"):
+        layer.chained = way == "chained"
+        hidden, after, *_ = (layer.forward if layer.chained else layer.explain)(x, state, Span(torch.zeros(3)))
+        cost = (hidden * wanted).sum() + (after["cell"] * after["hidden"]).sum()
+        gradients = torch.autograd.grad(cost, [x, *layer.parameters()])
+        answers.append([hidden, after["hidden"], after["cell"], *gradients])
+    for one, other in zip(*answers, strict=True):
+        torch.testing.assert_close(one, other, rtol=0.0, atol=1e-12)
+
+
+def test_the_chains_gradients_add_up_over_micro_batches():
+    torch.manual_seed(0)
+    layer = LSTM(8, 8).double().train()
+    x = torch.randn(4, 3, 8, dtype=torch.float64)
+    answers = []
+    for layer.chained in (False, True):
+        layer.zero_grad()
+        for part in x.split(2):
+            state = layer.begin(2, device="cpu", dtype=torch.float64)
+            layer(part, state, Span(torch.zeros(2)))[0].square().sum().backward()
+        answers.append([weight.grad.clone() for weight in layer.parameters()])
+    for one, other in zip(*answers, strict=True):
+        torch.testing.assert_close(one, other, rtol=0.0, atol=1e-12)
+
+
+def test_words_that_do_not_exist_cost_nothing(monkeypatch):
+    """The aligned logits are the plain ones: same costs, same gradients."""
+    torch.manual_seed(0)
+    answers = []
+    model = LSTMModel(11, Settings(width=9, dropout=0.0)).double().train()
+    hidden, targets = torch.randn(2, 3, 9, dtype=torch.float64, requires_grad=True), torch.randint(11, (2, 3))
+    for logits in (model.predict, model._aligned_logits):
+        monkeypatch.setattr(model, "predict", logits)
+        cost = model.cost(hidden, targets)
+        weights = (model.embedding.table.weight, model.output.bias)
+        answers.append([cost, *torch.autograd.grad(cost.sum(), [hidden, *weights])])
+    assert logits(hidden).size(-1) == 16
+    for one, other in zip(*answers, strict=True):
+        torch.testing.assert_close(one, other, rtol=0.0, atol=1e-12)
+
+
+def training(**settings):
+    return compose("lstm", "tiny", {"training": settings}).training
+
+
+def test_nothing_is_captured_on_a_cpu_and_asking_for_it_says_so():
+    model = LSTMModel(11, Settings(width=8))
+    assert not captures(model, training())
+    assert not captures(model, training(capture="off"))
+    with pytest.raises(RegardError, match="needs a CUDA device"):
+        captures(model, training(capture="on"))
+    with pytest.raises(RegardError, match=r"training\.capture"):
+        training(capture="yes")
+
+
+def test_a_captured_optimiser_takes_its_rate_from_a_tensor():
+    parameters = [("w", torch.nn.Parameter(torch.ones(2, 2)))]
+    rates = {"learning_rate": 0.5, "weight_decay": 0.0, "beta2": 0.9}
+    plain = build_optimizer("sgd", parameters, **rates)
+    captured = build_optimizer("sgd", parameters, **rates, captured=True)
+    assert plain.param_groups[0]["lr"] == 0.5
+    assert torch.equal(captured.param_groups[0]["lr"], torch.tensor(0.5))
+
+
+def test_the_rate_decays_in_every_epoch_after_the_first_few():
+    """Zaremba et al. 2014, their medium model: six epochs at 1, then divided by 1.2 after each."""
+    rates = [learning_rate_at("decay", 1.0, 0, 0, 0.0, max(0, epoch + 1 - 6), 1 / 1.2) for epoch in range(39)]
+    assert rates[:6] == [1.0] * 6
+    assert rates[6] == pytest.approx(1 / 1.2)
+    assert rates[38] == pytest.approx(1.2**-33)
+
+
+def test_averaging_begins_when_validation_is_worse_than_an_older_one():
+    """Merity et al. 2018, algorithm 1: v_t > min over all but the last n before it."""
+    falling = [float(10 - k) for k in range(10)]
+    assert not any(averaging_is_due(falling[:k]) for k in range(11))
+    jagged = [5.0] + [6.0] * AVERAGE_AFTER  # the 5 is among the last n of them
+    assert not averaging_is_due(jagged)
+    assert averaging_is_due([*jagged, 5.5])
+    assert not averaging_is_due([*jagged, 4.9])
