@@ -7,9 +7,10 @@ import gzip
 import os
 import secrets
 import sys
+import time
 import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO, cast
 
@@ -76,6 +77,20 @@ def locked(path: Path) -> Iterator[None]:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             raise RegardError(f"Another process is working in {path.parent}; wait until it has ended.") from None
+        yield
+
+
+@contextmanager
+def waiting_for(path: Path) -> Iterator[None]:
+    """`locked`, but while another process holds it, wait."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with ExitStack() as held:
+        while True:
+            try:
+                held.enter_context(locked(path))
+                break
+            except RegardError:
+                time.sleep(0.2)
         yield
 
 

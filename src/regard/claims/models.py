@@ -8,16 +8,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import regard
-from regard.errors import RegardError
-from regard.files import locked
+from regard.files import waiting_for
 from regard.fit import compose_recipe, resume, train_recipe
 from regard.report.progress import hush
 from regard.run import AnyRun, load
@@ -44,7 +41,7 @@ def trained(
     made_of = f"{recipe.toml()}\n{digest(TRAINING_CODE)}"
     name = f"{system}-{hashlib.sha256(made_of.encode()).hexdigest()[:16]}"
     folder = (store or kept()) / "models" / name
-    with waiting_for(folder):
+    with waiting_for(folder.with_name(f".{folder.name}.lock")):
         if (folder / "done.json").exists():
             return load(folder)
         hush()
@@ -56,22 +53,6 @@ def trained(
 def kept() -> Path:
     """Where results and models of claims are kept between runs."""
     return cache_folder() / "claims"
-
-
-@contextmanager
-def waiting_for(folder: Path) -> Iterator[None]:
-    """Hold a folder; while another process holds it, wait."""
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    lock = folder.with_name(f".{folder.name}.lock")
-    while True:
-        try:
-            with locked(lock):
-                yield
-                return
-        except RegardError as error:
-            if "Another process" not in str(error):
-                raise
-            time.sleep(0.5)
 
 
 @cache

@@ -133,6 +133,15 @@ class Tokenizer:
         except Exception:  # the engine raises nothing more precise
             raise RegardError(f"{str(path)!r} is damaged or no tokenizer; restore it or train it again.") from None
 
+    @classmethod
+    def from_json(cls, made_of: str) -> Tokenizer:
+        return cls(Engine.from_str(made_of))
+
+    @property
+    def json(self) -> str:
+        """All of it as one line of JSON, which `from_json` reads."""
+        return str(self._engine.to_str())
+
     def save(self, path: str | Path) -> None:
         with writing(Path(path)) as stream:
             stream.write(self._engine.to_str(pretty=True).encode())

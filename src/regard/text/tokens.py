@@ -2,29 +2,38 @@
 
 <path>.npy    the ids, two bytes each up to 65 536 types, else four
 <path>.json   what was counted on the way: characters, lines, unknown words
+<path>.part   while it is made, with .part.json beside it: how far
 """
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
+import os
 import re
-from collections.abc import Callable, Iterable
-from contextlib import suppress
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from itertools import islice
+from multiprocessing import get_context
+from multiprocessing.pool import AsyncResult
 from pathlib import Path
 from typing import BinaryIO
 
 import numpy as np
 
 from regard.errors import RegardError
-from regard.files import reading, writing
+from regard.files import reading, waiting_for, write_text
 from regard.text.corpus import Corpus
 from regard.text.fetch import cache_folder
 from regard.text.tokenizer import EOS, Tokenizer, blocks
 
 Progress = Callable[[int, int | None], None]  # bytes of text done, about how many in all if known
 WRITTEN_EOS = re.compile(rf"[ \t]*{EOS}[ \t]*$", re.M)  # some token files spell it out: it is the line's end itself
+LARGE = 64 << 20  # bytes of a text that is worth starting processes for
+KEPT_EVERY = 64 << 20  # bytes of text after which what was done is made safe from a kill
 LAYOUT = 2  # of the cached files; a change makes old ones unfindable
 
 
@@ -39,36 +48,133 @@ class TokenArray:
 
 
 def tokenise(
-    lines: Iterable[str], tokenizer: Tokenizer, path: str | Path, progress: Progress | None = None
+    lines: Iterable[str],
+    tokenizer: Tokenizer,
+    path: str | Path,
+    progress: Progress | None = None,
+    processes: int | None = None,
 ) -> TokenArray:
-    """Writes the ids of all lines to `path` (.npy) in constant memory, and opens it."""
+    """Writes the ids of all lines to `path` (.npy) in constant memory, and opens it.
+
+    Large texts are cut by several processes at once (`processes`: how many; None = as many as there are cores, and one
+    for a small text). What is done so far stays beside `path` when this process is killed, and the next one goes on.
+    """
     path = Path(path)
     number = np.dtype(np.uint16 if tokenizer.vocabulary <= 1 << 16 else np.uint32)
     total = getattr(lines, "size", None)
-    tokens = characters = line_count = unknown = done = 0
-    with writing(path) as stream:
-        _write_header(stream, number, 0)
-        for text, count in blocks(lines):
-            if tokenizer.pretokenised:
-                text = WRITTEN_EOS.sub("", text)
-            text = tokenizer.normalise(text)
-            ids, _ = tokenizer.encode_normalised(text)
+    if processes is None:
+        processes = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        processes = processes if (total or 0) >= LARGE else 1
+    part, note = path.with_suffix(".part"), path.with_suffix(".part.json")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    counted = _done(part, note)
+    with _opened(part, note) as stream:
+        _cut_back(stream, number, counted["tokens"])
+        rest = islice(lines, counted["lines"], None)
+        since = 0
+        for ids, more in _cut(blocks(rest), tokenizer, processes):
             stream.write(ids.astype(number).tobytes())
-            tokens += len(ids)
-            characters += len(text) + 1
-            line_count += count
-            unknown += int(np.count_nonzero(ids == tokenizer.unk)) if tokenizer.unk is not None else 0
+            counted = {name: counted[name] + more[name] for name in counted}
+            since += more["bytes"]
             if progress:
-                done += len(text.encode()) + 1
-                progress(done, total)
-        if not tokens:
+                progress(counted["bytes"], total)
+            if since >= KEPT_EVERY:
+                since = 0
+                _keep(stream, note, counted)
+        if not counted["tokens"]:
             raise RegardError("There are no lines to tokenise; give a text that is not empty.")
         stream.seek(0)
-        _write_header(stream, number, tokens)  # NumPy pads headers so that a longer array's has the same length
-        counted = {"tokens": tokens, "characters": characters, "lines": line_count, "unknown": unknown}
-        with writing(path.with_suffix(".json")) as note:  # before the array takes its place: who sees one finds both
-            note.write(json.dumps(counted).encode())
+        _write_header(stream, number, counted["tokens"])  # NumPy pads headers: a longer array's has the same length
+    del counted["bytes"]
+    write_text(path.with_suffix(".json"), json.dumps(counted))  # before the array: who sees one finds both
+    os.replace(part, path)
+    note.unlink(missing_ok=True)
     return load_tokens(path)
+
+
+def _done(part: Path, note: Path) -> dict[str, int]:
+    """What a process that was killed had counted when it last made sure that all of it was on the disk."""
+    nothing = dict.fromkeys(("tokens", "characters", "lines", "unknown", "bytes"), 0)
+    try:
+        counted = json.loads(note.read_text(encoding="utf-8"))
+        whole = part.exists() and counted.keys() == nothing.keys() and all(type(n) is int for n in counted.values())
+    except (OSError, ValueError, AttributeError):
+        return nothing
+    return counted if whole else nothing
+
+
+@contextmanager
+def _opened(part: Path, note: Path) -> Iterator[BinaryIO]:
+    """The half-made array to write on. It stays if there is a note of how far it is, unless the disk is full."""
+    try:
+        with open(part, "r+b" if part.exists() else "w+b") as stream:
+            yield stream
+            stream.flush()
+            os.fsync(stream.fileno())
+    except BaseException as error:
+        full = isinstance(error, OSError) and error.errno == errno.ENOSPC
+        if full or not note.exists():
+            part.unlink(missing_ok=True)
+            note.unlink(missing_ok=True)
+        if full:
+            raise RegardError(f"The disk is full, so {str(part.parent)!r} has no tokens: free some space.") from error
+        if isinstance(error, OSError):
+            raise RegardError(f"{str(part)!r} could not be saved ({error.strerror or error}).") from error
+        raise
+
+
+def _cut_back(stream: BinaryIO, number: np.dtype, tokens: int) -> None:
+    """Behind the header and that many tokens."""
+    stream.seek(0)
+    _write_header(stream, number, tokens)
+    stream.seek(stream.tell() + tokens * number.itemsize)
+    stream.truncate()
+
+
+def _keep(stream: BinaryIO, note: Path, counted: Mapping[str, int]) -> None:
+    stream.flush()
+    os.fsync(stream.fileno())
+    write_text(note, json.dumps(counted))
+
+
+def _cut(
+    texts: Iterable[tuple[str, int]], tokenizer: Tokenizer, processes: int
+) -> Iterator[tuple[np.ndarray, dict[str, int]]]:
+    """The ids of each text and what was counted in it, in their order; few texts at a time, so memory stays small."""
+    if processes == 1:
+        yield from (_encode(tokenizer, text, count) for text, count in texts)
+        return
+    with get_context("spawn").Pool(processes, _learn, (tokenizer.json,)) as pool:
+        waiting: deque[AsyncResult[tuple[np.ndarray, dict[str, int]]]] = deque()
+        for text, count in texts:
+            waiting.append(pool.apply_async(_encode_there, (text, count)))
+            if len(waiting) > 2 * processes:
+                yield waiting.popleft().get()
+        while waiting:
+            yield waiting.popleft().get()
+
+
+def _encode(tokenizer: Tokenizer, text: str, lines: int) -> tuple[np.ndarray, dict[str, int]]:
+    if tokenizer.pretokenised:
+        text = WRITTEN_EOS.sub("", text)
+    text = tokenizer.normalise(text)
+    ids, _ = tokenizer.encode_normalised(text)
+    unknown = int(np.count_nonzero(ids == tokenizer.unk)) if tokenizer.unk is not None else 0
+    size = len(text.encode()) + 1
+    return ids, {"tokens": len(ids), "characters": len(text) + 1, "lines": lines, "unknown": unknown, "bytes": size}
+
+
+_tokenizer: Tokenizer | None = None  # of a process that cuts text for another
+
+
+def _learn(made_of: str) -> None:
+    global _tokenizer
+    _tokenizer = Tokenizer.from_json(made_of)
+
+
+def _encode_there(text: str, lines: int) -> tuple[np.ndarray, dict[str, int]]:
+    assert _tokenizer is not None
+    return _encode(_tokenizer, text, lines)
 
 
 def _write_header(stream: BinaryIO, number: np.dtype, tokens: int) -> None:
@@ -101,4 +207,7 @@ def cached(corpus: Corpus, tokenizer: Tokenizer, split: str, progress: Progress 
     path = cache_folder() / "tokens" / f"{hashlib.blake2b(content.encode(), digest_size=16).hexdigest()}.npy"
     with suppress(RegardError):  # not there, or not whole
         return load_tokens(path)
-    return tokenise(lines, tokenizer, path, progress)
+    with waiting_for(path.with_suffix(".lock")):  # whoever wants the same text now waits for it
+        with suppress(RegardError):
+            return load_tokens(path)
+        return tokenise(lines, tokenizer, path, progress)

@@ -65,7 +65,7 @@ def test_the_same_text_is_tokenised_only_once(monkeypatch, own_cache):
     assert (again.characters, again.lines, again.unknown) == (first.characters, first.lines, first.unknown)
     shorter, longer = cached(corpus, tokenizer, "valid"), cached(corpus, Tokenizer.train(LINES, "byte"), "train")
     assert len(shorter.ids) < len(first.ids) < len(longer.ids)
-    assert len(list((own_cache / "tokens").iterdir())) == 6
+    assert len(list((own_cache / "tokens").glob("*.npy"))) == 3
 
 
 def test_a_damaged_cache_is_made_anew(own_cache):
@@ -129,3 +129,51 @@ def test_an_eos_spelt_out_at_a_lines_end_is_that_end(tmp_path):
     plain = tokenise(["a b", "b <unk>"], tokenizer, tmp_path / "plain.npy")
     spelt = tokenise(["a b <eos>", "b <unk> <eos> "], tokenizer, tmp_path / "spelt.npy")
     assert spelt.ids.tolist() == plain.ids.tolist()
+
+
+class Killed(BaseException):
+    """Not an error that anything could handle."""
+
+
+def dying(lines, after):
+    for number, line in enumerate(lines):
+        if number == after:
+            raise Killed
+        yield line
+
+
+@pytest.mark.parametrize("kind", ["word", "bpe", "char"])
+def test_what_was_cut_before_a_kill_is_not_cut_again(tmp_path, monkeypatch, kind):
+    lines = [f"line {n} of the text, number {n * n}" for n in range(400)]
+    tokenizer = Tokenizer.train(lines, kind)
+    whole = tokenise(lines, tokenizer, tmp_path / "whole.npy")
+    monkeypatch.setattr(tokens_module, "KEPT_EVERY", 500)
+    monkeypatch.setattr(tokens_module, "blocks", lambda lines: blocks(lines, 300))
+    path, read = tmp_path / "cut.npy", []
+    for after in (150, 260):
+        with pytest.raises(Killed):
+            tokenise(dying(lines, after), tokenizer, path)
+        with open(path.with_suffix(".part"), "ab") as part:
+            part.write(b"written after the last note")
+    cut = tokenise(lines, tokenizer, path, lambda done, total: read.append(done))
+    assert read[0] > 150 * 20  # it went on, and did not begin again
+    assert (cut.ids == whole.ids).all()
+    assert (cut.characters, cut.lines, cut.unknown) == (whole.characters, whole.lines, whole.unknown)
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["cut.json", "cut.npy", "whole.json", "whole.npy"]
+
+
+def test_several_processes_cut_as_one_does(tmp_path, monkeypatch):
+    lines = [f"line {n} of the text, number {n * n}" for n in range(2000)]
+    tokenizer = Tokenizer.train(lines, "bpe", 300)
+    monkeypatch.setattr(tokens_module, "blocks", lambda lines: blocks(lines, 2000))
+    one = tokenise(lines, tokenizer, tmp_path / "one.npy", processes=1)
+    two = tokenise(lines, tokenizer, tmp_path / "two.npy", processes=2)
+    assert (one.ids == two.ids).all()
+    assert (one.characters, one.lines, one.unknown) == (two.characters, two.lines, two.unknown)
+
+
+def test_a_broken_note_is_not_believed(tmp_path):
+    lines = ["a b c"] * 5
+    (tmp_path / "x.part").write_bytes(b"junk")
+    (tmp_path / "x.part.json").write_text('{"tokens": 3}', encoding="utf-8")
+    assert tokenise(lines, Tokenizer.train(lines, "word"), tmp_path / "x.npy").lines == 5
