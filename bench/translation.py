@@ -1,17 +1,16 @@
 """Training and translating beside Joey NMT: the same Transformer on the same words, one after the other, on this CPU.
 
-    python bench/translation.py MULTI30K --joey PYTHON [--updates 60] [--sentences 200] [--length 15] [--threads 2]
+    python bench/translation.py MULTI30K --joey PYTHON [--updates 60] [--sentences 300] [--length 25] [--threads 2]
 
 MULTI30K is a folder with train.de, train.en, val.* and test_2016_flickr.*; PYTHON an interpreter that has joeynmt 2.3
 (with importlib_metadata, which its package forgets). Both get the same words (cut by Regard's word tokenizer, those
 that occur twice), three blocks a side of width 256, four heads, feed-forward 1024, 64 sentences a step (Regard: as
-many tokens), label smoothing, Adam, dropout 0.3; then both translate the same sentences with beam 5. After so short a
-training both write nonsense. Regard is told to write exactly --length tokens; Joey NMT has a setting for the least
-length and does not keep it, so it writes fewer, in at most as many steps. Hence two numbers: sentences per second,
-which is fair if Joey NMT went on to the last step in every batch, and tokens written per second (ends counted), which
-is fair if it stopped with its longest. Target tokens per second of training are those each program counts in its own
-log, the median of all log lines but the first two; the time of a translation is its own, too, without starting up.
-Nothing else should run. A JSON line comes last.
+many tokens), label smoothing, Adam, dropout 0.3; then both translate the same sentences with beam 5, the same 64 at a
+time. After so short a training both write nonsense, so both are made to write exactly --length tokens for every
+sentence: Regard by its settings, Joey NMT by its search's own least length, which its command reads and does not hand
+on. Both count what they wrote, and anything else is an error. Target tokens per second of training are those each
+program counts in its own log, the median of all log lines but the first two; the time of a translation is its own,
+too, without starting up. Nothing else should run. A JSON line comes last.
 """
 
 from __future__ import annotations
@@ -27,6 +26,7 @@ import time
 from pathlib import Path
 from statistics import median
 
+BATCH = 64  # sentences
 JOEY = """
 name: "bench"
 joeynmt_version: "2.3.0"
@@ -90,6 +90,24 @@ model:
         layer_norm: "pre"
 """
 
+# Joey NMT's command, with the least length given to the search as well, which says what it wrote.
+JOEY_TRANSLATE = """
+import sys
+import joeynmt.prediction
+from joeynmt.__main__ import main
+
+search = joeynmt.prediction.search
+
+def write_exactly(model, **settings):
+    found = search(model=model, **settings, min_output_length=settings["max_output_length"])
+    written = int(((found[0] != model.pad_index) & (found[0] != model.eos_index)).sum())
+    print(f"wrote {len(found[0])} sentences, {written} tokens", file=sys.stderr)
+    return found
+
+joeynmt.prediction.search = write_exactly
+main()
+"""
+
 
 def main() -> None:
     options = arguments()
@@ -98,7 +116,8 @@ def main() -> None:
         folder = Path(name)
         share_words(options.data, folder, options)
         rows = {"joey": joey(folder, options), "regard": regard(folder, options)}
-    units = {"training": "target tokens/s", "translating": "tokens/s, beam 5", "sentences": "sentences/s, beam 5"}
+    print(f"beam 5: both write {options.length} tokens for each of {options.sentences} sentences, {BATCH} at a time")
+    units = {"training": "target tokens/s", "translating": "sentences/s, beam 5"}
     for what, unit in units.items():
         ours, theirs = rows["regard"][what], rows["joey"][what]
         print(f"{what}: Regard {ours:.1f} {unit}, Joey NMT {theirs:.1f}: {ours / theirs:.2f} times")
@@ -110,8 +129,8 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("data", type=Path)
     parser.add_argument("--joey", required=True)
     parser.add_argument("--updates", type=int, default=60)
-    parser.add_argument("--sentences", type=int, default=200)
-    parser.add_argument("--length", type=int, default=15)
+    parser.add_argument("--sentences", type=int, default=300)
+    parser.add_argument("--length", type=int, default=25)
     parser.add_argument("--threads", type=int, default=2)
     return parser.parse_args()
 
@@ -123,8 +142,8 @@ def share_words(data: Path, folder: Path, options: argparse.Namespace) -> None:
 
     cut = _splitter(SPLIT_WORDS)
     parts = {
-        "train": ("train", 64 * options.updates),
-        "dev": ("val", 64),
+        "train": ("train", BATCH * options.updates),
+        "dev": ("val", BATCH),
         "test": ("test_2016_flickr", options.sentences),
     }
     for ours, (theirs, lines) in parts.items():
@@ -142,13 +161,13 @@ def joey(folder: Path, options: argparse.Namespace) -> dict[str, float]:
     speeds = [float(number) for number in re.findall(r"Tokens per Sec:\s+(\d+)", log)]
     parameters = re.search(r"Total params: (\d+)", log)
     with open(folder / "test.de", encoding="utf-8") as source:
-        said = run([options.joey, "-m", "joeynmt", "translate", str(config)], stdin=source)
+        said = run([options.joey, "-c", JOEY_TRANSLATE, "translate", str(config)], stdin=source)
     took = float(re.findall(r"Generation took ([\d.]+)\[sec\]", said.stdout + said.stderr)[-1])
-    written = [line for line in said.stdout.splitlines() if " - INFO - " not in line]
+    batches = re.findall(r"wrote (\d+) sentences, (\d+) tokens", said.stderr)
+    check("Joey NMT", *(sum(int(batch[part]) for batch in batches) for part in (0, 1)), options)
     return {
         "training": median(speeds[2:]),
-        "translating": sum(len(line.split()) + 1 for line in written) / took,
-        "sentences": len(written) / took,
+        "translating": options.sentences / took,
         "parameters": float(parameters[1]) if parameters else 0.0,
     }
 
@@ -173,20 +192,27 @@ def regard(folder: Path, options: argparse.Namespace) -> dict[str, float]:
     lines = (folder / "test.de").read_text(encoding="utf-8").splitlines()
     began = time.perf_counter()
     limits = {"max_tokens": options.length, "min_tokens": options.length}
-    found = list(translator.translations(lines, how=Beam(5), **limits))
+    batches = {"ahead": BATCH, "batch_tokens": 10**9}  # every 64 lines as they come, as Joey NMT reads them
+    found = list(translator.translations(lines, how=Beam(5), **limits, **batches))
     took = time.perf_counter() - began
+    check("Regard", len(found), sum(len(best.tokens) for best, *_ in found), options)
     return {
         "training": median(speeds[2:]),
-        "translating": sum(len(best.tokens) for best, *_ in found) / took,
-        "sentences": len(found) / took,
+        "translating": options.sentences / took,
         "parameters": float(translator.parameters),
     }
 
 
+def check(who: str, sentences: int, tokens: int, options: argparse.Namespace) -> None:
+    """The comparison holds only if both wrote the same amount."""
+    if (sentences, tokens) != (options.sentences, options.sentences * options.length):
+        raise SystemExit(f"{who} wrote {tokens} tokens for {sentences} sentences, which is not what was asked for.")
+
+
 def batch_tokens(folder: Path) -> int:
-    """As many padded tokens as 64 sentences of mean length have on both sides."""
+    """As many padded tokens as a batch of sentences of mean length have on both sides."""
     sides = [(folder / f"train.{side}").read_text(encoding="utf-8").splitlines() for side in ("de", "en")]
-    return round(64 * sum(sum(len(line.split()) + 1 for line in side) / len(side) for side in sides))
+    return round(BATCH * sum(sum(len(line.split()) + 1 for line in side) / len(side) for side in sides))
 
 
 def run(words: list[str], stdin=None) -> subprocess.CompletedProcess[str]:

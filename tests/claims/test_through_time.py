@@ -69,7 +69,8 @@ def test_with_both_ways_cut_no_word_but_the_last_has_influence():
 
     layer.__class__ = Cut
     sizes = influence(without("hidden", layer), words, WIDTH)
-    assert sizes[0] > 0 and (sizes[1:] == 0).all()
+    assert sizes[0] > 0
+    assert (sizes[1:] == 0).all()
 
 
 def test_the_slope_of_an_exponential_is_its_exponent():

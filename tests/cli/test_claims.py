@@ -1,7 +1,11 @@
 """`regard claims`: verdicts with their numbers, one offline report, and nothing measured twice by the same code."""
 
 import json
+import os
 import re
+import signal
+import time
+from pathlib import Path
 
 import pytest
 
@@ -85,11 +89,13 @@ def test_a_claim_is_found_by_its_number_and_asked_once(regard, two, tmp_path):
 def test_the_table_has_a_sign_and_the_numbers_of_every_claim(regard, two, folder):
     out = regard("claims", *PAIR, "--quick", "--run", folder)[1]
     signs = {"holds": "✓", "fails": "✗", "inconclusive": "?"}
+    lines = iter(out.splitlines())
     for one in two:
-        line = next(line for line in out.splitlines() if f" {one['name']} " in line)
-        assert line.startswith(signs[one["verdict"]])
-        assert one["statement"] in line
-        assert any(number["quantity"] in line for number in one["numbers"]["expected"])
+        verdict, found = next(lines), next(lines)
+        assert verdict.split()[:3] == [signs[one["verdict"]], one["number"], one["name"]]
+        assert verdict.endswith(one["statement"])
+        assert any(number["quantity"] in found for number in one["numbers"]["expected"])
+        assert ("did not come out" in found) != one["control"]["came_out"]
     assert "without --quick they are run in full" in out
 
 
@@ -118,6 +124,34 @@ def test_without_run_the_report_goes_to_a_folder_of_its_own(regard, two, tmp_pat
     assert "The report: runs/claims-same-answer-hull-quick/report.html" in out.replace("\\", "/")
     assert regard("claims", *PAIR, "--quick")[0] == 0  # the same question has the same folder
     assert [path.name for path in (tmp_path / "runs").iterdir()] == ["claims-same-answer-hull-quick"]
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="children are counted by Linux's /proc")
+@pytest.mark.parametrize("sign", [signal.SIGINT, signal.SIGTERM])
+def test_being_asked_to_stop_ends_the_claims_and_every_process_they_started(process, tmp_path, sign):
+    started = process("claims", "any-b", "exploding", "--again", "--jobs", 2, "--run", tmp_path / "stopped")
+    children = Path(f"/proc/{started.pid}/task/{started.pid}/children")
+    workers: list[str] = []
+    while started.poll() is None and len(workers) < 2:
+        time.sleep(0.1)
+        workers = [child for child in children.read_text().split() if measures(child)]
+    assert started.poll() is None, started.communicate()
+    started.send_signal(sign)
+    try:
+        started.communicate(timeout=60)  # returns when nobody holds its output any more
+    finally:
+        for worker in filter(measures, workers):
+            os.kill(int(worker), signal.SIGKILL)
+    assert started.returncode in (130, -sign)
+    assert not (tmp_path / "stopped").exists()
+
+
+def measures(child):
+    """Is this process one that measures a claim?"""
+    try:
+        return b"spawn_main" in Path(f"/proc/{child}/cmdline").read_bytes()
+    except OSError:
+        return False
 
 
 # -- wrong input -----------------------------------------------------------------------------------------------------

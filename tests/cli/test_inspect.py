@@ -121,7 +121,7 @@ def test_gradients_are_asked_for_and_reach_no_later_word(seen, system):
 def test_what_has_no_word_vectors_says_why_there_are_no_gradients(regard, runs):
     code, out, _ = regard("inspect", runs["ngram"], LINE, "--gradients")
     assert code == 0
-    assert "no gradients through time" in out
+    assert "no gradients through time" in " ".join(out.split())
 
 
 # -- how it is shown -------------------------------------------------------------------------------------------------
@@ -140,8 +140,7 @@ def test_the_terminal_shows_every_token_and_what_was_expected(regard, runs, seen
 
 
 def test_text_comes_from_a_pipe_as_well(seen):
-    for words in ([], ["-"]):
-        assert seen("gpt", *words, stdin=LINE + "\n") == seen("gpt", LINE)
+    assert seen("gpt", stdin=LINE + "\n") == seen("gpt", LINE)
     assert "".join(seen("gpt", stdin="The cat\nsees\n")["targets"]) == "The cat<eos>sees"
     assert seen("transformer", stdin=SENTENCE + "\n") == seen("transformer", SENTENCE)
 
@@ -182,7 +181,7 @@ def test_a_page_and_an_object_can_be_had_at_once(seen, tmp_path):
 
 @pytest.mark.parametrize("system", ["ngram", "gpt", "transformer", "classifier"])
 def test_an_empty_text_is_refused(wrong, runs, system):
-    for words, stdin in ((["  "], ""), ([""], ""), ([], ""), (["-"], "\n\n")):
+    for words, stdin in ((["  "], ""), ([""], ""), ([], ""), ([], "\n\n")):
         assert "The text is empty" in wrong("inspect", runs[system], *words, stdin=stdin)
 
 
@@ -219,6 +218,8 @@ def test_other_slips_are_one_sentence(wrong, runs, tmp_path):
     assert "--beam must be at least 1" in wrong("inspect", runs["transformer"], SENTENCE, "--beam", "0")
     assert "no label" in wrong("inspect", runs["classifier"], SENTENCE, "--target", "de")
     assert "more than one line" in wrong("inspect", runs["transformer"], stdin=f"{SENTENCE}\n{SENTENCE}\n")
+    assert '"The cat sees"' in wrong("inspect", runs["gpt"], "The", "cat", "sees")
+    assert "did you mean --gradients" in wrong("inspect", runs["gpt"], "--gradient", stdin=LINE).lower()
     assert "not UTF-8" in wrong("inspect", runs["gpt"], stdin=b"caf\xe9\n")
     assert "not available" in wrong("inspect", runs["gpt"], LINE, "--device", "banana")
     assert "weights" in wrong("inspect", runs["gpt"], LINE, "--weights", "worst")

@@ -84,6 +84,18 @@ def test_the_walk_through_of_contributing_works(here, regard):
     assert shown["parts"]["layers"]["0"]["gate"].shape == (*shown["tokens"].shape, 16)
 
 
+def test_the_parts_that_a_cell_returns_are_what_inspect_shows(here, regard):
+    regard("train", "./mine.py:MinimalGatedUnit", "--data", "my.txt", "--run", "mine", *SHORT)
+    code, out, err = regard("inspect", "mine", "The cat", "--gradients", "--json")
+    assert code == 0, err
+    trace = json.loads(out)
+    gates = torch.tensor(trace["gates"]["layer/0/gate"])
+    assert gates.shape == (len("The cat") + 1, 16)
+    assert ((gates > 0) & (gates < 1)).all()
+    assert trace["gradients"]
+    assert "layer/0/gate" in regard("inspect", "mine", "The cat")[1]
+
+
 def test_the_lstm_of_contributing_is_torchs(write):
     write(blocks("python")[2])
     torch.manual_seed(0)

@@ -1,5 +1,7 @@
 """What a captured training step rests on, where no GPU is needed: the kernels, the settings, the schedules."""
 
+import json
+
 import pytest
 import torch
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
@@ -9,6 +11,7 @@ from regard.layers.recurrent import GRU, LSTM, Elman
 from regard.layers.state import Span
 from regard.recipe import compose
 from regard.systems.lstm import LSTMModel, Settings
+from regard.training import loop
 from regard.training.capture import captures
 from regard.training.optimisers import AVERAGE_AFTER, averaging_is_due, build_optimizer, learning_rate_at
 
@@ -129,3 +132,25 @@ def test_averaging_begins_when_validation_is_worse_than_an_older_one():
     assert not averaging_is_due(jagged)
     assert averaging_is_due([*jagged, 5.5])
     assert not averaging_is_due([*jagged, 4.9])
+
+
+def test_the_speed_in_the_log_counts_the_time_for_which_the_device_was_waited_for(monkeypatch, tmp_path):
+    """A host that replays graphs is far ahead of the device; asking for the losses is when it waits."""
+    seconds, stack = [0.0], torch.stack
+
+    def slow(*arguments):
+        seconds[0] += 3.0
+        return stack(*arguments)
+
+    monkeypatch.setattr(loop.time, "monotonic", lambda: seconds[0])
+    monkeypatch.setattr(loop.torch, "stack", slow)
+    log = loop._Log(tmp_path / "metrics.jsonl", Silent(), loop.Progress())
+    assert log.trained(torch.tensor(2.0), 100, 0.1) is None
+    seconds[0] = 1.0
+    assert log.trained(torch.tensor(4.0), 300, 0.1) == pytest.approx(3.5)
+    assert json.loads((tmp_path / "metrics.jsonl").read_text())["tokens_per_second"] == 100.0  # 400 in 1 + 3 seconds
+
+
+class Silent:
+    def say(self, words):
+        pass

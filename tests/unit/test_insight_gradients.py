@@ -13,6 +13,7 @@ from regard.insight import gradients as module
 from regard.insight.reading import trace_classification, trace_language, trace_translation
 from regard.laws.registry import VOCABULARY, builder, stirred
 from regard.layers.cell import Cell
+from regard.layers.context import Average
 from regard.systems.catalogue import SYSTEMS, load_class, load_module
 from regard.systems.classifier import ENCODERS, Classifier, Settings
 from regard.systems.lstm import LSTMModel
@@ -192,6 +193,47 @@ def test_through_the_cell_a_gradient_is_the_product_of_the_forget_gates():
         for s in range(t + 1):
             expected = np.linalg.norm(np.prod(forget[s + 1 : t + 1], axis=0) * here)
             assert trace.state_gradients["layer/0/cell"][t, s] == pytest.approx(expected, rel=1e-9)
+
+
+# -- one's own -------------------------------------------------------------------------------------------------------
+
+
+class Doubled(torch.autograd.Function):
+    """A backward pass that looks at values, which no batch of backward passes can."""
+
+    @staticmethod
+    def forward(ctx, x):
+        return 2 * x
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return 2 * gradient if float(gradient.abs().sum()) >= 0 else gradient
+
+
+class Stubborn(Average):
+    def __init__(self, inputs, width):
+        super().__init__(width)
+
+    def forward(self, x, state, span):
+        return super().forward(Doubled.apply(x), state, span)
+
+
+class Silent(Stubborn):
+    """Its equation is not written down."""
+
+    def explain(self, x, state, span):
+        raise NotImplementedError
+
+
+@pytest.mark.parametrize("layer", [Stubborn, Silent])
+def test_a_strangers_layer_has_gradients_however_it_computes_them(layer):
+    torch.manual_seed(0)
+    kind = type("Own", (LayerStack,), {"layer": layer})
+    model = kind(VOCABULARY, RecurrentSettings(layers=2, width=5, dropout=0.0)).double().eval()
+    ids = WORDS.encode(TEXT)
+    trace = trace_language(model, WORDS, TEXT, gradients=True)
+    expected = differences(model, torch.tensor([[WORDS.eos, *ids]]), ids)
+    np.testing.assert_allclose(trace.gradients[:-1], expected, rtol=1e-5, atol=1e-8)
 
 
 # -- laws ------------------------------------------------------------------------------------------------------------

@@ -1,9 +1,11 @@
 """The tree of a search is the search: what it keeps, finishes and ranks is what `beam_search` returns."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
-from regard.decoding.beam import WATCHED, Beam, beam_search
+from regard.decoding.beam import STEPS_BETWEEN_LOOKS, WATCHED, Beam, beam_search
 from regard.decoding.translate import translate
 from regard.insight.reading import trace_language, trace_translation
 from regard.insight.search import search_tree
@@ -104,6 +106,18 @@ def test_a_traced_translation_is_the_one_that_translate_finds(model):
         (first,) = (place for place, branch in enumerate(trace.beam) if branch.rank == 1)
         assert path(trace.beam, first) == list(trace.targets)
         assert trace.beam[first].score == pytest.approx(best.score, abs=1e-9)
+
+
+def test_a_search_that_rarely_asks_who_is_done_grows_the_same_tree(model, monkeypatch):
+    """As on a GPU, where closed slots stay as padding until the next look."""
+    how = {"how": Beam(3, 1.0, 2), "max_tokens": LONGEST, "forbidden": [1]}
+    often = [search_tree(model, *start(model, source), WORDS, **how)[1] for source in SOURCES]
+    monkeypatch.setitem(STEPS_BETWEEN_LOOKS, "cpu", 8)
+    rarely = [search_tree(model, *start(model, source), WORDS, **how)[1] for source in SOURCES]
+    for one, other in zip(sum(often, ()), sum(rarely, ()), strict=True):
+        same = replace(other, log_probability=one.log_probability, score=one.score)  # sums in another order
+        assert one == same
+        assert one.log_probability == pytest.approx(other.log_probability, abs=1e-9)
 
 
 @pytest.mark.parametrize("system", ["ngram", "lstm", "gpt"])

@@ -19,6 +19,7 @@ from regard.evaluation.intervals import student_interval
 from regard.layers.attention import CausalSelfAttention, SelfAttention, attend
 from regard.layers.state import Span, State
 from regard.report.figures import Figure, Intervals, Line, Lines, Mark
+from regard.settings import at_least
 from regard.systems.catalogue import load_class, load_module
 from regard.systems.model import Model
 from regard.systems.translation import Translator
@@ -105,6 +106,7 @@ def floor_without_places(vocabulary: int) -> float:
 
 
 def experiment(trial: Trial) -> Evidence:
+    at_least("V", trial.knob("V"), 2)
     vocabulary = int(trial.knob("V"))
     most = math.log(vocabulary)
     curves: dict[str, list[list[float]]] = {}
@@ -216,11 +218,11 @@ CLAIM = Claim(
         Expect(FLOOR, "within", 0.0, tolerance=0.05, unit="nats"),
         Expect(PART, "at most", 0.95),
         Expect(NO_FURTHER, "at least", -0.01, unit="nats"),
-        Expect(WORTHLESS, "at least", 1.0),
+        Expect(WORTHLESS, "at least", 1.0, over="draws"),
     ),
     experiment=experiment,
     worked=worked,
     knobs={"V": 8.0},
     quick_words=f"3 seeds, and the leak test for {', '.join(QUICK)} alone",
-    cost=60,
+    cost=70,
 )

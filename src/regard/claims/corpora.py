@@ -13,6 +13,7 @@ from random import Random
 
 from regard.claims.models import kept
 from regard.files import write_text
+from regard.text.phrasebook import make_pairs, words
 
 Symbols = Sequence[str]
 Rule = Callable[[Symbols], Symbols]
@@ -49,6 +50,8 @@ def strings(
                 return source, " ".join(rule(symbols))
 
     lengths = range(shortest, longest + 1)
+    if len(alphabet) ** shortest < 4 * (each + (count + HELD_OUT) / len(lengths)):
+        raise ValueError(f"there are too few strings of {shortest} symbols to draw so many different ones")
     test = [draw(length) for length in lengths for _ in range(each)]
     drawn = [draw(lengths[int(random.random() * len(lengths))]) for _ in range(count + HELD_OUT)]
     return {"train": drawn[HELD_OUT:], "valid": drawn[:HELD_OUT], "test": test}
@@ -63,8 +66,18 @@ def shuffled(splits: Splits, seed: int = 0) -> dict[str, list[str]]:
     """The same words, as many to a line as before, anywhere in their split: no word says anything about the next."""
     mixed = {}
     for split, given in splits.items():
-        random, words = Random(f"shuffled {split} {seed}"), [word for line in given for word in line.split()]
-        order = sorted(range(len(words)), key=lambda _: random.random())
-        rest = iter([words[n] for n in order])
+        random, spoken = Random(f"shuffled {split} {seed}"), [word for line in given for word in line.split()]
+        order = sorted(range(len(spoken)), key=lambda _: random.random())
+        rest = iter([spoken[n] for n in order])
         mixed[split] = [" ".join(next(rest) for _ in line.split()) for line in given]
     return mixed
+
+
+def sentences(count: int = 8000, longest: int = 12) -> dict[str, list[str]]:
+    """English of the phrasebook as words alone, in small letters: what follows a word is a word."""
+    spoken = [
+        " ".join(pair.source[start:end] for start, end in words(pair.source)).lower()
+        for pair in make_pairs(count, seed=0, longest=longest)
+    ]
+    held = count // 20
+    return {"train": spoken[2 * held :], "valid": spoken[:held], "test": spoken[held : 2 * held]}

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
+from typing import cast
 
 import numpy as np
 import torch
@@ -25,7 +26,7 @@ from regard.claims.through_time import (
     reading,
     with_radius,
 )  # fmt: skip
-from regard.layers.recurrent import RECURRENT, Elman
+from regard.layers.recurrent import Elman
 from regard.report.figures import Line, Lines
 from regard.systems.rnn import RNN, Settings
 from regard.training.optimisers import build_optimizer
@@ -79,7 +80,7 @@ def through_tanh(gain: float, input_size: float, *, by_norm: bool = False, steps
     weights = torch.randn(TANH_WIDTH, TANH_WIDTH, dtype=EXACT)
     scale = float(torch.linalg.matrix_norm(weights, 2)) if by_norm else TANH_WIDTH**0.5
     with torch.no_grad():
-        getattr(layer.fused, RECURRENT).copy_(gain * weights / scale)
+        layer.weight("weight_hh").copy_(gain * weights / scale)
         layer.weight("weight_ih").copy_(torch.eye(TANH_WIDTH))
     words = input_size * torch.randn(steps, TANH_WIDTH, dtype=EXACT)
     return influence(reading(layer, torch.randn(TANH_WIDTH, dtype=EXACT)), words, TANH_WIDTH)
@@ -88,9 +89,11 @@ def through_tanh(gain: float, input_size: float, *, by_norm: bool = False, steps
 def clipping(numbers: dict[str, list[float]]) -> tuple[float, float]:
     """One step of a network whose gradient explodes, by SGD and by Adam, clipped and not; returns the SGD's sizes."""
     model = RNN(20, Settings(layers=1, width=WIDTH, activation="relu", dropout=0.0)).double()
-    recurrent = getattr(model.layers[0].fused, RECURRENT)
+    layer = cast(Elman, model.layers[0])
+    recurrent = layer.weight("weight_hh")
     with torch.no_grad():
-        recurrent.copy_(1.5 * recurrent.abs() / radius(recurrent.abs()))  # positive: no unit of a ReLU is silent
+        recurrent.copy_(1.5 * recurrent.abs() / radius(recurrent.abs()))
+        layer.weight("bias_ih").fill_(1.0)  # positive, as W_h: no unit of a ReLU is silent
     tokens = torch.randint(20, (4, 41))
     loss, _ = model.loss(tokens[:, :-1], tokens[:, 1:])
     gradients = torch.autograd.grad(loss.mean(), list(model.parameters()))
@@ -125,7 +128,7 @@ def by_gain(trial: Trial) -> Lines:
         torch.manual_seed(trial.seeds[0])
         lines.append(Line(name, [(gain, log_slope(through_tanh(gain, size, steps=120), 20)) for gain in gains]))
         trial.step(f"tanh, {name}")
-    lines.append(Line("neither grows nor shrinks", [(0.0, 0.0)], level=True))
+    lines.append(Line("neither grows nor shrinks", [(gains[0], 0.0)], level=True))
     return Lines("A tanh network: gain and input decide together", "gain of W_h", "log-slope (nats per step)", lines)
 
 

@@ -100,8 +100,8 @@ CLAIM = Claim(
     name="gaussian-dot",
     number="C14",
     kinds=("identity",),
-    quote="Gaussian Kernel … W/o exponentiation … =7^{Tk_i}-\\frac{1}{2}||k_i||^2-\\frac{1}{2}||9||^2 … Layer "
-    'Normalization … activations that have "Constant "norms … Can be dropped',
+    quote="Gaussian Kernel … W/o exponentiation … =7^{Tk_i}-\\frac{1}{2}||k_i||^2-\\frac{1}{2}||9||^2 … Layer … "
+    'Can be dropped Normalization … activations that have " Constant "norms',
     where="004:175–182",
     statement="The weights of a Gaussian kernel equal those of dot products for every query exactly when all keys are "
     "equally long; bandwidth 1 belongs to the plain dot product, σ² = √d to the scaled one.",

@@ -19,6 +19,7 @@ from regard.layers.memory import FullSelfAttention
 from regard.layers.pooling import attention
 from regard.layers.scores import KERNELS, SCORES, named_score
 from regard.report.figures import Figure, Line, Lines
+from regard.settings import at_least
 
 HEADS = 2
 
@@ -103,6 +104,7 @@ def sharpness(trial: Trial) -> Figure:
     scores = random(6)
     betas = [10 ** (k / 8) for k in range(-24, 25)]
     marked = trial.knob("beta")
+    at_least("beta", marked, 1e-3)
     return Lines(
         title="Between average and look-up: softmax(βs) of six scores",
         x="β",

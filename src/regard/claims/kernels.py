@@ -167,5 +167,5 @@ CLAIM = Claim(
     quick_words="10 seeds",
     seeds=40,
     quick_seeds=10,
-    cost=3,
+    cost=2,
 )

@@ -69,7 +69,7 @@ CLAIM = Claim(
     number="C6",
     kinds=("identity",),
     quote="Self-attention: parallel at training time, sequential at test-time",
-    where="000:48–50",
+    where="000:54–56",
     statement="Attention that reads all words at once and attention that reads them one by one give the same "
     "distribution over the next word.",
     conditions="Causal mask; fp64; untrained self-attention and gpt with random weights, 24 words.",

@@ -201,5 +201,5 @@ CLAIM = Claim(
     quick_words="fewer draws",
     seeds=30,
     quick_seeds=8,
-    cost=5,
+    cost=1,
 )

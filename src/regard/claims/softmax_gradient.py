@@ -26,7 +26,6 @@ LARGE = (20.0, 40.0, 80.0, 160.0, 320.0)  # here the gradient has become a pure 
 
 def experiment(trial: Trial) -> Evidence:
     numbers: dict[str, list[float]] = defaultdict(list)
-    curves: dict[str, list[tuple[float, float]]] = {}
     if not 0.0 <= trial.knob("gap") <= 700.0:
         raise RegardError("The gap must lie between 0 and 700: beyond that fp64 rounds e^−Δ to 0.")
     gaps = sorted({*GAPS, trial.knob("gap")})
@@ -47,16 +46,19 @@ def experiment(trial: Trial) -> Evidence:
     numbers[SINGLE] = [first_zero(torch.float32)]
     numbers[DOUBLE] = [first_zero(torch.float64)]
     numbers[WINNER] = [first_zero(torch.float64, winner=True)]
-    grid = np.linspace(0, 120, 61)
-    for name, dtype in (("fp64", torch.float64), ("fp32", torch.float32), ("bf16", torch.bfloat16)):
-        curves[name] = [(gap, size) for gap in grid if (size := two_keys(float(gap), dtype)) > 0]
-    figure = Lines(
-        "The gradient that two keys leave a query", "score gap Δ", "|∂o/∂Δ|",
-        [*(Line(name, points) for name, points in curves.items()),
-         Line("e^−Δ / (1 + e^−Δ)²", [(gap, closed_form(float(gap))) for gap in grid])],
-        log_y=True,
-    )  # fmt: skip
-    return Evidence(numbers, (figure,))
+    return Evidence(numbers, (by_gap(),))
+
+
+def by_gap() -> Lines:
+    """The equation, and where numbers of 32 and 64 bits leave it: a line ends where the gradient is exactly 0."""
+    gaps = range(131)
+    lines = [Line("e^−Δ / (1 + e^−Δ)²", [(gap, closed_form(gap)) for gap in gaps])]
+    for name, dtype in (("fp64", torch.float64), ("fp32", torch.float32)):
+        for winner in (False, True):
+            sizes = [(gap, two_keys(gap, dtype, winner=winner)) for gap in gaps]
+            side = "winning" if winner else "losing"
+            lines.append(Line(f"{name}, on the {side} score", [(gap, size) for gap, size in sizes if size > 0]))
+    return Lines("What two keys pass back, and where it ends", "score gap Δ", "|∂o/∂Δ|", lines, log_y=True)
 
 
 def softmax_gradient(gap: float) -> tuple[float, float]:

@@ -127,7 +127,7 @@ CLAIM = Claim(
     name="symmetry",
     number="C9",
     kinds=("identity",),
-    quote="W_{ij} where i → love, j → you = q_i^T k_j … W_{ji} = q_i^T k_i",
+    quote="W_{ij} … i \\rightarrow \\text{love} … j \\rightarrow \\text{you} … = q_i^T k_j … W_{ji} = q_i^T k_i",
     where="001:174–178",
     statement="Scores XXᵀ are symmetric; the weights after the softmax are not, though around any three words "
     "w_ij w_jk w_ki = w_ik w_kj w_ji. With W_q and W_k scores are symmetric for every X exactly when W_qᵀW_k is.",

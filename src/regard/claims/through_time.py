@@ -83,10 +83,11 @@ def curve(name: str, sizes: np.ndarray, **drawn: Any) -> Line:
 
 
 def mean_curve(name: str, runs: Sequence[np.ndarray]) -> Line:
-    """The geometric mean of several, with a band from the smallest to the largest."""
+    """The geometric mean of several, and a band from the smallest to the largest, while more than 1e-30 is left."""
     shares = np.log(np.stack([run / run[0] for run in runs]))
     middle, low, high = np.exp(shares.mean(0)), np.exp(shares.min(0)), np.exp(shares.max(0))
-    return Line(name, list(enumerate(middle)), band=list(zip(low, high, strict=True)))
+    shown = int((middle > 1e-30).sum())
+    return Line(name, list(enumerate(middle))[:shown], band=list(zip(low, high, strict=True))[:shown])
 
 
 class Linear(Cell):

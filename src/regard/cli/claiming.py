@@ -195,22 +195,18 @@ def _print_result(result: Result) -> None:
 
 
 def _print_verdicts(results: Sequence[Result]) -> None:
-    from regard.report.table import print_table, seconds
+    """Under each statement what decided, how the control came out, and how long it took."""
+    from regard.report.progress import clock
 
-    rows = [
-        {
-            "sign": result.sign,
-            "number": result.number,
-            "name": result.name,
-            "statement": result.statement,
-            "found": _decisive(result),
-            "control": "came out the other way" if result.controlled else "did not",
-            "seconds": seconds(result.seconds),
-        }
-        for result in results
-    ]
-    headings = {"sign": "", "number": "#", "name": "claim", "statement": "statement", "found": "measured"}
-    print_table(rows, headings | {"control": "control", "seconds": "s"})
+    room = max(len(result.name) for result in results)
+    for result in results:
+        claim = f"{result.sign} {result.number:<3} {result.name:<{room}}  "
+        control = (
+            "the control came out the other way" if result.controlled else "the control did not come out the other way"
+        )
+        print_prose(claim + result.statement, indent=" " * len(claim))
+        found = f"{_decisive(result)}; {control}; {clock(result.seconds)}"
+        print_prose(" " * len(claim) + found, indent=" " * len(claim))
 
 
 def _decisive(result: Result) -> str:

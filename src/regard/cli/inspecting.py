@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 def inspect(
     run: Path,
-    text: Annotated[str, Parameter(allow_leading_hyphen=True)] = "-",
-    *,
+    text: str | None = None,
+    *unquoted: Annotated[str, Parameter(show=False)],
     target: Annotated[str | None, Parameter(allow_leading_hyphen=True)] = None,
     gradients: Annotated[bool, Flag] = False,
     layer: str | None = None,
@@ -45,7 +45,7 @@ def inspect(
     run
         the run's folder
     text
-        the text, or for a translator the source; "-", or no text, reads it from stdin
+        the text, or for a translator the source, in quotes; after -- where it begins with -; without it stdin is read
     target
         translator: look at this translation instead of the one that beam search finds; classifier: the true label
     gradients
@@ -81,6 +81,8 @@ def inspect(
         raise RegardError("--layer and --head choose what the terminal shows; --json and --html hold all of them.")
     if html is not None and html.exists():
         raise RegardError(f"{html} exists already; --html writes a new file.")
+    if unquoted:
+        raise RegardError(f'The text is one argument, in quotes: "{text} {" ".join(unquoted)}".')
     text = _given(text)
     loaded = load(run, weights=weights, device=device)
     trace = _trace(loaded, text, target, {"--beam": beam, "--length-penalty": length_penalty}, top, gradients)
@@ -93,13 +95,11 @@ def inspect(
         print(show(trace, attention=_attention(trace, layer, head), head=head))
 
 
-def _given(text: str) -> str:
+def _given(text: str | None) -> str:
     """The text of the command line, or else what comes through a pipe."""
-    if text == "-":
+    if text is None:
         if sys.stdin is not None and sys.stdin.isatty():
-            raise RegardError(
-                'There is no text: give it in quotes, as in regard inspect RUN "the dog ran", or in a pipe.'
-            )
+            raise RegardError('There is no text: regard inspect RUN "the dog ran", or send it through a pipe.')
         text = "\n".join(stdin_lines())
     if not text.strip():
         raise RegardError("The text is empty: give some words to look at.")

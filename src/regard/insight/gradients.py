@@ -55,29 +55,35 @@ def entering(model: Model) -> Iterator[list[Tensor]]:
             hook.remove()
 
 
-def surprises(logits: Tensor, targets: Sequence[int | None]) -> tuple[Tensor, list[int]]:
-    """L_t of the steps whose next token is known, from logits [T, V], and which steps these are."""
-    known = [step for step, target in enumerate(targets) if target is not None]
-    truth = torch.tensor([targets[step] for step in known], dtype=torch.int64, device=logits.device)
-    exact = logits[known].to(torch.promote_types(logits.dtype, torch.float32))
-    return F.cross_entropy(exact, truth, reduction="none"), known
+def surprises(logits: Tensor, targets: Sequence[int | None]) -> Tensor:
+    """L_t of every step but the last where nothing is known to follow it, from logits [T, V]."""
+    known = torch.tensor([target for target in targets if target is not None], dtype=torch.int64, device=logits.device)
+    exact = logits[: len(known)].to(torch.promote_types(logits.dtype, torch.float32))
+    return F.cross_entropy(exact, known, reduction="none")
 
 
-def through_time(losses: Tensor, steps: Sequence[int], inputs: Sequence[Tensor], count: int) -> list[np.ndarray]:
-    """For each input [1, S, D] or [S = 1, D] the matrix [count, S] of ‖∂L_t/∂input_s‖; nan where a step has no loss."""
-    found = [np.full((count, one.shape[:-1].numel()), np.nan) for one in inputs]
+def through_time(losses: Tensor, inputs: Sequence[Tensor], steps: int) -> list[np.ndarray]:
+    """For each input [1, S, D] or [S = 1, D] the matrix [steps, S] of ‖∂L_t/∂input_s‖; nan where a step has no loss."""
+    found = [np.full((steps, one.shape[:-1].numel()), np.nan) for one in inputs]
     directions = torch.eye(len(losses), dtype=losses.dtype, device=losses.device)
     with progress("gradients through time", len(losses), unit=" steps") as bar:
         for first in range(0, len(losses), ROWS):
             rows = directions[first : first + ROWS]
-            gradients = torch.autograd.grad(
-                losses, inputs, rows, retain_graph=True, is_grads_batched=True, allow_unused=True
-            )
-            for matrix, gradient in zip(found, gradients, strict=True):
+            for matrix, gradient in zip(found, backward(losses, inputs, rows), strict=True):
                 norm = 0.0 if gradient is None else gradient.norm(dim=-1).flatten(1).cpu().numpy()
-                matrix[list(steps[first : first + ROWS])] = norm
+                matrix[first : first + len(rows)] = norm
             bar.advance(len(rows))
     return found
+
+
+def backward(losses: Tensor, inputs: Sequence[Tensor], rows: Tensor) -> Sequence[Tensor | None]:
+    """The gradients of rows · losses, [rows, …] for each input; None where none of the losses depends on it."""
+    asked: dict[str, Any] = {"retain_graph": True, "allow_unused": True}
+    try:
+        return torch.autograd.grad(losses, inputs, rows, is_grads_batched=True, **asked)
+    except RuntimeError:  # a stranger's own backward may look at values, of which there are then many: a row at a time
+        each = [torch.autograd.grad(losses, inputs, row, **asked) for row in rows]
+        return [None if column[0] is None else torch.stack(column) for column in zip(*each)]
 
 
 def carried_by(model: Model) -> dict[str, tuple[str, ...]]:
@@ -104,8 +110,8 @@ def state_gradients(
         predicted, state, _ = model.explain(token, state)
         logits.append(predicted[0])
         carried.append([state["past"][layer][part] for layer, part in names])
-    losses, known = surprises(torch.cat(logits), targets)
-    columns = through_time(losses, known, [part for step in carried for part in step], len(targets))
+    losses = surprises(torch.cat(logits), targets)
+    columns = through_time(losses, [part for step in carried for part in step], len(targets))
     steps = range(tokens.size(1))
     return {
         f"layer/{layer}/{part}": np.concatenate([columns[s * len(names) + n] for s in steps], axis=1)

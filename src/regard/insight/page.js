@@ -4,10 +4,11 @@
 const trace = JSON.parse(document.getElementById("trace").textContent);
 const words = { target: trace.tokens, source: trace.source };
 const part = (id) => document.getElementById(id);
+const made = (kind, how) => Object.assign(document.createElement(kind), how);
 const clamp = (value, low, high) => Math.min(high, Math.max(low, value));
 const shown = (word) => word.replaceAll("\n", "⏎").replaceAll("\t", "⇥") || "∅";
 const bare = (word) => shown(word).trim() || "␣";
-const chance = (p) => (p === null ? "–" : p >= 0.0995 ? `${(100 * p).toFixed(0)} %` : `${(100 * p).toPrecision(2)} %`);
+const chance = (p) => (p === null ? "–" : `${p >= 0.0995 ? (100 * p).toFixed(0) : (100 * p).toPrecision(2)} %`);
 
 // -- numbers as shades: byte 0 is an empty cell, 1 to 255 go from the low end of the scale to its high end
 
@@ -18,7 +19,8 @@ const value = (map, byte) => map.low + ((byte - 1) / 254) * (map.high - map.low)
 const written = (map, byte) => {
   if (!byte) return "none";
   const found = value(map, byte);
-  return map.log ? (10 ** found).toExponential(1) : (map.low === 0 && map.high === 1 ? found.toFixed(2) : found.toPrecision(3));
+  if (map.log) return String(Number((10 ** found).toPrecision(2)));
+  return map.low === 0 && map.high === 1 ? found.toFixed(2) : found.toPrecision(3);
 };
 
 /** The place of a byte on the palette, 0 to 254; small weights of many words are told apart by their square root. */
@@ -74,13 +76,14 @@ function heat(canvas, { rows, columns, byte, map, diverging = false, marked = {}
   canvas.style.width = `${width}px`; canvas.style.height = `${height}px`;
   pen.setTransform(ratio, 0, 0, ratio, 0, 0);
   pen.clearRect(0, 0, width, height);
-  const palette = palettes[diverging ? 1 : 0];
+  const palette = palettes[diverging ? 1 : 0], snap = (place) => Math.round(place * ratio) / ratio; // no seams
   for (let row = 0; row < rows.length; row++)
     for (let column = 0; column < columns.length; column++) {
       const found = byte(row, column);
       if (!found) continue;
       pen.fillStyle = palette[shade(map, found)];
-      pen.fillRect(left + wide * column, top + high * row, wide + 0.4, high + 0.4);
+      const [x, y] = [left + wide * column, top + high * row].map(snap);
+      pen.fillRect(x, y, snap(left + wide * (column + 1)) - x, snap(top + high * (row + 1)) - y);
     }
   pen.font = font; pen.fillStyle = style.color; pen.textBaseline = "middle"; pen.textAlign = "right";
   for (let row = 0; row < rows.length; row += Math.ceil(15 / high))
@@ -113,9 +116,9 @@ function fitted(pen, label, most) {
 function ramp(element, map, what) {
   const palette = palettes[map.diverging ? 1 : 0];
   const colours = Array.from({ length: 21 }, (_, step) => palette[shade(map, 1 + 12.7 * step)]);
-  element.replaceChildren(Object.assign(document.createElement("span"), { textContent: written(map, 1) }),
-    Object.assign(document.createElement("i"), { style: `background: linear-gradient(to right, ${colours.join(",")})` }),
-    Object.assign(document.createElement("span"), { textContent: `${written(map, 255)} ${what}` }));
+  element.replaceChildren(made("span", { textContent: written(map, 1) }),
+    made("i", { style: `background: linear-gradient(to right, ${colours.join(",")})` }),
+    made("span", { textContent: `${written(map, 255)} ${what}` }));
 }
 
 // -- words, and how they are shaded
@@ -124,7 +127,7 @@ function chips(side) {
   const box = part(`${side}-words`);
   if (!box) return;
   words[side].forEach((word, index) => {
-    const button = Object.assign(document.createElement("button"), { type: "button", textContent: shown(word) });
+    const button = made("button", { type: "button", textContent: shown(word) });
     button.onclick = () => choose(side, index);
     box.append(button);
   });
@@ -159,7 +162,8 @@ function shadeWords() {
       button.style.background = found ? palettes[0][found.colour] : "";
       button.style.color = found ? (found.colour > 130 ? "#fff" : "#000") : "";
       button.title = found ? found.said : "";
-      button.setAttribute("aria-pressed", side === "target" ? index === state.step && state.source === null : index === state.source);
+      const [place, at] = state.source === null ? ["target", state.step] : ["source", state.source];
+      button.setAttribute("aria-pressed", side === place && index === at);
     });
   }
 }
@@ -172,17 +176,19 @@ const headName = ({ map, head }) => {
 // -- the parts of the page
 
 function drawSaid() {
-  const read = bare(trace.tokens[state.step]), best = trace.top[state.step]?.[0], truth = trace.targets[state.step];
-  const said = [`Step ${state.step + 1} of ${trace.tokens.length} read “${read}”.`];
-  if (best) said.push(`It expected “${bare(best[0])}” (${chance(best[1])}); entropy ${trace.entropy[state.step]} nats.`);
-  if (truth) said.push(`Then came “${bare(truth)}”: ${chance(trace.probability[state.step])}, rank ${trace.rank[state.step]}.`);
-  if (trace.order) said.push(`Its probability came from order ${trace.order[state.step]}, times back-off weights of ${trace.backoff[state.step]}.`);
+  const step = state.step, best = trace.top[step]?.[0], truth = trace.targets[step];
+  const said = [`Step ${step + 1} of ${trace.tokens.length} read “${bare(trace.tokens[step])}”.`];
+  if (best) said.push(`It expected “${bare(best[0])}” (${chance(best[1])}); entropy ${trace.entropy[step]} nats.`);
+  if (truth) said.push(`Then came “${bare(truth)}”: ${chance(trace.probability[step])}, rank ${trace.rank[step]}.`);
+  if (trace.order)
+    said.push(`Order ${trace.order[step]} gave its probability, times back-off weights of ${trace.backoff[step]}.`);
   for (const [side, chosen] of Object.entries(state.source === null ? state.pick : { source: state.encoder })) {
     if (chosen.map < 0) continue;
     const row = state.source ?? state.step, map = trace.attention[chosen.map];
     const bytes = words[side].map((_, index) => weight(map, chosen.head, row, index));
     const most = bytes.indexOf(Math.max(...bytes));
-    said.push(`${headName(chosen)} of “${bare(words[map.looking][row])}” looked most at “${bare(words[side][most])}” (${written(map, bytes[most])}).`);
+    const [looking, seen] = [words[map.looking][row], words[side][most]].map(bare);
+    said.push(`${headName(chosen)} of “${looking}” looked most at “${seen}” (${written(map, bytes[most])}).`);
   }
   part("said").textContent = said.join(" ");
 }
@@ -192,7 +198,7 @@ function drawChoices() {
   const rows = trace.top[state.step].map(([word, p]) => [word, p, word === truth]);
   if (truth && !rows.some((row) => row[2])) rows.push([truth, trace.probability[state.step], true]);
   box.replaceChildren(...rows.flatMap(([word, p, right]) => {
-    const cells = ["word", "chance", "number"].map((kind) => Object.assign(document.createElement("div"), { className: `${kind}${right ? " true" : ""}` }));
+    const cells = ["word", "chance", "number"].map((kind) => made("div", { className: kind + (right ? " true" : "") }));
     cells[0].textContent = shown(word);
     cells[1].style.width = `${100 * p}%`;
     cells[2].textContent = chance(p) + (right ? ` · rank ${trace.rank[state.step]}` : "");
@@ -206,18 +212,20 @@ function drawHeads() {
   const side = state.source === null ? "target" : "source", row = state.source ?? state.step;
   for (const seen of ["source", "target"]) {
     const canvas = part(`heads-${seen}`);
-    const heads = trace.attention.flatMap((map, index) =>
-      map.looking === side && map.seen === seen ? Array.from({ length: map.heads }, (_, head) => ({ map: index, head })) : []);
+    const heads = trace.attention.flatMap(({ looking, seen: at, heads }, map) =>
+      looking === side && at === seen ? Array.from({ length: heads }, (_, head) => ({ map, head })) : []);
     canvas.parentElement.hidden = !heads.length;
     if (!heads.length) continue;
+    const byte = (one, column) => weight(trace.attention[heads[one].map], heads[one].head, row, column);
     const marked = heads.findIndex((one) => state.last && one.map === state.last.map && one.head === state.last.head);
     heat(canvas, {
       rows: heads.map(({ map, head }) => `${trace.attention[map].name} · ${head}`),
       columns: words[seen].map(bare), map: trace.attention[heads[0].map],
-      byte: (one, column) => weight(trace.attention[heads[one].map], heads[one].head, row, column),
+      byte,
       marked: marked >= 0 ? { row: marked } : {},
       pick: (one) => look(heads[one].map, heads[one].head),
-      tell: (one, column) => `${headName(heads[one])} · ${bare(words[seen][column])}: ${written(trace.attention[heads[one].map], weight(trace.attention[heads[one].map], heads[one].head, row, column))}`,
+      tell: (one, column) =>
+        `${headName(heads[one])} · ${bare(words[seen][column])}: ${written(trace.attention[0], byte(one, column))}`,
       tall: [9, 20],
     });
   }
@@ -238,11 +246,12 @@ function drawGradients() {
   if (!trace.gradients.length) return;
   const map = trace.gradients[part("gradient").value];
   const columns = words[map.of === "source" ? "source" : "target"].map(bare);
+  const byte = (row, column) => map.bytes[row * map.columns + column];
   heat(part("gradient-map"), {
-    rows: trace.targets.map((word) => (word ? bare(word) : "–")), columns, map,
-    byte: (row, column) => map.bytes[row * map.columns + column],
+    rows: trace.targets.map((word) => (word ? bare(word) : "–")), columns, map, byte,
     marked: { row: state.step }, pick: (row) => choose("target", row),
-    tell: (row, column) => `loss of “${bare(trace.targets[row])}” by ${columns[column]}: ${written(map, map.bytes[row * map.columns + column])}`,
+    tell: (row, column) =>
+      `loss of “${bare(trace.targets[row])}” by ${columns[column]}: ${written(map, byte(row, column))}`,
   });
   ramp(part("gradient-ramp"), map, "norm of the gradient; no shade: exactly 0");
 }
@@ -278,8 +287,8 @@ if (trace.gradients.length) option(part("shading"), "gradient", "what the loss o
 option(part("shading"), "probability", "how probable each word was");
 part("shading").onchange = draw;
 trace.attention.forEach((map, index) => {
-  if (map.heads > 1) option(part("map"), `${index}:-1`, `${map.name}, mean of heads`);
-  for (let head = 0; head < map.heads; head++) option(part("map"), `${index}:${head}`, `${map.name}${map.heads > 1 ? `, head ${head}` : ""}`);
+  if (map.heads > 1) option(part("map"), `${index}:-1`, headName({ map: index, head: -1 }));
+  for (let head = 0; head < map.heads; head++) option(part("map"), `${index}:${head}`, headName({ map: index, head }));
 });
 if (trace.attention.length) {
   for (const one of [state.pick.source, state.pick.target, state.encoder])

@@ -16,6 +16,7 @@ from torch import Tensor
 from regard.layers.state import State
 
 BESIDE = ("feedforward", "context")  # vectors that a layer adds or asks for: neither gates nor what it hands on
+LOOKS = ("scores", "weights", "empty", "average", "weight")  # how attention, or an average, comes about
 
 
 @dataclass
@@ -80,15 +81,13 @@ def _add_vectors(found: Inside, parts: State, names: tuple[str, ...], prefix: st
 
 def _gates(layer: State) -> Iterator[tuple[str, Tensor]]:
     """What a cell goes through at each step, [R, T, D]; a number per step becomes a vector of one."""
-    if "weights" in layer or "average" in layer:
-        layer = {name: part for name, part in layer.items() if name not in ("scores", "weights", "empty")}
-        layer = {} if "average" in layer else layer
-    if not isinstance(hidden := layer.get("hidden"), Tensor):
-        return
+    hidden = layer.get("hidden")
+    looks = "context" in layer or weights_of(layer) is not None
+    skipped = {"hidden", *BESIDE, *(LOOKS if looks else ())}
     for name, part in layer.items():
-        if name == "hidden" or name in BESIDE or not isinstance(part, Tensor) or not part.is_floating_point():
+        if name in skipped or not isinstance(part, Tensor) or not isinstance(hidden, Tensor):
             continue
-        if part.shape[:2] == hidden.shape[:2] and part.dim() <= 3:
+        if part.is_floating_point() and part.shape[:2] == hidden.shape[:2] and part.dim() <= 3:
             yield name, part if part.dim() == 3 else part[..., None]
 
 

@@ -253,9 +253,9 @@ def _gradients(
     with torch.enable_grad(), entering(model) as vectors:
         logits, _, _ = _explain(model, tokens, _begin(model, source), system)
         banned = torch.tensor(forbidden, dtype=torch.int64, device=logits.device)
-        losses, known = surprises(logits.index_fill(-1, banned, -torch.inf), targets)
-        entered = dict(zip(("source", "target") if source is not None else ("target",), vectors))
-        matrices = through_time(losses, known, list(entered.values()), len(targets))
+        losses = surprises(logits.index_fill(-1, banned, -torch.inf), targets)
+        entered = {"target": vectors[-1]} if source is None else dict(zip(("source", "target"), vectors))
+        matrices = through_time(losses, list(entered.values()), len(targets))
     found = dict(zip(entered, matrices))
     with torch.enable_grad():
         states = state_gradients(model, tokens, targets, _begin(model, source))

@@ -13,6 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from regard.layers.coins import Dropout
 from regard.layers.layer import Layer
 from regard.layers.position import rotate
 from regard.layers.scores import named_score
@@ -138,7 +139,7 @@ class CausalSelfAttention(CausalAttention):
         self.rotary = rotary
         self.project = nn.Linear(width, 3 * width, bias=bias)  # W_q, W_k, W_v of all heads at once
         self.output = nn.Linear(width, width, bias=bias)
-        self.drop_output = nn.Dropout(dropout if dropout_output is None else dropout_output)
+        self.drop_output = Dropout(dropout if dropout_output is None else dropout_output)
 
     def forward(self, x: Tensor, state: State, span: Span) -> tuple[Tensor, State]:
         query, keys, values, new, mask = self._look_up(x, state, span)

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.layers.attention import attend, written
+from regard.layers.coins import Dropout
 from regard.layers.position import rotate
 from regard.layers.scores import named_score
 from regard.layers.state import State
@@ -38,7 +39,7 @@ class FullSelfAttention(nn.Module):
         self.rotary = rotary
         self.project = nn.Linear(width, 3 * width)
         self.output = nn.Linear(width, width)
-        self.drop_output = nn.Dropout(dropout_output)
+        self.drop_output = Dropout(dropout_output)
 
     def forward(self, x: Tensor, valid: Tensor | None) -> Tensor:
         context = attend(*self._look_up(x), padding(valid), dropout=self.dropout if self.training else 0.0)
@@ -66,7 +67,7 @@ class CrossAttention(nn.Module):
         self.query = nn.Linear(width, width)
         self.project = nn.Linear(width, 2 * width)  # W_k, W_v
         self.output = nn.Linear(width, width)
-        self.drop_output = nn.Dropout(dropout_output)
+        self.drop_output = Dropout(dropout_output)
 
     def remember(self, memory: Tensor) -> State:
         keys, values = self.project(memory).unflatten(-1, (2 * self.heads, -1)).chunk(2, dim=2)  # [N, S, H, d]

@@ -1,1 +1,1 @@
-"""What people read: tables and progress, in a terminal, in a pipe or as JSON. No torch here."""
+"""What people read: tables, figures and progress, in a terminal, in a pipe, on a page or as JSON. No torch here."""

@@ -44,7 +44,7 @@ def luminance(colour: Colour) -> float:
 
 def _one_sided(share: float) -> Colour:
     chroma = 0.02 + 0.085 * math.sin(0.8 * math.pi * share)
-    return _from_oklch(0.98 - 0.70 * share, chroma, 105 + 165 * share)
+    return _from_oklch(0.98 - 0.66 * share, chroma, 105 + 165 * share)
 
 
 def _two_sided(share: float) -> Colour:

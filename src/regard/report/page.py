@@ -67,6 +67,7 @@ dl.texts .quiet { color: var(--quiet) }
 @media (max-width: 40rem) { dl.texts { grid-template-columns: 1fr } dl.texts dd { margin-bottom: .4rem } }
 @media (max-width: 40rem) {
   body { padding: 1rem .8rem 3rem } h1 { font-size: 1.35rem } svg text { font-size: 24px } .more { display: block }
+  tbody th { white-space: normal; min-width: 6rem; max-width: 42vw } /* it stays while the rest scrolls */
 }
 .heat { display: block } svg.heat text { font-size: 13px }
 """

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.errors import RegardError
+from regard.layers.coins import Dropout
 from regard.layers.embedding import Embedding, Output
 from regard.layers.encoder import real_columns
 from regard.layers.state import Span, State, map_state
@@ -50,7 +51,7 @@ class Translator(Model):
         self.source_vocabulary = self._reader.vocabulary
         self.source_context = self._reader.context
         self.output = output
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
 
     # -- what a system says ------------------------------------------------------------------------------------------
 

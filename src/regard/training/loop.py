@@ -381,12 +381,13 @@ class _Log:
     def trained(self, loss: Tensor, count: int, rate: float) -> float | None:
         """Note a step; when a log point is due, write it and return the mean loss since the last one."""
         self.pending.append((loss, count))
-        elapsed = time.monotonic() - self.since
-        if elapsed < LOG_SECONDS:
+        if time.monotonic() - self.since < LOG_SECONDS:
             return None
-        tokens = sum(count for _, count in self.pending)
-        mean = sum(float(loss) * count for loss, count in self.pending) / tokens
-        speed = tokens / elapsed
+        counts = [count for _, count in self.pending]
+        losses = torch.stack([loss for loss, _ in self.pending]).tolist()  # waits for a device that lags behind
+        tokens = sum(counts)
+        mean = sum(loss * count for loss, count in zip(losses, counts, strict=True)) / tokens
+        speed = tokens / (time.monotonic() - self.since)
         self._write(loss=mean, perplexity=_exp(mean), learning_rate=rate, tokens_per_second=round(speed, 1))
         self.note = f"loss {mean:.3f} · perplexity {_exp(mean):.2f} · {grouped(speed)} tokens/s"
         self.pending, self.since = [], time.monotonic()
