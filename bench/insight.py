@@ -95,11 +95,11 @@ def main() -> None:
             for name, work in ways.items():
                 times[name].append(seconds(work))
     if given.gradients:
-        times["gradients"] = [seconds(lambda: trace_language(model, tokenizer, text, gradients=True))]
+        times["with gradients"] = [seconds(lambda: trace_language(model, tokenizer, text, gradients=True))]
     facts: dict[str, object] = {**vars(given), "torch": torch.__version__}
     for name, found in times.items():
         clock, busy = (sorted(column) for column in zip(*found))
-        print(f"{name:<12} {median(clock):6.2f} s, at best {clock[0]:.2f}; processor at best {busy[0]:.2f} s")
+        print(f"{name:<14} {median(clock):6.2f} s, at best {clock[0]:.2f}; processor at best {busy[0]:.2f} s")
         facts[name] = {"seconds": median(clock), "best": clock[0], "processor": busy[0]}
     print(f"explain was called {untraced} times without a trace (call, loss, generation), {traced} times for one")
     facts["explain_calls"] = {"untraced": untraced, "traced": traced}

@@ -290,4 +290,4 @@ def test_progress_is_shown_row_by_row(monkeypatch):
 
     monkeypatch.setattr(module, "progress", watched)
     trace_language(model_of("gpt"), WORDS, TEXT, gradients=True)
-    assert shown == [("gradients through time", len(WORDS.encode(TEXT)))]
+    assert shown == [("gradients", len(WORDS.encode(TEXT)))]

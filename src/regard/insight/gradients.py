@@ -55,6 +55,15 @@ def entering(model: Model) -> Iterator[list[Tensor]]:
             hook.remove()
 
 
+def predicting(model: Model, logits: Tensor, parts: State) -> tuple[Tensor, Tensor]:
+    """The vectors [1, T, D] that the steps predict from, and their logits; where none are shown, the logits twice."""
+    hidden = parts.get("hidden")
+    if not isinstance(hidden, Tensor) or not hidden.requires_grad:
+        return logits, logits
+    again = model.predict(hidden)
+    return (hidden, again) if torch.equal(again, logits) else (logits, logits)
+
+
 def surprises(logits: Tensor, targets: Sequence[int | None]) -> Tensor:
     """L_t of every step but the last where nothing is known to follow it, from logits [T, V]."""
     known = torch.tensor([target for target in targets if target is not None], dtype=torch.int64, device=logits.device)
@@ -62,27 +71,36 @@ def surprises(logits: Tensor, targets: Sequence[int | None]) -> Tensor:
     return F.cross_entropy(exact, known, reduction="none")
 
 
-def through_time(losses: Tensor, inputs: Sequence[Tensor], steps: int) -> list[np.ndarray]:
-    """For each input [1, S, D] or [S = 1, D] the matrix [steps, S] of ‖∂L_t/∂input_s‖; nan where a step has no loss."""
+def through_time(
+    losses: Tensor, hidden: Sequence[Tensor], inputs: Sequence[Tensor], steps: int, title: str = "gradients"
+) -> list[np.ndarray]:
+    """For each input [1, S, D] or [S = 1, D] the matrix [steps, S] of ‖∂L_t/∂input_s‖; nan where a step has no loss.
+
+    Step t predicts from hidden_t alone, all steps one after the other in `hidden`, [1, …, D] each. So one backward pass
+    through the prediction, whose vocabulary is large, serves all rows, and each row starts from its ∂L_t/∂hidden_t.
+    """
     found = [np.full((steps, one.shape[:-1].numel()), np.nan) for one in inputs]
-    directions = torch.eye(len(losses), dtype=losses.dtype, device=losses.device)
-    with progress("gradients through time", len(losses), unit=" steps") as bar:
+    whole = torch.cat(list(hidden), dim=1)  # [1, T, D]
+    slopes = torch.cat(torch.autograd.grad(losses.sum(), hidden, retain_graph=True, materialize_grads=True), dim=1)
+    with progress(title, len(losses), unit=" steps") as bar:
         for first in range(0, len(losses), ROWS):
-            rows = directions[first : first + ROWS]
-            for matrix, gradient in zip(found, backward(losses, inputs, rows), strict=True):
+            rows = torch.arange(first, min(first + ROWS, len(losses)), device=whole.device)
+            directions = whole.new_zeros(len(rows), *whole.shape)
+            directions[rows - first, 0, rows] = slopes[0, rows]
+            for matrix, gradient in zip(found, backward(whole, inputs, directions), strict=True):
                 norm = 0.0 if gradient is None else gradient.norm(dim=-1).flatten(1).cpu().numpy()
                 matrix[first : first + len(rows)] = norm
             bar.advance(len(rows))
     return found
 
 
-def backward(losses: Tensor, inputs: Sequence[Tensor], rows: Tensor) -> Sequence[Tensor | None]:
-    """The gradients of rows · losses, [rows, …] for each input; None where none of the losses depends on it."""
+def backward(hidden: Tensor, inputs: Sequence[Tensor], directions: Tensor) -> Sequence[Tensor | None]:
+    """A backward pass from `hidden` in each direction: [directions, …] for each input, None where it has no part."""
     asked: dict[str, Any] = {"retain_graph": True, "allow_unused": True}
     try:
-        return torch.autograd.grad(losses, inputs, rows, is_grads_batched=True, **asked)
+        return torch.autograd.grad(hidden, inputs, directions, is_grads_batched=True, **asked)
     except RuntimeError:  # a stranger's own backward may look at values, of which there are then many: a row at a time
-        each = [torch.autograd.grad(losses, inputs, row, **asked) for row in rows]
+        each = [torch.autograd.grad(hidden, inputs, direction, **asked) for direction in directions]
         return [None if column[0] is None else torch.stack(column) for column in zip(*each)]
 
 
@@ -104,14 +122,17 @@ def state_gradients(
     names = [(layer, part) for layer, memory in carried_by(model).items() for part in memory]
     if not names:
         return {}
-    carried: list[list[Tensor]] = []
-    logits = []
+    carried: list[Tensor] = []  # of one step after the other
+    hidden: list[Tensor] = []
+    logits: list[Tensor] = []
     for token in tokens.split(1, dim=1):
-        predicted, state, _ = model.explain(token, state)
+        predicted, state, parts = model.explain(token, state)
+        from_here, predicted = predicting(model, predicted, parts)
+        hidden.append(from_here)
         logits.append(predicted[0])
-        carried.append([state["past"][layer][part] for layer, part in names])
+        carried += [state["past"][layer][part] for layer, part in names]
     losses = surprises(torch.cat(logits), targets)
-    columns = through_time(losses, [part for step in carried for part in step], len(targets))
+    columns = through_time(losses, hidden, carried, len(targets), "gradients of what is carried")
     steps = range(tokens.size(1))
     return {
         f"layer/{layer}/{part}": np.concatenate([columns[s * len(names) + n] for s in steps], axis=1)

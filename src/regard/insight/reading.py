@@ -19,7 +19,7 @@ from torch import Tensor
 from regard.decoding.beam import Beam, Hypothesis, largest
 from regard.decoding.translate import longest_translation
 from regard.errors import RegardError
-from regard.insight.gradients import entering, state_gradients, surprises, tables_of, through_time
+from regard.insight.gradients import entering, predicting, state_gradients, surprises, tables_of, through_time
 from regard.insight.parts import array, look_inside, look_inside_encoder
 from regard.insight.search import search_tree
 from regard.insight.trace import Branch, Choice, Trace
@@ -251,11 +251,12 @@ def _gradients(
         notes.append(NO_VECTORS.format(system=system))
         return {}
     with torch.enable_grad(), entering(model) as vectors:
-        logits, _, _ = _explain(model, tokens, _begin(model, source), system)
+        logits, parts, _ = _explain(model, tokens, _begin(model, source), system)
+        hidden, logits = predicting(model, logits[None], parts)
         banned = torch.tensor(forbidden, dtype=torch.int64, device=logits.device)
-        losses = surprises(logits.index_fill(-1, banned, -torch.inf), targets)
+        losses = surprises(logits[0].index_fill(-1, banned, -torch.inf), targets)
         entered = {"target": vectors[-1]} if source is None else dict(zip(("source", "target"), vectors))
-        matrices = through_time(losses, list(entered.values()), len(targets))
+        matrices = through_time(losses, [hidden], list(entered.values()), len(targets))
     found = dict(zip(entered, matrices))
     with torch.enable_grad():
         states = state_gradients(model, tokens, targets, _begin(model, source))

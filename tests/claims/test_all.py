@@ -1,0 +1,67 @@
+"""All claims: each is declared in full before anything is run, and is found under its name and its number."""
+
+import re
+
+import pytest
+
+from regard.claims.claim import SEEDS
+from regard.claims.register import NAMES, get_claim, module_of
+from regard.errors import RegardError
+
+named = pytest.mark.parametrize("name", NAMES)
+
+
+def test_there_are_as_many_as_the_specification_has():
+    assert len(NAMES) == len(set(NAMES)) == 23
+
+
+@named
+def test_a_claim_is_declared_in_full(name):
+    claim = get_claim(name)
+    assert claim.name == name
+    assert claim.number == f"C{NAMES.index(name) + 1}"
+    assert re.search(r"\b00[0-4]:\d+", claim.where), claim.where
+    for words in (claim.statement, claim.conditions, claim.control_words, claim.breaks):
+        assert words.rstrip("”»'\"").endswith((".", "?"))
+    assert claim.quote
+    assert claim.cost > 0
+
+
+@named
+def test_an_identity_counts_every_draw_and_a_measurement_its_seeds(name):
+    claim = get_claim(name)
+    overs = {expect.over for expect in (*claim.expected, *claim.control)}
+    if "identity" in claim.kinds:
+        assert "draws" in overs
+    if "measured" in claim.kinds:
+        assert overs & {"seeds", "share"} or claim.seeds >= SEEDS
+        assert claim.seeds >= SEEDS
+    assert claim.quick_seeds <= claim.seeds
+
+
+@named
+def test_a_claim_has_a_number_for_a_name(name):
+    assert get_claim(f"c{NAMES.index(name) + 1}") is get_claim(name)
+
+
+def test_an_unknown_claim_is_answered_with_what_was_meant():
+    with pytest.raises(RegardError, match="did you mean vanishing"):
+        get_claim("vanshing")
+
+
+@named
+def test_its_worked_examples_agree_with_the_notes(name):
+    claim = get_claim(name)
+    for example in claim.worked() if claim.worked else []:
+        assert example.agrees, f"{example.what}: the notes have {example.noted}, here it is {example.found}"
+        assert re.search(r"\d{3}:\d+", example.where)
+
+
+def test_each_file_of_a_claim_is_registered():
+    from pathlib import Path
+
+    import regard.claims as package
+
+    home = Path(package.__file__).parent
+    declared = {path.stem for path in home.glob("*.py") if "\nCLAIM = Claim(" in path.read_text(encoding="utf-8")}
+    assert declared == {module_of(name) for name in NAMES}
