@@ -145,3 +145,18 @@ def test_a_claim_is_not_measured_twice(tmp_path, monkeypatch):
     record = runner.record_of(counted, False, "cpu", {})
     record.write_text("{", encoding="utf-8")  # cut short: measured again, not believed
     assert not runner.run_claim("one").cached
+
+
+def test_one_that_cannot_be_measured_does_not_keep_the_others_from_it(tmp_path, monkeypatch):
+    monkeypatch.setenv("REGARD_CACHE", str(tmp_path))
+    good = claim({"effect": CLEAR, "control": CONTRARY})
+
+    def crash(trial):
+        raise ZeroDivisionError("division by zero")
+
+    both = {"bad": dataclasses.replace(good, name="bad", experiment=crash), "one": good}
+    monkeypatch.setattr(runner, "get_claim", both.__getitem__)
+    heard = []
+    with pytest.raises(RegardError, match="bad: ZeroDivisionError: division by zero"):
+        runner.run_claims(["bad", "one"], jobs=1, each=heard.append)
+    assert [result.name for result in heard] == ["one"]

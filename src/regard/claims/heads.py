@@ -108,14 +108,14 @@ CLAIM = Claim(
     conditions=f"gpt of two layers with four heads on the phrasebook's English, windows of {WINDOW} words; distance in "
     "words, averaged over held-out text; spread is the standard deviation over a layer's four heads.",
     control_words="The same model before training looks everywhere alike: its heads hardly differ.",
-    breaks="In a text without order there is nothing to divide among heads, though they still drift apart a little. The "
-    "largest difference grows with the number of heads by chance alone: compare models with equally many. That heads "
-    "differ does not say that each is needed.",
+    breaks="In a text without order there is nothing to divide among heads, though they still drift apart a little. "
+    "The largest difference grows with the number of heads by chance alone: compare models with equally many. That "
+    "heads differ does not say that each is needed.",
     expected=(Expect(OVER_FRESH, "at least", 0.5, unit="words"), Expect(OVER_SHUFFLED, "at least", 0.5, unit="words")),
     control=(Expect(AT_FIRST, "at most", 0.5, unit="words"),),
     besides=(Expect(UNORDERED, "at most", 1.0, unit="words"),),
     experiment=experiment,
-    quick_words="3 seeds, 300 steps instead of 600",
+    quick_words="3 seeds, 200 steps instead of 600",
     cost=160.0,
     code=("claims/corpora.py", "claims/reading.py"),
 )

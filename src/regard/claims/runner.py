@@ -13,8 +13,11 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from contextlib import contextmanager
 from dataclasses import replace
-from multiprocessing import get_context
+from functools import partial
+from itertools import chain
+from multiprocessing import active_children, get_context, parent_process
 from pathlib import Path
+from threading import Thread
 
 import torch
 
@@ -49,7 +52,8 @@ def run_claims(
     jobs: int | None = None,
     each: Callable[[Result], object] | None = None,
 ) -> list[Result]:
-    """All of them, in the order given; `each` hears of every result as it comes."""
+    """All of them, in the order given; `each` hears of every result as it comes. One that cannot be measured does not
+    keep the others from it."""
     claims = {claim.name: claim for claim in map(get_claim, names)}
     results: dict[str, Result] = {}
 
@@ -67,13 +71,18 @@ def run_claims(
             missing.append(claim)
     with progress("claims", len(claims), len(claims) - len(missing)) as bar:
         together = sorted((c for c in missing if "timing" not in c.kinds), key=lambda c: -c.cost)
-        for result in _side_by_side(together, quick, device, jobs or cores()):
-            note(result)
-            bar.advance(1, f"{result.sign} {result.name}")
-        for claim in missing:  # what measures time wants the machine for itself
-            if "timing" in claim.kinds:
-                note(_measure(claim, record_of(claim, quick, device, {}), quick, device, {}))
-                bar.advance(1, f"{results[claim.name].sign} {claim.name}")
+        alone = [c for c in missing if "timing" in c.kinds]  # what measures time wants the machine for itself
+        failed: list[str] = []
+        aside = _side_by_side(together, quick, device, jobs or cores())
+        for outcome in chain(aside, _side_by_side(alone, quick, device, 1)):
+            if isinstance(outcome, Result):
+                note(outcome)
+                bar.advance(1, f"{outcome.sign} {outcome.name}")
+            else:
+                failed.append(outcome)
+                bar.advance(1)
+    if failed:
+        raise RegardError(f"Not all could be measured: {' '.join(failed)} The others are kept.")
     return [results[name] for name in claims]
 
 
@@ -113,31 +122,47 @@ def _measure(
     return result
 
 
-def _side_by_side(claims: Sequence[Claim], quick: bool, device: str, jobs: int) -> Iterator[Result]:
+def _side_by_side(claims: Sequence[Claim], quick: bool, device: str, jobs: int) -> Iterator[Result | str]:
+    """The result of each, or in a sentence why there is none."""
     jobs = min(jobs, len(claims))
     if jobs <= 1:
         for claim in claims:
-            yield _measure(claim, record_of(claim, quick, device, {}), quick, device, {})
+            yield _outcome(partial(_measure, claim, record_of(claim, quick, device, {}), quick, device, {}), claim.name)
         return
-    with _one_thread_each(), ProcessPoolExecutor(jobs, get_context("spawn"), max_tasks_per_child=1) as pool:
+    spawn = get_context("spawn")
+    with _one_thread_each(), ProcessPoolExecutor(jobs, spawn, _end_with_parent, max_tasks_per_child=1) as pool:
         waiting: dict[Future[Result], str] = {
             pool.submit(_in_a_process, claim.name, quick, device): claim.name for claim in claims
         }
         try:
             for future in as_completed(waiting):
-                yield _outcome(future, waiting[future])
-        except BaseException:
+                yield _outcome(future.result, waiting[future])
+        except BaseException:  # Ctrl-C: nobody waits for the others
             pool.shutdown(wait=False, cancel_futures=True)
+            for child in active_children():
+                child.terminate()
             raise
 
 
-def _outcome(future: Future[Result], name: str) -> Result:
+def _outcome(measure: Callable[[], Result], name: str) -> Result | str:
     try:
-        return future.result()
-    except RegardError:
-        raise
+        return measure()
+    except RegardError as error:
+        return f"{name}: {error}"
     except Exception as error:
-        raise RegardError(f"{name} could not be measured: {type(error).__name__}: {error}") from error
+        return f"{name}: {type(error).__name__}: {error}."
+
+
+def _end_with_parent() -> None:
+    """However the process that started this one ends, this one ends too."""
+    parent = parent_process()
+    assert parent is not None
+
+    def follow() -> None:
+        parent.join()
+        os._exit(1)
+
+    Thread(target=follow, daemon=True).start()
 
 
 def _in_a_process(name: str, quick: bool, device: str) -> Result:
