@@ -44,6 +44,7 @@ from regard.systems.model import Model
 from regard.training.checkpoint import save_tensors
 from regard.training.crew import Crew, join, local_rank
 from regard.training.loop import Trainer, measure_steps, weights_of
+from regard.training.settings import Learning
 
 
 def train(
@@ -147,7 +148,7 @@ def train_recipe(
     recipe: Recipe, folder: Path | None = None, start: Path | None = None, tokenizers: Tokenizers | None = None
 ) -> AnyRun:
     """Train what a recipe says; `tokenizers`: with these instead of new ones."""
-    crew = join()
+    crew = join(recipe.training.device if isinstance(recipe.training, Learning) else "cpu")
     folder = new_folder(recipe, folder) if crew.leads else folder
     if not crew.alone:
         return _train_together(crew, recipe, folder, start, tokenizers)
@@ -200,7 +201,7 @@ def resume(folder: str | Path) -> AnyRun:
     if not (folder / "training.safetensors").exists():
         raise RegardError(f"{folder} has no checkpoint (training.safetensors); train it anew.")
     torch.set_num_threads(recipe.training.threads)
-    crew = join()
+    crew = join(recipe.training.device)
     material = material_of(folder, recipe)
     ready = Prepared(material, build_model(recipe, material.tokenizers))
     with claimed(folder) if crew.leads else nullcontext():
@@ -236,7 +237,7 @@ def _go_on(trainer: Trainer) -> AnyRun:
             raise
         raise RegardError(
             f"Another process of this training ended at step {at.step}; the last checkpoint is in {folder}: "
-            f"`torchrun … -m regard resume {folder}` goes on from there, with any number of processes."
+            f"`torchrun … -m -- regard resume {folder}` goes on from there, with any number of processes."
         ) from error
     trainer.crew.wait()  # the files are the leader's
     say(

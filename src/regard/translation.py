@@ -108,22 +108,25 @@ class TranslationRun(TrainedOnPairs):
         alignment: bool = False,
         attention: bool = False,
         truncate: bool = False,
+        before: tuple[int, int] = (0, 0),
         **limits: Any,
     ) -> Iterator[list[Translation]]:
         """For each line its translations, best first; an empty line stays empty. Memory does not grow with the file.
 
-        `limits`: max_tokens, min_tokens, samples, seed, as `decoding.translate` has them.
+        `before`: lines that were translated earlier, and how many of them were not empty. `limits`: max_tokens,
+        min_tokens, samples, seed, as `decoding.translate` has them.
         """
         waiting: deque[tuple[str, list[int]]] = deque()  # lines whose translations are still to come; [] = an empty one
 
         def sources() -> Iterator[list[int]]:
-            for number, line in enumerate(lines, start=1):
+            for number, line in enumerate(lines, start=before[0] + 1):
                 ids = self.source_tokens(line, number, truncate) if line.strip() else []
                 waiting.append((line, ids))
                 if ids:
                     yield ids
 
-        found = translate(self.model, sources(), eos=self.tokenizer.eos, beam=how, forbidden=self.forbidden, **limits)
+        limits |= {"forbidden": self.forbidden, "first": before[1]}
+        found = translate(self.model, sources(), eos=self.tokenizer.eos, beam=how, **limits)
         for hypotheses in found:
             while not waiting[0][1]:
                 waiting.popleft()

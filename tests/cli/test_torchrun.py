@@ -62,7 +62,8 @@ def corpora(tmp_path_factory, text_file):
 
 CASES = [
     ("gpt", "text", []),  # windows
-    ("gpt", "text", ["--training.shard", "true", "--training.accumulate", "2"]),
+    # five rows: two processes have two and three of them, and must still cut them into as many parts
+    ("gpt", "text", ["--training.shard", "true", "--training.accumulate", "3", "--training.batch-tokens", "320"]),
     ("lstm", "text", []),  # a state is carried from window to window
     ("transformer", "pairs", ["--training.ema", "0.9"]),  # ragged, so averages of averages would be wrong
 ]

@@ -343,3 +343,76 @@ def test_options_that_would_be_ignored_are_refused(wrong, translators, trained):
     assert "--n-best" in wrong("translate", run, "--temperature", 1, "--n-best", 0, stdin="a\n")
     assert "ja-mecab" in wrong("evaluate", run, "--bleu-tokenizer", "ja-mecab")
     assert "kept no weights" in wrong("evaluate", trained["lstm"], "--average", 2)
+
+
+# -- from file to file -------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def big_file(tmp_path):
+    path = tmp_path / "in.txt"
+    lines = [pair.source for pair in make_pairs(300, seed=9, longest=6)]
+    lines[7:9] = ["", ""]
+    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize("more", [["--beam", 1], ["--temperature", 0.9, "--seed", 4], ["--beam", 2, "--json"]])
+def test_a_file_is_translated_as_stdin_is_and_a_kill_loses_nothing(regard, translators, big_file, tmp_path, more):
+    run, out = translators["transformer"], tmp_path / "out.txt"
+    _, piped, _ = regard("translate", run, *more, stdin=big_file.read_text(encoding="utf-8"))
+    command = ["translate", run, "--in", big_file, "--out", out, *more]
+    assert regard(*command)[0] == 0
+    assert out.read_text(encoding="utf-8") == piped
+    lines = out.read_bytes().splitlines(keepends=True)
+    out.unlink()
+    # as a kill leaves it: some whole lines, one that was cut short, and the note of what was asked for
+    question = kept_question(regard, command, tmp_path)
+    (tmp_path / "out.txt.part").write_bytes(b"".join(lines[:120]) + b"cut sh")
+    (tmp_path / "out.txt.part.json").write_text(question, encoding="utf-8")
+    code, said, errors = regard(*command)
+    assert (code, said) == (0, ""), errors
+    assert "120 lines were there before" in errors
+    assert texts(out.read_text(encoding="utf-8")) == texts(piped)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["in.txt", "out.txt"]
+
+
+def texts(output):
+    """Without scores, whose last digits are those of the batch."""
+    lines = output.splitlines()
+    if not lines[0].startswith("{"):
+        return lines
+    return [(line["line"], line["translations"][0]["text"]) for line in map(json.loads, lines)]
+
+
+def kept_question(regard, command, folder):
+    """The note that a translation leaves while it is under way: of one that a bad last line stops."""
+    from regard.cli import files
+
+    noted = []
+    before = files.write_text
+    files.write_text = lambda path, text: noted.append(text) or before(path, text)
+    try:
+        assert regard(*command)[0] == 0
+    finally:
+        files.write_text = before
+    (folder / "out.txt").unlink()
+    return noted[0]
+
+
+def test_a_file_to_a_file_refuses_what_would_lose_something(regard, translators, big_file, tmp_path):
+    run, out = translators["seq2seq"], tmp_path / "out.txt"
+    out.write_text("mine", encoding="utf-8")
+    code, _, errors = regard("translate", run, "--in", big_file, "--out", out)
+    assert (code, out.read_text(encoding="utf-8")) == (2, "mine")
+    assert "exists already" in errors
+    out.unlink()
+    assert "go together" in regard("translate", run, "--in", big_file)[2]
+    assert "no file" in regard("translate", run, "--in", tmp_path / "absent", "--out", out)[2]
+    assert "add --json" in regard("translate", run, "--in", big_file, "--out", out, "--n-best", 2)[2]
+    (tmp_path / "out.txt.part").write_text("a line\n", encoding="utf-8")
+    (tmp_path / "out.txt.part.json").write_text("{}", encoding="utf-8")
+    code, _, errors = regard("translate", run, "--in", big_file, "--out", out)
+    assert code == 2
+    assert "begun with another run" in errors
+    assert (tmp_path / "out.txt.part").read_text(encoding="utf-8") == "a line\n"

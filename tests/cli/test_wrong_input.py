@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 
 import pytest
@@ -217,6 +218,14 @@ def test_a_run_killed_before_it_began_can_be_begun_again(regard, wrong, trained,
         shutil.copy(trained["lstm"] / name, half / name)
     assert "is not a run" in wrong("resume", half)
     assert regard("train", "ngram", "--data", text_file, "--run", half)[0] == 0
+
+
+def test_a_checkpoint_of_other_layers_is_not_gone_on_with(wrong, broken):
+    path = broken / "recipe.toml"
+    text = path.read_text(encoding="utf-8")
+    for layers in (2, 3):
+        path.write_text(re.sub(r"(?m)^layers = \d+", f"layers = {layers}", text), encoding="utf-8")
+        assert "does not fit its recipe.toml" in wrong("resume", broken)
 
 
 def test_what_a_kill_left_of_a_save_is_removed_on_resume(regard, broken):

@@ -29,7 +29,7 @@ ORDER = [
     {"material"},
     {"fit"},
     {"laws", "compare", "exchange"},
-    {"claims"},
+    {"claims", "bench"},
     {"demo"},
     {"cli"},
     {"__main__"},

@@ -12,6 +12,7 @@ what is expected of each, and a control that must come out the other way. The ex
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -26,6 +27,7 @@ RELATIONS = ("at most", "at least", "within")
 OVERS = ("draws", "seeds", "share")
 SEEDS = 5  # of a measured claim, at least
 QUICK_SEEDS = 3
+FIRST_SEED, FIRST_QUICK_SEED = 101, 1  # bounds were chosen while looking at the small ones; verdicts come from others
 
 
 @dataclass(frozen=True)
@@ -120,9 +122,11 @@ class Claim:
     besides: tuple[Expect, ...] = ()
     quick_words: str = "fewer seeds"  # what --quick does instead
     knobs: Mapping[str, float] = field(default_factory=dict)  # by name, with the value the verdict is about
+    limits: Mapping[str, tuple[float, float]] = field(default_factory=dict)  # of knobs: the least and the most
     worked: Callable[[], list[Worked]] | None = None  # at once, without training anything
     seeds: int = SEEDS
     quick_seeds: int = QUICK_SEEDS
+    on_device: bool = False  # it computes on the device it is given; else on the CPU, whatever is asked for
     cost: float = 1.0  # seconds on one core, about: the longest are begun first
     code: tuple[str, ...] = ()  # further modules of claims/ that it measures with: "claims/slopes.py"
 
@@ -140,14 +144,20 @@ class Claim:
         return (*self.expected, *self.control, *self.besides)
 
     def trial(self, *, quick: bool = False, device: str = "cpu", **knobs: float) -> Trial:
-        for name in knobs:
-            if name not in self.knobs:
-                known = list(self.knobs)
-                raise RegardError(
-                    f"{self.name} has no knob {name!r}{meant(name, known)}" if known else f"{self.name} has no knobs."
-                )
-        count = self.quick_seeds if quick else self.seeds
-        return Trial(tuple(range(1, count + 1)), quick, device, {**self.knobs, **knobs})
+        for name, value in knobs.items():
+            self._check_knob(name, value)
+        count, first = (self.quick_seeds, FIRST_QUICK_SEED) if quick else (self.seeds, FIRST_SEED)
+        return Trial(tuple(range(first, first + count)), quick, device, {**self.knobs, **knobs})
+
+    def _check_knob(self, name: str, value: float) -> None:
+        if name not in self.knobs:
+            known = list(self.knobs)
+            raise RegardError(
+                f"{self.name} has no knob {name!r}{meant(name, known)}" if known else f"{self.name} has no knobs."
+            )
+        least, most = self.limits.get(name, (-math.inf, math.inf))
+        if not isinstance(value, (int, float)) or not least <= value <= most:
+            raise RegardError(f"{name} of {self.name} must be a number from {least:g} to {most:g}, not {value!r}.")
 
     def measure(self, trial: Trial) -> Evidence:
         """Run the experiment and see that it measured what it was to measure."""

@@ -13,18 +13,24 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import torch
+
 import regard
 from regard.files import waiting_for
 from regard.fit import compose_recipe, resume, train_recipe
-from regard.report.progress import hush
+from regard.report.progress import hushed
 from regard.run import AnyRun, load
+from regard.text.corpus import open_corpus
 from regard.text.fetch import cache_folder
 
 TRAINING_CODE = (
-    "text", "layers", "systems", "decoding", "evaluation", "training", "recipe.py", "folder.py", "material.py",
-    "fit.py",
+    "text", "layers", "systems", "decoding", "evaluation", "training", "settings.py", "recipe.py", "folder.py",
+    "material.py", "fit.py",
 )  # fmt: skip
-CLAIM_CODE = ("claims/claim.py", "claims/models.py", "claims/verdict.py", "insight", "laws")
+CLAIM_CODE = (
+    "claims/claim.py", "claims/models.py", "claims/verdict.py", "insight", "laws", "run.py", "translation.py",
+    "classification.py",
+)  # fmt: skip
 
 
 def trained(
@@ -38,14 +44,17 @@ def trained(
 ) -> AnyRun:
     """The run of this training; trained now if it has not been yet. Give `training.steps` in the settings."""
     recipe = compose_recipe(system, data=data, size=size, seed=seed, settings=settings)
-    made_of = f"{recipe.toml()}\n{digest(TRAINING_CODE)}"
+    read = (
+        open_corpus(data).checksum() if data == "pyref" else ""
+    )  # another with each Python
+    made_of = f"{recipe.toml()}\n{digest(TRAINING_CODE)}\n{torch.__version__}\n{read}"
     name = f"{system}-{hashlib.sha256(made_of.encode()).hexdigest()[:16]}"
     folder = (store or kept()) / "models" / name
     with waiting_for(folder.with_name(f".{folder.name}.lock")):
         if (folder / "done.json").exists():
             return load(folder)
-        hush()
-        run = resume(folder) if (folder / "training.safetensors").exists() else train_recipe(recipe, folder)
+        with hushed():
+            run = resume(folder) if (folder / "run.json").exists() else train_recipe(recipe, folder)
         (folder / "done.json").write_text(json.dumps({"system": system, "data": data, "seed": seed}) + "\n")
         return run
 

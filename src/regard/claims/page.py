@@ -11,7 +11,7 @@ from html import escape
 from pathlib import Path
 
 from regard.claims.result import Result
-from regard.claims.verdict import HOLDS, LEVEL, SIGNS, Finding
+from regard.claims.verdict import LEVEL, SIGNS, Finding
 from regard.files import write_text
 from regard.report.figures import Figure, Heat
 from regard.report.page import beside, heading, page, paragraph, prose, table
@@ -91,7 +91,7 @@ def _verdicts(results: Sequence[Result]) -> str:
         rows.append(
             f'<tr><th scope=row>{_sign(result.verdict)} {escape(result.number)} <a href="#{escape(result.name)}">'
             f"{escape(result.name)}</a></th><td>{prose(result.statement)}</td><td class=spare>"
-            f"{_told(decisive(result))}</td><td class=spare>{control}</td><td class='spare right'>"
+            f"{_told(result.decisive)}</td><td class=spare>{control}</td><td class='spare right'>"
             f"{prose(clock(result.seconds))}</td></tr>"
         )
     head = (
@@ -104,12 +104,6 @@ def _verdicts(results: Sequence[Result]) -> str:
     )
 
 
-def decisive(result: Result) -> Finding:
-    """The finding that a verdict is about: a control that does not hold, else what does not, else the first of all."""
-    doubted = (finding for finding in (*result.control, *result.expected) if finding.verdict != HOLDS)
-    return next(doubted, result.expected[0])
-
-
 def _told(finding: Finding) -> str:
     return f"{prose(finding.expect.quantity)}: <b>{prose(_minus(_measured(finding)))}</b>"
 
@@ -117,7 +111,9 @@ def _told(finding: Finding) -> str:
 def _rule(results: Sequence[Result]) -> list[str]:
     per_cent = f"{100 * LEVEL:g} %"
     said = [
-        "What is expected was fixed before anything was run. A finding over seeds is judged by the "
+        "What is expected was fixed before these numbers were measured: bounds come from theory or from small trials "
+        "with other seeds than those that decide here (a quick run repeats the seeds of the trials). A finding over "
+        "seeds is judged by the "
         f"{per_cent} interval of its mean, mean ± t·s/√n (Student's t with n − 1 degrees of freedom, s the standard "
         f"deviation of the n numbers); a share by Wilson's {per_cent} interval; an identity by every single draw. "
         "Whole interval where it was expected: holds (✓). Whole interval elsewhere, or one draw of an identity: fails "

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from regard.claims.claim import Claim, Evidence, Expect, Trial, Worked
-from regard.claims.verdict import SIGNS, Finding, judge
+from regard.claims.verdict import HOLDS, SIGNS, Finding, judge
 from regard.report.figures import Figure, from_json
 
 
@@ -45,7 +45,13 @@ class Result:
 
     @property
     def controlled(self) -> bool:
-        return all(finding.verdict == "holds" for finding in self.control)
+        return all(finding.verdict == HOLDS for finding in self.control)
+
+    @property
+    def decisive(self) -> Finding:
+        """What the verdict is about: a control that does not come out, else what does not hold, else the first."""
+        doubted = (finding for finding in (*self.control, *self.expected) if finding.verdict != HOLDS)
+        return next(doubted, self.expected[0])
 
     def as_json(self) -> dict[str, Any]:
         """`numbers` holds each quantity by its words; `control` says how the control came out."""

@@ -89,7 +89,8 @@ def run_claims(
 def record_of(claim: Claim, quick: bool, device: str, knobs: dict[str, float]) -> Path:
     """Where the result is kept: by the claim, its settings, the code that measures and the version of torch."""
     code = digest((*TRAINING_CODE, *CLAIM_CODE, f"claims/{module_of(claim.name)}.py", *claim.code))
-    made_of = json.dumps([quick, device, {**claim.knobs, **knobs}, code, torch.__version__], sort_keys=True)
+    where = [device if claim.on_device else "cpu", torch.get_num_threads() if "timing" in claim.kinds else 0]
+    made_of = json.dumps([quick, where, {**claim.knobs, **knobs}, code, torch.__version__], sort_keys=True)
     return kept() / "results" / f"{claim.name}-{hashlib.sha256(made_of.encode()).hexdigest()[:16]}.json"
 
 
@@ -108,8 +109,8 @@ def _measure(
     knobs: dict[str, float],
     step: Callable[[str], None] = lambda note: None,
 ) -> Result:
-    trial = replace(claim.trial(quick=quick, device=device, **knobs), step=step)
-    chosen = pick_device(device)
+    chosen = pick_device(device if claim.on_device else "cpu")
+    trial = replace(claim.trial(quick=quick, device=str(chosen), **knobs), step=step)
     torch.manual_seed(0)
     began = time.perf_counter()
     evidence = claim.measure(trial)

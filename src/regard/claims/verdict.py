@@ -38,8 +38,9 @@ class Finding:
 
 def find(expect: Expect, values: Sequence[float]) -> Finding:
     values = tuple(values)
-    if not all(map(math.isfinite, values)):
-        return Finding(expect, values, math.nan, math.nan, math.nan, OPEN)
+    if not all(map(math.isfinite, values)):  # a draw that is no number refutes an identity as well as a wrong one
+        verdict = FAILS if expect.over == "draws" else OPEN
+        return Finding(expect, values, math.nan, math.nan, math.nan, verdict)
     if expect.over == "draws":
         value, low, high = sum(values) / len(values), min(values), max(values)
     elif expect.over == "share":

@@ -15,6 +15,7 @@ from typing import NoReturn
 from cyclopts import App, CycloptsError
 
 from regard import __version__
+from regard.cli.benching import bench
 from regard.cli.catalogue import laws, systems
 from regard.cli.claiming import claims
 from regard.cli.comparing import compare, demo
@@ -33,7 +34,7 @@ app = App(
 )
 for verb in (
     systems, data_app, demo, train, resume, compare, laws, claims, evaluate, score, translate, classify, generate,
-    inspect,
+    inspect, bench,
 ):  # fmt: skip
     app.command(verb)
 app.command(export_run, name="export")
@@ -64,7 +65,7 @@ def main(words: list[str] | None = None) -> None:
 
 def _follows() -> bool:
     """Did torchrun start this process beside another, which does the talking? What goes wrong it still says itself."""
-    return int(os.environ.get("RANK", "0")) > 0
+    return os.environ.get("RANK", "0") not in ("", "0") and "WORLD_SIZE" in os.environ
 
 
 def _sentence(error: Exception) -> str:

@@ -205,14 +205,9 @@ def _print_verdicts(results: Sequence[Result]) -> None:
             "the control came out the other way" if result.controlled else "the control did not come out the other way"
         )
         print_prose(claim + result.statement, indent=" " * len(claim))
-        found = f"{_decisive(result)}; {control}; {clock(result.seconds)}"
+        decisive = f"{result.decisive.expect.quantity}: {result.decisive.words}"
+        found = f"{decisive}; {control}; {clock(result.seconds)}"
         print_prose(" " * len(claim) + found, indent=" " * len(claim))
-
-
-def _decisive(result: Result) -> str:
-    """The finding that the verdict is about: the first that does not hold, or the first of all."""
-    finding = next((one for one in result.expected if one.verdict != "holds"), result.expected[0])
-    return f"{finding.expect.quantity}: {finding.words}"
 
 
 def _print_origin(results: Sequence[Result], quick: bool, report: Path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from regard.errors import RegardError
 
@@ -12,7 +12,11 @@ def stdin_lines() -> Iterator[str]:
     """Lines of stdin as text, one clear sentence for what is not UTF-8."""
     if sys.stdin is None:
         raise RegardError("There is no input: stdin is closed.")
-    for number, line in enumerate(sys.stdin.buffer, 1):
+    yield from as_text(sys.stdin.buffer)
+
+
+def as_text(lines: Iterable[bytes]) -> Iterator[str]:
+    for number, line in enumerate(lines, 1):
         try:
             yield line.decode("utf-8").rstrip("\n").rstrip("\r")
         except UnicodeDecodeError as error:

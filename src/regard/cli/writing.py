@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -31,6 +31,8 @@ def translate(
     alignment: Annotated[bool, Flag] = False,
     attention: Annotated[bool, Flag] = False,
     truncate: Annotated[bool, Flag] = False,
+    source: Annotated[Path | None, Parameter(name="--in")] = None,
+    out: Path | None = None,
     average: int | None = None,
     weights: str = "best",
     device: str = "auto",
@@ -66,6 +68,10 @@ def translate(
         with --json: the weights of every layer and head
     truncate
         cut lines that are longer than anything the model was trained on, instead of refusing them
+    source
+        translate this file instead of stdin, of any size, with progress
+    out
+        with --in: write to this file; after a kill the same command goes on where it was
     average
         use the mean of the weights of the last so many validations
     weights
@@ -75,8 +81,10 @@ def translate(
     json
         print one JSON object per line
     """
+    from regard.cli.files import line_by_line
     from regard.decoding.sampling import Sampling
     from regard.run import load_translator
+    from regard.text.corpus import content_digest
 
     sampling = Sampling(temperature, top_k, top_p)
     at_least("--n-best", n_best, 1)
@@ -86,30 +94,45 @@ def translate(
         raise RegardError("--temperature draws and --beam searches: choose one of them.")
     if attention and not json:
         raise RegardError("--attention prints numbers for every head: use it with --json.")
+    if (source is None) != (out is None):
+        raise RegardError("--in and --out go together: from one file to another.")
+    if out is not None and n_best > 1 and not json:
+        raise RegardError("--n-best writes several lines for one: with --out, add --json.")
     how = sampling if temperature > 0 else beam_search(beam, length_penalty, n_best)
     loaded = load_translator(run, weights=weights, average=average, device=device)
-    lines = _Kept(stdin_lines())
-    found = loaded.translations(
-        lines,
-        how=how,
-        alignment=alignment,
-        attention=attention,
-        truncate=truncate,
-        min_tokens=min_tokens,
-        max_tokens=max_tokens,
-        samples=n_best,
-        seed=seed,
-        **({"ahead": 1} if sys.stdin.isatty() else {}),  # a person waits for each line
-    )
-    for number, translations in enumerate(found, start=1):
-        source = lines.take()
-        if json:
-            _print_translations(number, source, translations)
-            continue
-        for one in translations:
-            links = " ".join(f"{i}-{j}" for i, j in one.alignment or [])
-            fields = [str(number), f"{one.score:.4f}", f"{one.log_probability:.4f}"] if n_best > 1 else []
-            print("\t".join([*fields, one.text, *([links] if alignment else [])]), flush=True)
+
+    def answers(lines: Iterable[str], before: tuple[int, int] = (0, 0), **more: Any) -> Iterator[list[str]]:
+        """What is printed for each line; `before`: lines of an earlier process, and how many were not empty."""
+        kept = _Kept(iter(lines))
+        found = loaded.translations(
+            kept,
+            how=how,
+            alignment=alignment,
+            attention=attention,
+            truncate=truncate,
+            min_tokens=min_tokens,
+            max_tokens=max_tokens,
+            samples=n_best,
+            seed=seed,
+            before=before,
+            **more,
+        )
+        for number, translations in enumerate(found, start=before[0] + 1):
+            sentence = kept.take()
+            if json:
+                yield [_as_json(number, sentence, translations)]
+            else:
+                yield [_as_fields(number, one, ranked=n_best > 1, alignment=alignment) for one in translations]
+
+    if source is not None and out is not None:
+        files = {name: content_digest(run / name) for name in ("model.safetensors", "recipe.toml")}
+        options = [beam, n_best, length_penalty, min_tokens, max_tokens, temperature, top_k, top_p, seed, alignment]
+        question = {"run": files, "options": [*options, attention, truncate, average, weights, json]}
+        line_by_line(source, out, question, lambda lines, before: (said for (said,) in answers(lines, before)))
+        return
+    ahead: dict[str, Any] = {"ahead": 1} if sys.stdin.isatty() else {}  # a person waits for each line
+    for said in answers(stdin_lines(), **ahead):
+        print("\n".join(said), flush=True)
 
 
 def classify(
@@ -263,7 +286,13 @@ class _Kept:
         return self._waiting.popleft()
 
 
-def _print_translations(number: int, source: str, translations: Sequence[Any]) -> None:
+def _as_fields(number: int, one: Any, *, ranked: bool, alignment: bool) -> str:
+    fields = [str(number), f"{one.score:.4f}", f"{one.log_probability:.4f}"] if ranked else []
+    links = [" ".join(f"{i}-{j}" for i, j in one.alignment or [])] if alignment else []
+    return "\t".join([*fields, one.text, *links])
+
+
+def _as_json(number: int, source: str, translations: Sequence[Any]) -> str:
     import json as json_module
 
     shown = []
@@ -274,5 +303,4 @@ def _print_translations(number: int, source: str, translations: Sequence[Any]) -
         if one.attention is not None:
             entry["attention"] = {name: weights.tolist() for name, weights in one.attention.items()}
         shown.append(entry)
-    line = {"line": number, "source": source, "translations": shown}
-    print(json_module.dumps(line, ensure_ascii=False), flush=True)
+    return json_module.dumps({"line": number, "source": source, "translations": shown}, ensure_ascii=False)

@@ -122,7 +122,7 @@ def beam_search(
         if stay is not None:
             total, written, tokens, origin, places = (x[stay] for x in (total, written, tokens, origin, places))
             state = select_memory(state, stay)
-        if stay is not None or width > 1:
+        if stay is not None or width > 1 or watch is not None:
             state = select_rows(state, origin.flatten())
         hidden, state = model.read(tokens.view(-1, 1), state)
         logits = model.predict(hidden[:, 0])

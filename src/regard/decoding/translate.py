@@ -48,12 +48,14 @@ def translate(
     seed: int = 0,
     batch_tokens: int | None = None,
     ahead: int = AHEAD,
+    first: int = 0,
 ) -> Iterator[list[Hypothesis]]:
     """For each source its hypotheses, best first, in the order of the sources.
 
     A source is token ids, with or without their closing `<eos>`; it may be empty. `min_tokens` and `max_tokens` bound
     a translation's tokens, `<eos>` counted (None: `longest_translation`; never more than the model's context).
-    With Sampling each source has `samples` independent draws, as they come; temperature 0 is greedy.
+    With Sampling each source has `samples` independent draws, as they come; temperature 0 is greedy. The number of the
+    first source decides what is drawn: who goes on with a file goes on counting.
     """
     model.eval()
     each = beam.width if isinstance(beam, Beam) else samples
@@ -61,7 +63,7 @@ def translate(
     options: dict[str, Any] = {"eos": eos, "forbidden": forbidden, "min_tokens": min_tokens}
     if isinstance(beam, Sampling):
         drawing: dict[str, Any] = {"sampling": beam, "seed": seed, "samples": samples}
-    numbered = enumerate(sources)
+    numbered = enumerate(sources, first)
     while chunk := [(line, closed(source, eos)) for line, source in islice(numbered, max(ahead, 1))]:
         found: dict[int, list[Hypothesis]] = {}
         for batch in batches([len(source) for _, source in chunk], budget // each):

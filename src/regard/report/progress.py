@@ -32,6 +32,17 @@ def hush() -> None:
     _hushed = True
 
 
+@contextmanager
+def hushed() -> Iterator[None]:
+    """`hush` for a while."""
+    global _hushed
+    before, _hushed = _hushed, True
+    try:
+        yield
+    finally:
+        _hushed = before
+
+
 def say(line: str) -> None:
     """One line of log: stderr, so that stdout stays data."""
     if not _hushed:

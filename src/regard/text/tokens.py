@@ -14,11 +14,12 @@ import os
 import re
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import islice
 from multiprocessing import get_context
-from multiprocessing.pool import AsyncResult
 from pathlib import Path
 from typing import BinaryIO
 
@@ -67,7 +68,7 @@ def tokenise(
         processes = processes if (total or 0) >= LARGE else 1
     part, note = path.with_suffix(".part"), path.with_suffix(".part.json")
     path.parent.mkdir(parents=True, exist_ok=True)
-    counted = _done(part, note)
+    counted = _done(part, note, number.itemsize)
     with _opened(part, note) as stream:
         _cut_back(stream, number, counted["tokens"])
         rest = islice(lines, counted["lines"], None)
@@ -92,15 +93,18 @@ def tokenise(
     return load_tokens(path)
 
 
-def _done(part: Path, note: Path) -> dict[str, int]:
+def _done(part: Path, note: Path, size: int) -> dict[str, int]:
     """What a process that was killed had counted when it last made sure that all of it was on the disk."""
     nothing = dict.fromkeys(("tokens", "characters", "lines", "unknown", "bytes"), 0)
     try:
         counted = json.loads(note.read_text(encoding="utf-8"))
-        whole = part.exists() and counted.keys() == nothing.keys() and all(type(n) is int for n in counted.values())
+        whole = counted.keys() == nothing.keys() and all(type(n) is int for n in counted.values())
+        if whole and part.stat().st_size >= counted["tokens"] * size:
+            return dict(counted)
     except (OSError, ValueError, AttributeError):
-        return nothing
-    return counted if whole else nothing
+        pass
+    note.unlink(missing_ok=True)  # it is of an array that is no longer there
+    return nothing
 
 
 @contextmanager
@@ -137,24 +141,38 @@ def _keep(stream: BinaryIO, note: Path, counted: Mapping[str, int]) -> None:
     write_text(note, json.dumps(counted))
 
 
-def _cut(
-    texts: Iterable[tuple[str, int]], tokenizer: Tokenizer, processes: int
-) -> Iterator[tuple[np.ndarray, dict[str, int]]]:
+Cut = tuple[np.ndarray, dict[str, int]]  # ids, and what was counted
+
+
+def _cut(texts: Iterable[tuple[str, int]], tokenizer: Tokenizer, processes: int) -> Iterator[Cut]:
     """The ids of each text and what was counted in it, in their order; few texts at a time, so memory stays small."""
     if processes == 1:
         yield from (_encode(tokenizer, text, count) for text, count in texts)
         return
-    with get_context("spawn").Pool(processes, _learn, (tokenizer.json,)) as pool:
-        waiting: deque[AsyncResult[tuple[np.ndarray, dict[str, int]]]] = deque()
+    with ProcessPoolExecutor(processes, get_context("spawn"), _learn, (tokenizer.json,)) as pool:
+        waiting: deque[tuple[Future[Cut], str, int]] = deque()
+
+        def first() -> Cut:
+            future, text, count = waiting.popleft()
+            try:
+                return future.result()
+            except BrokenProcessPool:  # a script that cannot be imported again has no other processes: done here
+                return _encode(tokenizer, text, count)
+
         for text, count in texts:
-            waiting.append(pool.apply_async(_encode_there, (text, count)))
+            try:
+                waiting.append((pool.submit(_encode_there, text, count), text, count))
+            except BrokenProcessPool:
+                while waiting:
+                    yield first()
+                yield _encode(tokenizer, text, count)
             if len(waiting) > 2 * processes:
-                yield waiting.popleft().get()
+                yield first()
         while waiting:
-            yield waiting.popleft().get()
+            yield first()
 
 
-def _encode(tokenizer: Tokenizer, text: str, lines: int) -> tuple[np.ndarray, dict[str, int]]:
+def _encode(tokenizer: Tokenizer, text: str, lines: int) -> Cut:
     if tokenizer.pretokenised:
         text = WRITTEN_EOS.sub("", text)
     text = tokenizer.normalise(text)
@@ -172,7 +190,7 @@ def _learn(made_of: str) -> None:
     _tokenizer = Tokenizer.from_json(made_of)
 
 
-def _encode_there(text: str, lines: int) -> tuple[np.ndarray, dict[str, int]]:
+def _encode_there(text: str, lines: int) -> Cut:
     assert _tokenizer is not None
     return _encode(_tokenizer, text, lines)
 

@@ -91,8 +91,10 @@ def optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
 def restore_optimizer(optimizer: torch.optim.Optimizer, tensors: Mapping[str, Tensor]) -> None:
     """Moments are shared out as their parameters are."""
     patterns = [weight for group in optimizer.param_groups for weight in group["params"]]
+    saved = {int(index): values for index, values in unflatten(tensors, "optimizer").items()}
+    if max(saved, default=-1) >= len(patterns):
+        raise RuntimeError("moments of other weights")  # as for shapes that differ
     state = {
-        int(index): {name: like(value, patterns[int(index)]) for name, value in values.items()}
-        for index, values in unflatten(tensors, "optimizer").items()
+        index: {name: like(value, patterns[index]) for name, value in values.items()} for index, values in saved.items()
     }
     optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})

@@ -1,6 +1,6 @@
 """The processes that train together, which torchrun started: one, unless it started more.
 
-    torchrun --nproc-per-node 8 -m regard train gpt --data wikitext-103
+    torchrun --nproc-per-node 8 -m -- regard train gpt --data wikitext-103
 
 Every process makes the same batch, takes its own rows of it, and divides its loss by the tokens of the whole batch: the
 sum of all gradients is that of one process, and so are the losses. No sample's place depends on how many there are.
@@ -114,15 +114,21 @@ class Crew:
         return objective
 
 
-def join() -> Crew:
-    """The crew that torchrun's environment describes, joined once; a process that was started alone is one alone."""
+def join(device: str) -> Crew:
+    """The crew that torchrun's environment describes, joined once; a process that was started alone is one alone.
+    `device`: what was asked for; a GPU for each process only if that is not the CPU."""
     size = int(os.environ.get("WORLD_SIZE", "1"))
     if size == 1:
         return Crew()
     if not dist.is_initialized():
-        if torch.cuda.is_available():
+        on_gpus = device != "cpu" and torch.cuda.is_available()
+        if on_gpus:
+            if local_rank() >= torch.cuda.device_count():
+                raise RegardError(
+                    f"There are {torch.cuda.device_count()} GPUs here and more processes: lower --nproc-per-node."
+                )
             torch.cuda.set_device(local_rank())
-        dist.init_process_group("cuda:nccl,cpu:gloo" if torch.cuda.is_available() else "gloo", timeout=PATIENCE)
+        dist.init_process_group("cuda:nccl,cpu:gloo" if on_gpus else "gloo", timeout=PATIENCE)
     return Crew(dist.get_rank(), size, dist.new_group(backend="gloo", timeout=PATIENCE))
 
 

@@ -199,19 +199,19 @@ class Trainer:
         if self.carries:
             refuse_few_rows(rows, self.crew)
         mine = to_device(batch, self.device).each(lambda part: part[self.crew.share(rows)])
-        loss, self.state = self._backward(mine, state, count, self.crew.weight(rows))
+        parts = min(self.settings.accumulate, max(1, rows // self.crew.size))  # as many in every process
+        loss, self.state = self._backward(mine, state, count, parts, self.crew.weight(rows))
         return self.crew.total(loss), count
 
     def _backward(
-        self, batch: TensorBatch, state: State | None, count: int, weight: float = 1.0
+        self, batch: TensorBatch, state: State | None, count: int, parts: int, weight: float = 1.0
     ) -> tuple[Tensor, State | None]:
         """The gradient of this process's rows, as a share of the mean over `count` tokens of all of them."""
         self.optimizer.zero_grad(set_to_none=True)
         sums: list[Tensor] = []
         states: list[State] = []
-        parts = micro_batches(batch, self.settings.accumulate)
-        for number, (rows, part) in enumerate(parts, start=1):
-            with self.crew.speaking(self.together, last=number == len(parts)):
+        for number, (rows, part) in enumerate(micro_batches(batch, parts), start=1):
+            with self.crew.speaking(self.together, last=number == parts):
                 loss_sum, after = self._forward(part, None if state is None else _rows(state, rows))
                 # processes average their gradients, and a mean of `size` of them is to be a sum
                 (loss_sum * (weight * self.crew.size) / count).backward()
@@ -230,7 +230,7 @@ class Trainer:
 
     def _update(self, batch: TensorBatch, state: State | None) -> tuple[Tensor, State | None]:
         """A whole step for a batch with no padding: what a graph can hold, since nothing here asks the device."""
-        loss, state = self._backward(batch, state, batch.targets.numel())
+        loss, state = self._backward(batch, state, batch.targets.numel(), self.settings.accumulate)
         self._descend(loss)
         return loss, state
 
@@ -245,7 +245,7 @@ class Trainer:
         at = self.at
         if self.average.active:
             self.average.swap(self.model)
-        verdict = self.judge()
+        verdict = self.crew.told(self.judge())  # one for all: a last bit must not part their ways
         self._check_finite(verdict.loss)
         improved = verdict.badness < at.best
         at.stuck = 0 if improved else at.stuck + 1
@@ -311,6 +311,8 @@ class Trainer:
         self.at.history = [(int(step), float(loss)) for step, loss in self.at.history]
         patterns = weights_of(self.model)
         saved = unflatten(tensors, "model")
+        if saved.keys() != patterns.keys():
+            raise RuntimeError("other weights")  # as for shapes that differ
         self.model.load_state_dict({name: like(value, patterns[name]) for name, value in saved.items()})
         restore_optimizer(self.optimizer, tensors)
         carried = unflatten(tensors, "state")

@@ -35,7 +35,7 @@ def build_optimizer(
     groups = [group for group in groups if group["params"]]
     device = trained[0].device
     rate = torch.tensor(learning_rate, device=device) if captured else learning_rate  # a graph would keep a number
-    fused = device.type == "cuda"
+    fused = device.type in ("cpu", "cuda")  # one pass over the weights instead of several
     if kind == "adamw":
         return torch.optim.AdamW(groups, lr=rate, betas=(0.9, beta2), fused=fused, capturable=captured)
     return torch.optim.SGD(groups, lr=rate, fused=fused)

@@ -1,0 +1,169 @@
+"""Measurements: `bench`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, Any
+
+from cyclopts import Parameter
+
+from regard.cli.options import Flag
+from regard.cli.printing import print_prose
+from regard.settings import at_least
+
+if TYPE_CHECKING:
+    from regard.bench.register import Bench
+    from regard.bench.turns import Entry, Result
+
+REPEATS, QUICK_REPEATS = 7, 2
+
+
+def bench(
+    *names: str,
+    device: str = "auto",
+    repeats: int | None = None,
+    quick: Annotated[bool, Flag] = False,
+    listing: Annotated[bool, Parameter(name="--list", negative=())] = False,
+    json: Annotated[bool, Flag] = False,
+) -> None:
+    """Measure Regard and its peers at the same work, in turns, beside what this machine could do at best.
+
+    On a GPU the work has the size of the papers; on a CPU it is small. What could not run is said, with the reason.
+    Nothing else should run meanwhile.
+
+    Parameters
+    ----------
+    names
+        benchmarks (`regard bench --list`); without a name all of them
+    device
+        cpu or cuda; auto = a GPU if there is one
+    repeats
+        timed turns of each side; without it 7, with --quick 2
+    quick
+        tiny sizes, only to see that everything runs
+    listing
+        print the benchmarks and their peers, and run nothing
+    json
+        print a list of objects, with every repeat
+    """
+    from regard.bench.register import NAMES, get_bench
+
+    chosen = list({one.name: one for one in map(get_bench, names or NAMES)}.values())
+    if listing:
+        _print_list(chosen, json)
+        return
+
+    from regard.bench.contest import Place
+    from regard.bench.runner import run_benches
+    from regard.folder import pick_device
+    from regard.report.table import print_json
+
+    repeats = (QUICK_REPEATS if quick else REPEATS) if repeats is None else repeats
+    at_least("--repeats", repeats, 1)
+    where = pick_device(device)
+    place = Place(where, "quick" if quick else "full" if where.type == "cuda" else "small")
+    results = run_benches(chosen, place, repeats, each=_tell)
+    if json:
+        print_json([result.as_json() for result in results])
+    else:
+        _print_results(results, repeats, quick)
+
+
+def _print_list(chosen: Sequence[Bench], as_json: bool) -> None:
+    from regard.report.table import print_json, print_table
+
+    rows = [{"name": one.name, "work": one.work, "peers": one.peers} for one in chosen]
+    if as_json:
+        print_json(rows)
+    else:
+        print_table(rows, {"name": "benchmark", "work": "work", "peers": "against"})
+
+
+def _tell(result: Result) -> None:
+    """A line of the log for each row as it is done."""
+    from regard.report.progress import say
+
+    say(f"{result.row.name}: {_rate(result, result.entries[0]) or result.entries[0].why}")
+
+
+def _print_results(results: Sequence[Result], repeats: int, quick: bool) -> None:
+    from regard.report.table import print_table
+
+    headings = {
+        "name": "name", "work": "work", "calls": "calls", "regard": "Regard", "peer": "peer", "rate": "its rate",
+        "ratio": "ratio", "share": "share of limit", "memory": "memory", "note": "note",
+    }  # fmt: skip
+    print_table([line for result in results for line in _lines(result)], headings)
+    print()
+    for result in {result.machine: result for result in results}.values():
+        machine = result.machine
+        print_prose(
+            f"{machine.device}, torch {machine.torch}, {machine.threads} thread{'s' * (machine.threads > 1)}: "
+            f"{_short(machine.matmul_rate)}FLOP/s in {machine.precision} products and {_short(machine.copy_rate)}B/s "
+            "of copies, read and written, measured in this run; the limit is the work's operations or bytes over these."
+        )
+    print_prose(
+        f"Medians of {repeats} turn{'s' * (repeats > 1)} each, one side after the other, ± half the range; "
+        "the ratio is the median over turns. Calls: those of the warm-up, which is not timed, then those of each turn. "
+        "Memory (at its peak, beyond what was there before) and share of the limit: Regard's, then the peer's."
+    )
+    if quick:
+        print_prose("Tiny sizes, which say nothing about speed: without --quick they are real.")
+
+
+def _lines(result: Result) -> list[dict[str, Any]]:
+    """A line for each peer."""
+    ours, *peers = result.entries
+    return [
+        {
+            "name": result.row.name,
+            "work": result.row.work,
+            "calls": f"{result.row.warm_up}, then {result.row.calls} a turn",
+            "regard": _rate(result, ours),
+            "peer": peer.contender.name,
+            "rate": _rate(result, peer),
+            "ratio": _times(result.ratio(peer)),
+            "share": _both(_percent(result.share(ours)), _percent(result.share(peer))),
+            "memory": _both(_mebibytes(ours.memory), _mebibytes(peer.memory)),
+            "note": " ".join(filter(None, [ours.why and f"Regard: {ours.why}", peer.why])),
+        }
+        for peer in peers
+    ]
+
+
+def _rate(result: Result, entry: Entry) -> str | None:
+    from statistics import median
+
+    from regard.bench.turns import spread
+    from regard.numbers import grouped
+
+    if not entry.rates:
+        return None
+    return f"{grouped(median(entry.rates))} {result.row.unit} ± {100 * (spread(entry.rates) or 0.0):.0f} %"
+
+
+def _both(ours: str, theirs: str) -> str:
+    return "" if ours == theirs == "–" else f"{ours} / {theirs}"
+
+
+def _times(ratio: float | None) -> str | None:
+    return None if ratio is None else f"{ratio:.2f} ×"
+
+
+def _percent(share: float | None) -> str:
+    return "–" if share is None else f"{100 * share:.1f} %"
+
+
+def _mebibytes(size: int | None) -> str:
+    from regard.numbers import grouped
+
+    return "–" if size is None else f"{grouped(size / 2**20)} MiB"
+
+
+def _short(rate: float) -> str:
+    """788 T, 41.3 G: the rate with its prefix."""
+    for prefix in ("", "k", "M", "G", "T"):
+        if rate < 1000 or prefix == "T":
+            break
+        rate /= 1000
+    return f"{rate:.3g} {prefix}"
