@@ -8,6 +8,7 @@ import torch
 
 from regard.claims import gaussian_dot, hull, kernels, set_to_set, symmetry
 from regard.claims.verdict import HOLDS, judge
+from regard.errors import RegardError
 
 CLAIMS = {module.CLAIM.name: module.CLAIM for module in (hull, symmetry, gaussian_dot, kernels, set_to_set)}
 
@@ -32,6 +33,18 @@ def test_the_worked_examples_agree_digit_for_digit(name):
     examples = CLAIMS[name].worked()
     assert examples
     assert all(example.agrees for example in examples)
+
+
+@pytest.mark.parametrize("name", ["hull", "gaussian-dot", "kernels"])
+def test_at_both_ends_of_a_knob_everything_is_a_number(name):
+    claim = CLAIMS[name]
+    (knob,) = claim.knobs
+    for value in claim.limits[knob]:
+        evidence = claim.measure(claim.trial(quick=True, **{knob: value}))
+        assert all(math.isfinite(number) for found in evidence.measured.values() for number in found)
+    for value in (0.0, math.nan, "x"):
+        with pytest.raises(RegardError, match=f"{knob} of {name} must be a number from"):
+            claim.trial(**{knob: value})
 
 
 # -- hull ------------------------------------------------------------------------------------------------------------

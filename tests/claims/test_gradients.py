@@ -48,6 +48,22 @@ def test_an_lstm_without_recurrent_weights_forgets_by_log_sigmoid_of_its_bias(bi
     assert f"{slope:.{len(noted.split('.')[1])}f}" == noted
 
 
+def test_the_slope_of_a_geometric_decay_is_the_same_near_and_far_and_that_of_a_power_is_not():
+    distance = np.arange(1.0, vanishing.STEPS + 1)
+    low, high = 1 - vanishing.GEOMETRIC, 1 + vanishing.GEOMETRIC
+    for rate in (0.05, 0.5, 3.0):
+        assert vanishing.bend(np.exp(-rate * distance)) == pytest.approx(1.0)
+    for power in (0.5, 1.0, 4.0):
+        assert vanishing.bend(distance**-power) < low
+    assert vanishing.bend(np.exp(-((distance / 20) ** 2))) > high
+
+
+@pytest.mark.parametrize("bias", [-800.0, -3.0, 0.0, 12.0, 800.0])
+def test_log_sigmoid_is_a_number_everywhere(bias):
+    expected = torch.nn.functional.logsigmoid(torch.tensor(bias, dtype=torch.float64))
+    assert vanishing.log_sigmoid(bias) == pytest.approx(float(expected))
+
+
 def test_the_whole_gradient_of_an_lstm_is_not_its_cell_path():
     _, _, found = measured("vanishing")
     assert found[vanishing.GATED].low > found[vanishing.CELL].high  # it decays more slowly
@@ -107,6 +123,15 @@ def test_a_cell_with_forget_bias_5_keeps_a_hundredth_for_686_steps():
     assert found[forgetting.WIDE_OPEN].value == pytest.approx(math.exp(-10_000 * math.log1p(math.exp(-12))), rel=1e-6)
 
 
+def test_no_network_as_it_begins_reaches_100_steps_and_cells_with_open_gates_reach_100_and_1000():
+    _, _, found = measured("forgetting")
+    assert [found[name].verdict for name in (forgetting.TANH_HUNDRED, forgetting.GATED_HUNDRED)] == ["fails"] * 2
+    for name, bias, steps in ((forgetting.HUNDREDS, 5.0, 100), (forgetting.THOUSANDS, 7.0, 1000)):
+        assert found[name].verdict == "holds"
+        assert found[name].expect.bound == steps
+        assert found[name].value == pytest.approx(math.log(0.01) / -math.log1p(math.exp(-bias)))
+
+
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_the_softmax_gradient_ends_where_the_exponential_underflows(dtype):
     number = np.dtype(dtype).type
@@ -115,11 +140,31 @@ def test_the_softmax_gradient_ends_where_the_exponential_underflows(dtype):
     assert softmax_gradient.first_zero(getattr(torch, dtype)) == oracle
 
 
-def test_a_gap_that_no_number_can_hold_is_refused():
-    claim = get_claim("softmax-gradient")
-    trial = claim.trial(quick=True, gap=800.0)
-    with pytest.raises(RegardError, match="between 0 and 700"):
-        claim.measure(trial)
+@pytest.mark.parametrize("gap", [-1.0, 699.0, math.inf, math.nan, "10"])
+def test_a_gap_beyond_those_the_claim_speaks_of_is_refused(gap):
+    with pytest.raises(RegardError, match="from 0 to 600"):
+        get_claim("softmax-gradient").trial(quick=True, gap=gap)
+
+
+@pytest.mark.parametrize(("name", "knob"), [("softmax-gradient", "gap"), ("vanishing", "b")])
+def test_at_both_ends_of_a_knob_everything_is_a_number_and_the_identities_hold(name, knob):
+    claim = get_claim(name)
+    for value in claim.limits[knob]:
+        evidence = claim.measure(replace(claim.trial(quick=True, **{knob: value}), seeds=SEEDS[:2]))
+        assert all(map(math.isfinite, (number for found in evidence.measured.values() for number in found)))
+        exact = [finding for finding in judge(claim, evidence).expected if finding.expect.over == "draws"]
+        assert all(finding.verdict == "holds" for finding in exact)
+
+
+def test_at_both_ends_of_a_knob_a_slope_is_a_number():
+    torch.manual_seed(1)
+    for bias in get_claim("forgetting").limits["b"]:
+        assert log_slope(vanishing.gates_alone(bias)) == pytest.approx(vanishing.log_sigmoid(bias), rel=1e-6)
+    words = torch.randn(remedies.STEPS, remedies.WIDTH, dtype=torch.float64)
+    for bias in get_claim("remedies").limits["b"]:
+        assert math.isfinite(remedies.slope(remedies.networks(bias)["LSTM"], words))
+    for gain in get_claim("exploding").limits["gain"]:
+        assert math.isfinite(log_slope(exploding.through_tanh(gain, 1.0), 20))
 
 
 def test_the_two_key_gradient_is_the_product_of_the_weights():

@@ -6,8 +6,10 @@ import pytest
 import torch
 from torch import nn
 
-from regard.claims import any_b, cheating, criteria
+from regard.claims import any_b, cheating, criteria, same_answer
+from regard.claims.chains import longest_chain
 from regard.claims.verdict import FAILS, HOLDS, find, judge
+from regard.errors import RegardError
 from regard.systems.catalogue import SYSTEMS
 from regard.systems.model import Model
 
@@ -29,12 +31,18 @@ def test_the_b_gets_what_the_formula_says():
     assert any_b.first_below_half(10.0) == math.floor(math.exp(10) + 1) + 1  # e¹⁰ / (e¹⁰ + n − 1) < ½
 
 
-@pytest.mark.parametrize("knobs", [{}, {"q": 3.0}, {"base": 3.0, "q": 1.0}])
+@pytest.mark.parametrize("knobs", [{}, {"q": 3.0}, {"base": 3.0, "q": 1.0}, {"q": 0.0}, {"q": 100.0, "base": 100.0}])
 def test_the_identities_hold_wherever_the_knobs_stand(knobs):
     measured = any_b.identities(any_b.CLAIM.trial(quick=True, **knobs))
     expectations = [expect for expect in any_b.CLAIM.everything if expect.quantity in measured]
     assert len(expectations) == 6
     assert all(find(expect, measured[expect.quantity]).verdict == HOLDS for expect in expectations)
+
+
+@pytest.mark.parametrize(("claim", "knobs"), [(any_b, {"q": 800.0}), (any_b, {"base": 0.5}), (cheating, {"V": 1})])
+def test_a_knob_turned_too_far_is_refused(claim, knobs):
+    with pytest.raises(RegardError, match="must be a number from"):
+        claim.CLAIM.trial(**knobs)
 
 
 def test_near_both_learn_and_far_only_attention_does():
@@ -119,6 +127,24 @@ def test_the_notes_vectors_have_one_two_and_three_entries():
     assert all(example.agrees for example in cheating.worked())
 
 
+# -- same answer -----------------------------------------------------------------------------------------------------
+
+
+def test_the_same_answer_is_given_and_without_the_mask_a_whole_gpt_gives_another():
+    claim = same_answer.CLAIM
+    judgement = judge(claim, claim.measure(claim.trial(quick=True)))
+    assert judgement.verdict == HOLDS
+    assert judgement.controlled
+    assert same_answer.CHEATED in {finding.expect.quantity for finding in judgement.control}
+
+
+def test_of_one_word_even_the_cheater_gives_the_same_answer():
+    torch.manual_seed(1)
+    cheater = same_answer.large(cheating.cheater(8))
+    assert same_answer.difference(cheater, torch.randint(8, (4, 1))) < 1e-12
+    assert same_answer.difference(cheater, torch.randint(8, (4, 2))) > 1e-3
+
+
 # -- criteria --------------------------------------------------------------------------------------------------------
 
 
@@ -153,7 +179,7 @@ def test_the_longest_chain_counts_operations_one_after_the_other():
         deep = x
         for _ in range(steps):
             deep = deep.tanh()
-        assert criteria.longest_chain(deep + x.sin()) == steps + 2  # the sum, the chain, and the leaf
+        assert longest_chain(deep + x.sin()) == steps + 2  # the sum, the chain, and the leaf
 
 
 def test_an_n_gram_and_a_window_feel_only_the_words_within_their_order():
@@ -163,3 +189,21 @@ def test_an_n_gram_and_a_window_feel_only_the_words_within_their_order():
         moved = criteria.influences(criteria.make(subject), criteria.text())
         assert (moved[: len(moved) - order + 2] == 0).all()
         assert (moved[len(moved) - order + 2 :] > 0).all()
+
+
+def test_what_sees_more_words_by_a_window_or_a_table_of_places_needs_more_weights():
+    torch.manual_seed(0)
+    by_name = {subject.name: subject for subject in criteria.SUBJECTS}
+    few, twice = criteria.FEW, criteria.TWICE
+    for name, for_each in (("nnlm", 16 * 16), ("gpt", 16), ("gpt, rotary", 0), ("rnn", 0), ("transformer", 0)):
+        needed = [criteria.weights_to_see(by_name[name], words) for words in (few, twice)]
+        assert needed[1] - needed[0] == for_each * (twice - few), name
+        assert criteria.shared_parameters(by_name[name]) == (for_each == 0)
+
+
+def test_a_system_made_to_see_so_many_words_sees_the_first_of_them():
+    torch.manual_seed(0)
+    for subject in criteria.SUBJECTS[1:]:  # what an n-gram has not counted it cannot feel
+        for words in (criteria.FEW, criteria.TWICE):
+            moved = criteria.influences(criteria.make(subject, seeing=words), criteria.text(words))
+            assert moved[0] > 0, subject.name

@@ -12,7 +12,7 @@ import torch
 from regard.bench import turns
 from regard.bench.contest import Contender, Cost, Place, Row
 from regard.bench.learning import LEARNING
-from regard.bench.machine import Machine, Memory, measure_machine
+from regard.bench.machine import Machine, Memory
 from regard.bench.register import BENCHES, get_bench
 from regard.bench.turns import take_turns
 from regard.errors import RegardError
@@ -20,7 +20,7 @@ from regard.systems.transformer import QUIET
 from regard.training.objective import to_device
 
 HERE = Place(torch.device("cpu"), "quick")
-MACHINE = Machine("this one", "fp32", 1, torch.__version__, matmul_rate=1e9, copy_rate=1e8)
+MACHINE = Machine(HERE)
 
 
 def opened(name, place=HERE):
@@ -213,11 +213,14 @@ def test_memory_is_what_was_held_at_the_peak_and_no_ones_before():
         assert size * 0.9 <= memory.peak() / 2**20 <= size + 16
 
 
-def test_the_machines_rates_are_numbers_of_this_run():
-    machine = measure_machine(HERE)
+def test_the_yardstick_takes_its_turn_with_the_others_and_its_best_counts():
+    machine = Machine(HERE)
     assert machine.matmul_rate > 0
     assert machine.copy_rate > 0
-    assert machine.precision == "fp32"
+    machine.matmul_rate, machine.copy_rate = 1.0, 1e30  # slower and faster than any
+    take_turns(row(contender("Regard", [])), machine, repeats=1)
+    assert machine.matmul_rate > 1.0
+    assert machine.copy_rate == 1e30
 
 
 def test_an_unknown_name_is_answered_with_the_nearest():

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 
 import regard
 from regard.errors import RegardError
-from regard.layers.scores import KERNELS, SCORES, Additive, Bilinear
+from regard.layers.scores import KERNELS, SCORES, Additive, Bilinear, Dot
 
 PAGE = (Path(__file__).parents[2] / "docs" / "attention.md").read_text(encoding="utf-8")
 WITHOUT_WEIGHTS = tuple(name for name in SCORES if name not in ("bilinear", "additive"))
@@ -178,11 +178,36 @@ def test_given_weights_are_what_a_trained_score_does_and_draw_nothing(random):
         (([1.0], [[1.0]], [1.0], 3), {}, "must be a name"),
         (([1.0], [[1.0]], [1.0], "dot"), {"mask": [[False]]}, "sees no key"),
         (([1.0], [[1.0]], [1.0], "dot"), {"mask": [[True, True]]}, "must fit"),
+        (([1.0], [[1.0]], [1.0], "dot"), {"mask": "all"}, "mask must be numbers"),
+        ((["one"], [[1.0]], [1.0]), {}, "query must be numbers"),
+        (([1.0], None, [1.0]), {}, "keys must be numbers"),
+        (([1.0], [[1.0]], None), {}, "values must be numbers"),
+        (([1.0], [[1.0], [1.0, 2.0]], [1.0, 2.0]), {}, "rows of equal length"),
+        (([1.0], [[1.0]], [1j]), {}, "values must be real"),
+        ((torch.ones(1, dtype=torch.complex64), [[1.0]], [1.0]), {}, "query must be real"),
+        (([1.0], [[1.0]], [1.0], "boxcar"), {"bandwidth": "1"}, "a number above 0, not '1'"),
+        (([1.0], [[1.0]], [1.0], "boxcar"), {"bandwidth": float("nan")}, "above 0"),
+        (([1.0], [[1.0]], [1.0], "bilinear"), {"M": "identity"}, "M must be numbers"),
+        (([1.0], [[1.0]], [1.0], "bilinear"), {"M": 1.0}, "shape"),
+        (([1.0], [[1.0]], [1.0], lambda q, k: 0.5), {}, r"returned shape \(\)"),
+        ((torch.ones(1), torch.ones(1, 1), torch.ones(1), lambda q, k: 0.5), {}, r"returned shape \(\)"),
+        (([1.0], [[1.0]], [1.0], lambda q, k: None), {}, "score function returns must be numbers"),
+        (([1.0], [[1.0]], [1.0], lambda q, k: np.ones((3, 4))), {}, r"returned shape \(3, 4\)"),
+        ((np.ones((2, 1, 1)), np.ones((3, 1, 1)), np.ones((3, 1, 1))), {}, "do not go together"),
+        ((np.ones((2, 1, 1)), np.ones((2, 1, 1)), np.ones((3, 1, 1))), {}, "do not go together"),
+        (([1.0, 2.0, 3.0], [[1.0, 2.0]], [1.0], Dot(2, 2)), {}, "compares no queries of width 3"),
     ],
 )
 def test_a_mistake_is_said_in_one_sentence(arguments, settings, words):
-    with pytest.raises(RegardError, match=words):
+    with pytest.raises(RegardError, match=words) as refused:
         regard.attention(*arguments, **settings)
+    assert "\n" not in str(refused.value)
+
+
+def test_a_function_may_return_whole_numbers(random):
+    keys, values = random.normal(size=(3, 2)), random.normal(size=(3, 4))
+    found = regard.attention(keys, keys, values, lambda q, k: np.eye(3, dtype=int))
+    np.testing.assert_allclose(found.weights, softmax(np.eye(3)), rtol=1e-12)
 
 
 # -- the page --------------------------------------------------------------------------------------------------------

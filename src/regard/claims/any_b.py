@@ -23,7 +23,6 @@ from regard.layers.context import Average
 from regard.layers.pooling import Pooled, attention
 from regard.layers.state import Span
 from regard.report.figures import Figure, Line, Lines
-from regard.settings import at_least
 from regard.systems.catalogue import load_class, load_module
 from regard.systems.model import Model
 
@@ -108,7 +107,6 @@ def self_look(query_weights: list[list[float]]) -> Tensor:
 
 def identities(trial: Trial) -> dict[str, list[float]]:
     q, base = trial.knob("q"), trial.knob("base")
-    at_least("base", base, 1.0)
     random = np.random.default_rng(trial.seeds[0])
     strings = ["".join(random.choice(["A", "B"], size=random.integers(1, 30))) for _ in range(20)]
     shares = [(n, float(look("A" * (n - 1) + "B", (0, q), base).weights[-1])) for n in LENGTHS]
@@ -319,6 +317,7 @@ CLAIM = Claim(
     experiment=experiment,
     worked=worked,
     knobs={"q": 10.0, "base": math.e},
+    limits={"q": (0.0, 100.0), "base": (1.0, 100.0)},
     quick_words=f"8 seeds, B {NEAR} and {FAR} steps back, half as many steps, no lstm",
     seeds=10,
     quick_seeds=8,

@@ -1,7 +1,7 @@
 """C23, classification: an RNN does well where the whole text has one answer, less well where every word needs its own.
 
     next word       P(w_{t+1} | w_1 … w_t)          an LSTM beside a gpt
-    class           P(label | w_1 … w_S)            an LSTM beside a Transformer block: a sentence, or its words shuffled?
+    class           P(label | w_1 … w_S)            an LSTM beside a Transformer: a sentence, or its words shuffled?
     translation     P(y_1 … y_T | w_1 … w_S)        seq2seq, which ends in one vector, beside bahdanau
 
 Of each task the share of words or labels that is right, the RNN's as a share of attention's. The notes' second remedy,
@@ -188,8 +188,8 @@ CLAIM = Claim(
     name="classification",
     number="C23",
     kinds=("measured",),
-    quote="RNN work well on next word prediction, sequence classification, but less well on translation … Approach 2: "
-    "bidirectional RNN … no long range dependency",
+    quote="RNN work well on … next word prediction … sequence classification … but less well on … translation … "
+    "Approach 2: bidirectional RNN … no long range dependency",
     where="001:68–108",
     statement="RNNs keep up with attention at the next word and at classifying a text, but not at translation; a "
     "bidirectional RNN sees both sides of a word and still lacks long range.",
@@ -213,5 +213,5 @@ CLAIM = Claim(
     experiment=experiment,
     quick_words=f"3 seeds, sentences of fewer different words, {QUICK_STEPS} steps instead of {STEPS}",
     cost=330.0,
-    code=("claims/corpora.py", "claims/reading.py", "claims/alignment.py", "claims/teacher_forcing.py"),
+    code=("claims/corpora.py", "claims/reading.py", "claims/alignment.py"),
 )

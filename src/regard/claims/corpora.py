@@ -50,7 +50,7 @@ def strings(
                 return source, " ".join(rule(symbols))
 
     lengths = range(shortest, longest + 1)
-    if len(alphabet) ** shortest < 4 * (each + (count + HELD_OUT) / len(lengths)):
+    if len(alphabet) ** shortest < 2 * (each + (count + HELD_OUT) / len(lengths)):
         raise ValueError(f"there are too few strings of {shortest} symbols to draw so many different ones")
     test = [draw(length) for length in lengths for _ in range(each)]
     drawn = [draw(lengths[int(random.random() * len(lengths))]) for _ in range(count + HELD_OUT)]

@@ -3,7 +3,7 @@
     any length         the same weights read 1, 7, 40 and 200 words
     long range         of 40 words the weakest moves the prediction at least 1/100 as much as the strongest
     order              other words first, another prediction
-    shared parameters  as many weights for twice the reach
+    shared parameters  twice as many words, all of them seen, and no more weights at work
     association        weights over the input words, that depend on the words
     parallel           the longest chain of operations does not grow with the text
 
@@ -19,6 +19,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from regard.claims.at_work import weights_at_work
+from regard.claims.chains import longest_chain
 from regard.claims.claim import Claim, Evidence, Expect, Trial
 from regard.errors import RegardError
 from regard.layers.state import State
@@ -28,42 +30,52 @@ from regard.systems.model import Model
 from regard.systems.translation import Translator
 
 VOCABULARY, TEXT, LONG = 11, 40, 200
+FEW, TWICE = 3, 6  # words: an n-gram has an order of 7 at most
 FAR = 0.01  # of the strongest word's influence
 PLAIN: dict[str, object] = {"layers": 1, "width": 16, "dropout": 0.0}
+SMOOTH: dict[str, object] = {"activation": "gelu"}  # a relu that is silent has no gradient
 PAIRED: dict[str, object] = {**PLAIN, "embedding": 16}
 
 
 @dataclass(frozen=True)
 class Subject:
-    """A system with its settings, and with those for about twice the reach, where it has any."""
+    """A system with its settings, and with those that it needs to see so many words, where it needs any."""
 
     name: str
     system: str
     settings: Mapping[str, object]
-    longer: Mapping[str, object]
+    seeing: Callable[[int], Mapping[str, object]] = lambda words: {}
+
+
+def window(words: int) -> dict[str, object]:
+    return {"order": words + 1}
+
+
+def context(words: int) -> dict[str, object]:
+    return {"context": words}
 
 
 SUBJECTS = (
-    Subject("ngram", "ngram", {"order": 3}, {"order": 5}),
-    Subject("nnlm", "nnlm", {"order": 5, "width": 16, "embedding": 16}, {"order": 9}),
-    Subject("dan", "dan", PLAIN, {}),
-    Subject("rnn", "rnn", PLAIN, {}),
-    Subject("lstm", "lstm", PLAIN, {}),
-    Subject("gru", "gru", PLAIN, {}),
-    Subject("self-attention", "self-attention", {"width": 16, "context": 64}, {"context": 128}),
-    Subject("self-attention, sinusoid", "self-attention", {"width": 16, "position": "sinusoid"}, {"context": 256}),
-    Subject("gpt", "gpt", {**PLAIN, "heads": 2, "context": 64}, {"context": 128}),
-    Subject("gpt, rotary", "gpt", {**PLAIN, "heads": 2, "context": 64, "position": "rotary"}, {"context": 128}),
-    Subject("seq2seq", "seq2seq", PAIRED, {}),
-    Subject("bahdanau", "bahdanau", PAIRED, {}),
-    Subject("transformer", "transformer", {**PLAIN, "heads": 2}, {"context": 512}),
-    Subject("classifier (lstm)", "classifier", {**PLAIN, "encoder": "lstm"}, {}),
+    Subject("ngram", "ngram", {"order": 3}, window),
+    Subject("nnlm", "nnlm", {"order": 5, "width": 16, "embedding": 16}, window),
+    Subject("dan", "dan", PLAIN),
+    Subject("rnn", "rnn", PLAIN),
+    Subject("lstm", "lstm", PLAIN),
+    Subject("gru", "gru", PLAIN),
+    Subject("self-attention", "self-attention", {"width": 16, "context": 64}, context),
+    Subject("self-attention, sinusoid", "self-attention", {"width": 16, "position": "sinusoid"}, context),
+    Subject("gpt", "gpt", {**PLAIN, "heads": 2, "context": 64}, context),
+    Subject("gpt, rotary", "gpt", {**PLAIN, "heads": 2, "context": 64, "position": "rotary"}, context),
+    Subject("seq2seq", "seq2seq", PAIRED),
+    Subject("bahdanau", "bahdanau", PAIRED),
+    Subject("transformer", "transformer", {**PLAIN, "heads": 2, **SMOOTH}, context),
+    Subject("classifier (lstm)", "classifier", {**PLAIN, "encoder": "lstm"}),
 )
 
 
-def make(subject: Subject, *, longer: bool = False) -> Model:
+def make(subject: Subject, *, seeing: int | None = None) -> Model:
     """As a user would get it, untrained, in fp64; one that counts has counted random words."""
-    settings = {**subject.settings, **(subject.longer if longer else {})}
+    settings = {**subject.settings, **(subject.seeing(seeing) if seeing else {})}
     model: Model = load_class(subject.system)(VOCABULARY, load_module(subject.system).Settings(**settings))
     if subject.system == "ngram":
         model.count(torch.randint(VOCABULARY, (5000,)).numpy())  # type: ignore[operator]
@@ -73,14 +85,18 @@ def make(subject: Subject, *, longer: bool = False) -> Model:
 # -- the probes ------------------------------------------------------------------------------------------------------
 
 
-@torch.no_grad()
-def prediction(model: Model, words: Tensor) -> Tensor:
+def predicted(model: Model, words: Tensor) -> Tensor:
     """log P of what follows all these words, [R, V]."""
     if isinstance(model, Translator):
         logits, _ = model(words.new_zeros(len(words), 1), model.begin(words))
     else:
         logits, _ = model(words)
     return logits[:, -1].log_softmax(-1)
+
+
+@torch.no_grad()
+def prediction(model: Model, words: Tensor) -> Tensor:
+    return predicted(model, words)
 
 
 def text(length: int = TEXT) -> Tensor:
@@ -121,13 +137,15 @@ def order(subject: Subject) -> float:
 
 
 def shared_parameters(subject: Subject) -> float:
-    return float(weights_of(make(subject)) == weights_of(make(subject, longer=True)))
+    return float(weights_to_see(subject, FEW) == weights_to_see(subject, TWICE))
 
 
-def weights_of(model: Model) -> int:
-    """Trained weights; of one that counts, its tables."""
-    trained: list[Tensor] = [*model.parameters()]
-    return sum(weight.numel() for weight in trained or model.buffers())
+def weights_to_see(subject: Subject, length: int) -> int:
+    """Weights at work after so many words in a system that sees them all; of one that counts, all of its tables."""
+    model = make(subject, seeing=length)
+    if not list(model.parameters()):
+        return sum(table.numel() for table in model.buffers())
+    return weights_at_work(model, predicted(model, torch.cat([text(length) for _ in range(64)])))
 
 
 def association(subject: Subject) -> float:
@@ -163,22 +181,6 @@ def parallel(subject: Subject) -> float:
         words = text()
         return float((prediction(model, words) - prediction(model, words[:, -5:])).abs().max() < 1e-9)
     return float(longest_chain(explained(model, text(8))[0]) == longest_chain(explained(model, text(16))[0]))
-
-
-def longest_chain(result: Tensor) -> int:
-    """Operations one after the other in the graph that made a tensor."""
-    depth: dict[object, int] = {None: 0}
-    waiting = [result.grad_fn]
-    while waiting:
-        node = waiting[-1]
-        before = [parent for parent, _ in node.next_functions] if node is not None else []
-        missing = [parent for parent in before if parent not in depth]
-        if missing:
-            waiting.extend(missing)
-        else:
-            depth.setdefault(node, 1 + max((depth[parent] for parent in before), default=0))
-            waiting.pop()
-    return depth[result.grad_fn]
 
 
 PROBES: dict[str, Callable[[Subject], float]] = {
@@ -324,4 +326,5 @@ CLAIM = Claim(
     seeds=5,
     quick_seeds=2,
     cost=3,
+    code=("claims/at_work.py", "claims/chains.py"),
 )

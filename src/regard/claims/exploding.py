@@ -192,6 +192,7 @@ CLAIM = Claim(
     experiment=experiment,
     quick_words="6 draws instead of 20",
     knobs={"gain": 1.5},
+    limits={"gain": (0.5, 3.0)},
     seeds=20,
     quick_seeds=6,
     cost=60.0,

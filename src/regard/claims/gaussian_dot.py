@@ -89,9 +89,9 @@ def by_spread(trial: Trial) -> Figure:
 
 
 EXPONENT = "largest difference of −½‖q − k‖² from qᵀk − ½‖k‖² − ½‖q‖²"
-EQUAL = "keys of equal length: largest difference of a weight, gaussian (σ = 1) against dot"
-SCALED = "keys of equal length: the same, gaussian (σ² = √d) against scaled-dot"
-UNEQUAL = "keys of unequal length: the same, gaussian (σ = 1) against dot"
+EQUAL = "keys of equal length: largest difference of a weight, gaussian (σ = h) against dot"
+SCALED = "keys of equal length: the same, gaussian (σ² = h² √d) against scaled-dot"
+UNEQUAL = "keys of unequal length: the same, gaussian (σ = h) against dot"
 LONG = "queries of length 0.01 to 10 times as large, keys of equal length: the same"
 NORMED = "keys that come out of a layer norm: the same"
 PROJECTED = "keys that come out of a layer norm and pass W_k: the same"
@@ -105,7 +105,8 @@ CLAIM = Claim(
     where="004:175–182",
     statement="The weights of a Gaussian kernel equal those of dot products for every query exactly when all keys are "
     "equally long; bandwidth 1 belongs to the plain dot product, σ² = √d to the scaled one.",
-    conditions="fp64, random queries and keys, widths 4 to 32, 12 keys. The length of the query never matters.",
+    conditions="fp64, random queries and keys, widths 4 to 32, 12 keys; the knob h is 1 unless it is turned. "
+    "The length of the query never matters.",
     control_words="With keys of unequal length the weights differ.",
     breaks="The notes drop ‖k‖² because layer norm makes lengths constant. That is true of a layer norm's output while "
     "its gain is 1, and no longer after W_k, which every Transformer has between the two: there dot products and the "
@@ -124,6 +125,7 @@ CLAIM = Claim(
     ),
     experiment=experiment,
     knobs={"bandwidth": 1.0},
+    limits={"bandwidth": (0.1, 10.0)},
     quick_words="fewer draws",
     seeds=50,
     quick_seeds=10,

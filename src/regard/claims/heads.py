@@ -101,21 +101,21 @@ CLAIM = Claim(
     name="heads",
     number="C17",
     kinds=("measured",),
-    quote="WE CAN HAVE MULTIPLE INDIVIDUAL ATTENTION HEADS FOR ATTENDING TO DIFFERENT THINGS.",
-    where="003:301",
+    quote="MULTIPLE INDIVIDUAL ATTENTION HEADS … FOR ATTENDING TO DIFFERENT THINGS.",
+    where="003:300",
     statement="Trained on sentences, heads differ in how far back they look: more than before training, and more than "
     "when trained on the same words shuffled.",
     conditions=f"gpt of two layers with four heads on the phrasebook's English, windows of {WINDOW} words; distance in "
     "words, averaged over held-out text; spread is the standard deviation over a layer's four heads.",
     control_words="The same model before training looks everywhere alike: its heads hardly differ.",
-    breaks="In a text without order there is nothing to divide among heads, though they still drift apart a little. "
-    "The largest difference grows with the number of heads by chance alone: compare models with equally many. That "
-    "heads differ does not say that each is needed.",
-    expected=(Expect(OVER_FRESH, "at least", 0.5, unit="words"), Expect(OVER_SHUFFLED, "at least", 0.5, unit="words")),
-    control=(Expect(AT_FIRST, "at most", 0.5, unit="words"),),
-    besides=(Expect(UNORDERED, "at most", 1.0, unit="words"),),
+    breaks="In a text without order it makes no difference where a head looks, so that nothing keeps it from drifting: "
+    "heads that differ need not have found anything. The largest difference grows with the number of heads by chance "
+    "alone: compare models with equally many.",
+    expected=(Expect(OVER_FRESH, "at least", 0.1, unit="words"), Expect(OVER_SHUFFLED, "at least", 0.1, unit="words")),
+    control=(Expect(AT_FIRST, "at most", 0.1, unit="words"),),
+    besides=(Expect(UNORDERED, "at most", 0.1, unit="words"),),
     experiment=experiment,
-    quick_words="3 seeds, 200 steps instead of 600",
+    quick_words="3 seeds, 200 steps instead of 1200, in which heads hardly begin to differ",
     cost=160.0,
     code=("claims/corpora.py", "claims/reading.py"),
 )

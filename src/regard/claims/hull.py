@@ -19,7 +19,6 @@ from regard.layers.memory import FullSelfAttention
 from regard.layers.pooling import attention
 from regard.layers.scores import KERNELS, SCORES, named_score
 from regard.report.figures import Figure, Line, Lines
-from regard.settings import at_least
 
 HEADS = 2
 
@@ -104,7 +103,6 @@ def sharpness(trial: Trial) -> Figure:
     scores = random(6)
     betas = [10 ** (k / 8) for k in range(-24, 25)]
     marked = trial.knob("beta")
-    at_least("beta", marked, 1e-3)
     return Lines(
         title="Between average and look-up: softmax(βs) of six scores",
         x="β",
@@ -181,6 +179,7 @@ CLAIM = Claim(
     experiment=experiment,
     worked=worked,
     knobs={"beta": 1.0},
+    limits={"beta": (1e-3, 1e3)},
     quick_words="fewer draws",
     seeds=50,
     quick_seeds=10,

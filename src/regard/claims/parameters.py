@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from regard.claims.at_work import weights_at_work, word_vectors
 from regard.claims.claim import Claim, Evidence, Expect, Trial
 from regard.report.figures import Line, Lines
 from regard.systems.catalogue import load_class, load_module
@@ -38,7 +39,8 @@ RECURRENT = ("rnn", "lstm", "gru")
 
 def experiment(trial: Trial) -> Evidence:
     lengths = LENGTHS[:4] if trial.quick else LENGTHS
-    counts = {name: [count(reader(name, length)) for length in lengths] for name in READERS}
+    torch.manual_seed(trial.seeds[0])
+    counts = {name: [at_work(reader(name, length), length) for length in lengths] for name in READERS}
     numbers: dict[str, list[float]] = defaultdict(list)
     further = lengths[-1] - lengths[0]
     gained = {name: (found[-1] - found[0]) / further for name, found in counts.items()}
@@ -57,7 +59,8 @@ def experiment(trial: Trial) -> Evidence:
         numbers[UNSEEN].append(first_word(reader("nnlm", lengths[-1] - 1), lengths[-1]))
         trial.step(f"draw {seed}")
     figure = Lines(
-        "Parameters of a model that can look back so far", "words it can look back at", "parameters",
+        "Weights at work in a model that looks back so far", "words it looks back at",
+        "weights that its prediction depends on, without word vectors",
         [Line(name, list(zip(lengths, found, strict=True))) for name, found in counts.items()], log_x=True, log_y=True,
     )  # fmt: skip
     table = tuple({"model": name, **dict(zip(map(str, lengths), found))} for name, found in counts.items())
@@ -72,15 +75,17 @@ def reader(name: str, length: int) -> Model:
     return model.double().eval()
 
 
-def count(model: Model) -> int:
-    return sum(weight.numel() for weight in model.parameters())
+def at_work(model: Model, length: int) -> int:
+    """Weights that the prediction after a text of that length depends on, in any of 8 texts."""
+    logits, _ = model(torch.cat([text(length) for _ in range(8)]))
+    return weights_at_work(model, logits[:, -1])
 
 
 def first_word(model: Model, length: int) -> float:
     """‖∂(last hidden vector, seen from a random side)/∂(first word's vector)‖ for a text of that length."""
     tokens = text(length)
     hidden, _ = model.read(tokens)
-    (gradient,) = torch.autograd.grad((hidden[0, -1] * torch.randn_like(hidden[0, -1])).sum(), table(model))
+    (gradient,) = torch.autograd.grad((hidden[0, -1] * torch.randn_like(hidden[0, -1])).sum(), word_vectors(model))
     return float(gradient[0].norm())
 
 
@@ -97,18 +102,14 @@ def text(length: int) -> Tensor:
     return torch.cat([torch.zeros(1, 1, dtype=torch.int64), torch.randint(1, VOCABULARY, (1, length - 1))], 1)
 
 
-def table(model: Model) -> Tensor:
-    return model.get_submodule("embedding.table").get_parameter("weight")
-
-
-SAME = "parameters that rnn, lstm and gru gain with the length"
+SAME = "weights at work that rnn, lstm and gru gain with the length of the text"
 SEEN = "smallest gradient that reaches the first word's vector from the end of the longest text"
-WINDOW = "parameters that each further word costs, nnlm"
-TABLE = "parameters that each further word costs, gpt with learned positions"
-ONE_HOT = "parameters that each further word costs, self-attention with one-hot positions"
+WINDOW = "weights at work that each further word costs, nnlm"
+TABLE = "weights at work that each further word costs, gpt with learned positions"
+ONE_HOT = "weights at work that each further word costs, self-attention with one-hot positions"
 UNSEEN = "gradient that reaches the first word's vector in an nnlm whose window is one word too short"
-DAN = "parameters that each further word costs, dan"
-WAVES = "parameters that each further word costs, gpt with sinusoids"
+DAN = "weights at work that each further word costs, dan"
+WAVES = "weights at work that each further word costs, gpt with sinusoids"
 ORDER = "change of a logit when the text is reversed, rnn"
 NO_ORDER = "change of a logit when the text is reversed, dan"
 
@@ -122,7 +123,8 @@ CLAIM = Claim(
     statement="The number of parameters of a recurrent network does not depend on the length of the text that it "
     "reads.",
     conditions=f"rnn, lstm and gru of width {WIDTH}; every model compared is one whose prediction depends on the first "
-    "word of the text, by however little (its gradient there is not 0, fp64).",
+    "word of the text, by however little (its gradient there is not 0, fp64). What is counted are the weights at work: "
+    "those that the prediction after the text depends on, without the word vectors.",
     control_words="A window of words (nnlm), learned positions (gpt) and one-hot positions (self-attention) cost "
     "parameters for each further word; an nnlm whose window is one word too short does not see the first word.",
     breaks="It is not what sets recurrence apart: the dan is feed-forward and attention with sinusoids has no table, "
@@ -148,4 +150,5 @@ CLAIM = Claim(
     seeds=5,
     quick_seeds=2,
     cost=5.0,
+    code=("claims/at_work.py",),
 )

@@ -10,7 +10,7 @@ from regard.claims.models import trained
 from regard.run import Run
 
 WINDOW = 32
-STEPS, QUICK_STEPS = 600, 200
+STEPS, QUICK_STEPS = 1200, 200
 MODELS = {
     "gpt": {"layers": 2, "width": 32, "heads": 4, "context": WINDOW, "dropout": 0.0},
     "rnn": {"layers": 1, "width": 64, "embedding": 32, "tied": False, "dropout": 0.0},

@@ -134,8 +134,8 @@ CLAIM = Claim(
     name="remedies",
     number="C3",
     kinds=("measured",),
-    quote="① USING RELU PREVENTS f' FROM SHRINKING THE GRADIENTS WHEN x > 0 … ② INITIALIZE WEIGHTS TO IDENTITY MATRIX "
-    "AND INITIALIZE BIASES TO ZERO. THIS HELPS PREVENT THE WEIGHTS SHRINKING TO ZERO. … ③ GATED CELL",
+    quote="① … USING RELU PREVENTS f' FROM SHRINKING THE GRADIENTS WHEN x > 0 … ② … INITIALIZE WEIGHTS TO "
+    "IDENTITY MATRIX AND INITIALIZE BIASES TO ZERO. THIS HELPS PREVENT THE WEIGHTS SHRINKING TO ZERO. … ③ GATED CELL",
     where="003:159–205",
     statement="Each of the three remedies, ReLU, identity initialisation and gates, slows the vanishing of the "
     "gradient when it is taken alone, and ReLU with identity initialisation stops it.",
@@ -169,6 +169,7 @@ CLAIM = Claim(
     experiment=experiment,
     quick_words="5 draws instead of 20",
     knobs={"b": 1.0},
+    limits={"b": (-3.0, 12.0)},
     worked=gate_of_the_notes,
     seeds=20,
     quick_seeds=5,

@@ -74,7 +74,10 @@ def entropy(kind: str, queries: Tensor, keys: Tensor) -> float:
 def in_a_model(trial: Trial) -> tuple[dict[str, object], ...]:
     """Head by head, the scaled scores of a small gpt at its initialisation and after training on pyref."""
     trial.step("a trained gpt")
-    settings: dict[str, dict[str, Any]] = {"training": {"steps": 300, "threads": 1}, "data": {"tokenizer": "word"}}
+    settings: dict[str, dict[str, Any]] = {
+        "training": {"steps": 300, "threads": 1, "device": "cpu"},
+        "data": {"tokenizer": "word"},
+    }
     run = trained("gpt", "pyref", seed=1, size="tiny", settings=settings, store=trial.store)
     tokens = torch.tensor([run.tokenizer.encode(LINES)])
     torch.manual_seed(1)
@@ -89,7 +92,7 @@ def in_a_model(trial: Trial) -> tuple[dict[str, object], ...]:
 @torch.no_grad()
 def heads(model: Model, tokens: Tensor) -> list[dict[str, object]]:
     """Of each head: the variance of qᵀk/√d over the keys a query may see, and the entropy as a share of log n."""
-    _, _, parts = model.explain(tokens)
+    _, _, parts = model.explain(tokens.to(model.device))
     words = tokens.size(1)
     rows: list[dict[str, object]] = []
     for layer, found in parts["layers"].items():
@@ -140,6 +143,7 @@ CLAIM = Claim(
     experiment=experiment,
     quick_words="4 draws instead of 10, and no trained model",
     knobs={"width": 1024},
+    limits={"width": (512, 2048)},
     seeds=10,
     quick_seeds=4,
     cost=70.0,

@@ -33,7 +33,10 @@ from regard.report.figures import Line, Lines
 
 WIDTH, STEPS = 64, 100
 FIRST = 20  # the fit begins where the first steps no longer show
+HALF = 60  # and its two halves meet
 ONE_PER_CENT = -0.046  # log(0.01) / 100: the log-slope that leaves a hundredth after 100 steps
+# Between 1, a geometric decay, and log(100 / 60) / log(60 / 20) = 0.46, a power of the distance: nearer to the first.
+GEOMETRIC = 0.25
 BIASES = (0.0, 1.0, 3.0, 5.0)
 
 
@@ -55,17 +58,23 @@ def experiment(trial: Trial) -> Evidence:
         runs["its path through h alone"].append(influence(without("cell", layer), words, WIDTH))
         numbers[GATES].append(cell_against_gates(layer, words, cut=True))
         numbers[UNCUT].append(cell_against_gates(layer, words, cut=False))
-        numbers[CLOSED] += [log_slope(gates_alone(value)) - math.log(sigmoid(value)) for value in {*BIASES, bias}]
+        numbers[CLOSED] += [log_slope(gates_alone(value)) - log_sigmoid(value) for value in {*BIASES, bias}]
         numbers[SHARE].append(float(norms(cell)[-1] / norms(whole)[-1]))
         trial.step(f"draw {seed}")
     slopes = {name: [log_slope(sizes, FIRST) for sizes in found] for name, found in runs.items()}
     numbers |= {TANH: slopes["tanh network"], OPEN: slopes["LSTM, b = 5"], GATED: slopes[f"LSTM, b = {bias:g}"]}
+    numbers[HALVES] = [bend(sizes) for sizes in runs["tanh network"]]
     numbers |= {CELL: slopes["its cell path"], HIDDEN: slopes["its path through h alone"]}
     by_distance = Lines(
         "What is left of the gradient", "distance T − s (steps)", "‖∂h_T/∂x_s‖, as a share of distance 0",
         [mean_curve(name, found) for name, found in runs.items()], log_y=True,
     )  # fmt: skip
     return Evidence(numbers, (by_distance, by_bias()), remarks(slopes, bias))
+
+
+def bend(sizes: np.ndarray) -> float:
+    """The log-slope beyond HALF in parts of the one before it: 1 of a geometric decay, whatever its rate."""
+    return log_slope(sizes, HALF) / log_slope(sizes, FIRST, HALF)
 
 
 def cell_against_gates(layer: LSTM, words: Tensor, cut: bool) -> float:
@@ -101,8 +110,8 @@ def gates_alone(bias: float, steps: int = STEPS, width: int = 8) -> np.ndarray:
     return influence(reading(layer), words, width)[1:]
 
 
-def sigmoid(value: float) -> float:
-    return 1 / (1 + math.exp(-value))
+def log_sigmoid(value: float) -> float:
+    return -float(np.logaddexp(0.0, -value))
 
 
 def by_bias() -> Lines:
@@ -110,7 +119,7 @@ def by_bias() -> Lines:
     return Lines(
         "With W_h = 0 the log-slope is log σ(b)", "forget bias b", "log-slope (nats per step)",
         [
-            Line("log σ(b)", [(b, math.log(sigmoid(b))) for b in grid]),
+            Line("log σ(b)", [(b, log_sigmoid(b)) for b in grid]),
             Line("measured", [(b, log_slope(gates_alone(b))) for b in BIASES], joined=False),
         ],
     )  # fmt: skip
@@ -127,9 +136,10 @@ def remarks(slopes: dict[str, list[float]], bias: float) -> tuple[str, ...]:
 
 
 TANH = "log-slope of a tanh network at default initialisation"
+HALVES = f"its log-slope over distances {HALF} to {STEPS}, in parts of that over {FIRST} to {HALF}"
 GATES = "largest relative difference of ∂c_T/∂c_s from Π f_t, along the cell"
 UNCUT = "the same where gradients also go through h"
-CLOSED = "log-slope of an LSTM with W_h = 0, less log σ(b), for b = 0, 1, 3, 5"
+CLOSED = "log-slope of an LSTM with W_h = 0, less log σ(b), for b = 0, 1, 3, 5 and the knob's"
 OPEN = "log-slope of an LSTM with forget bias 5"
 AJAR = "log-slope of an LSTM with forget bias 0"
 GATED = "log-slope of an LSTM with forget bias b"
@@ -147,7 +157,8 @@ CLAIM = Claim(
     statement="At default initialisation the gradient through a tanh network shrinks geometrically with distance; "
     "along an LSTM's cell it shrinks as the product of its forget gates.",
     conditions=f"One layer of width {WIDTH}, PyTorch's uniform initialisation, words drawn from N(0, 1), {STEPS} "
-    "steps, fp64, untrained. Vanishing means that 100 steps leave less than a hundredth: a log-slope below −0.046. "
+    "steps, fp64, untrained. Vanishing means that 100 steps leave less than a hundredth: a log-slope below −0.046; "
+    "geometrically, that the slope is the same near and far: a power of the distance would more than halve it. "
     "The exact case log σ(b) wants W_h = 0, a forget gate that reads its bias alone, and the same word at every step.",
     control_words="An LSTM whose forget gates stand open (b = 5) is measured the same way and does not vanish; "
     "∂c_T/∂c_s is not Π f_t once gradients may also go through h.",
@@ -156,6 +167,7 @@ CLAIM = Claim(
     "goes through h, and decays more slowly than the product.",
     expected=(
         Expect(TANH, "at most", ONE_PER_CENT, unit="nats per step"),
+        Expect(HALVES, "within", 1.0, GEOMETRIC),
         Expect(GATES, "at most", 1e-9, over="draws"),
         Expect(CLOSED, "within", 0.0, 1e-9, over="draws"),
     ),
@@ -173,6 +185,7 @@ CLAIM = Claim(
     experiment=experiment,
     quick_words="5 draws instead of 20",
     knobs={"b": 1.0},
+    limits={"b": (-3.0, 12.0)},
     seeds=20,
     quick_seeds=5,
     cost=12.0,

@@ -18,6 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from regard.claims.chains import longest_chain
 from regard.claims.claim import Claim, Evidence, Expect, Trial
 from regard.claims.through_time import opening
 from regard.decoding.generate import generate
@@ -41,6 +42,7 @@ TIMED: dict[str, dict[str, Any]] = {  # by system, what makes them alike: two la
     "lstm": {"layers": 2, "width": 128, "dropout": 0.0},
     "gpt": {"layers": 2, "width": 128, "heads": 4, "position": "sinusoid", "dropout": 0.0},
 }
+REPETITIONS, ENOUGH = 5, 2.0  # of the clock; a text whose times sum to so many seconds is not measured again
 LABELS = {"train": "training", "write": "generating"}
 LONGEST = {  # words while training and while generating
     ("cpu", True): (512, 256), ("cpu", False): (4096, 1024), ("cuda", True): (1024, 512), ("cuda", False): (8192, 8192),
@@ -50,8 +52,8 @@ LONGEST = {  # words while training and while generating
 def experiment(trial: Trial) -> Evidence:
     torch.manual_seed(trial.seeds[0])
     stacks = layers()
-    chains = {name: [chain(reads(layer, words)) for words in COUNTED] for name, layer in stacks.items()}
-    chains["gpt, 1 layer, writing"] = [chain(writes(stacks["gpt, 1 layer"], words)) for words in COUNTED]
+    chains = {name: [longest_chain(reads(layer, words)) for words in COUNTED] for name, layer in stacks.items()}
+    chains["gpt, 1 layer, writing"] = [longest_chain(writes(stacks["gpt, 1 layer"], words)) for words in COUNTED]
     gained = {name: growth(found) for name, found in chains.items()}
     deeper = [
         chains[f"gpt, {n + 1} layers"][-1] - chains[f"gpt, {n} layer{'s' if n > 1 else ''}"][-1] for n in (1, 2, 3)
@@ -106,21 +108,6 @@ def writes(stack: Layer | Sequence[Layer], words: int) -> Tensor:
     return x
 
 
-def chain(output: Tensor) -> int:
-    """The longest way through autograd's graph, in operations."""
-    longest: dict[Any, int] = {}
-    waiting: list[Any] = [output.grad_fn]
-    while waiting:
-        node = waiting[-1]
-        before = [earlier for earlier, _ in node.next_functions if earlier is not None]
-        if unknown := [earlier for earlier in before if earlier not in longest]:
-            waiting += unknown
-        else:
-            longest[node] = 1 + max((longest[earlier] for earlier in before), default=0)
-            waiting.pop()
-    return longest[output.grad_fn]
-
-
 def growth(found: Sequence[int]) -> list[float]:
     """Operations that each further word adds, from each length to the next."""
     ends = zip(COUNTED, COUNTED[1:], found, found[1:])
@@ -129,7 +116,7 @@ def growth(found: Sequence[int]) -> list[float]:
 
 # -- the clock -------------------------------------------------------------------------------------------------------
 
-Times = dict[tuple[str, str], dict[int, list[float]]]  # by system and task, by length, one for each repetition
+Times = dict[tuple[str, str], dict[int, list[float]]]  # by system and task, by length, up to one for each repetition
 
 
 def timing(trial: Trial) -> tuple[Times, Lines]:
@@ -141,10 +128,12 @@ def timing(trial: Trial) -> tuple[Times, Lines]:
         lengths = [2**power for power in range(5, 20) if 2**power <= longest]
         for name, model in models.items():
             measure(task, model, lengths[0])  # a first time, which is not counted: libraries choose their kernels
-            for _ in trial.seeds:
+            spent = timed[name, task.__name__]
+            for repetition in range(1, REPETITIONS + 1):  # all lengths in turn: a slow minute meets each of them
                 for length in lengths:
-                    timed[name, task.__name__][length].append(measure(task, model, length))
-                trial.step(f"{name}, {task.__name__}")
+                    if sum(spent[length]) < ENOUGH:  # what takes long varies little
+                        spent[length].append(measure(task, model, length))
+                trial.step(f"{name}, {LABELS[task.__name__]}, repetition {repetition}")
     lines = [
         Line(f"{name}, {LABELS[task]}", [(length, float(np.median(found))) for length, found in by_length.items()])
         for (name, task), by_length in timed.items()
@@ -190,12 +179,14 @@ def write(model: Model, length: int) -> None:
 
 
 def exponents(timed: Times) -> dict[str, list[float]]:
-    """p of time ~ T^p over the longer half of the lengths, for each repetition."""
+    """p of time ~ T^p over the longer half of the lengths, for each repetition; a text that was timed less often than
+    others takes part with the times it has, in turn."""
     found: dict[str, list[float]] = {}
     for key, quantity in QUANTITIES.items():
         lengths = list(timed[key])
         longer = lengths[len(lengths) // 2 :] if len(lengths) > 3 else lengths
-        logs = np.log([timed[key][length] for length in longer])  # [lengths, repetitions]
+        count = max(len(seconds) for seconds in timed[key].values())
+        logs = np.log([np.resize(timed[key][length], count) for length in longer])  # [lengths, repetitions]
         found[quantity] = [float(np.polyfit(np.log(longer), repetition, 1)[0]) for repetition in logs.T]
     return found
 
@@ -230,10 +221,10 @@ AT_ONCE = "operations that each further word adds to the longest chain, self-att
 PER_LAYER = "operations that a layer of gpt adds, less what the second one added"
 WRITING = "operations that each further word adds to the longest chain, gpt writing"
 QUANTITIES = {
-    ("lstm", "train"): "exponent p of time ~ T^p, lstm training",
-    ("gpt", "train"): "exponent p of time ~ T^p, gpt training",
-    ("lstm", "write"): "exponent p of time ~ T^p, lstm generating",
-    ("gpt", "write"): "exponent p of time ~ T^p, gpt generating",
+    ("lstm", "train"): "exponent p of time ~ T^p, lstm training, a repetition each",
+    ("gpt", "train"): "exponent p of time ~ T^p, gpt training, a repetition each",
+    ("lstm", "write"): "exponent p of time ~ T^p, lstm generating, a repetition each",
+    ("gpt", "write"): "exponent p of time ~ T^p, gpt generating, a repetition each",
 }
 
 CLAIM = Claim(
@@ -247,7 +238,9 @@ CLAIM = Claim(
     "grow with the number of words for attention, where each layer adds the same few.",
     conditions="Reading a text that is there, as in training. An operation on whole matrices counts as one, however "
     "many numbers it adds up. What the clock says is a second result and belongs to the device named with it: two "
-    "layers of width 128, one text, fp32, exponents over the longer half of the lengths.",
+    "layers of width 128, one text, fp32, exponents over the longer half of the lengths; the intervals are over up to "
+    f"{REPETITIONS} repetitions of the same measurement, not over seeds, and a text that takes more than "
+    f"{ENOUGH:g} seconds is timed once.",
     control_words="When attention writes, each word waits for the one before it, and the chain grows with every word "
     "again.",
     breaks="A short chain is a short time only where the device has room to do everything at once: on a few cores "
@@ -267,7 +260,9 @@ CLAIM = Claim(
     ),
     experiment=experiment,
     quick_words="texts of up to 512 words (1024 on a GPU) instead of 4096 (8192)",
-    quick_seeds=5,
-    cost=90.0,
-    code=("claims/through_time.py",),
+    seeds=1,
+    quick_seeds=1,
+    on_device=True,
+    cost=60.0,
+    code=("claims/chains.py", "claims/through_time.py"),
 )

@@ -95,12 +95,12 @@ def _print_results(results: Sequence[Result], repeats: int, quick: bool) -> None
     }  # fmt: skip
     print_table([line for result in results for line in _lines(result)], headings)
     print()
-    for result in {result.machine: result for result in results}.values():
-        machine = result.machine
+    for machine in dict.fromkeys(result.machine for result in results):
+        facts = machine.as_json()
         print_prose(
-            f"{machine.device}, torch {machine.torch}, {machine.threads} thread{'s' * (machine.threads > 1)}: "
-            f"{_short(machine.matmul_rate)}FLOP/s in {machine.precision} products and {_short(machine.copy_rate)}B/s "
-            "of copies, read and written, measured in this run; the limit is the work's operations or bytes over these."
+            f"{facts['device']}, torch {facts['torch']}, {facts['threads']} thread{'s' * (facts['threads'] > 1)}: "
+            f"{_short(machine.matmul_rate)}FLOP/s in {facts['precision']} products and {_short(machine.copy_rate)}B/s "
+            "of copies, read and written, the best of this run; the limit is the work's operations or bytes over these."
         )
     print_prose(
         f"Medians of {repeats} turn{'s' * (repeats > 1)} each, one side after the other, ± half the range; "

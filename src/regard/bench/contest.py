@@ -1,0 +1,81 @@
+"""What a benchmark is made of: a place to run, a piece of work, and who does it.
+
+The first contender of a row is Regard, the others are its peers; all do the same amount of the same work. The limit of
+a row is the work's arithmetic over what the machine was measured to do:
+
+    least seconds per token = max( operations / matmul rate,  bytes / copy rate )
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+
+SIZES = ("full", "small", "quick")  # on a GPU; on a CPU, in seconds; only to see that everything runs
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where the work is done, and how much of it."""
+
+    device: torch.device
+    size: str
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """What products are computed in, on both sides."""
+        return torch.bfloat16 if self.device.type == "cuda" else torch.float32
+
+    @property
+    def precision(self) -> str:
+        return "bf16" if self.dtype == torch.bfloat16 else "fp32"
+
+    def of(self, full: int, small: int, quick: int) -> int:
+        """The number that belongs to the size."""
+        return {"full": full, "small": small, "quick": quick}[self.size]
+
+
+class Work(Protocol):
+    """A contender that is ready: each call does the work once and returns how many tokens that was."""
+
+    parameters: int
+
+    def __call__(self) -> int: ...
+
+
+@dataclass(frozen=True)
+class Contender:
+    """`open` builds it. It cannot run where one of the packages it `needs` is missing, or the GPU it needs."""
+
+    name: str
+    open: Callable[[], Work]
+    needs: Sequence[str] = ()
+    needs_gpu: bool = False
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What one token cannot do without."""
+
+    operations: float = 0.0  # floating-point, in products
+    bytes: float = 0.0  # read from or written to memory
+
+    def bound(self, matmul_rate: float, copy_rate: float) -> tuple[float, str]:
+        """The most tokens per second, and which of the two it is that bounds them."""
+        arithmetic, memory = self.operations / matmul_rate, self.bytes / copy_rate
+        return 1 / max(arithmetic, memory), "operations" if arithmetic >= memory else "bytes"
+
+
+@dataclass(frozen=True)
+class Row:
+    name: str
+    place: Place
+    work: str  # shapes and precision, in a few words
+    contenders: Sequence[Contender]
+    cost: Cost | None  # None: nothing simple bounds it
+    warm_up: int  # calls before anything is timed
+    calls: int  # calls in each timed turn
+    unit: str = "tokens/s"

@@ -1,0 +1,118 @@
+"""The 5-gram scores text that it has not counted, against kenlm with the very same model, on one thread of the CPU.
+
+The text is the Python language reference that every Python carries, its words cut at blanks; kenlm reads Regard's
+estimates from an ARPA file. Each side gives −log P of every word, `</s>` included: Regard from word ids, kenlm from
+lines of text, which is what each is called with.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from regard.bench.contest import Contender, Place, Row
+from regard.evaluation.perplexity import Method, token_losses
+from regard.exchange.arpa import write_arpa
+from regard.numbers import grouped
+from regard.systems.ngram import NGram, Settings
+from regard.text.corpus import open_corpus
+from regard.training.checkpoint import load_tensors, save_tensors
+
+ORDER = 5
+CORPUS = "pyref"
+TIMES = 20  # the held-out text is short, so it is scored over and over
+
+
+class Words:
+    """The corpus as lines of known words, and as ids: 0 ends a line, 1 is unknown."""
+
+    def __init__(self) -> None:
+        splits = open_corpus(CORPUS).splits
+        self.numbers = {"<eos>": 0, "<unk>": 1}
+        self.counted = self.ids([*splits["train"]], grow=True)
+        self.lines = [" ".join(line.split()) for line in splits["test"]] * TIMES
+        self.held_out = self.ids(self.lines, grow=False)
+
+    def ids(self, lines: list[str], grow: bool) -> np.ndarray:
+        found: list[int] = []
+        for line in lines:
+            known = self.numbers
+            found += [known.setdefault(word, len(known)) if grow else known.get(word, 1) for word in line.split()]
+            found.append(0)
+        return np.array(found)
+
+
+@cache
+def words() -> Words:
+    return Words()
+
+
+@cache
+def estimated() -> tempfile.TemporaryDirectory[str]:
+    """A folder with the model as each side reads it: counted once, so that no one's memory is that of counting."""
+    folder = tempfile.TemporaryDirectory()
+    model = NGram(len(words().numbers), Settings(order=ORDER))
+    model.count(words().counted)
+    save_tensors(Path(folder.name, "model.safetensors"), dict(model.state_dict()))
+    write_arpa(model, list(words().numbers), Path(folder.name, "model.arpa"))
+    return folder
+
+
+class RegardScoring:
+    def __init__(self) -> None:
+        self.model = NGram(len(words().numbers), Settings(order=ORDER)).eval()
+        self.model.load_state_dict(load_tensors(Path(estimated().name, "model.safetensors"))[0])
+        self.parameters = self.model.stored_numbers
+
+    def __call__(self) -> int:
+        method = Method.of(self.model, overlap=ORDER - 1)  # more words before it change no word's probability
+        with one_thread():
+            losses = [*token_losses(self.model, words().held_out, method, eos=0)]
+        self.scores = np.concatenate(losses) / -np.log(10)
+        return len(self.scores)
+
+
+class KenlmScoring:
+    def __init__(self) -> None:
+        import kenlm
+
+        quiet = kenlm.Config()
+        quiet.show_progress, quiet.arpa_complain = False, kenlm.ARPALoadComplain.NONE
+        self.model = kenlm.Model(str(Path(estimated().name, "model.arpa")), quiet)
+        self.parameters = 0  # it does not say
+
+    def __call__(self) -> int:
+        self.scores = [entry[0] for line in words().lines for entry in self.model.full_scores(line)]
+        return len(self.scores)
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def rows(place: Place) -> list[Row]:
+    here = Place(torch.device("cpu"), "quick" if place.size == "quick" else "small")
+    return [
+        Row(
+            "ngram-score",
+            here,
+            f"{ORDER}-gram of {grouped(len(words().counted))} words, {grouped(len(words().held_out))} words scored",
+            [Contender("Regard", RegardScoring), Contender("kenlm", KenlmScoring, needs=["kenlm"])],
+            None,
+            warm_up=1,
+            calls=here.of(1, 5, 1),
+            unit="words/s",
+        )
+    ]

@@ -1,0 +1,113 @@
+"""What this machine can do, measured in the run that it is the yardstick of, and how much memory someone has used.
+
+The yardstick takes its turn, too: a product of square matrices, and a copy of a block far larger than any cache, each
+byte of which is read once and written once. Of all turns the best counts, since a limit is what nothing passes.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import platform
+import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from regard.bench.contest import Place
+
+
+class Machine:
+    def __init__(self, place: Place) -> None:
+        self.place = place
+        self.matmul_rate = 0.0  # floating-point operations per second
+        self.copy_rate = 0.0  # bytes read and written per second
+        side, block = place.of(8192, 1024, 256), 2 ** place.of(29, 28, 22)
+        self._left, self._right, self._product = torch.randn(3, side, side, device=place.device).to(place.dtype)
+        self._source, self._target = torch.zeros(2, block, dtype=torch.uint8, device=place.device)
+        for _ in range(3):
+            self.take_turn()
+
+    def take_turn(self) -> None:
+        matmul = self._seconds(lambda: torch.mm(self._left, self._right, out=self._product))
+        copy = self._seconds(lambda: self._target.copy_(self._source))
+        self.matmul_rate = max(self.matmul_rate, 2.0 * len(self._left) ** 3 / matmul)
+        self.copy_rate = max(self.copy_rate, 2.0 * len(self._source) / copy)
+
+    def _seconds(self, work: Callable[[], object]) -> float:
+        """Of one call, of a few in a row."""
+        calls = self.place.of(20, 1, 1)
+        wait(self.place.device)
+        began = time.perf_counter()
+        for _ in range(calls):
+            work()
+        wait(self.place.device)
+        return (time.perf_counter() - began) / calls
+
+    @property
+    def name(self) -> str:
+        device = self.place.device
+        return torch.cuda.get_device_name(device) if device.type == "cuda" else f"{device} ({platform.machine()})"
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "device": self.name,
+            "precision": self.place.precision,
+            "threads": torch.get_num_threads(),
+            "torch": torch.__version__,
+            "matmul_rate": self.matmul_rate,
+            "copy_rate": self.copy_rate,
+        }
+
+
+def wait(device: torch.device) -> None:
+    """A GPU works on after it was told what to do."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+
+
+# -- memory ----------------------------------------------------------------------------------------------------------
+
+
+class Memory:
+    """The most memory held since `start`, beyond what was held there: tensors of a GPU, or all that the process has."""
+
+    def __init__(self, device: torch.device) -> None:
+        self.device = device
+
+    def start(self) -> None:
+        gc.collect()
+        if self.device.type == "cuda":
+            torch.cuda.reset_peak_memory_stats(self.device)
+            self.before = torch.cuda.memory_allocated(self.device)
+        elif sys.platform == "linux":
+            _give_back()
+            _forget_peak()
+            self.before = _status("VmRSS")
+
+    def peak(self) -> int | None:
+        """None where the system does not count it."""
+        if self.device.type == "cuda":
+            return torch.cuda.max_memory_allocated(self.device) - self.before
+        return max(_status("VmHWM") - self.before, 0) if sys.platform == "linux" else None
+
+
+def _give_back() -> None:
+    """What the C library keeps for later would hide what the next one needs."""
+    with suppress(AttributeError):  # not glibc
+        ctypes.CDLL(None).malloc_trim(0)
+
+
+def _forget_peak() -> None:
+    """Let the kernel's high-water mark start again from here."""
+    with suppress(OSError):  # where it may not, the mark stays, and can only be too high
+        Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
+
+
+def _status(key: str) -> int:
+    lines = Path("/proc/self/status").read_text(encoding="ascii", errors="replace").splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith(f"{key}:")) * 1024
