@@ -69,11 +69,15 @@ def test_the_exponent_is_that_of_the_longer_texts():
 
 def test_a_text_that_takes_long_is_timed_once_and_a_short_one_at_every_repetition(monkeypatch):
     monkeypatch.setitem(waiting.LONGEST, ("cpu", True), (128, 64))
-    monkeypatch.setattr(waiting, "measure", lambda task, model, length: length / 32)  # 1, 2 and 4 seconds
+    monkeypatch.setattr(waiting, "measure", lambda task, model, length: length / 16)  # 2, 4 and 8 seconds
     timed, _ = waiting.timing(get_claim("waiting").trial(quick=True))
-    assert {length: len(seconds) for length, seconds in timed["gpt", "train"].items()} == {32: 2, 64: 1, 128: 1}
-    found = waiting.exponents(timed)
-    assert all(values == pytest.approx([1.0, 1.0]) for values in found.values())
+    assert {length: len(seconds) for length, seconds in timed["gpt", "train"].items()} == {32: 3, 64: 2, 128: 1}
+
+
+def test_an_exponent_uses_no_time_twice_and_needs_three_lengths():
+    times = {64: [9.0] * 5, 128: [1.0, 8.0, 3.0, 4.0], 256: [2.0, 32.0, 5.0], 512: [4.0, 128.0], 1024: [8.0, 512.0]}
+    found = waiting.exponents(dict.fromkeys(waiting.QUANTITIES, times))
+    assert all(values == pytest.approx([1.0, 2.0]) for values in found.values())  # 256 on, twice: of the third too few
 
 
 def test_waiting_alone_computes_where_it_is_told_to():

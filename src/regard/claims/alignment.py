@@ -189,6 +189,6 @@ CLAIM = Claim(
     worked=worked,
     quick_seeds=4,
     quick_words=f"4 seeds, sentences of the {QUICK_COMMON} commonest words, {QUICK_STEPS} steps",
-    cost=300.0,
+    cost=170.0,
     code=("claims/corpora.py",),
 )

@@ -156,6 +156,6 @@ CLAIM = Claim(
     besides=(Expect(RANDOM, "within", 0.5, tolerance=0.1),),
     experiment=experiment,
     quick_words="3 seeds, 200 steps instead of 1200",
-    cost=160.0,
+    cost=300.0,
     code=("claims/corpora.py", "claims/reading.py"),
 )

@@ -160,7 +160,7 @@ CLAIM = Claim(
     control_words="An orthogonal V, which only turns, keeps all of a word over ten thousand steps.",
     breaks="The notes also say that recurrent networks can handle 100 or 1000 steps. As they are usually initialised "
     "they cannot: neither the tanh network nor the LSTM reaches 100. An LSTM's cell reaches 100 with a forget "
-    "bias of 5 and 1000 with one of 7, given or learnt. ρ(V) = 1 is the edge: orthogonal and identity matrices "
+    "bias of 5 and 1000 with one of 7 (W_h = 0). ρ(V) = 1 is the edge: orthogonal and identity matrices "
     "forget nothing. An LSTM's cell decays geometrically too, by f at each step, unless f is all but 1: for ten "
     "thousand steps the forget bias must be about 8 or more. Training moves these numbers; they say where "
     "learning begins.",

@@ -13,6 +13,7 @@ found.output, found.weights
 from __future__ import annotations
 
 from collections.abc import Callable
+from numbers import Real
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -58,12 +59,13 @@ def attention(
 
     NumPy in, NumPy out; if anything given is a torch tensor, so is the answer, and gradients flow.
     """
-    given = {"M": M, "W_q": W_q, "W_k": W_k, "v": v}
-    _check_settings(score, bandwidth, {name for name, weight in given.items() if weight is not None})
+    named = {"M": M, "W_q": W_q, "W_k": W_k, "v": v}
+    given = {name: weight for name, weight in named.items() if weight is not None}
+    _check_settings(score, bandwidth, set(given))
     numeric = not any(isinstance(one, Tensor) for one in (query, keys, values, *given.values()))
-    query, keys, values, *weights = _alike(query, keys, values, *(w for w in given.values() if w is not None))
+    query, keys, values, *weights = _alike({"query": query, "keys": keys, "values": values, **given})
     query, keys, values, shape = _as_sequences(query, keys, values)
-    visible = _visible(mask, query, keys)
+    visible = _visible(mask, query, keys, values)
 
     parts = _weigh(score, bandwidth, weights, query, keys, visible, numeric)
     alpha = parts["weights"]
@@ -83,10 +85,16 @@ def _weigh(
 ) -> dict[str, Tensor]:
     """{"weights": […, Tq, m]}, and "empty" where a row could be."""
     if isinstance(score, Score):
-        return score.explain(query, keys, visible)
+        try:
+            return score.explain(query, keys, visible)
+        except RuntimeError as error:
+            raise RegardError(
+                f"This {type(score).__name__} compares no queries of width {query.size(-1)} with keys of width "
+                f"{keys.size(-1)} in {query.dtype}: give it what it was made for."
+            ) from error
     if not isinstance(score, str):
         asked = score(query.numpy(), keys.numpy()) if numeric else score(query, keys)
-        return Score(0, 0).weigh(torch.as_tensor(asked), visible)
+        return Score(0, 0).weigh(_scores(asked, query, visible), visible)
     if score == "uniform":
         return Score(0, 0).weigh(torch.zeros_like(visible, dtype=query.dtype), visible)
     if score not in ("bilinear", "additive") and query.size(-1) != keys.size(-1):
@@ -102,13 +110,25 @@ def _weigh(
     return named_score(score, query.size(-1), bandwidth=bandwidth or 1.0).explain(query, keys, visible)
 
 
+def _scores(asked: Any, query: Tensor, visible: Tensor) -> Tensor:
+    """What a function of queries and keys returned, if it is a score for each pair."""
+    scores = _tensor("what the score function returns", asked, query.device)
+    if scores.shape[-2:] != visible.shape[-2:] or not _broadcasts(scores.shape[:-2], visible.shape[:-2]):
+        raise RegardError(
+            f"The score function returned shape {tuple(scores.shape)}: return a score for each query and key, "
+            f"{tuple(visible.shape)}."
+        )
+    return scores.to(torch.promote_types(scores.dtype, query.dtype))
+
+
 def _by_given_weights(score: str, weights: list[Tensor], query: Tensor, keys: Tensor, visible: Tensor) -> Tensor:
     """The weights of a bilinear (M) or additive score (W_q, W_k, v)."""
     if score == "additive":
         *weights, judge = weights
         weights.append(judge.reshape(1, -1))
+    width = weights[-1].size(-1) if weights[-1].dim() else 1
     with torch.device("meta"):  # the score's own first weights are never drawn: the given ones take their place
-        rule = named_score(score, query.size(-1), keys.size(-1), width=weights[-1].size(-1))
+        rule = named_score(score, query.size(-1), keys.size(-1), width=width)
     named = dict(zip((name for name, _ in rule.named_parameters()), weights, strict=True))
     for name, parameter in rule.named_parameters():
         if parameter.shape != named[name].shape:
@@ -128,9 +148,9 @@ def _check_settings(score: object, bandwidth: float | None, given: set[str]) -> 
         raise RegardError(
             f"bandwidth belongs to a kernel ({', '.join(KERNELS)}): leave it out, or choose one as score."
         )
-    if bandwidth is not None and not bandwidth > 0.0:
+    if bandwidth is not None and (not isinstance(bandwidth, (Real, np.number)) or not bandwidth > 0.0):
         raise RegardError(
-            f"bandwidth must be above 0, not {bandwidth}: for the nearest key alone take a very small one."
+            f"bandwidth must be a number above 0, not {bandwidth!r}: for the nearest key alone take a very small one."
         )
     needed = {"bilinear": {"M"}, "additive": {"W_q", "W_k", "v"}}.get(score, set()) if isinstance(score, str) else set()
     if given != needed:
@@ -138,18 +158,38 @@ def _check_settings(score: object, bandwidth: float | None, given: set[str]) -> 
         raise RegardError(f"{needs}, and was given {', '.join(sorted(given)) or 'none'}: give exactly what it needs.")
 
 
-def _alike(*arrays: Array) -> list[Tensor]:
+def _alike(named: dict[str, Array]) -> list[Tensor]:
     """All as tensors of one precision, on the device of those that are tensors; whole numbers become real ones."""
-    devices = [array.device for array in arrays if isinstance(array, Tensor)]
-    tensors = [
-        array if isinstance(array, Tensor) else torch.as_tensor(np.array(array), device=devices[0] if devices else None)
-        for array in arrays
-    ]
+    devices = [array.device for array in named.values() if isinstance(array, Tensor)]
+    tensors = [_tensor(name, array, devices[0] if devices else None) for name, array in named.items()]
     dtype = torch.get_default_dtype() if devices else torch.float64
     real = [tensor.dtype for tensor in tensors if tensor.is_floating_point()]
     for index, found in enumerate(real):
         dtype = torch.promote_types(dtype, found) if index else found
     return [tensor.to(dtype) for tensor in tensors]
+
+
+def _tensor(name: str, array: Array, device: torch.device | None) -> Tensor:
+    try:
+        tensor = array if isinstance(array, Tensor) else torch.as_tensor(np.array(array), device=device)
+    except (TypeError, ValueError, RuntimeError):  # words, None, rows of unequal length
+        raise RegardError(f"{name} must be numbers in rows of equal length, not {_short(array)}.") from None
+    if tensor.is_complex():
+        raise RegardError(f"{name} must be real numbers: give real and imaginary parts as components of their own.")
+    return tensor
+
+
+def _short(array: Array) -> str:
+    words = " ".join(repr(array).split())
+    return words if len(words) <= 60 else words[:59] + "…"
+
+
+def _broadcasts(*shapes: torch.Size) -> bool:
+    try:
+        torch.broadcast_shapes(*shapes)
+    except RuntimeError:
+        return False
+    return True
 
 
 def _as_sequences(
@@ -181,12 +221,18 @@ def _as_sequences(
     return query, keys, values, back
 
 
-def _visible(mask: Array | None, query: Tensor, keys: Tensor) -> Tensor:
-    batch = torch.broadcast_shapes(query.shape[:-2], keys.shape[:-2])
+def _visible(mask: Array | None, query: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+    batches = [array.shape[:-2] for array in (query, keys, values)]
+    if not _broadcasts(*batches):
+        raise RegardError(
+            f"Batches of shape {', '.join(str(tuple(batch)) for batch in batches)} of query, keys and values do not go "
+            "together: give equal ones, or 1 where all share one."
+        )
+    batch = torch.broadcast_shapes(*batches[:2])
     shape = (*batch, query.size(-2), keys.size(-2))
     if mask is None:
         return torch.ones(shape, dtype=torch.bool, device=query.device)
-    seen = torch.as_tensor(mask, device=query.device).bool()
+    seen = _tensor("mask", mask, query.device).bool()
     try:
         seen = seen.expand(*torch.broadcast_shapes(seen.shape[:-2], batch), *shape[-2:])
     except RuntimeError:
