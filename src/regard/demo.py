@@ -76,6 +76,7 @@ TRANSLATION = Ladder(
     besides=18,
     settings={  # little more than a minute: many small steps, down to a small rate, and nothing held back
         "data": {"vocabulary": 2500, "joint": False},  # most words in one piece: what is cut is learnt in pieces
+        "model": {"position": "rotary"},  # of the transformer: learnt sooner than waves, above all in long sentences
         "training": {
             "batch_tokens": 512,
             "schedule": "cosine",

@@ -168,10 +168,11 @@ def attend(
 ) -> Tensor:
     """softmax(Q Kᵀ / √d + mask) V, heads side by side: [R, T, H, d], [R, S, H, d] → [R, T, H·d].
 
-    By a fused kernel, but for single queries on a CPU: there the two products alone take half its time.
+    By a fused kernel, but for single queries to a cache on a CPU: there the two products alone take half its time.
     """
     query, keys, values = query.transpose(1, 2), keys.transpose(1, 2), values.transpose(1, 2)  # [R, H, T, d]
-    if query.size(2) == 1 and mask is not None and not dropout and query.device.type == "cpu":
+    cached = keys.is_contiguous() and values.is_contiguous()  # otherwise both would be copied first
+    if query.size(2) == 1 and cached and mask is not None and not dropout and query.device.type == "cpu":
         scores = (query * query.size(-1) ** -0.5) @ keys.transpose(2, 3)  # [R, H, 1, S]
         context = scores.masked_fill(~mask, -torch.inf).softmax(dim=-1) @ values
     else:

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.layers.attention import CausalSelfAttention
+from regard.layers.coins import Dropout
 from regard.layers.layer import Layer
 from regard.layers.memory import CrossAttention, FullSelfAttention
 from regard.layers.state import Span, State
@@ -38,9 +39,9 @@ class FeedForward(nn.Module):
         super().__init__()
         self.expand = nn.Linear(width, inner, bias=bias)
         self.activation = nn.GELU(approximate="tanh") if activation == "gelu" else nn.ReLU()
-        self.drop_activation = nn.Dropout(dropout_activation)
+        self.drop_activation = Dropout(dropout_activation)
         self.output = nn.Linear(inner, width, bias=bias)
-        self.drop_output = nn.Dropout(dropout)
+        self.drop_output = Dropout(dropout)
 
     def forward(self, x: Tensor) -> Tensor:
         return self.drop_output(self.output(self.drop_activation(self.activation(self.expand(x)))))

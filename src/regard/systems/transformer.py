@@ -79,7 +79,7 @@ SIZES: dict[str, dict[str, object]] = {
         "heads": 4,
         "dropout": 0.0,
         "training.batch_tokens": 1024,
-        "training.learning_rate": 2e-3,
+        "training.learning_rate": 3e-3,
         "training.warmup": 200,
     },
     "small": {"layers": 3, "width": 256, "heads": 4, "feedforward": 1024},
