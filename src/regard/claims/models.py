@@ -44,9 +44,7 @@ def trained(
 ) -> AnyRun:
     """The run of this training; trained now if it has not been yet. Give `training.steps` in the settings."""
     recipe = compose_recipe(system, data=data, size=size, seed=seed, settings=settings)
-    read = (
-        open_corpus(data).checksum() if data == "pyref" else ""
-    )  # another with each Python
+    read = open_corpus(data).checksum() if data == "pyref" else ""  # another with each Python
     made_of = f"{recipe.toml()}\n{digest(TRAINING_CODE)}\n{torch.__version__}\n{read}"
     name = f"{system}-{hashlib.sha256(made_of.encode()).hexdigest()[:16]}"
     folder = (store or kept()) / "models" / name
