@@ -202,6 +202,7 @@ CLAIM = Claim(
     expected=(Expect(OVER_DIAGONAL, "at least", 0.0), Expect(OVER_IBM, "at least", 0.0)),
     control=(Expect(SAME, "at most", 0.2), Expect(UNTRAINED, "at most", 0.0)),
     experiment=experiment,
+    seeds=10,
     worked=worked,
     quick_seeds=4,
     quick_words=f"4 seeds, sentences of the {QUICK_COMMON} commonest words, {QUICK_STEPS} steps",

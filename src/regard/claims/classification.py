@@ -227,6 +227,7 @@ CLAIM = Claim(
     ),
     besides=(Expect(ONE_SIDE, "at most", 0.0, over="draws"), Expect(BOTH_SIDES, "at least", 0.1, over="draws")),
     experiment=experiment,
+    seeds=10,
     quick_seeds=4,
     quick_words=f"4 seeds, sentences of fewer different words, {QUICK_STEPS} steps instead of {STEPS}",
     cost=330.0,

@@ -30,7 +30,7 @@ from regard.files import write_text
 from regard.fit import device_name
 from regard.folder import pick_device
 from regard.material import cores
-from regard.report.progress import hush, progress
+from regard.report.progress import hushed, progress
 
 
 def run_claim(name: str, *, quick: bool = False, device: str = "cpu", again: bool = False, **knobs: float) -> Result:
@@ -113,7 +113,8 @@ def _measure(
     trial = replace(claim.trial(quick=quick, device=str(chosen), **knobs), step=step)
     torch.manual_seed(0)
     began = time.perf_counter()
-    evidence = claim.measure(trial)
+    with hushed():  # what is trained and tested on the way would draw bars of its own
+        evidence = claim.measure(trial)
     seconds = time.perf_counter() - began
     threads = f", {torch.get_num_threads()} threads" if chosen.type == "cpu" else ""
     result = result_of(
@@ -167,7 +168,6 @@ def _end_with_parent() -> None:
 
 
 def _in_a_process(name: str, quick: bool, device: str) -> Result:
-    hush()
     torch.set_num_threads(1)
     claim = get_claim(name)
     return _measure(claim, record_of(claim, quick, device, {}), quick, device, {})

@@ -194,6 +194,7 @@ CLAIM = Claim(
     control=(Expect(FREE, "at most", 0.1), Expect(MISTAKES, "at least", 0.05)),
     knobs={"q": Q},
     experiment=experiment,
+    seeds=10,
     quick_words="3 seeds",
     cost=75.0,
     code=("claims/corpora.py",),

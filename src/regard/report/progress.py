@@ -24,6 +24,7 @@ class Bar(Protocol):
 
 
 _hushed = False
+_still = False
 
 
 def hush() -> None:
@@ -34,13 +35,14 @@ def hush() -> None:
 
 @contextmanager
 def hushed() -> Iterator[None]:
-    """`hush` for a while."""
-    global _hushed
-    before, _hushed = _hushed, True
+    """For a while this process says nothing at all, not even how far it is: something else shows that."""
+    global _hushed, _still
+    before = _hushed, _still
+    _hushed = _still = True
     try:
         yield
     finally:
-        _hushed = before
+        _hushed, _still = before
 
 
 def say(line: str) -> None:
@@ -52,7 +54,9 @@ def say(line: str) -> None:
 @contextmanager
 def progress(title: str, total: float | None = None, done: float = 0, unit: str = "") -> Iterator[Bar]:
     """`total` None means unknown; `done` is where a resumed job starts; `unit` names what is counted, e.g. "s"."""
-    if sys.stderr.isatty():
+    if _still:
+        yield _NoBar()
+    elif sys.stderr.isatty():
         with _live(title, total, done) as bar:
             yield bar
     else:
@@ -91,6 +95,12 @@ def _live(title: str, total: float | None, done: float) -> Iterator[Bar]:
                     console.print(line, markup=False, highlight=False)
 
         yield _LiveBar()
+
+
+class _NoBar:
+    def advance(self, amount: float = 1, note: str = "") -> None: ...
+    def reach(self, done: float, total: float | None = None) -> None: ...
+    def say(self, line: str) -> None: ...
 
 
 class _PlainBar:
