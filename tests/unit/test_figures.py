@@ -272,3 +272,14 @@ def test_a_page_with_every_kind_of_figure_asks_for_nothing():
     whole = page("T", *map(svg, EXAMPLES.values()))
     assert not re.search(r"(?:src|action)\s*=|url\(|@import|https?://", whole)
     assert all(address.startswith("data:") for address in re.findall(r'href="([^"]*)', whole))
+
+
+@pytest.mark.parametrize("value", [0.0, 1.0, 2.0**53, -(2.0**60), 1e300])
+def test_a_single_value_has_a_scale_whatever_its_size(value):
+    heat = Heat("one", ["r"], ["c"], [[value]])
+    assert 0.0 <= heat.share(value) <= 1.0
+    assert "<svg" in svg(heat)
+    assert terminal(heat, width=60)
+    line = Lines("one", "x", "y", [Line("a", [(value, value)])])
+    assert "<svg" in svg(line)
+    assert terminal(line, width=60)

@@ -97,7 +97,7 @@ class Heat:
         if self.diverging:
             high = max(abs(low), abs(high))
             low = -high
-        return (low, high) if high > low else (low, low + 1.0)
+        return (low, high) if high > low else (low, low + max(1.0, abs(low)))  # one is nothing beside a large number
 
     def share(self, value: float) -> float:
         """Where on the scale a value lies: 0 at its low end, 1 at its high end."""
