@@ -5,7 +5,8 @@
 For each size a file of that many bytes is written (random words with Zipf's frequencies, so that nothing compresses to
 a few lines), and a tiny system is trained on it for a few steps in a process of its own: split, vocabulary, tokens,
 batches, validation. Printed: seconds, and the largest resident memory of that process and of those that cut text for
-it. Pages of the memory-mapped tokens count as resident while the system keeps them, and can be dropped at any time.
+it. Pages of mapped files (the tokens, the libraries) count as resident while the system keeps them, and can be dropped
+at any time; the last column leaves them out.
 """
 
 from __future__ import annotations
@@ -31,16 +32,16 @@ def main() -> None:
     parser.add_argument("--tokenizer", default="word")
     parser.add_argument("--steps", type=int, default=50)
     options = parser.parse_args()
-    print(f"{'text':>10} {'seconds':>9} {'resident, training process':>28} {'all processes':>15}")
+    print(f"{'text':>10} {'seconds':>9} {'resident, training process':>28} {'all processes':>15} {'without files':>15}")
     for megabytes in options.megabytes:
         with tempfile.TemporaryDirectory() as folder:
             text = Path(folder) / "text.txt"
             write(text, megabytes << 20)
             began = time.perf_counter()
-            own, everyone = watch(train(options, text, Path(folder)))
+            own, everyone, held = watch(train(options, text, Path(folder)))
             print(
                 f"{megabytes:>7} MB {time.perf_counter() - began:>9.0f} {own / 2**20:>25.0f} MB "
-                f"{everyone / 2**20:>12.0f} MB",
+                f"{everyone / 2**20:>12.0f} MB {held / 2**20:>12.0f} MB",
                 flush=True,
             )
 
@@ -71,17 +72,17 @@ def train(options: argparse.Namespace, text: Path, folder: Path) -> subprocess.P
     )
 
 
-def watch(process: subprocess.Popen[bytes]) -> tuple[int, int]:
-    """The most bytes resident in the process, and in it and its children together."""
-    most = [0, 0]
+def watch(process: subprocess.Popen[bytes]) -> tuple[int, int, int]:
+    """The most bytes resident in the process, in it and its children together, and in them without mapped files."""
+    most = [0, 0, 0]
     done = threading.Event()
 
     def look() -> None:
         while not done.wait(0.2):
-            family = {process.pid: resident(process.pid)}
-            family |= {pid: resident(pid) for pid in children(process.pid)}
-            most[0] = max(most[0], family[process.pid])
-            most[1] = max(most[1], sum(family.values()))
+            family = [process.pid, *children(process.pid)]
+            everything = [resident(pid) for pid in family]
+            held = sum(resident(pid, "RssAnon") for pid in family)
+            most[:] = map(max, most, (everything[0], sum(everything), held))
 
     looking = threading.Thread(target=look)
     looking.start()
@@ -90,13 +91,13 @@ def watch(process: subprocess.Popen[bytes]) -> tuple[int, int]:
     looking.join()
     if code:
         raise SystemExit(f"training ended with code {code}")
-    return most[0], most[1]
+    return most[0], most[1], most[2]
 
 
-def resident(pid: int) -> int:
+def resident(pid: int, kind: str = "VmRSS") -> int:
     try:
         lines = Path(f"/proc/{pid}/status").read_text().splitlines()
-        return next(int(line.split()[1]) for line in lines if line.startswith("VmRSS:")) * 1024
+        return next(int(line.split()[1]) for line in lines if line.startswith(f"{kind}:")) * 1024
     except (OSError, StopIteration):
         return 0
 

@@ -1,12 +1,13 @@
 """The LSTM language model's training step: kernel by kernel, and in one CUDA graph.
 
-    python bench/recurrent.py [--vocabulary 10000] [--steps 60] [--shapes 0 3] [--capture off on] [--cells]
+    python bench/recurrent.py [--vocabulary 10000] [--steps 60] [--shapes 0 3] [--ways plain graph] [--cells]
 
-For each shape the same Trainer as `regard train` reads random tokens, carries its state and steps with AdamW in bf16
-(the recurrence in fp32 with TF32 products), once with training.capture off and once on, each after a warm-up. Tokens
-per second are of the median of three rounds of --steps steps, with the device waited for at the end of each round.
---cells adds one nn.LSTM alone, forward and backward in a graph, in three precisions. Nothing else should run. A JSON
-line comes last.
+For each shape the same Trainer as `regard train` reads random tokens, carries its state and steps with AdamW in bf16,
+after a warm-up, in up to three ways: "plain" (training.capture off) and "graph" (on) with one kernel for all steps of
+a layer (layers/persistent.py), "graph-chain" with kernels for each step, in fp32 with TF32 products (layers/chain.py).
+Tokens per second are of the median of three rounds of --steps steps, with the device waited for at the end of each
+round. --cells adds one layer alone, forward and backward in a graph: nn.LSTM in three precisions, and the one kernel.
+Nothing else should run. A JSON line comes last.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ import numpy as np
 import torch
 from torch import nn
 
+from regard.layers.persistent import recur
 from regard.recipe import compose
 from regard.systems.lstm import LSTMModel
 from regard.text.batches import Streams
@@ -37,6 +39,7 @@ SHAPES = [  # layers, width, embedding, rows, window, weight-drop
     (2, 1500, 0, 64, 70, 0.5),
     (3, 1150, 400, 80, 70, 0.5),
 ]
+WAYS = {"plain": "off", "graph": "on", "graph-chain": "on"}
 CELLS = [(650, 20, 35), (650, 64, 70), (1500, 20, 35), (1500, 64, 70), (1150, 80, 70)]
 
 
@@ -47,24 +50,24 @@ def main() -> None:
     parser.add_argument(
         "--shapes", nargs="+", type=int, default=range(len(SHAPES)), help="numbers of the shapes, from 0"
     )
-    parser.add_argument("--capture", nargs="+", default=["off", "on"], choices=["off", "on"])
+    parser.add_argument("--ways", nargs="+", default=list(WAYS), choices=list(WAYS))
     parser.add_argument("--cells", action="store_true")
     parser.add_argument("--device", default="cuda")
     options = parser.parse_args()
     rows = []
     for shape in (SHAPES[number] for number in options.shapes):
-        speeds = {capture: speed(shape, capture, options) for capture in options.capture}
+        speeds = {way: speed(shape, way, options) for way in options.ways}
         row = dict(zip(("layers", "width", "embedding", "rows", "window", "weight_drop"), shape, strict=True)) | {
-            f"tokens_per_second_{capture}": round(value) for capture, value in speeds.items()
+            f"tokens_per_second_{way}": round(value) for way, value in speeds.items()
         }
         rows.append(row)
         print("  ".join(f"{name} {value}" for name, value in row.items()), flush=True)
-    precisions = ("float32", "bfloat16", "float16") if options.cells else ()
+    precisions = ("float32", "bfloat16", "float16", "persistent") if options.cells else ()
     cells = [cell(*shape, precision) for shape in CELLS for precision in precisions]
     print(json.dumps({"vocabulary": options.vocabulary, "steps": rows, "cells": cells}))
 
 
-def speed(shape: tuple[int, int, int, int, int, float], capture: str, options: argparse.Namespace) -> float:
+def speed(shape: tuple[int, int, int, int, int, float], way: str, options: argparse.Namespace) -> float:
     layers, width, embedding, rows, window, weight_drop = shape
     regular = {"dropout": 0.5, "dropout_embedding": 0.1, "variational": True} if weight_drop else {"dropout": 0.5}
     recipe = compose(
@@ -74,11 +77,13 @@ def speed(shape: tuple[int, int, int, int, int, float], capture: str, options: a
             "model": {"layers": layers, "width": width, "embedding": embedding}
             | {"dropout_recurrent": weight_drop}
             | regular,
-            "training": {"batch_tokens": rows * window, "window": window, "capture": capture, "clip": 0.25},
+            "training": {"batch_tokens": rows * window, "window": window, "capture": WAYS[way], "clip": 0.25},
         },
     )
     torch.manual_seed(1)
     model = LSTMModel(options.vocabulary, recipe.model).to(options.device)
+    for layer in model.layers:
+        layer.staying = way != "graph-chain"
     ids = np.random.default_rng(0).integers(options.vocabulary, size=rows * window * 1000).astype(np.uint16)
     batches = Streams(ids, rows, window, 0)
     with tempfile.TemporaryDirectory() as folder:
@@ -99,14 +104,19 @@ def rounds(work: Callable[[], object]) -> float:
 
 
 def cell(width: int, rows: int, window: int, precision: str) -> dict[str, object]:
-    dtype = getattr(torch, precision)
-    layer = nn.LSTM(width, width, batch_first=True).cuda().to(dtype)
+    dtype = torch.bfloat16 if precision == "persistent" else getattr(torch, precision)
+    layer = nn.LSTM(width, width, batch_first=True).cuda().to(torch.float32 if precision == "persistent" else dtype)
     x = torch.randn(rows, window, width, device="cuda", dtype=dtype, requires_grad=True)
+    state = {name: torch.zeros(rows, width, device="cuda") for name in ("hidden", "cell")}
 
     def step() -> None:
         layer.zero_grad(set_to_none=True)
         x.grad = None
-        layer(x)[0].sum().backward()
+        if precision == "persistent":
+            hidden, _ = recur("LSTM", x, state, dict(layer.named_parameters()))
+        else:
+            hidden, _ = layer(x)
+        hidden.sum().backward()
 
     aside = torch.cuda.Stream()
     aside.wait_stream(torch.cuda.current_stream())

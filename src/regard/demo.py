@@ -34,7 +34,7 @@ PROMPT = "The "
 SIZE = "tiny"
 FAMILIES = (
     "Rows stand by year, and newer is not better as such: rnn, lstm and gru are one family, nnlm's window is another, "
-    "and self-attention is one bare layer of what gpt stacks. dan averages all it has read and knows no order."
+    "and self-attention is the bare heart of a layer of gpt. dan averages all it has read and knows no order."
 )
 
 
@@ -64,8 +64,14 @@ LANGUAGE = Ladder(
     besides=9,
     settings={  # half a minute: many small steps, and little of it spent on validation
         "data": {"tokenizer": "word"},  # 1780 of them: few enough for half a minute, and nets see beyond five of them
-        "model": {"context": 32},  # of gpt and self-attention; the others' gradients go back as far
-        "training": {"window": 32, "batch_tokens": 512, "warmup": 50, "validation_tokens": 4000, "threads": 1},
+        "model": {
+            "context": 32,  # of gpt and self-attention; the others' gradients go back as far
+            "layers": 1,  # of all: what a second one learns in that time is less than what it costs
+            "heads": 4,  # of gpt, as the next two: at a width of 64 GPT-2's first weights are small, and it starts late
+            "initial": 0.07,
+            "scale": 2.5,
+        },
+        "training": {"window": 32, "batch_tokens": 512, "warmup": 150, "validation_tokens": 4000, "threads": 1},
     },
     prompt=PROMPT,
 )

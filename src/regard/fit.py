@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
@@ -33,7 +34,7 @@ from regard.folder import (
     pick_device,
     read_weights,
 )
-from regard.material import Material, TextMaterial, material_of, read_material
+from regard.material import Material, TextMaterial, material_of, read_material, resolve_training
 from regard.numbers import grouped
 from regard.recipe import Recipe, compose, read_recipe
 from regard.report.progress import clock, progress, say
@@ -44,6 +45,7 @@ from regard.systems.model import Model
 from regard.training.checkpoint import save_tensors
 from regard.training.crew import Crew, join, local_rank
 from regard.training.loop import Trainer, measure_steps, weights_of
+from regard.training.memory import is_out_of_memory
 from regard.training.settings import Learning
 
 
@@ -192,10 +194,14 @@ def _train_together(
         return _go_on(trainer)
 
 
-def resume(folder: str | Path) -> AnyRun:
-    """Go on exactly where a run stopped."""
+# Where and in how many parts it is computed, not what:
+MAY_CHANGE = ("accumulate", "capture", "checkpoint_every", "compile", "device", "shard", "threads")
+
+
+def resume(folder: str | Path, settings: Mapping[str, Mapping[str, Any]] | None = None) -> AnyRun:
+    """Go on exactly where a run stopped; `settings`: of those that only say where and in how many parts."""
     folder = Path(folder)
-    recipe = open_recipe(folder)
+    recipe = _changed(open_recipe(folder), settings or {})
     if is_counted(recipe):
         raise RegardError(f"{folder} is complete: a {recipe.system} is counted in one go.")
     if not (folder / "training.safetensors").exists():
@@ -207,7 +213,23 @@ def resume(folder: str | Path) -> AnyRun:
     with claimed(folder) if crew.leads else nullcontext():
         for left in folder.glob(".*.part") if crew.leads else ():  # what a kill in the middle of a save left behind
             left.unlink()
-        return _resume(build_trainer(ready, folder, crew))
+        trainer = build_trainer(ready, folder, crew)
+        if settings and crew.leads:
+            write_text(folder / "recipe.toml", recipe.toml())
+        return _resume(trainer)
+
+
+def _changed(recipe: Recipe, settings: Mapping[str, Mapping[str, Any]]) -> Recipe:
+    """The recipe with other settings, if the run stays what it is with them."""
+    for section, values in settings.items():
+        for name in values:
+            if section != "training" or name not in MAY_CHANGE:
+                may = ", ".join(f"training.{name}" for name in MAY_CHANGE)
+                raise RegardError(f"A run keeps its {section}.{name}; what may change when it goes on: {may}.")
+    if not settings or is_counted(recipe):
+        return recipe
+    changed = compose(recipe.system, None, recipe.tree(), settings)
+    return changed.replace(training=resolve_training(changed.training))
 
 
 def _resume(trainer: Trainer) -> AnyRun:
@@ -239,6 +261,7 @@ def _go_on(trainer: Trainer) -> AnyRun:
             f"Another process of this training ended at step {at.step}; the last checkpoint is in {folder}: "
             f"`torchrun … -m -- regard resume {folder}` goes on from there, with any number of processes."
         ) from error
+    trainer.optimizer.zero_grad(set_to_none=True)  # room for the run that is opened beside it
     trainer.crew.wait()  # the files are the leader's
     say(
         f"best validation {at.best_words} at step {at.best_step}; "
@@ -363,7 +386,11 @@ def device_name(device: torch.device) -> str:
 
 
 def dry_run(recipe: Recipe, start: Path | None = None, tokenizers: Tokenizers | None = None) -> dict[str, Any]:
-    """Parameters, memory and time of a training, from three real steps; nothing is written but the token cache."""
+    """Parameters, memory and time of a training, from three real steps; nothing stays but the token cache.
+
+    The memory is the most this process held after it did once, after the three steps, everything else that a training
+    does: the batches that stand out, a validation, a checkpoint.
+    """
     ready = prepare(recipe, start, tokenizers)
     training_tokens = ready.material.tokens
     facts: dict[str, Any] = {
@@ -374,11 +401,21 @@ def dry_run(recipe: Recipe, start: Path | None = None, tokenizers: Tokenizers | 
     }
     if is_counted(ready.recipe):
         return facts | {"note": "counting takes about a second per million tokens"}
-    trainer = build_trainer(ready, Path())
-    before = peak_memory(trainer.device)
-    seconds = measure_steps(trainer, 3)
-    limit, per_step = trainer.limit, trainer.at.tokens / trainer.at.step
-    steps = {"steps": limit.amount, "tokens": limit.amount / per_step, "seconds": limit.amount / seconds}[limit.unit]
+    with TemporaryDirectory() as folder:
+        trainer = build_trainer(ready, Path(folder))
+        try:
+            seconds, per_step = measure_steps(trainer, 3)
+            limit = trainer.limit
+            steps = limit.amount / {"steps": 1.0, "tokens": per_step, "seconds": seconds}[limit.unit]
+            trainer.rehearse(round(steps))
+        except (RuntimeError, MemoryError) as error:
+            if not is_out_of_memory(error):
+                raise
+            parts = f"--training.accumulate {2 * trainer.settings.accumulate}"
+            raise RegardError(
+                f"The memory of {trainer.device} does not suffice for this training: try {parts}, which changes "
+                "memory and not the result, or a smaller model."
+            ) from error
     return facts | {
         "parameters": count_parameters(ready.model),
         "device": device_name(trainer.device),
@@ -390,8 +427,16 @@ def dry_run(recipe: Recipe, start: Path | None = None, tokenizers: Tokenizers | 
         "tokens_per_second": round(per_step / seconds),
         "training_time": clock(steps * seconds),
         "weights_gradients_optimizer_bytes": resident_bytes(trainer),
-        "peak_memory_growth_bytes": peak_memory(trainer.device) - before,
+        "peak_memory_bytes": peak_memory(trainer.device),
+        **(on_the_gpu(trainer.device) if trainer.device.type == "cuda" else {}),
     }
+
+
+def on_the_gpu(device: torch.device) -> dict[str, int]:
+    """What PyTorch keeps for its tensors, and beside it the CUDA context, libraries and other processes."""
+    free, total = torch.cuda.mem_get_info(device)
+    beside = total - free - torch.cuda.memory_reserved(device)
+    return {"peak_reserved_bytes": torch.cuda.max_memory_reserved(device), "gpu_memory_beside_bytes": beside}
 
 
 def resident_bytes(trainer: Trainer) -> int:

@@ -14,8 +14,10 @@ from __future__ import annotations
 
 import math
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -23,7 +25,8 @@ import torch
 
 from regard.classification import ClassificationRun
 from regard.decoding.beam import beam_search
-from regard.decoding.generate import generate, read_prompts
+from regard.decoding.engine import Engine, Prompt
+from regard.decoding.generate import read_prompts
 from regard.decoding.sampling import Sampling
 from regard.errors import RegardError
 from regard.evaluation.documents import Documents
@@ -35,6 +38,7 @@ from regard.folder import (
     build_model,
     choose_split,
     corpus_of,
+    forbidden_tokens,
     open_recipe,
     open_tokenizers,
     pick_device,
@@ -189,15 +193,10 @@ class Run(Trained):
         on_reread: Callable[[int], None] | None = None,
     ) -> str:
         """The prompt and what the model writes after it; temperature 0 is greedy, `lines` > 0 ends after so many."""
-        *_, text = self.stream(
-            prompt,
-            max_tokens=max_tokens,
-            sampling=Sampling(temperature, top_k, top_p),
-            seed=seed,
-            lines=lines,
-            on_reread=on_reread,
-        )
-        return text
+        opening = self._opening(prompt)
+        engine = self._engine(Sampling(temperature, top_k, top_p), rows=1)
+        (tokens,) = engine.texts([opening], max_tokens=max_tokens, lines=lines, seed=seed, on_reread=on_reread)
+        return self.tokenizer.decode([*opening.tokens[1:], *tokens])
 
     def stream(
         self,
@@ -209,39 +208,68 @@ class Run(Trained):
         lines: int = 0,
         on_reread: Callable[[int], None] | None = None,
     ) -> Iterator[str]:
-        """The text so far, prompt included, each time it has grown by a token that completes a character."""
-        read, unfit = self._opening(prompt)
-        steps = generate(
-            self.model,
-            [[self.tokenizer.eos, *read]],
-            max_tokens=max_tokens,
-            eos=self.tokenizer.eos,
-            lines=lines,
-            sampling=sampling,
-            seed=seed,
-            forbidden=self.forbidden,
-            forbidden_first=unfit,
-            on_reread=on_reread,
+        """The text so far, prompt included, each time it has grown by tokens that complete a character."""
+        opening = self._opening(prompt)
+        read = list(opening.tokens[1:])
+        steps = self._engine(sampling, rows=1).stream(
+            [opening], max_tokens=max_tokens, lines=lines, seed=seed, on_reread=on_reread
         )
         yield self.tokenizer.decode(read)
-        for (token,) in steps:
-            if token is not None:
-                read.append(token)
-                text = self.tokenizer.decode(read)
-                if not text.endswith("\ufffd"):  # a character of several bytes is still being written
-                    yield text
+        for _, tokens, _ in steps:
+            read += tokens
+            text = self.tokenizer.decode(read)
+            if not text.endswith("\ufffd"):  # a character of several bytes is still being written
+                yield text
         yield self.tokenizer.decode(read)
 
-    def _opening(self, prompt: str) -> tuple[list[int], list[int]]:
-        """The prompt's tokens, and those that may not come next.
+    def completions(
+        self,
+        prompts: Iterable[str],
+        *,
+        max_tokens: int = 200,
+        sampling: Sampling | None = None,
+        seed: int = 0,
+        before: int = 0,
+        rows: int | None = None,
+        on_reread: Callable[[int], None] | None = None,
+    ) -> Iterator[str]:
+        """For each prompt, a line, the line it becomes, in their order; memory does not grow with their number.
+
+        Many are written at once, `rows` of them, and none depends on the others: what is drawn for a prompt is decided
+        by the seed and its number, `before` for the first one.
+        """
+        taken: deque[list[int]] = deque()  # what was read of the prompts that are still to be answered
+
+        def openings() -> Iterator[Prompt]:
+            for prompt in prompts:
+                opening = self._opening(prompt)
+                taken.append(list(opening.tokens[1:]))
+                yield opening
+
+        engine = self._engine(sampling or Sampling(), rows, one_line=True)
+        limits: dict[str, Any] = {"max_tokens": max_tokens, "lines": 1, "seed": seed, "first": before}
+        for tokens in engine.texts(openings(), on_reread=on_reread, **limits):
+            line = tokens[:-1] if tokens[-1:] == [self.tokenizer.eos] else tokens
+            yield self.tokenizer.decode([*taken.popleft(), *line])
+
+    def _engine(self, sampling: Sampling, rows: int | None, *, one_line: bool = False) -> Engine:
+        forbidden = forbidden_tokens(self.tokenizer, one_line=one_line)
+        return Engine(self.model, eos=self.tokenizer.eos, sampling=sampling, forbidden=forbidden, rows=rows)
+
+    def _opening(self, prompt: str) -> Prompt:
+        """What is read of a prompt, and the tokens that may not come next.
 
         Byte pairs keep a word's space with the word, so a prompt that ends in a space would ask for a word without one.
         The space is left out of what is read, and the next token must bring it.
         """
         if self.tokenizer.kind != "bpe" or not prompt.endswith(" ") or not prompt.strip():
-            return self.tokenizer.encode(prompt), []
-        without = [n for n, token in enumerate(self.tokenizer.tokens) if not token.startswith(" ")]
-        return self.tokenizer.encode(prompt[:-1]), without
+            return Prompt([self.tokenizer.eos, *self.tokenizer.encode(prompt)])
+        return Prompt([self.tokenizer.eos, *self.tokenizer.encode(prompt[:-1])], self._without_space)
+
+    @cached_property
+    def _without_space(self) -> list[int]:
+        """Tokens that do not begin with a space."""
+        return [n for n, token in enumerate(self.tokenizer.tokens) if not token.startswith(" ")]
 
     def beam(self, prompt: str = "", *, width: int = 5, max_tokens: int = 200) -> list[tuple[str, float]]:
         """The most probable ways to finish the prompt's line, with their log-probabilities (nats), best first."""

@@ -64,13 +64,15 @@ CASES = [
     ("gpt", "text", []),  # windows
     # five rows: two processes have two and three of them, and must still cut them into as many parts
     ("gpt", "text", ["--training.shard", "true", "--training.accumulate", "3", "--training.batch-tokens", "320"]),
+    ("gpt", "text", ["--training.shard", "true", "--training.optimizer", "muon"]),  # whole matrices are turned
     ("lstm", "text", []),  # a state is carried from window to window
     ("transformer", "pairs", ["--training.ema", "0.9"]),  # ragged, so averages of averages would be wrong
 ]
+NAMES = ["gpt", "gpt-sharded", "gpt-muon", "lstm", "transformer"]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("system", "data", "more"), CASES, ids=["gpt", "gpt-sharded", "lstm", "transformer"])
+@pytest.mark.parametrize(("system", "data", "more"), CASES, ids=NAMES)
 def test_two_processes_have_the_losses_of_one(system, data, more, corpora, process, tmp_path):
     words = ["train", system, "--data", corpora[data], *SETTINGS, *more]
     together = torchrun(tmp_path, *words, "--run", "two")

@@ -9,7 +9,7 @@ import pytest
 
 import regard as package
 from regard import demo
-from regard.cli import main
+from regard.cli import files, main
 from regard.systems.catalogue import SYSTEMS as CATALOGUE
 
 SYSTEMS = ["ngram", "lstm", "gpt"]  # one of each kind: counted, carrying a state, looking back
@@ -109,6 +109,72 @@ def test_a_prompt_may_come_from_stdin_and_unknown_characters_are_said(regard, tr
     assert code == 0
     assert out.startswith("The ")
     assert "1 of the prompt's tokens are unknown" in errors
+
+
+@pytest.fixture
+def prompt_file(tmp_path):
+    """More lines than are written at once, of different lengths, and empty ones."""
+    path = tmp_path / "in.txt"
+    starts = ["The cat", "", "A bird sees", "My ", "The dog hears the"]
+    path.write_text("".join(f"{starts[n % 5][: 3 + n % 17]}\n" for n in range(70)), encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_each_line_of_a_file_is_finished_as_it_would_be_alone(regard, trained, prompt_file, system, tmp_path):
+    out = tmp_path / "out.txt"
+    command = ["generate", trained[system], "--in", prompt_file, "--out", out, "--max-tokens", 30, "--seed", 3]
+    assert regard(*command)[:2] == (0, "")
+    lines = out.read_text(encoding="utf-8").splitlines()
+    prompts = prompt_file.read_text(encoding="utf-8").split("\n")[:-1]
+    run = package.load(trained[system])
+    alone = [next(run.completions([prompt], max_tokens=30, seed=3, before=n)) for n, prompt in enumerate(prompts)]
+    assert lines == alone
+    assert lines[0] == run.generate(prompts[0], max_tokens=30, seed=3, lines=1).removesuffix("\n")
+    assert all(line.startswith(prompt) for line, prompt in zip(lines, prompts, strict=True))
+    assert len(set(lines)) > 30
+
+
+def test_a_generation_from_file_to_file_that_was_killed_goes_on_where_it_was(regard, trained, prompt_file, tmp_path):
+    out, part = tmp_path / "out.txt", tmp_path / "out.txt.part"
+    command = ["generate", trained["lstm"], "--in", prompt_file, "--out", out, "--max-tokens", 20, "--json"]
+    with pytest.MonkeyPatch.context() as patched:
+        noted = []
+        before = files.write_text
+        patched.setattr(files, "write_text", lambda path, text: noted.append(text) or before(path, text))
+        assert regard(*command)[0] == 0
+    whole = out.read_bytes().splitlines(keepends=True)
+    assert [json.loads(line)["line"] for line in whole] == [*range(1, 71)]
+    code, _, errors = regard(*command)
+    assert (code, out.read_bytes()) == (2, b"".join(whole))  # what is there is never written over
+    assert "exists already" in errors
+    out.unlink()
+    part.write_bytes(b"".join(whole[:33]) + b"cut sh")  # as a kill leaves it
+    (tmp_path / "out.txt.part.json").write_text(noted[0], encoding="utf-8")
+    code, said, errors = regard(*command)
+    assert (code, said) == (0, ""), errors
+    assert "33 lines were there before" in errors
+    assert out.read_bytes() == b"".join(whole)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["in.txt", "out.txt"]
+    out.unlink()
+    part.write_bytes(whole[0])
+    (tmp_path / "out.txt.part.json").write_text(noted[0], encoding="utf-8")
+    assert "begun with another run" in regard(*command, "--seed", 5)[2]
+
+
+def test_a_generation_from_file_to_file_refuses_what_it_cannot_do(wrong, trained, prompt_file, tmp_path):
+    out = tmp_path / "out.txt"
+    assert "go together" in wrong("generate", trained["lstm"], "--in", prompt_file)
+    for more in (["--prompt", "The"], ["--lines", 2], ["--beam", 3]):
+        assert "do not go with it" in wrong("generate", trained["lstm"], "--in", prompt_file, "--out", out, *more)
+    assert "no file" in wrong("generate", trained["lstm"], "--in", tmp_path / "absent", "--out", out)
+    assert "--precision" in wrong("generate", trained["lstm"], "--precision", "fp8")
+
+
+def test_generation_in_bf16_writes_as_much(regard, trained):
+    code, out, _ = regard("generate", trained["gpt"], "--prompt", "The ", "--max-tokens", 20, "--precision", "bf16")
+    assert code == 0
+    assert len(out.rstrip("\n")) >= 20
 
 
 def test_beam_search_prints_the_most_probable_endings_best_first(regard, trained):

@@ -77,22 +77,6 @@ def test_the_chains_gradients_add_up_over_micro_batches():
         torch.testing.assert_close(one, other, rtol=0.0, atol=1e-12)
 
 
-def test_words_that_do_not_exist_cost_nothing(monkeypatch):
-    """The aligned logits are the plain ones: same costs, same gradients."""
-    torch.manual_seed(0)
-    answers = []
-    model = LSTMModel(11, Settings(width=9, dropout=0.0)).double().train()
-    hidden, targets = torch.randn(2, 3, 9, dtype=torch.float64, requires_grad=True), torch.randint(11, (2, 3))
-    for logits in (model.predict, model._aligned_logits):
-        monkeypatch.setattr(model, "predict", logits)
-        cost = model.cost(hidden, targets)
-        weights = (model.embedding.table.weight, model.output.bias)
-        answers.append([cost, *torch.autograd.grad(cost.sum(), [hidden, *weights])])
-    assert logits(hidden).size(-1) == 16
-    for one, other in zip(*answers, strict=True):
-        torch.testing.assert_close(one, other, rtol=0.0, atol=1e-12)
-
-
 def training(**settings):
     return compose("lstm", "tiny", {"training": settings}).training
 

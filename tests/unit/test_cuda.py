@@ -1,19 +1,45 @@
 """What only a GPU can show: bf16 training with carried states, and captured steps, of decoding and of training, that
 replay in place."""
 
+from dataclasses import replace
+from importlib import import_module
+
 import numpy as np
 import pytest
 import torch
 
-from regard.errors import Stopped
-from regard.layers.recurrent import LSTM
+from regard.decoding.beam import Beam, beam_search
+from regard.decoding.beam_engine import BeamEngine
+from regard.decoding.beam_slots import Slots, Terms
+from regard.decoding.choice import FusedChoice
+from regard.decoding.engine import Engine
+from regard.decoding.generate import generate, read_prompts
+from regard.decoding.sampling import GREEDY, Sampling, mask_tokens, pick
+from regard.decoding.translate import translate
+from regard.errors import RegardError, Stopped
+from regard.layers import encoder
+from regard.layers.attention import attend, written
+from regard.layers.decode_step import fast_step
+from regard.layers.epilogue import epilogues
+from regard.layers.half_products import rectified_sums
+from regard.layers.recurrent import GRU, LSTM, Elman
+from regard.layers.residual import add_norm
+from regard.layers.short_attention import ShortAttention, attend_packed, is_short
+from regard.layers.short_blocks import are_short
 from regard.layers.state import Span, detach
+from regard.layers.surprise import rows_, surprise, written_rows_
+from regard.layers.words import read_words
 from regard.recipe import compose
-from regard.systems import dan, gpt, gru, lstm, nnlm, rnn, self_attention
+from regard.systems import dan, gpt, gru, lstm, ngram, nnlm, rnn, self_attention, transformer
+from regard.systems.catalogue import load_class
 from regard.systems.model import Model
 from regard.text.batches import Streams, Windows
+from regard.text.pair_batches import PairBatches
+from regard.text.pair_shapes import ShapedPairBatches
+from regard.text.pair_tokens import TokenPairs, offsets_of
+from regard.training.capture import captures
 from regard.training.loop import Trainer
-from regard.training.validation import TextValidation
+from regard.training.validation import TextValidation, Verdict
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 
@@ -121,6 +147,63 @@ def test_a_captured_step_replays_in_place(number):
             steps.append(logits.clone())
     torch.testing.assert_close(torch.cat(steps, dim=1), expected, rtol=0.0, atol=2e-3)
     assert state["seen"].tolist() == [12, 12, 12]
+
+
+# -- the decoding step in few kernels --------------------------------------------------------------------------------
+
+
+PLAIN = {"layers": 2, "width": 96, "heads": 3}
+LARGE = {"layers": 2, "width": 768, "heads": 12}
+TURNED = {"layers": 2, "width": 80, "heads": 2, "position": "rotary", "bias": False, "activation": "relu"}
+ODD = {"layers": 1, "width": 64, "heads": 1, "position": "none", "feedforward": 100, "tied": False}
+
+
+@pytest.mark.parametrize(
+    ("settings", "rows", "precision"),
+    [
+        (PLAIN, 1, torch.bfloat16),
+        (PLAIN, 6, torch.float32),
+        (LARGE, 1, torch.float32),
+        (LARGE, 70, torch.bfloat16),
+        (TURNED, 3, torch.float16),
+        (TURNED, 33, torch.float32),
+        (ODD, 2, torch.float32),
+        (ODD, 40, torch.bfloat16),
+    ],
+)
+@torch.no_grad()
+def test_the_fused_step_is_the_models_in_ragged_rows_and_in_a_graph(settings, rows, precision):
+    torch.manual_seed(rows)
+    exact = gpt.GPT(300, gpt.Settings(context=64, **settings)).cuda().eval()
+    for weight in exact.parameters():
+        weight += 0.05 * torch.randn_like(weight)  # so that norms and biases count
+    model = gpt.GPT(300, gpt.Settings(context=64, **settings)).to("cuda", precision).eval()
+    model.load_state_dict(exact.state_dict())
+    step = fast_step(model)
+    assert step is not None
+    prompt, lengths = torch.randint(300, (rows, 50)).cuda(), torch.randint(1, 51, (rows,)).cuda()
+    capacity = 400 if rows % 2 == 0 else 64  # attention is cut differently where there is much to look at
+    plain, fused, reference = (which.begin(rows=rows, capacity=capacity) for which in (model, model, exact))
+    for which, state in ((model, plain), (model, fused), (exact, reference)):
+        which(prompt, state, lengths)
+    word = torch.zeros(rows, dtype=torch.int64, device="cuda")
+    step(word, model.begin(rows=rows, capacity=capacity))  # compiles
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        captured = step(word, fused)
+    for number in range(8):
+        word.copy_(torch.randint(300, (rows,)))
+        if number % 2:
+            graph.replay()
+        logits = captured if number % 2 else step(word, fused)
+        expected, (best, _) = model(word[:, None], plain)[0][:, 0], exact(word[:, None], reference)
+        error, usual = ((given.float() - best[:, 0]).norm() / best.norm() for given in (logits, expected))
+        assert error < max(1.5 * usual, 1e-5), (number, float(error), float(usual))
+    assert torch.equal(fused["seen"], plain["seen"])
+    for name, caches in plain["past"].items():
+        for kind, cache in caches.items():
+            written, kept = (of[:, :, :capacity] for of in (fused["past"][name][kind], cache))  # not the scratch slot
+            assert (written - kept).norm() / kept.norm() < (1e-5 if precision == torch.float32 else 2e-2)
 
 
 # -- the training step in one graph ----------------------------------------------------------------------------------
@@ -232,3 +315,704 @@ def test_a_captured_training_that_was_stopped_goes_on_where_it_was(settings, sto
     second.train()
     assert second.at.step == whole.at.step
     assert_same(second, whole)
+
+
+# -- pairs: a graph for each of a few shapes, and attention between short sentences ----------------------------------
+
+
+def pair_trainer(folder, capture, bf16=False, size=None, **training):
+    """Pairs of a few lengths, in batches so small that most of their shapes come several times."""
+    random = np.random.default_rng(0)
+    sides = []
+    for _ in range(2):
+        lengths = random.integers(2, 5, 120) ** 2 // 2
+        ids, offsets = random.integers(1, 50, int(lengths.sum())).astype(np.uint16), offsets_of(lengths)
+        ids[offsets[1:] - 1] = 0
+        sides += [ids, offsets]
+    pairs = TokenPairs(*sides, kept=np.arange(120), dropped={}, truncated=0, longest=256, characters=0, unknown=0)
+    settings = {"steps": 40, "batch_tokens": 100, "warmup": 3, "evaluate_every": 20, "clip": 0.5, "keep": 0}
+    shape = {"layers": 2, "width": 64, "heads": 2, "feedforward": 96, "dropout": 0.1, "dropout_attention": 0.1}
+    recipe = compose(
+        "transformer",
+        "tiny",
+        {"model": shape | (size or {}), "training": settings | {"learning_rate": 1e-3, "capture": capture} | training},
+    )
+    torch.manual_seed(0)
+    model = transformer.Transformer(50, recipe.model).cuda()
+    folder.mkdir(exist_ok=True)
+    run = Trainer(model, PairBatches(pairs, 100, 1), lambda _: Verdict(1.0), recipe.training, folder, bf16=bf16)
+    run.batches = ShapedPairBatches.of(PairBatches(pairs, 100, 1))  # the plain one reads the same batches
+    torch.manual_seed(5)
+    run.model.train()
+    return run
+
+
+@pytest.mark.parametrize("bf16", [False, True])
+@pytest.mark.parametrize(
+    "settings",
+    [{}, {"consistency": 2.0, "ema": 0.9}, {"accumulate": 2, "label_smoothing": 0.0}, {"optimizer": "sgd"}],
+)
+def test_a_captured_step_on_pairs_is_the_plain_one_in_every_shape(settings, bf16, tmp_path):
+    runs = [pair_trainer(tmp_path / capture, capture, bf16, **settings) for capture in ("off", "auto")]
+    losses, counts = [], []
+    for run in runs:
+        torch.manual_seed(5)
+        steps = [run.step() for _ in range(40)]
+        losses.append(torch.stack([loss for loss, _ in steps]))
+        counts.append([count for _, count in steps])
+    assert counts[0] == counts[1]
+    assert runs[0].captured is None
+    assert sum(found.graph is not None for found in runs[1].captured.recordings.values()) > 3
+    torch.testing.assert_close(*losses, rtol=1e-2 if bf16 else 1e-4, atol=0.0)
+    if not bf16:
+        assert_same(*runs)
+
+
+def test_a_captured_training_on_pairs_that_was_stopped_goes_on_where_it_was(tmp_path):
+    whole, first = pair_trainer(tmp_path / "whole", "on"), pair_trainer(tmp_path / "cut", "on")
+    torch.manual_seed(5)
+    for _ in range(40):
+        whole.step()
+    torch.manual_seed(5)
+    for _ in range(27):
+        first.step()
+    first.save()
+    torch.manual_seed(999)
+    second = pair_trainer(tmp_path / "cut", "on")
+    second.restore()
+    second.model.train()
+    for _ in range(40 - 27):
+        second.step()
+    assert_same(second, whole)
+
+
+def test_systems_that_pack_their_sources_are_not_captured(tmp_path):
+    for system in ("seq2seq", "bahdanau"):
+        model = load_class(system)(50, compose(system, "tiny").model).cuda()
+        assert not captures(model, compose(system, "tiny").training)
+        with pytest.raises(RegardError, match="packs sources"):
+            captures(model, compose(system, "tiny", {"training": {"capture": "on"}}).training)
+
+
+@pytest.mark.parametrize("masked, causal", [(False, False), (True, False), (False, True)])
+@pytest.mark.parametrize("queries, keys, depth", [(32, 32, 128), (7, 7, 64), (64, 64, 64), (5, 33, 16)])
+def test_short_attention_is_the_written_one_values_and_gradients(causal, masked, queries, keys, depth):
+    torch.manual_seed(0)
+    rows, heads = 6, 2
+    crossing = queries != keys
+    given = [torch.randn(rows, queries, (1 if crossing else 3) * heads * depth, device="cuda", dtype=torch.bfloat16)]
+    given += [torch.randn(rows, keys, 2 * heads * depth, device="cuda", dtype=torch.bfloat16)] if crossing else []
+    lengths = torch.randint(1, keys + 1, (rows, 1), device="cuda")
+    valid = torch.arange(keys, device="cuda") < lengths if masked else None
+    wanted = torch.randn(rows, queries, heads * depth, device="cuda")
+
+    def by_kernel(queries_, memory=None):
+        assert is_short(queries_, queries, keys, depth)
+        return attend_packed(queries_, memory, heads, valid=valid, causal=causal)
+
+    def by_equation(queries_, memory=None):
+        parts = queries_.chunk(3, -1) if memory is None else (queries_, *memory.chunk(2, -1))
+        mask = torch.ones(rows, 1, queries, keys, dtype=torch.bool, device="cuda")
+        mask = mask if valid is None else mask & valid[:, None, None]
+        mask = mask.tril() if causal else mask
+        return written(*(part.unflatten(-1, (heads, depth)) for part in parts), mask)[0]
+
+    answers = []
+    for attention, precision in ((by_kernel, torch.bfloat16), (by_equation, torch.float32)):
+        inputs = [part.to(precision).requires_grad_() for part in given]
+        found = attention(*inputs)
+        answers.append([found, *torch.autograd.grad((found * wanted).sum(), inputs)])
+    for one, other in zip(*answers, strict=True):
+        torch.testing.assert_close(one.float(), other, rtol=2e-2, atol=2e-2 * float(other.detach().abs().max()))
+
+
+@pytest.mark.parametrize("norm", ["post", "pre"])
+@pytest.mark.parametrize("activation", ["relu", "gelu"])
+def test_the_fused_stacks_are_the_blocks_one_after_the_other(norm, activation, monkeypatch):
+    torch.manual_seed(0)
+    sizes = {"layers": 2, "width": 128, "heads": 2, "feedforward": 192, "dropout": 0.0}
+    model = transformer.Transformer(50, transformer.Settings(norm=norm, activation=activation, **sizes)).cuda().train()
+    for weight in model.parameters():
+        weight.data += 0.05 * torch.randn_like(weight)  # so that norms and biases count
+    tokens, source = torch.randint(50, (6, 9)).cuda(), torch.randint(50, (6, 13)).cuda()
+    lengths, wanted = torch.tensor([13, 1, 5, 2, 7, 12]), torch.randn(6, 9, 50, device="cuda")
+    answers = []
+    for fused, half in ((False, False), (True, True), (False, True)):
+        for module in (encoder, transformer):
+            monkeypatch.setattr(module, "are_short", are_short if fused else lambda *_: False)
+        with torch.autocast("cuda", torch.bfloat16, enabled=half):
+            logits, state = model(tokens, model.begin(source, lengths))
+        gradients = torch.autograd.grad((logits.float() * wanted).sum(), list(model.parameters()))
+        every = torch.cat([gradient.flatten() for gradient in gradients])
+        answers.append([logits.float(), state["past"]["1"]["keys"].float(), every])
+    for exact, one, other in zip(*answers, strict=True):  # as near as the blocks in half precision are themselves
+        off, usual = torch.linalg.vector_norm(one - exact), torch.linalg.vector_norm(other - exact)
+        assert off < 2.5 * usual
+        assert usual < 0.1 * torch.linalg.vector_norm(exact)
+
+
+@pytest.mark.parametrize("rows, width", [(37, 64), (5, 48), (3000, 512)])
+@pytest.mark.parametrize("rate", [0.0, 0.3])
+def test_bias_dropout_sum_and_norm_in_one_are_the_written_ones(rows, width, rate):
+    torch.manual_seed(0)
+    norm = torch.nn.LayerNorm(width).cuda()
+    torch.nn.init.normal_(norm.weight)
+    x = torch.randn(rows, width, device="cuda", requires_grad=True)
+    part = torch.rand(rows, width, device="cuda").add(0.5).requires_grad_()  # far from 0, so that what is 0 was dropped
+    bias = torch.rand(width, device="cuda").requires_grad_()
+    wanted = torch.randn(3, rows, width, device="cuda")
+    torch.manual_seed(3)
+    total, normed, again = add_norm(x, part, bias, norm, rate)
+    assert torch.equal(normed, again)
+    kept = ((total - x).abs() > 0.1).detach() / (1 - rate)
+    assert kept.mean().item() == pytest.approx(1.0, abs=0.1 if rows < 100 else 0.01)
+    assert not rate or not torch.equal(kept[: rows // 2], kept[rows - rows // 2 :])
+    answers = []
+    by_hand = x + kept * (part + bias)
+    for t, n, c in ((total, normed, again), (by_hand, norm(by_hand), norm(by_hand))):
+        cost = (torch.stack([t, n, c]) * wanted).sum()
+        answers.append([t, n, *torch.autograd.grad(cost, [x, part, bias, norm.weight, norm.bias])])
+    for one, other in zip(*answers, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-3 * float(other.detach().abs().max()))
+
+
+@pytest.mark.parametrize("settings", [{}, {"position": "none"}])
+def test_words_read_in_one_kernel_are_the_embeddings(settings):
+    torch.manual_seed(0)
+    embedding = transformer.Transformer(30, transformer.Settings(width=48, layers=1, **settings)).embedding.cuda()
+    tokens, wanted = torch.randint(30, (4, 7)).cuda(), torch.randn(4, 7, 48, device="cuda")
+    span = Span(torch.zeros(4, dtype=torch.int64, device="cuda"))
+    torch.manual_seed(3)
+    kept = (read_words(embedding, tokens, 0.3, torch.float32) != 0) / 0.7
+    assert 0.8 < kept.mean().item() < 1.2
+    torch.manual_seed(3)
+    answers = []
+    for found in (read_words(embedding, tokens, 0.3, torch.float32), embedding(tokens, span) * kept):
+        answers.append([found, *torch.autograd.grad((found * wanted).sum(), [embedding.table.weight])])
+    for one, other in zip(*answers, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("rows, width, rectified", [(3, 5, True), (1000, 300, False), (16384, 1024, True)])
+def test_a_bias_gradient_is_the_sum_over_rows(rows, width, rectified):
+    torch.manual_seed(0)
+    gradient, found = torch.randn(2, rows, width, device="cuda", dtype=torch.bfloat16)
+    passed, summed = rectified_sums(gradient, found if rectified else None, torch.float32)
+    expected = gradient * (found > 0) if rectified else gradient
+    assert torch.equal(passed, expected)
+    torch.testing.assert_close(summed, expected.double().sum(0).float(), rtol=1e-4, atol=1e-2)
+
+
+def test_short_attention_drops_the_weights_it_should_and_differentiates_what_is_left():
+    torch.manual_seed(0)
+    packed, wanted = torch.randn(64, 16, 3 * 64, device="cuda"), torch.randn(64, 16, 64, device="cuda")
+    seed, direction, rate = torch.tensor([7], device="cuda"), torch.randn(64, 16, 3 * 64, device="cuda"), 0.3
+
+    def attend(x):
+        return ShortAttention.apply(x, None, None, seed, None, 2, False, rate)
+
+    ones = torch.cat([packed[..., :128], torch.ones_like(packed[..., 128:])], dim=-1)  # values of 1: sums of weights
+    kept = attend(ones)
+    assert kept.mean().item() == pytest.approx(1.0, abs=0.02)
+    assert kept.std().item() > 0.05
+    packed.requires_grad_()
+    (gradient,) = torch.autograd.grad((attend(packed) * wanted).sum(), packed)
+    with torch.no_grad():
+        slope = ((attend(packed + 1e-2 * direction) - attend(packed - 1e-2 * direction)) * wanted).sum() / 2e-2
+    torch.testing.assert_close((gradient * direction).sum(), slope, rtol=2e-2, atol=0.5)
+
+
+# -- generation: eight steps in one graph ----------------------------------------------------------------------------
+
+
+def by_the_plain_loop(model, prompts, **options):
+    rows = zip(*generate(model, prompts, eos=0, **options))
+    return [[token for token in row if token is not None] for row in rows]
+
+
+@pytest.mark.parametrize(
+    "sampling, lines",
+    [(GREEDY, 0), (Sampling(0.9), 1), (Sampling(1.2, top_k=9), 0), (Sampling(top_p=0.8), 1)],
+    ids=["greedy", "drawn", "top k", "top p"],
+)
+@pytest.mark.parametrize("number", NUMBERS)
+def test_the_engine_writes_what_the_plain_loop_writes(number, sampling, lines):
+    """In fp64, where no near-tie depends on the shape of a product; texts longer than the context and than a graph."""
+    model = systems()[number].double().cuda().eval()
+    random = torch.Generator().manual_seed(3)
+    prompts = [[0, *torch.randint(50, (length,), generator=random).tolist()] for length in (3, 0, 9, 70, 1, 5, 2)]
+    options = {"max_tokens": 85 if sampling == GREEDY else 30, "lines": lines, "seed": 4}
+    engine = Engine(model, eos=0, sampling=sampling, forbidden=[7], rows=3)
+    expected = by_the_plain_loop(model, prompts, sampling=sampling, forbidden=[7], **options)
+    assert list(engine.texts(prompts, **options)) == expected
+    assert engine.manner.recorder.on
+    assert engine.writer.graphs
+    assert list(engine.texts(prompts, **options)) == expected  # with what the first call has recorded
+
+
+@pytest.mark.parametrize("number", [2, 7, 8])
+def test_a_reading_that_comes_again_is_recorded(number):
+    model, options = systems()[number].double().cuda().eval(), {"max_tokens": 20, "seed": 1}
+    prompts = [[0, *range(1, length)] for length in (3, 1, 9, 12, 5, 7, 2, 2)]
+    engine = Engine(model, eos=0, sampling=Sampling(), rows=4)
+    for given in (prompts, prompts[::-1], prompts[1:] + prompts):
+        expected = by_the_plain_loop(model, given, sampling=Sampling(), **options)
+        assert list(engine.texts(given, **options)) == expected
+    assert any(reading.graph is not None for reading in engine.writer.readings.values())
+
+
+@pytest.mark.parametrize("precision", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize(
+    "sampling",
+    [
+        GREEDY,
+        Sampling(),
+        Sampling(1e-300),
+        Sampling(0.5, top_k=20),
+        Sampling(1.3, top_p=0.7),
+        Sampling(top_p=0.99),
+        Sampling(top_p=1e-9),
+        Sampling(2.0, top_k=30, top_p=0.8),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("vocabulary", [17, 5000, 50257])
+def test_the_kernel_chooses_what_is_chosen_step_by_step(vocabulary, sampling, precision):
+    torch.manual_seed(0)
+    logits = (3 * torch.randn(64, vocabulary, device="cuda")).to(precision)
+    uniform = torch.rand(64, dtype=torch.float64, device="cuda")
+    uniform[:2] = torch.tensor([0.0, 1 - 2.0**-53])
+    forbidden = [*range(3, vocabulary, 7)]
+    choice = FusedChoice(sampling, forbidden, logits.device, vocabulary)
+    written, highest = torch.zeros_like(uniform).long(), torch.zeros_like(uniform)
+    choice(logits, uniform, written, highest)
+    tokens, top = pick(mask_tokens(logits, forbidden), sampling, uniform)
+    assert torch.equal(written, tokens)
+    assert torch.equal(highest, top.double())
+    logits[3, 1] = torch.nan
+    choice(logits, uniform, written, highest)
+    assert (~(highest < torch.inf)).nonzero().tolist() == [[3]]
+
+
+def test_a_counted_model_is_generated_from_without_a_graph():
+    model = ngram.NGram(50, ngram.Settings(order=3))
+    model.count(np.random.default_rng(0).integers(0, 50, 2000))
+    prompts, options = [[0, 3], [0], [0, 4, 4, 9]], {"max_tokens": 20, "lines": 1, "seed": 1}
+    expected = by_the_plain_loop(model.double(), prompts, sampling=Sampling(), **options)
+    engine = Engine(model.cuda(), eos=0, sampling=Sampling(), rows=2)
+    assert list(engine.texts(prompts, **options)) == expected
+    assert not engine.manner.recorder.on
+
+
+def test_a_model_that_asks_the_device_is_generated_from_without_a_graph():
+    class Asking(lstm.LSTMModel):
+        def predict(self, hidden):
+            assert float(hidden.sum()) < 1e9  # makes the host wait
+            return super().predict(hidden)
+
+    torch.manual_seed(0)
+    model = Asking(50, lstm.Settings(width=64)).double().cuda().eval()
+    prompts, options = [[0, 3], [0], [0, 4, 4, 9]], {"max_tokens": 30, "seed": 1}
+    engine = Engine(model, eos=0, sampling=Sampling(), rows=2)
+    assert list(engine.texts(prompts, **options)) == by_the_plain_loop(model, prompts, sampling=Sampling(), **options)
+    assert not engine.manner.recorder.on
+
+
+@pytest.mark.parametrize("precision", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("number", [0, 2, 3])
+def test_in_low_precision_only_near_ties_are_decided_otherwise(number, precision):
+    """Each word the engine writes is, to rounding, as probable as the best that a fresh reading of the text finds."""
+    model = systems()[number].cuda().to(precision).eval()
+    prompts = [[0, 3, 5], [0], [0, 9, 9, 1, 2]]
+    exact = systems()[number].double().cuda().eval()
+    exact.load_state_dict(model.state_dict())
+    for prompt, tokens in zip(prompts, Engine(model, eos=0, rows=3).texts(prompts, max_tokens=40)):
+        with torch.no_grad():
+            logits, _ = exact(torch.tensor([[*prompt, *tokens]], device="cuda"))
+        of_text = logits[0, len(prompt) - 1 : -1]
+        chosen = of_text.gather(-1, torch.tensor(tokens, device="cuda")[:, None])[:, 0]
+        assert float((of_text.amax(-1) - chosen).max()) < (1e-3 if precision == torch.float32 else 5e-2)
+
+
+# -- a recurrent layer that stays on the device from its first step to its last ----------------------------------------
+
+STAYING = {
+    "lstm": lambda: LSTM(12, 50),
+    "lstm, medium": lambda: LSTM(650, 650),
+    "lstm, large": lambda: LSTM(40, 1500),
+    "lstm, weight-drop": lambda: LSTM(48, 400, dropout_recurrent=0.4),
+    "gru": lambda: GRU(30, 256),
+    "tanh": lambda: Elman(12, 50),
+    "relu": lambda: Elman(20, 70, activation="relu"),
+    "sigmoid": lambda: Elman(20, 64, activation="sigmoid"),
+}
+
+
+@pytest.mark.skipif(
+    torch.cuda.is_available() and torch.cuda.get_device_capability()[0] < 9, reason="needs a GPU with clusters"
+)
+@pytest.mark.parametrize(
+    "name, rows, steps",
+    [*((name, 20, 35) for name in STAYING), ("lstm", 1, 2), ("lstm, medium", 80, 6), ("gru", 7, 9), ("tanh", 64, 5)],
+)
+def test_the_persistent_kernel_agrees_with_the_written_equation_values_and_gradients(name, rows, steps):
+    torch.manual_seed(0)
+    layer = STAYING[name]().cuda().train()
+    with torch.no_grad():  # so that only what the kernel itself rounds is left
+        for weight in layer.parameters():
+            weight.copy_(weight.bfloat16())
+    inputs, width = layer.fused.input_size, layer.fused.hidden_size
+    state = {part: torch.randn(rows, width, device="cuda") / 2 for part in layer.memory}
+    x = torch.randn(rows, steps, inputs, device="cuda").bfloat16().float().requires_grad_()
+    wanted = torch.randn(rows, steps, width, device="cuda")
+    answers = []
+    for way in (layer.forward, layer.explain):
+        torch.manual_seed(1)  # the same connections are dropped
+        with torch.autocast("cuda", torch.bfloat16, enabled=way == layer.forward):
+            hidden, after, *_ = way(x, state, Span(torch.zeros(rows, device="cuda")))
+        assert hidden.dtype == (torch.bfloat16 if way == layer.forward else torch.float32)
+        cost = (hidden.float() * wanted).sum() + sum(part.square().sum() for part in after.values())
+        answers.append([hidden, *after.values(), *torch.autograd.grad(cost, [x, *layer.parameters()])])
+    exact = 0.1 if name == "relu" else 0.02  # a sum that is rounded to the other side of zero has another slope
+    for one, other in zip(*answers, strict=True):
+        assert float((one.detach().float() - other.detach()).norm() / other.detach().norm()) < exact
+
+
+def test_a_net_trained_in_bf16_by_the_persistent_kernel_learns_as_in_fp32(tmp_path):
+    curves = []
+    for bf16 in (True, False):
+        run = trainer(tmp_path / str(bf16), systems()[1], "on", bf16, steps=200)
+        torch.manual_seed(5)
+        run.model.train()
+        curves.append(torch.stack([run.step()[0] for _ in range(200)]).reshape(10, 20).mean(dim=1))
+    torch.testing.assert_close(*curves, rtol=1e-2, atol=0.0)
+    assert float(curves[0][-1]) < 0.99 * float(curves[0][0])  # random text: only its repetition can be learned
+
+
+# -- the loss that never holds its logits; compiled blocks -----------------------------------------------------------
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+@pytest.mark.parametrize("biased, masked", [(True, True), (False, False)])
+@pytest.mark.parametrize("words, width", [(50, 30), (1000, 64), (33_278, 650)])
+@pytest.mark.parametrize("precision", [torch.float32, torch.bfloat16])
+@pytest.mark.usefixtures("_exact")
+def test_the_fused_loss_is_the_plain_one_in_value_and_gradient(smoothing, biased, masked, words, width, precision):
+    draw = torch.Generator("cuda").manual_seed(0)
+    hidden = torch.randn(3, 40, width, device="cuda", generator=draw).requires_grad_()
+    weight = (torch.randn(words, width, device="cuda", generator=draw) * width**-0.5).requires_grad_()
+    bias = torch.randn(words, device="cuda", generator=draw).requires_grad_() if biased else None
+    targets = torch.randint(words, (3, 40), device="cuda", generator=draw)
+    valid = torch.rand(3, 40, device="cuda", generator=draw) < 0.7 if masked else torch.ones_like(targets).bool()
+    of = [hidden, weight] + ([] if bias is None else [bias])
+    with torch.autocast("cuda", torch.bfloat16, enabled=precision == torch.bfloat16):
+        rows = (torch.nn.functional.linear(hidden, weight, bias)[valid].float(), targets[valid])
+        plain = torch.nn.functional.cross_entropy(*rows, reduction="sum", label_smoothing=smoothing)
+        given = {"valid": valid if masked else None, "smoothing": smoothing, "at_once": 35 * words}
+        fused = surprise(hidden, weight, bias, targets, **given)
+    error = 1e-4 if precision == torch.float32 else 1e-2  # of a gradient that bf16 rounds in other places
+    torch.testing.assert_close(fused, plain, rtol=error / 10, atol=0.0)
+    for one, other in zip(torch.autograd.grad(fused / 7, of), torch.autograd.grad(plain / 7, of), strict=True):
+        assert (one - other).norm() < error * other.norm()
+
+
+@pytest.mark.parametrize("biased", [False, True])
+def test_the_kernel_is_the_written_pass_over_rows(biased):
+    torch.manual_seed(0)
+    logits, bias = torch.randn(70, 20_032, device="cuda") * 5, torch.randn(20_000, device="cuda") if biased else None
+    targets = torch.randint(-1, 20_000, (70,), device="cuda")
+    targets[:3] = -1
+    other = logits.clone()
+    costs = rows_(logits, bias, targets, 20_000, 0.1, True)
+    torch.testing.assert_close(costs, written_rows_(other, bias, targets, 20_000, 0.1, True), rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(logits, other, rtol=1e-4, atol=1e-6)
+
+
+def test_cudnns_attention_is_the_default_one():
+    torch.manual_seed(0)
+    packed = torch.randn(4, 256, 3 * 12, 64, device="cuda", dtype=torch.bfloat16, requires_grad=True)
+    wanted = torch.randn(4, 256, 768, device="cuda")
+    answers = []
+    for cudnn in (False, True):
+        context = attend(*packed.chunk(3, dim=2), None, causal=True, cudnn=cudnn)
+        answers.append([context, *torch.autograd.grad((context * wanted).sum(), packed)])
+    for one, other in zip(*answers, strict=True):
+        assert (one - other).norm() < 1e-2 * other.norm()
+
+
+@pytest.mark.parametrize("width, heads", [(128, 2), (96, 2), (768, 12)])
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("rows, columns", [(5, 200), (1, 1), (3, 37)])
+def test_a_block_by_hand_is_no_further_from_the_exact_one_than_the_written_in_bf16(width, heads, bias, rows, columns):
+    torch.manual_seed(0)
+    model = gpt.GPT(9, gpt.Settings(layers=1, width=width, heads=heads, context=256, dropout=0.0, bias=bias))
+    block = model.cuda().train().layers[0]
+    for weight in block.parameters():
+        weight.data += 0.02 * torch.randn_like(weight)  # so that norms and biases count
+    x = torch.randn(rows, columns, width, device="cuda").bfloat16()
+    wanted, span = torch.randn(x.shape, device="cuda"), Span(torch.zeros(rows, device="cuda"))
+
+    def answers(kind: torch.dtype, *, by_hand: bool) -> list[torch.Tensor]:
+        given = x.to(kind).requires_grad_()
+        block.to(torch.float64 if kind == torch.float64 else torch.float32)
+        block.by_hand, block.attention.cudnn = by_hand, by_hand and width // heads == 64
+        with torch.autocast("cuda", torch.bfloat16, enabled=kind != torch.float64):
+            y, _ = block(given, {}, span)
+        return [y, *torch.autograd.grad((y * wanted.to(y.dtype)).sum(), [given, *block.parameters()])]
+
+    exact = answers(torch.float64, by_hand=False)
+    for best, usual, found in zip(
+        exact, answers(torch.bfloat16, by_hand=False), answers(torch.bfloat16, by_hand=True), strict=True
+    ):
+        assert (found - best).norm() < 1.5 * (usual - best).norm() + 2e-3 * best.norm()
+
+
+@pytest.mark.parametrize("biased", [True, False])
+def test_a_product_that_ends_in_a_gelu_is_a_product_and_a_gelu(biased):
+    torch.manual_seed(0)
+    library = epilogues(torch.device("cuda", torch.cuda.current_device()))
+    if library is None:
+        pytest.skip("cuBLASLt is not loaded here")
+    kind = {"device": "cuda", "dtype": torch.bfloat16}
+    x, weight, bias = torch.randn(300, 64, **kind), torch.randn(128, 64, **kind) * 0.2, torch.randn(128, **kind)
+    y, u = library.gelu(x, weight, bias if biased else None)
+    exact = torch.nn.functional.linear(x.double(), weight.double(), bias.double() if biased else None)
+    exact.requires_grad_()
+    active = torch.nn.functional.gelu(exact, approximate="tanh")
+    assert (u - exact).norm() < 4e-3 * exact.norm()
+    assert (y - active).norm() < 4e-3 * active.norm()
+    dy, back = torch.randn(300, 64, **kind), torch.randn(64, 128, **kind) * 0.2
+    (expected,) = torch.autograd.grad(active, exact, dy.double() @ back.double())
+    assert (library.slope(dy, back, u) - expected).norm() < 1e-2 * expected.norm()
+
+
+def test_a_model_by_hand_learns_as_the_written_one(tmp_path):
+    losses = {}
+    for compile in ("off", "auto"):
+        torch.manual_seed(0)
+        model = gpt.GPT(50, gpt.Settings(layers=2, width=128, heads=2, context=16, dropout=0.0))
+        run = trainer(tmp_path / compile, model, "off", True, batches="windows", compile=compile)
+        assert run.compiled is None
+        assert all(block.by_hand == (compile == "auto") for block in model.layers)
+        run.model.train()
+        losses[compile] = [run.step()[0] for _ in range(17)]
+    torch.testing.assert_close(losses["auto"], losses["off"], rtol=1e-2, atol=0.0)
+
+
+def test_compiled_blocks_train_as_written_ones_do_also_after_a_stop(tmp_path):
+    """The text ends raggedly, so compiled and written steps take turns; no dropout, which draws otherwise there."""
+    losses = {}
+    for compile in ("off", "on"):
+        torch.manual_seed(0)
+        model = gpt.GPT(50, gpt.Settings(layers=2, width=128, heads=2, context=16, dropout=0.0))
+        run = trainer(tmp_path / compile, model, "off", True, batches="windows", compile=compile)
+        assert (run.compiled is not None) == (compile == "on")
+        run.model.train()
+        losses[compile] = [run.step()[0] for _ in range(17)]
+        if compile == "on":
+            run.save()
+            after = [run.step()[0] for _ in range(3)]
+            again = trainer(tmp_path / compile, model, "off", True, batches="windows", compile=compile)
+            again.restore()
+            again.model.train()
+            torch.testing.assert_close([again.step()[0] for _ in range(3)], after, rtol=1e-4, atol=0.0)
+    torch.testing.assert_close(losses["on"], losses["off"], rtol=1e-2, atol=0.0)
+
+
+# -- memory, batches made ahead, Muon --------------------------------------------------------------------------------
+
+
+class Growing:
+    """The batches of a training, but for the one of a step, which has far more rows than the GPU's memory holds."""
+
+    def __init__(self, batches, step):
+        self.batches, self.step, self.steps_per_epoch = batches, step, batches.steps_per_epoch
+
+    def batch(self, step):
+        batch = self.batches.batch(step)
+        if step != self.step:
+            return batch
+        more = [np.resize(part, (200_000, part.shape[1])) for part in (batch.tokens, batch.targets)]
+        return replace(batch, tokens=more[0], targets=more[1], lengths=None, fresh=True)
+
+
+@pytest.mark.parametrize("number", [0, 2])
+def test_a_step_that_does_not_fit_leaves_the_step_before_to_go_on_from(number, tmp_path):
+    batches = {0: "stream", 2: "windows"}[number]
+    ends = []
+    for name in ("whole", "short"):
+        run = trainer(tmp_path / name, systems()[number], "off", batches=batches)
+        torch.manual_seed(5)
+        run.save()
+        if name == "short":
+            run.batches = Growing(run.batches, 6)
+            room = torch.cuda.memory_reserved() + (256 << 20)
+            torch.cuda.set_per_process_memory_fraction(room / torch.cuda.get_device_properties(0).total_memory)
+            with pytest.raises(RegardError, match=r"in step 7: `regard resume .* --training.accumulate 2` goes on"):
+                run.train()
+            torch.cuda.set_per_process_memory_fraction(1.0)
+            run = trainer(tmp_path / name, systems()[number], "off", batches=batches)
+            run.restore()
+            assert run.at.step == 6
+        run.train()
+        ends.append(run)
+    assert_same(*ends)
+
+
+@pytest.mark.parametrize("capture", ["on", "off"])
+def test_batches_made_ahead_change_nothing(capture, tmp_path):
+    runs = []
+    for ahead in (0, 4):
+        runs.append(trainer(tmp_path / str(ahead), systems()[0], capture, batches="stream"))
+        assert runs[-1].feed.ahead == 4  # on a GPU that is the default
+        runs[-1].feed.ahead = ahead
+        torch.manual_seed(5)
+        runs[-1].train()
+    assert_same(*runs)
+
+
+def test_a_captured_step_of_muon_is_the_plain_one(tmp_path):
+    runs = []
+    for capture in ("off", "on"):
+        runs.append(trainer(tmp_path / capture, systems()[2], capture, batches="windows", optimizer="muon"))
+        torch.manual_seed(5)
+        runs[-1].train()
+    assert runs[1].captured.graph is not None
+    for a, b in zip(runs[0].model.parameters(), runs[1].model.parameters(), strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-2, atol=1e-4)  # matrices are turned in bf16
+
+
+# -- beam search, recorded -------------------------------------------------------------------------------------------
+
+
+def translators(dtype=torch.float32):
+    """The Transformer in the ways its own kernels know, and others; of so few words that one of them, <eos>, comes."""
+    kinds = [
+        ("transformer", {"width": 96}),
+        ("transformer", {"width": 64, "norm": "post", "activation": "gelu", "position": "learned"}),
+        ("transformer", {"width": 48, "heads": 3, "position": "rotary", "shared": False, "tied": False}),
+        ("bahdanau", {"width": 32}),
+        ("seq2seq", {"width": 32}),
+    ]
+    for name, settings in kinds:
+        torch.manual_seed(0)
+        yield load_class(name)(13, import_module(load_class(name).__module__).Settings(**settings)).to(dtype).eval()
+
+
+SENTENCES = [[1 + (n * k) % 12 for k in range(1, n % 19)] for n in range(70)]
+
+
+@pytest.mark.usefixtures("_exact")
+@pytest.mark.parametrize("number", range(5))
+@pytest.mark.parametrize(
+    "how, bounds",
+    [
+        (Beam(1), {}),
+        (Beam(5, 1.0), {"min_tokens": 5, "max_tokens": 12}),
+        (Beam(4, 0.6, 4), {"forbidden": (3,), "min_tokens": 2}),
+        (Beam(3, -0.5, 2), {}),
+    ],
+    ids=str,
+)
+def test_a_recorded_beam_search_finds_what_the_plain_one_finds(number, how, bounds):
+    model = [*translators()][number]
+    expected = [*translate(model, SENTENCES, eos=0, beam=how, **bounds)]  # on the CPU
+    model.cuda()
+    engine = BeamEngine(model, batch_tokens=16 * how.width * 24)  # few places: sources come and go
+    for _ in range(2):
+        found = [*translate(model, SENTENCES, eos=0, beam=how, engine=engine, **bounds)]
+        assert [[h.tokens for h in best] for best in found] == [[h.tokens for h in best] for best in expected]
+        for best, reference in zip(found, expected, strict=True):
+            assert [h.score for h in best] == pytest.approx([h.score for h in reference], abs=1e-4)
+    assert all(stage.graph is not None for stage in engine.stages.values())
+
+
+@pytest.mark.parametrize("number", range(5))
+def test_a_recorded_search_in_bf16_finds_as_good_ones(number, monkeypatch):
+    model = [*translators()][number].to("cuda", torch.bfloat16)
+    bounds = {"beam": Beam(5, 1.0), "min_tokens": 8, "max_tokens": 8}
+    found = [*translate(model, SENTENCES, eos=0, **bounds)]
+    monkeypatch.setattr("regard.decoding.translate.is_captured", lambda model: False)
+    expected = [*translate(model, SENTENCES, eos=0, **bounds)]
+    for (best,), (reference,) in zip(found, expected, strict=True):
+        assert best.score == pytest.approx(reference.score, abs=0.05)
+
+
+@pytest.mark.parametrize("number", [2, 6, 7])
+def test_a_recorded_search_after_prompts_finds_what_the_plain_one_finds(number):
+    model = systems()[number].double().cuda().eval()
+    prompts = [[0, 4, 5], [0], [0, 9, 9, 2, 1]]
+    options = {"width": 3, "max_tokens": torch.tensor([7, 3, 9]), "eos": 0, "forbidden": [2], "length_penalty": 0.7}
+    with torch.no_grad():
+        plain, recorded = (
+            beam_search(model, *read_prompts(model, prompts, capacity), **options) for capacity in (None, 20)
+        )
+    assert [[h.tokens for h in best] for best in plain] == [[h.tokens for h in best] for best in recorded]
+
+
+@pytest.mark.parametrize("dtype, exact", [(torch.float32, 1e-5), (torch.bfloat16, 2e-2)])
+@pytest.mark.parametrize("sources, width, heads, size, room, length", [(5, 5, 4, 128, 40, 33), (3, 1, 2, 24, 9, 70)])
+def test_a_beams_kernels_compute_what_is_written(dtype, exact, sources, width, heads, size, room, length):
+    from regard.layers import add_norm, beam_attention
+
+    torch.manual_seed(0)
+
+    def numbers(*shape):
+        return torch.randn(*shape, device="cuda", dtype=dtype)
+
+    keys, values = numbers(sources, width, room, heads, size), numbers(sources, width, room, heads, size)
+    ancestors = torch.randint(width, (2, sources, width, room), device="cuda", dtype=torch.uint8)
+    seen = torch.randint(room, (sources,), device="cuda")
+    asked = numbers(sources * width, 3 * heads * size)
+    query, key, value = asked.view(sources, width, 3, heads, size).unbind(2)
+    common = (seen * torch.rand(sources, device="cuda")).long()  # positions whose ancestors are everyone's
+    first = torch.arange(room, device="cuda") < common[:, None, None]
+    ancestors = torch.where(first, ancestors[:, :, :1], ancestors)
+    found = beam_attention.attend_to_own_words(asked, keys, values, ancestors, common, seen).view_as(query)
+    rows = torch.arange(sources, device="cuda")
+    assert torch.equal(keys[rows, :, seen], key)
+    assert torch.equal(values[rows, :, seen], value)
+    expected = beam_attention.own_words(query, keys, values, ancestors[seen % 2, rows], seen)
+    torch.testing.assert_close(found, expected, rtol=exact, atol=exact)
+
+    memory = numbers(sources, length, 2, heads, size)
+    lengths = torch.randint(1, length + 1, (sources,), device="cuda")
+    found = beam_attention.attend_to_source(query.flatten(0, 1).flatten(1), memory, lengths, width).view_as(query)
+    expected = beam_attention.source(query, *memory.unbind(2), lengths)
+    torch.testing.assert_close(found, expected, rtol=exact, atol=exact)
+
+    norm = torch.nn.LayerNorm(heads * size).to("cuda", dtype)
+    x, y = numbers(7, heads * size), numbers(7, heads * size)
+    with torch.no_grad():
+        pairs = zip(add_norm.add_norm(x, y, norm), add_norm.added_and_normed(x, y, norm), strict=True)
+        for one, other in pairs:
+            torch.testing.assert_close(one, other, rtol=exact, atol=exact)
+
+
+@pytest.mark.parametrize("vocabulary", [3, 97, 10_000])
+@pytest.mark.parametrize(
+    "terms", [Terms(5, 0, 1, 1.0, 4), Terms(4, 2, 3, 0.0, 0, (1,)), Terms(1, 0, 1), Terms(7, 0, 7, -0.5)], ids=str
+)
+def test_a_beams_choice_by_kernels_is_the_written_one(vocabulary, terms):
+    from regard.layers.beam_choice import choose
+
+    torch.manual_seed(0)
+    one, other = (Slots(6, 9, vocabulary, terms, torch.device("cuda")) for _ in range(2))
+    places = torch.arange(6, device="cuda")
+    for slots in (one, other):
+        slots.fill(places, torch.tensor([5, 9, 9, 1, 2, 9], device="cuda"))
+    for step in range(9):
+        logits = 2 * torch.randn(6 * terms.width, vocabulary, device="cuda")
+        logits[:, terms.eos] += 2.0
+        logits = logits.round() if step % 3 == 1 else logits  # equals
+        one.choose(logits)
+        choose(other, logits)
+        other.total.copy_(one.total.where(one.total.isclose(other.total, rtol=0.0, atol=1e-4), torch.nan))
+        for name in ("length", "count", "going", "damaged"):
+            assert torch.equal(getattr(one, name), getattr(other, name))
+        assert torch.equal(one.total, other.total)
+        is_open = one.total > -torch.inf
+        for name in ("parent", "token"):
+            assert torch.equal(getattr(one, name)[is_open], getattr(other, name)[is_open])
+    found, expected = other.best(places)(), one.best(places)()
+    assert [[h.tokens for h in best] for best in found] == [[h.tokens for h in best] for best in expected]

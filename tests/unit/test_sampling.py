@@ -75,3 +75,29 @@ def test_predictions_that_are_not_numbers_are_refused():
 def test_a_wrong_value_is_refused(wrong):
     with pytest.raises(RegardError):
         Sampling(**wrong)
+
+
+@pytest.mark.parametrize("vocabulary", [1, 2, 255, 256, 257, 5000])
+@pytest.mark.parametrize(
+    "sampling", [Sampling(0.7), Sampling(1.3, top_k=7), Sampling(top_p=0.6), Sampling(2.0, 9, 0.8)]
+)
+def test_a_draw_is_where_the_running_sum_of_the_weights_passes_it(vocabulary, sampling):
+    """Against NumPy, which sorts to find the set and then sums up in the order of the vocabulary."""
+    logits = torch.randn(40, vocabulary, generator=torch.Generator().manual_seed(vocabulary)).double() * 3
+    uniform = numbers(1, 40, 1)[:, 0]
+    for row, u, token in zip(logits.numpy(), uniform.numpy(), choose(logits, sampling, uniform).tolist()):
+        weights = np.exp((row - row.max()) / sampling.temperature)
+        order = np.argsort(-row)
+        if sampling.top_k:
+            weights[order[sampling.top_k :]] = 0
+        before = np.cumsum(weights[order]) - weights[order]
+        weights[order[before >= sampling.top_p * weights.sum()]] = 0
+        assert token == np.searchsorted(np.cumsum(weights), u * weights.sum(), side="right")
+
+
+def test_words_as_probable_as_the_last_of_a_set_belong_to_it():
+    """So that what is drawn does not depend on how ties were sorted."""
+    logits = torch.tensor([[2.0, 1.0, 1.0, 0.0, 1.0]]).expand(500, -1)
+    uniform = numbers(0, 1, 500)[0]
+    assert set(choose(logits, Sampling(top_k=2), uniform).tolist()) == {0, 1, 2, 4}
+    assert set(choose(logits, Sampling(top_p=0.5), uniform).tolist()) == {0, 1, 2, 4}

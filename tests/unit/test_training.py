@@ -65,6 +65,8 @@ def bits(folder, name="training.safetensors"):
         ("nnlm", {}),
         ("dan", {"batches": "stream"}),
         ("self-attention", {"accumulate": 2}),
+        ("self-attention", {"optimizer": "muon"}),
+        ("lstm", {"optimizer": "muon", "schedule": "plateau"}),
     ],
 )
 @pytest.mark.parametrize("stop", [1, 4, 7])

@@ -18,8 +18,7 @@ from torch import Tensor
 from regard.bench.contest import Contender, Cost, Place, Row
 from regard.bench.learning import LEARNING, PlainTraining, RegardTraining, count, full_windows, random_tokens
 from regard.bench.plain_gpt import PlainGPT
-from regard.decoding.generate import generate
-from regard.decoding.sampling import GREEDY
+from regard.decoding.engine import Engine
 from regard.layers.state import State
 from regard.recipe import Recipe, compose
 from regard.systems.gpt import GPT
@@ -125,13 +124,15 @@ def training_rows(place: Place) -> list[Row]:
 
 
 class RegardGeneration:
+    """The engine that `regard generate` uses; what it has recorded while warming up is there for the next call."""
+
     def __init__(self, place: Place, rows: int, new: int) -> None:
         self.model = regard_gpt(place, rows).to(place.device, place.dtype)
+        self.engine = Engine(self.model, eos=0, rows=rows)
         self.prompts, self.new, self.parameters = prompts(place, rows), new, count(self.model)
 
     def __call__(self) -> int:
-        steps = generate(self.model, self.prompts, max_tokens=self.new, eos=0, sampling=GREEDY)
-        self.written = [*map(list, zip(*steps))]  # a list for each row
+        self.written = list(self.engine.texts(self.prompts, max_tokens=self.new))
         return sum(map(len, self.written))
 
 
@@ -218,7 +219,7 @@ def generation_row(place: Place, rows: int, new: int) -> Row:
     return Row(
         f"gpt-generate {rows}",
         place,
-        f"{sizes['layers']}×{sizes['width']}, {rows} × {new} tokens after {PROMPT}, {place.precision}",
+        f"{sizes['layers']}×{sizes['width']}, {rows} × {new} new tokens after prompts of {PROMPT}, {place.precision}",
         [
             Contender("Regard", lambda: RegardGeneration(place, rows, new)),
             Contender("transformers GPT-2", lambda: HuggingFaceGeneration(place, rows, new), needs=["transformers"]),

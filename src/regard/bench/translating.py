@@ -18,7 +18,8 @@ from torch import Tensor
 from regard.bench.contest import Contender, Cost, Place, Row
 from regard.bench.learning import LEARNING, PlainTraining, RegardTraining, count, random_tokens
 from regard.decoding.beam import Beam
-from regard.decoding.translate import translate
+from regard.decoding.beam_engine import BeamEngine
+from regard.decoding.translate import is_captured, translate
 from regard.layers.state import State
 from regard.recipe import Recipe, compose
 from regard.systems.transformer import Transformer
@@ -159,9 +160,11 @@ class RegardBeam:
     def __init__(self, place: Place, sources: np.ndarray, new: int) -> None:
         self.model = regard_transformer(place).to(place.device, place.dtype)
         self.sources, self.new, self.parameters = sources.tolist(), new, count(self.model)
+        self.together = WIDTH * len(self.sources) * len(self.sources[0])
+        # as a server keeps it: the step is recorded by the first of the calls that warm up
+        self.engine = BeamEngine(self.model, batch_tokens=self.together) if is_captured(self.model) else None
 
     def __call__(self) -> int:
-        together = WIDTH * len(self.sources) * len(self.sources[0])
         found = translate(
             self.model,
             self.sources,
@@ -169,7 +172,8 @@ class RegardBeam:
             beam=Beam(WIDTH),
             min_tokens=self.new,
             max_tokens=self.new,
-            batch_tokens=together,
+            batch_tokens=self.together,
+            engine=self.engine,
         )
         self.written = [best.tokens for best, *_ in found]
         return sum(map(len, self.written))

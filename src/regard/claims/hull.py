@@ -77,7 +77,7 @@ def layer(width: int) -> dict[str, float]:
     each = width * HEADS
     full = FullSelfAttention(each, HEADS).double()
     x = random(1, width + 1, each)
-    query, keys, values = full._look_up(x)
+    query, keys, values = full._look_up(full.project(x))
     context, _ = written(query, keys, values, None)
     dropped = [written(query, keys, values, None, dropout=0.3)[0] for _ in range(20)]
     after = full(x, None)

@@ -75,8 +75,8 @@ def train(
         print(fit.train_recipe(recipe, run, start).folder)
 
 
-def resume(run: Path) -> None:
-    """Go on exactly where a run stopped.
+def resume(run: Path, *settings: Settings) -> None:
+    """Go on exactly where a run stopped; where memory ran out, in more parts: --training.accumulate 2.
 
     Parameters
     ----------
@@ -84,5 +84,6 @@ def resume(run: Path) -> None:
         the run's folder
     """
     from regard import fit
+    from regard.recipe import parse_overrides
 
-    print(fit.resume(run).folder)
+    print(fit.resume(run, parse_overrides(settings, ())).folder)

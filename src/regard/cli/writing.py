@@ -13,7 +13,7 @@ from cyclopts import Parameter
 from regard.cli.options import Flag, beam_search
 from regard.cli.stdin import stdin_lines
 from regard.errors import RegardError
-from regard.settings import at_least
+from regard.settings import at_least, one_of
 
 
 def translate(
@@ -195,11 +195,14 @@ def generate(
     top_p: float = 1.0,
     seed: int = 0,
     beam: int = 0,
+    source: Annotated[Path | None, Parameter(name="--in")] = None,
+    out: Path | None = None,
+    precision: str = "fp32",
     weights: str = "best",
     device: str = "auto",
     json: Annotated[bool, Flag] = False,
 ) -> None:
-    """Write on from a prompt, token by token.
+    """Write on from a prompt, token by token; or from each line of a file, many at once.
 
     Parameters
     ----------
@@ -221,6 +224,12 @@ def generate(
         the same seed writes the same text
     beam
         instead of drawing, print the most probable ways to finish the line, searched with this many beams
+    source
+        finish each line of this file, of any size, with progress; an empty line is written from its beginning
+    out
+        with --in: write the lines to this file; after a kill the same command goes on where it was
+    precision
+        fp32, or bf16: faster on a GPU, and less exact
     weights
         best on validation, or last
     device
@@ -236,9 +245,27 @@ def generate(
     at_least("--max-tokens", max_tokens, 1)
     at_least("--lines", lines, 0)
     at_least("--beam", beam, 0)
+    one_of("--precision", precision, ("fp32", "bf16"))
     sampling = Sampling(temperature, top_k, top_p)
+    if (source is None) != (out is None):
+        raise RegardError("--in and --out go together: from one file to another.")
+    if source is not None and (prompt or lines or beam):
+        raise RegardError("--in draws the rest of each line of a file: --prompt, --lines and --beam do not go with it.")
     prompt = "\n".join(stdin_lines()) if prompt == "-" else prompt
     loaded = load_language_model(run, weights=weights, device=device)
+    if precision == "bf16":
+        loaded.model.bfloat16()
+    told: list[int] = []
+
+    def reread(kept: int) -> None:
+        if not told:
+            told.append(kept)
+            say(f"note: the context of {loaded.model.context} tokens is full; going on from the last {kept}")
+
+    how: dict[str, Any] = {"max_tokens": max_tokens, "sampling": sampling, "seed": seed, "on_reread": reread}
+    if source is not None and out is not None:
+        options = [max_tokens, temperature, top_k, top_p, seed, precision, weights, json]
+        return _finish_lines(loaded, run, source, out, options, **how)
     unknown = loaded.tokenizer.encode(prompt).count(loaded.tokenizer.unk) if loaded.tokenizer.unk is not None else 0
     if unknown:
         say(f"note: {unknown} of the prompt's tokens are unknown to this model")
@@ -252,16 +279,8 @@ def generate(
             print(f"{one['log_probability']:.4f}\t{one['text']}")
         return
 
-    told: list[int] = []
-
-    def reread(kept: int) -> None:
-        if not told:
-            told.append(kept)
-            say(f"note: the context of {loaded.model.context} tokens is full; going on from the last {kept}")
-
-    texts = loaded.stream(prompt, max_tokens=max_tokens, sampling=sampling, seed=seed, lines=lines, on_reread=reread)
     written = ""
-    for text in texts:
+    for text in loaded.stream(prompt, lines=lines, **how):
         if not json:
             print(text[len(written) :], end="", flush=True)
         written = text
@@ -269,6 +288,26 @@ def generate(
         print_json({"prompt": prompt, "text": written, "seed": seed})
     elif not written.endswith("\n"):
         print()
+
+
+def _finish_lines(loaded: Any, run: Path, source: Path, out: Path, options: Sequence[Any], **how: Any) -> None:
+    """What the model makes of each line of a file, to another file."""
+    import json as json_module
+
+    from regard.cli.files import line_by_line
+    from regard.text.corpus import content_digest
+
+    as_json = options[-1]
+
+    def answers(lines: Iterable[str], before: tuple[int, int]) -> Iterator[str]:
+        kept = _Kept(iter(lines))
+        for number, text in enumerate(loaded.completions(kept, before=before[0], **how), start=before[0] + 1):
+            prompt = kept.take()
+            entry = {"line": number, "prompt": prompt, "text": text}
+            yield json_module.dumps(entry, ensure_ascii=False) if as_json else text
+
+    files = {name: content_digest(run / name) for name in ("model.safetensors", "recipe.toml")}
+    line_by_line(source, out, {"run": files, "options": options}, answers)
 
 
 class _Kept:

@@ -94,9 +94,15 @@ def beam_search(
 
     `max_tokens` is one limit or one per row [N]. A hypothesis that had to stop there comes after all that ended.
     Log-probabilities are sums in fp64 of log-softmaxes in the model's precision, fp32 at least. `watch` is shown every
-    step; what is found is the same.
+    step; what is found is the same. On a GPU a state of fixed capacity lets every step be a replay (beam_engine.py).
     """
     limits = torch.as_tensor(max_tokens, device=logits.device).expand(len(logits))
+    if logits.is_cuda and "capacity" in state and watch is None and not torch.is_autocast_enabled("cuda"):
+        from regard.decoding.beam_engine import search_on  # which is built on what stands here
+        from regard.decoding.beam_slots import Terms
+
+        terms = Terms(width, eos, n_best or width, length_penalty, min_tokens, tuple(forbidden))
+        return search_on(model, logits, state, limits, terms)
     ended = Ended(len(logits), width, limits, length_penalty, n_best or width)
     places = torch.arange(len(logits), device=logits.device)  # which of the N each open source is
     total = torch.zeros(len(logits), 1, dtype=torch.float64, device=logits.device)  # [N, slots]
@@ -104,7 +110,7 @@ def beam_search(
     masks = [mask_of(banned, logits) for banned in (forbidden, [*forbidden, eos])]
     for length in range(1, ended.longest + 1):
         shown = width if watch is None else WATCHED * width
-        total, parents, tokens = extend(total, logits, masks[length < min_tokens], shown)
+        total, parents, tokens = extend(total, logits, allowed(logits, masks[length < min_tokens]), shown)
         written = torch.cat([written.gather(1, parents[..., None].expand(-1, -1, length - 1)), tokens[..., None]], -1)
         kept, live = ended.take(places, total, written, tokens == eos)  # [N, slots] those that go on
         if watch is not None:
@@ -136,19 +142,21 @@ def mask_of(tokens: Sequence[int], logits: Tensor) -> Tensor | None:
     return torch.zeros(logits.size(-1), dtype=torch.bool).index_fill(0, torch.tensor(tokens), True).to(logits.device)
 
 
-def extend(total: Tensor, logits: Tensor, banned: Tensor | None, count: int) -> tuple[Tensor, Tensor, Tensor]:
+def allowed(logits: Tensor, banned: Tensor | None) -> Tensor:
+    """The logits of what may be written; of the rest, −∞."""
+    return logits if banned is None else logits.masked_fill(banned, -torch.inf)
+
+
+def extend(total: Tensor, logits: Tensor, allowed: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor]:
     """The `count` best ways to go on from total [N, K] by one token, best first: totals, slots and tokens [N, C].
 
-    What is banned is never chosen, but keeps its share of the probability. Only the `count` best tokens of a slot can
-    be among the best of all. Equals keep the order of slots, then of tokens.
+    What is not allowed (−∞) is never chosen, but keeps its share of the probability. Only the `count` best tokens of a
+    slot can be among the best of all. Equals keep the order of slots, then of tokens.
     """
-    logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
-    allowed = logits if banned is None else logits.masked_fill(banned, -torch.inf)
+    exact = torch.promote_types(logits.dtype, torch.float32)
     tokens = largest(allowed, min(count, logits.size(-1)))  # [N · K, c]
-    step = logits.log_softmax(-1).gather(-1, tokens).double()
-    if banned is not None:
-        step = step.masked_fill(banned[tokens], -torch.inf)
-    step = step.masked_fill(step < IMPOSSIBLE, -torch.inf)
+    step = logits.to(exact).log_softmax(-1).gather(-1, tokens).double()
+    step = step.masked_fill((allowed.gather(-1, tokens) == -torch.inf) | (step < IMPOSSIBLE), -torch.inf)
     candidates = total[..., None] + step.view(*total.shape, -1)  # [N, K, c]
     best, order = candidates.flatten(1).sort(dim=-1, descending=True, stable=True)
     order = order[:, :count]

@@ -1,7 +1,8 @@
 """Generation: the predicted token is fed back as the next input, one call per token.
 
 Prompts of different lengths are read together in one ragged call; a row that has ended stands still (length 0).
-A model with a limited context re-reads the second half of what it has seen when it is full.
+A model with a limited context re-reads the second half of what it has seen when it is full: each row when it is.
+This is the plain loop, the reference of the engine (engine.py), which writes the same tokens.
 """
 
 from __future__ import annotations
@@ -27,8 +28,8 @@ def pad(rows: Sequence[Sequence[int]], device: torch.device) -> tuple[Tensor, Te
 def read_prompts(model: Model, prompts: Sequence[Sequence[int]], capacity: int | None) -> tuple[Tensor, State]:
     """Read every prompt in one call: the logits after each row's last token [R, V], and the state."""
     tokens, lengths = pad(prompts, model.device)
-    state = model.begin(rows=len(prompts), capacity=capacity)
-    hidden, state = model.read(tokens, state, lengths)
+    host = torch.tensor([len(prompt) for prompt in prompts])  # on the CPU, too: a GPU need not be asked for them
+    hidden, state = model.read(tokens, model.begin(rows=len(prompts), capacity=capacity), host)
     return model.predict(last_column(hidden, lengths)), state
 
 
@@ -56,11 +57,14 @@ def generate(
     A prompt is never empty: a language model's first token is <eos>, the boundary before every line.
     """
     model.eval()
-    device = model.device
-    histories = [list(prompt)[-model.context :] if model.context else list(prompt) for prompt in prompts]
+    context = model.context
+    histories = [list(prompt)[-context:] if context else list(prompt) for prompt in prompts]
+    longest = max(len(history) for history in histories)
+    capacity = longest + max_tokens if context is None else min(longest + max_tokens, context)
+    rooms = [capacity - len(history) for history in histories]  # tokens each row can still read
     draws = uniforms(seed, len(prompts))
     ended = [0] * len(prompts)  # lines each row has finished
-    logits, state, room = _start(model, histories, max_tokens)
+    logits, state = read_prompts(model, histories, capacity)
     for step in range(max_tokens):
         banned = [*forbidden, *forbidden_first] if step == 0 else forbidden
         chosen = choose(mask_tokens(logits, banned), sampling, next(draws))
@@ -75,23 +79,39 @@ def generate(
                 ended[row] += token == eos
         if step + 1 == max_tokens:
             return
-        if room == 0:
-            assert model.context is not None
-            kept = max(model.context // 2, 1)
+        full = [row for row, on in enumerate(active) if on and rooms[row] == 0]
+        moving = [on and rooms[row] > 0 for row, on in enumerate(active)]
+        rooms = [room - on for room, on in zip(rooms, moving)]
+        hidden, state = model.read(chosen[:, None], state, torch.tensor(moving, device=model.device).long())
+        logits = model.predict(hidden[:, 0])
+        if full:
+            assert context is not None
+            kept = half(context)
             if on_reread:
                 on_reread(kept)
-            histories = [history[-kept:] for history in histories]
-            logits, state, room = _start(model, histories, max_tokens - step - 1)
-            continue
-        lengths = torch.tensor([int(on) for on in active], device=device)
-        hidden, state = model.read(chosen[:, None], state, lengths)
-        logits = model.predict(hidden[:, 0])
-        room -= 1
+            for row in full:
+                histories[row] = histories[row][-kept:]
+                rooms[row] = capacity - kept
+            again, read = read_prompts(model, [histories[row] for row in full], kept)
+            where = torch.tensor(full, device=model.device)
+            logits = logits.index_copy(0, where, again)
+            replace_rows(state, where, read)
 
 
-def _start(model: Model, histories: list[list[int]], max_tokens: int) -> tuple[Tensor, State, int]:
-    """A fresh state that has read the histories, and how many more tokens it has room for."""
-    longest = max(len(history) for history in histories)
-    capacity = longest + max_tokens if model.context is None else min(longest + max_tokens, model.context)
-    logits, state = read_prompts(model, histories, capacity)
-    return logits, state, capacity - longest
+def half(context: int) -> int:
+    """Tokens that are read again when the context is full."""
+    return max(context // 2, 1)
+
+
+@torch.no_grad()
+def replace_rows(state: State, rows: Tensor, new: State) -> None:
+    """Let the rows `rows` of a state with fixed capacity, in place, be those of one with no larger capacity.
+
+    What grows with the capacity is filled from its front, and what lies behind the tokens seen is never looked at.
+    """
+    for name, part in new.items():
+        if isinstance(part, dict):
+            replace_rows(state[name], rows, part)
+        elif name != "capacity":
+            front = state[name][(slice(None), *(slice(size) for size in part.shape[1:]))]
+            front.index_copy_(0, rows, part.to(front.dtype))

@@ -14,21 +14,14 @@ import torch
 from torch import Tensor
 
 from regard.decoding.beam import LEAVE_TOGETHER, Hypothesis, select_memory
-from regard.decoding.sampling import Sampling, choose, mask_tokens
-from regard.errors import RegardError
+from regard.decoding.sampling import Sampling, choose, mask_tokens, random_stream
 from regard.layers.state import State, select_rows
 from regard.systems.model import Model
 
 
 def uniform_numbers(seed: int, lines: Sequence[int], samples: int, steps: int) -> Tensor:
     """[lines · samples, steps] numbers in [0, 1); a line's first sample has the stream that `generate` gives a row."""
-    if not 0 <= seed < 2**63:
-        raise RegardError(f"--seed must be at least 0 and below 2^63, not {seed}.")
-    streams = [
-        np.random.Generator(np.random.Philox(key=[seed, line], counter=[0, 0, 0, sample]))
-        for line in lines
-        for sample in range(samples)
-    ]
+    streams = [random_stream(seed, line, sample) for line in lines for sample in range(samples)]
     return torch.from_numpy(np.stack([stream.random(steps) for stream in streams]))
 
 

@@ -2,7 +2,9 @@
 
     P'(w) ∝ P(w)^(1/temperature), over the `top_k` most probable words and the smallest set that holds `top_p`
 
-Each row draws from its own generator, keyed by (seed, row number), so a row's text does not depend on its batch-mates.
+A draw inverts the cumulative distribution, in the order of the vocabulary: nothing is sorted unless `top_p` asks for
+it. Words as probable as the last one of a set belong to it, too. Each text draws from its own generator, keyed by
+(seed, its number), so a text does not depend on its batch-mates.
 """
 
 from __future__ import annotations
@@ -13,9 +15,12 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from regard.errors import RegardError
+
+BLOCK = 256  # words whose weights are summed up first; a draw looks inside one block alone
 
 
 @dataclass(frozen=True)
@@ -36,32 +41,84 @@ class Sampling:
 GREEDY = Sampling(temperature=0.0)
 
 
-def uniforms(seed: int, rows: int) -> Iterator[Tensor]:
-    """[rows] numbers in [0, 1) for each step; row r of seed s is always the same stream, whatever the other rows."""
+def random_stream(seed: int, number: int, sample: int = 0) -> np.random.Generator:
+    """The random numbers of text `number`, or of one of its samples; always the same ones, whatever the others."""
     if not 0 <= seed < 2**63:
         raise RegardError(f"--seed must be at least 0 and below 2^63, not {seed}.")
-    streams = [np.random.Generator(np.random.Philox(key=[seed, row])) for row in range(rows)]
+    return np.random.Generator(np.random.Philox(key=[seed, number], counter=[0, 0, 0, sample]))
+
+
+def uniforms(seed: int, rows: int) -> Iterator[Tensor]:
+    """[rows] numbers in [0, 1) for each step, of the texts 0, 1, …"""
+    streams = [random_stream(seed, row) for row in range(rows)]
     while True:
         yield torch.tensor([stream.random() for stream in streams], dtype=torch.float64)
 
 
 def choose(logits: Tensor, sampling: Sampling, uniform: Tensor) -> Tensor:
-    """logits [R, V], uniform [R] → the chosen tokens [R], by inverting the cumulative distribution."""
-    if not bool((logits < math.inf).all()):
-        raise RegardError("The model's predictions are not numbers: its weights are damaged; train it again.")
+    """logits [R, V], uniform [R] → the chosen tokens [R]; predictions that are not numbers are refused."""
+    tokens, highest = pick(logits, sampling, uniform.to(logits.device))
+    if not bool((highest < math.inf).all()):
+        raise damaged()
+    return tokens
+
+
+def damaged() -> RegardError:
+    return RegardError("The model's predictions are not numbers: its weights are damaged; train it again.")
+
+
+def pick(logits: Tensor, sampling: Sampling, uniform: Tensor) -> tuple[Tensor, Tensor]:
+    """The chosen tokens [R] and the highest logits [R]: if one of these is not below infinity, a prediction is no
+    number. Nothing is asked of the device, so that a CUDA graph can hold it."""
     if sampling.temperature == 0:
-        return logits.argmax(-1)
-    ordered, tokens = logits.double().sort(dim=-1, descending=True, stable=True)  # [R, V]
-    weights = torch.softmax((ordered - ordered[:, :1]) / sampling.temperature, dim=-1)  # no temperature overflows
-    if sampling.top_k:
-        weights[:, sampling.top_k :] = 0
-    before = weights.cumsum(-1) - weights
-    weights = weights.masked_fill(before >= sampling.top_p * weights.sum(-1, keepdim=True), 0)
+        highest, tokens = logits.max(-1)
+        return tokens, highest
+    highest = logits.amax(-1)
+    least = least_logit(logits, highest, sampling)
+    weights = weigh(logits, highest, sampling)
+    return invert(weights if least is None else weights.masked_fill_(logits < least, 0.0), uniform), highest
+
+
+def weigh(logits: Tensor, highest: Tensor, sampling: Sampling) -> Tensor:
+    """P^(1/temperature) of logits [R, N], up to a factor: the most probable word has 1, so no temperature overflows."""
+    return ((logits.double() - highest[:, None].double()) / sampling.temperature).exp_()
+
+
+def least_logit(logits: Tensor, highest: Tensor, sampling: Sampling) -> Tensor | None:
+    """The smallest logit that may be drawn [R, 1]; None = all may."""
+    few = min(sampling.top_k, logits.size(-1)) if sampling.top_k else 0
+    if sampling.top_p == 1.0:
+        return logits.topk(few).values[:, -1:] if few else None
+    ordered = logits.topk(few).values if few else logits.sort(dim=-1, descending=True).values  # [R, N]
+    weights = weigh(ordered, highest, sampling)
     cumulative = weights.cumsum(-1)
-    drawn = uniform.to(cumulative)[:, None] * cumulative[:, -1:]
-    rank = (cumulative <= drawn).sum(-1, keepdim=True)  # the first word whose cumulative weight passes the draw
-    last = (weights > 0).sum(-1, keepdim=True) - 1
-    return tokens.gather(-1, torch.minimum(rank, last))[:, 0]
+    before = cumulative - weights  # what the more probable words hold
+    kept = (before < sampling.top_p * cumulative[:, -1:]).sum(-1, keepdim=True).clamp(min=1)
+    return ordered.gather(-1, kept - 1)
+
+
+def invert(weights: Tensor, uniform: Tensor) -> Tensor:
+    """For each row the first word whose cumulative weight passes uniform · total: weights [R, V] ≥ 0, tokens [R].
+
+    First the block that it lies in, then its place there: a running sum over all words is long to wait for.
+    """
+    rows, vocabulary = weights.shape
+    block = min(BLOCK, vocabulary)
+    blocks = F.pad(weights, (0, -vocabulary % block)).view(rows, -1, block)
+    after = blocks.sum(-1).cumsum(-1)  # [R, N] the weight up to the end of each block
+    drawn = uniform[:, None] * after[:, -1:]
+    number = (after <= drawn).sum(-1, keepdim=True)
+    number = torch.minimum(number, _last_positive(blocks.amax(-1)))  # u · total may round to the total
+    inside = blocks.gather(1, number[:, :, None].expand(-1, 1, block))[:, 0]  # [R, block]
+    before = F.pad(after, (1, 0)).gather(1, number)
+    place = (before + inside.cumsum(-1) <= drawn).sum(-1, keepdim=True)
+    return (number * block + torch.minimum(place, _last_positive(inside)))[:, 0]
+
+
+def _last_positive(weights: Tensor) -> Tensor:
+    """The place of each row's last positive weight: [R, N] → [R, 1]."""
+    places = torch.arange(weights.size(-1), device=weights.device)
+    return places.where(weights > 0, 0).amax(-1, keepdim=True)
 
 
 def mask_tokens(logits: Tensor, forbidden: Sequence[int]) -> Tensor:

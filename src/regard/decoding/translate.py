@@ -3,12 +3,13 @@
     state = begin(x, <eos>),   y_t from P(· | x, <eos>, y_<t)   until y_t = <eos>
 
 Lines come from anywhere, also from a file without end: a bounded number is read ahead, sorted by length, and translated
-in batches of alike lengths. Which lines share a batch changes nothing but the speed.
+in batches of alike lengths. Which lines share a batch changes nothing but the speed. On a GPU a search is the engine's
+(beam_engine.py), whose steps are recorded once and replayed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
@@ -18,6 +19,8 @@ import torch
 from torch import Tensor
 
 from regard.decoding.beam import BEAM, GREEDY_BEAM, Beam, Hypothesis, beam_search
+from regard.decoding.beam_engine import BeamEngine
+from regard.decoding.beam_slots import Terms
 from regard.decoding.generate import pad
 from regard.decoding.sample import sample_hypotheses
 from regard.decoding.sampling import Sampling
@@ -26,6 +29,7 @@ from regard.layers.state import State
 from regard.systems.model import Model
 
 AHEAD = 2048  # lines read ahead, so that batches are of alike lengths
+ENGINE_AHEAD = 8192  # for a GPU, which has more of them at once and is not full at the end
 BATCH_TOKENS = {"cpu": 8192, "cuda": 32768}  # sources × hypotheses of each × tokens of the longest source
 
 
@@ -47,36 +51,52 @@ def translate(
     samples: int = 1,
     seed: int = 0,
     batch_tokens: int | None = None,
-    ahead: int = AHEAD,
+    ahead: int | None = None,
     first: int = 0,
+    engine: BeamEngine | None = None,
 ) -> Iterator[list[Hypothesis]]:
     """For each source its hypotheses, best first, in the order of the sources.
 
     A source is token ids, with or without their closing `<eos>`; it may be empty. `min_tokens` and `max_tokens` bound
     a translation's tokens, `<eos>` counted (None: `longest_translation`; never more than the model's context).
     With Sampling each source has `samples` independent draws, as they come; temperature 0 is greedy. The number of the
-    first source decides what is drawn: who goes on with a file goes on counting.
+    first source decides what is drawn: who goes on with a file goes on counting. On a GPU a search is done by an
+    engine, which lives as long as this call; who calls often gives one of the model's that lives longer.
     """
     model.eval()
-    each = beam.width if isinstance(beam, Beam) else samples
-    budget = batch_tokens or BATCH_TOKENS.get(model.device.type, 8192)
-    options: dict[str, Any] = {"eos": eos, "forbidden": forbidden, "min_tokens": min_tokens}
-    if isinstance(beam, Sampling):
-        drawing: dict[str, Any] = {"sampling": beam, "seed": seed, "samples": samples}
+    how = beam if isinstance(beam, Beam) else None if beam.temperature > 0 else GREEDY_BEAM
+    if how is not None and engine is None and is_captured(model):
+        engine = BeamEngine(model, batch_tokens=batch_tokens)
+    copies = samples if isinstance(beam, Sampling) else 1  # where greed draws, all draws are the same one
+    budget = (batch_tokens or BATCH_TOKENS.get(model.device.type, 8192)) // (samples if how is None else how.width)
+    bounds: dict[str, Any] = {"eos": eos, "forbidden": tuple(forbidden), "min_tokens": min_tokens}
+    ahead = (AHEAD if engine is None else ENGINE_AHEAD) if ahead is None else max(ahead, 1)
     numbered = enumerate(sources, first)
-    while chunk := [(line, closed(source, eos)) for line, source in islice(numbered, max(ahead, 1))]:
+    while chunk := [(line, closed(source, eos)) for line, source in islice(numbered, ahead)]:
+        limits = [_limit(model, len(source) - 1, max_tokens, min_tokens) for _, source in chunk]
+        _check_lengths(model, chunk)
         found: dict[int, list[Hypothesis]] = {}
-        for batch in batches([len(source) for _, source in chunk], budget // each):
-            lines, read = zip(*(chunk[n] for n in batch))
-            limits = [_limit(model, len(source) - 1, max_tokens, min_tokens) for source in read]
-            state, logits = _begin(model, read, lines, eos)
-            bounds = {**options, "max_tokens": torch.tensor(limits, device=model.device)}
-            if isinstance(beam, Sampling) and beam.temperature > 0:
-                hypotheses = sample_hypotheses(model, logits, state, lines=lines, **drawing, **bounds)
-            else:
-                hypotheses = _search(model, logits, state, beam, samples, bounds)
-            found.update(zip(lines, hypotheses))
-        yield from (found[line] for line, _ in chunk)
+        if how is not None and engine is not None:
+            terms = Terms(how.width, n_best=how.n_best, length_penalty=how.length_penalty, **bounds)
+            found.update(enumerate(engine.search([source for _, source in chunk], limits, terms)))
+        else:
+            for batch in batches([len(source) for _, source in chunk], budget):
+                lines, read = zip(*(chunk[n] for n in batch))
+                state, logits = _begin(model, read, eos)
+                bounds["max_tokens"] = torch.tensor([limits[n] for n in batch], device=model.device)
+                if isinstance(beam, Sampling) and how is None:
+                    drawing: dict[str, Any] = {"sampling": beam, "seed": seed, "samples": samples, "lines": lines}
+                    hypotheses = sample_hypotheses(model, logits, state, **drawing, **bounds)
+                else:
+                    assert how is not None
+                    hypotheses = beam_search(model, logits, state, **vars(how), **bounds)
+                found.update(zip(batch, hypotheses))
+        yield from (found[n] * copies if how is not None else found[n] for n in range(len(chunk)))
+
+
+def is_captured(model: Model) -> bool:
+    """Is a search recorded and replayed? On a GPU, but not under autocast: its copies of the weights would be kept."""
+    return model.device.type == "cuda" and not torch.is_autocast_enabled("cuda")
 
 
 def closed(line: Sequence[int], eos: int) -> list[int]:
@@ -93,28 +113,22 @@ def batches(lengths: Sequence[int], tokens: int) -> Iterator[list[int]]:
         order = order[rows:]
 
 
-def _begin(model: Model, read: Sequence[Sequence[int]], lines: Sequence[int], eos: int) -> tuple[State, Tensor]:
+def _begin(model: Model, read: Sequence[Sequence[int]], eos: int) -> tuple[State, Tensor]:
     """The state after the sources and the boundary, and what it predicts: logits [N, V]."""
     tokens, _ = pad(read, model.device)
     lengths = torch.tensor([len(source) for source in read])  # on the CPU: a GPU need not be asked for them
-    most = getattr(model, "source_context", None)
-    if most is not None and tokens.size(1) > most:
-        raise RegardError(
-            f"Sentence {lines[0] + 1} has {tokens.size(1)} tokens with its <eos>, and this model reads at most {most}; "
-            "split or shorten it, or train one with a larger model.context."
-        )
     hidden, state = model.read(torch.full_like(tokens[:, :1], eos), model.begin(tokens, lengths))
     return state, model.predict(hidden[:, 0])
 
 
-def _search(
-    model: Model, logits: Tensor, state: State, beam: Beam | Sampling, samples: int, bounds: Mapping[str, Any]
-) -> list[list[Hypothesis]]:
-    how = beam if isinstance(beam, Beam) else GREEDY_BEAM
-    found = beam_search(
-        model, logits, state, width=how.width, length_penalty=how.length_penalty, n_best=how.n_best, **bounds
-    )
-    return found if isinstance(beam, Beam) else [best * samples for best in found]  # all draws are the same one
+def _check_lengths(model: Model, chunk: Sequence[tuple[int, Sequence[int]]]) -> None:
+    most = getattr(model, "source_context", None)
+    for line, source in chunk:
+        if most is not None and len(source) > most:
+            raise RegardError(
+                f"Sentence {line + 1} has {len(source)} tokens with its <eos>, and this model reads at most {most}; "
+                "split or shorten it, or train one with a larger model.context."
+            )
 
 
 def _limit(model: Model, source: int, max_tokens: int | None, min_tokens: int) -> int:

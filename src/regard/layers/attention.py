@@ -25,7 +25,7 @@ class CausalAttention(Layer):
 
     A head's slots lie side by side, as the product of one query with all of them wants it. A growing state has "keys"
     and "values"; a fixed one has "key_buffer" and "value_buffer" with one slot more than its capacity, a scratch slot
-    that takes what padded columns write.
+    that takes what padded columns write. A state that is empty stays so: it is for texts that are read in one call.
     """
 
     def __init__(self, width: int, heads: int) -> None:
@@ -42,6 +42,8 @@ class CausalAttention(Layer):
         self, key: Tensor, value: Tensor, state: State, span: Span
     ) -> tuple[Tensor, Tensor, State, Tensor | None]:
         """Keys and values [R, S, H, d] with the new ones in place, the new state, what may be seen (None = causal)."""
+        if not state:  # nothing follows this call, so nothing is kept
+            return key, value, {}, None
         columns = key.size(1)
         positions = span.positions(columns)  # [R, T]
         key, value = key.transpose(1, 2), value.transpose(1, 2)  # [R, H, T, d]
@@ -137,6 +139,7 @@ class CausalSelfAttention(CausalAttention):
         super().__init__(width, heads)
         self.dropout = dropout
         self.rotary = rotary
+        self.cudnn = False  # whether it takes cuDNN's kernel while it trains: see `attend`
         self.project = nn.Linear(width, 3 * width, bias=bias)  # W_q, W_k, W_v of all heads at once
         self.output = nn.Linear(width, width, bias=bias)
         self.drop_output = Dropout(dropout if dropout_output is None else dropout_output)
@@ -144,7 +147,10 @@ class CausalSelfAttention(CausalAttention):
     def forward(self, x: Tensor, state: State, span: Span) -> tuple[Tensor, State]:
         query, keys, values, new, mask = self._look_up(x, state, span)
         # In a fresh call slot and column are the same: the fast kernels know that mask.
-        context = attend(query, keys, values, mask, causal=mask is None, dropout=self.dropout if self.training else 0.0)
+        dropout = self.dropout if self.training else 0.0
+        context = attend(
+            query, keys, values, mask, causal=mask is None, dropout=dropout, cudnn=self.cudnn and self.training
+        )
         return self.drop_output(self.output(context)), new
 
     def explain(self, x: Tensor, state: State, span: Span) -> tuple[Tensor, State, State]:
@@ -164,17 +170,28 @@ class CausalSelfAttention(CausalAttention):
 
 
 def attend(
-    query: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None, *, causal: bool = False, dropout: float = 0.0
+    query: Tensor,
+    keys: Tensor,
+    values: Tensor,
+    mask: Tensor | None,
+    *,
+    causal: bool = False,
+    dropout: float = 0.0,
+    cudnn: bool = False,
 ) -> Tensor:
     """softmax(Q Kᵀ / √d + mask) V, heads side by side: [R, T, H, d], [R, S, H, d] → [R, T, H·d].
 
     By a fused kernel, but for single queries to a cache on a CPU: there the two products alone take half its time.
+    `cudnn`: that library's, called by name where it can be, since PyTorch by itself prefers another one.
     """
     query, keys, values = query.transpose(1, 2), keys.transpose(1, 2), values.transpose(1, 2)  # [R, H, T, d]
     cached = keys.is_contiguous() and values.is_contiguous()  # otherwise both would be copied first
     if query.size(2) == 1 and cached and mask is not None and not dropout and query.device.type == "cpu":
         scores = (query * query.size(-1) ** -0.5) @ keys.transpose(2, 3)  # [R, H, 1, S]
         context = scores.masked_fill(~mask, -torch.inf).softmax(dim=-1) @ values
+    elif cudnn and causal and not dropout and query.size(2) % 64 == 0 and query.dtype == torch.bfloat16:
+        found = torch.ops.aten._scaled_dot_product_cudnn_attention(query, keys, values, None, True, dropout, True)
+        context = found[0]
     else:
         context = F.scaled_dot_product_attention(
             query, keys, values, attn_mask=mask, is_causal=causal, dropout_p=dropout

@@ -50,9 +50,12 @@ class Embedding(nn.Module):
             words = words * self.scale
         if self.position is None:
             return words
-        places = self.position(span.positions(tokens.size(1)), words.dtype)  # [R, T, position.width]
+        positions = span.positions(tokens.size(1))
+        if span.start.stride(0) == 0:  # all rows begin at the same place, known from the shape alone
+            positions = positions[:1]
+        places = self.position(positions, words.dtype)  # [R, T, position.width], or one row for all
         if self.concatenate:
-            return torch.cat([words, places], dim=-1)
+            return torch.cat([words, places.expand(*words.shape[:2], -1)], dim=-1)
         return words + F.pad(places, (0, self.width - places.size(-1)))  # a narrow encoding takes the first components
 
     def looked_up(self, tied: bool) -> int:
@@ -71,4 +74,8 @@ class Output(nn.Module):
         self.bias = nn.Parameter(torch.zeros(vocabulary)) if bias else None
 
     def forward(self, hidden: Tensor, table: Tensor) -> Tensor:
-        return F.linear(hidden, table if self.weight is None else self.weight, self.bias)
+        return F.linear(hidden, *self.of(table))
+
+    def of(self, table: Tensor) -> tuple[Tensor, Tensor | None]:
+        """The matrix [V, D] and the bias."""
+        return table if self.weight is None else self.weight, self.bias

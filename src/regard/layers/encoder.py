@@ -20,6 +20,7 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 from regard.layers.blocks import EncoderBlock
 from regard.layers.cell import walk
 from regard.layers.recurrent import elman, gru, lstm, set_forget_bias
+from regard.layers.short_blocks import are_short, encode
 from regard.layers.state import Span, State
 
 FUSED: dict[str, Any] = {"rnn": nn.RNN, "lstm": nn.LSTM, "gru": nn.GRU}
@@ -120,8 +121,10 @@ class TransformerEncoder(nn.Module):
         self.finish = finish or nn.Identity()
 
     def forward(self, x: Tensor, lengths: Tensor | None = None) -> Tensor:
-        valid = real_columns(x, lengths)
-        for block in self.blocks:
+        valid, blocks = real_columns(x, lengths), list(self.blocks)
+        if are_short(blocks, x, x.size(1), x.size(1)):
+            return encode(blocks, self.finish, x, valid)  # type: ignore[arg-type]  # ModuleList forgets what it holds
+        for block in blocks:
             x = block(x, valid)
         return self.finish(x)
 

@@ -17,6 +17,7 @@ from regard.layers.attention import attend, written
 from regard.layers.coins import Dropout
 from regard.layers.position import rotate
 from regard.layers.scores import named_score
+from regard.layers.short_attention import attend_packed, is_short
 from regard.layers.state import State
 
 
@@ -42,17 +43,22 @@ class FullSelfAttention(nn.Module):
         self.drop_output = Dropout(dropout_output)
 
     def forward(self, x: Tensor, valid: Tensor | None) -> Tensor:
-        context = attend(*self._look_up(x), padding(valid), dropout=self.dropout if self.training else 0.0)
+        projected, dropout = self.project(x), self.dropout if self.training else 0.0
+        if not self.rotary and is_short(projected, x.size(1), x.size(1), self.width // self.heads):
+            context = attend_packed(projected, None, self.heads, valid=valid, dropout=dropout)
+        else:
+            context = attend(*self._look_up(projected), padding(valid), dropout=dropout)
         return self.drop_output(self.output(context))
 
     def explain(self, x: Tensor, valid: Tensor | None) -> tuple[Tensor, State]:
-        context, parts = written(*self._look_up(x), padding(valid), dropout=self.dropout if self.training else 0.0)
+        looked_up, dropout = self._look_up(self.project(x)), self.dropout if self.training else 0.0
+        context, parts = written(*looked_up, padding(valid), dropout=dropout)
         return self.drop_output(self.output(context)), parts
 
-    def _look_up(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        query, key, value = self.project(x).unflatten(-1, (3 * self.heads, -1)).chunk(3, dim=2)  # [N, S, H, d]
+    def _look_up(self, projected: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        query, key, value = projected.unflatten(-1, (3 * self.heads, -1)).chunk(3, dim=2)  # [N, S, H, d]
         if self.rotary:
-            positions = torch.arange(x.size(1), device=x.device)[None]
+            positions = torch.arange(query.size(1), device=query.device)[None]
             query, key = rotate(query, positions), rotate(key, positions)
         return query, key, value
 
@@ -70,25 +76,28 @@ class CrossAttention(nn.Module):
         self.drop_output = Dropout(dropout_output)
 
     def remember(self, memory: Tensor) -> State:
-        keys, values = self.project(memory).unflatten(-1, (2 * self.heads, -1)).chunk(2, dim=2)  # [N, S, H, d]
-        return {"keys": keys, "values": values}
+        return {"packed": self.project(memory)}  # [N, S, 2·D]: keys, then values
 
-    def forward(self, x: Tensor, source: State, valid: Tensor) -> Tensor:
-        query, keys, values = self._look_up(x, source)
-        context = attend(query, keys, values, padding(valid), dropout=self.dropout if self.training else 0.0)
+    def forward(self, x: Tensor, source: State, valid: Tensor | None) -> Tensor:
+        query, memory, dropout = self.query(x), source["packed"], self.dropout if self.training else 0.0
+        query = query.view(len(memory), -1, query.size(-1))  # the hypotheses of a source, one after the other
+        if is_short(query, query.size(1), memory.size(1), query.size(-1) // self.heads):
+            context = attend_packed(query, memory.to(query.dtype), self.heads, valid=valid, dropout=dropout)
+        else:
+            context = attend(*self._look_up(query, memory), padding(valid), dropout=dropout)
         return self.drop_output(self.output(context.view_as(x)))
 
-    def explain(self, x: Tensor, source: State, valid: Tensor) -> tuple[Tensor, State]:
-        query, keys, values = self._look_up(x, source)
-        context, parts = written(query, keys, values, padding(valid), dropout=self.dropout if self.training else 0.0)
+    def explain(self, x: Tensor, source: State, valid: Tensor | None) -> tuple[Tensor, State]:
+        query, memory, dropout = self.query(x), source["packed"], self.dropout if self.training else 0.0
+        looked_up = self._look_up(query.view(len(memory), -1, query.size(-1)), memory)
+        context, parts = written(*looked_up, padding(valid), dropout=dropout)
         parts = {name: unfold(part, x.size(0), x.size(1)) for name, part in parts.items()}  # [R, H, T, S]
         return self.drop_output(self.output(context.view_as(x))), parts
 
-    def _look_up(self, x: Tensor, source: State) -> tuple[Tensor, Tensor, Tensor]:
-        """Queries [N, width·T, H, d]: the hypotheses of a source, one after the other."""
-        keys, values = source["keys"], source["values"]
-        query = self.query(x).view(keys.size(0), -1, self.heads, keys.size(-1))
-        return query, keys.to(query.dtype), values.to(query.dtype)
+    def _look_up(self, query: Tensor, memory: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Queries [N, width·T, H, d], keys and values [N, S, H, d], all of them views."""
+        keys, values = memory.to(query.dtype).unflatten(-1, (2 * self.heads, -1)).chunk(2, dim=2)
+        return query.unflatten(-1, (self.heads, -1)), keys, values
 
 
 class ScoredAttention(nn.Module):

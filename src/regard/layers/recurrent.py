@@ -23,6 +23,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
+from regard.layers import persistent
 from regard.layers.cell import Cell, walk
 from regard.layers.chain import lstm_chain
 from regard.layers.dropout import drop_weight
@@ -68,6 +69,8 @@ def set_forget_bias(fused: nn.RNNBase, value: float) -> None:
 
 class Fused(Cell):
     """One layer whose weights are those of a fused kernel; a subclass says what its rows of weights mean."""
+
+    staying = True  # train in bf16 by one kernel for all steps, where the GPU can: see `persistent`
 
     def __init__(self, fused: nn.RNNBase, *, dropout_recurrent: float = 0.0) -> None:
         super().__init__(fused.input_size, fused.hidden_size)
@@ -116,7 +119,18 @@ class Fused(Cell):
         dropping = self.training and self.dropout_recurrent > 0.0
         return self._fuse(x, state, self._dropped() if dropping else None)
 
+    def _stays(self, x: Any) -> bool:
+        """Is this bf16 training on a GPU that can keep the layer's matrix in its registers from step to step?"""
+        if not (self.staying and self.training and isinstance(x, Tensor) and x.is_cuda and x.size(1) > 1):
+            return False
+        rounded = torch.is_autocast_enabled("cuda") and torch.get_autocast_dtype("cuda") == torch.bfloat16
+        rounded = rounded and getattr(self.fused, RECURRENT).dtype == torch.float32
+        return rounded and persistent.fits(self.fused.mode, len(x), self.fused.hidden_size, x.device)
+
     def _fuse(self, x: Any, state: State, weights: dict[str, Tensor] | None = None) -> tuple[Any, State]:
+        if self._stays(x):
+            with torch.autocast("cuda", enabled=False):
+                return persistent.recur(self.fused.mode, x, state, weights or dict(self.fused.named_parameters()))
         dtype = getattr(self.fused, RECURRENT).dtype  # a state may come from a call in another precision
         initial: Any = tuple(state[name][None].to(dtype) for name in self.memory)
         initial = initial if len(self.memory) > 1 else initial[0]
@@ -204,7 +218,7 @@ class LSTM(Fused):
         set_forget_bias(self.fused, forget_bias)
 
     def _run(self, x: Any, state: State) -> tuple[Any, State]:
-        if not (self.chained and self.training and isinstance(x, Tensor)):
+        if not (self.chained and self.training and isinstance(x, Tensor)) or self._stays(x):
             return super()._run(x, state)
         weights = self._dropped()
         with torch.autocast(x.device.type, enabled=False):  # a recurrence is a running sum: see `_fuse`

@@ -14,7 +14,7 @@ from torch import nn
 
 from regard.errors import RegardError
 from regard.layers.attention import CausalSelfAttention
-from regard.layers.blocks import ACTIVATIONS, FeedForward, PostNormBlock, PreNormBlock
+from regard.layers.blocks import ACTIVATIONS, FeedForward, FinalNorm, PostNormBlock, PreNormBlock
 from regard.layers.embedding import Embedding, Output
 from regard.layers.position import POSITIONS
 from regard.settings import at_least, one_of, setting
@@ -36,11 +36,16 @@ class Settings(PositionSettings):
     bias: bool = setting(True, "biases in linear maps and layer norms")
     tied: bool = setting(True, "predict with the embedding's matrix")
     dropout: float = setting(0.1, "rate on the embedding, the attention weights and each part's output")
+    initial: float = setting(0.02, "size of first weights: GPT-2's, for a width of 768; narrow ones like more")
+    scale: float = setting(0.0, "word vectors are read so much larger than they are kept; 0 = √width with waves, or 1")
 
     def __post_init__(self) -> None:
         for name in ("layers", "width", "heads", "context"):
             at_least(f"model.{name}", getattr(self, name), 1)
         at_least("model.feedforward", self.feedforward, 0)
+        at_least("model.scale", self.scale, 0.0)
+        if not self.initial > 0.0:
+            raise RegardError(f"model.initial must be above 0, not {self.initial}.")
         self.check_position(POSITIONS)
         one_of("model.norm", self.norm, ("pre", "post"))
         one_of("model.activation", self.activation, ACTIVATIONS)
@@ -83,9 +88,15 @@ TRAINING: dict[str, object] = {
 class GPT(Stack):
     def __init__(self, vocabulary: int, settings: Settings) -> None:
         encoding = settings.encoding()
-        final = nn.LayerNorm(settings.width, bias=settings.bias) if settings.norm == "pre" else None
+        final = FinalNorm(settings.width, bias=settings.bias) if settings.norm == "pre" else None
         super().__init__(
-            Embedding(vocabulary, settings.width, encoding, concatenate=settings.combine == "concatenate"),
+            Embedding(
+                vocabulary,
+                settings.width,
+                encoding,
+                concatenate=settings.combine == "concatenate",
+                scale=settings.scale or None,
+            ),
             (block(settings) for _ in range(settings.layers)),
             Output(settings.width, vocabulary, tied=settings.tied, bias=False),
             entry=nn.Dropout(settings.dropout),
@@ -95,12 +106,19 @@ class GPT(Stack):
         self._initialise()
 
     def _initialise(self) -> None:
-        """GPT-2's: N(0, 0.02²), and less for what is added to the sum, which 2 × layers terms share."""
+        """GPT-2's: N(0, 0.02²), and less for what is added to the sum, which 2 × layers terms share.
+
+        What predicts is kept small all the same: untrained it should prefer no word. So where `initial` is larger,
+        `scale` makes up for it as word vectors are read.
+        """
+        settings = self.settings
         for name, weight in self.named_parameters():
             if weight.dim() < 2:
                 continue  # layer norms stay 1 and 0
             residual = name.endswith((".attention.output.weight", ".feedforward.output.weight"))
-            nn.init.normal_(weight, std=0.02 * ((2 * self.settings.layers) ** -0.5 if residual else 1.0))
+            share = (2 * settings.layers) ** -0.5 if residual else 1.0
+            kept = (settings.scale or 1.0) if name in ("embedding.table.weight", "output.weight") else 1.0
+            nn.init.normal_(weight, std=settings.initial * share / kept)
         for module in self.modules():
             if isinstance(module, nn.Linear) and module.bias is not None:
                 nn.init.zeros_(module.bias)

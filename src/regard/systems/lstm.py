@@ -85,11 +85,8 @@ class LSTMModel(RecurrentModel):
             word_dropout=settings.dropout_embedding,
         )
 
-    def cost(self, hidden: Tensor, targets: Tensor) -> Tensor:
-        surprise = super().cost(hidden, targets)
-        if not self.training or not (self.settings.penalty_size or self.settings.penalty_change):
-            return surprise
-        return surprise + self._penalty(hidden)
+    def charge(self, hidden: Tensor) -> Tensor | None:
+        return self._penalty(hidden) if self.settings.penalty_size or self.settings.penalty_change else None
 
     def _penalty(self, dropped: Tensor) -> Tensor:
         """From the last layer's outputs after dropout, [R, T, D] → [R, T]."""

@@ -16,6 +16,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.errors import RegardError
+from regard.layers.attention import CausalAttention
+from regard.layers.blocks import Block
 from regard.layers.embedding import Embedding, Output
 from regard.layers.layer import Layer
 from regard.layers.state import Span, State, overwrite, span_of
@@ -44,6 +46,10 @@ class Model(nn.Module):
     def predict(self, hidden: Tensor) -> Tensor:
         """Logits [..., V] of the next token, from hidden vectors."""
         raise NotImplementedError
+
+    def charge(self, hidden: Tensor) -> Tensor | None:
+        """What training charges for hidden vectors besides −log P, for each column [R, T]; None: nothing."""
+        return None
 
     def explain_context(self, tokens: Tensor, state: State, span: Span) -> tuple[Tensor, State, State]:
         """`contextualise` by the written equation, with the parts it goes through."""
@@ -103,12 +109,15 @@ class Model(nn.Module):
     def loss(
         self, tokens: Tensor, targets: Tensor, state: State | None = None, lengths: Tensor | None = None
     ) -> tuple[Tensor, State]:
-        """−log P(target) for every column, in nats: [R, T], 0 in padded columns."""
-        logits, state = self(tokens, state, lengths)
+        """−log P(target) for every column, in nats: [R, T], 0 in padded columns; in training with its charge."""
+        hidden, state = self.read(tokens, state, lengths)
+        logits = self.predict(hidden)
         logits = logits.to(torch.promote_types(logits.dtype, torch.float32))  # bf16 has too few digits for a sum over V
-        surprise = F.cross_entropy(logits.flatten(0, 1), targets.flatten(), reduction="none").view_as(targets)
+        cost = F.cross_entropy(logits.flatten(0, 1), targets.flatten(), reduction="none").view_as(targets)
+        if self.training and (charge := self.charge(hidden)) is not None:
+            cost = cost + charge
         valid = span_of(state["seen"], lengths).valid(tokens.size(1))
-        return surprise if valid is None else surprise.where(valid, 0.0), state
+        return cost if valid is None else cost.where(valid, 0.0), state
 
     def explain(
         self, tokens: Tensor, state: State | None = None, lengths: Tensor | None = None
@@ -186,6 +195,14 @@ class Stack(Model):
 
     def first(self, rows: int, *, capacity: int | None, device: torch.device, dtype: torch.dtype) -> State:
         return {name: layer.begin(rows, capacity=capacity, device=device, dtype=dtype) for name, layer in self._named()}
+
+    def passing(self, rows: int) -> State:
+        """`begin(rows=rows)` for a text that is read in one call: attention then keeps no keys and values."""
+        state = self.begin(rows=rows)
+        state["seen"] = state["seen"][:1].expand(rows)  # the same for all: positions need to be looked up only once
+        looks_back = (Block, CausalAttention)
+        past = {name: {} if isinstance(layer, looks_back) else state["past"][name] for name, layer in self._named()}
+        return {**state, "past": past}
 
     def contextualise(self, tokens: Tensor, state: State, span: Span) -> tuple[Tensor, State]:
         x = self.entry(self.embedding(tokens, span))  # [R, T, D]

@@ -12,15 +12,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, fields
 from itertools import pairwise
 
-import torch
-import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import nn
 
 from regard.errors import RegardError
-from regard.layers.chain import ALIGNMENT
 from regard.layers.embedding import Embedding, Output
 from regard.layers.layer import Layer
-from regard.layers.state import State, span_of
 from regard.settings import at_least, setting
 from regard.systems.model import Stack
 
@@ -77,29 +73,3 @@ class RecurrentModel(Stack):
         self.settings = settings
         # Small, because tied they are also the prediction's weights, and an untrained model should prefer no word.
         nn.init.uniform_(self.embedding.table.weight, -0.1, 0.1)
-
-    def loss(
-        self, tokens: Tensor, targets: Tensor, state: State | None = None, lengths: Tensor | None = None
-    ) -> tuple[Tensor, State]:
-        hidden, state = self.read(tokens, state, lengths)
-        cost = self.cost(hidden, targets)
-        valid = span_of(state["seen"], lengths).valid(tokens.size(1))
-        return cost if valid is None else cost.where(valid, 0.0), state
-
-    def cost(self, hidden: Tensor, targets: Tensor) -> Tensor:
-        """What each prediction from hidden [R, T, D] costs: −log P(target), [R, T]."""
-        if self.training and hidden.is_cuda:
-            logits = self._aligned_logits(hidden)
-        else:
-            logits = self.predict(hidden)
-        logits = logits.to(torch.promote_types(logits.dtype, torch.float32))  # bf16 has too few digits for a sum over V
-        return F.cross_entropy(logits.flatten(0, 1), targets.flatten(), reduction="none").view_as(targets)
-
-    def _aligned_logits(self, hidden: Tensor) -> Tensor:
-        """The logits, and up to seven words more that have no probability: tensor cores read sixteen bytes at a time,
-        and products whose rows are no multiple of that take several times as long."""
-        words = self.embedding.table.weight if self.output.weight is None else self.output.weight
-        bias = words.new_zeros(self.vocabulary) if self.output.bias is None else self.output.bias
-        more, more_words = -words.size(1) % ALIGNMENT, -self.vocabulary % ALIGNMENT
-        never = F.pad(bias, (0, more_words), value=-torch.inf)
-        return F.linear(F.pad(hidden, (0, more)), F.pad(words, (0, more, 0, more_words)), never)

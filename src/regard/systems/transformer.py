@@ -10,6 +10,7 @@ are four times as quiet, so that an untrained model prefers no word.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -31,7 +32,9 @@ from regard.layers.embedding import Embedding, Output
 from regard.layers.encoder import TransformerEncoder
 from regard.layers.memory import CrossAttention, FullSelfAttention
 from regard.layers.position import POSITIONS, Learned
+from regard.layers.short_blocks import are_short, decode, remember, running_precision
 from regard.layers.state import Span, State
+from regard.layers.words import is_plain, read_words
 from regard.settings import at_least, one_of, setting
 from regard.systems.positions import PositionSettings, check_heads
 from regard.systems.translation import Translator, check_dropout, is_shared, rate
@@ -162,7 +165,10 @@ class Transformer(Translator):
         return {"memory": memory}, {"embedding": vectors, "layers": parts}
 
     def remember(self, encoded: State) -> State:
-        return {name: block.cross.remember(encoded["memory"]) for name, block in self._named()}
+        memory, (names, blocks) = encoded["memory"], zip(*self._named(), strict=True)
+        if are_short(blocks, memory, memory.size(1), memory.size(1)):
+            return {name: {"packed": kept} for name, kept in zip(names, remember(blocks, memory), strict=True)}
+        return {name: block.cross.remember(memory) for name, block in self._named()}
 
     def opening(self, encoded: State, width: int, *, capacity: int | None, dtype: torch.dtype) -> State:
         rows, device = len(encoded["memory"]) * width, encoded["memory"].device
@@ -171,7 +177,15 @@ class Transformer(Translator):
     # -- the target --------------------------------------------------------------------------------------------------
 
     def contextualise(self, tokens: Tensor, state: State, span: Span) -> tuple[Tensor, State]:
-        x, past, source = self.dropout(self.embedding(tokens, span)), {}, state["source"]
+        past, source = {}, state["source"]
+        if self._is_unread(state, len(tokens)):
+            names, blocks = zip(*self._named(), strict=True)
+            if are_short(blocks, self.embedding.table.weight, tokens.size(1), source["valid"].size(1)):
+                memories = [source[name]["packed"] for name in names]
+                x = self._vectors(self.embedding, tokens, blocks)
+                hidden, states = decode(blocks, self.finish, x, memories, source["valid"])
+                return hidden, dict(zip(names, states, strict=True))
+        x = self.dropout(self.embedding(tokens, span))
         for name, block in self._named():
             x, past[name] = block(x, state["past"][name], span, source[name], source["valid"])
         return self.finish(x), past
@@ -200,6 +214,26 @@ class Transformer(Translator):
         """The weights', and attention's over sentences of 32 words: QKᵀ and weights × V, forward and twice backward."""
         looks = self.settings.layers + 2 * len(self.layers)
         return super().flops_per_token + 12.0 * looks * self.settings.width * 32
+
+    def _source_vectors(self, source: Tensor) -> Tensor:
+        blocks = list(self.encoder.blocks)
+        if are_short(blocks, self._reader.table.weight, source.size(1), source.size(1)):
+            return self._vectors(self._reader, source, blocks)
+        return super()._source_vectors(source)
+
+    def _vectors(self, embedding: Embedding, tokens: Tensor, blocks: Sequence[nn.Module]) -> Tensor:
+        """What the fused stacks read, of rows that all begin at position 0."""
+        if not is_plain(embedding):
+            span = Span(torch.zeros(len(tokens), dtype=torch.int64, device=tokens.device))
+            return self.dropout(embedding(tokens, span))
+        rate, dtype = self.dropout.p if self.training else 0.0, running_precision(blocks, embedding.table.weight)
+        return read_words(embedding, tokens, rate, dtype)
+
+    @staticmethod
+    def _is_unread(state: State, rows: int) -> bool:
+        """Nothing was written yet, and each row has a source of its own: known from shapes alone."""
+        keys = state["past"]["0"].get("keys")
+        return keys is not None and keys.size(2) == 0 and len(state["source"]["valid"]) == rows
 
     def _named(self) -> list[tuple[str, DecoderBlock]]:
         return list(self.layers.named_children())  # type: ignore[arg-type]  # ModuleList forgets what it holds

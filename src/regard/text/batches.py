@@ -6,10 +6,14 @@ tokens    w_p-1   w_p   …         its input is the token before it; <eos> befo
 
 from __future__ import annotations
 
+import mmap
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
+
+RESIDENT = 256 << 20  # bytes of a mapped file that may stay in memory after they were read
+AROUND = 1 << 16  # bytes that the system maps around one that is read
 
 
 @dataclass(frozen=True)
@@ -24,7 +28,7 @@ class Streams:
     """Contiguous text in R parallel rows, read window after window with the state carried along (truncated BPTT)."""
 
     def __init__(self, ids: np.ndarray, rows: int, window: int, eos: int):
-        self._ids, self._window, self._eos = np.asarray(ids), window, eos
+        self._ids, self._window, self._eos, self._pages = np.asarray(ids), window, eos, _Pages(ids)
         bounds = len(ids) * np.arange(rows + 1) // rows
         self._starts, self._lengths = bounds[:-1], np.diff(bounds)  # [R]; the lengths differ by one at most
         self.steps_per_epoch: int = -(-int(self._lengths.max()) // window)
@@ -32,6 +36,7 @@ class Streams:
     def batch(self, step: int) -> Batch:
         place = step % self.steps_per_epoch
         lengths = np.clip(self._lengths - place * self._window, 0, self._window)
+        self._pages.read(len(lengths))
         tokens, targets, ragged = _read(self._ids, self._starts + place * self._window, lengths, self._eos)
         return Batch(tokens, targets, ragged, fresh=place == 0)
 
@@ -41,6 +46,7 @@ class Windows:
 
     def __init__(self, ids: np.ndarray, rows: int, window: int, eos: int, seed: int):
         self._ids, self._rows, self._window, self._eos, self._seed = np.asarray(ids), rows, window, eos, seed
+        self._pages = _Pages(ids)
         # The offset changes the number of windows by one or two, and so perhaps the number of batches. Only offsets
         # that give the most usual number are drawn: all epochs are equally long, and a step belongs to a known one.
         offsets = np.arange(window)
@@ -48,22 +54,40 @@ class Windows:
         steps = -(-windows // rows)
         self.steps_per_epoch: int = int(np.bincount(steps).argmax())
         self._offsets = np.flatnonzero(steps == self.steps_per_epoch)
-        self._epoch: tuple[int, np.ndarray, np.ndarray] | None = None  # the last one cut: neighbours in time share it
+        self._epoch: tuple[int, int, np.ndarray] | None = None  # the last one cut: neighbours in time share it
 
     def batch(self, step: int) -> Batch:
         epoch, place = divmod(step, self.steps_per_epoch)
         if self._epoch is None or self._epoch[0] != epoch:
             self._epoch = (epoch, *self._cut(epoch))
-        chosen = slice(place * self._rows, (place + 1) * self._rows)
-        _, starts, lengths = self._epoch
-        return Batch(*_read(self._ids, starts[chosen], lengths[chosen], self._eos), fresh=True)
+        _, first, order = self._epoch
+        self._pages.read(self._rows)
+        stops = first + order[place * self._rows : (place + 1) * self._rows].astype(np.int64) * self._window
+        starts, stops = np.maximum(stops - self._window, 0), np.minimum(stops, len(self._ids))
+        return Batch(*_read(self._ids, starts, stops - starts, self._eos), fresh=True)
 
-    def _cut(self, epoch: int) -> tuple[np.ndarray, np.ndarray]:
+    def _cut(self, epoch: int) -> tuple[int, np.ndarray]:
+        """Where the first window ends, and the order of all: four bytes for each, since a text may be very long."""
         random = np.random.Generator(np.random.Philox(key=np.array([self._seed, epoch], np.uint64)))
-        cuts = np.arange(random.choice(self._offsets), len(self._ids), self._window)
-        bounds = np.concatenate([[0], cuts[cuts > 0], [len(self._ids)]])
-        order = random.permutation(len(bounds) - 1)
-        return bounds[:-1][order], np.diff(bounds)[order]
+        first = int(random.choice(self._offsets)) or self._window
+        windows = 1 + max(0, -(-(len(self._ids) - first) // self._window))
+        return first, random.permutation(np.arange(windows, dtype=np.uint32 if windows < 1 << 32 else np.int64))
+
+
+class _Pages:
+    """What was read of a mapped file stays with the process as long as memory suffices: this lets go of it before, so
+    that a text of any size takes as little as a small one. What is read again comes from the system's cache."""
+
+    def __init__(self, ids: np.ndarray) -> None:
+        self._map = getattr(ids, "_mmap", None) if hasattr(mmap, "MADV_DONTNEED") else None
+        self._places = 0
+
+    def read(self, places: int) -> None:
+        """So many places are about to be read."""
+        self._places += places
+        if self._map is not None and self._places * AROUND > RESIDENT:
+            self._map.madvise(mmap.MADV_DONTNEED)
+            self._places = places
 
 
 def segments(

@@ -60,11 +60,11 @@ class PairBatches:
                 f"training.batch_tokens, or lower data.longest."
             )
         self._plain, self._budget, self._seed, self._epochs = pairs, batch_tokens, seed, epochs
-        orders = [(pairs, _sorted(pairs, None))]
+        orders = [(pairs, self._order(pairs, None))]
         for number in range(1 if epochs else 4):
             now = epochs(number) if epochs else pairs
-            orders.append((now, _sorted(now, self._random(number, 0))))
-        counts = [len(_cut(now, order, batch_tokens)) - 1 for now, order in orders]
+            orders.append((now, self._order(now, self._random(number, 0))))
+        counts = [len(self._cut(now, order)) - 1 for now, order in orders]
         self.steps_per_epoch: int = min(len(pairs), max(counts) + (max(counts) // 100 if epochs else 0))
         self._epoch: _Epoch | None = None  # the last one cut: neighbours in time share it
 
@@ -74,19 +74,28 @@ class PairBatches:
             self._epoch = self._arrange(number)
         epoch = self._epoch
         start, stop = epoch.bounds[epoch.steps[place] :][:2]
-        return side_by_side(epoch.pairs, epoch.order[start:stop])
+        return self._beside(epoch.pairs, epoch.order[start:stop])
+
+    def _order(self, pairs: TokenPairs, random: np.random.Generator | None) -> np.ndarray:
+        return _sorted(pairs, random)
+
+    def _cut(self, pairs: TokenPairs, order: np.ndarray) -> np.ndarray:
+        return _cut(pairs, order, self._budget)
+
+    def _beside(self, pairs: TokenPairs, rows: np.ndarray) -> PairBatch:
+        return side_by_side(pairs, rows)
 
     def _arrange(self, number: int) -> _Epoch:
         """The batches of an epoch: the first of some random orders that gives no more than there are steps."""
         pairs = self._epochs(number) if self._epochs else self._plain
         for attempt in range(ATTEMPTS):
-            order = _sorted(pairs, self._random(number, attempt))
-            bounds = _cut(pairs, order, self._budget)
+            order = self._order(pairs, self._random(number, attempt))
+            bounds = self._cut(pairs, order)
             if len(bounds) - 1 <= self.steps_per_epoch:
                 break
         else:  # the exact order of the pairs as they are is known to fit
-            pairs, order = self._plain, _sorted(self._plain, None)
-            bounds = _cut(pairs, order, self._budget)
+            pairs, order = self._plain, self._order(self._plain, None)
+            bounds = self._cut(pairs, order)
         bounds = _halved(bounds, self.steps_per_epoch)
         return _Epoch(number, pairs, order, bounds, self._random(number, ATTEMPTS).permutation(self.steps_per_epoch))
 
@@ -143,21 +152,26 @@ def pair_batches_in_order(pairs: TokenPairs, batch_tokens: int) -> Iterator[tupl
         yield side_by_side(pairs, order[start:stop]), order[start:stop]
 
 
-def side_by_side(pairs: TokenPairs, rows: np.ndarray) -> PairBatch:
-    """The given pairs as one batch."""
-    source, source_lengths = _padded(pairs.source, pairs.source_offsets, rows)
-    targets, lengths = _padded(pairs.target, pairs.target_offsets, rows)
+def side_by_side(pairs: TokenPairs, rows: np.ndarray, shape: tuple[int, int, int] | None = None) -> PairBatch:
+    """The given pairs as one batch; with a shape (N, S, T), padded to it, the last rows empty: nothing to predict."""
+    count, longest_source, longest_target = shape or (len(rows), 0, 0)
+    source, source_lengths = _padded(pairs.source, pairs.source_offsets, rows, count, longest_source)
+    targets, lengths = _padded(pairs.target, pairs.target_offsets, rows, count, longest_target)
+    source_lengths[len(rows) :] = 1  # every source ends in <eos>, also one that says nothing
     tokens = np.zeros_like(targets)  # <eos> is 0
     tokens[:, 1:] = targets[:, :-1]
     tokens[np.arange(1, targets.shape[1] + 1)[None] > lengths[:, None]] = 0
     return PairBatch(source, source_lengths, tokens, targets, lengths)
 
 
-def _padded(ids: np.ndarray, offsets: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """[N, longest] ids, 0 where a row has ended, and the lengths."""
-    starts = offsets[rows]
-    lengths = offsets[rows + 1] - starts
-    column = np.arange(lengths.max())
+def _padded(
+    ids: np.ndarray, offsets: np.ndarray, rows: np.ndarray, count: int, columns: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """[count, columns or longest] ids, 0 where a row has ended, and the lengths."""
+    starts, lengths = np.zeros(count, np.int64), np.zeros(count, np.int64)
+    starts[: len(rows)] = offsets[rows]
+    lengths[: len(rows)] = offsets[rows + 1] - offsets[rows]
+    column = np.arange(max(columns, lengths.max()))
     real = column < lengths[:, None]
     padded = np.zeros(real.shape, np.int64)
     padded[real] = ids[(starts[:, None] + column)[real]]

@@ -7,16 +7,17 @@ one that was not. Only a budget in seconds depends on the clock.
 
 from __future__ import annotations
 
+import gc
 import json
 import math
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -28,8 +29,9 @@ from regard.numbers import grouped
 from regard.report.progress import Bar, progress
 from regard.systems.model import Model
 from regard.text.batches import Batch
-from regard.text.pair_batches import PairBatch
-from regard.training.capture import Captured, captures, chain
+from regard.text.pair_batches import PairBatch, PairBatches
+from regard.text.pair_shapes import ShapedPairBatches
+from regard.training.capture import PAIR_SHAPES, WARM_UP, Captured, captures, chain
 from regard.training.checkpoint import (
     flatten,
     load_tensors,
@@ -38,7 +40,10 @@ from regard.training.checkpoint import (
     save_tensors,
     unflatten,
 )
+from regard.training.compiled import Compiled, compiles, prepare
 from regard.training.crew import Crew, like, refuse_few_rows, whole
+from regard.training.memory import how_to_go_on, is_out_of_memory, steps_that_stand_out
+from regard.training.muon import hidden_matrices
 from regard.training.objective import Objective, TensorBatch, micro_batches, to_device
 from regard.training.optimisers import (
     Average,
@@ -47,16 +52,13 @@ from regard.training.optimisers import (
     learning_rate_at,
     set_learning_rate,
 )
+from regard.training.prefetch import Batches as Batches
+from regard.training.prefetch import Feed
 from regard.training.settings import Learning, PairTraining, Training
-from regard.training.validation import Validation, Verdict, best_words
+from regard.training.validation import TextValidation, Validation, Verdict, best_words
 
+REHEARSED = 20_000  # tokens of validation text that a dry run reads: more than a batch of its segments
 LOG_SECONDS = 1.0  # metrics.jsonl and the progress note are refreshed about this often
-
-
-class Batches(Protocol):
-    steps_per_epoch: int
-
-    def batch(self, step: int) -> Batch | PairBatch: ...
 
 
 @dataclass
@@ -109,10 +111,13 @@ class Trainer:
         self.carries = isinstance(settings, Training) and settings.batches == "stream"
         self.objective = Objective(
             model,
+            keeps=self.carries,
             smoothing=pairs.label_smoothing if pairs else 0.0,
             consistency=pairs.consistency if pairs else 0.0,
         )
         self.together = self.crew.wrap(self.objective, sharded=settings.shard)
+        prepare(model, settings, bf16=bf16)
+        self.compiled = Compiled(model) if compiles(model, settings) else None
         captured = self.crew.alone and captures(model, settings)
         self.optimizer = build_optimizer(
             settings.optimizer,
@@ -121,25 +126,45 @@ class Trainer:
             weight_decay=settings.weight_decay,
             beta2=settings.beta2,
             captured=captured,
+            hidden=hidden_matrices(model),
         )
         begin = (lambda rows: model.begin(rows=rows)) if self.carries else None
-        self.captured = Captured(self._update, begin) if captured else None
+        shapes = 1
+        if captured and isinstance(batches, PairBatches):
+            self.batches, shapes = ShapedPairBatches.of(batches), PAIR_SHAPES
+        self.captured = Captured(self._update, begin, shapes=shapes) if captured else None
         if captured:
             chain(model)
         self.average = Average(self.ema or 1.0)
         self.state: State | None = None  # carried from window to window, on streams
         self.at = Progress()
         self.stop_requested = False
+        self.feed = Feed(self.batches, self.device)
+        self.doing = "step"  # or "update" or "validation": what an error interrupted
+        self.rows = 0  # of the batch at hand
+        self.random: dict[str, Tensor] = {}  # the generators before the step at hand
 
     # -- the loop ----------------------------------------------------------------------------------------------------
 
     def train(self) -> Progress:
         """Go on from where `self.at` stands. Raises Stopped when interrupted."""
+        try:
+            return self._train()
+        except (RuntimeError, MemoryError) as error:
+            if not is_out_of_memory(error):
+                raise
+        finally:
+            self.feed.close()
+        raise RegardError(self._rescue())  # out here the error is gone, and with it all that the failed step held
+
+    def _train(self) -> Progress:
         if self.at.finished:
             return self.at
         self.model.train()
         with self._interruptible(), progress("training", self.limit.amount, self._spent(), self._unit()) as bar:
             log = _Log(self.folder / "metrics.jsonl" if self.crew.leads else None, bar, self.at)
+            if self.at.step and self._validation_is_due() and self.at.step not in dict(self.at.history):
+                self._validate(log)  # memory ran out in it
             while self._spent() < self.limit.amount:
                 began, spent, rate = time.perf_counter(), self._spent(), self.learning_rate
                 loss, count = self.step()
@@ -148,7 +173,7 @@ class Trainer:
                 seconds = self.at.seconds + time.perf_counter() - began  # without validation and saving
                 self.at.seconds, self.stop_requested = self.crew.agreed(seconds, self.stop_requested)
                 bar.advance(self._spent() - spent, log.note)
-                if self.at.step % self.settings.evaluate_every == 0:
+                if self._validation_is_due():
                     self._validate(log)
                     if self.settings.patience and self.at.stuck >= self.settings.patience:
                         bar.say(f"stopping: {self.at.stuck} validations without improvement")
@@ -164,14 +189,19 @@ class Trainer:
             self.save()
         return self.at
 
+    def _validation_is_due(self) -> bool:
+        return self.at.step % self.settings.evaluate_every == 0
+
     def step(self) -> tuple[Tensor, int]:
         """One optimiser step; the mean loss of its batch (before the step) and the number of tokens in it."""
         set_learning_rate(self.optimizer, self.learning_rate)
         if not self.crew.alone:  # each drops other components, and so that a resume drops the same
             torch.manual_seed((self.settings.seed * 1_000_003 + self.at.step) * 65_537 + self.crew.rank)
-        batch = self.batches.batch(self.at.step)
+        self.doing, self.random, self.feed.batches = "step", self._generators(), self.batches
+        batch = self.feed(self.at.step)
+        self.rows = len(batch.tokens)
         if self.captured is not None and self.captured.fits(batch):
-            count = batch.targets.size
+            count = batch.targets.size if batch.lengths is None else int(batch.lengths.sum())
             loss, self.state = self.captured(to_device(batch, self.device), None if batch.fresh else self.state)
         else:
             loss, count = self.gradient(batch)
@@ -180,6 +210,7 @@ class Trainer:
             self.average.add(self.model)
         self.at.step += 1
         self.at.tokens += count
+        self.doing = "step"
         return loss, count
 
     @property
@@ -204,7 +235,7 @@ class Trainer:
         return self.crew.total(loss), count
 
     def _backward(
-        self, batch: TensorBatch, state: State | None, count: int, parts: int, weight: float = 1.0
+        self, batch: TensorBatch, state: State | None, count: int | Tensor, parts: int, weight: float = 1.0
     ) -> tuple[Tensor, State | None]:
         """The gradient of this process's rows, as a share of the mean over `count` tokens of all of them."""
         self.optimizer.zero_grad(set_to_none=True)
@@ -226,16 +257,19 @@ class Trainer:
             self._check_finite(float(loss))
         if self.settings.clip:
             torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.settings.clip)
+        self.doing = "update"
         self.optimizer.step()
 
     def _update(self, batch: TensorBatch, state: State | None) -> tuple[Tensor, State | None]:
-        """A whole step for a batch with no padding: what a graph can hold, since nothing here asks the device."""
-        loss, state = self._backward(batch, state, batch.targets.numel(), self.settings.accumulate)
+        """A whole step: what a graph can hold, since nothing here asks the device."""
+        count = batch.targets.numel() if batch.lengths is None else batch.lengths.sum()
+        loss, state = self._backward(batch, state, count, self.settings.accumulate)
         self._descend(loss)
         return loss, state
 
     def _forward(self, batch: TensorBatch, state: State | None) -> tuple[Tensor, State]:
-        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.bf16):
+        compiled = nullcontext() if self.compiled is None else self.compiled.reading(batch)
+        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.bf16), compiled:
             loss_sum, _, state = self.together(batch, state)
         return loss_sum, state
 
@@ -243,6 +277,7 @@ class Trainer:
 
     def _validate(self, log: _Log) -> None:
         at = self.at
+        self.doing = "validation"
         if self.average.active:
             self.average.swap(self.model)
         verdict = self.crew.told(self.judge())  # one for all: a last bit must not part their ways
@@ -262,6 +297,7 @@ class Trainer:
         if self.settings.schedule == "plateau" and not improved:
             at.drops += 1
         self.model.train()
+        self.doing = "step"
         log.validated(verdict, improved)
 
     def judge(self) -> Verdict:
@@ -297,9 +333,7 @@ class Trainer:
         self.at.averaged = self.average.count
         tensors = flatten(weights, "model") | optimizer_tensors(self.optimizer)
         tensors |= flatten(self.crew.joined(self.state) or {}, "state") | flatten(self.average.weights, "average")
-        tensors["random/cpu"] = torch.get_rng_state()
-        if self.device.type == "cuda":
-            tensors["random/cuda"] = torch.cuda.get_rng_state(self.device)
+        tensors |= self._generators()
         self._write(self.folder / "training.safetensors", tensors, {"progress": asdict(self.at)})
 
     def restore(self) -> None:
@@ -320,12 +354,44 @@ class Trainer:
         self.average.count = self.at.averaged
         means = unflatten(tensors, "average")
         self.average.weights = {name: like(value.to(self.device), patterns[name]) for name, value in means.items()}
-        torch.set_rng_state(tensors["random/cpu"])
-        if self.device.type == "cuda" and "random/cuda" in tensors:
-            torch.cuda.set_rng_state(tensors["random/cuda"], self.device)
+        self._set_generators(tensors)
         if self.crew.leads:
             self._forget_later()
         self.crew.wait()
+
+    def _generators(self) -> dict[str, Tensor]:
+        random = {"random/cpu": torch.get_rng_state()}
+        return random | ({"random/cuda": torch.cuda.get_rng_state(self.device)} if self.device.type == "cuda" else {})
+
+    def _set_generators(self, random: Mapping[str, Tensor]) -> None:
+        torch.set_rng_state(random["random/cpu"])
+        if self.device.type == "cuda" and "random/cuda" in random:
+            torch.cuda.set_rng_state(random["random/cuda"], self.device)
+
+    def _rescue(self) -> str:
+        """After memory ran out: free what can be freed, save the last whole step, and say how to go on."""
+        self.optimizer.zero_grad(set_to_none=True)
+        self.captured = None
+        gc.collect()
+        if self.device.type == "cuda":
+            torch.cuda.empty_cache()
+        saved = self.crew.alone and self._save_rescued()
+        rows = self.rows // self.crew.size
+        return how_to_go_on(self.folder, self.settings, self.device, self.at.step, self.doing, rows=rows, saved=saved)
+
+    def _save_rescued(self) -> bool:
+        """Weights in the middle of an update, or exchanged for their mean, belong to no step: the old file stays."""
+        if self.doing == "update" or (self.doing == "validation" and self.average.active):
+            return False
+        if self.doing == "step" and self.random:
+            self._set_generators(self.random)  # as before the step that failed
+        try:
+            self.save()
+        except (RuntimeError, MemoryError) as error:
+            if not is_out_of_memory(error):
+                raise
+            return False
+        return True
 
     def _forget_later(self) -> None:
         """What was noted and kept after the checkpoint was written."""
@@ -333,6 +399,33 @@ class Trainer:
         for later in kept_weights(self.folder):
             if int(later.stem) > self.at.step:
                 later.unlink()
+
+    def repeat(self, step: int, times: int) -> None:
+        """One step so often, as a step that is recorded is repeated before."""
+        for _ in range(times):
+            self.at.step, self.state = step, None
+            self.step()
+        if self.device.type == "cuda":
+            torch.cuda.synchronize(self.device)
+
+    def rehearse(self, steps: int) -> None:
+        """Do what takes memory in a training of so many steps, whatever becomes of the model. Twice: what is freed in
+        between comes back in pieces, into which not everything fits again."""
+        self.feed.close()
+        validation = self.validation
+        if isinstance(validation, TextValidation):  # of a long text the beginning: it is read in batches of one size
+            validation = replace(validation, ids=validation.ids[:REHEARSED])
+        for _ in range(2):
+            for step in steps_that_stand_out(self.batches, steps):
+                self.repeat(step, 1 if self.captured is None else WARM_UP + 1)
+            if self.settings.optimizer == "asgd":
+                self.average.add(self.model)
+            with torch.autocast(self.device.type, torch.bfloat16, enabled=self.bf16):
+                verdict = validation(self.model)
+            self.model.train()
+        self.save_best(verdict)
+        self.save()
+        self.feed.close()
 
     # ----------------------------------------------------------------------------------------------------------------
 
@@ -465,14 +558,15 @@ def _exp(loss: float) -> float:
     return math.exp(loss) if loss < 700 else math.inf
 
 
-def measure_steps(trainer: Trainer, steps: int, clock: Callable[[], float] = time.perf_counter) -> float:
-    """Seconds per training step, after its warm-up; for --dry-run. The model is spent afterwards."""
-    warm_up = 1 if trainer.captured is None else 1 + trainer.captured.warm_up
-    times = []
-    for _ in range(warm_up + steps):
-        began = clock()
+def measure_steps(trainer: Trainer, steps: int, clock: Callable[[], float] = time.perf_counter) -> tuple[float, float]:
+    """Seconds and tokens of a training step, after its warm-up; for --dry-run. The model is spent afterwards."""
+    seconds, tokens = 0.0, 0
+    for number in range(steps):
+        trainer.repeat(number, WARM_UP + 1 if trainer.captured is not None else int(number == 0))
+        trainer.at.step, began, before = number, clock(), trainer.at.tokens
         trainer.step()
         if trainer.device.type == "cuda":
             torch.cuda.synchronize(trainer.device)
-        times.append(clock() - began)
-    return sum(times[warm_up:]) / steps
+        seconds += clock() - began
+        tokens += trainer.at.tokens - before
+    return seconds / steps, tokens / steps

@@ -22,8 +22,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from regard.layers.state import State
-from regard.systems.model import Model
+from regard.layers.state import State, span_of
+from regard.layers.surprise import surprise
+from regard.systems.model import Model, Stack
+from regard.systems.translation import Translator
 from regard.text.batches import Batch
 from regard.text.pair_batches import PairBatch
 
@@ -44,16 +46,29 @@ class TensorBatch(NamedTuple):
 
 
 class Objective(nn.Module):
-    def __init__(self, model: Model, *, smoothing: float = 0.0, consistency: float = 0.0):
+    """Where the prediction is a linear map, its product and the loss are one (`layers/surprise.py`): the logits of the
+    batch are never all there. `model.loss` is the same, written out."""
+
+    def __init__(self, model: Model, *, smoothing: float = 0.0, consistency: float = 0.0, keeps: bool = True):
+        """`keeps`: the state after a batch of text is wanted, so that the next may begin with it."""
         super().__init__()
-        self.model, self.smoothing, self.consistency = model, smoothing, consistency
+        self.model, self.smoothing, self.consistency, self.keeps = model, smoothing, consistency, keeps
 
     def forward(self, batch: TensorBatch, state: State | None) -> tuple[Tensor, int | Tensor, State]:
         if batch.source is not None:
             return self._pairs(batch)
-        nll, state = self.model.loss(batch.tokens, batch.targets, state, batch.lengths)  # [R, T], 0 where padded
         count = batch.targets.numel() if batch.lengths is None else batch.lengths.sum()
-        return nll.sum(), count, state
+        if state is None and not self.keeps and isinstance(self.model, Stack):
+            state = self.model.passing(len(batch.tokens))
+        if (linear := linear_prediction(self.model)) is None:
+            nll, state = self.model.loss(batch.tokens, batch.targets, state, batch.lengths)  # [R, T], 0 where padded
+            return nll.sum(), count, state
+        hidden, state = self.model.read(batch.tokens, state, batch.lengths)
+        valid = span_of(state["seen"], batch.lengths).valid(batch.tokens.size(1))
+        loss = surprise(hidden, *linear, batch.targets, valid=valid)
+        if self.model.training and (charge := self.model.charge(hidden)) is not None:
+            loss = loss + (charge if valid is None else charge.where(valid, 0.0)).sum()
+        return loss, count, state
 
     def _pairs(self, batch: TensorBatch) -> tuple[Tensor, int | Tensor, State]:
         """Nothing follows a target, so its padded columns need not be told from the others until the sum."""
@@ -62,9 +77,10 @@ class Objective(nn.Module):
         if self.consistency:
             batch = batch.each(lambda part: torch.cat([part, part]))
         state = self.model.begin(batch.source, batch.source_lengths)
-        if not self.smoothing and not self.consistency:
-            loss, state = self.model.loss(batch.tokens, batch.targets, state)
-            return loss.where(valid, 0.0).sum(), valid.sum(), state
+        if not self.consistency and (linear := linear_prediction(self.model)) is not None:
+            hidden, state = self.model.read(batch.tokens, state)
+            loss = surprise(hidden, *linear, batch.targets, valid=valid, smoothing=self.smoothing)
+            return loss, valid.sum(), state
         logits, state = self.model(batch.tokens, state)
         logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
         loss = F.cross_entropy(
@@ -75,6 +91,17 @@ class Objective(nn.Module):
         first, second = loss.chunk(2)
         loss = 0.5 * (first + second) + 0.25 * self.consistency * disagreement(logits)
         return loss.where(valid, 0.0).sum(), valid.sum(), state
+
+
+def linear_prediction(model: Model) -> tuple[Tensor, Tensor | None] | None:
+    """The matrix [V, D] and the bias that `predict` is, where it and the loss are nothing else; None where they are, or
+    where several processes hold a share of the matrix each."""
+    known = type(model).predict in (Stack.predict, Translator.predict) and type(model).loss is Model.loss
+    if not known:
+        return None
+    assert isinstance(model, Stack | Translator)
+    matrix, bias = model.output.of(model.embedding.table.weight)
+    return None if hasattr(matrix, "full_tensor") else (matrix, bias)
 
 
 def disagreement(logits: Tensor) -> Tensor:

@@ -1,8 +1,8 @@
 """Optimisers and learning-rate schedules.
 
-AdamW (Loshchilov & Hutter 2019), SGD, and SGD averaged once validation stops improving (Merity et al. 2018, after
-Polyak & Juditsky 1992); the moving average of any of them. Schedules are functions of the step and of the share of the
-budget that is spent, never of a hidden counter, so a resumed run continues on the same curve.
+AdamW (Loshchilov & Hutter 2019), Muon (muon.py), SGD, and SGD averaged once validation stops improving (Merity et al.
+2018, after Polyak & Juditsky 1992); the moving average of any of them. Schedules are functions of the step and of the
+share of the budget that is spent, never of a hidden counter, so a resumed run continues on the same curve.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ from collections.abc import Iterable, Sequence
 
 import torch
 from torch import Tensor, nn
+
+from regard.training.muon import Muon
 
 FLOOR = 0.1  # cosine ends at this share of the peak
 PLATEAU_FACTOR = 0.25  # the step that Mikolov's and PyTorch's recurrent recipes take when validation is stuck
@@ -26,18 +28,24 @@ def build_optimizer(
     weight_decay: float,
     beta2: float,
     captured: bool = False,
+    hidden: Sequence[nn.Parameter] = (),
 ) -> torch.optim.Optimizer:
-    """Weight decay shrinks matrices; biases and gains (vectors) are left alone. `captured`: for a CUDA graph."""
+    """Weight decay shrinks matrices; biases and gains (vectors) are left alone. `captured`: for a CUDA graph;
+    `hidden`: the matrices that are Muon's."""
     trained = [p for _, p in parameters if p.requires_grad]
-    matrices = [p for p in trained if p.dim() >= 2]
+    inside = {id(p) for p in hidden} if kind == "muon" else set()
+    matrices = [p for p in trained if p.dim() >= 2 and id(p) not in inside]
+    orthogonal = [p for p in trained if id(p) in inside]
     vectors = [p for p in trained if p.dim() < 2]
     groups = [{"params": matrices, "weight_decay": weight_decay}, {"params": vectors, "weight_decay": 0.0}]
+    groups += [{"params": orthogonal, "weight_decay": weight_decay, "orthogonal": True}]
     groups = [group for group in groups if group["params"]]
     device = trained[0].device
     rate = torch.tensor(learning_rate, device=device) if captured else learning_rate  # a graph would keep a number
     fused = device.type in ("cpu", "cuda")  # one pass over the weights instead of several
-    if kind == "adamw":
-        return torch.optim.AdamW(groups, lr=rate, betas=(0.9, beta2), fused=fused, capturable=captured)
+    if kind in ("adamw", "muon"):
+        family = Muon if kind == "muon" else torch.optim.AdamW
+        return family(groups, lr=rate, betas=(0.9, beta2), fused=fused, capturable=captured)
     return torch.optim.SGD(groups, lr=rate, fused=fused)
 
 

@@ -20,7 +20,7 @@ class Learning:
     budget: str = setting("", "60s, 10m, 2h of training time, or tokens such as 5M; empty = steps decide")
     batch_tokens: int = setting(4096, "tokens in one optimiser step")
     accumulate: int = setting(1, "micro-batches a step is computed in; changes memory, not the result")
-    optimizer: str = setting("adamw", "adamw, sgd, or asgd (SGD, averaged once validation stops improving)")
+    optimizer: str = setting("adamw", "adamw, muon (matrices stepped orthogonally), sgd, or asgd (averaged once stuck)")
     learning_rate: float = setting(1e-3, "at its peak")
     schedule: str = setting("cosine", "constant, cosine (to a tenth), inverse-sqrt, plateau (÷ 4 when stuck), or decay")
     decay: float = setting(0.8, "schedule decay: the rate of each epoch as a share of that of the one before")
@@ -45,7 +45,7 @@ class Learning:
             at_least(f"training.{name}", getattr(self, name), 0)
         for name in ("weight_decay", "clip"):
             at_least(f"training.{name}", getattr(self, name), 0.0)
-        one_of("training.optimizer", self.optimizer, ("adamw", "sgd", "asgd"))
+        one_of("training.optimizer", self.optimizer, ("adamw", "muon", "sgd", "asgd"))
         one_of("training.schedule", self.schedule, ("constant", "cosine", "inverse-sqrt", "plateau", "decay"))
         one_of("training.precision", self.precision, ("auto", "fp32", "bf16"))
         if not self.learning_rate > 0:
@@ -71,12 +71,14 @@ class Training(Learning):
     window: int = setting(0, "tokens of a row in one step, as far as gradients flow back; 0 = the context, or 64")
     validation_tokens: int = setting(200_000, "validation reads at most this many tokens, always the same ones")
     capture: str = setting("auto", "the step in one CUDA graph: on, off, or auto = on a GPU, for recurrent layers")
+    compile: str = setting("auto", "a Transformer's blocks: off = as written, on = compiled, auto = as pays on a GPU")
 
     def __post_init__(self) -> None:
         super().__post_init__()
         for name in ("window", "validation_tokens"):
             at_least(f"training.{name}", getattr(self, name), 0)
         one_of("training.batches", self.batches, ("stream", "windows"))
+        one_of("training.compile", self.compile, ("auto", "on", "off"))
         one_of("training.capture", self.capture, ("auto", "on", "off"))
         if self.batch_tokens < self.window:
             raise RegardError(
@@ -108,11 +110,13 @@ class PairTraining(Learning):
     keep: int = setting(5, "weights of the last validations that are kept, for `evaluate --average`; 0 = none")
     select: str = setting("loss", "the best validation has the lowest loss, or the highest bleu (greedy translations)")
     validation_pairs: int = setting(1000, "validation reads at most this many pairs, always the same ones; 0 = all")
+    capture: str = setting("auto", "steps in CUDA graphs, pairs in few shapes: on, off, or auto = a GPU's Transformer")
 
     def __post_init__(self) -> None:
         super().__post_init__()
         for name in ("keep", "validation_pairs"):
             at_least(f"training.{name}", getattr(self, name), 0)
+        one_of("training.capture", self.capture, ("auto", "on", "off"))
         at_least("training.consistency", self.consistency, 0.0)
         for name in ("label_smoothing", "ema"):
             if not 0 <= getattr(self, name) < 1:

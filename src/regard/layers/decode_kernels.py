@@ -1,0 +1,291 @@
+"""The kernels of one decoding step of a pre-norm Transformer, in Triton: R rows, one new token each.
+
+    embed      x = E[w] + p_t
+    product    y = f(W LN(x) + b) + z            LN, f, b and z where they apply
+    settle     x = x + Σ parts + b, LN(x)        after a product taken in pieces
+    attend     h = softmax(q Kᵀ / √d) V          and the new key and value take their slot
+
+At this size a kernel's time is not its work but its beginning and its end, so there are few (five or seven in a block),
+and each begins while the one before it is still at work (programmatic dependent launch): what no kernel of the step
+writes before it is read, which is weights, `seen` and the older slots of the cache, is asked for before `gdc_wait`, all
+else after it. Sums are taken in fp32; what is kept between kernels has the precision of the weights, as without these
+kernels, but for products in pieces, which stay in fp32 until they are added up.
+"""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
+
+
+@triton.jit
+def normalised(v, inside, gain, shift, epsilon, WIDTH: tl.constexpr, SHIFT: tl.constexpr):
+    """LN(v) of one vector that is 0 outside."""
+    v = tl.where(inside, v - tl.sum(v, 0) / WIDTH, 0.0)
+    v = v * tl.rsqrt(tl.sum(v * v, 0) / WIDTH + epsilon) * gain
+    if SHIFT:
+        v += shift
+    return v
+
+
+@triton.jit
+def embed(
+    tokens, seen, words, places, gain, shift, x, normed,
+    scale, last_place, epsilon,
+    WIDTH: tl.constexpr, BLOCK: tl.constexpr, PLACES: tl.constexpr,
+    NORM: tl.constexpr, SHIFT: tl.constexpr, EARLY: tl.constexpr,
+):  # fmt: skip
+    """x [R, D] = scale · words[token] + places[seen], and LN(x) where it is wanted; one program per row."""
+    if EARLY:
+        gdc_launch_dependents()
+    row = tl.program_id(0)
+    k = tl.arange(0, BLOCK)
+    inside = k < WIDTH
+    token = tl.load(tokens + row)
+    v = tl.load(words + token * WIDTH + k, mask=inside, other=0.0)
+    if scale != 1.0:
+        v = (v.to(tl.float32) * scale).to(v.dtype)
+    if PLACES:
+        place = tl.minimum(tl.load(seen + row), last_place)
+        there = tl.load(places + place * WIDTH + k, mask=inside, other=0.0)
+        v = (v.to(tl.float32) + there.to(tl.float32)).to(v.dtype)
+    tl.store(x + row * WIDTH + k, v, mask=inside)
+    if NORM:
+        g = tl.load(gain + k, mask=inside, other=0.0).to(tl.float32)
+        b = tl.load(shift + k, mask=inside, other=0.0).to(tl.float32) if SHIFT else g
+        v = normalised(v.to(tl.float32), inside, g, b, epsilon, WIDTH, SHIFT)
+        tl.store(normed + row * WIDTH + k, v.to(normed.dtype.element_ty), mask=inside)
+
+
+@triton.jit
+def activated(y, ACTIVATION: tl.constexpr):
+    if ACTIVATION == "gelu":  # tanh form; tanh(u) = 1 − 2 / (1 + exp(2u))
+        inner = 1.5957691216057308 * (y + 0.044715 * y * y * y)
+        y = y - y / (1.0 + tl.exp(inner))
+    if ACTIVATION == "relu":
+        y = tl.maximum(y, 0.0)
+    return y
+
+
+@triton.jit
+def sum_of_rows(tile):
+    """[…, pieces, SPAN] summed over both: within a lane first, then within its warp."""
+    return tl.sum(tl.sum(tile, 2, keep_dims=True), 3, keep_dims=True)
+
+
+@triton.jit
+def product_of_few_rows(
+    x, gain, shift, weight, bias, residual, y, seen,
+    columns, epsilon,
+    INNER: tl.constexpr, BLOCK_INNER: tl.constexpr, WARPS: tl.constexpr, EACH: tl.constexpr, ROWS: tl.constexpr,
+    NORM: tl.constexpr, SHIFT: tl.constexpr, BIAS: tl.constexpr, ACTIVATION: tl.constexpr, RESIDUAL: tl.constexpr,
+    ADVANCE: tl.constexpr, EARLY: tl.constexpr,
+):  # fmt: skip
+    """y [R, N] for R = ROWS rows: each warp holds EACH rows of W [N, K], so that no warp waits for another.
+
+    Tiles are [WARPS, EACH, pieces, SPAN]: a warp's lanes read SPAN components of one row at a time, 16 bytes each.
+    """
+    if EARLY:
+        gdc_launch_dependents()
+    SPAN: tl.constexpr = 32 * (128 // weight.dtype.element_ty.primitive_bitwidth)
+    warp = tl.arange(0, WARPS)[:, None, None, None]
+    n = (tl.program_id(0) * WARPS + warp) * EACH + tl.arange(0, EACH)[None, :, None, None]
+    piece = tl.arange(0, BLOCK_INNER // SPAN)[None, None, :, None]
+    k = piece * SPAN + tl.arange(0, SPAN)[None, None, None, :] + warp * 0  # [WARPS, 1, pieces, SPAN]
+    wanted, inside = n < columns, k < INNER
+    w = tl.load(weight + n.to(tl.int64) * INNER + k, mask=wanted & inside, other=0.0)
+    if NORM:
+        scale = tl.load(gain + k, mask=inside, other=0.0)
+        if SHIFT:
+            move = tl.load(shift + k, mask=inside, other=0.0)
+    if BIAS:
+        b = tl.load(bias + n, mask=wanted, other=0.0).to(tl.float32)
+    if EARLY:
+        gdc_wait()
+    for row in tl.static_range(ROWS):
+        v = tl.load(x + row * INNER + k, mask=inside, other=0.0).to(tl.float32)
+        if RESIDUAL:
+            z = tl.load(residual + row * columns + n, mask=wanted, other=0.0).to(tl.float32)
+        if NORM:
+            v = tl.where(inside, v - sum_of_rows(v) / INNER, 0.0)
+            v = v * tl.rsqrt(sum_of_rows(v * v) / INNER + epsilon) * scale.to(tl.float32)
+            if SHIFT:
+                v += move.to(tl.float32)
+            v = v.to(w.dtype).to(tl.float32)  # as LN hands it on
+        found = sum_of_rows(w.to(tl.float32) * v)
+        if BIAS:
+            found += b
+        found = activated(found, ACTIVATION)
+        if RESIDUAL:
+            found = found.to(w.dtype).to(tl.float32) + z
+        tl.store(y + row * columns + n, found.to(y.dtype.element_ty), mask=wanted)
+        if ADVANCE:  # noqa: SIM102  # one is known when compiling, the other is not
+            if tl.program_id(0) == 0:
+                tl.store(seen + row, tl.load(seen + row) + 1)
+
+
+@triton.jit
+def product_of_many_rows(
+    x, weight, bias, y, seen,
+    rows, columns,
+    INNER: tl.constexpr, PIECE: tl.constexpr, BLOCK: tl.constexpr, ROWS: tl.constexpr,
+    BIAS: tl.constexpr, ACTIVATION: tl.constexpr, ADVANCE: tl.constexpr, EARLY: tl.constexpr,
+):  # fmt: skip
+    """y [R, N] in tiles of ROWS × BLOCK by tensor cores, PIECE components of x after PIECE."""
+    if EARLY:
+        gdc_launch_dependents()
+    n = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    r = tl.program_id(1) * ROWS + tl.arange(0, ROWS)
+    k = tl.arange(0, PIECE)
+    wanted, real = n < columns, r < rows
+    from_x = x + r[:, None] * INNER + k[None, :]
+    from_weight = weight + n[None, :].to(tl.int64) * INNER + k[:, None]
+    if EARLY:
+        gdc_wait()
+    found = tl.zeros([ROWS, BLOCK], tl.float32)
+    for start in range(0, INNER, PIECE):
+        inside = start + k < INNER
+        v = tl.load(from_x + start, mask=real[:, None] & inside[None, :], other=0.0)
+        w = tl.load(from_weight + start, mask=wanted[None, :] & inside[:, None], other=0.0)
+        found = tl.dot(v, w, found, input_precision="ieee")
+    if BIAS:
+        found += tl.load(bias + n, mask=wanted, other=0.0).to(tl.float32)[None, :]
+    found = activated(found, ACTIVATION)
+    place = r[:, None].to(tl.int64) * columns + n[None, :]
+    tl.store(y + place, found.to(y.dtype.element_ty), mask=real[:, None] & wanted[None, :])
+    if ADVANCE:  # noqa: SIM102
+        if tl.program_id(0) == 0:
+            tl.store(seen + r, tl.load(seen + r, mask=real) + 1, mask=real)
+
+
+@triton.jit
+def product_in_pieces(
+    x, weight, y,
+    rows, columns,
+    INNER: tl.constexpr, PIECE: tl.constexpr, BLOCK: tl.constexpr, ROWS: tl.constexpr, EARLY: tl.constexpr,
+):  # fmt: skip
+    """y [pieces, R, N] in fp32: program (n, p) multiplies the p-th PIECE of x by that of W; whoever reads y adds."""
+    if EARLY:
+        gdc_launch_dependents()
+    n = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    k = tl.program_id(1) * PIECE + tl.arange(0, PIECE)
+    r = tl.program_id(2) * ROWS + tl.arange(0, ROWS)
+    wanted, inside, real = n < columns, k < INNER, r < rows
+    w = tl.load(weight + n[:, None] * INNER + k[None, :], mask=wanted[:, None] & inside[None, :], other=0.0)
+    if EARLY:
+        gdc_wait()
+    v = tl.load(x + r[:, None] * INNER + k[None, :], mask=real[:, None] & inside[None, :], other=0.0)
+    found = tl.dot(v, tl.trans(w), input_precision="ieee")
+    place = (tl.program_id(1) * rows + r)[:, None] * columns + n[None, :]
+    tl.store(y + place, found, mask=real[:, None] & wanted[None, :])
+
+
+@triton.jit
+def settle(
+    x, parts, bias, gain, shift, y, normed,
+    rows, epsilon,
+    PIECES: tl.constexpr, WIDTH: tl.constexpr, BLOCK: tl.constexpr,
+    SHIFT: tl.constexpr, BIAS: tl.constexpr, EARLY: tl.constexpr,
+):  # fmt: skip
+    """y = x + Σ parts + b and LN(y); one program per row of parts [PIECES, R, D]."""
+    if EARLY:
+        gdc_launch_dependents()
+    row = tl.program_id(0)
+    k = tl.arange(0, BLOCK)
+    inside = k < WIDTH
+    g = tl.load(gain + k, mask=inside, other=0.0).to(tl.float32)
+    move = tl.load(shift + k, mask=inside, other=0.0).to(tl.float32) if SHIFT else g
+    found = tl.load(bias + k, mask=inside, other=0.0).to(tl.float32) if BIAS else tl.zeros([BLOCK], tl.float32)
+    if EARLY:
+        gdc_wait()
+    z = tl.load(x + row * WIDTH + k, mask=inside, other=0.0)
+    for piece in tl.static_range(PIECES):
+        found += tl.load(parts + (piece * rows + row) * WIDTH + k, mask=inside, other=0.0)
+    v = (z.to(tl.float32) + found.to(z.dtype).to(tl.float32)).to(z.dtype)
+    tl.store(y + row * WIDTH + k, v, mask=inside)
+    v = normalised(v.to(tl.float32), inside, g, move, epsilon, WIDTH, SHIFT)
+    tl.store(normed + row * WIDTH + k, v.to(normed.dtype.element_ty), mask=inside)
+
+
+@triton.jit
+def gathered(parts, bias, place, stride, mask, PIECES: tl.constexpr, BIAS: tl.constexpr, like):
+    """What a product in pieces came to, in the precision of `like`."""
+    found = tl.load(parts + place, mask=mask, other=0.0).to(tl.float32)
+    for piece in tl.static_range(1, PIECES):
+        found += tl.load(parts + place + piece * stride, mask=mask, other=0.0)
+    if BIAS:
+        found += tl.load(bias + place, mask=mask, other=0.0).to(tl.float32)
+    return found.to(like.dtype.element_ty)
+
+
+@triton.jit
+def turned(vector, other, position, d, HALF: tl.constexpr):
+    """Components k and k + d/2 turned by ω_k t, ω_k = 10000^(−2k/d); `other` holds each component's partner."""
+    angle = position.to(tl.float32) * tl.exp2((d % HALF).to(tl.float32) * (-13.287712379549449 / HALF))
+    return vector * tl.cos(angle) + tl.where(d < HALF, -other, other) * tl.sin(angle)
+
+
+@triton.jit
+def attend(
+    qkv, bias, keys, values, seen, context,
+    rows, slots, scale,
+    HEADS: tl.constexpr, WIDTH: tl.constexpr, BLOCK_WIDTH: tl.constexpr, PARTS: tl.constexpr, EACH: tl.constexpr,
+    PIECES: tl.constexpr, BIAS: tl.constexpr, ROTARY: tl.constexpr, EARLY: tl.constexpr,
+):  # fmt: skip
+    """qkv [PIECES, R, 3·H·d], keys and values [R, H, S, d], context [R, H·d]; one program per row and head.
+
+    Slot s belongs to part s mod PARTS. A part is as many lanes as read one key together; each has its own running
+    maximum, total and sum of values, and they meet only at the end.
+    """
+    if EARLY:
+        gdc_launch_dependents()
+    row, head = tl.program_id(0) // HEADS, tl.program_id(0) % HEADS
+    part = tl.arange(0, PARTS)[:, None, None]
+    d = tl.arange(0, BLOCK_WIDTH)[None, None, :] + part * 0
+    inside = d < WIDTH
+    position = tl.load(seen + row)
+    before = tl.minimum(position, slots - 1).to(tl.int32)  # slots that are filled; the new token takes the next
+    cache = tl.program_id(0).to(tl.int64) * slots * WIDTH
+    s = tl.arange(0, EACH)[None, :, None] * PARTS + part
+    tile = cache + s * WIDTH + d
+    k = tl.load(keys + tile, mask=(s < before) & inside, other=0.0)
+    v = tl.load(values + tile, mask=(s < before) & inside, other=0.0)
+    at = head * WIDTH + d
+    if EARLY:
+        gdc_wait()
+    stride = rows * 3 * HEADS * WIDTH
+    mine = qkv + row * 3 * HEADS * WIDTH
+    query = gathered(mine, bias, at, stride, inside, PIECES, BIAS, context)
+    key = gathered(mine, bias, at + HEADS * WIDTH, stride, inside, PIECES, BIAS, context)
+    value = gathered(mine, bias, at + 2 * HEADS * WIDTH, stride, inside, PIECES, BIAS, context)
+    if ROTARY:
+        partner = head * WIDTH + tl.where(d < WIDTH // 2, d + WIDTH // 2, d - WIDTH // 2)
+        other = gathered(mine, bias, partner, stride, inside, PIECES, BIAS, context).to(tl.float32)
+        query = turned(query.to(tl.float32), other, position, d, WIDTH // 2).to(query.dtype)
+        other = gathered(mine, bias, partner + HEADS * WIDTH, stride, inside, PIECES, BIAS, context)
+        key = turned(key.to(tl.float32), other.to(tl.float32), position, d, WIDTH // 2).to(key.dtype)
+    new = cache + before * WIDTH + d
+    tl.store(keys + new, key.to(keys.dtype.element_ty), mask=inside & (part == 0))
+    tl.store(values + new, value.to(values.dtype.element_ty), mask=inside & (part == 0))
+    q = query.to(tl.float32) * (scale * 1.4426950408889634)  # so that exp2 is exp
+    highest = tl.sum(q * key.to(tl.float32), 2, keep_dims=True)  # [PARTS, 1, 1]
+    total = tl.where(part == 0, 1.0, 0.0)  # the new token is the first part's
+    found = tl.where(part == 0, value.to(tl.float32), 0.0)  # [PARTS, 1, d]
+    for start in range(0, before, PARTS * EACH):
+        scores = tl.sum(k.to(tl.float32) * q, 2, keep_dims=True)
+        scores = tl.where(start + s < before, scores, float("-inf"))  # [PARTS, EACH, 1]
+        higher = tl.maximum(highest, tl.max(scores, 1, keep_dims=True))
+        weights = tl.exp2(scores - higher)
+        shrunk = tl.exp2(highest - higher)
+        total = total * shrunk + tl.sum(weights, 1, keep_dims=True)
+        found = found * shrunk + tl.sum(weights * v.to(tl.float32), 1, keep_dims=True)
+        highest = higher
+        tile += PARTS * EACH * WIDTH
+        later = (start + PARTS * EACH + s < before) & inside
+        k = tl.load(keys + tile, mask=later, other=0.0)
+        v = tl.load(values + tile, mask=later, other=0.0)
+    shrunk = tl.exp2(highest - tl.max(highest, 0, keep_dims=True))
+    found = tl.sum(found * shrunk, 0, keep_dims=True) / tl.sum(total * shrunk, 0, keep_dims=True)
+    d = tl.arange(0, BLOCK_WIDTH)[None, None, :]
+    tl.store(context + (row * HEADS + head) * WIDTH + d, found.to(context.dtype.element_ty), mask=d < WIDTH)

@@ -1,0 +1,92 @@
+"""The end of a Transformer's part in Triton: bias, dropout, sum and layer norm in one pass over a row, both ways.
+
+    s = x + m ∘ (a + c) / (1 − p),      ŝ = (s − μ) / σ,      y = g ∘ ŝ + b
+    ds = (g ∘ dy − mean(g ∘ dy) − ŝ mean(g ∘ dy ∘ ŝ)) / σ + what else flows into s;    dx = ds,    da = m ∘ ds / (1 − p)
+
+Eight coins m of sixteen bits come from one call of Philox (Salmon et al. 2011); on the way back the same seed gives the
+same coins. The gradients of g, b and c are sums over rows: each program writes its own share.
+Imported only where there is a GPU to run them.
+"""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def _coins(seed, row, WIDTH: tl.constexpr):
+    """[rows, WIDTH] numbers from 0 to 65535."""
+    call = row[:, None] * (WIDTH // 8) + tl.arange(0, WIDTH // 8)[None, :]
+    a, b, c, d = tl.randint4x(seed, call)
+    left, right = tl.interleave(a, b).to(tl.uint32, bitcast=True), tl.interleave(c, d).to(tl.uint32, bitcast=True)
+    both = tl.interleave(left, right)
+    return tl.interleave(both & 0xFFFF, both >> 16)
+
+
+@triton.jit(do_not_specialize=["rows", "dropped"])
+def add_norm_forward(
+    x, part, bias, gain, shift, seed, total, normed, mean, spread, rows, width, eps, dropped, scale,
+    DROPS: tl.constexpr, ROWS: tl.constexpr, WIDTH: tl.constexpr,
+):  # fmt: skip
+    row, column = tl.program_id(0) * ROWS + tl.arange(0, ROWS), tl.arange(0, WIDTH)
+    inside = (row < rows)[:, None] & (column < width)[None, :]
+    place = row.to(tl.int64)[:, None] * width + column[None, :]
+    added = tl.load(part + place, mask=inside, other=0.0).to(tl.float32)
+    added += tl.load(bias + column, mask=column < width, other=0.0).to(tl.float32)[None, :]
+    if DROPS:
+        added = tl.where(_coins(tl.load(seed), row, WIDTH) >= dropped, added * scale, 0.0)
+    s = (tl.load(x + place, mask=inside, other=0.0).to(tl.float32) + added).to(total.dtype.element_ty)
+    tl.store(total + place, s, mask=inside)
+    s = s.to(tl.float32)  # what is kept is what is normalised, here and on the way back
+    mu = tl.sum(tl.where(inside, s, 0.0), 1) / width
+    centred = tl.where(inside, s - mu[:, None], 0.0)
+    inverse = tl.rsqrt(tl.sum(centred * centred, 1) / width + eps)
+    tl.store(mean + row, mu, mask=row < rows)
+    tl.store(spread + row, inverse, mask=row < rows)
+    g = tl.load(gain + column, mask=column < width, other=0.0).to(tl.float32)
+    b = tl.load(shift + column, mask=column < width, other=0.0).to(tl.float32)
+    y = centred * inverse[:, None] * g[None, :] + b[None, :]
+    tl.store(normed + place, y.to(normed.dtype.element_ty), mask=inside)
+
+
+@triton.jit(do_not_specialize=["rows", "each", "dropped"])
+def add_norm_backward(
+    total, d_normed, d_carried, d_total, gain, seed, mean, spread, d_x, d_part, sums, rows, width, each, dropped, scale,
+    CARRIED: tl.constexpr, SUMMED: tl.constexpr, DROPS: tl.constexpr, ROWS: tl.constexpr, WIDTH: tl.constexpr,
+):  # fmt: skip
+    """`sums` [programs, 3, width]: of each program's rows, for g, b and c."""
+    column = tl.arange(0, WIDTH)
+    real = column < width
+    g = tl.load(gain + column, mask=real, other=0.0).to(tl.float32)
+    for_gain = tl.zeros([ROWS, WIDTH], tl.float32)  # added up over the tile's rows only at the end
+    for_shift = tl.zeros([ROWS, WIDTH], tl.float32)
+    for_bias = tl.zeros([ROWS, WIDTH], tl.float32)
+    first = tl.program_id(0) * each
+    for start in range(first, min(first + each, rows), ROWS):
+        row = start + tl.arange(0, ROWS)
+        here = (row < rows) & (row < first + each)
+        inside = here[:, None] & real[None, :]
+        place = row.to(tl.int64)[:, None] * width + column[None, :]
+        dy = tl.load(d_normed + place, mask=inside, other=0.0).to(tl.float32)
+        if CARRIED:
+            dy += tl.load(d_carried + place, mask=inside, other=0.0).to(tl.float32)
+        s = tl.load(total + place, mask=inside, other=0.0).to(tl.float32)
+        inverse = tl.load(spread + row, mask=here, other=0.0)[:, None]
+        hat = tl.where(inside, (s - tl.load(mean + row, mask=here, other=0.0)[:, None]) * inverse, 0.0)
+        for_gain += dy * hat
+        for_shift += dy
+        dy *= g[None, :]
+        ds = (dy - tl.sum(dy, 1)[:, None] / width - hat * (tl.sum(dy * hat, 1)[:, None] / width)) * inverse
+        if SUMMED:
+            ds += tl.load(d_total + place, mask=inside, other=0.0).to(tl.float32)
+        ds = tl.where(inside, ds, 0.0)
+        tl.store(d_x + place, ds.to(d_x.dtype.element_ty), mask=inside)
+        if DROPS:
+            ds = tl.where(_coins(tl.load(seed), row, WIDTH) >= dropped, ds * scale, 0.0)
+        tl.store(d_part + place, ds.to(d_part.dtype.element_ty), mask=inside)
+        for_bias += ds
+    mine = sums + tl.program_id(0) * 3 * width + column
+    tl.store(mine, tl.sum(for_gain, 0), mask=real)
+    tl.store(mine + width, tl.sum(for_shift, 0), mask=real)
+    tl.store(mine + 2 * width, tl.sum(for_bias, 0), mask=real)

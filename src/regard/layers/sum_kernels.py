@@ -1,0 +1,29 @@
+"""Sums over rows in Triton, the gradient of a bias, and with them what a rectifier lets through on the way back.
+
+    dz = dy ∘ [y > 0],      db = Σ_rows dz
+
+Each program sums its own share of the rows. Imported only where there is a GPU to run it.
+"""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+
+@triton.jit(do_not_specialize=["rows", "each"])
+def column_sums(d_y, y, d_z, sums, rows, width, each, RECTIFIED: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr):
+    """`sums` [programs, width]: of the rows that each program has seen."""
+    column = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    first = tl.program_id(0) * each
+    total = tl.zeros([ROWS, BLOCK], tl.float32)
+    for start in range(first, min(first + each, rows), ROWS):
+        row = start + tl.arange(0, ROWS)
+        inside = ((row < rows) & (row < first + each))[:, None] & (column < width)[None, :]
+        place = row.to(tl.int64)[:, None] * width + column[None, :]
+        gradient = tl.load(d_y + place, mask=inside, other=0.0)
+        if RECTIFIED:
+            gradient = tl.where(tl.load(y + place, mask=inside, other=0.0) > 0, gradient, 0.0)
+            tl.store(d_z + place, gradient, mask=inside)
+        total += gradient.to(tl.float32)
+    tl.store(sums + tl.program_id(0) * width + column, tl.sum(total, 0), mask=column < width)

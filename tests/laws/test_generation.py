@@ -1,0 +1,95 @@
+"""The law of the engine, for every language model: it writes what the plain loop writes for each text alone."""
+
+from types import SimpleNamespace
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from subjects import CONTEXT, SUBJECTS, VOCABULARY, build, title
+
+from regard.decoding.engine import Engine
+from regard.decoding.generate import generate
+from regard.decoding.sampling import GREEDY, Sampling
+
+EOS = 0
+ONE_EACH = [*{subject[0]: subject for subject in reversed(SUBJECTS)}.values()]
+
+
+def plain(model, prompts, **options):
+    """Each text by the plain loop; text n is the n-th row of a batch of its own, whose other rows are the same."""
+    found = []
+    for number, prompt in enumerate(prompts):
+        steps = generate(model, [prompt] * (number + 1), eos=EOS, **options)
+        found.append([step[number] for step in steps if step[number] is not None])
+    return found
+
+
+def ragged(lengths):
+    random = torch.Generator().manual_seed(sum(lengths) + len(lengths))
+    return [[EOS, *torch.randint(VOCABULARY, (n,), generator=random).tolist()] for n in lengths]
+
+
+@pytest.mark.parametrize("subject", SUBJECTS, ids=title)
+def test_the_engine_writes_what_the_plain_loop_writes(subject):
+    model, prompts = build(subject), ragged([2, 0, 7, 1])
+    for sampling, lines in ((GREEDY, 0), (Sampling(1.3, top_k=9, top_p=0.9), 1)):
+        options = {"max_tokens": 6, "lines": lines, "seed": 3}
+        engine = Engine(model, eos=EOS, sampling=sampling, rows=2)
+        assert list(engine.texts(prompts, **options)) == plain(model, prompts, sampling=sampling, **options)
+
+
+@settings(max_examples=20, deadline=None)
+@given(
+    subject=st.sampled_from(ONE_EACH),
+    lengths=st.lists(st.integers(0, CONTEXT + 3), min_size=1, max_size=6),
+    rows=st.integers(1, 5),
+    steps=st.integers(1, 4),
+    max_tokens=st.integers(1, 40),
+    lines=st.integers(0, 2),
+    temperature=st.sampled_from([0.0, 0.7, 1.5]),
+    seed=st.integers(0, 5),
+)
+def test_batches_steps_and_limits_change_no_text(subject, lengths, rows, steps, max_tokens, lines, temperature, seed):
+    """Also past the context, where each text re-reads when it is full itself, and in any number of steps at once."""
+    model, sampling, prompts = build(subject), Sampling(temperature), ragged(lengths)
+    options = {"max_tokens": max_tokens, "lines": lines, "seed": seed}
+    expected = plain(model, prompts, sampling=sampling, **options)
+    engine = Engine(model, eos=EOS, sampling=sampling, rows=rows, steps=steps)
+    assert list(engine.texts(prompts, **options)) == expected
+    assert list(engine.texts(prompts[1:], first=1, **options)) == expected[1:]  # with what the first call left behind
+
+
+class Pretended:
+    """Records as a GPU does, but work that is replayed is done again: nothing may depend on when it was recorded."""
+
+    def __init__(self, device, trial):
+        self.on = True
+
+    def aside(self, work):
+        work()
+
+    def record(self, work, pool):
+        return SimpleNamespace(replay=work)
+
+
+@pytest.mark.parametrize("subject", ONE_EACH, ids=title)
+def test_what_is_recorded_once_writes_every_later_text(subject, monkeypatch):
+    """What a CUDA graph needs: steps and readings know their rows and words from tensors that stay where they are."""
+    monkeypatch.setattr("regard.decoding.writer.Recorder", Pretended)
+    model, options = build(subject), {"max_tokens": 30, "seed": 1}
+    prompts = ragged([1, 8, 2, 5, 3, 19, 0, 4, 4, 7])
+    expected = plain(model, prompts, sampling=Sampling(1.3), **options)
+    engine = Engine(model, eos=EOS, sampling=Sampling(1.3), rows=3, steps=4)
+    places = set()
+    for start in (0, 1, 0):
+        assert list(engine.texts(prompts[start:], first=start, **options)) == expected[start:]
+        places.add(tuple((leaf.data_ptr(), leaf.shape) for leaf in leaves(engine.writer.state)))
+    assert len(places) == 1
+    assert set(engine.writer.graphs) >= {4}
+    assert any(reading.graph for reading in engine.writer.readings.values())
+
+
+def leaves(state):
+    for part in state.values():
+        yield from leaves(part) if isinstance(part, dict) else [part]

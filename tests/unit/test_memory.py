@@ -1,0 +1,248 @@
+"""When memory runs out: one sentence with the setting to change, and a checkpoint that loses nothing."""
+
+import json
+import resource
+import subprocess
+import sys
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from regard.errors import RegardError, Stopped
+from regard.recipe import compose
+from regard.systems.catalogue import load_class
+from regard.text.batches import Streams, Windows
+from regard.training.checkpoint import load_tensors
+from regard.training.loop import Trainer
+from regard.training.memory import is_out_of_memory, steps_that_stand_out
+from regard.training.validation import TextValidation
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="memory is limited as Linux does it")
+IDS = (np.arange(3003) % 11).astype(np.uint16)
+
+
+@contextmanager
+def little_memory(more=400 << 20):
+    """The process may take so many bytes more of its address space, and no others."""
+    pages = int(Path("/proc/self/statm").read_text().split()[0])
+    limits = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + more, limits[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, limits)
+
+
+class Growing:
+    """The batches of a training, but for the one of a step, which has far more rows than memory holds."""
+
+    def __init__(self, batches, step, rows=200_000):
+        self.batches, self.step, self.rows, self.steps_per_epoch = batches, step, rows, batches.steps_per_epoch
+
+    def batch(self, step):
+        batch = self.batches.batch(step)
+        if step != self.step:
+            return batch
+        more = [np.resize(part, (self.rows, part.shape[1])) for part in (batch.tokens, batch.targets)]
+        return replace(batch, tokens=more[0], targets=more[1], lengths=None, fresh=True)
+
+
+def trainer(folder, system="gpt", **training):
+    model = {"gpt": {"layers": 1, "width": 16, "heads": 2, "context": 16, "dropout": 0.2}, "lstm": {"width": 16}}
+    settings = {"steps": 12, "batch_tokens": 128, "window": 16, "warmup": 3, "evaluate_every": 5, "checkpoint_every": 4}
+    recipe = compose(system, "tiny", {"model": model[system], "training": {**settings, "seed": 3, **training}})
+    torch.manual_seed(3)
+    kind = recipe.training
+    rows = (IDS, kind.rows, kind.window, 0)
+    batches = Streams(*rows) if kind.batches == "stream" else Windows(*rows, kind.seed)
+    folder.mkdir(exist_ok=True)
+    return Trainer(load_class(system)(11, recipe.model), batches, TextValidation(IDS[:400], 0), kind, folder)
+
+
+def bits(folder):
+    tensors, note = load_tensors(folder / "training.safetensors")
+    note["progress"].pop("seconds")
+    return {name: tensor.numpy().tobytes() for name, tensor in tensors.items()}, note
+
+
+@pytest.mark.parametrize("step", [0, 6])
+@pytest.mark.parametrize("system", ["gpt", "lstm"])
+def test_a_step_that_does_not_fit_ends_with_a_sentence_and_the_step_before_on_disk(tmp_path, system, step):
+    whole = trainer(tmp_path / "whole", system)
+    whole.save()
+    whole.train()
+    short = trainer(tmp_path / "short", system)
+    short.save()
+    short.batches = Growing(short.batches, step)
+    with little_memory(), pytest.raises(RegardError) as said:
+        short.train()
+    assert f"regard resume {tmp_path / 'short'} --training.accumulate 2" in str(said.value)
+    assert ("in the very first step" if step == 0 else "in step 7") in str(said.value)
+    assert f"from step {step}" in str(said.value)
+    again = trainer(tmp_path / "short", system)
+    again.restore()
+    assert again.at.step == step
+    again.train()
+    assert bits(tmp_path / "short") == bits(tmp_path / "whole")
+
+
+def test_a_validation_that_does_not_fit_is_made_up_for(tmp_path):
+    whole = trainer(tmp_path / "whole")
+    whole.save()
+    whole.train()
+    short = trainer(tmp_path / "short")
+    short.save()
+    judge, calls = short.judge, []
+
+    def too_much():
+        calls.append(short.at.step)
+        if len(calls) == 2:
+            torch.empty(1 << 40)
+        return judge()
+
+    short.judge = too_much
+    with little_memory(), pytest.raises(RegardError, match=r"in the validation after step 10: .*smaller model"):
+        short.train()
+    again = trainer(tmp_path / "short")
+    again.restore()
+    assert again.at.step == 10
+    again.train()
+    assert bits(tmp_path / "short") == bits(tmp_path / "whole")
+
+
+def test_weights_in_the_middle_of_an_update_are_not_saved(tmp_path):
+    short = trainer(tmp_path / "short")
+    short.save()
+    update = short.optimizer.step
+
+    def half(*_):
+        if short.at.step == 6:
+            short.model.embedding.table.weight.data.fill_(7)
+            torch.empty(1 << 40)
+        return update()
+
+    short.optimizer.step = half
+    with little_memory(), pytest.raises(RegardError, match="goes on from its last checkpoint"):
+        short.train()
+    again = trainer(tmp_path / "short")
+    again.restore()
+    assert again.at.step == 4
+    assert again.model.embedding.table.weight.max().item() < 7
+
+
+def test_rows_one_at_a_time_cannot_be_divided_further(tmp_path):
+    short = trainer(tmp_path / "short", batch_tokens=16, window=16)
+    short.save()
+    forward = short.objective.forward
+
+    def large(*given):
+        torch.empty(1 << 40)
+        return forward(*given)
+
+    short.objective.forward = large
+    with (
+        little_memory(),
+        pytest.raises(RegardError, match=r"smaller training.window \(now 16\), training.batch_tokens"),
+    ):
+        short.train()
+
+
+def test_other_errors_stay_what_they_are(tmp_path):
+    assert not is_out_of_memory(RuntimeError("mat1 and mat2 shapes cannot be multiplied"))
+    assert not is_out_of_memory(Stopped(3))
+    assert is_out_of_memory(torch.OutOfMemoryError("CUDA out of memory."))
+    masked = RuntimeError("operation failed due to a previous error during capture")
+    masked.__context__ = torch.OutOfMemoryError("CUDA out of memory.")
+    assert is_out_of_memory(masked)
+    broken = trainer(tmp_path / "broken")
+    broken.batches = None
+    with pytest.raises(AttributeError):
+        broken.train()
+
+
+def test_the_steps_that_stand_out_have_the_most_targets_and_the_longest_rows():
+    class Uneven:
+        steps_per_epoch = 50
+
+        def batch(self, step):
+            rows, columns = {7: (9, 4), 11: (2, 9), 49: (1, 3)}.get(step, (5, 4))
+            return type("Some", (), {"targets": np.zeros((rows, columns))})
+
+    assert steps_that_stand_out(Uneven(), 100) == [7, 11, 49]
+    assert steps_that_stand_out(Uneven(), 10) == [0, 7, 9]
+
+
+SCRIPT = """
+import resource, sys
+from pathlib import Path
+import torch, regard.fit
+from regard.cli import main
+pages = int(Path("/proc/self/statm").read_text().split()[0])
+limit = pages * resource.getpagesize() + int(sys.argv[1])
+resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+main(sys.argv[2:])
+"""
+
+
+def limited(tmp_path, *words):
+    command = [sys.executable, "-c", SCRIPT, str(600 << 20), *map(str, words)]
+    return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False)
+
+
+@pytest.mark.slow
+def test_the_command_that_is_named_goes_on_with_less_memory(tmp_path):
+    words = ["train", "gpt", "--size", "tiny", "--run", "mine", "--training.batch-tokens", 65536]
+    words += ["--training.steps", 2, "--training.threads", 1]
+    first = limited(tmp_path, *words)
+    assert first.returncode == 2, first.stderr
+    sentence = first.stderr.strip().splitlines()[-1]
+    assert sentence.startswith(
+        "regard: The memory of cpu ran out in the very first step: `regard resume mine --training"
+    )
+    for _ in range(8):
+        words = sentence.split("`")[1].split()[1:]
+        then = limited(tmp_path, *words)
+        if then.returncode == 0:
+            break
+        assert then.returncode == 2, then.stderr
+        sentence = then.stderr.strip().splitlines()[-1]
+    assert then.returncode == 0
+    assert f"accumulate = {words[-1]}" in (tmp_path / "mine" / "recipe.toml").read_text()
+
+
+MEASURED = """
+import sys, torch
+from regard.cli import main
+from regard.fit import peak_memory
+main(sys.argv[1:])
+print(peak_memory(torch.device("cpu")))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("words", [["gpt", "--training.batch-tokens", 8192], ["transformer", "--training.ema", 0.9]])
+def test_the_memory_that_a_dry_run_states_is_what_the_training_takes(tmp_path, words):
+    words = ["train", *map(str, words), "--size", "tiny", "--training.steps", "4", "--training.threads", "1"]
+    words += ["--training.evaluate-every", "2"]
+    for more in (["--dry-run", "--json"], ["--run", "mine"]):
+        command = [sys.executable, "-c", MEASURED, *words, *more]
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True, timeout=300)
+        if "--dry-run" in more:
+            stated = json.loads(done.stdout[: done.stdout.rindex("}") + 1])
+    taken = int(done.stdout.split()[-1])
+    assert stated["peak_memory_bytes"] == pytest.approx(taken, rel=0.2)
+    assert stated["peak_memory_bytes"] > 10 * stated["weights_gradients_optimizer_bytes"]
+
+
+def test_a_run_keeps_what_decides_its_result(tmp_path):
+    from regard.fit import _changed
+
+    recipe = compose("gpt", "tiny", {})
+    assert _changed(recipe, {"training": {"accumulate": "4"}}).training.accumulate == 4
+    for section, name in (("training", "learning_rate"), ("model", "width"), ("data", "corpus")):
+        with pytest.raises(RegardError, match=f"keeps its {section}.{name}"):
+            _changed(recipe, {section: {name: "1"}})

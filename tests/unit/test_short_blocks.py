@@ -1,0 +1,65 @@
+"""What a Transformer's fused stacks rest on, where no GPU is needed; tests/unit/test_cuda.py has the kernels."""
+
+import pytest
+import torch
+from torch import nn
+
+from regard.layers.half_products import Halves
+from regard.layers.residual import written
+from regard.layers.short_attention import is_short
+from regard.layers.short_blocks import are_short
+from regard.layers.words import is_plain
+from regard.systems.transformer import Settings, Transformer
+
+
+@pytest.mark.parametrize("rectified", [False, True])
+@pytest.mark.parametrize("bias", [False, True])
+def test_a_product_of_halves_is_the_maps_own_values_and_gradients(rectified, bias):
+    if rectified and not bias:
+        return
+    torch.manual_seed(0)
+    maps = [nn.Linear(6, 4).double(), nn.Linear(4, 3).double()]
+    x = torch.randn(2, 5, 6, dtype=torch.float64, requires_grad=True)
+    wanted, answers = torch.randn(2, 5, 3, dtype=torch.float64), []
+    weights = [weight for each in maps for weight in (each.weight, *([each.bias] if bias else []))]
+
+    def plain(each, given):
+        found = nn.functional.linear(given, each.weight, each.bias if bias else None)
+        return found.relu() if rectified else found
+
+    halves = Halves(maps, torch.float64)
+    for product in (plain, lambda each, given: halves(each, given, bias=bias, rectified=rectified)):
+        found = product(maps[1], product(maps[0], x))
+        answers.append([found, *torch.autograd.grad((found * wanted).sum(), [x, *weights])])
+    for one, other in zip(*answers, strict=True):
+        torch.testing.assert_close(one, other, rtol=0.0, atol=1e-12)
+
+
+def test_gradients_of_halves_come_in_the_weights_own_precision():
+    each = nn.Linear(6, 4)
+    found = Halves([each], torch.bfloat16)(each, torch.randn(3, 6))
+    assert found.dtype == torch.bfloat16
+    found.float().sum().backward()
+    assert each.weight.grad.dtype == each.bias.grad.dtype == torch.float32
+
+
+def test_the_end_of_a_part_as_it_is_written():
+    norm, x, part, bias = nn.LayerNorm(4), torch.randn(3, 4), torch.randn(3, 4), torch.randn(4)
+    total, normed = written(x, part, bias, norm, 0.0)
+    torch.testing.assert_close(total, x + part + bias)
+    torch.testing.assert_close(normed, norm(x + part + bias))
+
+
+def test_on_a_cpu_the_blocks_are_called_one_after_the_other():
+    x = torch.zeros(2, 8, 64, dtype=torch.bfloat16)
+    assert not is_short(x, 8, 8, 16)
+    model = Transformer(20, Settings(width=64, layers=2)).train()
+    assert not are_short(list(model.layers), x, 8, 8)
+    assert not are_short([], x, 8, 8)
+
+
+def test_only_words_and_waves_are_read_in_one_kernel():
+    plain = [{}, {"position": "none"}, {"position": "rotary"}]
+    other = [{"position": "learned"}, {"position": "index"}, {"combine": "concatenate", "tied": False}]
+    for settings in plain + other:
+        assert is_plain(Transformer(20, Settings(width=16, layers=1, **settings)).embedding) == (settings in plain)
