@@ -4,7 +4,7 @@
 
 For each shape the same Trainer as `regard train` reads random tokens, carries its state and steps with AdamW in bf16,
 after a warm-up, in up to three ways: "plain" (training.capture off) and "graph" (on) with one kernel for all steps of
-a layer (layers/persistent.py), "graph-chain" with kernels for each step, in fp32 with TF32 products (layers/chain.py).
+a layer (kernels/persistent.py), "graph-chain" with kernels for each step, in fp32 with TF32 products (layers/chain.py).
 Tokens per second are of the median of three rounds of --steps steps, with the device waited for at the end of each
 round. --cells adds one layer alone, forward and backward in a graph: nn.LSTM in three precisions, and the one kernel.
 Nothing else should run. A JSON line comes last.
@@ -24,7 +24,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from regard.layers.persistent import recur
+from regard.kernels.persistent import recur
 from regard.recipe import compose
 from regard.systems.lstm import LSTMModel
 from regard.text.batches import Streams

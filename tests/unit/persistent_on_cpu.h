@@ -1,4 +1,4 @@
-// A GPU made of the host's threads, one for each of a kernel's: enough to run layers/persistent.cu at tiny sizes.
+// A GPU made of the host's threads, one for each of a kernel's: enough to run kernels/persistent.cu at tiny sizes.
 
 #include <barrier>
 #include <cmath>

@@ -14,6 +14,7 @@ ORDER = [
     {"errors"},
     {"settings", "files", "numbers"},
     {"text", "report"},
+    {"kernels"},
     {"layers"},
     {"systems"},
     {"decoding"},

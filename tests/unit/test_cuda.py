@@ -17,10 +17,10 @@ from regard.decoding.generate import generate, read_prompts
 from regard.decoding.sampling import GREEDY, Sampling, mask_tokens, pick
 from regard.decoding.translate import translate
 from regard.errors import RegardError, Stopped
+from regard.kernels.epilogue import epilogues
 from regard.layers import encoder
 from regard.layers.attention import attend, written
 from regard.layers.decode_step import fast_step
-from regard.layers.epilogue import epilogues
 from regard.layers.half_products import rectified_sums
 from regard.layers.recurrent import GRU, LSTM, Elman
 from regard.layers.residual import add_norm
@@ -994,7 +994,7 @@ def test_a_beams_kernels_compute_what_is_written(dtype, exact, sources, width, h
     "terms", [Terms(5, 0, 1, 1.0, 4), Terms(4, 2, 3, 0.0, 0, (1,)), Terms(1, 0, 1), Terms(7, 0, 7, -0.5)], ids=str
 )
 def test_a_beams_choice_by_kernels_is_the_written_one(vocabulary, terms):
-    from regard.layers.beam_choice import choose
+    from regard.kernels.beam_choice import choose
 
     torch.manual_seed(0)
     one, other = (Slots(6, 9, vocabulary, terms, torch.device("cuda")) for _ in range(2))

@@ -1,7 +1,7 @@
 """The recurrence in one kernel, where there is no GPU: who does what, and the kernel's own code on threads of the host.
 
 What the device's instructions do (a look at memory, a product, a meeting) is said anew in persistent_on_cpu.h; all
-else is layers/persistent.cu as it is. On a GPU itself: test_cuda.py."""
+else is kernels/persistent.cu as it is. On a GPU itself: test_cuda.py."""
 
 import ctypes
 import shutil
@@ -13,8 +13,8 @@ import pytest
 import torch
 from torch import nn
 
-from regard.layers import persistent
-from regard.layers.persistent import CELLS, FASTEST, RESIDENT, plans
+from regard.kernels import persistent
+from regard.kernels.persistent import CELLS, FASTEST, RESIDENT, plans
 
 SMALL = ((1, 8), (2, 4), (4, 2))  # a device of eight processors: members of a cluster, clusters
 SHAPES = [(20, 650), (20, 1500), (64, 1024), (80, 1150), (80, 400), (1, 1), (3, 37), (8, 64)]

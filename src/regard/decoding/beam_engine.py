@@ -286,7 +286,7 @@ def shared(state: State) -> State:
 def chooser(kernels: bool) -> Callable[[Slots, Tensor], None]:
     if not kernels:
         return Slots.choose
-    from regard.layers.beam_choice import choose
+    from regard.kernels.beam_choice import choose
 
     return choose
 

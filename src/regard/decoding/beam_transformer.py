@@ -17,9 +17,9 @@ from torch import Tensor, nn
 
 from regard.decoding.beam_engine import REFILL, record
 from regard.decoding.beam_slots import Slots
-from regard.layers.add_norm import add_norm
-from regard.layers.beam_attention import attend_to_own_words, attend_to_source
-from regard.layers.beam_choice import choose
+from regard.kernels.add_norm import add_norm
+from regard.kernels.beam_attention import attend_to_own_words, attend_to_source
+from regard.kernels.beam_choice import choose
 from regard.layers.blocks import DecoderBlock, FeedForward, PreNorm
 from regard.layers.embedding import Embedding
 from regard.layers.position import Learned, rotate

@@ -1,6 +1,6 @@
 """Who chooses the next word of every row, where it lies: nothing is asked of the device, so a CUDA graph can hold it.
 
-On a GPU that has Triton one kernel does it (choice_kernel.py); `sampling.pick` is the reference, and used elsewhere.
+On a GPU that has Triton one kernel does it (kernels/choice.py); `sampling.pick` is the reference, and used elsewhere.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class FusedChoice(Choice):
             self.banned = torch.zeros(vocabulary, dtype=torch.int8, device=device).index_fill_(0, self.forbidden, 1)
 
     def __call__(self, logits: Tensor, uniform: Tensor, written: Tensor, highest: Tensor) -> None:
-        from regard.decoding.choice_kernel import choose_into
+        from regard.kernels.choice import choose_into
 
         least = None
         if self.limits is not None and self.sampling.top_k:

@@ -6,7 +6,7 @@ cuDNN's recurrence, outside its persistent case (fp16, widths that are multiples
 per step, forward and backward, on an H200 at the papers' widths. The same equation as separate kernels would be bound
 by launching them; in a graph it is not, and faster. Widths are filled up to a multiple of eight, because tensor cores
 read sixteen bytes at a time: a unit whose weights are all zero stays at zero. Precision is that of cuDNN's fp32: TF32
-products where `torch.backends.cudnn.allow_tf32`, all else in fp32. In bf16 `persistent.py` needs no kernel per step.
+products where `torch.backends.cudnn.allow_tf32`, all else in fp32. In bf16: `kernels/persistent.py`.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@
 
 With few rows each of these is one kernel. With more, a product is worth tensor cores, and the sums that end in x are
 taken in pieces, which one more kernel adds up and normalises. The model's own call is the reference; the kernels, and
-why they are few: decode_kernels.py.
+why they are few: kernels/decode.py.
 """
 
 from __future__ import annotations
@@ -108,10 +108,10 @@ class DecodeStep:
     """The step of one model: its weights are read where they lie, whatever they have become."""
 
     def __init__(self, model: Any) -> None:
-        from regard.layers import decode_kernels
+        from regard.kernels import decode
 
         self.model = model
-        self.kernels = decode_kernels
+        self.kernels = decode
         weight = model.embedding.table.weight
         # From Hopper on a kernel may begin before the one in front of it has ended.
         self.early = weight.is_cuda and torch.cuda.get_device_capability(weight.device) >= (9, 0)

@@ -3,7 +3,7 @@
     a = x + W_o Attention(W_qkv LN(x)),     y = a + W_2 GELU(W_1 LN(a))
 
 Nothing here is new: it is `PreNormBlock`, forward and backward, with every pass over memory that can be saved saved
-(block_kernels.py). Norms, sums and the GELU's slope are joined with the gradients of biases and gains, which are sums
+(kernels/block.py). Norms, sums and the GELU's slope are joined with the gradients of biases and gains, which are sums
 over the same rows. What flows between blocks has the precision of the products; weights' gradients are fp32.
 """
 
@@ -15,8 +15,8 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from regard.kernels.epilogue import epilogues
 from regard.layers.attention import attend
-from regard.layers.epilogue import epilogues
 
 NORMS = ("gain", "shift", "second_gain", "second_shift")  # what is computed with in fp32
 
@@ -47,7 +47,7 @@ def fused_block(x: Tensor, weights: Weights, heads: int, eps: float, *, cudnn: b
 class FusedBlock(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, heads: int, eps: float, cudnn: bool, *given: Tensor | None) -> Tensor:
-        from regard.layers.block_kernels import gelu, norm
+        from regard.kernels.block import gelu, norm
 
         w = Weights(*given)  # type: ignore[arg-type]  # some are never None
         rows, columns, width = x.shape
@@ -79,7 +79,7 @@ class FusedBlock(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, above: Tensor) -> tuple[Tensor | None, ...]:
-        from regard.layers.block_kernels import gelu_backward_, norm_backward, pack, sum_rows
+        from regard.kernels.block import gelu_backward_, norm_backward, pack, sum_rows
 
         x, normed, context, total, normed_again, expanded, active, *rest = ctx.saved_tensors
         first, second, w, low = rest[:2], rest[2:4], Weights(*rest[4:]), ctx.low
@@ -113,7 +113,7 @@ class FusedNorm(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, gain: Tensor, shift: Tensor | None, eps: float) -> Tensor:
-        from regard.layers.block_kernels import norm
+        from regard.kernels.block import norm
 
         flat = x.reshape(-1, x.size(-1))
         normed, _, *statistics, _ = norm(flat, None, gain, shift, eps)
@@ -123,7 +123,7 @@ class FusedNorm(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, above: Tensor) -> tuple[Tensor | None, ...]:
-        from regard.layers.block_kernels import norm_backward
+        from regard.kernels.block import norm_backward
 
         x, gain, shift, *statistics = ctx.saved_tensors
         below, (of_gain, of_shift) = norm_backward(above.reshape(x.shape), None, x, gain, *statistics, sums=2)

@@ -90,7 +90,7 @@ def rectified_sums(gradient: Tensor, found: Tensor | None, dtype: torch.dtype) -
         if found is not None:
             gradient = torch.ops.aten.threshold_backward(gradient, found, 0)
         return gradient, gradient.sum(0, dtype=dtype)
-    from regard.layers import sum_kernels as kernels
+    from regard.kernels import sums as kernels
 
     gradient = gradient.contiguous()
     rows, width = gradient.shape

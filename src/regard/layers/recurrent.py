@@ -23,7 +23,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
-from regard.layers import persistent
+from regard.kernels import persistent
 from regard.layers.cell import Cell, walk
 from regard.layers.chain import lstm_chain
 from regard.layers.dropout import drop_weight

@@ -3,7 +3,7 @@
     s = x + drop(a + c),    y = LN(s)                  a: the part's last product, c: that product's bias
 
 As written these are five passes over the batch's vectors, and more on the way back; here it is one (Triton, on a GPU:
-residual_kernels.py). `written` is the reference.
+kernels/residual.py). `written` is the reference.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class AddNorm(torch.autograd.Function):
         dropout: float,
         seed: Tensor | None,
     ) -> tuple[Tensor, Tensor, Tensor]:
-        from regard.layers import residual_kernels as kernels
+        from regard.kernels import residual as kernels
 
         x, part = x.contiguous(), part.contiguous()
         total = torch.empty_like(x, dtype=torch.promote_types(x.dtype, part.dtype))
@@ -68,7 +68,7 @@ class AddNorm(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, ...]:
-        from regard.layers import residual_kernels as kernels
+        from regard.kernels import residual as kernels
 
         total, gain, seed, mean, spread = ctx.saved_tensors
         d_total, *d_twice = (None if part is None else part.contiguous() for part in gradients)

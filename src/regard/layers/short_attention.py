@@ -4,7 +4,7 @@
 
 The fused kernels that come with PyTorch are made for long rows. A sentence has 32 words: there the work is only to read
 Q, K, V once and to write O, and back likewise. Q, K and V come as the projections leave them, side by side, and so
-their gradients go back, without a copy. `attention.written` is the reference. The kernels: short_attention_kernels.py.
+their gradients go back, without a copy. `attention.written` is the reference. The kernels: kernels/short_attention.py.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class ShortAttention(torch.autograd.Function):
         causal: bool,
         dropout: float,
     ) -> Tensor:
-        from regard.layers import short_attention_kernels as kernels
+        from regard.kernels import short_attention as kernels
 
         ctx.save_for_backward(queries, memory, valid, seed)
         ctx.how = heads, causal, dropout
@@ -82,7 +82,7 @@ class ShortAttention(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        from regard.layers import short_attention_kernels as kernels
+        from regard.kernels import short_attention as kernels
 
         queries, memory, valid, seed = ctx.saved_tensors
         d_out = gradients[0].contiguous()

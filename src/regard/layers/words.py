@@ -1,4 +1,4 @@
-"""Words and their places as vectors, with their dropout, in one kernel each way (Triton, on a GPU: word_kernels.py).
+"""Words and their places as vectors, with their dropout, in one kernel each way (Triton, on a GPU: kernels/words.py).
 
     x_t = drop(a E[w_t] + p_t)
 
@@ -46,7 +46,7 @@ class ReadWords(torch.autograd.Function):
         dropout: float,
         dtype: torch.dtype,
     ) -> Tensor:
-        from regard.layers import word_kernels as kernels
+        from regard.kernels import words as kernels
 
         tokens, width = tokens.contiguous(), table.size(1)
         out = torch.empty(*tokens.shape, width, device=table.device, dtype=dtype)
@@ -62,7 +62,7 @@ class ReadWords(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        from regard.layers import word_kernels as kernels
+        from regard.kernels import words as kernels
 
         tokens, seed = ctx.saved_tensors
         words, dtype = ctx.table

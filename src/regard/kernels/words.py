@@ -1,6 +1,6 @@
 """Words and their places as vectors in Triton: x_t = m ∘ (a E[w_t] + p_t) / (1 − p) in one pass, and back.
 
-The coins m are those of residual_kernels.py. Imported only where there is a GPU to run it.
+The coins m are those of residual.py. Imported only where there is a GPU to run it.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from regard.layers.residual_kernels import _coins
+from regard.kernels.residual import _coins
 
 
 @triton.jit(do_not_specialize=["rows", "columns", "dropped"])

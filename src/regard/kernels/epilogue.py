@@ -5,7 +5,7 @@ backward      du = (dy W) · GELU′(u)
 
 So neither is read again for the GELU alone, which saves a pass over the widest vectors of a block each way. The library
 is the one PyTorch has loaded, called through its C interface; which of its kernels is fastest for a shape is found out
-by trying those that it proposes. Where it is not to be had, `epilogues` is None and block_kernels.py does it.
+by trying those that it proposes. Where it is not to be had, `epilogues` is None and block.py does it.
 """
 
 from __future__ import annotations

@@ -22,8 +22,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from regard.layers.nvrtc import Kernel
-from regard.layers.state import State
+from regard.kernels.nvrtc import Kernel
 
 CELLS = {"LSTM": (0, 4), "RNN_TANH": (1, 1), "RNN_RELU": (2, 1), "GRU": (3, 3)}  # the kernel's number, and gates
 ALIGNMENT = 8  # components of bf16 are 16 bytes, which is what is read at a time
@@ -203,8 +202,8 @@ def fits(kind: str, rows: int, width: int, device: torch.device) -> bool:
 
 
 def recur(
-    kind: str, x: Tensor, state: State, weights: dict[str, Tensor], by: tuple[Plan, Plan] | None = None
-) -> tuple[Tensor, State]:
+    kind: str, x: Tensor, state: dict[str, Tensor], weights: dict[str, Tensor], by: tuple[Plan, Plan] | None = None
+) -> tuple[Tensor, dict[str, Tensor]]:
     """x [R, T, D] from state on: hidden [R, T, H] in bf16 and the state at the end; weights by nn.RNNBase's names."""
     bias = weights["bias_ih_l0"] + weights["bias_hh_l0"]
     if kind == "GRU":  # the candidate's two biases stand on both sides of the reset gate
