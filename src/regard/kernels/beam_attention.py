@@ -180,6 +180,7 @@ def _source(
 def attend_to_source(asked: Tensor, memory: Tensor, lengths: Tensor, width: int) -> Tensor:
     """Queries [N·W, D] of all hypotheses; memory [N, S, 2, H, d], keys and values, of which lengths[n] ≥ 1 are real."""
     _, longest, _, heads, size = memory.shape
+    asked = asked.contiguous()
     found = torch.empty_like(asked)
     _source[(len(asked) // width * heads,)](
         asked, memory, lengths, found, longest,
