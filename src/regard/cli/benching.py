@@ -80,10 +80,12 @@ def _print_list(chosen: Sequence[Bench], as_json: bool) -> None:
 
 
 def _tell(result: Result) -> None:
-    """A line of the log for each row as it is done."""
+    """A line of the log for each row as it is done, peers too: a run that is cut short has then said what it found."""
     from regard.report.progress import say
 
-    say(f"{result.row.name}: {_rate(result, result.entries[0]) or result.entries[0].why}")
+    ours, *peers = (f"{_rate(result, entry) or entry.why}" for entry in result.entries)
+    names = (entry.contender.name for entry in result.entries[1:])
+    say(" · ".join([f"{result.row.name}: {ours}", *(f"{name} {rate}" for name, rate in zip(names, peers))]))
 
 
 def _print_results(results: Sequence[Result], repeats: int, quick: bool) -> None:

@@ -43,13 +43,17 @@ class Method:
 
     @classmethod
     def of(cls, model: Model, segment: int | None = None, overlap: int | None = None, stream: bool = False) -> Method:
-        """Defaults: 256 tokens (or the context, if shorter), half of them warm-up."""
+        """Defaults: 256 tokens (or the context, if shorter), half of them warm-up.
+
+        A model whose positions never end can read more than its context, but has learnt no more: that decides, too.
+        """
         limit = model.context
+        learnt = limit or getattr(getattr(model, "settings", None), "context", None)
         if stream:
             if limit is not None:
                 raise RegardError(f"This model reads at most {limit} tokens at once: evaluate without --stream.")
             return cls(0, 0, stream=True)
-        read = segment if segment is not None else min(SEGMENT, limit or SEGMENT)
+        read = segment if segment is not None else min(SEGMENT, learnt or SEGMENT)
         warm = overlap if overlap is not None else read // 2
         if limit is not None and read > limit:
             raise RegardError(f"--segment {read} is longer than the {limit} tokens this model can read at once.")
