@@ -59,7 +59,8 @@ def test_every_command_of_the_readme_works(regard, folder, monkeypatch):
         words = shortened(shlex.split(words)[1:])
         code, out, errors = regard(*words, stdin=(folder / source.strip()).read_text() if source else "")
         assert code == 0, f"{command}\n{errors}"
-        assert out
+        written = folder / words[words.index("--out") + 1] if "--out" in words else None
+        assert out or (written and written.read_text(encoding="utf-8"))
 
 
 def test_the_python_of_the_readme_works(folder, monkeypatch, capsys):
