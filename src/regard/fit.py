@@ -46,7 +46,7 @@ from regard.training.checkpoint import save_tensors
 from regard.training.crew import Crew, join, local_rank
 from regard.training.loop import Trainer, measure_steps, weights_of
 from regard.training.memory import is_out_of_memory
-from regard.training.settings import Learning
+from regard.training.settings import Learning, PairTraining
 
 
 def train(
@@ -214,9 +214,10 @@ def resume(folder: str | Path, settings: Mapping[str, Mapping[str, Any]] | None 
         for left in folder.glob(".*.part") if crew.leads else ():  # what a kill in the middle of a save left behind
             left.unlink()
         trainer = build_trainer(ready, folder, crew)
+        _restore(trainer)
         if settings and crew.leads:
             write_text(folder / "recipe.toml", recipe.toml())
-        return _resume(trainer)
+        return _go_on(trainer)
 
 
 def _changed(recipe: Recipe, settings: Mapping[str, Mapping[str, Any]]) -> Recipe:
@@ -226,13 +227,15 @@ def _changed(recipe: Recipe, settings: Mapping[str, Mapping[str, Any]]) -> Recip
             if section != "training" or name not in MAY_CHANGE:
                 may = ", ".join(f"training.{name}" for name in MAY_CHANGE)
                 raise RegardError(f"A run keeps its {section}.{name}; what may change when it goes on: {may}.")
+    if isinstance(recipe.training, PairTraining) and "capture" in settings.get("training", {}):
+        raise RegardError("A training on pairs keeps its training.capture: it decides which pairs share a batch.")
     if not settings or is_counted(recipe):
         return recipe
     changed = compose(recipe.system, None, recipe.tree(), settings)
     return changed.replace(training=resolve_training(changed.training))
 
 
-def _resume(trainer: Trainer) -> AnyRun:
+def _restore(trainer: Trainer) -> None:
     folder = trainer.folder
     try:
         trainer.restore()
@@ -244,7 +247,6 @@ def _resume(trainer: Trainer) -> AnyRun:
         say(f"{folder} had finished: {trainer.at.step} steps.")
     else:
         say(f"{folder}: going on from step {trainer.at.step}")
-    return _go_on(trainer)
 
 
 def _go_on(trainer: Trainer) -> AnyRun:
@@ -408,6 +410,8 @@ def dry_run(recipe: Recipe, start: Path | None = None, tokenizers: Tokenizers | 
             limit = trainer.limit
             steps = limit.amount / {"steps": 1.0, "tokens": per_step, "seconds": seconds}[limit.unit]
             trainer.rehearse(round(steps))
+        except RegardError as error:  # of a folder that is gone in a moment
+            raise RegardError(str(error).replace(f"; the last good weights are kept in {folder}", "")) from None
         except (RuntimeError, MemoryError) as error:
             if not is_out_of_memory(error):
                 raise

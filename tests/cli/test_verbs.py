@@ -283,6 +283,11 @@ def test_a_dry_run_states_parameters_memory_and_time_and_writes_nothing(regard, 
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_dry_run_of_less_than_a_step_is_one_of_a_step(regard, text_file, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert regard("train", "gpt", "--data", text_file, "--size", "tiny", "--budget", "100", "--dry-run")[0] == 0
+
+
 def test_without_a_name_a_run_gets_a_free_one(regard, text_file, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for name in ("runs/ngram-my", "runs/ngram-my-2"):

@@ -5,6 +5,7 @@ import pytest
 import torch
 from torch._dynamo.utils import counters
 
+from regard.errors import RegardError
 from regard.recipe import compose
 from regard.systems import gpt, lstm
 from regard.text.batches import Batch, Windows
@@ -68,10 +69,14 @@ def test_batches_of_other_shapes_are_read_as_written():
 def test_it_is_asked_for_or_pays():
     assert not compiles(model(), Training())  # on a CPU never by itself
     assert compiles(model(), Training(compile="on"))
-    assert not compiles(
-        model(), Training(compile="on", batches="stream")
-    )  # a cache that grows is another shape each time
-    assert not compiles(lstm.LSTMModel(31, lstm.Settings(width=8)), Training(compile="on"))
+    recurrent = lstm.LSTMModel(31, lstm.Settings(width=8))
+    assert not compiles(recurrent, Training())
+    for other, settings in [
+        (model(), Training(compile="on", batches="stream")),  # a cache that grows is another shape each time
+        (recurrent, Training(compile="on")),
+    ]:
+        with pytest.raises(RegardError, match="leave it at auto"):
+            compiles(other, settings)
 
 
 @pytest.mark.parametrize(

@@ -168,3 +168,10 @@ def test_a_model_of_another_build_has_no_lean_step(model):
             return -super().predict(hidden)
 
     assert lean_step(Own(VOCABULARY, gpt.Settings(layers=1, width=16, heads=2))) is None
+
+
+def test_what_stands_around_the_layers_of_a_model_of_ones_own_is_not_left_out():
+    model = attention()
+    model.entry = torch.nn.Tanh()
+    options = {"max_tokens": 9, "sampling": GREEDY}
+    assert list(Engine(model, eos=EOS).texts([[0, 3]], max_tokens=9)) == [alone(model, [0, 3], 0, **options)]

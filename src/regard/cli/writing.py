@@ -84,7 +84,6 @@ def translate(
     from regard.cli.files import line_by_line
     from regard.decoding.sampling import Sampling
     from regard.run import load_translator
-    from regard.text.corpus import content_digest
 
     sampling = Sampling(temperature, top_k, top_p)
     at_least("--n-best", n_best, 1)
@@ -125,7 +124,7 @@ def translate(
                 yield [_as_fields(number, one, ranked=n_best > 1, alignment=alignment) for one in translations]
 
     if source is not None and out is not None:
-        files = {name: content_digest(run / name) for name in ("model.safetensors", "recipe.toml")}
+        files = _digests(run, weights)
         options = [beam, n_best, length_penalty, min_tokens, max_tokens, temperature, top_k, top_p, seed, alignment]
         question = {"run": files, "options": [*options, attention, truncate, average, weights, json]}
         line_by_line(source, out, question, lambda lines, before: (said for (said,) in answers(lines, before)))
@@ -295,9 +294,8 @@ def _finish_lines(loaded: Any, run: Path, source: Path, out: Path, options: Sequ
     import json as json_module
 
     from regard.cli.files import line_by_line
-    from regard.text.corpus import content_digest
 
-    as_json = options[-1]
+    as_json, weights = options[-1], options[-2]
 
     def answers(lines: Iterable[str], before: tuple[int, int]) -> Iterator[str]:
         kept = _Kept(iter(lines))
@@ -306,8 +304,16 @@ def _finish_lines(loaded: Any, run: Path, source: Path, out: Path, options: Sequ
             entry = {"line": number, "prompt": prompt, "text": text}
             yield json_module.dumps(entry, ensure_ascii=False) if as_json else text
 
-    files = {name: content_digest(run / name) for name in ("model.safetensors", "recipe.toml")}
-    line_by_line(source, out, {"run": files, "options": options}, answers)
+    line_by_line(source, out, {"run": _digests(run, weights), "options": options}, answers)
+
+
+def _digests(run: Path, weights: str) -> dict[str, str]:
+    """What a run's answers depend on, so that a file is finished only by the model that began it."""
+    from regard.text.corpus import content_digest
+
+    last = (run / "training.safetensors").exists() and (weights != "best" or not (run / "model.safetensors").exists())
+    names = ("training.safetensors" if last else "model.safetensors", "recipe.toml")
+    return {name: content_digest(run / name) for name in names}
 
 
 class _Kept:

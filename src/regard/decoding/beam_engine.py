@@ -248,7 +248,7 @@ def make_stage(model: Model, terms: Terms, places: int, longest: int, room: int)
     """With the Transformer's own kernels where there are such, else as every model can."""
     slots = Slots(places, room, model.vocabulary, terms, model.device)
     kernels = has_kernels(next(model.parameters()), terms)
-    if kernels and isinstance(model, Transformer):
+    if kernels and type(model) is Transformer:
         from regard.decoding.beam_transformer import TransformerRows
 
         rows = TransformerRows(model, places, longest, room, terms.width)

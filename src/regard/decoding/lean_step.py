@@ -17,7 +17,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.layers.attention import CausalSelfAttention
-from regard.layers.blocks import PreNormBlock
+from regard.layers.blocks import FeedForward, PreNormBlock
+from regard.layers.embedding import Embedding
 from regard.layers.position import Learned
 from regard.layers.state import State
 from regard.systems.model import Model, Stack
@@ -25,18 +26,30 @@ from regard.systems.model import Model, Stack
 
 def lean_step(model: Model) -> Callable[[Tensor, State], Tensor] | None:
     """step(tokens [R], state) → logits [R, V], the state advanced in place; None for a model of another build."""
-    return LeanStep(model) if isinstance(model, Stack) and _known(model) else None
+    return LeanStep(model) if isinstance(model, Stack) and is_usual(model) and _known(model) else None
+
+
+def is_usual(model: Model) -> bool:
+    """Whether nothing of a stack of layers is one's own: how it reads and predicts, what stands around its layers."""
+    kind = type(model)
+    return (
+        isinstance(model, Stack)
+        and kind.predict is Stack.predict
+        and kind.read is Model.read
+        and kind.contextualise is Stack.contextualise
+        and type(model.embedding) is Embedding
+        and isinstance(model.entry, nn.Dropout | nn.Identity)
+        and isinstance(model.between, nn.Dropout | nn.Identity)
+        and all(type(getattr(layer, "feedforward", None)) is FeedForward for layer in model.layers)
+    )
 
 
 def _known(model: Stack) -> bool:
     """Whether this is an embedding, pre-norm blocks and a prediction, and nothing of one's own."""
-    embedding, predicts = model.embedding, type(model).predict is Stack.predict
-    reads = type(model).read is Model.read and type(model).contextualise is Stack.contextualise
+    embedding = model.embedding
     return (
         model.device.type == "cpu"
         and not torch.is_autocast_enabled("cpu")
-        and predicts
-        and reads
         and len(model.layers) > 0
         and all(type(block) is PreNormBlock for block in model.layers)
         and all(type(block.attention) is CausalSelfAttention and not block.attention.rotary for block in model.layers)

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from regard.decoding.choice import choice_of
 from regard.decoding.generate import last_column, pad, replace_rows
-from regard.decoding.lean_step import lean_step
+from regard.decoding.lean_step import is_usual, lean_step
 from regard.decoding.sampling import Sampling, mask_tokens
 from regard.layers.decode_step import fast_step
 from regard.layers.state import State, map_state, select_rows
@@ -36,7 +36,9 @@ Step = Callable[[Tensor, State], Tensor]  # tokens [R], a state that is advanced
 
 def short_step(model: Model) -> Step | None:
     """One token for every row by a shorter way than the model's own call, if there is one for this model."""
-    return fast_step(model) if model.device.type == "cuda" else lean_step(model)
+    if model.device.type == "cuda":
+        return fast_step(model) if is_usual(model) else None
+    return lean_step(model)
 
 
 class Recorder:

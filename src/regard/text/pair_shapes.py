@@ -59,7 +59,8 @@ class ShapedPairBatches(PairBatches):
                 if room > 0:
                     place, shape = min(stop, place + room), wider
                 else:
-                    bounds, shape = [*bounds, place], (0, 0)
+                    bounds.append(place)
+                    shape = (0, 0)
         return np.array([*bounds, len(order)])
 
     def _beside(self, pairs: TokenPairs, rows: np.ndarray) -> PairBatch:

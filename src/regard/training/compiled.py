@@ -17,6 +17,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from regard.errors import RegardError
 from regard.layers.blocks import Block, FinalNorm, PreNormBlock
 from regard.systems.gpt import GPT
 from regard.systems.model import Model, Stack
@@ -32,6 +33,11 @@ def compiles(model: Model, settings: Learning) -> bool:
     """Are the blocks to be compiled? By themselves on a GPU, where they are not by hand and there is so much to train
     that it pays: two minutes, or as many tokens as take them. Only the settings decide, so a resume goes on alike."""
     if not isinstance(settings, Training) or settings.batches != "windows" or settings.shard or not blocks_of(model):
+        if getattr(settings, "compile", "auto") == "on":
+            raise RegardError(
+                "training.compile on is for a language model of Transformer blocks that reads windows, not sharded: "
+                "leave it at auto."
+            )
         return False
     if settings.compile != "auto":
         return settings.compile == "on"

@@ -118,7 +118,8 @@ class Trainer:
         self.together = self.crew.wrap(self.objective, sharded=settings.shard)
         prepare(model, settings, bf16=bf16)
         self.compiled = Compiled(model) if compiles(model, settings) else None
-        captured = self.crew.alone and captures(model, settings)
+        recordable = captures(model, settings)
+        captured = self.crew.alone and recordable
         self.optimizer = build_optimizer(
             settings.optimizer,
             model.named_parameters(),
@@ -130,7 +131,7 @@ class Trainer:
         )
         begin = (lambda rows: model.begin(rows=rows)) if self.carries else None
         shapes = 1
-        if captured and isinstance(batches, PairBatches):
+        if recordable and isinstance(batches, PairBatches):  # also of several processes: the same batches as of one
             self.batches, shapes = ShapedPairBatches.of(batches), PAIR_SHAPES
         self.captured = Captured(self._update, begin, shapes=shapes) if captured else None
         if captured:
@@ -163,9 +164,11 @@ class Trainer:
         self.model.train()
         with self._interruptible(), progress("training", self.limit.amount, self._spent(), self._unit()) as bar:
             log = _Log(self.folder / "metrics.jsonl" if self.crew.leads else None, bar, self.at)
+            stuck = False
             if self.at.step and self._validation_is_due() and self.at.step not in dict(self.at.history):
                 self._validate(log)  # memory ran out in it
-            while self._spent() < self.limit.amount:
+                stuck = 0 < self.settings.patience <= self.at.stuck
+            while not stuck and self._spent() < self.limit.amount:
                 began, spent, rate = time.perf_counter(), self._spent(), self.learning_rate
                 loss, count = self.step()
                 if (mean := log.trained(loss, count, rate)) is not None:
@@ -203,6 +206,7 @@ class Trainer:
         if self.captured is not None and self.captured.fits(batch):
             count = batch.targets.size if batch.lengths is None else int(batch.lengths.sum())
             loss, self.state = self.captured(to_device(batch, self.device), None if batch.fresh else self.state)
+            self.doing = "update"  # the weights are those after the step already
         else:
             loss, count = self.gradient(batch)
             self._descend(loss)
@@ -283,12 +287,12 @@ class Trainer:
         verdict = self.crew.told(self.judge())  # one for all: a last bit must not part their ways
         self._check_finite(verdict.loss)
         improved = verdict.badness < at.best
+        if improved:
+            self.save_best(verdict)
+            at.best, at.best_step, at.criterion = verdict.badness, at.step, verdict.criterion
+        self._keep()
         at.stuck = 0 if improved else at.stuck + 1
         at.history.append((at.step, verdict.loss))
-        if improved:
-            at.best, at.best_step, at.criterion = verdict.badness, at.step, verdict.criterion
-            self.save_best(verdict)
-        self._keep()
         if self.average.active:
             self.average.swap(self.model)
         elif self.settings.optimizer == "asgd" and averaging_is_due([loss for _, loss in at.history]):
@@ -383,13 +387,11 @@ class Trainer:
         """Weights in the middle of an update, or exchanged for their mean, belong to no step: the old file stays."""
         if self.doing == "update" or (self.doing == "validation" and self.average.active):
             return False
-        if self.doing == "step" and self.random:
-            self._set_generators(self.random)  # as before the step that failed
         try:
+            if self.doing == "step" and self.random:
+                self._set_generators(self.random)  # as before the step that failed
             self.save()
-        except (RuntimeError, MemoryError) as error:
-            if not is_out_of_memory(error):
-                raise
+        except (RuntimeError, MemoryError):  # a recording that failed may have taken the generator with it
             return False
         return True
 
@@ -415,8 +417,9 @@ class Trainer:
         validation = self.validation
         if isinstance(validation, TextValidation):  # of a long text the beginning: it is read in batches of one size
             validation = replace(validation, ids=validation.ids[:REHEARSED])
+        standing_out = steps_that_stand_out(self.batches, steps)
         for _ in range(2):
-            for step in steps_that_stand_out(self.batches, steps):
+            for step in standing_out:
                 self.repeat(step, 1 if self.captured is None else WARM_UP + 1)
             if self.settings.optimizer == "asgd":
                 self.average.add(self.model)

@@ -53,7 +53,7 @@ def how_to_go_on(
 
 def steps_that_stand_out(batches: Batches, steps: int) -> list[int]:
     """Among the first so many steps those with the most targets, the longest rows, and the ragged end of an epoch."""
-    last = min(steps, batches.steps_per_epoch) - 1
+    last = max(1, min(steps, batches.steps_per_epoch)) - 1
     looked_at = [*range(min(last, LOOKED_AT)), last]
     shapes = {step: batches.batch(step).targets.shape for step in looked_at}
     largest = max(looked_at, key=lambda step: math.prod(shapes[step]))
