@@ -95,8 +95,10 @@ def translate(
 
 
 def is_captured(model: Model) -> bool:
-    """Is a search recorded and replayed? On a GPU, but not under autocast: its copies of the weights would be kept."""
-    return model.device.type == "cuda" and not torch.is_autocast_enabled("cuda")
+    """Is a search recorded and replayed? On a GPU, but not under autocast, whose copies of weights would be kept, and
+    only of the systems here: one's own may ask the device for a value, and PyTorch does not survive such a recording."""
+    ours = type(model).__module__.startswith("regard.systems.")
+    return ours and model.device.type == "cuda" and not torch.is_autocast_enabled("cuda")
 
 
 def closed(line: Sequence[int], eos: int) -> list[int]:
