@@ -96,7 +96,7 @@ def translate(
 
 def is_captured(model: Model) -> bool:
     """Is a search recorded and replayed? On a GPU, but not under autocast, whose copies of weights would be kept, and
-    only of the systems here: one's own may ask the device for a value, and PyTorch does not survive such a recording."""
+    only of systems here: one's own may ask the device for a value, and PyTorch does not survive such a recording."""
     ours = type(model).__module__.startswith("regard.systems.")
     return ours and model.device.type == "cuda" and not torch.is_autocast_enabled("cuda")
 
