@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from regard.layers.half_products import Halves
+from regard.layers.half_products import Halves, JoinedProduct
 from regard.layers.residual import written
 from regard.layers.short_attention import is_short
 from regard.layers.short_blocks import are_short
@@ -12,24 +12,43 @@ from regard.layers.words import is_plain
 from regard.systems.transformer import Settings, Transformer
 
 
-@pytest.mark.parametrize("rectified", [False, True])
 @pytest.mark.parametrize("bias", [False, True])
-def test_a_product_of_halves_is_the_maps_own_values_and_gradients(rectified, bias):
-    if rectified and not bias:
-        return
+def test_a_product_of_halves_is_the_maps_own_values_and_gradients(bias):
     torch.manual_seed(0)
     maps = [nn.Linear(6, 4).double(), nn.Linear(4, 3).double()]
+    weights = [weight for each in maps for weight in (each.weight, *([each.bias] if bias else []))]
+    halves = Halves(maps, torch.float64)
+
+    def plain(x):
+        for each in maps:
+            x = nn.functional.linear(x, each.weight, each.bias if bias else None)
+        return x
+
+    assert_alike(plain, lambda x: halves(maps[1], halves(maps[0], x, bias=bias), bias=bias), weights)
+
+
+def test_rectified_products_of_halves_are_the_maps_own_values_and_gradients():
+    torch.manual_seed(0)
+    expand, contract = nn.Linear(6, 8).double(), nn.Linear(8, 3).double()
+    halves = Halves([expand, contract], torch.float64)
+    plain = lambda x: expand(x).relu() @ contract.weight.t()  # noqa: E731
+    assert_alike(plain, lambda x: halves.rectified(expand, contract, x), [*expand.parameters(), contract.weight])
+
+
+def test_joined_products_are_the_maps_own_values_and_gradients_but_those_of_biases():
+    torch.manual_seed(0)
+    maps = [nn.Linear(6, 3).double() for _ in range(4)]
+    weights, biases = [each.weight for each in maps], [each.bias for each in maps]
+    plain = lambda x: torch.cat([each(x) for each in maps], dim=-1).sin()[..., :3]  # noqa: E731
+    assert_alike(plain, lambda x: JoinedProduct.apply(x, biases, *weights).sin()[..., :3], weights)
+
+
+def assert_alike(one, other, weights):
+    """Same values, and same gradients of what is read and of the weights."""
     x = torch.randn(2, 5, 6, dtype=torch.float64, requires_grad=True)
     wanted, answers = torch.randn(2, 5, 3, dtype=torch.float64), []
-    weights = [weight for each in maps for weight in (each.weight, *([each.bias] if bias else []))]
-
-    def plain(each, given):
-        found = nn.functional.linear(given, each.weight, each.bias if bias else None)
-        return found.relu() if rectified else found
-
-    halves = Halves(maps, torch.float64)
-    for product in (plain, lambda each, given: halves(each, given, bias=bias, rectified=rectified)):
-        found = product(maps[1], product(maps[0], x))
+    for way in (one, other):
+        found = way(x)
         answers.append([found, *torch.autograd.grad((found * wanted).sum(), [x, *weights])])
     for one, other in zip(*answers, strict=True):
         torch.testing.assert_close(one, other, rtol=0.0, atol=1e-12)

@@ -19,18 +19,18 @@ import triton.language as tl
 from torch import Tensor
 
 # What was fastest on an H200 for 65 536 rows of 768, of those tried:
-NORM = 2, 1  # rows at a time, warps for every 1024 columns
-NORM_BACKWARD = 1, 1, 8  # and programs on each processor
+NORM = 1, 1  # rows at a time, warps for every 1024 columns
+NORM_BACKWARD = 1, 2, 4, 4  # and programs on each processor, and how many rows are under way at once
 SLOPE = 1024, 256, 8, 8  # rows and columns of a program, rows at a time, warps
-PACK = 512, 256, 32, 8
+PACK = 512, 128, 64, 8
 SUM = 1024, 256, 16, 8
+ADD_UP = 16, 256, 8  # columns of a program, rows at a time, warps
 
 
 @triton.jit
 def _norm(
-    x, y, gain, shift, bias, total, raised, normed, means, scales, rows, eps,
-    WIDTH: tl.constexpr, BLOCK: tl.constexpr, SOME: tl.constexpr,
-    ADDED: tl.constexpr, SHIFTED: tl.constexpr, RAISED: tl.constexpr,
+    x, y, gain, shift, total, normed, means, scales, rows, eps,
+    WIDTH: tl.constexpr, BLOCK: tl.constexpr, SOME: tl.constexpr, ADDED: tl.constexpr, SHIFTED: tl.constexpr,
 ):  # fmt: skip
     row = tl.program_id(0) * SOME + tl.arange(0, SOME)[:, None]
     column = tl.arange(0, BLOCK)[None, :]
@@ -42,9 +42,6 @@ def _norm(
         s = s.to(total.dtype.element_ty)
         tl.store(total + at, s, mask=there)
         s = s.to(tl.float32)
-    if RAISED:
-        b = tl.load(bias + column, mask=column < WIDTH, other=0.0).to(tl.float32)
-        tl.store(raised + at, (s + b).to(raised.dtype.element_ty), mask=there)
     mean = tl.sum(s, 1)[:, None] / WIDTH
     centred = tl.where(column < WIDTH, s - mean, 0.0)
     scale = tl.rsqrt(tl.sum(centred * centred, 1)[:, None] / WIDTH + eps)
@@ -57,28 +54,27 @@ def _norm(
 
 
 def norm(
-    x: Tensor, y: Tensor | None, gain: Tensor, shift: Tensor | None, eps: float, *, bias: Tensor | None = None
-) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """n and s of rows [N, D], the means and scales [N] that the way back wants, and s + bias, or s where there is none.
-    Without y, s is x."""
+    x: Tensor, y: Tensor | None, gain: Tensor, shift: Tensor | None, eps: float
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """n and s of rows [N, D], and the means and scales [N] that the way back wants. Without y, s is x."""
     rows, width = x.shape
     block, (some, warps) = triton.next_power_of_2(width), NORM
     total = x if y is None else torch.empty_like(x)
-    raised = total if bias is None else torch.empty_like(x)
     normed = torch.empty_like(x)
     means, scales = (torch.empty(rows, device=x.device, dtype=torch.float32) for _ in range(2))
     _norm[(triton.cdiv(rows, some),)](
-        x, y, gain, shift, bias, total, raised, normed, means, scales, rows, eps,
+        x, y, gain, shift, total, normed, means, scales, rows, eps,
         WIDTH=width, BLOCK=block, SOME=some,
-        ADDED=y is not None, SHIFTED=shift is not None, RAISED=bias is not None, num_warps=warps * -(-block // 1024),
+        ADDED=y is not None, SHIFTED=shift is not None, num_warps=warps * -(-block // 1024),
     )  # fmt: skip
-    return normed, total, means, scales, raised
+    return normed, total, means, scales
 
 
 @triton.jit
 def _norm_backward(
-    d_normed, d_above, total, gain, means, scales, d_total, of_gain, of_shift, of_total, of_above, rows, programs,
-    WIDTH: tl.constexpr, BLOCK: tl.constexpr, SOME: tl.constexpr, ABOVE: tl.constexpr, ALL: tl.constexpr,
+    d_normed, d_above, total, gain, means, scales, d_total, sums, rows, programs,
+    WIDTH: tl.constexpr, BLOCK: tl.constexpr, SOME: tl.constexpr, UNDER_WAY: tl.constexpr,
+    ABOVE: tl.constexpr, ALL: tl.constexpr,
 ):  # fmt: skip
     column = tl.arange(0, BLOCK)[None, :]
     g = tl.load(gain + column, mask=column < WIDTH, other=0.0).to(tl.float32)
@@ -86,7 +82,7 @@ def _norm_backward(
     for_shift = tl.zeros([SOME, BLOCK], tl.float32)
     for_total = tl.zeros([SOME, BLOCK], tl.float32)
     for_above = tl.zeros([SOME, BLOCK], tl.float32)
-    for start in range(tl.program_id(0) * SOME, rows, programs * SOME):
+    for start in tl.range(tl.program_id(0) * SOME, rows, programs * SOME, num_stages=UNDER_WAY):
         row = start + tl.arange(0, SOME)[:, None]
         there = (row < rows) & (column < WIDTH)
         at = row.to(tl.int64) * WIDTH + column
@@ -108,13 +104,13 @@ def _norm_backward(
         if ALL:
             for_total += tl.where(there, ds.to(tl.float32), 0.0)
             for_above += du
-    place = tl.program_id(0) * WIDTH + tl.arange(0, BLOCK)
+    place = sums + tl.program_id(0) * (4 if ALL else 2) * WIDTH + tl.arange(0, BLOCK)
     inside = tl.arange(0, BLOCK) < WIDTH
-    tl.store(of_gain + place, tl.sum(for_gain, 0), mask=inside)
-    tl.store(of_shift + place, tl.sum(for_shift, 0), mask=inside)
+    tl.store(place, tl.sum(for_gain, 0), mask=inside)
+    tl.store(place + WIDTH, tl.sum(for_shift, 0), mask=inside)
     if ALL:
-        tl.store(of_total + place, tl.sum(for_total, 0), mask=inside)
-        tl.store(of_above + place, tl.sum(for_above, 0), mask=inside)
+        tl.store(place + 2 * WIDTH, tl.sum(for_total, 0), mask=inside)
+        tl.store(place + 3 * WIDTH, tl.sum(for_above, 0), mask=inside)
 
 
 def norm_backward(
@@ -123,16 +119,16 @@ def norm_backward(
     """ds of rows [N, D] from dn and from what else arrives at s, du; and [sums, D]: the sums over rows of dn·ŝ, dn, ds
     and du, all four or the first two."""
     rows, width = total.shape
-    block, (some, warps, each) = triton.next_power_of_2(width), NORM_BACKWARD
+    block, (some, warps, each, under_way) = triton.next_power_of_2(width), NORM_BACKWARD
     programs = min(triton.cdiv(rows, some), each * processors(total))
     d_total = torch.empty_like(total)
-    found = torch.empty(4, programs, width, device=total.device, dtype=torch.float32)
+    found = torch.empty(programs, sums * width, device=total.device, dtype=torch.float32)
     _norm_backward[(programs,)](
-        d_normed, d_above, total, gain, means, scales, d_total, *found, rows, programs,
-        WIDTH=width, BLOCK=block, SOME=some,
+        d_normed, d_above, total, gain, means, scales, d_total, found, rows, programs,
+        WIDTH=width, BLOCK=block, SOME=some, UNDER_WAY=under_way,
         ABOVE=d_above is not None, ALL=sums == 4, num_warps=warps * -(-block // 1024),
     )  # fmt: skip
-    return d_total, found[:sums].sum(1)
+    return d_total, add_up(found).view(sums, width)
 
 
 @triton.jit
@@ -189,7 +185,7 @@ def sum_rows(x: Tensor) -> Tensor:
     _sum_rows[(len(sums), triton.cdiv(width, block))](
         x, sums, rows, WIDTH=width, BLOCK=block, ROWS=most, TILE=tile, num_warps=warps
     )
-    return sums.sum(0)
+    return add_up(sums)
 
 
 def gelu_backward_(x: Tensor, dy: Tensor) -> Tensor:
@@ -200,7 +196,7 @@ def gelu_backward_(x: Tensor, dy: Tensor) -> Tensor:
     _gelu_backward[(len(sums), triton.cdiv(width, block))](
         x, dy, sums, rows, WIDTH=width, BLOCK=block, ROWS=most, TILE=tile, num_warps=warps
     )
-    return sums.sum(0)
+    return add_up(sums)
 
 
 @triton.jit
@@ -234,7 +230,28 @@ def pack(dq: Tensor, dk: Tensor, dv: Tensor) -> tuple[Tensor, Tensor]:
     _pack[(len(sums), 3, triton.cdiv(width, block))](
         dq, dk, dv, packed, sums, rows, WIDTH=width, BLOCK=block, ROWS=most, TILE=tile, num_warps=warps
     )
-    return packed, sums.sum(0)
+    return packed, add_up(sums)
+
+
+@triton.jit
+def _add_up(found, sums, rows, WIDTH: tl.constexpr, BLOCK: tl.constexpr, TILE: tl.constexpr):
+    column = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    total = tl.zeros([TILE, BLOCK], tl.float32)
+    for start in range(0, rows, TILE):
+        row = start + tl.arange(0, TILE)[:, None]
+        there = (row < rows) & (column < WIDTH)[None, :]
+        total += tl.load(found + row * WIDTH + column[None, :], mask=there, other=0.0)
+    tl.store(sums + column, tl.sum(total, 0), mask=column < WIDTH)
+
+
+def add_up(found: Tensor) -> Tensor:
+    """The sum [D] of what programs found [P, D]: few rows, which a sum over millions of them is not made for."""
+    rows, width = found.shape
+    block, tile, warps = ADD_UP
+    tile = min(tile, triton.next_power_of_2(rows))
+    sums = torch.empty(width, device=found.device, dtype=torch.float32)
+    _add_up[(triton.cdiv(width, block),)](found, sums, rows, WIDTH=width, BLOCK=block, TILE=tile, num_warps=warps)
+    return sums
 
 
 def processors(tensor: Tensor) -> int:

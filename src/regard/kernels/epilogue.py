@@ -1,29 +1,40 @@
-"""Two products of a Transformer's block with the GELU at their end: cuBLASLt can, PyTorch does not ask it to.
+"""Products of a Transformer's block with what follows them at their end: cuBLASLt can, PyTorch does not ask it to.
 
-forward       u = x Wᵀ + b,   y = GELU(u): both leave the product together
-backward      du = (dy W) · GELU′(u)
+gelu          u = x Wᵀ + b,   y = GELU(u): both leave the product together
+slope         du = (dy W) · GELU′(u)
+add           y = s + x Wᵀ + b
+back          dx = dy W
+gradient      dW = dyᵀ x
 
-So neither is read again for the GELU alone, which saves a pass over the widest vectors of a block each way. The library
+So the GELU and the sum read nothing again, which saves passes over the widest vectors of a block each way. The library
 is the one PyTorch has loaded, called through its C interface; which of its kernels is fastest for a shape is found out
-by trying those that it proposes. Where it is not to be had, `epilogues` is None and block.py does it.
+by trying those that it proposes, of which PyTorch takes the first, and a few rows are compared with the equation. Where
+it is not to be had, `epilogues` is None; where it has no kernel for a shape, or none that is right, the product is
+None. Then PyTorch and block.py do it.
 """
 
 from __future__ import annotations
 
 import ctypes
 import functools
-from ctypes import byref, c_float, c_int, c_int32, c_int64, c_size_t, c_uint64, c_void_p
-from typing import Any
+from collections.abc import Callable, Hashable
+from ctypes import byref, c_float, c_int, c_int32, c_int64, c_size_t, c_uint32, c_uint64, c_void_p
+from typing import Any, NamedTuple, TypeVar
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
-BF16, FP32, COMPUTE_FP32 = 14, 0, 68  # the library's numbers for dtypes
-TRANSPOSE_FIRST, EPILOGUE, BIAS, OTHER, OTHER_STRIDE = 3, 7, 8, 11, 12  # for properties of a product
-GELU, GELU_BIAS, SLOPE = 160, 164, 192  # for what is done at its end, with u kept or given
-MOST_WORKSPACE = 1  # and for a property of the search
-CANDIDATES, CANDIDATE_BYTES = 8, 96
+DTYPES, COMPUTE_FP32 = {torch.float32: 0, torch.bfloat16: 14}, 68  # the library's numbers for dtypes
+TRANSPOSE, EPILOGUE, BIAS, OTHER, OTHER_STRIDE = (3, 4), 7, 8, 11, 12  # for properties of a product
+PLAIN, PLAIN_BIAS, GELU, GELU_BIAS, SLOPE = 1, 4, 160, 164, 192  # for what is done at its end, with u kept or given
+MOST_WORKSPACE, REDUCTION, IN_FP32 = 1, 3, 2  # and for properties of the search
+CANDIDATES, CANDIDATE_BYTES = 16, 96
 WORKSPACE = 32 << 20
+ALIGNED = 256  # bytes; the search takes it for granted
+FIRST, NEITHER, SECOND = (True, False), (False, False), (False, True)  # which matrix is transposed
+
+Found = TypeVar("Found")
 
 
 @functools.lru_cache
@@ -37,115 +48,220 @@ def epilogues(device: torch.device) -> Epilogues | None:
         return None
 
 
+class Product(NamedTuple):
+    """The library counts in columns: what is [n, m] here is [m, n] there, and it makes out = op(first) op(second)."""
+
+    end: int
+    first: Tensor
+    second: Tensor
+    out: Tensor
+    transposed: tuple[bool, bool]
+    bias: Tensor | None = None
+    other: Tensor | None = None  # what else is read or written at the end
+    plus: Tensor | None = None  # what is added
+
+    @property
+    def tensors(self) -> list[Tensor]:
+        return [part for part in self if isinstance(part, Tensor)]
+
+    @property
+    def key(self) -> Hashable:
+        return self.end, self.plus is not None, self.transposed, *self.first.shape, *self.second.shape, self.out.dtype
+
+    @property
+    def fits(self) -> bool:
+        matrices = (self.first, self.second, self.out)
+        halves = self.first.dtype == self.second.dtype == torch.bfloat16
+        return halves and self.out.dtype in DTYPES and not any(matrix.size(1) % 8 for matrix in matrices)
+
+    @property
+    def lies_well(self) -> bool:
+        alike = all(part is None or part.dtype == self.out.dtype for part in (self.plus, self.bias))
+        return alike and all(part.is_contiguous() and part.data_ptr() % ALIGNED == 0 for part in self.tensors)
+
+
 class Epilogues:
     def __init__(self, library: Any, device: torch.device) -> None:
         self.library, self.device = library, device
         self.handle = c_void_p()
         check(library.cublasLtCreate(byref(self.handle)))
         self.workspace = torch.empty(WORKSPACE, dtype=torch.uint8, device=device)
-        self.plans: dict[tuple[int, ...], Plan | None] = {}
+        self.plans: dict[Hashable, Plan | None] = {}
+        self.choices: dict[Hashable, int] = {}
 
     def gelu(self, x: Tensor, weight: Tensor, bias: Tensor | None) -> tuple[Tensor, Tensor] | None:
         """y and u [N, O] of x [N, I], W [O, I] and b [O]; None: the library has no kernel for these."""
-        y = torch.empty(len(x), len(weight), device=x.device, dtype=x.dtype)
+        y = x.new_empty(len(x), len(weight))
         u = torch.empty_like(y)
-        return (y, u) if self._run(GELU if bias is None else GELU_BIAS, weight, x, y, u, bias) else None
+
+        def written(some: slice) -> list[tuple[Tensor, Tensor]]:
+            exact = linear(x[some], weight, bias)
+            return [(u[some], exact), (y[some], F.gelu(exact, approximate="tanh"))]
+
+        end = GELU if bias is None else GELU_BIAS
+        return (y, u) if self._made(Product(end, weight, x, y, FIRST, bias, u), written) else None
 
     def slope(self, dy: Tensor, weight: Tensor, u: Tensor) -> Tensor | None:
         """du [N, I] of dy [N, O], W [O, I] and u [N, I]."""
         du = torch.empty_like(u)
-        return du if self._run(SLOPE, weight, dy, du, u, None) else None
+        product = Product(SLOPE, weight, dy, du, NEITHER, None, u)
+        return du if self._made(product, lambda some: [sloped(some, product)]) else None
 
-    def _run(self, end: int, weight: Tensor, rows: Tensor, out: Tensor, other: Tensor, bias: Tensor | None) -> bool:
-        """The library counts in columns: it is told of outᵀ = W rowsᵀ, or of outᵀ = Wᵀ rowsᵀ for the slope."""
-        key = (end, *weight.shape, len(rows))
-        if key not in self.plans:
-            self.plans[key] = self._plan(end, weight, rows, out, other, bias)
+    def add(self, s: Tensor | None, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor | None:
+        """y [N, O] of s [N, O], x [N, I], W [O, I] and b [O]; s may be None, as the bias."""
+        y = x.new_empty(len(x), len(weight))
+        product = Product(PLAIN if bias is None else PLAIN_BIAS, weight, x, y, FIRST, bias, plus=s)
+
+        def written(some: slice) -> list[tuple[Tensor, Tensor]]:
+            exact = linear(x[some], weight, bias)
+            return [(y[some], exact if s is None else s[some].float() + exact)]
+
+        return y if self._made(product, written) else None
+
+    def back(self, dy: Tensor, weight: Tensor) -> Tensor | None:
+        """dx [N, I] of dy [N, O] and W [O, I]."""
+        dx = dy.new_empty(len(dy), weight.size(1))
+        product = Product(PLAIN, weight, dy, dx, NEITHER)
+        return dx if self._made(product, lambda some: [(dx[some], dy[some].float() @ weight.float())]) else None
+
+    def gradient(self, dy: Tensor, x: Tensor) -> Tensor | None:
+        """dW [O, I] of dy [N, O] and x [N, I], in fp32."""
+        dw = torch.empty(dy.size(1), x.size(1), device=x.device, dtype=torch.float32)
+        product = Product(PLAIN, x, dy, dw, SECOND)
+        return dw if self._made(product, lambda some: [multiplied(some, product)]) else None
+
+    def quickest(self, key: Hashable, sure: Callable[[], Found], *others: Callable[[], Found | None]) -> Found:
+        """What the quickest of some ways to the same finds, of which the first always can; a key is tried once."""
+        ways = (sure, *others)
+        if key not in self.choices:
+            if torch.cuda.is_current_stream_capturing():
+                return sure()
+            times = [milliseconds(way) for way in ways]
+            self.choices[key] = times.index(min(times))
+        found = ways[self.choices[key]]()
+        return sure() if found is None else found
+
+    def _made(self, product: Product, written: Callable[[slice], list[tuple[Tensor, Tensor]]]) -> bool:
+        """Whether the product could be made; `written` is for the first time: pairs of what is found and expected."""
+        if not product.lies_well:
+            return False
+        if (key := product.key) not in self.plans:
+            if torch.cuda.is_current_stream_capturing():  # nothing can be tried now
+                return False
+            self.plans[key] = self._plan(product, written)
         plan = self.plans[key]
-        if plan is not None:
-            plan(weight, rows, out, other, bias)
-        return plan is not None
+        return plan is not None and plan(product)
 
-    def _plan(self, end: int, weight: Tensor, rows: Tensor, *others: Tensor | None) -> Plan | None:
-        if any(side % 8 for side in weight.shape) or weight.dtype != torch.bfloat16 or rows.dtype != torch.bfloat16:
+    def _plan(self, product: Product, written: Callable[[slice], list[tuple[Tensor, Tensor]]]) -> Plan | None:
+        if not product.fits:
             return None
-        wide, narrow = (len(weight), weight.size(1)) if end != SLOPE else (weight.size(1), len(weight))
         try:
-            plan = Plan(self, end, wide, len(rows), narrow)
-            plan.choose(weight, rows, *others)
+            plan = Plan(self, product)
         except RuntimeError:
             return None
-        return plan
+        some = slice(None, None, -(-len(product.out) // 16))
+        with torch.no_grad(), torch.autocast(self.device.type, enabled=False):
+            right = plan(product) and all(is_close(*pair) for pair in written(some))
+        return plan if right else None
 
 
 class Plan:
-    """One kind of product of one shape: [m, k] by [k, n], both as the library counts."""
+    """One kind of product of one shape, by the kernel that was the quickest."""
 
-    def __init__(self, of: Epilogues, end: int, m: int, n: int, k: int) -> None:
-        self.of, self.best = of, 0
-        library, transposed = of.library, end != SLOPE
-        self.product = c_void_p()
-        check(library.cublasLtMatmulDescCreate(byref(self.product), c_int(COMPUTE_FP32), c_int(FP32)))
-        self._set(TRANSPOSE_FIRST, c_int32(transposed))
-        self._set(EPILOGUE, c_int32(end))
-        self._set(OTHER_STRIDE, c_int64(m))
-        self._set(OTHER, c_void_p(of.workspace.data_ptr()))  # any, for the search
-        self.layouts = [layout(library, *shape) for shape in ((k, m) if transposed else (m, k), (k, n), (m, n))]
-        search, size = c_void_p(), c_uint64(WORKSPACE)
+    def __init__(self, of: Epilogues, like: Product) -> None:
+        self.of, library = of, of.library
+        self.product, search = c_void_p(), c_void_p()
+        check(library.cublasLtMatmulDescCreate(byref(self.product), c_int(COMPUTE_FP32), c_int(DTYPES[torch.float32])))
+        for side, transposed in zip(TRANSPOSE, like.transposed, strict=True):
+            self._set(side, c_int32(transposed))
+        self._set(EPILOGUE, c_int32(like.end))
+        if like.other is not None:
+            self._set(OTHER_STRIDE, c_int64(like.out.size(1)))
+        self._point(like)
+        self.layouts = [layout(library, matrix) for matrix in (like.first, like.second, like.out)]
         check(library.cublasLtMatmulPreferenceCreate(byref(search)))
-        check(library.cublasLtMatmulPreferenceSetAttribute(search, c_int(MOST_WORKSPACE), byref(size), c_size_t(8)))
-        self.candidates, self.found = (ctypes.c_char * (CANDIDATES * CANDIDATE_BYTES))(), c_int()
+        for name, value in ((MOST_WORKSPACE, c_uint64(WORKSPACE)), (REDUCTION, c_uint32(IN_FP32))):
+            amount = c_size_t(ctypes.sizeof(value))
+            check(library.cublasLtMatmulPreferenceSetAttribute(search, c_int(name), byref(value), amount))
+        self.candidates, found = (ctypes.c_char * (CANDIDATES * CANDIDATE_BYTES))(), c_int()
         first, second, out = self.layouts
         given = (of.handle, self.product, first, second, out, out, search, c_int(CANDIDATES))
-        check(library.cublasLtMatmulAlgoGetHeuristic(*given, self.candidates, byref(self.found)))
+        check(library.cublasLtMatmulAlgoGetHeuristic(*given, self.candidates, byref(found)))
         check(library.cublasLtMatmulPreferenceDestroy(search))
-        if not self.found.value:
-            raise RuntimeError("cuBLASLt proposes no kernel")
+        self.times = [milliseconds(functools.partial(self._try, like, number)) for number in range(found.value)]
+        if min(self.times, default=float("inf")) == float("inf"):
+            raise RuntimeError("cuBLASLt has no kernel")
+        self.best = self.times.index(min(self.times))
 
-    def choose(self, *tensors: Tensor | None) -> None:
-        """Try the candidates, unless a graph is being recorded."""
-        if torch.cuda.is_current_stream_capturing():
-            return
-        times = []
-        for number in range(self.found.value):
-            self.best = number
-            start, stop = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-            self(*tensors)
-            start.record()
-            for _ in range(3):
-                self(*tensors)
-            stop.record()
-            stop.synchronize()
-            times.append(start.elapsed_time(stop))
-        self.best = times.index(min(times))
+    def __call__(self, product: Product) -> bool:
+        self._point(product)
+        return self._try(product, self.best) is not None
 
-    def __call__(self, *tensors: Tensor | None) -> None:
-        weight, rows, out, other, bias = (None if tensor is None else c_void_p(tensor.data_ptr()) for tensor in tensors)
-        self._set(OTHER, other)
-        if bias is not None:
-            self._set(BIAS, bias)
-        first, second, result = self.layouts
-        check(
-            self.of.library.cublasLtMatmul(
-                self.of.handle, self.product, byref(c_float(1.0)), weight, first, rows, second, byref(c_float(0.0)),
-                out, result, out, result, byref(self.candidates, self.best * CANDIDATE_BYTES),
-                c_void_p(self.of.workspace.data_ptr()), c_size_t(WORKSPACE),
-                c_void_p(torch.cuda.current_stream(self.of.device).cuda_stream),
-            )
+    def _try(self, product: Product, number: int) -> bool | None:
+        (first, second, result), out = self.layouts, pointer(product.out)
+        status = self.of.library.cublasLtMatmul(
+            self.of.handle, self.product, byref(c_float(1.0)), pointer(product.first), first,
+            pointer(product.second), second, byref(c_float(0.0 if product.plus is None else 1.0)),
+            out if product.plus is None else pointer(product.plus), result, out, result,
+            byref(self.candidates, number * CANDIDATE_BYTES), pointer(self.of.workspace), c_size_t(WORKSPACE),
+            c_void_p(torch.cuda.current_stream(self.of.device).cuda_stream),
         )  # fmt: skip
+        return None if status else True
+
+    def _point(self, product: Product) -> None:
+        if product.other is not None:
+            self._set(OTHER, pointer(product.other))
+        if product.bias is not None:
+            self._set(BIAS, pointer(product.bias))
 
     def _set(self, name: int, value: Any) -> None:
         size = c_size_t(ctypes.sizeof(value))
         check(self.of.library.cublasLtMatmulDescSetAttribute(self.product, c_int(name), byref(value), size))
 
 
-def layout(library: Any, rows: int, columns: int) -> c_void_p:
-    """A matrix whose columns lie one after the other."""
-    made = c_void_p()
-    check(
-        library.cublasLtMatrixLayoutCreate(byref(made), c_int(BF16), c_uint64(rows), c_uint64(columns), c_int64(rows))
-    )
+def layout(library: Any, matrix: Tensor) -> c_void_p:
+    """Its rows, one after the other, are the library's columns."""
+    made, (columns, rows) = c_void_p(), matrix.shape
+    shape = c_uint64(rows), c_uint64(columns), c_int64(rows)
+    check(library.cublasLtMatrixLayoutCreate(byref(made), c_int(DTYPES[matrix.dtype]), *shape))
     return made
+
+
+def pointer(tensor: Tensor) -> c_void_p:
+    return c_void_p(tensor.data_ptr())
+
+
+def milliseconds(way: Callable[[], object], times: int = 3) -> float:
+    """For ever, if it finds nothing."""
+    if way() is None:
+        return float("inf")
+    start, stop = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    start.record()
+    for _ in range(times):
+        way()
+    stop.record()
+    stop.synchronize()
+    return start.elapsed_time(stop) / times
+
+
+def linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    return F.linear(x.float(), weight.float(), None if bias is None else bias.float())
+
+
+def multiplied(some: slice, product: Product) -> tuple[Tensor, Tensor]:
+    return product.out[some], (product.second[:, some].t() @ product.first).float()
+
+
+def sloped(some: slice, product: Product) -> tuple[Tensor, Tensor]:
+    _, weight, dy, du, _, _, u, _ = product
+    assert u is not None
+    above = dy[some].float() @ weight.float()
+    return du[some], torch.ops.aten.gelu_backward(above, u[some].float(), approximate="tanh")
+
+
+def is_close(found: Tensor, expected: Tensor) -> bool:
+    """As bf16 goes."""
+    return bool((found.float() - expected).norm() <= 2e-2 * expected.norm())
 
 
 def check(status: int) -> None:

@@ -50,12 +50,13 @@ def add_norm_forward(
     tl.store(normed + place, y.to(normed.dtype.element_ty), mask=inside)
 
 
-@triton.jit(do_not_specialize=["rows", "each", "dropped"])
+@triton.jit(do_not_specialize=["rows", "each", "stride", "dropped"])
 def add_norm_backward(
-    total, d_normed, d_carried, d_total, gain, seed, mean, spread, d_x, d_part, sums, rows, width, each, dropped, scale,
+    total, d_normed, d_carried, d_total, gain, seed, mean, spread, d_x, d_part, sums, rows, width, each, stride,
+    dropped, scale,
     CARRIED: tl.constexpr, SUMMED: tl.constexpr, DROPS: tl.constexpr, ROWS: tl.constexpr, WIDTH: tl.constexpr,
 ):  # fmt: skip
-    """`sums` [programs, 3, width]: of each program's rows, for g, b and c."""
+    """`sums` [programs, 3 · width], `stride` from one to the next: of each program's rows, for g, b and c."""
     column = tl.arange(0, WIDTH)
     real = column < width
     g = tl.load(gain + column, mask=real, other=0.0).to(tl.float32)
@@ -63,7 +64,7 @@ def add_norm_backward(
     for_shift = tl.zeros([ROWS, WIDTH], tl.float32)
     for_bias = tl.zeros([ROWS, WIDTH], tl.float32)
     first = tl.program_id(0) * each
-    for start in range(first, min(first + each, rows), ROWS):
+    for start in tl.range(first, min(first + each, rows), ROWS, num_stages=4):  # what comes next is fetched meanwhile
         row = start + tl.arange(0, ROWS)
         here = (row < rows) & (row < first + each)
         inside = here[:, None] & real[None, :]
@@ -86,7 +87,7 @@ def add_norm_backward(
             ds = tl.where(_coins(tl.load(seed), row, WIDTH) >= dropped, ds * scale, 0.0)
         tl.store(d_part + place, ds.to(d_part.dtype.element_ty), mask=inside)
         for_bias += ds
-    mine = sums + tl.program_id(0) * 3 * width + column
+    mine = sums + tl.program_id(0).to(tl.int64) * stride + column
     tl.store(mine, tl.sum(for_gain, 0), mask=real)
     tl.store(mine + width, tl.sum(for_shift, 0), mask=real)
     tl.store(mine + 2 * width, tl.sum(for_bias, 0), mask=real)

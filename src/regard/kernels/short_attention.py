@@ -72,12 +72,13 @@ def short_attention_forward(
 @triton.jit(do_not_specialize=["queries", "keys", "heads"])
 def short_attention_backward(
     q, k, v, d_out, d_q, d_k, d_v, sums, valid, seed, queries, keys, heads, scale, dropout,
-    q_row, q_width, k_row, k_width, out_row, out_width, d_q_row, d_q_width, d_k_row, d_k_width,
+    q_row, q_width, k_row, k_width, out_row, out_width, d_q_row, d_q_width, d_k_row, d_k_width, sums_row,
     SUMMED: tl.constexpr,
     MASKED: tl.constexpr, CAUSAL: tl.constexpr, DROPS: tl.constexpr, EXACT: tl.constexpr,
     QUERIES: tl.constexpr, KEYS: tl.constexpr, DEPTH: tl.constexpr,
 ):  # fmt: skip
-    """`sums` [rows, SUMMED · heads · DEPTH]: over the words of a row, of dQ (SUMMED 1), or of dQ, dK and dV (3)."""
+    """`sums` [rows, SUMMED · heads · DEPTH], `sums_row` from one to the next: over a row's words, of dQ (SUMMED 1),
+    or of dQ, dK and dV (3)."""
     row, head = tl.program_id(0), tl.program_id(1)
     places, real = _tile(q, row, head, q_row, queries, QUERIES, DEPTH, q_width)
     query = tl.load(places, mask=real, other=0.0)
@@ -95,7 +96,7 @@ def short_attention_backward(
     places, real = _tile(d_v, row, head, d_k_row, keys, KEYS, DEPTH, d_k_width)
     tl.store(places, d_value.to(d_v.dtype.element_ty), mask=real)
     width = heads * DEPTH
-    mine = sums + row * SUMMED * width + head * DEPTH + tl.arange(0, DEPTH)
+    mine = sums + row.to(tl.int64) * sums_row + head * DEPTH + tl.arange(0, DEPTH)
     if SUMMED == 3:
         tl.store(mine + 2 * width, tl.sum(d_value, 0))
     # rowsum(dO ∘ O) = rowsum(kept ∘ dO Vᵀ), and kept = weights where nothing is dropped

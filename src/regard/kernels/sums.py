@@ -11,9 +11,11 @@ import triton
 import triton.language as tl
 
 
-@triton.jit(do_not_specialize=["rows", "each"])
-def column_sums(d_y, y, d_z, sums, rows, width, each, RECTIFIED: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr):
-    """`sums` [programs, width]: of the rows that each program has seen."""
+@triton.jit(do_not_specialize=["rows", "each", "stride"])
+def column_sums(
+    d_y, y, d_z, sums, rows, width, each, stride, RECTIFIED: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr
+):
+    """`sums` [programs, width], `stride` from one to the next: of the rows that each program has seen."""
     column = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     first = tl.program_id(0) * each
     total = tl.zeros([ROWS, BLOCK], tl.float32)
@@ -26,4 +28,4 @@ def column_sums(d_y, y, d_z, sums, rows, width, each, RECTIFIED: tl.constexpr, R
             gradient = tl.where(tl.load(y + place, mask=inside, other=0.0) > 0, gradient, 0.0)
             tl.store(d_z + place, gradient, mask=inside)
         total += gradient.to(tl.float32)
-    tl.store(sums + tl.program_id(0) * width + column, tl.sum(total, 0), mask=column < width)
+    tl.store(sums + tl.program_id(0).to(tl.int64) * stride + column, tl.sum(total, 0), mask=column < width)

@@ -87,6 +87,20 @@ def _rows(
         z_row += programs * stride
 
 
+@triton.jit
+def _scaled(x, factor, out, size, BLOCK: tl.constexpr):
+    at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    value = tl.load(x + at, mask=at < size, other=0.0).to(tl.float32) * tl.load(factor).to(tl.float32)
+    tl.store(out + at, value.to(out.dtype.element_ty), mask=at < size)
+
+
+def scaled(x: Tensor, factor: Tensor) -> Tensor:
+    """x by one number that lies on the device: PyTorch reads and writes half precision one number at a time for it."""
+    out = torch.empty_like(x)
+    _scaled[(triton.cdiv(x.numel(), 4096),)](x, factor, out, x.numel(), BLOCK=4096, num_warps=8)
+    return out
+
+
 def rows_(logits: Tensor, bias: Tensor | None, targets: Tensor, words: int, smoothing: float) -> Tensor:
     """Costs [N] of logits [N, width], of whose columns the first `words` are real; the logits become the gradient."""
     costs = torch.empty(len(logits), dtype=torch.float32, device=logits.device)

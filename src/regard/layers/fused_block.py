@@ -15,8 +15,8 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from regard.kernels.epilogue import epilogues
 from regard.layers.attention import attend
+from regard.layers.products import Products
 
 NORMS = ("gain", "shift", "second_gain", "second_shift")  # what is computed with in fp32
 
@@ -47,31 +47,27 @@ def fused_block(x: Tensor, weights: Weights, heads: int, eps: float, *, cudnn: b
 class FusedBlock(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, heads: int, eps: float, cudnn: bool, *given: Tensor | None) -> Tensor:
-        from regard.kernels.block import gelu, norm
+        from regard.kernels.block import norm
 
         w = Weights(*given)  # type: ignore[arg-type]  # some are never None
         rows, columns, width = x.shape
-        low = {name: part.to(x.dtype) for name, part in w._asdict().items() if part is not None and name not in NORMS}
+        low, products = lowered(w, x.dtype), Products(x.device)
 
-        def linear(h: Tensor, name: str) -> Tensor:
-            weight, bias = low[name].t(), low.get(f"{name}_bias")
-            return h @ weight if bias is None else torch.addmm(bias, h, weight)
+        def maps(name: str) -> tuple[Tensor, Tensor | None]:
+            return low[name], low.get(f"{name}_bias")
 
         flat = x.reshape(-1, width)
-        normed, _, *first, _ = norm(flat, None, w.gain, w.shift, eps)
-        packed = linear(normed, "project").view(rows, columns, 3 * heads, -1)
+        normed, _, *first = norm(flat, None, w.gain, w.shift, eps)
+        packed = products.add(None, normed, *maps("project")).view(rows, columns, 3 * heads, -1)
         query, key, value = (part.detach().requires_grad_() for part in packed.chunk(3, dim=2))
         with torch.enable_grad():
             context = attend(query, key, value, None, causal=True, cudnn=cudnn)
         ctx.attention = context, query, key, value
         context = context.detach().view(-1, width)
-        attended, bias = linear(context, "output"), low.get("contract_bias")
-        normed_again, total, *second, raised = norm(flat, attended, w.second_gain, w.second_shift, eps, bias=bias)
-        library = epilogues(x.device) if x.is_cuda else None
-        joined = library and library.gelu(normed_again, low["expand"], low.get("expand_bias"))
-        expanded = joined[1] if joined else linear(normed_again, "expand")
-        active = joined[0] if joined else gelu(expanded)
-        y = torch.addmm(raised, active, low["contract"].t())  # the sum is made where the product ends
+        attended = products.add(None, context, *maps("output"))
+        normed_again, total, *second = norm(flat, attended, w.second_gain, w.second_shift, eps)
+        active, expanded = products.gelu(normed_again, *maps("expand"))
+        y = products.add(total, active, *maps("contract"))  # the sum is made where the product ends
         ctx.save_for_backward(flat, normed, context, total, normed_again, expanded, active, *first, *second, *given)
         ctx.low = {name: low[name] for name in ("project", "output", "expand", "contract")}
         return y.view_as(x)
@@ -79,33 +75,39 @@ class FusedBlock(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, above: Tensor) -> tuple[Tensor | None, ...]:
-        from regard.kernels.block import gelu_backward_, norm_backward, pack, sum_rows
+        from regard.kernels.block import norm_backward, pack
 
         x, normed, context, total, normed_again, expanded, active, *rest = ctx.saved_tensors
         first, second, w, low = rest[:2], rest[2:4], Weights(*rest[4:]), ctx.low
         made: dict[str, Tensor] = {}
         above = above.reshape(x.shape).contiguous()
-        made["contract"] = product(above, active)
-        library = epilogues(x.device) if x.is_cuda else None
-        d_inner = None if library is None else library.slope(above, low["contract"], expanded)
-        if d_inner is None:
-            d_inner = above @ low["contract"]
-            made["expand_bias"] = gelu_backward_(expanded, d_inner)
-        else:
-            made["expand_bias"] = sum_rows(d_inner)
-        made["expand"] = product(d_inner, normed_again)
-        middle, sums = norm_backward(d_inner @ low["expand"], above, total, w.second_gain, *second, sums=4)
+        products = Products(x.device)
+        made["contract"] = products.gradient(above, active)
+        d_inner, made["expand_bias"] = products.back_through_gelu(above, low["contract"], expanded)
+        made["expand"] = products.gradient(d_inner, normed_again)
+        d_again = products.back(d_inner, low["expand"])
+        del d_inner  # the widest of all
+        middle, sums = norm_backward(d_again, above, total, w.second_gain, *second, sums=4)
         made["second_gain"], made["second_shift"], made["output_bias"], made["contract_bias"] = sums
-        made["output"] = product(middle, context)
+        made["output"] = products.gradient(middle, context)
         found, *asked = ctx.attention
         ctx.attention = None
-        d_asked = torch.autograd.grad(found, asked, (middle @ low["output"]).view_as(found))
+        d_asked = torch.autograd.grad(found, asked, products.back(middle, low["output"]).view_as(found))
         d_packed, made["project_bias"] = pack(*(part.reshape(x.shape) for part in d_asked))
-        made["project"] = product(d_packed, normed)
-        below, sums = norm_backward(d_packed @ low["project"], middle, x, w.gain, *first, sums=2)
+        made["project"] = products.gradient(d_packed, normed)
+        d_normed = products.back(d_packed, low["project"])
+        below, sums = norm_backward(d_normed, middle, x, w.gain, *first, sums=2)
         made["gain"], made["shift"] = sums
         gradients = (None if weight is None else made[name].to(weight.dtype) for name, weight in w._asdict().items())
         return below.view_as(found), None, None, None, *gradients
+
+
+def lowered(weights: Weights, dtype: torch.dtype) -> dict[str, Tensor]:
+    """What the products use in their precision, made in one pass."""
+    parts = {name: part for name, part in weights._asdict().items() if part is not None and name not in NORMS}
+    low = {name: torch.empty_like(part, dtype=dtype) for name, part in parts.items()}
+    torch._foreach_copy_(list(low.values()), list(parts.values()))
+    return low
 
 
 class FusedNorm(torch.autograd.Function):
@@ -116,7 +118,7 @@ class FusedNorm(torch.autograd.Function):
         from regard.kernels.block import norm
 
         flat = x.reshape(-1, x.size(-1))
-        normed, _, *statistics, _ = norm(flat, None, gain, shift, eps)
+        normed, _, *statistics = norm(flat, None, gain, shift, eps)
         ctx.save_for_backward(flat, gain, shift, *statistics)
         return normed.view_as(x)
 
@@ -128,10 +130,3 @@ class FusedNorm(torch.autograd.Function):
         x, gain, shift, *statistics = ctx.saved_tensors
         below, (of_gain, of_shift) = norm_backward(above.reshape(x.shape), None, x, gain, *statistics, sums=2)
         return below.view_as(above), of_gain.to(gain.dtype), None if shift is None else of_shift.to(shift.dtype), None
-
-
-def product(d_out: Tensor, given: Tensor) -> Tensor:
-    """The gradient of a matrix, d_outᵀ given: a sum over all rows of the batch, so it leaves the product in fp32."""
-    if d_out.is_cuda and d_out.dtype != torch.float32:
-        return torch.mm(d_out.t(), given, out_dtype=torch.float32)
-    return d_out.t() @ given

@@ -14,20 +14,36 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from regard.layers.tally import Place, Tally, deal
+
 SIDES = 2**16  # of a coin: how finely a rate can be chosen
-ROWS, WARPS = 4, 4  # of a program
-BACK_ROWS, BACK_WARPS, PROGRAMS = 2, 2, 528  # on the way back so many programs share all rows
+ROWS, WARPS = 2, 2  # of a program
+BACK_ROWS, BACK_WARPS = 2, 2  # on the way back
 
 
 def add_norm(
-    x: Tensor, part: Tensor, bias: Tensor, norm: nn.LayerNorm, dropout: float, seed: Tensor | None = None
+    x: Tensor,
+    part: Tensor,
+    bias: Tensor,
+    norm: nn.LayerNorm,
+    dropout: float,
+    seed: Tensor | None = None,
+    tally: Tally | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """s, in the finer precision of both, and y twice, in that of the part [..., D]: for two who read it, so that their
-    gradients are added where they are used. The coins follow from `seed` [1]."""
+    gradients are added where they are used. The coins follow from `seed` [1]; `tally` has a place for `vectors_of`."""
     if dropout and seed is None:
         seed = torch.randint(2**62, (1,), device=x.device)
-    total, normed, carried = AddNorm.apply(x, part, bias, norm.weight, norm.bias, norm.eps, dropout, seed)
+    vectors = vectors_of(norm, bias)
+    tally = tally or Tally([vectors], deal(x.numel() // x.size(-1))[1])
+    place, vectors = tally.take(*vectors)
+    total, normed, carried = AddNorm.apply(x, part, *vectors, place, norm.eps, dropout, seed)
     return total, normed, carried
+
+
+def vectors_of(norm: nn.LayerNorm, bias: Tensor) -> tuple[Tensor, ...]:
+    """What gets its gradient on the way back, in the kernel's order."""
+    return norm.weight, norm.bias, bias
 
 
 def written(x: Tensor, part: Tensor, bias: Tensor, norm: nn.LayerNorm, dropout: float) -> tuple[Tensor, Tensor]:
@@ -41,9 +57,10 @@ class AddNorm(torch.autograd.Function):
         ctx: Any,
         x: Tensor,
         part: Tensor,
-        bias: Tensor,
         gain: Tensor,
         shift: Tensor,
+        bias: Tensor,
+        place: Place,
         eps: float,
         dropout: float,
         seed: Tensor | None,
@@ -62,7 +79,7 @@ class AddNorm(torch.autograd.Function):
         grid = (-(-rows // ROWS),)
         kernels.add_norm_forward[grid](*tensors, rows, width, eps, *coin, **how, ROWS=ROWS, num_warps=WARPS)
         ctx.save_for_backward(total, gain, seed, mean, spread)
-        ctx.coin, ctx.how, ctx.dtypes = coin, how, [tensor.dtype for tensor in (x, part, bias, gain, shift)]
+        ctx.coin, ctx.how, ctx.dtypes, ctx.place = coin, how, (x.dtype, part.dtype), place
         ctx.set_materialize_grads(False)
         return total, normed, normed.view_as(normed)
 
@@ -77,20 +94,16 @@ class AddNorm(torch.autograd.Function):
             d_normed = torch.zeros_like(total)
         width = total.size(-1)
         rows = total.numel() // width
-        each = BACK_ROWS * -(-rows // (PROGRAMS * BACK_ROWS))  # rows of a program
-        programs = -(-rows // each)
-        x_type, part_type, *types = ctx.dtypes
-        d_x, d_part = torch.empty_like(total, dtype=x_type), torch.empty_like(total, dtype=part_type)
-        sums = torch.empty(programs, 3, width, device=total.device, dtype=torch.float32)
+        each, programs = deal(rows)
+        d_x, d_part = (torch.empty_like(total, dtype=dtype) for dtype in ctx.dtypes)
+        sums, promised = ctx.place.open(total.device)
         flowing = (d_normed if part is None else part for part in (d_normed, d_carried, d_total))
         tensors = (total, *flowing, gain, seed, mean, spread, d_x, d_part, sums)
         how = ctx.how | {"CARRIED": d_carried is not None, "SUMMED": d_total is not None}
         kernels.add_norm_backward[(programs,)](
-            *tensors, rows, width, each, *ctx.coin, **how, ROWS=BACK_ROWS, num_warps=BACK_WARPS
+            *tensors, rows, width, each, sums.stride(0), *ctx.coin, **how, ROWS=BACK_ROWS, num_warps=BACK_WARPS
         )
-        d_gain, d_shift, d_bias = sums.sum(0)
-        bias_type, gain_type, shift_type = types
-        return d_x, d_part, d_bias.to(bias_type), d_gain.to(gain_type), d_shift.to(shift_type), None, None, None
+        return d_x, d_part, *promised, None, None, None, None
 
 
 def tile(width: int) -> int:

@@ -9,12 +9,16 @@ their gradients go back, without a copy. `attention.written` is the reference. T
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache
 from importlib.util import find_spec
 from typing import Any
 
 import torch
 from torch import Tensor
+
+from regard.layers.pieces import Piece
+from regard.layers.tally import Place, Tally
 
 LONGEST = 64  # words of a side: as many as stay on the chip
 DEPTHS = (16, 32, 64, 128)  # components of a head
@@ -40,21 +44,27 @@ def has_triton() -> bool:
 
 def attend_packed(
     queries: Tensor,
-    memory: Tensor | None,
+    memory: Tensor | Piece | None,
     heads: int,
     *,
     valid: Tensor | None = None,
     causal: bool = False,
     dropout: float = 0.0,
-    bias: Tensor | None = None,
+    biases: Sequence[Tensor] = (),
+    tally: Tally | None = None,
 ) -> Tensor:
     """[N, T, H·d] from queries [N, T, H·d] and a memory [N, S, 2·H·d] of keys and values, of which valid [N, S] are
     real; without a memory, from [N, T, 3·H·d] that holds queries, keys and values.
 
-    `bias` was added to the first already by whoever made it, but gets its gradient here, where its terms are at hand.
+    `biases` were added already by whoever made queries, keys and values, but get their gradients here, where the terms
+    are at hand: of all three, or of the queries alone. `tally` has a place for them, a share for each of N sentences.
     """
     seed = torch.randint(2**62, (1,), device=queries.device) if dropout else None
-    return ShortAttention.apply(queries, memory, valid, seed, bias, heads, causal, dropout)
+    place = None
+    if biases:
+        place, biases = (tally or Tally([biases], len(queries))).take(*biases)
+    piece, memory = (memory, memory.value) if isinstance(memory, Piece) else (None, memory)
+    return ShortAttention.apply(queries, memory, valid, seed, heads, causal, dropout, piece, place, *biases)
 
 
 class ShortAttention(torch.autograd.Function):
@@ -65,16 +75,18 @@ class ShortAttention(torch.autograd.Function):
         memory: Tensor | None,
         valid: Tensor | None,
         seed: Tensor | None,
-        bias: Tensor | None,
         heads: int,
         causal: bool,
         dropout: float,
+        piece: Piece | None = None,
+        place: Place | None = None,
+        *biases: Tensor,
     ) -> Tensor:
         from regard.kernels import short_attention as kernels
 
         ctx.save_for_backward(queries, memory, valid, seed)
         ctx.how = heads, causal, dropout
-        ctx.summed = None if bias is None else bias.dtype
+        ctx.piece, ctx.place = piece, place
         q, k, v = _parts(queries, memory)
         out = q.new_empty(q.shape)
         _launch(kernels.short_attention_forward, (q, k, v, out), (q, k, out), valid, seed, *ctx.how)
@@ -86,18 +98,17 @@ class ShortAttention(torch.autograd.Function):
 
         queries, memory, valid, seed = ctx.saved_tensors
         d_out = gradients[0].contiguous()
-        d_queries, d_memory = (
-            None if part is None else part.new_empty(part.shape) for part in (queries, memory)
-        )  # one tensor each, of which the kernel fills two or three parts
+        # one tensor each, of which the kernel fills two or three parts
+        d_queries, d_memory = (None if part is None else part.new_empty(part.shape) for part in (queries, memory))
+        if ctx.piece is not None:
+            d_memory = ctx.piece.gradient()
         q, k, v = _parts(queries, memory)
         d_q, d_k, d_v = _parts(d_queries, d_memory)
-        rows, width = queries.size(0), queries.size(2) if ctx.summed else 0
-        sums = torch.empty(rows, width, device=q.device, dtype=torch.float32)
         tensors, strided = (q, k, v, d_out, d_q, d_k, d_v), (q, k, d_out, d_q, d_k)
-        summed = width // q.size(2)
-        _launch(kernels.short_attention_backward, (*tensors, sums), strided, valid, seed, *ctx.how, summed=summed)
-        d_bias = sums.sum(0).to(ctx.summed) if ctx.summed else None
-        return d_queries, d_memory, None, None, d_bias, None, None, None
+        sums, promised = (q[:, 0, :0], []) if ctx.place is None else ctx.place.open(q.device)
+        summed = {"SUMMED": sums.size(1) // q.size(2), "sums_row": sums.stride(0)}
+        _launch(kernels.short_attention_backward, (*tensors, sums), strided, valid, seed, *ctx.how, **summed)
+        return d_queries, d_memory, *[None] * 7, *promised
 
 
 def _parts(queries: Tensor | None, memory: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
@@ -116,8 +127,7 @@ def _launch(
     heads: int,
     causal: bool,
     dropout: float,
-    *,
-    summed: int | None = None,
+    **summed: int,
 ) -> None:
     q, k = tensors[:2]
     rows, queries, width = q.shape
@@ -133,7 +143,7 @@ def _launch(
         depth**-0.5,
         dropout,
         *(stride for part in strided for stride in part.stride()[:2]),
-        **({} if summed is None else {"SUMMED": summed}),
+        **summed,
         MASKED=valid is not None,
         CAUSAL=causal,
         DROPS=seed is not None,

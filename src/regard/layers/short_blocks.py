@@ -3,8 +3,10 @@
     post-norm   x = LN(x + drop(part(x)))                 pre-norm   x = x + drop(part(LN(x)))
 
 The products are the library's (half_products.py); between them stand two kernels: attention (short_attention.py), and
-what follows every part (residual.py). It says what the blocks say one after the other, which stay the reference; it is
-how a Transformer trains on a GPU in half precision. What post-norm blocks hand on is then in half precision too.
+what follows every part (residual.py). Gradients of biases and gains are added up at the end of a stack (tally.py), and
+all decoder blocks look up the source by one product. It says what the blocks say one after the other, which stay the
+reference; it is how a Transformer trains on a GPU in half precision. What post-norm blocks hand on is then in half
+precision too.
 """
 
 from __future__ import annotations
@@ -25,14 +27,17 @@ from regard.layers.blocks import (
     PreNormDecoderBlock,
     PreNormEncoderBlock,
 )
-from regard.layers.half_products import Charged, Halves
+from regard.layers.half_products import Charged, Halves, JoinedProduct
 from regard.layers.memory import CrossAttention, FullSelfAttention
-from regard.layers.residual import add_norm
+from regard.layers.pieces import Piece, pieces
+from regard.layers.residual import add_norm, vectors_of
 from regard.layers.short_attention import attend_packed, is_short
 from regard.layers.state import State
+from regard.layers.tally import Tally, deal
 
 KNOWN = (PostNormEncoderBlock, PreNormEncoderBlock, PostNormDecoderBlock, PreNormDecoderBlock)
-Part = CausalSelfAttention | FullSelfAttention | CrossAttention | FeedForward
+Look = CausalSelfAttention | FullSelfAttention | CrossAttention
+Part = Look | FeedForward
 
 
 def are_short(blocks: Sequence[nn.Module], like: Tensor, columns: int, keys: int) -> bool:
@@ -60,39 +65,37 @@ def encode(blocks: Sequence[EncoderBlock], finish: nn.Module, x: Tensor, valid: 
     norms = [norm for block in blocks for norm in (block.attention_norm, block.feedforward_norm)]
     running = _Running(x, blocks, [*norms, finish])
     for block in blocks:
-        own = block.attention
-        asked, bias = running.ask(own.project)
-        dropout = own.dropout if own.training else 0.0
-        running.add(attend_packed(asked, None, own.heads, valid=valid, dropout=dropout, bias=bias), own)
+        running.look(block.attention, valid=valid)
         running.work(block.feedforward)
     return running.read
 
 
 def decode(
-    blocks: Sequence[DecoderBlock], finish: nn.Module, x: Tensor, memories: Sequence[Tensor], valid: Tensor | None
+    blocks: Sequence[DecoderBlock], finish: nn.Module, x: Tensor, memory: Tensor, valid: Tensor | None
 ) -> tuple[Tensor, list[State]]:
-    """`finish` of x [N, T, D] after all blocks, each with its own packed keys and values [N, S, 2D] of the source; and
-    the keys and values of each block's words."""
+    """`finish` of x [N, T, D] after all blocks, to which `remember` gave their keys and values of the source; and the
+    keys and values of each block's words."""
     norms = [norm for block in blocks for norm in (block.attention_norm, block.cross_norm, block.feedforward_norm)]
     running, past = _Running(x, blocks, [*norms, finish]), []
-    for block, memory in zip(blocks, memories, strict=True):
-        own, cross = block.attention, block.cross
-        asked, bias = running.ask(own.project)
-        dropout = own.dropout if own.training else 0.0
-        running.add(attend_packed(asked, None, own.heads, causal=True, dropout=dropout, bias=bias), own)
-        past.append(_words_of(asked, bias, own.heads))
-        query, bias = running.ask(cross.query)
-        dropout = cross.dropout if cross.training else 0.0
-        running.add(attend_packed(query, memory, cross.heads, valid=valid, dropout=dropout, bias=bias), cross)
+    for block, looked_up in zip(blocks, pieces(memory, len(blocks)), strict=True):
+        past.append(_words_of(running.look(block.attention, causal=True), block.attention))
+        running.look(block.cross, looked_up, valid=valid)
         running.work(block.feedforward)
     return running.read, past
 
 
-def remember(blocks: Sequence[DecoderBlock], memory: Tensor) -> list[Tensor]:
-    """What each block keeps of the source: its keys and values [N, S, 2D], side by side."""
+def remember(blocks: Sequence[DecoderBlock], memory: Tensor) -> Tensor:
+    """What all blocks keep of the source: their keys and values [N, S, blocks · 2D], side by side, by one product. Its
+    biases get their gradients where it is looked up."""
     maps = [block.cross.project for block in blocks]
-    halves = Halves(maps, _precision(memory))
-    return [halves(each, memory) for each in maps]
+    weights, biases = [each.weight for each in maps], [each.bias for each in maps]
+    return JoinedProduct.apply(memory.to(_precision(memory)), biases, *weights)
+
+
+def remembered(blocks: Sequence[DecoderBlock], memory: Tensor) -> list[Tensor]:
+    """The same for blocks that are called one after the other, [N, S, 2D] each."""
+    parts = zip(blocks, memory.chunk(len(blocks), dim=-1), strict=True)
+    return [Charged.apply(part, block.cross.project.bias) for block, part in parts]
 
 
 class _Running:
@@ -105,32 +108,77 @@ class _Running:
         self.halves = Halves([each for each in maps if id(each) not in crossing], half)
         self.pre, self.norms = isinstance(blocks[0], PreNorm), iter(norms)
         self.seeds = iter(torch.randint(2**62, (len(norms), 2), device=x.device))  # two: on sixteen bytes each
+        parts = [part for block in blocks for part in parts_of(block)]
+        looks = [biases_of(part) for part in parts if not isinstance(part, FeedForward)]
+        works = [
+            (part.expand.bias,) for part in parts if isinstance(part, FeedForward) and part.expand.bias is not None
+        ]
+        ends = [
+            vectors_of(norm, part.output.bias)  # type: ignore[arg-type]
+            for norm, part in zip(norms[self.pre :], parts)
+        ]
+        self.by_sentence = Tally([biases for biases in looks if biases], len(x))
+        self.by_row = Tally([*works, *ends], deal(x.numel() // x.size(-1))[1])
         self.x = x.to(running_precision(blocks, x))
         self.read: Tensor = next(self.norms)(x) if self.pre else self.x
 
-    def ask(self, each: nn.Linear) -> tuple[Tensor, Tensor | None]:
-        """A projection for attention, and its bias, which is in it already and gets its gradient there."""
-        return self.halves(each, self.read, charged=False), each.bias
+    def look(
+        self, part: Look, memory: Piece | None = None, *, valid: Tensor | None = None, causal: bool = False
+    ) -> Tensor:
+        """Attention, and the projection that it asks with."""
+        project = part.query if isinstance(part, CrossAttention) else part.project
+        asked = self.halves(project, self.read, charged=False)
+        context = attend_packed(
+            asked,
+            memory,
+            part.heads,
+            valid=valid,
+            causal=causal,
+            dropout=part.dropout if part.training else 0.0,
+            biases=biases_of(part),
+            tally=self.by_sentence,
+        )
+        self.end(context, part)
+        return asked
 
     def work(self, feedforward: FeedForward) -> None:
-        rectified = isinstance(feedforward.activation, nn.ReLU) and feedforward.expand.bias is not None
-        inner = self.halves(feedforward.expand, self.read, rectified=rectified)
-        inner = inner if rectified else feedforward.activation(inner)
-        self.add(feedforward.drop_activation(inner), feedforward)
+        drops = feedforward.training and feedforward.drop_activation.p
+        if isinstance(feedforward.activation, nn.ReLU) and feedforward.expand.bias is not None and not drops:
+            maps = (feedforward.expand, feedforward.output)
+            self.add(self.halves.rectified(*maps, self.read, self.by_row), feedforward)
+            return
+        inner = feedforward.activation(self.halves(feedforward.expand, self.read, tally=self.by_row))
+        self.end(feedforward.drop_activation(inner), feedforward)
 
-    def add(self, context: Tensor, part: Part) -> None:
-        """What the part's last product makes of the context, with its bias and dropout."""
-        added = self.halves(part.output, context, bias=False)
+    def end(self, context: Tensor, part: Part) -> None:
+        """The part's last product."""
+        self.add(self.halves(part.output, context, bias=False), part)
+
+    def add(self, added: Tensor, part: Part) -> None:
+        """What that product made, with its bias and dropout."""
         dropout = part.drop_output.p if part.training else 0.0
         norm, seed = next(self.norms), next(self.seeds)
-        total, self.read, carried = add_norm(self.x, added, part.output.bias, norm, dropout, seed)  # type: ignore[arg-type]
+        told = (part.output.bias, norm, dropout, seed, self.by_row)
+        total, self.read, carried = add_norm(self.x, added, *told)  # type: ignore[arg-type]
         self.x = total if self.pre else carried
 
 
-def _words_of(asked: Tensor, bias: Tensor | None, heads: int) -> State:
+def parts_of(block: nn.Module) -> list[Part]:
+    """In the order of use."""
+    cross = [block.cross] if isinstance(block, DecoderBlock) else []
+    return [block.attention, *cross, block.feedforward]  # type: ignore[list-item]
+
+
+def biases_of(part: Look) -> tuple[Tensor, ...]:
+    """Of queries, keys and values, side by side; none where there are none."""
+    maps = (part.query, part.project) if isinstance(part, CrossAttention) else (part.project,)
+    return tuple(each.bias for each in maps if each.bias is not None)
+
+
+def _words_of(asked: Tensor, own: CausalSelfAttention) -> State:
     """The keys and values [N, H, T, d] of words that were just read, views."""
-    asked = asked if bias is None else Charged.apply(asked, bias)
-    _, keys, values = asked.unflatten(-1, (3 * heads, -1)).transpose(1, 2).chunk(3, dim=1)
+    asked = asked if own.project.bias is None else Charged.apply(asked, own.project.bias)
+    _, keys, values = asked.unflatten(-1, (3 * own.heads, -1)).transpose(1, 2).chunk(3, dim=1)
     return {"keys": keys, "values": values}
 
 

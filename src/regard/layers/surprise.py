@@ -86,7 +86,7 @@ class Surprise(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, above: Tensor) -> tuple[Tensor | None, ...]:
         made = zip(ctx.saved_tensors, ctx.like, strict=True)
-        gradients = (None if found is None else cut(found, *like) * above for found, like in made)
+        gradients = (None if found is None else scaled(cut(found, *like), above) for found, like in made)
         return *gradients, None, None, None, None, None
 
 
@@ -119,6 +119,13 @@ def aligned(matrix: Tensor, rows: int, columns: int, dtype: torch.dtype) -> Tens
 def cut(matrix: Tensor, shape: torch.Size, dtype: torch.dtype) -> Tensor:
     """The matrix without what was added to it."""
     return matrix[tuple(map(slice, shape))].to(dtype)
+
+
+def scaled(matrix: Tensor, factor: Tensor) -> Tensor:
+    if matrix.is_cuda and matrix.is_contiguous() and matrix.itemsize <= 4 and (kernel := fused()) is not None:
+        found: Tensor = kernel.scaled(matrix, factor)
+        return found
+    return matrix * factor
 
 
 def rows_(logits: Tensor, bias: Tensor | None, targets: Tensor, words: int, smoothing: float, masked: bool) -> Tensor:

@@ -16,6 +16,8 @@ from regard.layers.embedding import Embedding
 from regard.layers.position import Sinusoid
 from regard.layers.residual import ROWS, SIDES, WARPS, tile
 
+WAVES: dict[tuple[int, int, int, torch.device], Tensor] = {}
+
 
 def is_plain(embedding: Embedding) -> bool:
     """Are its vectors words and waves, and nothing else? Waves are the same for all rows, and are not learnt."""
@@ -25,13 +27,22 @@ def is_plain(embedding: Embedding) -> bool:
 
 def read_words(embedding: Embedding, tokens: Tensor, dropout: float, dtype: torch.dtype) -> Tensor:
     """Vectors [R, T, D] in `dtype` of tokens [R, T], of which all rows begin at position 0."""
-    places = None
-    if embedding.position is not None:
-        positions = torch.arange(tokens.size(1), device=tokens.device)[None]
-        places = embedding.position(positions, torch.float32)[0]
-        places = torch.nn.functional.pad(places, (0, embedding.width - places.size(-1))).contiguous()
+    places = None if embedding.position is None else waves(embedding, tokens.size(1), tokens.device)
     seed = torch.randint(2**62, (1,), device=tokens.device) if dropout else None
     return ReadWords.apply(tokens, embedding.table.weight, places, seed, embedding.scale, dropout, dtype)
+
+
+def waves(embedding: Embedding, columns: int, device: torch.device) -> Tensor:
+    """The vectors [T, D] of the first positions, which never change: computed once for each length. Not kept if a CUDA
+    graph is being recorded, whose memory they then are in."""
+    assert embedding.position is not None
+    key = embedding.position.width, embedding.width, columns, device
+    if (found := WAVES.get(key)) is None:
+        places = embedding.position(torch.arange(columns, device=device)[None], torch.float32)[0]
+        found = torch.nn.functional.pad(places, (0, embedding.width - places.size(-1))).contiguous()
+        if device.type != "cuda" or not torch.cuda.is_current_stream_capturing():
+            WAVES[key] = found
+    return found
 
 
 class ReadWords(torch.autograd.Function):
@@ -70,5 +81,6 @@ class ReadWords(torch.autograd.Function):
         d_words = torch.empty_like(d_out, dtype=dtype)
         given, sizes = (d_out, tokens if seed is None else seed, d_words), (tokens.numel(), d_out.size(-1), ctx.factor)
         kernels.words_backward[(-(-tokens.numel() // ROWS),)](*given, *sizes, *ctx.coin, **ctx.how)
-        d_table = torch.ops.aten.embedding_dense_backward(d_words, tokens, words, -1, False)
+        # in 32 bits sorting the words takes half as many passes
+        d_table = torch.ops.aten.embedding_dense_backward(d_words, tokens.int(), words, -1, False)
         return None, d_table, None, None, None, None, None

@@ -32,7 +32,7 @@ from regard.layers.embedding import Embedding, Output
 from regard.layers.encoder import TransformerEncoder
 from regard.layers.memory import CrossAttention, FullSelfAttention
 from regard.layers.position import POSITIONS, Learned
-from regard.layers.short_blocks import are_short, decode, remember, running_precision
+from regard.layers.short_blocks import are_short, decode, remember, remembered, running_precision
 from regard.layers.state import Span, State
 from regard.layers.words import is_plain, read_words
 from regard.settings import at_least, one_of, setting
@@ -167,7 +167,9 @@ class Transformer(Translator):
     def remember(self, encoded: State) -> State:
         memory, (names, blocks) = encoded["memory"], zip(*self._named(), strict=True)
         if are_short(blocks, memory, memory.size(1), memory.size(1)):
-            return {name: {"packed": kept} for name, kept in zip(names, remember(blocks, memory), strict=True)}
+            kept = remember(blocks, memory)
+            each = zip(names, remembered(blocks, kept), strict=True)
+            return {"together": kept} | {name: {"packed": packed} for name, packed in each}
         return {name: block.cross.remember(memory) for name, block in self._named()}
 
     def opening(self, encoded: State, width: int, *, capacity: int | None, dtype: torch.dtype) -> State:
@@ -180,10 +182,10 @@ class Transformer(Translator):
         past, source = {}, state["source"]
         if self._is_unread(state, len(tokens)):
             names, blocks = zip(*self._named(), strict=True)
-            if are_short(blocks, self.embedding.table.weight, tokens.size(1), source["valid"].size(1)):
-                memories = [source[name]["packed"] for name in names]
+            short = are_short(blocks, self.embedding.table.weight, tokens.size(1), source["valid"].size(1))
+            if short and "together" in source:
                 x = self._vectors(self.embedding, tokens, blocks)
-                hidden, states = decode(blocks, self.finish, x, memories, source["valid"])
+                hidden, states = decode(blocks, self.finish, x, source["together"], source["valid"])
                 return hidden, dict(zip(names, states, strict=True))
         x = self.dropout(self.embedding(tokens, span))
         for name, block in self._named():
