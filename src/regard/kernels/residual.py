@@ -13,12 +13,14 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
+ROUNDS: tl.constexpr = tl.constexpr(7)  # of Philox: the fewest that pass all tests of its authors
+
 
 @triton.jit
 def _coins(seed, row, WIDTH: tl.constexpr):
     """[rows, WIDTH] numbers from 0 to 65535."""
     call = row[:, None] * (WIDTH // 8) + tl.arange(0, WIDTH // 8)[None, :]
-    a, b, c, d = tl.randint4x(seed, call)
+    a, b, c, d = tl.randint4x(seed, call, ROUNDS)
     left, right = tl.interleave(a, b).to(tl.uint32, bitcast=True), tl.interleave(c, d).to(tl.uint32, bitcast=True)
     both = tl.interleave(left, right)
     return tl.interleave(both & 0xFFFF, both >> 16)

@@ -14,7 +14,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-BLOCK, WARPS, PER_PROCESSOR = 4096, 16, 4  # logits of a step, warps of a program, programs at a time
+MANY = 4096, 16, 4  # logits of a step, warps of a program, programs at a time on each processor
+FEW = 1024, 4, 32  # the same for up to 16 384 words
 LOG2_E: tl.constexpr = tl.constexpr(1.4426950408889634)
 
 
@@ -105,11 +106,12 @@ def rows_(logits: Tensor, bias: Tensor | None, targets: Tensor, words: int, smoo
     """Costs [N] of logits [N, width], of whose columns the first `words` are real; the logits become the gradient."""
     costs = torch.empty(len(logits), dtype=torch.float32, device=logits.device)
     processors = torch.cuda.get_device_properties(logits.device).multi_processor_count if logits.is_cuda else 1
-    programs = min(len(logits), PER_PROCESSOR * processors)
-    block = min(BLOCK, triton.next_power_of_2(logits.size(1)))
+    most, warps, each = FEW if logits.size(1) <= 16_384 else MANY
+    programs = min(len(logits), each * processors)
+    block = min(most, triton.next_power_of_2(logits.size(1)))
     _rows[(programs,)](
         logits, bias, targets, costs, len(logits), programs, logits.stride(0), smoothing,
         words=words, width=logits.size(1), BIASED=bias is not None, SMOOTHED=smoothing > 0.0,
-        BLOCK=block, num_warps=max(1, min(WARPS, block // 256)),
+        BLOCK=block, num_warps=max(1, min(warps, block // 256)),
     )  # fmt: skip
     return costs

@@ -8,6 +8,7 @@ As written that is five passes over the batch's vectors, in fp32. `dropout(embed
 from __future__ import annotations
 
 from typing import Any
+from weakref import WeakKeyDictionary, ref
 
 import torch
 from torch import Tensor
@@ -17,6 +18,7 @@ from regard.layers.position import Sinusoid
 from regard.layers.residual import ROWS, SIDES, WARPS, tile
 
 WAVES: dict[tuple[int, int, int, torch.device], Tensor] = {}
+READINGS: WeakKeyDictionary[Embedding, ref[Reading]] = WeakKeyDictionary()  # the last of each, while it is known
 
 
 def is_plain(embedding: Embedding) -> bool:
@@ -25,11 +27,65 @@ def is_plain(embedding: Embedding) -> bool:
     return waves and not embedding.word_dropout.rate and not hasattr(embedding.table.weight, "full_tensor")
 
 
-def read_words(embedding: Embedding, tokens: Tensor, dropout: float, dtype: torch.dtype) -> Tensor:
-    """Vectors [R, T, D] in `dtype` of tokens [R, T], of which all rows begin at position 0."""
+class Reading:
+    """A table that is read several times in a step, as for a source and its translation. The gradients of all vectors
+    lie one below the other, and are added up by word once, when the last of them is there."""
+
+    def __init__(self, table: Tensor) -> None:
+        self.of, self.count, self.width = table, 0, table.size(1)
+        self.parts: list[tuple[Tensor, slice]] = []  # tokens, and where the gradients of their vectors go
+        self.gradients: Tensor | None = None
+        self.table: Tensor | None = Handed.apply(table, self)  # for all who read; None when it is over
+
+    def register(self, tokens: Tensor) -> slice:
+        rows = slice(self.count, self.count + tokens.numel())
+        self.count = rows.stop
+        return rows
+
+    def place(self, tokens: Tensor, rows: slice) -> Tensor:
+        """Where to write the gradients of the tokens' vectors."""
+        if self.gradients is None:
+            self.gradients = torch.empty(self.count, self.width, device=tokens.device, dtype=self.of.dtype)
+        self.parts.append((tokens, rows))
+        return self.gradients[rows]
+
+    def close(self) -> Tensor | None:
+        found, parts = self.gradients, sorted(self.parts, key=lambda part: part[1].start)
+        self.gradients, self.parts, self.table = None, [], None
+        if found is None:
+            return None
+        if sum(tokens.numel() for tokens, _ in parts) < len(found):  # somebody's were not asked for
+            found = torch.cat([found[rows] for _, rows in parts])
+        words = torch.cat([tokens.flatten().int() for tokens, _ in parts])  # half as many passes to sort as of int64
+        return torch.ops.aten.embedding_dense_backward(found, words, len(self.of), -1, False)
+
+
+class Handed(torch.autograd.Function):
+    """The table as it is. Its way back comes when that of all who read it is over."""
+
+    @staticmethod
+    def forward(ctx: Any, table: Tensor, reading: Reading) -> Tensor:
+        ctx.reading = reading
+        return table.detach()
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, None]:
+        return ctx.reading.close(), None
+
+
+def read_words(
+    embedding: Embedding, tokens: Tensor, dropout: float, dtype: torch.dtype, *, again: bool = False
+) -> Tensor:
+    """Vectors [R, T, D] in `dtype` of tokens [R, T], of which all rows begin at position 0. `again`: in the same step
+    as the last."""
+    last = READINGS.get(embedding)
+    reading = last() if again and last is not None else None
+    if reading is None or reading.table is None or reading.of is not embedding.table.weight:
+        reading = Reading(embedding.table.weight)
+        READINGS[embedding] = ref(reading)
     places = None if embedding.position is None else waves(embedding, tokens.size(1), tokens.device)
     seed = torch.randint(2**62, (1,), device=tokens.device) if dropout else None
-    return ReadWords.apply(tokens, embedding.table.weight, places, seed, embedding.scale, dropout, dtype)
+    return ReadWords.apply(tokens, reading.table, reading, places, seed, embedding.scale, dropout, dtype)
 
 
 def waves(embedding: Embedding, columns: int, device: torch.device) -> Tensor:
@@ -51,6 +107,7 @@ class ReadWords(torch.autograd.Function):
         ctx: Any,
         tokens: Tensor,
         table: Tensor,
+        reading: Reading,
         places: Tensor | None,
         seed: Tensor | None,
         factor: float,
@@ -63,7 +120,7 @@ class ReadWords(torch.autograd.Function):
         out = torch.empty(*tokens.shape, width, device=table.device, dtype=dtype)
         ctx.coin = (dropped := round(dropout * SIDES)), SIDES / (SIDES - dropped)
         ctx.how = {"DROPS": seed is not None, "ROWS": ROWS, "WIDTH": tile(width), "num_warps": WARPS}
-        ctx.factor, ctx.table = factor, (table.size(0), table.dtype)
+        ctx.factor, ctx.reading, ctx.rows = factor, reading, reading.register(tokens)
         ctx.save_for_backward(tokens, seed)
         given = (tokens, table, table if places is None else places, tokens if seed is None else seed, out)
         sizes = tokens.numel(), tokens.size(1), width, factor
@@ -76,11 +133,9 @@ class ReadWords(torch.autograd.Function):
         from regard.kernels import words as kernels
 
         tokens, seed = ctx.saved_tensors
-        words, dtype = ctx.table
-        d_out = gradients[0].contiguous()
-        d_words = torch.empty_like(d_out, dtype=dtype)
+        d_out, reading = gradients[0].contiguous(), ctx.reading
+        promise = None if reading.parts else d_out.new_empty((), dtype=reading.of.dtype).expand_as(reading.of)
+        d_words = reading.place(tokens, ctx.rows)
         given, sizes = (d_out, tokens if seed is None else seed, d_words), (tokens.numel(), d_out.size(-1), ctx.factor)
         kernels.words_backward[(-(-tokens.numel() // ROWS),)](*given, *sizes, *ctx.coin, **ctx.how)
-        # in 32 bits sorting the words takes half as many passes
-        d_table = torch.ops.aten.embedding_dense_backward(d_words, tokens.int(), words, -1, False)
-        return None, d_table, None, None, None, None, None
+        return None, promise, *[None] * 6

@@ -184,7 +184,7 @@ class Transformer(Translator):
             names, blocks = zip(*self._named(), strict=True)
             short = are_short(blocks, self.embedding.table.weight, tokens.size(1), source["valid"].size(1))
             if short and "together" in source:
-                x = self._vectors(self.embedding, tokens, blocks)
+                x = self._vectors(self.embedding, tokens, blocks, again=True)  # after the source
                 hidden, states = decode(blocks, self.finish, x, source["together"], source["valid"])
                 return hidden, dict(zip(names, states, strict=True))
         x = self.dropout(self.embedding(tokens, span))
@@ -223,13 +223,15 @@ class Transformer(Translator):
             return self._vectors(self._reader, source, blocks)
         return super()._source_vectors(source)
 
-    def _vectors(self, embedding: Embedding, tokens: Tensor, blocks: Sequence[nn.Module]) -> Tensor:
+    def _vectors(
+        self, embedding: Embedding, tokens: Tensor, blocks: Sequence[nn.Module], *, again: bool = False
+    ) -> Tensor:
         """What the fused stacks read, of rows that all begin at position 0."""
         if not is_plain(embedding):
             span = Span(torch.zeros(len(tokens), dtype=torch.int64, device=tokens.device))
             return self.dropout(embedding(tokens, span))
         rate, dtype = self.dropout.p if self.training else 0.0, running_precision(blocks, embedding.table.weight)
-        return read_words(embedding, tokens, rate, dtype)
+        return read_words(embedding, tokens, rate, dtype, again=again)
 
     @staticmethod
     def _is_unread(state: State, rows: int) -> bool:

@@ -49,6 +49,7 @@ from regard.training.optimisers import (
     Average,
     averaging_is_due,
     build_optimizer,
+    clip,
     learning_rate_at,
     set_learning_rate,
 )
@@ -260,7 +261,7 @@ class Trainer:
         if self.device.type == "cpu":  # elsewhere asking would stall the device; there the log asks, once a second
             self._check_finite(float(loss))
         if self.settings.clip:
-            torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.settings.clip)
+            clip(self.model, self.settings.clip, self.optimizer)
         self.doing = "update"
         self.optimizer.step()
 
