@@ -10,7 +10,8 @@ time. After so short a training both write nonsense, so both are made to write e
 sentence: Regard by its settings, Joey NMT by its search's own least length, which its command reads and does not hand
 on. Both count what they wrote, and anything else is an error. Target tokens per second of training are those each
 program counts in its own log, the median of all log lines but the first two; the time of a translation is its own,
-too, without starting up. Nothing else should run. A JSON line comes last.
+too, without starting up. Memory is the most that a process held, its libraries included. Nothing else should run. A
+JSON line comes last.
 """
 
 from __future__ import annotations
@@ -22,7 +23,6 @@ import re
 import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 from statistics import median
 
@@ -108,6 +108,24 @@ joeynmt.prediction.search = write_exactly
 main()
 """
 
+# Regard's call, which says the same.
+REGARD_TRANSLATE = """
+import sys, time
+import torch
+from regard.decoding.beam import Beam
+from regard.run import load_translator
+
+run, source, length, threads, batch = sys.argv[1:3] + [int(number) for number in sys.argv[3:]]
+torch.set_num_threads(threads)
+translator = load_translator(run)
+lines = open(source, encoding="utf-8").read().splitlines()
+began = time.perf_counter()
+limits = {"max_tokens": length, "min_tokens": length}
+batches = {"ahead": batch, "batch_tokens": 10**9}  # so many lines as they come, as Joey NMT reads them
+found = list(translator.translations(lines, how=Beam(5), **limits, **batches))
+print(time.perf_counter() - began, len(found), sum(len(best.tokens) for best, *_ in found), translator.parameters)
+"""
+
 
 def main() -> None:
     options = arguments()
@@ -121,6 +139,8 @@ def main() -> None:
     for what, unit in units.items():
         ours, theirs = rows["regard"][what], rows["joey"][what]
         print(f"{what}: Regard {ours:.1f} {unit}, Joey NMT {theirs:.1f}: {ours / theirs:.2f} times")
+        held = [rows[who][f"{what} memory"] / 2**20 for who in ("regard", "joey")]
+        print(f"  memory: Regard {held[0]:.0f} MiB, Joey NMT {held[1]:.0f} MiB")
     print(json.dumps(rows | {"options": {k: str(v) for k, v in vars(options).items()}}))
 
 
@@ -156,50 +176,44 @@ def share_words(data: Path, folder: Path, options: argparse.Namespace) -> None:
 def joey(folder: Path, options: argparse.Namespace) -> dict[str, float]:
     config = folder / "joey.yaml"
     config.write_text(JOEY.format(folder=folder, updates=options.updates, length=options.length), encoding="utf-8")
-    run([options.joey, "-m", "joeynmt", "train", str(config), "--skip-test"])
+    _, training_memory = run([options.joey, "-m", "joeynmt", "train", str(config), "--skip-test"])
     log = (folder / "joey" / "train.log").read_text(encoding="utf-8")
     speeds = [float(number) for number in re.findall(r"Tokens per Sec:\s+(\d+)", log)]
     parameters = re.search(r"Total params: (\d+)", log)
     with open(folder / "test.de", encoding="utf-8") as source:
-        said = run([options.joey, "-c", JOEY_TRANSLATE, "translate", str(config)], stdin=source)
-    took = float(re.findall(r"Generation took ([\d.]+)\[sec\]", said.stdout + said.stderr)[-1])
-    batches = re.findall(r"wrote (\d+) sentences, (\d+) tokens", said.stderr)
+        said, memory = run([options.joey, "-c", JOEY_TRANSLATE, "translate", str(config)], stdin=source)
+    took = float(re.findall(r"Generation took ([\d.]+)\[sec\]", said)[-1])
+    batches = re.findall(r"wrote (\d+) sentences, (\d+) tokens", said)
     check("Joey NMT", *(sum(int(batch[part]) for batch in batches) for part in (0, 1)), options)
     return {
         "training": median(speeds[2:]),
+        "training memory": training_memory,
         "translating": options.sentences / took,
+        "translating memory": memory,
         "parameters": float(parameters[1]) if parameters else 0.0,
     }
 
 
 def regard(folder: Path, options: argparse.Namespace) -> dict[str, float]:
-    import torch
-
-    from regard.decoding.beam import Beam
-    from regard.run import load_translator
-
     words = ["--data", str(folder), "--data.source", "de", "--data.target", "en", "--data.tokenizer", "word"]
     words += ["--data.joint", "false", "--run", str(folder / "run"), "--size", "small", "--training.device", "cpu"]
     words += ["--training.steps", str(options.updates), "--training.evaluate-every", str(options.updates)]
     words += ["--training.checkpoint-every", str(options.updates), "--training.threads", str(options.threads)]
     words += ["--training.batch-tokens", str(batch_tokens(folder)), "--training.validation-pairs", "64"]
     words += ["--data.longest", "100", "--training.keep", "0"]
-    run([sys.executable, "-m", "regard", "train", "transformer", *words])
+    _, training_memory = run([sys.executable, "-m", "regard", "train", "transformer", *words])
     metrics = [json.loads(line) for line in (folder / "run" / "metrics.jsonl").read_text().splitlines()]
     speeds = [entry["tokens_per_second"] for entry in metrics if "tokens_per_second" in entry]
-    torch.set_num_threads(options.threads)
-    translator = load_translator(folder / "run")
-    lines = (folder / "test.de").read_text(encoding="utf-8").splitlines()
-    began = time.perf_counter()
-    limits = {"max_tokens": options.length, "min_tokens": options.length}
-    batches = {"ahead": BATCH, "batch_tokens": 10**9}  # every 64 lines as they come, as Joey NMT reads them
-    found = list(translator.translations(lines, how=Beam(5), **limits, **batches))
-    took = time.perf_counter() - began
-    check("Regard", len(found), sum(len(best.tokens) for best, *_ in found), options)
+    given = (folder / "run", folder / "test.de", options.length, options.threads, BATCH)
+    said, memory = run([sys.executable, "-c", REGARD_TRANSLATE, *map(str, given)])
+    took, sentences, tokens, parameters = (float(number) for number in said.split()[-4:])
+    check("Regard", int(sentences), int(tokens), options)
     return {
         "training": median(speeds[2:]),
+        "training memory": training_memory,
         "translating": options.sentences / took,
-        "parameters": float(translator.parameters),
+        "translating memory": memory,
+        "parameters": parameters,
     }
 
 
@@ -215,11 +229,17 @@ def batch_tokens(folder: Path) -> int:
     return round(BATCH * sum(sum(len(line.split()) + 1 for line in side) / len(side) for side in sides))
 
 
-def run(words: list[str], stdin=None) -> subprocess.CompletedProcess[str]:
-    done = subprocess.run(words, stdin=stdin, capture_output=True, text=True)
-    if done.returncode:
-        raise SystemExit(f"{' '.join(words)}\n{done.stdout[-2000:]}\n{done.stderr[-4000:]}")
-    return done
+def run(words: list[str], stdin=None) -> tuple[str, int]:
+    """What a process said, and the most bytes that it held."""
+    with tempfile.TemporaryFile("w+", encoding="utf-8") as said:
+        process = subprocess.Popen(words, stdin=stdin, stdout=said, stderr=subprocess.STDOUT)
+        _, status, used = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+        said.seek(0)
+        text = said.read()
+    if process.returncode:
+        raise SystemExit(f"{' '.join(words)}\n{text[-6000:]}")
+    return text, used.ru_maxrss * 1024
 
 
 if __name__ == "__main__":

@@ -40,6 +40,7 @@ from regard.text.pair_shapes import ShapedPairBatches
 from regard.text.pair_tokens import TokenPairs, offsets_of
 from regard.training.capture import captures
 from regard.training.loop import Trainer
+from regard.training.optimisers import clip
 from regard.training.validation import TextValidation, Verdict
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
@@ -444,12 +445,11 @@ def test_the_fused_stacks_are_the_blocks_one_after_the_other(norm, activation, m
         with torch.autocast("cuda", torch.bfloat16, enabled=half):
             logits, state = model(tokens, model.begin(source, lengths))
         gradients = torch.autograd.grad((logits.float() * wanted).sum(), list(model.parameters()))
-        every = torch.cat([gradient.flatten() for gradient in gradients])
-        answers.append([logits.float(), state["past"]["1"]["keys"].float(), every])
+        answers.append([logits.float(), state["past"]["1"]["keys"].float(), *gradients])
     for exact, one, other in zip(*answers, strict=True):  # as near as the blocks in half precision are themselves
-        off, usual = torch.linalg.vector_norm(one - exact), torch.linalg.vector_norm(other - exact)
-        assert off < 2.5 * usual
-        assert usual < 0.1 * torch.linalg.vector_norm(exact)
+        off, usual, size = (torch.linalg.vector_norm(part) for part in (one - exact, other - exact, exact))
+        assert off < 4 * usual + 0.05 * size  # a sum that is rounded to the other side of zero has another slope
+        assert usual < 0.2 * size  # so what is left out would be noticed, in each of them
 
 
 @pytest.mark.parametrize("rows, width", [(37, 64), (5, 48), (3000, 512)])
@@ -492,6 +492,42 @@ def test_words_read_in_one_kernel_are_the_embeddings(settings):
         answers.append([found, *torch.autograd.grad((found * wanted).sum(), [embedding.table.weight])])
     for one, other in zip(*answers, strict=True):
         torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_a_table_that_is_read_twice_gets_both_gradients(again):
+    torch.manual_seed(0)
+    embedding = transformer.Transformer(30, transformer.Settings(width=48, layers=1)).embedding.cuda()
+    first, second = torch.randint(30, (4, 7)).cuda(), torch.randint(30, (4, 5)).cuda()
+    wanted, span = torch.randn(4, 12, 48, device="cuda"), Span(torch.zeros(4, dtype=torch.int64, device="cuda"))
+    answers = []
+    for read in (
+        lambda tokens, again: read_words(embedding, tokens, 0.0, torch.float32, again=again),
+        lambda tokens, again: embedding(tokens, span),
+    ):
+        both = torch.cat([read(first, False), read(second, again)], dim=1)
+        answers.append(torch.autograd.grad((both * wanted).sum(), embedding.table.weight)[0])
+    torch.testing.assert_close(*answers, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("most", [0.1, 1e6])
+def test_clipping_within_adamw_is_clipping_before_it(most):
+    answers = []
+    for within in (True, False):
+        torch.manual_seed(0)
+        model = torch.nn.Sequential(torch.nn.Linear(9, 5), torch.nn.Linear(5, 3)).cuda()
+        optimizer = torch.optim.AdamW(model.parameters(), lr=0.1, eps=1e-2, fused=True)  # so that the length counts
+        for _ in range(3):
+            optimizer.zero_grad(set_to_none=True)
+            model(torch.ones(4, 9, device="cuda")).square().sum().backward()
+            if within:
+                clip(model, most, optimizer)
+            else:
+                torch.nn.utils.clip_grad_norm_(model.parameters(), most)
+            optimizer.step()
+        answers.append([weight.detach() for weight in model.parameters()])
+    for one, other in zip(*answers, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("rows, width, rectified", [(3, 5, True), (1000, 300, False), (16384, 1024, True)])
@@ -1055,7 +1091,29 @@ def test_a_product_that_ends_in_a_sum_is_a_product_and_a_sum(biased):
     assert torch.equal(s, before)
 
 
-def test_products_by_the_quickest_kernel_are_products():
+def test_the_quickest_way_is_found_once_and_one_that_finds_nothing_is_never_taken():
+    library, asked = fresh_epilogues(), []
+
+    def way(name, products):
+        x = halves(512, 512)
+
+        def found():
+            asked.append(name)
+            for _ in range(products):
+                x @ x
+            return name
+
+        return found
+
+    slow, quick = way("slow", 200), way("quick", 1)
+    assert library.quickest("a", slow, quick, lambda: None) == "quick"
+    asked.clear()
+    assert library.quickest("a", slow, quick, lambda: None) == "quick"
+    assert asked == ["quick"]
+    assert library.quickest("b", quick, slow) == "quick"
+
+
+def test_products_that_were_tried_are_products():
     torch.manual_seed(0)
     library, dy, weight, x = fresh_epilogues(), halves(300, 64), halves(64, 128), halves(300, 96)
     for _ in range(2):  # tried, and used

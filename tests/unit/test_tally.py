@@ -94,13 +94,13 @@ class Doubled(torch.autograd.Function):
     """2 x of a piece, with its gradient where the piece wants it."""
 
     @staticmethod
-    def forward(ctx, x, piece):
-        ctx.piece = piece
+    def forward(ctx, x, slot):
+        ctx.slot = slot
         return 2 * x
 
     @staticmethod
     def backward(ctx, above):
-        place = ctx.piece.gradient()
+        place = ctx.slot.open()
         place.copy_(2 * above)
         return place, None
 
@@ -109,10 +109,10 @@ class Doubled(torch.autograd.Function):
 def test_the_gradient_of_pieces_is_that_of_the_whole(readers):
     x = torch.randn(4, 6, requires_grad=True)
     first, second, third = pieces(x, 3)
-    cost = Doubled.apply(first.value, first).sin().sum()
+    cost = Doubled.apply(*first).sin().sum()
     expected = (2 * x[:, :2]).sin().sum()
     if readers == "all":
-        cost = cost + sum(Doubled.apply(piece.value, piece).cos().sum() for piece in (second, third))
+        cost = cost + sum(Doubled.apply(*piece).cos().sum() for piece in (second, third))
         expected = expected + (2 * x[:, 2:]).cos().sum()
     if readers == "another way":
         cost, expected = cost + third.value.exp().sum(), expected + x[:, 4:].exp().sum()

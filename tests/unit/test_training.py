@@ -158,6 +158,19 @@ def test_the_loss_is_the_mean_over_all_tokens_of_the_batch_not_a_mean_of_means(t
     assert float(loss) == pytest.approx(by_hand / count, rel=1e-5)
 
 
+@pytest.mark.parametrize("most", [0.01, 1e6])
+def test_a_step_is_no_longer_than_a_clipped_gradient(tmp_path, most):
+    settings = {"optimizer": "sgd", "learning_rate": 1.0, "warmup": 0, "schedule": "constant", "weight_decay": 0.0}
+    one, other = (trainer(tmp_path, clip=clip, **settings) for clip in (most, 0.0))
+    lengths = []
+    for each in (one, other):
+        before = [weight.detach().clone() for weight in each.model.parameters()]
+        each.step()
+        moved = [after.detach() - was for after, was in zip(each.model.parameters(), before, strict=True)]
+        lengths.append(torch.nn.utils.get_total_norm(moved).item())
+    assert lengths[0] == pytest.approx(min(most, lengths[1]), rel=1e-3)
+
+
 def test_training_lowers_the_loss_and_leaves_a_learning_curve(tmp_path):
     one = trainer(tmp_path, "lstm", steps=80, evaluate_every=20, learning_rate=0.01)
     one.train()

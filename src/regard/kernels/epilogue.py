@@ -31,6 +31,7 @@ PLAIN, PLAIN_BIAS, GELU, GELU_BIAS, SLOPE = 1, 4, 160, 164, 192  # for what is d
 MOST_WORKSPACE, REDUCTION, IN_FP32 = 1, 3, 2  # and for properties of the search
 CANDIDATES, CANDIDATE_BYTES = 16, 96
 WORKSPACE = 32 << 20
+MOST_CHOICES = 512  # as many as all shapes of a training on pairs want; whose shapes never end gets no more
 ALIGNED = 256  # bytes; the search takes it for granted
 FIRST, NEITHER, SECOND = (True, False), (False, False), (False, True)  # which matrix is transposed
 
@@ -134,7 +135,7 @@ class Epilogues:
         """What the quickest of some ways to the same finds, of which the first always can; a key is tried once."""
         ways = (sure, *others)
         if key not in self.choices:
-            if torch.cuda.is_current_stream_capturing():
+            if len(self.choices) >= MOST_CHOICES or torch.cuda.is_current_stream_capturing():
                 return sure()
             times = [milliseconds(way) for way in ways]
             self.choices[key] = times.index(min(times))

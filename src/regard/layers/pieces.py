@@ -26,20 +26,24 @@ class Whole:
         return self.gradient.chunk(self.count, dim=-1)
 
 
-class Piece(NamedTuple):
-    value: Tensor
+class Slot(NamedTuple):
     whole: Whole
     number: int
 
-    def gradient(self) -> Tensor:
+    def open(self) -> Tensor:
         """Where whoever reads the piece writes its gradient, which it then returns."""
         return self.whole.places()[self.number]
+
+
+class Piece(NamedTuple):
+    value: Tensor
+    slot: Slot
 
 
 def pieces(x: Tensor, count: int) -> list[Piece]:
     """So many, equally wide, of x [..., D]."""
     whole = Whole(x, count)
-    return [Piece(value, whole, number) for number, value in enumerate(Cut.apply(x, whole))]
+    return [Piece(value, Slot(whole, number)) for number, value in enumerate(Cut.apply(x, whole))]
 
 
 class Cut(torch.autograd.Function):

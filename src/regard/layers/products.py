@@ -1,6 +1,6 @@
 """The products that training on a GPU consists of, each by the quickest of the kernels that there are for its shape.
 
-    y = s + x Wᵀ + b;        dx = dy W,    dW = dyᵀ x  in fp32                and both through a GELU
+    y = s + x Wᵀ + b,   dx = dy W,   dW = dyᵀ x  in fp32;        y = GELU(u),  u = x Wᵀ + b,   du = (dy W) ∘ GELU′(u)
 
 PyTorch takes the first kernel that its library proposes; others can be quicker, and can do more at a product's end
 (kernels/epilogue.py). For every shape all are tried once, PyTorch's own way among them. What they find differs in the

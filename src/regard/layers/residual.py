@@ -31,7 +31,7 @@ def add_norm(
     tally: Tally | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """s, in the finer precision of both, and y twice, in that of the part [..., D]: for two who read it, so that their
-    gradients are added where they are used. The coins follow from `seed` [1]; `tally` has a place for `vectors_of`."""
+    gradients are added where they are used. The coins follow from `seed[0]`; `tally` has a place for `vectors_of`."""
     if dropout and seed is None:
         seed = torch.randint(2**62, (1,), device=x.device)
     vectors = vectors_of(norm, bias)
@@ -73,13 +73,13 @@ class AddNorm(torch.autograd.Function):
         rows = x.numel() // width
         mean, spread = (torch.empty(rows, device=x.device, dtype=torch.float32) for _ in range(2))
         seed = mean if seed is None else seed  # unread where nothing is dropped
-        coin = (dropped := round(dropout * SIDES)), SIDES / (SIDES - dropped)
+        drawn = coin(dropout)
         how = {"DROPS": bool(dropout), "WIDTH": tile(width)}
         tensors = (x, part, bias, gain, shift, seed, total, normed, mean, spread)
         grid = (-(-rows // ROWS),)
-        kernels.add_norm_forward[grid](*tensors, rows, width, eps, *coin, **how, ROWS=ROWS, num_warps=WARPS)
+        kernels.add_norm_forward[grid](*tensors, rows, width, eps, *drawn, **how, ROWS=ROWS, num_warps=WARPS)
         ctx.save_for_backward(total, gain, seed, mean, spread)
-        ctx.coin, ctx.how, ctx.dtypes, ctx.place = coin, how, (x.dtype, part.dtype), place
+        ctx.coin, ctx.how, ctx.dtypes, ctx.place = drawn, how, (x.dtype, part.dtype), place
         ctx.set_materialize_grads(False)
         return total, normed, normed.view_as(normed)
 
@@ -104,6 +104,12 @@ class AddNorm(torch.autograd.Function):
             *tensors, rows, width, each, sums.stride(0), *ctx.coin, **how, ROWS=BACK_ROWS, num_warps=BACK_WARPS
         )
         return d_x, d_part, *promised, None, None, None, None
+
+
+def coin(rate: float) -> tuple[int, float]:
+    """On how many of its sides a number is dropped, and what the others are multiplied by."""
+    dropped = min(round(rate * SIDES), SIDES - 1)
+    return dropped, SIDES / (SIDES - dropped)
 
 
 def tile(width: int) -> int:

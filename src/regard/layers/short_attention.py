@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from regard.layers.pieces import Piece
+from regard.layers.pieces import Piece, Slot
 from regard.layers.tally import Place, Tally
 
 LONGEST = 64  # words of a side: as many as stay on the chip
@@ -63,8 +63,8 @@ def attend_packed(
     place = None
     if biases:
         place, biases = (tally or Tally([biases], len(queries))).take(*biases)
-    piece, memory = (memory, memory.value) if isinstance(memory, Piece) else (None, memory)
-    return ShortAttention.apply(queries, memory, valid, seed, heads, causal, dropout, piece, place, *biases)
+    memory, slot = memory if isinstance(memory, Piece) else (memory, None)
+    return ShortAttention.apply(queries, memory, valid, seed, heads, causal, dropout, slot, place, *biases)
 
 
 class ShortAttention(torch.autograd.Function):
@@ -78,7 +78,7 @@ class ShortAttention(torch.autograd.Function):
         heads: int,
         causal: bool,
         dropout: float,
-        piece: Piece | None = None,
+        slot: Slot | None = None,
         place: Place | None = None,
         *biases: Tensor,
     ) -> Tensor:
@@ -86,7 +86,7 @@ class ShortAttention(torch.autograd.Function):
 
         ctx.save_for_backward(queries, memory, valid, seed)
         ctx.how = heads, causal, dropout
-        ctx.piece, ctx.place = piece, place
+        ctx.slot, ctx.place = slot, place
         q, k, v = _parts(queries, memory)
         out = q.new_empty(q.shape)
         _launch(kernels.short_attention_forward, (q, k, v, out), (q, k, out), valid, seed, *ctx.how)
@@ -98,10 +98,8 @@ class ShortAttention(torch.autograd.Function):
 
         queries, memory, valid, seed = ctx.saved_tensors
         d_out = gradients[0].contiguous()
-        # one tensor each, of which the kernel fills two or three parts
-        d_queries, d_memory = (None if part is None else part.new_empty(part.shape) for part in (queries, memory))
-        if ctx.piece is not None:
-            d_memory = ctx.piece.gradient()
+        d_queries = queries.new_empty(queries.shape)  # of this and the next the kernel fills two or three parts
+        d_memory = ctx.slot.open() if ctx.slot is not None else None if memory is None else torch.empty_like(memory)
         q, k, v = _parts(queries, memory)
         d_q, d_k, d_v = _parts(d_queries, d_memory)
         tensors, strided = (q, k, v, d_out, d_q, d_k, d_v), (q, k, d_out, d_q, d_k)

@@ -50,6 +50,9 @@ def are_short(blocks: Sequence[nn.Module], like: Tensor, columns: int, keys: int
         return False
     if hasattr(attention.project.weight, "full_tensor"):  # a share of it: each block gathers its own as it is called
         return False
+    parts = (part for block in blocks for part in block.modules() if isinstance(part, nn.Linear | nn.LayerNorm))
+    if any(part.bias is None for part in parts):
+        return False
     depth = attention.width // attention.heads
     half = torch.empty(0, dtype=_precision(like), device=like.device)
     return is_short(half, columns, columns, depth) and is_short(half, columns, keys, depth)
@@ -76,7 +79,7 @@ def decode(
     """`finish` of x [N, T, D] after all blocks, to which `remember` gave their keys and values of the source; and the
     keys and values of each block's words."""
     norms = [norm for block in blocks for norm in (block.attention_norm, block.cross_norm, block.feedforward_norm)]
-    running, past = _Running(x, blocks, [*norms, finish]), []
+    running, past = _Running(x, blocks, [*norms, finish], memory.requires_grad), []
     for block, looked_up in zip(blocks, pieces(memory, len(blocks)), strict=True):
         past.append(_words_of(running.look(block.attention, causal=True), block.attention))
         running.look(block.cross, looked_up, valid=valid)
@@ -101,7 +104,8 @@ def remembered(blocks: Sequence[DecoderBlock], memory: Tensor) -> list[Tensor]:
 class _Running:
     """The sum x that runs through the blocks, and what the next part reads of it."""
 
-    def __init__(self, x: Tensor, blocks: Sequence[nn.Module], norms: list[nn.Module]) -> None:
+    def __init__(self, x: Tensor, blocks: Sequence[nn.Module], norms: list[nn.Module], remembers: bool = False) -> None:
+        """`remembers`: does it learn what to keep of a source?"""
         half = _precision(x)
         crossing = {id(block.cross.project) for block in blocks if isinstance(block, DecoderBlock)}  # `remember` has it
         maps = [module for block in blocks for module in block.modules() if isinstance(module, nn.Linear)]
@@ -109,15 +113,14 @@ class _Running:
         self.pre, self.norms = isinstance(blocks[0], PreNorm), iter(norms)
         self.seeds = iter(torch.randint(2**62, (len(norms), 2), device=x.device))  # two: on sixteen bytes each
         parts = [part for block in blocks for part in parts_of(block)]
-        looks = [biases_of(part) for part in parts if not isinstance(part, FeedForward)]
-        works = [
-            (part.expand.bias,) for part in parts if isinstance(part, FeedForward) and part.expand.bias is not None
-        ]
+        looks = [biases_of(part, remembers) for part in parts if not isinstance(part, FeedForward)]
+        self.remembers = remembers
+        works = [(part.expand.bias,) for part in parts if isinstance(part, FeedForward)]
         ends = [
             vectors_of(norm, part.output.bias)  # type: ignore[arg-type]
             for norm, part in zip(norms[self.pre :], parts)
         ]
-        self.by_sentence = Tally([biases for biases in looks if biases], len(x))
+        self.by_sentence = Tally(looks, len(x))
         self.by_row = Tally([*works, *ends], deal(x.numel() // x.size(-1))[1])
         self.x = x.to(running_precision(blocks, x))
         self.read: Tensor = next(self.norms)(x) if self.pre else self.x
@@ -135,7 +138,7 @@ class _Running:
             valid=valid,
             causal=causal,
             dropout=part.dropout if part.training else 0.0,
-            biases=biases_of(part),
+            biases=biases_of(part, self.remembers),
             tally=self.by_sentence,
         )
         self.end(context, part)
@@ -143,7 +146,7 @@ class _Running:
 
     def work(self, feedforward: FeedForward) -> None:
         drops = feedforward.training and feedforward.drop_activation.p
-        if isinstance(feedforward.activation, nn.ReLU) and feedforward.expand.bias is not None and not drops:
+        if isinstance(feedforward.activation, nn.ReLU) and not drops:
             maps = (feedforward.expand, feedforward.output)
             self.add(self.halves.rectified(*maps, self.read, self.by_row), feedforward)
             return
@@ -169,15 +172,16 @@ def parts_of(block: nn.Module) -> list[Part]:
     return [block.attention, *cross, block.feedforward]  # type: ignore[list-item]
 
 
-def biases_of(part: Look) -> tuple[Tensor, ...]:
-    """Of queries, keys and values, side by side; none where there are none."""
-    maps = (part.query, part.project) if isinstance(part, CrossAttention) else (part.project,)
-    return tuple(each.bias for each in maps if each.bias is not None)
+def biases_of(part: Look, remembers: bool) -> tuple[Tensor, ...]:
+    """Of queries, keys and values, side by side; of queries alone if the memory is not learnt."""
+    if not isinstance(part, CrossAttention):
+        return (part.project.bias,)
+    return (part.query.bias, part.project.bias) if remembers else (part.query.bias,)
 
 
 def _words_of(asked: Tensor, own: CausalSelfAttention) -> State:
     """The keys and values [N, H, T, d] of words that were just read, views."""
-    asked = asked if own.project.bias is None else Charged.apply(asked, own.project.bias)
+    asked = Charged.apply(asked, own.project.bias)
     _, keys, values = asked.unflatten(-1, (3 * own.heads, -1)).transpose(1, 2).chunk(3, dim=1)
     return {"keys": keys, "values": values}
 

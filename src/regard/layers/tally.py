@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
+from weakref import ref
 
 import torch
 from torch import Tensor
@@ -42,10 +43,10 @@ class Tally:
         gradients."""
         return self.places.pop(id(vectors[0])), tuple(self.handed.pop(id(vector)) for vector in vectors)
 
-    def open(self, like: torch.device) -> tuple[Tensor, Tensor]:
+    def open(self, device: torch.device) -> tuple[Tensor, Tensor]:
         if self.found is None or self.total is None:
-            self.found = torch.empty(self.shares, self.width, device=like, dtype=torch.float32)
-            self.total = torch.empty(self.width, device=like, dtype=torch.float32)
+            self.found = torch.empty(self.shares, self.width, device=device, dtype=torch.float32)
+            self.total = promised(self.width, device=device, dtype=torch.float32)
         return self.found, self.total
 
     def close(self) -> None:
@@ -72,16 +73,22 @@ class HandedOut(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, tally: Tally, *vectors: Tensor) -> tuple[Tensor, ...]:
-        ctx.tally, ctx.dtypes = tally, [vector.dtype for vector in vectors]
+        ctx.tally, ctx.dtypes = ref(tally), [vector.dtype for vector in vectors]  # those who took one hold it
         ctx.set_materialize_grads(False)
         return tuple(vector.detach().float() for vector in vectors)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, ...]:
-        ctx.tally.close()
+        if (tally := ctx.tally()) is not None:
+            tally.close()
         return None, *(
             None if part is None else part.to(kept) for part, kept in zip(gradients, ctx.dtypes, strict=True)
         )
+
+
+def promised(*size: int, **kind: Any) -> Tensor:
+    """A gradient that is filled later: with anything until then, unless someone looks for numbers that are none."""
+    return torch.zeros(*size, **kind) if torch.is_anomaly_enabled() else torch.empty(*size, **kind)
 
 
 def deal(rows: int) -> tuple[int, int]:

@@ -15,7 +15,8 @@ from torch import Tensor
 
 from regard.layers.embedding import Embedding
 from regard.layers.position import Sinusoid
-from regard.layers.residual import ROWS, SIDES, WARPS, tile
+from regard.layers.residual import ROWS, WARPS, coin, tile
+from regard.layers.tally import promised
 
 WAVES: dict[tuple[int, int, int, torch.device], Tensor] = {}
 READINGS: WeakKeyDictionary[Embedding, ref[Reading]] = WeakKeyDictionary()  # the last of each, while it is known
@@ -65,12 +66,13 @@ class Handed(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, table: Tensor, reading: Reading) -> Tensor:
-        ctx.reading = reading
+        ctx.reading = ref(reading)  # whose readers hold it
         return table.detach()
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, None]:
-        return ctx.reading.close(), None
+        reading = ctx.reading()
+        return None if reading is None else reading.close(), None
 
 
 def read_words(
@@ -118,7 +120,7 @@ class ReadWords(torch.autograd.Function):
 
         tokens, width = tokens.contiguous(), table.size(1)
         out = torch.empty(*tokens.shape, width, device=table.device, dtype=dtype)
-        ctx.coin = (dropped := round(dropout * SIDES)), SIDES / (SIDES - dropped)
+        ctx.coin = coin(dropout)
         ctx.how = {"DROPS": seed is not None, "ROWS": ROWS, "WIDTH": tile(width), "num_warps": WARPS}
         ctx.factor, ctx.reading, ctx.rows = factor, reading, reading.register(tokens)
         ctx.save_for_backward(tokens, seed)
@@ -134,7 +136,8 @@ class ReadWords(torch.autograd.Function):
 
         tokens, seed = ctx.saved_tensors
         d_out, reading = gradients[0].contiguous(), ctx.reading
-        promise = None if reading.parts else d_out.new_empty((), dtype=reading.of.dtype).expand_as(reading.of)
+        promise = None if reading.parts else promised(1, device=d_out.device, dtype=reading.of.dtype)
+        promise = None if promise is None else promise.expand_as(reading.of)  # the real one comes with the last reader
         d_words = reading.place(tokens, ctx.rows)
         given, sizes = (d_out, tokens if seed is None else seed, d_words), (tokens.numel(), d_out.size(-1), ctx.factor)
         kernels.words_backward[(-(-tokens.numel() // ROWS),)](*given, *sizes, *ctx.coin, **ctx.how)

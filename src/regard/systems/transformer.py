@@ -184,7 +184,7 @@ class Transformer(Translator):
             names, blocks = zip(*self._named(), strict=True)
             short = are_short(blocks, self.embedding.table.weight, tokens.size(1), source["valid"].size(1))
             if short and "together" in source:
-                x = self._vectors(self.embedding, tokens, blocks, again=True)  # after the source
+                x = self._vectors(self.embedding, tokens, blocks, again=self._reader is self.embedding)
                 hidden, states = decode(blocks, self.finish, x, source["together"], source["valid"])
                 return hidden, dict(zip(names, states, strict=True))
         x = self.dropout(self.embedding(tokens, span))

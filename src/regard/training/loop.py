@@ -2,7 +2,7 @@
 
 Everything that decides the next step is either a function of the step number (batches, schedule) or in the checkpoint
 (weights, optimiser, carried state, random generators), so a run that was killed and resumed ends with the same bits as
-one that was not. Only a budget in seconds depends on the clock.
+one that was not (on a GPU: but for the order of sums). Only a budget in seconds depends on the clock.
 """
 
 from __future__ import annotations

@@ -50,19 +50,15 @@ def build_optimizer(
 
 
 def clip(model: nn.Module, most: float, optimizer: torch.optim.Optimizer) -> None:
-    """Shorten a gradient whose norm is above `most`. Fused AdamW on a GPU divides by what it is told as it reads the
-    gradient, and saves a pass over all of it."""
-    weights = [weight for weight in model.parameters() if weight.grad is not None]
-    if type(optimizer) is not torch.optim.AdamW or not all(weight.is_cuda for weight in weights) or _shared(weights):
-        torch.nn.utils.clip_grad_norm_(weights, most)
-        return
-    norm = torch.nn.utils.get_total_norm([weight.grad for weight in weights if weight.grad is not None])
-    optimizer.grad_scale = ((norm + 1e-6) / most).clamp(min=1.0)  # type: ignore[attr-defined]  # until the next step
-
-
-def _shared(weights: Sequence[nn.Parameter]) -> bool:
-    """Has each process a share of them?"""
-    return any(hasattr(weight, "full_tensor") for weight in weights)
+    """Shorten a gradient whose norm is above `most`, before each step. Fused AdamW on a GPU divides by what it was told
+    last as it reads the gradient, and saves a pass over all of it."""
+    gradients = [weight.grad for weight in model.parameters() if weight.grad is not None]
+    fused = type(optimizer) is torch.optim.AdamW and optimizer.defaults["fused"]
+    if fused and gradients and all(part.is_cuda and not hasattr(part, "full_tensor") for part in gradients):
+        norm = torch.nn.utils.get_total_norm(gradients).float()
+        optimizer.grad_scale = ((norm + 1e-6) / most).clamp(min=1.0)  # type: ignore[attr-defined]
+    else:
+        torch.nn.utils.clip_grad_norm_(model.parameters(), most)
 
 
 def set_learning_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
