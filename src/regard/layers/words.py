@@ -136,8 +136,8 @@ class ReadWords(torch.autograd.Function):
 
         tokens, seed = ctx.saved_tensors
         d_out, reading = gradients[0].contiguous(), ctx.reading
-        promise = None if reading.parts else promised(1, device=d_out.device, dtype=reading.of.dtype)
-        promise = None if promise is None else promise.expand_as(reading.of)  # the real one comes with the last reader
+        empty = promised(1, device=d_out.device, dtype=reading.of.dtype)
+        promise = None if reading.parts else empty.expand_as(reading.of)  # the real one comes with the last reader
         d_words = reading.place(tokens, ctx.rows)
         given, sizes = (d_out, tokens if seed is None else seed, d_words), (tokens.numel(), d_out.size(-1), ctx.factor)
         kernels.words_backward[(-(-tokens.numel() // ROWS),)](*given, *sizes, *ctx.coin, **ctx.how)
