@@ -121,7 +121,7 @@ def phrasebook(count: int, test: int) -> tuple[list[Pair], list[Pair]]:
 
 
 def _phrases(count: int, seed: int) -> list[Pair]:
-    from regard.text.phrasebook import make_pairs
+    from regard.corpora.phrasebook import make_pairs
 
     return [(pair.source, pair.target) for pair in make_pairs(count, seed=seed, longest=EDGES[-1])]
 
@@ -278,7 +278,7 @@ def last_step(folder: Path) -> int:
 
 def classes(sources: Sequence[str], written: Sequence[str], references: Sequence[str]) -> list[dict[str, Any]]:
     """BLEU of each length class, with the middle 95 % of resamplings of its sentences."""
-    from regard.evaluation.translation import Statistics
+    from regard.evaluation.bleu import Statistics
 
     counts = np.array([len(source.split()) for source in sources])
     statistics, random = Statistics.of("bleu", written, references), np.random.default_rng(0)

@@ -24,7 +24,7 @@ import numpy as np
 import torch
 from transformers import GPT2Config, GPT2LMHeadModel
 
-from regard.recipe import compose
+from regard.runs.recipe import compose
 from regard.systems.gpt import GPT
 from regard.text.batches import Windows
 from regard.training.loop import Trainer

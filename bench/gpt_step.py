@@ -5,7 +5,7 @@
 step        the Trainer of `regard train` on GPT-2 124M, bf16: blocks as written (off), compiled (on), by hand (auto)
 loss        the loss with the product before it, forward and backward, by how many rows of logits are held at once
 attention   PyTorch's own choice of kernel, and cuDNN's, forward and backward, for 65 536 tokens in rows of any length
-between     each kernel of kernels/block.py and the pass over logits, with the rate at which they move bytes
+between     each kernel of fast/kernels/block_norm.py and the pass over logits, with the rate at which they move bytes
 
 Milliseconds of the median of three rounds, with the device waited for at the end of each. Nothing else should run.
 On a CPU everything is tiny, and only `step` and `loss` run. A JSON line comes last.
@@ -21,11 +21,11 @@ from statistics import median
 
 import torch
 
-from regard.bench.contest import Place
-from regard.bench.learning import LEARNING, RegardTraining, full_windows
+from regard.bench.contenders import Place
+from regard.bench.training_step import LEARNING, RegardTraining, full_windows
+from regard.fast.linear_cross_entropy import surprise
 from regard.layers.attention import attend
-from regard.layers.surprise import surprise
-from regard.recipe import compose
+from regard.runs.recipe import compose
 from regard.systems.gpt import GPT
 
 LARGE = {"layers": 12, "width": 768, "heads": 12, "context": 1024}
@@ -123,8 +123,8 @@ def between(options: argparse.Namespace) -> dict[str, float]:
     found: dict[str, float] = {}
     if options.device.type != "cuda":
         return found
-    from regard.kernels import block as kernels
-    from regard.kernels import surprise as surprise_kernel
+    from regard.fast.kernels import block_norm as kernels
+    from regard.fast.kernels import cross_entropy as surprise_kernel
 
     rows, width = options.rows * options.sizes["context"], options.sizes["width"]
     x, y, z = (torch.randn(rows, width, device="cuda", dtype=torch.bfloat16) for _ in range(3))

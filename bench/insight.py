@@ -24,7 +24,7 @@ import torch
 
 from regard.decoding.generate import generate
 from regard.decoding.sampling import Sampling
-from regard.insight.reading import trace_language
+from regard.insight.tracing import trace_language
 from regard.systems.gpt import GPT, Settings
 from regard.text.tokenizer import Tokenizer
 

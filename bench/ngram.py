@@ -28,7 +28,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import numpy as np
 import torch
 
-from regard.errors import RegardError
+from regard.base.errors import RegardError
 from regard.exchange.arpa import write_arpa
 from regard.systems.ngram import NGram, Settings
 from regard.text.corpus import open_corpus

@@ -5,10 +5,10 @@
 
 The Transformer of `regard bench translate-train` (6+6×512, 512 pairs of 32+32 tokens) trains as `regard train` does, in
 bf16, in up to six ways: its blocks one after the other with PyTorch's attention ("plain"), the same in a CUDA graph
-("graph"), both compiled ("compiled", "compiled-graph"), and as fused stacks (layers/short_blocks.py), both ways.
+("graph"), both compiled ("compiled", "compiled-graph"), and as fused stacks (fast/short_blocks.py), both ways.
 Milliseconds are of the median of three rounds of --steps steps. --kernels adds the kernels of one step and the longest
 of them; --attention attention alone, forward and backward in a graph, by each of PyTorch's backends and by
-layers/short_attention.py. --padding needs no GPU: which share of a corpus's batches is real tokens, in as many shapes
+fast/short_attention.py. --padding needs no GPU: which share of a corpus's batches is real tokens, in as many shapes
 as they come and in few. Nothing else should run. A JSON line comes last.
 """
 
@@ -27,13 +27,15 @@ import torch.nn.functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.profiler import ProfilerActivity, profile
 
-from regard.bench.contest import Place
-from regard.bench.learning import RegardTraining
-from regard.bench.translating import random_pairs, recipe, regard_transformer, vocabulary
-from regard.layers import encoder, memory, short_attention, short_blocks
-from regard.layers.short_attention import attend_packed
-from regard.material import read_material
-from regard.recipe import compose
+from regard.bench.contenders import Place
+from regard.bench.training_step import RegardTraining
+from regard.bench.translators import random_pairs, recipe, regard_transformer, vocabulary
+from regard.fast import short_attention, short_blocks
+from regard.fast.short_attention import attend_packed
+from regard.layers import encoder
+from regard.layers import source_attention as memory
+from regard.runs.data import read_material
+from regard.runs.recipe import compose
 from regard.systems import transformer
 from regard.text.pair_batches import PairBatches
 from regard.text.pair_shapes import ShapedPairBatches

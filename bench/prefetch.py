@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from regard.recipe import compose
+from regard.runs.recipe import compose
 from regard.systems.catalogue import load_class
 from regard.text.batches import Streams, Windows
 from regard.text.pair_batches import PairBatches

@@ -1,10 +1,11 @@
 """The LSTM language model's training step: kernel by kernel, and in one CUDA graph.
 
-    python bench/recurrent.py [--vocabulary 10000] [--steps 60] [--shapes 0 3] [--ways plain graph] [--cells]
+    python bench/recurrent_training.py [--vocabulary 10000] [--steps 60] [--shapes 0 3] [--ways plain graph] [--cells]
 
 For each shape the same Trainer as `regard train` reads random tokens, carries its state and steps with AdamW in bf16,
 after a warm-up, in up to three ways: "plain" (training.capture off) and "graph" (on) with one kernel for all steps of
-a layer (kernels/persistent.py), "graph-chain" with kernels for each step, in fp32 with TF32 products (layers/chain.py).
+a layer (fast/kernels/persistent.py), "graph-chain" with kernels for each step, in fp32 with TF32 products
+(fast/lstm_chain.py).
 Tokens per second are of the median of three rounds of --steps steps, with the device waited for at the end of each
 round. --cells adds one layer alone, forward and backward in a graph: nn.LSTM in three precisions, and the one kernel.
 Nothing else should run. A JSON line comes last.
@@ -24,8 +25,8 @@ import numpy as np
 import torch
 from torch import nn
 
-from regard.kernels.persistent import recur
-from regard.recipe import compose
+from regard.fast.kernels.persistent import recur
+from regard.runs.recipe import compose
 from regard.systems.lstm import LSTMModel
 from regard.text.batches import Streams
 from regard.training.loop import Trainer

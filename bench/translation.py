@@ -113,7 +113,7 @@ REGARD_TRANSLATE = """
 import sys, time
 import torch
 from regard.decoding.beam import Beam
-from regard.run import load_translator
+from regard.runs.language_run import load_translator
 
 run, source, length, threads, batch = sys.argv[1:3] + [int(number) for number in sys.argv[3:]]
 torch.set_num_threads(threads)

@@ -18,27 +18,27 @@ os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from regard.classification import ClassificationRun
+    from regard.base.errors import RegardError
     from regard.compare.comparison import Comparison, compare
-    from regard.errors import RegardError
-    from regard.fit import resume, train
     from regard.layers.pooling import attention
-    from regard.prediction import Prediction
-    from regard.run import Run, load
-    from regard.translation import Translation, TranslationRun
+    from regard.runs.classification_run import ClassificationRun
+    from regard.runs.language_run import Run, load
+    from regard.runs.prediction import Prediction
+    from regard.runs.train import resume, train
+    from regard.runs.translation_run import Translation, TranslationRun
 
 _HOMES = {
-    "ClassificationRun": "classification",
+    "ClassificationRun": "runs.classification_run",
     "Comparison": "compare.comparison",
-    "RegardError": "errors",
+    "RegardError": "base.errors",
     "attention": "layers.pooling",
-    "resume": "fit",
-    "train": "fit",
-    "Prediction": "prediction",
-    "Run": "run",
-    "load": "run",
-    "Translation": "translation",
-    "TranslationRun": "translation",
+    "resume": "runs.train",
+    "train": "runs.train",
+    "Prediction": "runs.prediction",
+    "Run": "runs.language_run",
+    "load": "runs.language_run",
+    "Translation": "runs.translation_run",
+    "TranslationRun": "runs.translation_run",
 }
 __all__ = [
     "ClassificationRun", "Comparison", "Prediction", "RegardError", "Run", "Translation", "TranslationRun", "attention",

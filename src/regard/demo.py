@@ -18,15 +18,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from regard.base.errors import RegardError
 from regard.compare.comparison import Comparison, compare
+from regard.compare.findings import notes
 from regard.compare.question import Question
-from regard.compare.translating import read_test
-from regard.compare.words import notes
-from regard.errors import RegardError
-from regard.fit import free_folder
-from regard.material import cores
+from regard.compare.translation_task import read_test
 from regard.report.progress import clock, say
 from regard.report.table import print_json, print_table
+from regard.runs.data import cores
+from regard.runs.train import free_folder
 from regard.systems.catalogue import SYSTEMS
 
 CORPUS = "phrasebook"

@@ -4,9 +4,9 @@ import re
 
 import pytest
 
+from regard.base.errors import RegardError
+from regard.claims.all_claims import NAMES, get_claim, module_of
 from regard.claims.claim import SEEDS
-from regard.claims.register import NAMES, get_claim, module_of
-from regard.errors import RegardError
 
 named = pytest.mark.parametrize("name", NAMES)
 

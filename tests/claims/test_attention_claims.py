@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import torch
 
+from regard.base.errors import RegardError
 from regard.claims import gaussian_dot, hull, kernels, set_to_set, symmetry
 from regard.claims.verdict import HOLDS, judge
-from regard.errors import RegardError
 
 CLAIMS = {module.CLAIM.name: module.CLAIM for module in (hull, symmetry, gaussian_dot, kernels, set_to_set)}
 

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 import torch
 
+from regard.base.errors import RegardError
 from regard.claims import exploding, forgetting, remedies, softmax_gradient, vanishing
-from regard.claims.register import get_claim
+from regard.claims.all_claims import get_claim
 from regard.claims.through_time import log_slope
 from regard.claims.verdict import judge
-from regard.errors import RegardError
 
 SEEDS = (1, 2, 3, 4)
 

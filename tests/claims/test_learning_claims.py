@@ -6,10 +6,10 @@ import pytest
 import torch
 from torch import nn
 
+from regard.base.errors import RegardError
 from regard.claims import any_b, cheating, criteria, same_answer
 from regard.claims.chains import longest_chain
 from regard.claims.verdict import FAILS, HOLDS, find, judge
-from regard.errors import RegardError
 from regard.systems.catalogue import SYSTEMS
 from regard.systems.model import Model
 

@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 import torch
 
+from regard.base.errors import RegardError
 from regard.claims import parameters, scaling, waiting
+from regard.claims.all_claims import get_claim
 from regard.claims.at_work import weights_at_work
 from regard.claims.chains import longest_chain
-from regard.claims.register import get_claim
 from regard.claims.verdict import judge
-from regard.errors import RegardError
 from regard.systems.catalogue import load_class, load_module
 
 

@@ -18,12 +18,14 @@ from regard.claims import (
     corpora,
     embeddings,
     heads,
-    reading,
     teacher_forcing,
 )
+from regard.claims import (
+    language_models as reading,
+)
 from regard.claims.claim import Trial
-from regard.evaluation.alignment import alignment_error_rate, diagonal_links
-from regard.text.phrasebook import Pair, make_pairs
+from regard.corpora.phrasebook import Pair, make_pairs
+from regard.evaluation.alignment_error import alignment_error_rate, diagonal_links
 
 # -- what they are trained on ----------------------------------------------------------------------------------------
 

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from regard.base.errors import RegardError
 from regard.claims import runner
 from regard.claims.claim import Claim, Evidence, Expect
 from regard.claims.result import Result, result_of
 from regard.claims.verdict import FAILS, HOLDS, OPEN, find, judge
-from regard.errors import RegardError
 from regard.evaluation.intervals import share_interval, student_interval, student_quantile
 from regard.report.figures import Line, Lines
 

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from regard.bench import turns
-from regard.bench.register import NAMES
+from regard.bench.all_benchmarks import NAMES
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from regard.claims.register import NAMES
+from regard.claims.all_claims import NAMES
 
 PAIR = ("same-answer", "hull")  # two identities: cheap, and run side by side
 

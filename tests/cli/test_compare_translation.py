@@ -10,7 +10,7 @@ import pytest
 
 import regard as package
 from regard.cli import main
-from regard.text.phrasebook import make_pairs
+from regard.corpora.phrasebook import make_pairs
 
 SMALL = [
     "--size", "tiny", "--model.width", "32", "--training.batch-tokens", "512", "--training.threads", "1",

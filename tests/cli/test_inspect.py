@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from regard.cli import main
-from regard.text.phrasebook import make_pairs
+from regard.corpora.phrasebook import make_pairs
 
 SHORT = [
     "--size", "tiny", "--training.steps", "6", "--training.evaluate-every", "6", "--training.batch-tokens", "512",

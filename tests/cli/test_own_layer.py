@@ -12,11 +12,11 @@ import pytest
 import torch
 
 import regard as package
-from regard.errors import RegardError
+from regard.base.errors import RegardError
 from regard.layers.cell import Cell
 from regard.layers.layer import Layer
 from regard.layers.state import Span
-from regard.recipe import SIZES, compose
+from regard.runs.recipe import SIZES, compose
 from regard.systems.catalogue import find, load_class
 
 CONTRIBUTING = Path(__file__).parents[2] / "CONTRIBUTING.md"

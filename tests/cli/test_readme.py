@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from regard.text.phrasebook import make_pairs
+from regard.corpora.phrasebook import make_pairs
 
 README = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
 QUICK = ["--training.steps", "6", "--training.batch-tokens", "512"]  # minutes in the README, moments here

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regard.text.phrasebook import make_pairs
+from regard.corpora.phrasebook import make_pairs
 from regard.training.checkpoint import load_tensors
-from regard.training.crew import Crew
+from regard.training.distributed import Crew
 
 SETTINGS = [
     "--size", "tiny", "--training.steps", "30", "--training.evaluate-every", "10", "--training.checkpoint-every", "10",

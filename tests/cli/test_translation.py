@@ -11,8 +11,8 @@ from test_kill import bits, wait_for_step
 
 import regard as package
 from regard.cli import main
-from regard.text.phrasebook import make_pairs
-from regard.text.phrasebook import words as words_of
+from regard.corpora.phrasebook import make_pairs
+from regard.corpora.phrasebook import words as words_of
 from regard.training.checkpoint import load_tensors
 
 TINY = [
@@ -387,7 +387,7 @@ def texts(output):
 
 def kept_question(regard, command, folder):
     """The note that a translation leaves while it is under way: of one that a bad last line stops."""
-    from regard.cli import files
+    from regard.cli import file_to_file as files
 
     noted = []
     before = files.write_text

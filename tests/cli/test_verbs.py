@@ -9,7 +9,8 @@ import pytest
 
 import regard as package
 from regard import demo
-from regard.cli import files, main
+from regard.cli import file_to_file as files
+from regard.cli import main
 from regard.systems.catalogue import SYSTEMS as CATALOGUE
 
 SYSTEMS = ["ngram", "lstm", "gpt"]  # one of each kind: counted, carrying a state, looking back

@@ -7,7 +7,7 @@ import shutil
 
 import pytest
 
-from regard.files import locked
+from regard.base.files import locked
 from regard.training.checkpoint import load_tensors
 
 

@@ -11,8 +11,8 @@ from regard.decoding.generate import generate, pad, read_prompts
 from regard.decoding.sampling import GREEDY, Sampling
 from regard.decoding.translate import explain_hypotheses, longest_translation, translate
 from regard.evaluation.scoring import pair_losses
-from regard.laws.comparing import Draw
-from regard.laws.decoding import beam_one_is_greedy
+from regard.laws.closeness import Draw
+from regard.laws.searching import beam_one_is_greedy
 
 EOS = 0
 PROMPTS = [[0, 3, 5], [0], [0, 7, 7, 2, 9, 1]]

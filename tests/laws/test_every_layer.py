@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from subjects import LAYERS, carry
 
-from regard.laws.comparing import Draw
+from regard.laws.closeness import Draw
 from regard.laws.contract import CALLS
 from regard.systems.model import Model
 

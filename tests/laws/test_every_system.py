@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from subjects import CLASSIFIERS, LEARNERS, NEURAL, SUBJECTS, TRANSLATORS, build, title, untrained
 
-from regard.laws.comparing import Draw
+from regard.laws.closeness import Draw
 from regard.laws.contract import CALLS, saving_keeps_every_bit
-from regard.laws.decoding import beam_one_is_greedy
+from regard.laws.learning import it_can_memorise, micro_batches_are_one_batch, untrained_it_knows_nothing
 from regard.laws.registry import LAWS, builder, run_laws
-from regard.laws.training import it_can_memorise, micro_batches_are_one_batch, untrained_it_knows_nothing
+from regard.laws.searching import beam_one_is_greedy
 from regard.systems.catalogue import SYSTEMS
 from regard.systems.model import Model
 

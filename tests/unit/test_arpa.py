@@ -10,7 +10,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from regard.errors import RegardError
+from regard.base.errors import RegardError
 from regard.exchange.arpa import escape, read_arpa, unescape, write_arpa
 from regard.systems.ngram import NGram, Settings
 

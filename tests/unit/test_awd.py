@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from regard.errors import RegardError
+from regard.base.errors import RegardError
 from regard.systems.lstm import LSTMModel, Settings
 
 TOKENS = torch.arange(12).view(2, 6) % 9

@@ -6,12 +6,12 @@ import pytest
 import torch
 from torch import nn
 
+from regard.base.errors import RegardError
 from regard.decoding import beam as module
 from regard.decoding.beam import Beam, beam_search, largest
 from regard.decoding.generate import read_prompts
 from regard.decoding.sampling import Sampling
 from regard.decoding.translate import batches, longest_translation, translate
-from regard.errors import RegardError
 from regard.systems import gpt, lstm
 from regard.systems.catalogue import load_class, load_module
 from regard.systems.model import Model

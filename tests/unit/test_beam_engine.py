@@ -3,13 +3,13 @@
 import pytest
 import torch
 
+from regard.base.errors import RegardError
 from regard.decoding import beam_engine
 from regard.decoding.beam import Beam, beam_search
 from regard.decoding.beam_engine import BeamEngine, bucket, search_on
 from regard.decoding.beam_slots import Terms
 from regard.decoding.generate import read_prompts
 from regard.decoding.translate import closed, longest_translation, translate
-from regard.errors import RegardError
 from regard.systems.catalogue import load_class, load_module
 
 EOS = 0

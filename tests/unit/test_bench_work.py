@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 import torch
 
+from regard.base.errors import RegardError
 from regard.bench import turns
-from regard.bench.contest import Contender, Cost, Place, Row
-from regard.bench.learning import LEARNING
+from regard.bench.all_benchmarks import BENCHES, get_bench
+from regard.bench.contenders import Contender, Cost, Place, Row
 from regard.bench.machine import Machine, Memory
-from regard.bench.register import BENCHES, get_bench
+from regard.bench.training_step import LEARNING
 from regard.bench.turns import take_turns
-from regard.errors import RegardError
 from regard.systems.transformer import QUIET
 from regard.training.objective import to_device
 

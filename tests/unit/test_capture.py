@@ -6,13 +6,13 @@ import pytest
 import torch
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-from regard.errors import RegardError
+from regard.base.errors import RegardError
+from regard.fast.captured_step import captures
 from regard.layers.recurrent import GRU, LSTM, Elman
 from regard.layers.state import Span
-from regard.recipe import compose
+from regard.runs.recipe import compose
 from regard.systems.lstm import LSTMModel, Settings
 from regard.training import loop
-from regard.training.capture import captures
 from regard.training.optimisers import AVERAGE_AFTER, averaging_is_due, build_optimizer, learning_rate_at
 
 CELLS = [LSTM(6, 5), GRU(6, 5), Elman(6, 5), Elman(6, 5, activation="relu")]

@@ -7,8 +7,8 @@ import pytest
 import torch
 
 import regard
-from regard.errors import RegardError
-from regard.evaluation.classification import confusion, label_log_probabilities, label_quality, wilson
+from regard.base.errors import RegardError
+from regard.evaluation.accuracy import confusion, label_log_probabilities, label_quality, wilson
 from regard.laws.registry import VOCABULARY, run_laws
 from regard.systems.classifier import ENCODERS, Classifier, Settings
 from regard.text.labels import encode_labelled, learn_labels

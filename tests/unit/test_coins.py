@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from regard.layers.coins import SIDES, Dropout
+from regard.fast.cpu_dropout import SIDES, Dropout
 
 MANY = 400_000
 RATES = (0.1, 0.3, 0.5, 0.9)

@@ -15,14 +15,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import regard
+from regard.base.errors import RegardError
+from regard.base.numbers import grouped
 from regard.compare.curves import Curve, averaged, in_order, other_order
 from regard.compare.differences import Difference, alike
 from regard.compare.question import Question
 from regard.compare.width import match_parameters, size_of
-from regard.errors import RegardError
 from regard.evaluation.documents import FEWEST, MOST, Documents
 from regard.evaluation.intervals import Resampling, interval
-from regard.numbers import grouped
 from regard.report.figures import Line, Mark
 from regard.report.page import command, page, paragraph, sample, table
 from regard.report.svg import interval_chart, line_chart

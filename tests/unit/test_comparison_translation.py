@@ -9,17 +9,17 @@ import numpy as np
 import pytest
 import sacrebleu
 
+from regard.base.errors import RegardError
 from regard.compare.comparison import Comparison
-from regard.compare.page import comparison_page
+from regard.compare.comparison_page import comparison_page
+from regard.compare.findings import methods, notes
 from regard.compare.plan import Entrant, Plan
 from regard.compare.question import Question, match_for
-from regard.compare.translating import TEST
+from regard.compare.translation_task import TEST
 from regard.compare.width import match_parameters, size_of
-from regard.compare.words import methods, notes
-from regard.errors import RegardError
+from regard.evaluation.bleu import Statistics, by_length, quality
 from regard.evaluation.intervals import interval
 from regard.evaluation.paired import paired_bootstrap
-from regard.evaluation.translation import Statistics, by_length, quality
 from regard.text.tokenizer import Tokenizer
 
 LADDER = ["seq2seq", "bahdanau", "transformer"]

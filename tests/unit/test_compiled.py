@@ -5,14 +5,14 @@ import pytest
 import torch
 from torch._dynamo.utils import counters
 
-from regard.errors import RegardError
-from regard.recipe import compose
+from regard.base.errors import RegardError
+from regard.fast.compiled import Compiled, can_be_by_hand, compiles, prepare
+from regard.runs.recipe import compose
 from regard.systems import gpt, lstm
 from regard.text.batches import Batch, Windows
-from regard.training.compiled import Compiled, can_be_by_hand, compiles, prepare
+from regard.training.hyperparameters import Training
 from regard.training.loop import Trainer
 from regard.training.objective import Objective, to_device
-from regard.training.settings import Training
 
 CPU = torch.device("cpu")
 
@@ -92,7 +92,7 @@ def test_on_a_gpu_a_long_training_is_compiled(monkeypatch, budget, steps, pays):
     [({}, True), ({"bias": False}, True), ({"position": "rotary"}, False), ({"activation": "relu"}, False)],
 )
 def test_blocks_that_are_not_gpt_2s_are_not_trained_by_hand(monkeypatch, changes, can):
-    monkeypatch.setattr("regard.training.compiled.find_spec", lambda name: name)  # as if Triton were there
+    monkeypatch.setattr("regard.fast.compiled.find_spec", lambda name: name)  # as if Triton were there
     assert can_be_by_hand(model(**changes).layers[0]) is can
     dropping = gpt.GPT(31, gpt.Settings(layers=1, width=16, heads=2, context=16, dropout=0.1, **changes))
     assert not can_be_by_hand(dropping.layers[0])

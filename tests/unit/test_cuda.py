@@ -9,28 +9,29 @@ import numpy as np
 import pytest
 import torch
 
+from regard.base.errors import RegardError, Stopped
 from regard.decoding.beam import Beam, beam_search
 from regard.decoding.beam_engine import BeamEngine
 from regard.decoding.beam_slots import Slots, Terms
-from regard.decoding.choice import FusedChoice
 from regard.decoding.engine import Engine
 from regard.decoding.generate import generate, read_prompts
 from regard.decoding.sampling import GREEDY, Sampling, mask_tokens, pick
 from regard.decoding.translate import translate
-from regard.errors import RegardError, Stopped
-from regard.kernels.epilogue import Epilogues, epilogues
+from regard.fast.captured_step import captures
+from regard.fast.choose_token import FusedChoice
+from regard.fast.decode_step import fast_step
+from regard.fast.half_products import rectified_sums
+from regard.fast.kernels.epilogue import Epilogues, epilogues
+from regard.fast.linear_cross_entropy import rows_, surprise, written_rows_
+from regard.fast.residual import add_norm
+from regard.fast.short_attention import ShortAttention, attend_packed, is_short
+from regard.fast.short_blocks import are_short
+from regard.fast.word_vectors import read_words
 from regard.layers import encoder
 from regard.layers.attention import attend, written
-from regard.layers.decode_step import fast_step
-from regard.layers.half_products import rectified_sums
 from regard.layers.recurrent import GRU, LSTM, Elman
-from regard.layers.residual import add_norm
-from regard.layers.short_attention import ShortAttention, attend_packed, is_short
-from regard.layers.short_blocks import are_short
 from regard.layers.state import Span, detach
-from regard.layers.surprise import rows_, surprise, written_rows_
-from regard.layers.words import read_words
-from regard.recipe import compose
+from regard.runs.recipe import compose
 from regard.systems import dan, gpt, gru, lstm, ngram, nnlm, rnn, self_attention, transformer
 from regard.systems.catalogue import load_class
 from regard.systems.model import Model
@@ -38,7 +39,6 @@ from regard.text.batches import Streams, Windows
 from regard.text.pair_batches import PairBatches
 from regard.text.pair_shapes import ShapedPairBatches
 from regard.text.pair_tokens import TokenPairs, offsets_of
-from regard.training.capture import captures
 from regard.training.loop import Trainer
 from regard.training.optimisers import clip
 from regard.training.validation import TextValidation, Verdict
@@ -999,7 +999,7 @@ def test_a_recorded_search_after_prompts_finds_what_the_plain_one_finds(number):
 @pytest.mark.parametrize("dtype, exact", [(torch.float32, 1e-5), (torch.bfloat16, 2e-2)])
 @pytest.mark.parametrize("sources, width, heads, size, room, length", [(5, 5, 4, 128, 40, 33), (3, 1, 2, 24, 9, 70)])
 def test_a_beams_kernels_compute_what_is_written(dtype, exact, sources, width, heads, size, room, length):
-    from regard.kernels import add_norm, beam_attention
+    from regard.fast.kernels import add_norm, beam_attention
 
     torch.manual_seed(0)
 
@@ -1040,7 +1040,7 @@ def test_a_beams_kernels_compute_what_is_written(dtype, exact, sources, width, h
     "terms", [Terms(5, 0, 1, 1.0, 4), Terms(4, 2, 3, 0.0, 0, (1,)), Terms(1, 0, 1), Terms(7, 0, 7, -0.5)], ids=str
 )
 def test_a_beams_choice_by_kernels_is_the_written_one(vocabulary, terms):
-    from regard.kernels.beam_choice import choose
+    from regard.fast.kernels.beam_choice import choose
 
     torch.manual_seed(0)
     one, other = (Slots(6, 9, vocabulary, terms, torch.device("cuda")) for _ in range(2))
@@ -1128,7 +1128,9 @@ def test_a_kernel_that_computes_something_else_is_not_used(monkeypatch):
     library, wrong = fresh_epilogues(), fresh_epilogues()
     s, x, weight = halves(300, 128), halves(300, 64), halves(128, 64)
     assert library.add(s, x, weight, None) is not None
-    monkeypatch.setattr("regard.kernels.epilogue.linear", lambda x, weight, bias: 1.1 * x.float() @ weight.float().t())
+    monkeypatch.setattr(
+        "regard.fast.kernels.epilogue.linear", lambda x, weight, bias: 1.1 * x.float() @ weight.float().t()
+    )
     assert library.add(s, x, weight, None) is not None  # it was found right
     assert wrong.add(s, x, weight, None) is None
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regard.layers import decode_step
+from regard.fast import decode_step
 from regard.systems import gpt, lstm, self_attention
 
 

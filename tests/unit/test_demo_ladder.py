@@ -5,8 +5,8 @@ from math import log
 import pytest
 import torch
 
+from regard.base.errors import RegardError
 from regard.demo import LANGUAGE
-from regard.errors import RegardError
 from regard.layers.state import Span
 from regard.systems.gpt import GPT, Settings
 

@@ -5,11 +5,11 @@ from itertools import count
 import pytest
 import torch
 
+from regard.base.errors import RegardError
 from regard.decoding.engine import Engine, Prompt
 from regard.decoding.generate import generate, read_prompts
-from regard.decoding.lean_step import lean_step
 from regard.decoding.sampling import GREEDY, Sampling
-from regard.errors import RegardError
+from regard.fast.lean_step import lean_step
 from regard.layers.state import map_state
 from regard.systems import gpt, lstm
 

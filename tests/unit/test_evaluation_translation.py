@@ -8,8 +8,8 @@ import sacrebleu
 from sacrebleu.metrics import BLEU, CHRF
 from sacrebleu.significance import PairedTest
 
-from regard.errors import RegardError
-from regard.evaluation.alignment import (
+from regard.base.errors import RegardError
+from regard.evaluation.alignment_error import (
     alignment_error_rate,
     diagonal_links,
     ibm1,
@@ -17,8 +17,8 @@ from regard.evaluation.alignment import (
     word_links,
     word_spans,
 )
+from regard.evaluation.bleu import Statistics, accuracy, bleu, by_length, quality
 from regard.evaluation.paired import paired_bootstrap, resampled, resamplings
-from regard.evaluation.translation import Statistics, accuracy, bleu, by_length, quality
 from regard.text.tokenizer import Tokenizer
 
 WORDS = ["the", "a", "cat", "dog", "sees", "House", "house,", "water.", "fast!", "to", "Paris", "l'eau", "I", "don't"]

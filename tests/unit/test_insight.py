@@ -8,17 +8,17 @@ import pytest
 import torch
 from torch import nn
 
-from regard.errors import RegardError
-from regard.evaluation.classification import label_log_probabilities
+from regard.base.errors import RegardError
+from regard.evaluation.accuracy import label_log_probabilities
 from regard.exchange.arpa import read_arpa
-from regard.insight.reading import trace_classification, trace_language, trace_translation
+from regard.insight.tracing import trace_classification, trace_language, trace_translation
 from regard.laws.registry import VOCABULARY, builder, stirred
 from regard.layers.cell import Cell
 from regard.layers.context import Average
 from regard.systems.catalogue import SYSTEMS
 from regard.systems.classifier import ENCODERS, Classifier, Settings
 from regard.systems.own import LayerStack
-from regard.systems.recurrent import RecurrentSettings
+from regard.systems.recurrent_stack import RecurrentSettings
 from regard.text.tokenizer import Tokenizer
 
 WORDS = Tokenizer.of_tokens(["<eos>", "<unk>", *"abcdefghijklmno"], "word")

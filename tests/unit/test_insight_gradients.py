@@ -10,7 +10,7 @@ from torch import nn
 from torch.linalg import matrix_power
 
 from regard.insight import gradients as module
-from regard.insight.reading import trace_classification, trace_language, trace_translation
+from regard.insight.tracing import trace_classification, trace_language, trace_translation
 from regard.laws.registry import VOCABULARY, builder, stirred
 from regard.layers.cell import Cell
 from regard.layers.context import Average
@@ -19,7 +19,7 @@ from regard.systems.classifier import ENCODERS, Classifier, Settings
 from regard.systems.lstm import LSTMModel
 from regard.systems.lstm import Settings as LSTMSettings
 from regard.systems.own import LayerStack
-from regard.systems.recurrent import RecurrentSettings
+from regard.systems.recurrent_stack import RecurrentSettings
 from regard.text.tokenizer import Tokenizer
 
 WORDS = Tokenizer.of_tokens(["<eos>", "<unk>", *"abcdefghijklmno"], "word")

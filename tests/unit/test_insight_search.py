@@ -7,8 +7,8 @@ import torch
 
 from regard.decoding.beam import STEPS_BETWEEN_LOOKS, WATCHED, Beam, beam_search
 from regard.decoding.translate import translate
-from regard.insight.reading import trace_language, trace_translation
 from regard.insight.search import search_tree
+from regard.insight.tracing import trace_language, trace_translation
 from regard.laws.registry import builder, stirred
 from regard.systems.catalogue import SYSTEMS
 from regard.text.tokenizer import Tokenizer

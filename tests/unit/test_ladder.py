@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from regard.errors import RegardError
+from regard.base.errors import RegardError
 from regard.layers.attention import SelfAttention
 from regard.layers.cell import Cell
 from regard.layers.context import Average, Window

@@ -8,15 +8,15 @@ import torch
 from torch import nn
 from torch.func import functional_call
 
+from regard.fast.attentive_recurrence import Given, look_and_step
 from regard.layers.attention import CausalSelfAttention
 from regard.layers.blocks import FeedForward, PostNormEncoderBlock, PreNormEncoderBlock
 from regard.layers.dropout import VariationalDropout, WordDropout
 from regard.layers.embedding import Embedding
 from regard.layers.encoder import FUSED, RecurrentEncoder, TransformerEncoder
-from regard.layers.feeding import Given, look_and_step
-from regard.layers.memory import FullSelfAttention
 from regard.layers.position import Index, Learned, OneHot, Sine, Sinusoid, rotate
 from regard.layers.recurrent import LSTM
+from regard.layers.source_attention import FullSelfAttention
 from regard.layers.state import Span, last, select_rows
 
 

@@ -12,13 +12,13 @@ import numpy as np
 import pytest
 import torch
 
-from regard.errors import RegardError, Stopped
-from regard.recipe import compose
+from regard.base.errors import RegardError, Stopped
+from regard.runs.recipe import compose
 from regard.systems.catalogue import load_class
 from regard.text.batches import Streams, Windows
 from regard.training.checkpoint import load_tensors
 from regard.training.loop import Trainer
-from regard.training.memory import is_out_of_memory, steps_that_stand_out
+from regard.training.out_of_memory import is_out_of_memory, steps_that_stand_out
 from regard.training.validation import TextValidation
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="memory is limited as Linux does it")
@@ -179,7 +179,7 @@ def test_the_steps_that_stand_out_have_the_most_targets_and_the_longest_rows():
 SCRIPT = """
 import resource, sys
 from pathlib import Path
-import torch, regard.fit
+import torch, regard.runs.train
 from regard.cli import main
 pages = int(Path("/proc/self/statm").read_text().split()[0])
 limit = pages * resource.getpagesize() + int(sys.argv[1])
@@ -217,7 +217,7 @@ def test_the_command_that_is_named_goes_on_with_less_memory(tmp_path):
 MEASURED = """
 import sys, torch
 from regard.cli import main
-from regard.fit import peak_memory
+from regard.runs.train import peak_memory
 main(sys.argv[1:])
 print(peak_memory(torch.device("cpu")))
 """
@@ -239,7 +239,7 @@ def test_the_memory_that_a_dry_run_states_is_what_the_training_takes(tmp_path, w
 
 
 def test_a_run_keeps_what_decides_its_result(tmp_path):
-    from regard.fit import _changed
+    from regard.runs.train import _changed
 
     recipe = compose("gpt", "tiny", {})
     assert _changed(recipe, {"training": {"accumulate": "4"}}).training.accumulate == 4

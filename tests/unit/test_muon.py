@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from regard.recipe import compose
+from regard.runs.recipe import compose
 from regard.systems import gpt, nnlm
 from regard.systems.catalogue import load_class
 from regard.training.muon import Muon, hidden_matrices, orthogonalised

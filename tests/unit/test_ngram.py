@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
 
-from regard.errors import RegardError
+from regard.base.errors import RegardError
 from regard.exchange.arpa import read_arpa
 from regard.systems.kneser_ney import adjusted_counts, count_grams, discounts
 from regard.systems.ngram import NGram, Settings, hash_keys

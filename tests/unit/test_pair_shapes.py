@@ -8,8 +8,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from regard.errors import RegardError
-from regard.recipe import compose
+from regard.base.errors import RegardError
+from regard.fast.captured_step import captures
+from regard.runs.recipe import compose
 from regard.systems.catalogue import load_class
 from regard.text.bpe_dropout import DropoutPairs
 from regard.text.pair_batches import PairBatches, side_by_side
@@ -17,7 +18,6 @@ from regard.text.pair_shapes import SOURCES, TARGETS, ShapedPairBatches, least_r
 from regard.text.pair_tokens import TokenPairs, encode_pairs, offsets_of
 from regard.text.pairs import Pairs
 from regard.text.tokenizer import Tokenizer
-from regard.training.capture import captures
 from regard.training.loop import Trainer
 from regard.training.objective import Objective, to_device
 from regard.training.validation import Verdict

@@ -5,8 +5,8 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from regard.folder import average_weights
-from regard.recipe import compose
+from regard.runs.folder import average_weights
+from regard.runs.recipe import compose
 from regard.systems.catalogue import load_class
 from regard.text.pair_batches import PairBatch, side_by_side
 from regard.text.pair_tokens import TokenPairs, offsets_of

@@ -13,8 +13,8 @@ import pytest
 import torch
 from torch import nn
 
-from regard.kernels import persistent
-from regard.kernels.persistent import CELLS, FASTEST, RESIDENT, plans
+from regard.fast.kernels import persistent
+from regard.fast.kernels.persistent import CELLS, FASTEST, RESIDENT, plans
 
 SMALL = ((1, 8), (2, 4), (4, 2))  # a device of eight processors: members of a cluster, clusters
 SHAPES = [(20, 650), (20, 1500), (64, 1024), (80, 1150), (80, 400), (1, 1), (3, 37), (8, 64)]

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 
 import regard
-from regard.errors import RegardError
+from regard.base.errors import RegardError
 from regard.layers.scores import KERNELS, SCORES, Additive, Bilinear, Dot
 
 PAGE = (Path(__file__).parents[2] / "docs" / "attention.md").read_text(encoding="utf-8")

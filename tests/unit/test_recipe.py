@@ -5,10 +5,10 @@ import tomllib
 
 import pytest
 
-from regard.errors import RegardError
-from regard.recipe import SIZES, compose, parse_overrides, read_recipe
+from regard.base.errors import RegardError
+from regard.runs.recipe import SIZES, compose, parse_overrides, read_recipe
 from regard.systems.catalogue import SYSTEMS
-from regard.training.settings import Budget, Training
+from regard.training.hyperparameters import Budget, Training
 
 
 @pytest.mark.parametrize("size", SIZES)

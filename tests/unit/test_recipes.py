@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 import regard
+from regard.base.errors import RegardError
+from regard.corpora.downloads import CATALOGUE
+from regard.corpora.phrasebook import make_pairs
 from regard.decoding.beam import Beam
-from regard.errors import RegardError
-from regard.fit import compose_recipe
-from regard.text.catalogue import CATALOGUE
-from regard.text.phrasebook import make_pairs
+from regard.runs.train import compose_recipe
 
 ROOT = Path(__file__).parents[2]
 RECIPES = sorted((ROOT / "recipes").glob("*.toml"))

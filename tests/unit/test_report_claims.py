@@ -7,7 +7,7 @@ from html.parser import HTMLParser
 import pytest
 
 from regard.claims.claim import Claim, Evidence, Expect, Worked
-from regard.claims.page import claims_page, section, write_page
+from regard.claims.claims_page import claims_page, section, write_page
 from regard.claims.result import Result, result_of
 from regard.claims.verdict import FAILS, HOLDS, OPEN, find
 from regard.report.figures import Heat, Intervals, Line, Lines, Mark

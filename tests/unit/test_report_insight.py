@@ -14,12 +14,12 @@ import pytest
 import torch
 from rich.cells import cell_len
 
-from regard.errors import RegardError
-from regard.insight import figures
-from regard.insight.page import fragment, trace_page
-from regard.insight.reading import trace_language, trace_translation
+from regard.base.errors import RegardError
+from regard.insight import trace_figures as figures
 from regard.insight.search_drawing import search_drawing
-from regard.insight.terminal import show
+from regard.insight.trace_page import fragment, trace_page
+from regard.insight.trace_terminal import show
+from regard.insight.tracing import trace_language, trace_translation
 from regard.laws.registry import builder, stirred
 from regard.systems.catalogue import SYSTEMS
 from regard.text.tokenizer import Tokenizer

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 
+from regard.base.errors import RegardError
 from regard.decoding.sampling import GREEDY, Sampling, choose, mask_tokens, uniforms
-from regard.errors import RegardError
 
 LOGITS = torch.log(torch.tensor([[0.5, 0.25, 0.15, 0.1]]))
 

@@ -4,11 +4,11 @@ import pytest
 import torch
 from torch import nn
 
-from regard.layers.half_products import Halves, JoinedProduct
-from regard.layers.residual import written
-from regard.layers.short_attention import is_short
-from regard.layers.short_blocks import are_short
-from regard.layers.words import is_plain
+from regard.fast.half_products import Halves, JoinedProduct
+from regard.fast.residual import written
+from regard.fast.short_attention import is_short
+from regard.fast.short_blocks import are_short
+from regard.fast.word_vectors import is_plain
 from regard.systems.transformer import Settings, Transformer
 
 

@@ -3,8 +3,8 @@
 import pytest
 
 import regard
-from regard.compare.words import methods, notes
-from regard.errors import RegardError
+from regard.base.errors import RegardError
+from regard.compare.findings import methods, notes
 
 SETTINGS = {"model": {"width": 8}, "training": {"threads": 1, "device": "cpu", "batch_tokens": 256, "window": 32}}
 

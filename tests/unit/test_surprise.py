@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from regard.layers.surprise import surprise
+from regard.fast.linear_cross_entropy import surprise
 from regard.systems import bahdanau, gpt, gru, lstm, nnlm, self_attention, transformer
 from regard.text.batches import Batch
 from regard.text.pair_batches import PairBatch

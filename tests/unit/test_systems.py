@@ -6,7 +6,7 @@ import sys
 import pytest
 import torch
 
-from regard.errors import RegardError
+from regard.base.errors import RegardError
 from regard.systems import gpt, lstm
 from regard.systems.catalogue import SYSTEMS, find, load_class
 

@@ -5,8 +5,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from regard.layers.pieces import pieces
-from regard.layers.tally import PROGRAMS, Tally, deal
+from regard.fast.bias_gradients import PROGRAMS, Tally, deal
+from regard.fast.gradient_buffer import pieces
 
 
 class Scaled(torch.autograd.Function):

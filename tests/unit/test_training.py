@@ -9,8 +9,8 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from regard.errors import RegardError, Stopped
-from regard.recipe import compose
+from regard.base.errors import RegardError, Stopped
+from regard.runs.recipe import compose
 from regard.systems.catalogue import load_class
 from regard.text.batches import Streams, Windows
 from regard.training.checkpoint import load_tensors, save_tensors

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from regard.errors import RegardError
+from regard.base.errors import RegardError
 from regard.layers.scores import KERNELS, SCORES
 from regard.layers.state import select_rows, select_sources
 from regard.systems import bahdanau, seq2seq, transformer

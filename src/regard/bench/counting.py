@@ -16,10 +16,10 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from regard.bench.contest import Contender, Place, Row
+from regard.base.numbers import grouped
+from regard.bench.contenders import Contender, Place, Row
 from regard.evaluation.perplexity import Method, token_losses
 from regard.exchange.arpa import write_arpa
-from regard.numbers import grouped
 from regard.systems.ngram import NGram, Settings
 from regard.text.corpus import open_corpus
 from regard.training.checkpoint import load_tensors, save_tensors

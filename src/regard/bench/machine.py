@@ -18,7 +18,7 @@ from typing import Any
 
 import torch
 
-from regard.bench.contest import Place
+from regard.bench.contenders import Place
 
 
 class Machine:

@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from regard.bench.contest import Contender, Place, Row, Work
+from regard.bench.contenders import Contender, Place, Row, Work
 from regard.bench.machine import Machine, Memory, wait
 
 

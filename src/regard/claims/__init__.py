@@ -9,7 +9,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
-_HOMES = {"run_claim": "runner", "run_claims": "runner", "get_claim": "register", "NAMES": "register"}
+_HOMES = {"run_claim": "runner", "run_claims": "runner", "get_claim": "all_claims", "NAMES": "all_claims"}
 
 
 def __getattr__(name: str) -> Any:

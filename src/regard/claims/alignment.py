@@ -20,13 +20,13 @@ import torch
 from regard.claims import corpora
 from regard.claims.claim import Claim, Evidence, Expect, Trial, Worked
 from regard.claims.models import trained
+from regard.corpora.phrasebook import Pair, make_pairs, words
 from regard.decoding.translate import explain_hypotheses
-from regard.evaluation.alignment import Link, alignment_error_rate, diagonal_links, ibm1
-from regard.folder import Tokenizers, build_model
+from regard.evaluation.alignment_error import Link, alignment_error_rate, diagonal_links, ibm1
 from regard.report.figures import Heat, Intervals, Mark
-from regard.systems.translation import Translator
-from regard.text.phrasebook import Pair, make_pairs, words
-from regard.translation import TranslationRun
+from regard.runs.folder import Tokenizers, build_model
+from regard.runs.translation_run import TranslationRun
+from regard.systems.translator import Translator
 
 MADE, LONGEST, HELD_OUT = 30_000, 8, 400
 COMMON, STEPS = 400, 2000  # words the sentences are made of, and steps of training

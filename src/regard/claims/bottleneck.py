@@ -17,7 +17,7 @@ from regard.claims.claim import Claim, Evidence, Expect, Trial
 from regard.claims.models import trained
 from regard.decoding.beam import GREEDY_BEAM
 from regard.report.figures import Line, Lines
-from regard.translation import TranslationRun
+from regard.runs.translation_run import TranslationRun
 
 NARROW, TIMES = 32, 4  # the fixed vector's width, and how much wider its control is
 SHORTEST = 3

@@ -21,7 +21,7 @@ from regard.layers.state import Span, State
 from regard.report.figures import Figure, Intervals, Line, Lines, Mark
 from regard.systems.catalogue import load_class, load_module
 from regard.systems.model import Model
-from regard.systems.translation import Translator
+from regard.systems.translator import Translator
 
 WORDS, ROWS, STEPS, LAST = 16, 32, 300, 50  # the loss is the mean of the last 50 steps, 25 600 words
 SMALL: dict[str, dict[str, object]] = {  # of every system that predicts the next word; a label is no next word

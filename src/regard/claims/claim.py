@@ -18,9 +18,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from regard.errors import RegardError
+from regard.base.errors import RegardError
+from regard.base.settings import meant
 from regard.report.figures import Figure
-from regard.settings import meant
 
 KINDS = ("identity", "measured", "timing")
 RELATIONS = ("at most", "at least", "within")

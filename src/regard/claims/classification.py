@@ -21,15 +21,15 @@ from torch import Tensor, nn
 
 from regard.claims import alignment, corpora
 from regard.claims.claim import Claim, Evidence, Expect, Trial
+from regard.claims.language_models import QUICK_STEPS, STEPS, reader, spoken
 from regard.claims.models import trained
-from regard.claims.reading import QUICK_STEPS, STEPS, reader, spoken
-from regard.classification import ClassificationRun
 from regard.decoding.beam import GREEDY_BEAM
 from regard.layers.encoder import RecurrentEncoder
-from regard.layers.memory import FullSelfAttention
+from regard.layers.source_attention import FullSelfAttention
 from regard.report.figures import Line, Lines
-from regard.run import Run
-from regard.translation import TranslationRun
+from regard.runs.classification_run import ClassificationRun
+from regard.runs.language_run import Run
+from regard.runs.translation_run import TranslationRun
 
 WIDTH, WORDS, FAR, DRAWS = 32, 41, 15, 20  # of the probe: components, words of the text, how far is far, and encoders
 TASKS = ("next word", "class", "translation")
@@ -231,5 +231,5 @@ CLAIM = Claim(
     quick_seeds=4,
     quick_words=f"4 seeds, sentences of fewer different words, {QUICK_STEPS} steps instead of {STEPS}",
     cost=330.0,
-    code=("claims/corpora.py", "claims/reading.py", "claims/alignment.py"),
+    code=("claims/corpora.py", "claims/language_models.py", "claims/alignment.py"),
 )

@@ -11,9 +11,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from random import Random
 
+from regard.base.files import write_text
 from regard.claims.models import kept
-from regard.files import write_text
-from regard.text.phrasebook import make_pairs, words
+from regard.corpora.phrasebook import make_pairs, words
 
 Symbols = Sequence[str]
 Rule = Callable[[Symbols], Symbols]

@@ -19,15 +19,15 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from regard.base.errors import RegardError
 from regard.claims.at_work import weights_at_work
 from regard.claims.chains import longest_chain
 from regard.claims.claim import Claim, Evidence, Expect, Trial
-from regard.errors import RegardError
 from regard.layers.state import State
 from regard.report.figures import Heat
 from regard.systems.catalogue import load_class, load_module
 from regard.systems.model import Model
-from regard.systems.translation import Translator
+from regard.systems.translator import Translator
 
 VOCABULARY, TEXT, LONG = 11, 40, 200
 FEW, TWICE = 3, 6  # words: an n-gram has an order of 7 at most

@@ -19,10 +19,10 @@ import torch
 from torch import Tensor
 
 from regard.claims.claim import Claim, Evidence, Expect, Trial
-from regard.claims.reading import reader, spoken
+from regard.claims.language_models import reader, spoken
+from regard.corpora.phrasebook import lexicon
 from regard.report.figures import Heat
-from regard.run import Run
-from regard.text.phrasebook import lexicon
+from regard.runs.language_run import Run
 
 OFTEN = 8  # times a word must occur in the training text
 SHOWN = 5  # words of a class in the figure
@@ -157,5 +157,5 @@ CLAIM = Claim(
     experiment=experiment,
     quick_words="3 seeds, 200 steps instead of 1200",
     cost=300.0,
-    code=("claims/corpora.py", "claims/reading.py"),
+    code=("claims/corpora.py", "claims/language_models.py"),
 )

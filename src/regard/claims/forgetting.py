@@ -11,6 +11,7 @@ from collections import defaultdict
 import numpy as np
 import torch
 
+from regard.base.numbers import grouped
 from regard.claims.claim import Claim, Evidence, Expect, Trial
 from regard.claims.through_time import (
     EXACT,
@@ -26,7 +27,6 @@ from regard.claims.through_time import (
 )
 from regard.claims.vanishing import gates_alone, log_sigmoid
 from regard.layers.recurrent import LSTM, Elman
-from regard.numbers import grouped
 from regard.report.figures import Line, Lines
 
 WIDTH, STEPS, FIRST = 32, 300, 50

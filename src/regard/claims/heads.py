@@ -14,10 +14,10 @@ import torch
 from torch import Tensor
 
 from regard.claims.claim import Claim, Evidence, Expect, Trial
-from regard.claims.reading import WINDOW, reader, spoken
-from regard.folder import Tokenizers, build_model
+from regard.claims.language_models import WINDOW, reader, spoken
 from regard.report.figures import Line, Lines
-from regard.run import Run
+from regard.runs.folder import Tokenizers, build_model
+from regard.runs.language_run import Run
 from regard.systems.model import Model
 
 ROWS = 64  # windows that are looked at
@@ -118,5 +118,5 @@ CLAIM = Claim(
     seeds=10,
     quick_words="3 seeds, 200 steps instead of 1200, in which heads hardly begin to differ",
     cost=300.0,
-    code=("claims/corpora.py", "claims/reading.py"),
+    code=("claims/corpora.py", "claims/language_models.py"),
 )

@@ -15,9 +15,9 @@ from torch import Tensor
 
 from regard.claims.claim import Claim, Evidence, Expect, Trial, Worked
 from regard.layers.attention import written
-from regard.layers.memory import FullSelfAttention
 from regard.layers.pooling import attention
 from regard.layers.scores import KERNELS, SCORES, named_score
+from regard.layers.source_attention import FullSelfAttention
 from regard.report.figures import Figure, Line, Lines
 
 HEADS = 2

@@ -16,12 +16,12 @@ from typing import Any
 import torch
 
 import regard
-from regard.files import waiting_for
-from regard.fit import compose_recipe, resume, train_recipe
+from regard.base.files import waiting_for
+from regard.corpora.fetch import cache_folder
 from regard.report.progress import hushed
-from regard.run import AnyRun, load
+from regard.runs.language_run import AnyRun, load
+from regard.runs.train import compose_recipe, resume, train_recipe
 from regard.text.corpus import open_corpus
-from regard.text.fetch import cache_folder
 
 TRAINING_CODE = (
     "text", "layers", "systems", "decoding", "evaluation", "training", "settings.py", "recipe.py", "folder.py",

@@ -103,7 +103,7 @@ class Result:
         return replace(self, cached=True)
 
     def _repr_html_(self) -> str:
-        from regard.claims.page import section
+        from regard.claims.claims_page import section
 
         return section(self)
 

@@ -21,16 +21,16 @@ from threading import Thread
 
 import torch
 
+from regard.base.errors import RegardError
+from regard.base.files import write_text
+from regard.claims.all_claims import get_claim, module_of
 from regard.claims.claim import Claim
 from regard.claims.models import CLAIM_CODE, TRAINING_CODE, digest, kept
-from regard.claims.register import get_claim, module_of
 from regard.claims.result import Result, result_of
-from regard.errors import RegardError
-from regard.files import write_text
-from regard.fit import device_name
-from regard.folder import pick_device
-from regard.material import cores
 from regard.report.progress import hushed, progress
+from regard.runs.data import cores
+from regard.runs.folder import pick_device
+from regard.runs.train import device_name
 
 
 def run_claim(name: str, *, quick: bool = False, device: str = "cpu", again: bool = False, **knobs: float) -> Result:

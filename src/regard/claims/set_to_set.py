@@ -16,8 +16,8 @@ from regard.claims.claim import Claim, Evidence, Expect, Trial, Worked
 from regard.layers.attention import CausalSelfAttention
 from regard.layers.blocks import FeedForward, PostNormEncoderBlock, PreNormBlock, PreNormEncoderBlock
 from regard.layers.encoder import TransformerEncoder
-from regard.layers.memory import FullSelfAttention
 from regard.layers.position import Index, Learned, OneHot, Sine, Sinusoid
+from regard.layers.source_attention import FullSelfAttention
 from regard.layers.state import Span
 from regard.report.figures import Intervals, Mark
 

@@ -28,7 +28,7 @@ from regard.claims.models import trained
 from regard.decoding.beam import GREEDY_BEAM
 from regard.layers.state import State
 from regard.report.figures import Line, Lines
-from regard.translation import TranslationRun
+from regard.runs.translation_run import TranslationRun
 
 LETTERS = "abcdefghijklmnop"
 SHORTEST, LONGEST, PLACES = 6, 12, 9  # of the strings; and how many places of the test strings are looked at

@@ -23,12 +23,12 @@ from regard.claims.claim import Claim, Evidence, Expect, Trial
 from regard.claims.through_time import opening
 from regard.decoding.generate import generate
 from regard.decoding.sampling import Sampling
-from regard.folder import pick_device
 from regard.layers.attention import SelfAttention
 from regard.layers.layer import Layer
 from regard.layers.recurrent import GRU, LSTM, Elman
 from regard.layers.state import Span, State
 from regard.report.figures import Line, Lines
+from regard.runs.folder import pick_device
 from regard.systems.catalogue import load_class, load_module
 from regard.systems.gpt import Settings as GPTSettings
 from regard.systems.gpt import block

@@ -15,17 +15,17 @@ from typing import NoReturn
 from cyclopts import App, CycloptsError
 
 from regard import __version__
+from regard.base.errors import RegardError, Stopped
 from regard.cli.benching import bench
-from regard.cli.catalogue import laws, systems
 from regard.cli.claiming import claims
 from regard.cli.comparing import compare, demo
-from regard.cli.data import data_app
+from regard.cli.datasets import data_app
 from regard.cli.evaluating import evaluate, score
-from regard.cli.exchange import export_run, import_run
+from regard.cli.exchanging import export_run, import_run
 from regard.cli.inspecting import inspect
+from regard.cli.listing import laws, systems
 from regard.cli.training import resume, train
 from regard.cli.writing import classify, generate, translate
-from regard.errors import RegardError, Stopped
 
 app = App(
     name="regard",

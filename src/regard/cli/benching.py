@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
+from regard.base.settings import at_least
 from regard.cli.options import Flag
 from regard.cli.printing import print_prose
-from regard.settings import at_least
 
 if TYPE_CHECKING:
-    from regard.bench.register import Bench
+    from regard.bench.all_benchmarks import Bench
     from regard.bench.turns import Entry, Result
 
 REPEATS, QUICK_REPEATS = 7, 2
@@ -46,17 +46,17 @@ def bench(
     json
         print a list of objects, with every repeat
     """
-    from regard.bench.register import NAMES, get_bench
+    from regard.bench.all_benchmarks import NAMES, get_bench
 
     chosen = list({one.name: one for one in map(get_bench, names or NAMES)}.values())
     if listing:
         _print_list(chosen, json)
         return
 
-    from regard.bench.contest import Place
-    from regard.bench.runner import run_benches
-    from regard.folder import pick_device
+    from regard.bench.contenders import Place
+    from regard.bench.measure import run_benches
     from regard.report.table import print_json
+    from regard.runs.folder import pick_device
 
     repeats = (QUICK_REPEATS if quick else REPEATS) if repeats is None else repeats
     at_least("--repeats", repeats, 1)
@@ -136,8 +136,8 @@ def _lines(result: Result) -> list[dict[str, Any]]:
 def _rate(result: Result, entry: Entry) -> str | None:
     from statistics import median
 
+    from regard.base.numbers import grouped
     from regard.bench.turns import spread
-    from regard.numbers import grouped
 
     if not entry.rates:
         return None
@@ -157,7 +157,7 @@ def _percent(share: float | None) -> str:
 
 
 def _mebibytes(size: int | None) -> str:
-    from regard.numbers import grouped
+    from regard.base.numbers import grouped
 
     return "–" if size is None else f"{grouped(size / 2**20)} MiB"
 

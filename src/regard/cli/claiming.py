@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
+from regard.base.errors import RegardError
+from regard.base.settings import at_least
 from regard.cli.options import Flag
 from regard.cli.printing import print_prose
-from regard.errors import RegardError
-from regard.settings import at_least
 
 if TYPE_CHECKING:
     from regard.claims.claim import Claim, Worked
@@ -57,7 +57,7 @@ def claims(
     json
         print a list of objects
     """
-    from regard.claims.register import NAMES, get_claim
+    from regard.claims.all_claims import NAMES, get_claim
 
     chosen = list({claim.name: claim for claim in map(get_claim, names or NAMES)}.values())
     if listing:
@@ -65,8 +65,8 @@ def claims(
         return
 
     from regard.claims.runner import run_claim, run_claims
-    from regard.folder import pick_device
     from regard.report.table import print_json
+    from regard.runs.folder import pick_device
 
     at_least("--jobs", 1 if jobs is None else jobs, 1)
     device = str(pick_device(device))
@@ -108,8 +108,8 @@ def _check(folder: Path) -> None:
 def _write(folder: Path, results: Sequence[Result]) -> Path:
     import json
 
-    from regard.claims.page import write_page
-    from regard.files import write_text
+    from regard.base.files import write_text
+    from regard.claims.claims_page import write_page
 
     try:
         folder.mkdir(parents=True, exist_ok=True)

@@ -7,8 +7,8 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
+from regard.base.errors import RegardError
 from regard.cli.options import Flag, Settings, named
-from regard.errors import RegardError
 
 COMPARE_OPTIONS = ("data", "match", "budget", "seeds", "size", "prompt", "jobs", "run", "csv", "latex", "json")
 
@@ -59,12 +59,12 @@ def compare(
     json
         print a list of objects
     """
+    from regard.base.files import write_text
     from regard.compare.comparison import check_free
     from regard.compare.comparison import compare as run_comparison
-    from regard.compare.words import notes
-    from regard.files import write_text
-    from regard.recipe import parse_overrides
+    from regard.compare.findings import notes
     from regard.report.table import print_json, print_table
+    from regard.runs.recipe import parse_overrides
 
     names, settings = named(systems)
     check_free(csv, "--csv")

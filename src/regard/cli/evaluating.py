@@ -67,8 +67,8 @@ def evaluate(
     json
         print one object
     """
-    from regard.classification import ClassificationRun
-    from regard.run import Run, load
+    from regard.runs.classification_run import ClassificationRun
+    from regard.runs.language_run import Run, load
 
     loaded = load(run, weights=weights, average=average, device=device)
     reading = {"--stream": stream or None, "--segment": segment, "--overlap": overlap, "--rows": rows}
@@ -131,8 +131,8 @@ def score(
     """
     import json as json_module
 
-    from regard.run import Run, load
-    from regard.translation import PairScore
+    from regard.runs.language_run import Run, load
+    from regard.runs.translation_run import PairScore
 
     loaded = load(run, weights=weights, device=device)
     if isinstance(loaded, Run):

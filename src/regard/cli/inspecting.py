@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
+from regard.base.errors import RegardError
+from regard.base.settings import at_least
 from regard.cli.options import Flag, refuse
 from regard.cli.stdin import stdin_lines
-from regard.errors import RegardError
-from regard.settings import at_least
 
 if TYPE_CHECKING:
-    from regard.folder import TrainedOnPairs
     from regard.insight.trace import Trace
-    from regard.run import AnyRun
+    from regard.runs.folder import TrainedOnPairs
+    from regard.runs.language_run import AnyRun
 
 
 def inspect(
@@ -69,11 +69,11 @@ def inspect(
     json
         print one object with everything
     """
-    from regard.files import write_text
-    from regard.insight.page import trace_page
-    from regard.insight.terminal import show
+    from regard.base.files import write_text
+    from regard.insight.trace_page import trace_page
+    from regard.insight.trace_terminal import show
     from regard.report.progress import say
-    from regard.run import load
+    from regard.runs.language_run import load
 
     at_least("--top", top, 1)
     at_least("--beam", 1 if beam is None else beam, 1)
@@ -107,8 +107,8 @@ def _given(text: str | None) -> str:
 
 
 def _trace(loaded: AnyRun, text: str, target: str | None, search: dict[str, Any], top: int, gradients: bool) -> Trace:
-    from regard.classification import ClassificationRun
-    from regard.run import Run
+    from regard.runs.classification_run import ClassificationRun
+    from regard.runs.language_run import Run
 
     if isinstance(loaded, Run):
         refuse(loaded, "a language model", {"--target": target, **search})

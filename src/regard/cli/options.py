@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
-from regard.errors import RegardError
+from regard.base.errors import RegardError
 
 Flag = Parameter(negative=())
 Settings = Annotated[str, Parameter(show=False, allow_leading_hyphen=True)]

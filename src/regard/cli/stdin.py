@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Iterator
 
-from regard.errors import RegardError
+from regard.base.errors import RegardError
 
 
 def stdin_lines() -> Iterator[str]:

@@ -51,8 +51,8 @@ def train(
     json
         with --dry-run: print one object
     """
-    from regard import fit
-    from regard.recipe import parse_overrides
+    from regard.runs import train as fit
+    from regard.runs.recipe import parse_overrides
 
     if target is not None and target.startswith("--"):  # no system was named, so the first setting stands in its place
         settings, target = (target, *settings), None
@@ -83,7 +83,7 @@ def resume(run: Path, *settings: Settings) -> None:
     run
         the run's folder
     """
-    from regard import fit
-    from regard.recipe import parse_overrides
+    from regard.runs import train as fit
+    from regard.runs.recipe import parse_overrides
 
     print(fit.resume(run, parse_overrides(settings, ())).folder)

@@ -10,10 +10,10 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
+from regard.base.errors import RegardError
+from regard.base.settings import at_least, one_of
 from regard.cli.options import Flag, beam_search
 from regard.cli.stdin import stdin_lines
-from regard.errors import RegardError
-from regard.settings import at_least, one_of
 
 
 def translate(
@@ -81,9 +81,9 @@ def translate(
     json
         print one JSON object per line
     """
-    from regard.cli.files import line_by_line
+    from regard.cli.file_to_file import line_by_line
     from regard.decoding.sampling import Sampling
-    from regard.run import load_translator
+    from regard.runs.language_run import load_translator
 
     sampling = Sampling(temperature, top_k, top_p)
     at_least("--n-best", n_best, 1)
@@ -166,7 +166,7 @@ def classify(
     import json as json_module
 
     from regard.decoding.translate import AHEAD
-    from regard.run import load_classifier
+    from regard.runs.language_run import load_classifier
 
     at_least("--n-best", n_best, 1)
     loaded = load_classifier(run, weights=weights, average=average, device=device)
@@ -239,7 +239,7 @@ def generate(
     from regard.decoding.sampling import Sampling
     from regard.report.progress import say
     from regard.report.table import print_json
-    from regard.run import load_language_model
+    from regard.runs.language_run import load_language_model
 
     at_least("--max-tokens", max_tokens, 1)
     at_least("--lines", lines, 0)
@@ -293,7 +293,7 @@ def _finish_lines(loaded: Any, run: Path, source: Path, out: Path, options: Sequ
     """What the model makes of each line of a file, to another file."""
     import json as json_module
 
-    from regard.cli.files import line_by_line
+    from regard.cli.file_to_file import line_by_line
 
     as_json, weights = options[-1], options[-2]
 

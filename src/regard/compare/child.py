@@ -18,12 +18,12 @@ from typing import Any
 
 import torch
 
+from regard.base.errors import RegardError, Stopped
+from regard.base.files import write_text
 from regard.compare.plan import Entrant, Plan, paced
-from regard.errors import RegardError, Stopped
-from regard.files import write_text
-from regard.fit import device_name, dry_run, peak_memory, resume, train_recipe
-from regard.folder import Trained
 from regard.report.progress import hush
+from regard.runs.folder import Trained
+from regard.runs.train import device_name, dry_run, peak_memory, resume, train_recipe
 from regard.training.checkpoint import load_tensors
 
 

@@ -9,20 +9,20 @@ from itertools import combinations
 from pathlib import Path
 from typing import Any
 
-from regard.compare.contest import run_all
+from regard.base.errors import RegardError
+from regard.base.files import locked, write_text
+from regard.base.numbers import grouped
+from regard.base.settings import at_least
 from regard.compare.curves import read_curves
 from regard.compare.differences import Difference, alike, named
-from regard.compare.language import COLUMNS
+from regard.compare.language_task import COLUMNS
 from regard.compare.plan import Plan, open_plan
+from regard.compare.processes import run_all
 from regard.compare.question import Question, match_for
 from regard.compare.task import Results
-from regard.errors import RegardError
 from regard.evaluation.intervals import LEVEL, interval
-from regard.files import locked, write_text
-from regard.fit import free_folder
-from regard.numbers import grouped
 from regard.report.table import csv_text, latex_text, plain_table
-from regard.settings import at_least
+from regard.runs.train import free_folder
 
 __all__ = ["COLUMNS", "Comparison", "Difference", "check_free", "compare"]
 
@@ -62,7 +62,7 @@ def compare(
     if not comparison.order:
         raise RegardError(f"No run came to a number: {next(iter(comparison.failed.values()))}")
     if made or not comparison.report.exists():
-        from regard.compare.page import comparison_page
+        from regard.compare.comparison_page import comparison_page
 
         write_text(comparison.report, comparison_page(comparison))
     return comparison

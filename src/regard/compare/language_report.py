@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 
+from regard.base.numbers import grouped
 from regard.compare.comparison import Comparison
-from regard.compare.words import largest_step, side_by_side, training
+from regard.compare.findings import largest_step, side_by_side, training
 from regard.evaluation.intervals import DRAWS
 from regard.evaluation.perplexity import Method
-from regard.numbers import grouped
 from regard.report.figures import Mark
 from regard.report.page import heading, paragraph, sample, table
 from regard.report.svg import interval_chart

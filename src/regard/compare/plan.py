@@ -17,17 +17,17 @@ from pathlib import Path
 from typing import Any
 
 import regard
+from regard.base.errors import RegardError
+from regard.base.files import write_text
+from regard.base.numbers import grouped
 from regard.compare.question import Question, Rung
 from regard.compare.task import Ground, Task, task_named
 from regard.compare.width import match_parameters, size_of
-from regard.errors import RegardError
-from regard.files import write_text
-from regard.folder import Tokenizers, pick_device
-from regard.numbers import grouped
-from regard.recipe import Recipe, compose
 from regard.report.progress import say
+from regard.runs.folder import Tokenizers, pick_device
+from regard.runs.recipe import Recipe, compose
 from regard.systems.catalogue import find
-from regard.training.settings import Learning
+from regard.training.hyperparameters import Learning
 
 FORMAT = 1
 VALIDATIONS = 20  # looks at the validation text, as many for every system: each may keep its best weights

@@ -12,17 +12,17 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
+from regard.base.errors import RegardError
+from regard.base.settings import at_least, meant, one_of
 from regard.compare.task import task_named
-from regard.errors import RegardError
-from regard.fit import compose_recipe
-from regard.recipe import SIZES, Recipe
-from regard.settings import at_least, meant, one_of
+from regard.corpora.downloads import CATALOGUE
+from regard.runs.recipe import SIZES, Recipe
+from regard.runs.train import compose_recipe
 from regard.systems.catalogue import SYSTEMS, System, find
 from regard.systems.code import is_own, locate
-from regard.text.catalogue import CATALOGUE
 from regard.text.corpus import is_named
 from regard.text.pairs import is_pairs
-from regard.training.settings import Budget
+from regard.training.hyperparameters import Budget
 
 MATCHES = ("tokens", "seconds", "parameters")
 BUDGETS = {"tokens": "2M", "seconds": "60s", "parameters": "2M"}

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import numpy as np
 
-from regard.errors import RegardError
-from regard.folder import Tokenizers, Trained
-from regard.recipe import Recipe
+from regard.base.errors import RegardError
+from regard.runs.folder import Tokenizers, Trained
+from regard.runs.recipe import Recipe
 
 if TYPE_CHECKING:
     from regard.compare.comparison import Comparison
@@ -117,11 +117,11 @@ class Task(ABC):
 
 def task_named(name: str) -> Task:
     if name == "translation":
-        from regard.compare.translating import TRANSLATION
+        from regard.compare.translation_task import TRANSLATION
 
         return TRANSLATION
     if name == "language model":
-        from regard.compare.language import LANGUAGE
+        from regard.compare.language_task import LANGUAGE
 
         return LANGUAGE
     raise RegardError(f"Systems for the task {name} cannot be compared; `regard systems` lists who has which.")

@@ -14,11 +14,11 @@ from typing import Any
 
 import torch
 
+from regard.base.errors import RegardError
 from regard.compare.question import Question, Rung
 from regard.compare.task import task_named
-from regard.errors import RegardError
-from regard.folder import Tokenizers, build_model, count_parameters
-from regard.recipe import Recipe
+from regard.runs.folder import Tokenizers, build_model, count_parameters
+from regard.runs.recipe import Recipe
 from regard.systems.catalogue import find
 from regard.text.tokenizer import Tokenizer
 

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from regard.errors import RegardError
+from regard.base.errors import RegardError
 from regard.layers.state import State, map_state, select_rows
 from regard.systems.model import Model
 

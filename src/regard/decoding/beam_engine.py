@@ -20,9 +20,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from regard.base.errors import RegardError
 from regard.decoding.beam import Hypothesis
 from regard.decoding.beam_slots import Slots, Terms
-from regard.errors import RegardError
 from regard.layers.state import State, map_state, overwrite, spread
 from regard.systems.model import Model
 from regard.systems.transformer import Transformer
@@ -249,7 +249,7 @@ def make_stage(model: Model, terms: Terms, places: int, longest: int, room: int)
     slots = Slots(places, room, model.vocabulary, terms, model.device)
     kernels = has_kernels(next(model.parameters()), terms)
     if kernels and type(model) is Transformer:
-        from regard.decoding.beam_transformer import TransformerRows
+        from regard.fast.beam_step import TransformerRows
 
         rows = TransformerRows(model, places, longest, room, terms.width)
         return Stage(slots, rows, rows.choose)
@@ -286,7 +286,7 @@ def shared(state: State) -> State:
 def chooser(kernels: bool) -> Callable[[Slots, Tensor], None]:
     if not kernels:
         return Slots.choose
-    from regard.kernels.beam_choice import choose
+    from regard.fast.kernels.beam_choice import choose
 
     return choose
 

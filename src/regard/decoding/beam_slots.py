@@ -4,7 +4,7 @@
 
 A slot that is closed has the total −∞ and is computed along: every step is the same operations, of which none looks at
 a number. Each source counts its own steps, so it can begin while others are in the middle. The decisions are those of
-`beam_search`; in one kernel they are kernels/beam_choice.py.
+`beam_search`; in one kernel they are fast/kernels/beam_choice.py.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from regard.base.errors import RegardError
 from regard.decoding.beam import Hypothesis, extend
-from regard.errors import RegardError
 
 
 @dataclass(frozen=True)

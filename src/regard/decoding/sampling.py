@@ -18,7 +18,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from regard.errors import RegardError
+from regard.base.errors import RegardError
 
 BLOCK = 256  # words whose weights are summed up first; a draw looks inside one block alone
 

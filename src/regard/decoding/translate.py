@@ -18,13 +18,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from regard.base.errors import RegardError
+from regard.decoding.ancestral import sample_hypotheses
 from regard.decoding.beam import BEAM, GREEDY_BEAM, Beam, Hypothesis, beam_search
 from regard.decoding.beam_engine import BeamEngine
 from regard.decoding.beam_slots import Terms
 from regard.decoding.generate import pad
-from regard.decoding.sample import sample_hypotheses
 from regard.decoding.sampling import Sampling
-from regard.errors import RegardError
 from regard.layers.state import State
 from regard.systems.model import Model
 

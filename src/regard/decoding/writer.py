@@ -18,11 +18,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from regard.decoding.choice import choice_of
 from regard.decoding.generate import last_column, pad, replace_rows
-from regard.decoding.lean_step import is_usual, lean_step
 from regard.decoding.sampling import Sampling, mask_tokens
-from regard.layers.decode_step import fast_step
+from regard.fast.choose_token import choice_of
+from regard.fast.decode_step import fast_step
+from regard.fast.lean_step import is_usual, lean_step
 from regard.layers.state import State, map_state, select_rows
 from regard.systems.model import Model
 

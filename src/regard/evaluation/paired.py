@@ -14,9 +14,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from regard.errors import RegardError
+from regard.base.errors import RegardError
+from regard.evaluation.bleu import Statistics
 from regard.evaluation.intervals import DRAWS, interval
-from regard.evaluation.translation import Statistics
 
 NUMBERS_AT_ONCE = 2**22  # a block of draws holds at most this many counts
 

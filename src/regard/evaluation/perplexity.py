@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from regard.errors import RegardError
+from regard.base.errors import RegardError
 from regard.systems.model import Model
 from regard.text.batches import segment_batches
 

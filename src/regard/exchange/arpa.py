@@ -22,8 +22,8 @@ from typing import NoReturn, TextIO
 
 import numpy as np
 
-from regard.errors import RegardError
-from regard.files import reading, replacing
+from regard.base.errors import RegardError
+from regard.base.files import reading, replacing
 from regard.systems.kneser_ney import Estimate
 from regard.systems.ngram import ORDERS, NGram, Settings
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from regard.errors import RegardError
+from regard.base.errors import RegardError
+from regard.base.numbers import grouped
+from regard.base.settings import one_of
 from regard.exchange.arpa import read_arpa, write_arpa
-from regard.fit import claimed, new_folder, write_facts, write_folder
-from regard.folder import Tokenizers
-from regard.numbers import grouped
-from regard.recipe import compose
 from regard.report.progress import say
-from regard.run import load_language_model
-from regard.settings import one_of
+from regard.runs.folder import Tokenizers
+from regard.runs.language_run import load_language_model
+from regard.runs.recipe import compose
+from regard.runs.train import claimed, new_folder, write_facts, write_folder
 from regard.systems.ngram import NGram
 from regard.text.tokenizer import Tokenizer
 from regard.training.checkpoint import save_tensors

@@ -111,7 +111,7 @@ class Trace:
         return f"Trace({self.system}, {self.steps} steps: {inside or 'nothing inside'})"
 
     def _repr_html_(self) -> str:
-        from regard.insight.page import fragment
+        from regard.insight.trace_page import fragment
 
         return fragment(self)
 

@@ -13,7 +13,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from regard.laws.comparing import (
+from regard.laws.closeness import (
     LOGITS,
     Draw,
     close,
@@ -28,7 +28,7 @@ from regard.laws.comparing import (
 from regard.layers.cell import Cell
 from regard.layers.state import State, detach, map_state, select_rows, select_sources
 from regard.systems.model import Model
-from regard.systems.translation import Translator
+from regard.systems.translator import Translator
 
 
 def asking_twice_changes_nothing(model: Model, draw: Draw) -> None:

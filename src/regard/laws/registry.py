@@ -16,11 +16,11 @@ from typing import Any, Protocol
 import numpy as np
 import torch
 
-from regard.errors import RegardError
+from regard.base.errors import RegardError
 from regard.laws import contract
-from regard.laws.comparing import Broken, Draw, leaves
-from regard.laws.decoding import beam_one_is_greedy
-from regard.laws.training import it_can_memorise, micro_batches_are_one_batch, untrained_it_knows_nothing
+from regard.laws.closeness import Broken, Draw, leaves
+from regard.laws.learning import it_can_memorise, micro_batches_are_one_batch, untrained_it_knows_nothing
+from regard.laws.searching import beam_one_is_greedy
 from regard.report.progress import say
 from regard.systems.catalogue import load_class, load_module
 from regard.systems.code import crash

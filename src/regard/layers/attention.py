@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from regard.layers.coins import Dropout
+from regard.fast.cpu_dropout import Dropout
 from regard.layers.layer import Layer
 from regard.layers.position import rotate
 from regard.layers.scores import named_score

@@ -14,11 +14,11 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from regard.fast.cpu_dropout import Dropout
+from regard.fast.fused_block import FusedNorm, Weights, fused_block
 from regard.layers.attention import CausalSelfAttention
-from regard.layers.coins import Dropout
-from regard.layers.fused_block import FusedNorm, Weights, fused_block
 from regard.layers.layer import Layer
-from regard.layers.memory import CrossAttention, FullSelfAttention
+from regard.layers.source_attention import CrossAttention, FullSelfAttention
 from regard.layers.state import Span, State
 
 ACTIVATIONS = ("gelu", "relu")
@@ -124,7 +124,7 @@ class Block(Order, Layer):
 
 
 class PreNormBlock(PreNorm, Block):
-    by_hand = False  # whether it trains as fused_block.py has it; training/compiled.py knows where that can be
+    by_hand = False  # whether it trains as fused_block.py has it; fast/compiled.py knows where that can be
 
     def forward(self, x: Tensor, state: State, span: Span) -> tuple[Tensor, State]:
         if not self.by_hand or state or not self.training or not torch.is_autocast_enabled("cuda"):

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from regard.errors import RegardError
+from regard.base.errors import RegardError
 from regard.layers.layer import Layer
 from regard.layers.state import Span, State
 

@@ -17,10 +17,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
+from regard.fast.short_blocks import are_short, encode
 from regard.layers.blocks import EncoderBlock
 from regard.layers.cell import walk
 from regard.layers.recurrent import elman, gru, lstm, set_forget_bias
-from regard.layers.short_blocks import are_short, encode
 from regard.layers.state import Span, State
 
 FUSED: dict[str, Any] = {"rnn": nn.RNN, "lstm": nn.LSTM, "gru": nn.GRU}

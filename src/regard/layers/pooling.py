@@ -21,9 +21,9 @@ import torch
 from torch import Tensor
 from torch.func import functional_call
 
-from regard.errors import RegardError
+from regard.base.errors import RegardError
+from regard.base.settings import meant
 from regard.layers.scores import KERNELS, SCORES, Boxcar, Score, named_score
-from regard.settings import meant
 
 Array = Any  # a NumPy array or what becomes one, or a torch tensor
 NAMES = (*SCORES, "uniform", "look-up")

@@ -23,9 +23,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
-from regard.kernels import persistent
+from regard.fast.kernels import persistent
+from regard.fast.lstm_chain import lstm_chain
 from regard.layers.cell import Cell, walk
-from regard.layers.chain import lstm_chain
 from regard.layers.dropout import drop_weight
 from regard.layers.state import Span, State
 

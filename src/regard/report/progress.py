@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Protocol
 
-from regard.numbers import grouped
+from regard.base.numbers import grouped
 
 PLAIN_SECONDS = 10.0  # in a log, a line at most this often
 

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from regard.numbers import grouped
+from regard.base.numbers import grouped
 
 
 def print_json(value: Any) -> None:

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
-from regard.errors import RegardError
-from regard.settings import meant
+from regard.base.errors import RegardError
+from regard.base.settings import meant
 from regard.systems.code import is_own, locate
 
 

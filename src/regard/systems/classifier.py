@@ -19,16 +19,16 @@ from itertools import pairwise
 import torch
 from torch import Tensor, nn
 
-from regard.errors import RegardError
+from regard.base.errors import RegardError
+from regard.base.settings import at_least, one_of, setting
 from regard.layers.blocks import FeedForward, PreNormEncoderBlock
 from regard.layers.embedding import Embedding, Output
 from regard.layers.encoder import FUSED, RecurrentEncoder, TransformerEncoder, real_columns
-from regard.layers.memory import FullSelfAttention
 from regard.layers.position import Sinusoid
+from regard.layers.source_attention import FullSelfAttention
 from regard.layers.state import Span, State
-from regard.settings import at_least, one_of, setting
-from regard.systems.positions import check_heads
-from regard.systems.translation import Translator
+from regard.systems.position_settings import check_heads
+from regard.systems.translator import Translator
 
 ATTENTION = ("self-attention", "transformer")
 ENCODERS = ("dan", *FUSED, *ATTENTION)

@@ -20,9 +20,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from regard.errors import RegardError
-from regard.settings import meant
-from regard.text.fetch import cache_folder
+from regard.base.errors import RegardError
+from regard.base.settings import meant
+from regard.corpora.fetch import cache_folder
 
 NAMED = "own-code.txt"  # in the cache: `sha256  path`, a line for each version of a file that was named here
 _loaded: dict[tuple[Path, str], ModuleType] = {}  # a file that changes is another module

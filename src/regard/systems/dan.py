@@ -12,10 +12,10 @@ from itertools import pairwise
 
 from torch import nn
 
-from regard.errors import RegardError
+from regard.base.errors import RegardError
+from regard.base.settings import at_least, one_of, setting
 from regard.layers.context import Average
 from regard.layers.embedding import Embedding, Output
-from regard.settings import at_least, one_of, setting
 from regard.systems.model import Stack
 
 

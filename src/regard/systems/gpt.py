@@ -12,14 +12,14 @@ from dataclasses import dataclass
 
 from torch import nn
 
-from regard.errors import RegardError
+from regard.base.errors import RegardError
+from regard.base.settings import at_least, one_of, setting
 from regard.layers.attention import CausalSelfAttention
 from regard.layers.blocks import ACTIVATIONS, FeedForward, FinalNorm, PostNormBlock, PreNormBlock
 from regard.layers.embedding import Embedding, Output
 from regard.layers.position import POSITIONS
-from regard.settings import at_least, one_of, setting
 from regard.systems.model import Stack
-from regard.systems.positions import PositionSettings, check_heads
+from regard.systems.position_settings import PositionSettings, check_heads
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ Cho et al. 2014; the unit of Bahdanau's encoder. The equations of the unit stand
 from __future__ import annotations
 
 from regard.layers.recurrent import GRU
-from regard.systems.recurrent import RecurrentModel, RecurrentSettings
+from regard.systems.recurrent_stack import RecurrentModel, RecurrentSettings
 
 Settings = RecurrentSettings
 

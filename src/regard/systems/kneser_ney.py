@@ -21,7 +21,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from regard.errors import RegardError
+from regard.base.errors import RegardError
 
 FALLBACK = (0.5, 1.0, 1.5)  # discounts where a text is too small or too regular to estimate them
 

@@ -16,11 +16,11 @@ from dataclasses import dataclass
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from regard.errors import RegardError
+from regard.base.errors import RegardError
+from regard.base.settings import at_least, setting
 from regard.layers.dropout import VariationalDropout
 from regard.layers.recurrent import LSTM
-from regard.settings import at_least, setting
-from regard.systems.recurrent import RecurrentModel, RecurrentSettings
+from regard.systems.recurrent_stack import RecurrentModel, RecurrentSettings
 
 
 @dataclass(frozen=True)

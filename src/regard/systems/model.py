@@ -15,7 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from regard.errors import RegardError
+from regard.base.errors import RegardError
 from regard.layers.attention import CausalAttention
 from regard.layers.blocks import Block
 from regard.layers.embedding import Embedding, Output

@@ -20,9 +20,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from regard.errors import RegardError
+from regard.base.errors import RegardError
+from regard.base.settings import one_of, setting
 from regard.layers.state import Span, State, last
-from regard.settings import one_of, setting
 from regard.systems.kneser_ney import FALLBACK, Estimate, count_grams, kneser_ney, relative_frequencies
 from regard.systems.model import Model
 

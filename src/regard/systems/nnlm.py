@@ -13,10 +13,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from regard.errors import RegardError
+from regard.base.errors import RegardError
+from regard.base.settings import at_least, setting
 from regard.layers.context import Window
 from regard.layers.embedding import Embedding, Output
-from regard.settings import at_least, setting
 from regard.systems.model import Stack
 
 

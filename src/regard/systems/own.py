@@ -18,13 +18,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from regard.errors import RegardError
+from regard.base.errors import RegardError
 from regard.layers.layer import Layer
 from regard.layers.state import Span, State
 from regard.systems import lstm
 from regard.systems.code import Code, crash, load
 from regard.systems.model import Model
-from regard.systems.recurrent import RecurrentModel, RecurrentSettings
+from regard.systems.recurrent_stack import RecurrentModel, RecurrentSettings
 
 SETTINGS = {field.name for field in fields(RecurrentSettings)}
 SIZES: dict[str, dict[str, object]] = {  # the lstm's, without what only an lstm has; its training is the same

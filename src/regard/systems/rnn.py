@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from regard.base.settings import one_of, setting
 from regard.layers.recurrent import ACTIVATIONS, INITIALISATIONS, Elman
-from regard.settings import one_of, setting
-from regard.systems.recurrent import RecurrentModel, RecurrentSettings
+from regard.systems.recurrent_stack import RecurrentModel, RecurrentSettings
 
 
 @dataclass(frozen=True)

@@ -14,12 +14,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from regard.base.settings import at_least, one_of, setting
 from regard.layers.embedding import Embedding, Output
 from regard.layers.encoder import FUSED, RecurrentEncoder, backwards
 from regard.layers.recurrent import CELLS
 from regard.layers.state import Span, State, map_state, spread
-from regard.settings import at_least, one_of, setting
-from regard.systems.translation import Translator, check_dropout, explain_through, is_shared, rate, through
+from regard.systems.translator import Translator, check_dropout, explain_through, is_shared, rate, through
 
 
 @dataclass(frozen=True)

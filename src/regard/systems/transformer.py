@@ -16,7 +16,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from regard.errors import RegardError
+from regard.base.errors import RegardError
+from regard.base.settings import at_least, one_of, setting
+from regard.fast.short_blocks import are_short, decode, remember, remembered, running_precision
+from regard.fast.word_vectors import is_plain, read_words
 from regard.layers.attention import CausalSelfAttention
 from regard.layers.blocks import (
     ACTIVATIONS,
@@ -30,14 +33,11 @@ from regard.layers.blocks import (
 )
 from regard.layers.embedding import Embedding, Output
 from regard.layers.encoder import TransformerEncoder
-from regard.layers.memory import CrossAttention, FullSelfAttention
 from regard.layers.position import POSITIONS, Learned
-from regard.layers.short_blocks import are_short, decode, remember, remembered, running_precision
+from regard.layers.source_attention import CrossAttention, FullSelfAttention
 from regard.layers.state import Span, State
-from regard.layers.words import is_plain, read_words
-from regard.settings import at_least, one_of, setting
-from regard.systems.positions import PositionSettings, check_heads
-from regard.systems.translation import Translator, check_dropout, is_shared, rate
+from regard.systems.position_settings import PositionSettings, check_heads
+from regard.systems.translator import Translator, check_dropout, is_shared, rate
 
 QUIET = 4.0  # how much smaller than in the paper word vectors begin, and how much more they are scaled up
 

@@ -20,10 +20,10 @@ from random import Random
 
 import numpy as np
 
-from regard.errors import RegardError
+from regard.base.errors import RegardError
+from regard.corpora.split import line_hash
 from regard.text.pair_tokens import TokenPairs, gather, offsets_of
 from regard.text.pairs import Pairs
-from regard.text.split import line_hash
 from regard.text.tokenizer import PIECES, Tokenizer, blocks
 
 VARIANTS = 16

@@ -14,10 +14,10 @@ from pathlib import Path
 
 import numpy as np
 
-from regard.errors import RegardError
-from regard.files import reading
+from regard.base.errors import RegardError
+from regard.base.files import reading
+from regard.corpora.split import Draw, line_hash
 from regard.text.corpus import BOM, FileLines, Overlap, count_overlap, refuse_what_is_no_text, split_files
-from regard.text.split import Draw, line_hash
 from regard.text.tokenizer import SPLIT_SPACES, SPLIT_WORDS, UNK, split_words
 
 KNOWN_WORDS = 10_000  # the vocabulary whose unknown words are counted on held-out text

@@ -18,14 +18,14 @@ from pathlib import Path
 
 import numpy as np
 
-from regard.errors import RegardError
-from regard.files import reading
-from regard.numbers import grouped
+from regard.base.errors import RegardError
+from regard.base.files import reading
+from regard.base.numbers import grouped
+from regard.corpora.split import PARTS, line_hash
 from regard.text.check import ODDITIES, Oddity
 from regard.text.corpus import BOM, refuse_what_is_no_text
 from regard.text.pair_files import find_pair_files, unequal
 from regard.text.pair_split import PairOverlap, bare, by_character, count_pair_overlap
-from regard.text.split import PARTS, line_hash
 
 BUCKETS = 1 << 18  # into which letter triples are hashed
 EVIDENCE = 6.0  # nats by which a pair must be likelier with its sides exchanged

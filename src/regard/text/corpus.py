@@ -18,13 +18,13 @@ from itertools import accumulate, islice, pairwise
 from pathlib import Path
 from typing import BinaryIO
 
-from regard.errors import RegardError
-from regard.files import reading
-from regard.numbers import grouped
-from regard.text.builtin import BUILTIN, built_in
-from regard.text.catalogue import CATALOGUE, DOWNLOADS, Download
-from regard.text.fetch import data_folders
-from regard.text.split import PARTS, Draw, line_hash
+from regard.base.errors import RegardError
+from regard.base.files import reading
+from regard.base.numbers import grouped
+from regard.corpora.builtin import BUILTIN, built_in
+from regard.corpora.downloads import CATALOGUE, DOWNLOADS, Download
+from regard.corpora.fetch import data_folders
+from regard.corpora.split import PARTS, Draw, line_hash
 
 BOM = b"\xef\xbb\xbf"
 SPLITS = {"train": ("train", "training"), "valid": ("valid", "validation", "val", "dev"), "test": ("test",)}

@@ -15,7 +15,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from regard.errors import RegardError
+from regard.base.errors import RegardError
 from regard.text.pair_tokens import LONGEST, TokenPairs, encode_pairs
 from regard.text.pairs import PairCorpus, Pairs
 from regard.text.tokenizer import EOS, UNK, Tokenizer

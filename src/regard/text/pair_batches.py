@@ -15,8 +15,8 @@ from itertools import pairwise
 
 import numpy as np
 
-from regard.errors import RegardError
-from regard.numbers import grouped
+from regard.base.errors import RegardError
+from regard.base.numbers import grouped
 from regard.text.pair_tokens import TokenPairs
 
 JITTER = 0.1  # lengths that differ by less than this are the same when pairs are sorted

@@ -13,8 +13,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 
-from regard.errors import RegardError
-from regard.numbers import grouped
+from regard.base.errors import RegardError
+from regard.base.numbers import grouped
 from regard.text.corpus import SPLITS, entries, is_named, read_lines, refuse_what_is_no_text, unknown_corpus
 
 TABLES = (".tsv", ".txt", ".tab")

@@ -1,4 +1,4 @@
-"""Batches of sentence pairs in a few shapes, for steps that are recorded once and then repeated (training/capture.py).
+"""Batches of sentence pairs in a few shapes, for steps that are recorded once and then repeated (captured_step.py).
 
     a pair of s and t tokens lies in the cell (S, T) with s ≤ S, t ≤ T;        rows(S, T) = ⌊batch_tokens / (S + T)⌋
 

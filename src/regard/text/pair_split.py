@@ -18,8 +18,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from regard.numbers import grouped
-from regard.text.split import PARTS, line_hash
+from regard.base.numbers import grouped
+from regard.corpora.split import PARTS, line_hash
 
 HELD_OUT_MOST = 2000  # pairs of valid and of test: more would cost training text and time, and tell little more
 LABELS = 5  # pairs per distinct text from which on a side holds labels, which all splits must share

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from regard.numbers import grouped
+from regard.base.numbers import grouped
 from regard.text.pairs import PairCorpus
 from regard.text.tokenizer import CHARACTERS_PER_SYMBOL, LARGEST_BPE, Tokenizer
 

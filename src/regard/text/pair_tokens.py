@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from regard.numbers import grouped
+from regard.base.numbers import grouped
 from regard.text.pairs import Pairs
 from regard.text.tokenizer import Tokenizer, blocks
 

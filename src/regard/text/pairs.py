@@ -14,15 +14,15 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
-from regard.errors import RegardError
-from regard.numbers import grouped
-from regard.text.builtin import TOYS, phrases, toy_task
-from regard.text.catalogue import CATALOGUE, Download
+from regard.base.errors import RegardError
+from regard.base.numbers import grouped
+from regard.corpora.builtin import TOYS, phrases, toy_task
+from regard.corpora.downloads import CATALOGUE, Download
+from regard.corpora.fetch import data_folders
+from regard.corpora.split import PARTS, line_hash
 from regard.text.corpus import SPLITS, entries, is_named
-from regard.text.fetch import data_folders
 from regard.text.pair_files import find_pair_files, holds_pairs, is_table, read_pair_files
 from regard.text.pair_split import HELD_OUT_MOST, are_labels, bare, count_pair_overlap, draw_pairs
-from regard.text.split import PARTS, line_hash
 
 Links = Sequence[tuple[int, int]]  # (source word, target word)
 TOY_ENDS = {"any-b": 1, "recall": 1}  # symbols of a line that are its target; otherwise what follows the bar

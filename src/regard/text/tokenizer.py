@@ -24,8 +24,8 @@ import numpy as np
 from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, trainers
 from tokenizers import Tokenizer as Engine
 
-from regard.errors import RegardError
-from regard.files import reading, writing
+from regard.base.errors import RegardError
+from regard.base.files import reading, writing
 
 Kind = Literal["word", "char", "byte", "bpe"]
 Normalise = Literal["nfc", "nfkc", "none"]

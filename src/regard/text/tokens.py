@@ -25,10 +25,10 @@ from typing import BinaryIO
 
 import numpy as np
 
-from regard.errors import RegardError
-from regard.files import reading, waiting_for, write_text
+from regard.base.errors import RegardError
+from regard.base.files import reading, waiting_for, write_text
+from regard.corpora.fetch import cache_folder
 from regard.text.corpus import Corpus
-from regard.text.fetch import cache_folder
 from regard.text.tokenizer import EOS, Tokenizer, blocks
 
 Progress = Callable[[int, int | None], None]  # bytes of text done, about how many in all if known

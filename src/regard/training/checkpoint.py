@@ -19,9 +19,9 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from regard.errors import RegardError
-from regard.files import replacing
-from regard.training.crew import like
+from regard.base.errors import RegardError
+from regard.base.files import replacing
+from regard.training.distributed import like
 
 
 def save_tensors(path: Path, tensors: Mapping[str, Tensor], note: Mapping[str, Any] | None = None) -> None:

@@ -22,16 +22,17 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from regard.errors import RegardError, Stopped
-from regard.files import write_text
+from regard.base.errors import RegardError, Stopped
+from regard.base.files import write_text
+from regard.base.numbers import grouped
+from regard.fast.captured_step import PAIR_SHAPES, WARM_UP, Captured, captures, chain
+from regard.fast.compiled import Compiled, compiles, prepare
 from regard.layers.state import State, detach, map_state
-from regard.numbers import grouped
 from regard.report.progress import Bar, progress
 from regard.systems.model import Model
 from regard.text.batches import Batch
 from regard.text.pair_batches import PairBatch, PairBatches
 from regard.text.pair_shapes import ShapedPairBatches
-from regard.training.capture import PAIR_SHAPES, WARM_UP, Captured, captures, chain
 from regard.training.checkpoint import (
     flatten,
     load_tensors,
@@ -40,9 +41,8 @@ from regard.training.checkpoint import (
     save_tensors,
     unflatten,
 )
-from regard.training.compiled import Compiled, compiles, prepare
-from regard.training.crew import Crew, like, refuse_few_rows, whole
-from regard.training.memory import how_to_go_on, is_out_of_memory, steps_that_stand_out
+from regard.training.distributed import Crew, like, refuse_few_rows, whole
+from regard.training.hyperparameters import Learning, PairTraining, Training
 from regard.training.muon import hidden_matrices
 from regard.training.objective import Objective, TensorBatch, micro_batches, to_device
 from regard.training.optimisers import (
@@ -53,9 +53,9 @@ from regard.training.optimisers import (
     learning_rate_at,
     set_learning_rate,
 )
+from regard.training.out_of_memory import how_to_go_on, is_out_of_memory, steps_that_stand_out
 from regard.training.prefetch import Batches as Batches
 from regard.training.prefetch import Feed
-from regard.training.settings import Learning, PairTraining, Training
 from regard.training.validation import TextValidation, Validation, Verdict, best_words
 
 REHEARSED = 20_000  # tokens of validation text that a dry run reads: more than a batch of its segments

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from regard.layers.embedding import Embedding, Output
 from regard.systems.model import Model
-from regard.training.crew import like, whole
+from regard.training.distributed import like, whole
 
 MOMENTUM = 0.95
 ROUNDS = 5

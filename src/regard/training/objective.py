@@ -22,10 +22,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from regard.fast.linear_cross_entropy import surprise
 from regard.layers.state import State, span_of
-from regard.layers.surprise import surprise
 from regard.systems.model import Model, Stack
-from regard.systems.translation import Translator
+from regard.systems.translator import Translator
 from regard.text.batches import Batch
 from regard.text.pair_batches import PairBatch
 
@@ -46,8 +46,8 @@ class TensorBatch(NamedTuple):
 
 
 class Objective(nn.Module):
-    """Where the prediction is a linear map, its product and the loss are one (`layers/surprise.py`): the logits of the
-    batch are never all there. `model.loss` is the same, written out."""
+    """Where the prediction is a linear map, its product and the loss are one (linear_cross_entropy.py): the logits of
+    the batch are never all there. `model.loss` is the same, written out."""
 
     def __init__(self, model: Model, *, smoothing: float = 0.0, consistency: float = 0.0, keeps: bool = True):
         """`keeps`: the state after a batch of text is wanted, so that the next may begin with it."""

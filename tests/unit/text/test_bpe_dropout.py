@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from regard.errors import RegardError
+from regard.base.errors import RegardError
 from regard.text.bpe_dropout import DropoutPairs, Segmentations, merge
 from regard.text.pair_tokens import encode_pairs
 from regard.text.pairs import Pairs, open_pairs

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from regard.text.builtin import BUILTIN, TOYS, toy_task
+from regard.corpora.builtin import BUILTIN, TOYS, toy_task
 from regard.text.corpus import open_corpus
 
 

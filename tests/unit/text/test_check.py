@@ -5,7 +5,7 @@ from dataclasses import asdict
 
 import pytest
 
-from regard.errors import RegardError
+from regard.base.errors import RegardError
 from regard.text.check import check_text
 from regard.text.corpus import Overlap, open_corpus
 from regard.text.tokenizer import Tokenizer

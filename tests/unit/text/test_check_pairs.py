@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from regard.errors import RegardError
+from regard.base.errors import RegardError
 from regard.text.check_pairs import check_pairs
 
 ENGLISH, FRENCH = map(

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from regard.errors import RegardError
+from regard.base.errors import RegardError
 from regard.text.corpus import Corpus, FileLines, GivenLines, open_corpus
 
 law = settings(derandomize=True, deadline=None, max_examples=60)

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from regard.errors import RegardError
-from regard.text import fetch as fetch_module
-from regard.text.catalogue import CATALOGUE, Download, File
+from regard.base.errors import RegardError
+from regard.corpora import fetch as fetch_module
+from regard.corpora.downloads import CATALOGUE, Download, File
+from regard.corpora.fetch import cache_folder, data_folders, fetch
 from regard.text.corpus import open_corpus
-from regard.text.fetch import cache_folder, data_folders, fetch
 
 TEXT = "".join(f"line {number}\n" for number in range(50_000)).encode()
 
@@ -148,7 +148,7 @@ def test_a_full_disk_is_said_in_one_sentence(known, monkeypatch):
     def full(*_):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr("regard.files.os.fsync", full)
+    monkeypatch.setattr("regard.base.files.os.fsync", full)
     assert "disk is full" in failure("plain")
 
 

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from regard.errors import RegardError
+from regard.base.errors import RegardError
 from regard.text.bpe_dropout import DropoutPairs
 from regard.text.pair_batches import PairBatches, pair_batches_in_order
 from regard.text.pair_tokens import TokenPairs, encode_pairs, offsets_of

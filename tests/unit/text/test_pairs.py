@@ -4,8 +4,8 @@ import gzip
 
 import pytest
 
-from regard.errors import RegardError
-from regard.text.builtin import TOYS
+from regard.base.errors import RegardError
+from regard.corpora.builtin import TOYS
 from regard.text.pair_split import count_pair_overlap
 from regard.text.pairs import Pairs, is_pairs, open_pairs, read_pairs
 

@@ -8,12 +8,12 @@ from itertools import islice
 
 import pytest
 
-from regard.errors import RegardError
-from regard.text.phrasebook import LECTURES, Pair, french, make_pairs, normalised, phrasebook, words
-from regard.text.phrasebook.lexicon import GIVING, INTRANSITIVE
-from regard.text.phrasebook.nouns import BARE, after, article_words
-from regard.text.phrasebook.pair import make_pair
-from regard.text.phrasebook.verbs import PAST, PROGRESSIVE, THEY, Agreement, Head, english_parts, french_words
+from regard.base.errors import RegardError
+from regard.corpora.phrasebook import LECTURES, Pair, french, make_pairs, normalised, phrasebook, words
+from regard.corpora.phrasebook.lexicon import GIVING, INTRANSITIVE
+from regard.corpora.phrasebook.nouns import BARE, after, article_words
+from regard.corpora.phrasebook.pair import make_pair
+from regard.corpora.phrasebook.verbs import PAST, PROGRESSIVE, THEY, Agreement, Head, english_parts, french_words
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +32,7 @@ def test_a_seed_decides_everything_also_in_another_process():
     first = [pair.target for pair in make_pairs(50, seed=3)]
     assert first == [pair.target for pair in make_pairs(50, seed=3)]
     assert first != [pair.target for pair in make_pairs(50, seed=4)]
-    program = "from regard.text.phrasebook import *; print(*[p.target for p in make_pairs(50, seed=3)], sep='\\n')"
+    program = "from regard.corpora.phrasebook import *; print(*[p.target for p in make_pairs(50, seed=3)], sep='\\n')"
     result = subprocess.run(
         [sys.executable, "-X", "utf8", "-c", program], capture_output=True, text=True, encoding="utf-8", check=True
     )

@@ -10,7 +10,7 @@ import tokenizers
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from regard.errors import RegardError
+from regard.base.errors import RegardError
 from regard.text.tokenizer import Tokenizer
 
 law = settings(derandomize=True, deadline=None, max_examples=100)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from regard.errors import RegardError
+from regard.base.errors import RegardError
 from regard.text import tokens as tokens_module
 from regard.text.corpus import Corpus, GivenLines, open_corpus
 from regard.text.tokenizer import Tokenizer, blocks

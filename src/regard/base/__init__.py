@@ -1,0 +1,1 @@
+"""What everything stands on: errors, settings, files, numbers. No torch."""

@@ -1,0 +1,64 @@
+"""All benchmarks by name. Nothing here loads torch, so that the list is there at once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from regard.base.errors import RegardError
+from regard.base.settings import meant
+
+if TYPE_CHECKING:
+    from regard.bench.contenders import Place, Row
+
+
+@dataclass(frozen=True)
+class Bench:
+    name: str
+    work: str
+    peers: str
+    target: str  # module:function, which makes the rows
+
+    def rows(self, place: Place) -> list[Row]:
+        module, _, function = self.target.partition(":")
+        made: list[Row] = getattr(import_module(f"regard.bench.{module}"), function)(place)
+        return made
+
+
+BENCHES = (
+    Bench(
+        "gpt-train",
+        "a GPT-2's whole training step",
+        "transformers' GPT2LMHeadModel; a plain PyTorch step as nanoGPT takes it",
+        "gpt2:training_rows",
+    ),
+    Bench("gpt-generate", "a GPT-2 writes, greedily", "transformers' generate", "gpt2:generation_rows"),
+    Bench(
+        "translate-train",
+        "an encoder-decoder Transformer's whole training step",
+        "transformers' MarianMTModel",
+        "translators:training_rows",
+    ),
+    Bench("translate-beam", "a Transformer translates with beam 5", "transformers' generate", "translators:beam_rows"),
+    Bench(
+        "lstm-train",
+        "an LSTM language model's whole training step",
+        "torch.nn.LSTM, as it is and in one CUDA graph",
+        "recurrent_training:lstm_rows",
+    ),
+    Bench(
+        "rnn-train",
+        "a tanh RNN language model's whole training step",
+        "torch.nn.RNN, as it is and in one CUDA graph",
+        "recurrent_training:rnn_rows",
+    ),
+    Bench("ngram-score", "a 5-gram scores text, on one CPU thread", "kenlm", "counting:rows"),
+)
+NAMES = tuple(bench.name for bench in BENCHES)
+
+
+def get_bench(name: str) -> Bench:
+    if name not in NAMES:
+        raise RegardError(f"There is no benchmark {name!r}{meant(name, NAMES)}")
+    return BENCHES[NAMES.index(name)]

@@ -1,0 +1,234 @@
+"""GPT-2, 124 million parameters on a GPU: training steps, and greedy generation, one text or 64 at a time.
+
+The vocabulary is a multiple of 128 for everyone (50 304 for GPT-2's 50 257 tokens, as nanoGPT fills it up); nothing is
+dropped out. A token of training costs `flops_per_token`; one of generation at least a reading of all weights, shared by
+the rows of the batch, and of the keys and values before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from regard.bench.contenders import Contender, Cost, Place, Row
+from regard.bench.plain_gpt import PlainGPT
+from regard.bench.training_step import LEARNING, PlainTraining, RegardTraining, count, full_windows, random_tokens
+from regard.decoding.engine import Engine
+from regard.layers.state import State
+from regard.runs.recipe import Recipe, compose
+from regard.systems.gpt import GPT
+from regard.training.objective import TensorBatch
+
+PROMPT = 16  # tokens
+
+
+def shape(place: Place) -> dict[str, int]:
+    return {
+        "layers": place.of(12, 4, 2),
+        "width": place.of(768, 256, 32),
+        "heads": place.of(12, 4, 2),
+        "context": place.of(1024, 128, 32),
+    }
+
+
+def vocabulary(place: Place) -> int:
+    return place.of(50_304, 8192, 128)
+
+
+def recipe(place: Place, rows: int) -> Recipe:
+    sizes = shape(place)
+    return compose(
+        "gpt",
+        None,
+        {"model": sizes | {"dropout": 0.0}, "training": {"batch_tokens": rows * sizes["context"]} | LEARNING},
+    )
+
+
+def regard_gpt(place: Place, rows: int) -> GPT:
+    torch.manual_seed(1)
+    return GPT(vocabulary(place), recipe(place, rows).model)
+
+
+def hugging_face_gpt(place: Place) -> Any:
+    transformers: Any = import_module("transformers")
+    sizes = shape(place)
+    torch.manual_seed(1)
+    return transformers.GPT2LMHeadModel(
+        transformers.GPT2Config(
+            vocab_size=vocabulary(place),
+            n_positions=sizes["context"],
+            n_embd=sizes["width"],
+            n_layer=sizes["layers"],
+            n_head=sizes["heads"],
+            resid_pdrop=0.0,
+            embd_pdrop=0.0,
+            attn_pdrop=0.0,
+            bos_token_id=0,
+            eos_token_id=0,
+        )
+    )
+
+
+def plain_gpt(place: Place) -> PlainGPT:
+    torch.manual_seed(1)
+    return PlainGPT(vocabulary(place), **shape(place))
+
+
+# -- training --------------------------------------------------------------------------------------------------------
+
+
+def training_rows(place: Place) -> list[Row]:
+    sizes, rows = shape(place), place.of(64, 8, 2)
+    batches = full_windows(vocabulary(place), rows, sizes["context"])
+
+    def regard() -> RegardTraining:
+        return RegardTraining(regard_gpt(place, rows), batches, recipe(place, rows).training, place)
+
+    def hugging_face() -> PlainTraining:
+        model = hugging_face_gpt(place)
+
+        def loss(batch: TensorBatch, state: State | None) -> tuple[Tensor, None]:
+            logits = model(batch.tokens, use_cache=False).logits
+            return F.cross_entropy(logits.flatten(0, 1).float(), batch.targets.flatten()), None
+
+        return PlainTraining(model, loss, batches, place)
+
+    def plain() -> PlainTraining:
+        model = plain_gpt(place)
+        call = torch.compile(model) if place.device.type == "cuda" else model
+        return PlainTraining(model, lambda batch, state: (call(batch.tokens, batch.targets), None), batches, place)
+
+    return [
+        Row(
+            "gpt-train",
+            place,
+            f"{sizes['layers']}×{sizes['width']}, {rows}×{sizes['context']} tokens, {place.precision}",
+            [
+                Contender("Regard", regard),
+                Contender("transformers GPT-2", hugging_face, needs=["transformers"]),
+                Contender("plain PyTorch" + (" compiled" if place.device.type == "cuda" else ""), plain),
+            ],
+            Cost(operations=regard_gpt(place, rows).flops_per_token),
+            warm_up=place.of(5, 2, 1),
+            calls=place.of(10, 2, 1),
+        )
+    ]
+
+
+# -- generation ------------------------------------------------------------------------------------------------------
+
+
+class RegardGeneration:
+    """The engine that `regard generate` uses; what it has recorded while warming up is there for the next call."""
+
+    def __init__(self, place: Place, rows: int, new: int) -> None:
+        self.model = regard_gpt(place, rows).to(place.device, place.dtype)
+        self.engine = Engine(self.model, eos=0, rows=rows)
+        self.prompts, self.new, self.parameters = prompts(place, rows), new, count(self.model)
+
+    def __call__(self) -> int:
+        self.written = list(self.engine.texts(self.prompts, max_tokens=self.new))
+        return sum(map(len, self.written))
+
+
+class HuggingFaceGeneration:
+    def __init__(self, place: Place, rows: int, new: int) -> None:
+        self.model = hugging_face_gpt(place).to(place.device, place.dtype).eval()
+        self.tokens = torch.tensor(prompts(place, rows), device=place.device)
+        self.new, self.parameters = new, count(self.model)
+
+    def __call__(self) -> int:
+        found = self.model.generate(
+            self.tokens,
+            attention_mask=torch.ones_like(self.tokens),
+            do_sample=False,
+            min_new_tokens=self.new,
+            max_new_tokens=self.new,
+            pad_token_id=0,
+        )
+        self.written = found[:, self.tokens.size(1) :].tolist()
+        return sum(map(len, self.written))
+
+
+class PlainGeneration:
+    """The plain model with keys and values kept; on a GPU a step is one CUDA graph, replayed without looking."""
+
+    def __init__(self, place: Place, rows: int, new: int) -> None:
+        self.model = plain_gpt(place).to(place.device, place.dtype).eval()
+        self.tokens, self.parameters = torch.tensor(prompts(place, rows), device=place.device), count(self.model)
+        self.caches = self.model.caches(rows, PROMPT + new)
+        self.token = self.tokens[:, :1].clone()  # the last one written
+        self.found = self.tokens.new_zeros(rows, new)
+        self.at, self.slot = self.tokens.new_zeros(1), self.tokens.new_zeros(1)  # where it is read, where written
+        self.again = self._captured() if place.device.type == "cuda" else self._step
+
+    @torch.no_grad()
+    def __call__(self) -> int:
+        length = self.tokens.size(1)
+        self.token.copy_(self.model.extend(self.tokens, torch.arange(length).to(self.at), self.caches))
+        self.found[:, :1] = self.token
+        self.at.fill_(length)
+        self.slot.fill_(1)
+        for _ in range(self.found.size(1) - 1):
+            self.again()
+        self.written = self.found.tolist()
+        return sum(map(len, self.written))
+
+    @torch.no_grad()
+    def _step(self) -> None:
+        self.token.copy_(self.model.extend(self.token, self.at, self.caches))
+        self.found.index_copy_(1, self.slot, self.token)
+        self.at += 1
+        self.slot += 1
+
+    def _captured(self) -> Callable[[], None]:
+        aside = torch.cuda.Stream()
+        aside.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(aside):
+            for _ in range(2):  # whatever has to be set up is set up before
+                self._step()
+        torch.cuda.current_stream().wait_stream(aside)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph, stream=aside):
+            self._step()
+        return graph.replay
+
+
+def prompts(place: Place, rows: int) -> list[list[int]]:
+    ids: list[list[int]] = random_tokens(vocabulary(place), rows * PROMPT).reshape(rows, PROMPT).tolist()
+    return ids
+
+
+def generation_rows(place: Place) -> list[Row]:
+    return [generation_row(place, rows, place.of(256, 64, 8)) for rows in (1, place.of(64, 64, 4))]
+
+
+def generation_row(place: Place, rows: int, new: int) -> Row:
+    sizes = shape(place)
+    held = place.dtype.itemsize
+    model = regard_gpt(place, rows)
+    weights = (count(model) - sizes["context"] * sizes["width"]) * held  # all but the positions' table
+    before = PROMPT + new / 2  # tokens, on average
+    keys_and_values = 2 * sizes["layers"] * sizes["width"] * held * before
+    attention = 4.0 * sizes["layers"] * sizes["width"] * before  # QKᵀ and weights × V
+    return Row(
+        f"gpt-generate {rows}",
+        place,
+        f"{sizes['layers']}×{sizes['width']}, {rows} × {new} new tokens after prompts of {PROMPT}, {place.precision}",
+        [
+            Contender("Regard", lambda: RegardGeneration(place, rows, new)),
+            Contender("transformers GPT-2", lambda: HuggingFaceGeneration(place, rows, new), needs=["transformers"]),
+            Contender(
+                "plain PyTorch" + (", a CUDA graph" if place.device.type == "cuda" else ""),
+                lambda: PlainGeneration(place, rows, new),
+            ),
+        ],
+        Cost(operations=2.0 * weights / held + attention, bytes=weights / rows + keys_and_values),
+        warm_up=place.of(2, 1, 1),
+        calls=1,
+    )

@@ -1,0 +1,134 @@
+"""A whole training step, both ways: by Regard's own Trainer, and as anyone would write it in PyTorch.
+
+Both read the same batches, made by the same code; minimise the mean cross-entropy in bf16 autocast on a GPU and fp32
+on a CPU; clip the gradient's norm to 1; and step with AdamW (the peer's is fused) that shrinks matrices only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from regard.bench.contenders import Place
+from regard.fast.captured_step import Captured
+from regard.layers.state import State, detach
+from regard.systems.model import Model
+from regard.text.batches import Batch, Windows
+from regard.training.hyperparameters import Learning
+from regard.training.loop import Batches, Trainer
+from regard.training.objective import TensorBatch, to_device
+from regard.training.validation import Verdict
+
+LEARNING: dict[str, Any] = {  # of both sides
+    "optimizer": "adamw",
+    "learning_rate": 3e-4,
+    "schedule": "constant",
+    "warmup": 0,
+    "weight_decay": 0.1,
+    "beta2": 0.95,
+    "clip": 1.0,
+}
+
+
+def count(model: nn.Module) -> int:
+    return sum(weight.numel() for weight in model.parameters() if weight.requires_grad)
+
+
+class RegardTraining:
+    """The trainer that `regard train` runs, with whatever engine it chooses; only validation and files are left out."""
+
+    def __init__(self, model: Model, batches: Batches, settings: Learning, place: Place) -> None:
+        self.model = model.to(place.device)
+        self.trainer = Trainer(
+            self.model, batches, _unseen, settings, Path("never-written"), bf16=place.dtype == torch.bfloat16
+        )
+        self.model.train()
+        self.parameters = count(self.model)
+
+    def __call__(self) -> int:
+        self.loss, tokens = self.trainer.step()
+        return tokens
+
+
+def _unseen(model: Model) -> Verdict:
+    raise AssertionError("a benchmark never validates")
+
+
+Loss = Callable[[TensorBatch, State | None], tuple[Tensor, State | None]]
+
+
+class PlainTraining:
+    """`loss(batch, state)` is the mean over the batch, and the state that the next batch begins with, if any."""
+
+    def __init__(
+        self,
+        model: nn.Module,
+        loss: Loss,
+        batches: Batches,
+        place: Place,
+        *,
+        begin: Callable[[int], State] | None = None,
+        captured: bool = False,
+    ) -> None:
+        self.model = model.to(place.device).train()
+        self.mean_loss, self.batches, self.place, self.begin = loss, batches, place, begin
+        self.optimizer = adamw(self.model, captured)
+        self.captured = Captured(self._update, begin) if captured else None
+        self.parameters = count(model)
+        self.state: State | None = None
+        self.step = 0
+
+    def __call__(self) -> int:
+        found = self.batches.batch(self.step)
+        batch = to_device(found, self.place.device)
+        if self.begin is not None and (found.fresh or self.state is None):
+            self.state = self.begin(len(batch.tokens))
+        self.loss, self.state = (self.captured or self._update)(batch, self.state)
+        self.step += 1
+        return batch.targets.numel()
+
+    def _update(self, batch: TensorBatch, state: State | None) -> tuple[Tensor, State | None]:
+        self.optimizer.zero_grad(set_to_none=True)
+        with torch.autocast(self.place.device.type, torch.bfloat16, enabled=self.place.dtype == torch.bfloat16):
+            loss, state = self.mean_loss(batch, state)
+        loss.backward()
+        nn.utils.clip_grad_norm_(self.model.parameters(), LEARNING["clip"])
+        self.optimizer.step()
+        return loss.detach(), None if state is None else detach(state)
+
+
+def adamw(model: nn.Module, captured: bool) -> torch.optim.AdamW:
+    weights = [weight for weight in model.parameters() if weight.requires_grad]
+    groups = [
+        {"params": [weight for weight in weights if weight.dim() >= 2], "weight_decay": LEARNING["weight_decay"]},
+        {"params": [weight for weight in weights if weight.dim() < 2], "weight_decay": 0.0},
+    ]
+    betas = (0.9, LEARNING["beta2"])
+    return torch.optim.AdamW(groups, lr=LEARNING["learning_rate"], betas=betas, fused=True, capturable=captured)
+
+
+class Pool:
+    """A few batches, over and over: full ones only, so that every step is the same work."""
+
+    def __init__(self, pool: Sequence[Batch]) -> None:
+        self.pool, self.steps_per_epoch = pool, len(pool)
+
+    def batch(self, step: int) -> Batch:
+        return self.pool[step % len(self.pool)]
+
+
+def random_tokens(vocabulary: int, amount: int) -> np.ndarray:
+    """Ids from 1, so that nothing ends a line."""
+    return np.random.default_rng(0).integers(1, vocabulary, amount).astype(np.uint16)
+
+
+def full_windows(vocabulary: int, rows: int, window: int) -> Pool:
+    """Random text, cut into windows as training cuts it."""
+    windows = Windows(random_tokens(vocabulary, (8 * rows + 1) * window), rows, window, 0, seed=1)
+    batches = (windows.batch(step) for step in range(windows.steps_per_epoch))
+    return Pool([batch for batch in batches if batch.lengths is None and batch.tokens.shape == (rows, window)])

@@ -1,0 +1,33 @@
+"""All claims by name, in the order of the specification; each lives in the file of its name."""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+from regard.base.errors import RegardError
+from regard.base.settings import meant
+from regard.claims.claim import Claim
+
+NAMES = (
+    "vanishing", "exploding", "remedies", "bottleneck", "waiting", "same-answer", "cheating", "set-to-set", "symmetry",
+    "any-b", "forgetting", "parameters", "hull", "gaussian-dot", "scaling", "kernels", "heads", "alignment",
+    "embeddings", "teacher-forcing", "criteria", "softmax-gradient", "classification",
+)  # fmt: skip
+
+
+def get_claim(name: str) -> Claim:
+    """By its name, or its number: `any-b` or `C10`."""
+    numbered = {f"c{number}": known for number, known in enumerate(NAMES, start=1)}
+    name = numbered.get(name.lower(), name)
+    if name not in NAMES:
+        raise RegardError(f"There is no claim {name!r}{meant(name, NAMES)}")
+    claim: Claim = import_module(f"regard.claims.{module_of(name)}").CLAIM
+    return claim
+
+
+def module_of(name: str) -> str:
+    return name.replace("-", "_")
+
+
+def all_claims() -> list[Claim]:
+    return [get_claim(name) for name in NAMES]

@@ -1,0 +1,250 @@
+"""report.html of claims: the verdicts in a table, then each claim with its sentence, its figures and everything that
+its verdict rests on, down to the single numbers, so that it can be worked out again by hand."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Sequence
+from html import escape
+from pathlib import Path
+
+from regard.base.files import write_text
+from regard.claims.result import Result
+from regard.claims.verdict import LEVEL, SIGNS, Finding
+from regard.report.figures import Figure, Heat
+from regard.report.page import beside, heading, page, paragraph, prose, table
+from regard.report.progress import clock
+from regard.report.svg import svg
+from regard.report.table import text
+
+TITLE = "The lectures' statements, put to the test"
+STYLE = """
+.claim { max-width: 72rem; border-top: 1px solid var(--line, #8886); margin-top: 2.6rem }
+.claim h2, .claim h3 { line-height: 1.3 }
+.claim h2 { margin: 1rem 0 .4rem } .claim h2 small { font-weight: 400; color: var(--quiet, #777) }
+.claim blockquote, .claim .statement, .claim dl.facts { max-width: 52rem } .claim ul.findings { max-width: 60rem }
+.claim blockquote { margin: .3rem 0 .6rem; padding-left: .8rem; border-left: 3px solid var(--line, #8886);
+  color: var(--quiet, #777) }
+.claim .statement { margin: .3rem 0 .8rem; font-size: 1.06rem }
+.sign { display: inline-block; min-width: 1.4em; text-align: center; font-weight: 700; border-radius: .25em;
+  color: #fff; background: #6b6b6b }
+.sign.holds { background: #0072B2 } .sign.fails { background: #B34700 }
+ul.findings { list-style: none; padding: 0; margin: .2rem 0 1rem }
+ul.findings > li { padding: .45rem 0; border-bottom: 1px solid var(--line, #8886) }
+ul.findings .sign { font-size: .8rem; margin-right: .4rem }
+ul.findings .numbers { display: flex; flex-wrap: wrap; gap: .1rem 1rem; align-items: center; margin-left: 1.7rem;
+  font-variant-numeric: tabular-nums }
+ul.findings details { margin-left: 1.7rem; font-size: .85rem; color: var(--quiet, #777) }
+ul.findings .wanted { color: var(--quiet, #777) }
+ul.findings svg { width: 150px; height: 18px; flex: none }
+dl.facts { display: grid; grid-template-columns: max-content 1fr; gap: .3rem 1rem; margin: .8rem 0 }
+dl.facts dt { color: var(--quiet, #777) } dl.facts dd { margin: 0 }
+table.verdicts td, table.verdicts th { white-space: normal; vertical-align: top }
+table.verdicts tbody th { font-weight: 400; white-space: nowrap } table.verdicts tbody th a { font-weight: 600 }
+table.verdicts a { color: inherit }
+.tally { font-size: 1.1rem }
+@media (max-width: 40rem) {
+  table.verdicts .spare { display: none }
+  dl.facts { grid-template-columns: 1fr } dl.facts dd { margin-bottom: .4rem }
+}
+"""
+
+
+def write_page(path: Path, results: Sequence[Result], title: str = TITLE) -> None:
+    """One file that asks for nothing."""
+    write_text(path, claims_page(results, title))
+
+
+def claims_page(results: Sequence[Result], title: str = TITLE) -> str:
+    return page(
+        title,
+        heading(title, 1),
+        _tally(results),
+        _verdicts(results),
+        heading("How a verdict comes about"),
+        *map(paragraph, _rule(results)),
+        *map(_claim, results),
+        style=STYLE,
+    )
+
+
+def section(result: Result) -> str:
+    """One claim alone, for a notebook: it brings its own style."""
+    return f"<style>{STYLE}</style>{_claim(result)}"
+
+
+# -- all of them -----------------------------------------------------------------------------------------------------
+
+
+def _tally(results: Sequence[Result]) -> str:
+    counts = Counter(result.verdict for result in results)
+    parts = (f"{_sign(verdict)} {counts[verdict]} {verdict}" for verdict in SIGNS)
+    return f'<p class="tally">{" &nbsp; ".join(parts)}</p>'
+
+
+def _verdicts(results: Sequence[Result]) -> str:
+    rows = []
+    for result in results:
+        control = "came out the other way" if result.controlled else "did not come out the other way"
+        rows.append(
+            f'<tr><th scope=row>{_sign(result.verdict)} {escape(result.number)} <a href="#{escape(result.name)}">'
+            f"{escape(result.name)}</a></th><td>{prose(result.statement)}</td><td class=spare>"
+            f"{_told(result.decisive)}</td><td class=spare>{control}</td><td class='spare right'>"
+            f"{prose(clock(result.seconds))}</td></tr>"
+        )
+    head = (
+        "<th scope=col>claim</th><th scope=col>statement</th><th scope=col class=spare>measured</th>"
+        "<th scope=col class=spare>control</th><th scope=col class='spare right'>time</th>"
+    )
+    return (
+        '<div class="scroll" tabindex="0" role="region" aria-label="verdicts"><table class="verdicts">'
+        f"<thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table></div>"
+    )
+
+
+def _told(finding: Finding) -> str:
+    return f"{prose(finding.expect.quantity)}: <b>{prose(_minus(_measured(finding)))}</b>"
+
+
+def _rule(results: Sequence[Result]) -> list[str]:
+    per_cent = f"{100 * LEVEL:g} %"
+    said = [
+        "What is expected was fixed before these numbers were measured: bounds come from theory or from small trials "
+        "with other seeds than those that decide here (a quick run repeats the seeds of the trials). A finding over "
+        "seeds is judged by the "
+        f"{per_cent} interval of its mean, mean ± t·s/√n (Student's t with n − 1 degrees of freedom, s the standard "
+        f"deviation of the n numbers); a share by Wilson's {per_cent} interval; an identity by every single draw. "
+        "Whole interval where it was expected: holds (✓). Whole interval elsewhere, or one draw of an identity: fails "
+        "(✗). Otherwise: inconclusive (?). In the small bars the tint is where the number was expected, "
+        "and the bar is its interval.",
+        "Each claim has a control, an experiment of the same kind that must come out the other way; where it does not, "
+        "the claim is inconclusive whatever else was measured, since an experiment that cannot fail shows nothing.",
+    ]
+    if any(result.quick for result in results):
+        said.append("Quick forms of the experiments were run, with fewer seeds: each claim says how they differ.")
+    return said
+
+
+# -- one of them -----------------------------------------------------------------------------------------------------
+
+
+def _claim(result: Result) -> str:
+    drawn = [svg(figure) for figure in result.figures]
+    columns = {key: key for row in result.table for key in row}
+    rows = [{key: _minus(text(value)) for key, value in row.items()} for row in result.table]
+    return "".join(
+        [
+            f'<section class="claim" id="{escape(result.name)}"><h2>{_sign(result.verdict)} {escape(result.number)} '
+            f"{escape(result.name)} <small>{result.verdict}</small></h2>",
+            f'<p class="statement">{prose(result.statement)}</p>',
+            f"<blockquote>“{prose(result.quote)}” <cite>notes, {escape(result.where)}</cite></blockquote>",
+            _worked(result),
+            beside(*drawn) if len(drawn) > 1 and not _wide(result.figures) else "".join(drawn),
+            _findings("Expected", result.expected),
+            _findings(f"Control: {result.control_words}", result.control),
+            _findings("Besides, and without a say in the verdict", result.besides),
+            *(paragraph(_minus(remark)) for remark in result.remarks),
+            table(rows, columns) if rows else "",
+            _facts(result),
+            "</section>",
+        ]
+    )
+
+
+def _wide(figures: Sequence[Figure]) -> bool:
+    return any(isinstance(figure, Heat) and len(figure.columns) > 12 for figure in figures)
+
+
+def _worked(result: Result) -> str:
+    rows = [
+        {
+            "what": one.what,
+            "noted": one.noted,
+            "found": one.found,
+            "where": one.where,
+            "agrees": "✓" if one.agrees else "✗",
+        }
+        for one in result.worked
+    ]
+    columns = {
+        "what": "worked example",
+        "noted": "the notes",
+        "found": "here",
+        "agrees": "agree",
+        "where": "notes, line",
+    }
+    return heading("Worked examples", 3) + table(rows, columns) if rows else ""
+
+
+def _findings(words: str, findings: Sequence[Finding]) -> str:
+    return f'{heading(words, 3)}<ul class="findings">{"".join(map(_finding, findings))}</ul>' if findings else ""
+
+
+def _finding(finding: Finding) -> str:
+    unit = f" {finding.expect.unit}" if finding.expect.unit else ""
+    numbers = ", ".join(f"{value:.6g}" for value in finding.values)
+    what = {"draws": "draw", "share": "trial", "seeds": "seed"}[finding.expect.over] + "s" * (len(finding.values) != 1)
+    return (
+        f"<li>{_sign(finding.verdict)} {prose(finding.expect.quantity)}"
+        f'<div class="numbers">{_bar(finding)}<b>{prose(_minus(_measured(finding)))}{prose(unit)}</b>'
+        f'<span class="wanted">expected {prose(_minus(finding.expect.words))}</span></div>'
+        f"<details><summary>{len(finding.values)} {what}</summary>{prose(_minus(numbers))}</details></li>"
+    )
+
+
+def _measured(finding: Finding) -> str:
+    if finding.expect.over == "draws":
+        same = finding.low == finding.high
+        return f"{finding.low:.4g}" if same else f"{finding.low:.4g} to {finding.high:.4g}"
+    return f"{finding.value:.4g} [{finding.low:.4g}, {finding.high:.4g}]"
+
+
+def _bar(finding: Finding) -> str:
+    """The interval as a bar with its value, over a tint where it was expected to lie."""
+    least, most = finding.expect.range
+    shown = [v for v in (finding.low, finding.value, finding.high, least, most) if math.isfinite(v)]
+    low, high = min(shown), max(shown)
+    span = (high - low) or abs(high) or 1.0
+
+    def place(value: float) -> float:
+        return min(150.0, max(0.0, 15 + 120 * ((value - low) / span)))
+
+    left, right = place(least), place(most)
+    parts = [
+        f'<rect x="{left:.1f}" y="1" width="{max(1.5, right - left):.1f}" height="16" fill="#009E73" opacity=".22"/>'
+    ]
+    if not math.isnan(finding.value):
+        begin, end = place(finding.low), place(finding.high)
+        parts.append(f'<rect x="{begin:.1f}" y="7" width="{max(0.1, end - begin):.1f}" height="4" fill="#56B4E9"/>')
+        parts.append(f'<circle cx="{place(finding.value):.1f}" cy="9" r="4" fill="#0072B2"/>')
+    return f'<svg viewBox="0 0 150 18" aria-hidden="true">{"".join(parts)}</svg>'
+
+
+def _facts(result: Result) -> str:
+    seeds, over = len(result.seeds), {finding.expect.over for finding in result.expected}
+    facts = {
+        "Conditions": result.conditions,
+        "When it breaks": result.breaks,
+        "Kind": ", ".join(result.kinds),
+        "Settings": ", ".join(f"{name} = {value:g}" for name, value in result.knobs.items()),
+        "Seeds" if over != {"draws"} else "Draws": f"{seeds} ({result.seeds[0]} to {result.seeds[-1]})"
+        if seeds
+        else "",
+        "Quick form": result.quick,
+        "Measured": f"in {clock(result.seconds)} on {result.device}, by code {result.code}"
+        + (" (an earlier run by the same code with the same settings)" if result.cached else ""),
+    }
+    items = "".join(f"<dt>{name}</dt><dd>{prose(_minus(words))}</dd>" for name, words in facts.items() if words)
+    return f'<dl class="facts">{items}</dl>'
+
+
+def _sign(verdict: str) -> str:
+    return f'<span class="sign {verdict}" title="{verdict}">{SIGNS[verdict]}</span>'
+
+
+def _minus(words: str) -> str:
+    """A true minus before a number; exponents without their zeros."""
+    words = re.sub(r"(?<=\d)e\+?(-?)0*(?=\d)", r"e\1", words)
+    return re.sub(r"(?<![^\s(\[,±])-(?=[\d.])|(?<=\de)-(?=\d)", "−", words)

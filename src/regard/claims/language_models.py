@@ -1,0 +1,55 @@
+"""The small language models that claims look into: trained on the phrasebook's sentences, or on its shuffled words."""
+
+from __future__ import annotations
+
+from functools import cache
+
+from regard.claims import corpora
+from regard.claims.claim import Trial
+from regard.claims.models import trained
+from regard.runs.language_run import Run
+
+WINDOW = 32
+STEPS, QUICK_STEPS = 1200, 200
+MODELS = {
+    "gpt": {"layers": 2, "width": 32, "heads": 4, "context": WINDOW, "dropout": 0.0},
+    "rnn": {"layers": 1, "width": 64, "embedding": 32, "tied": False, "dropout": 0.0},
+    "lstm": {"layers": 1, "width": 64, "embedding": 32, "tied": False, "dropout": 0.0},
+}
+RATES = {"gpt": 8e-3, "rnn": 5e-3, "lstm": 1e-2}
+
+
+@cache
+def spoken() -> dict[str, list[str]]:
+    return corpora.sentences()
+
+
+def reader(trial: Trial, system: str, seed: int, *, shuffled: bool = False) -> Run:
+    """A language model of so many sentences, or of their words in no order."""
+    splits = corpora.shuffled(spoken()) if shuffled else spoken()
+    folder = corpora.keep("shuffled" if shuffled else "sentences", splits, "txt", trial.store)
+    steps = QUICK_STEPS if trial.quick else STEPS
+    run = trained(
+        system,
+        folder,
+        seed=seed,
+        size="tiny",
+        store=trial.store,
+        settings={
+            "data": {"tokenizer": "word", "vocabulary": 1200},
+            "model": MODELS[system],
+            "training": {
+                "steps": steps,
+                "learning_rate": RATES[system],
+                "warmup": 50,
+                "batch_tokens": 1024,
+                "window": WINDOW,
+                "evaluate_every": steps,
+                "checkpoint_every": steps,
+                "threads": 1,
+                "device": trial.device,
+            },
+        },
+    )
+    assert isinstance(run, Run)
+    return run

@@ -1,0 +1,160 @@
+"""Corpora: `data`, `data check FILE`, `data fetch NAME`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+from cyclopts import App
+
+from regard.cli.options import Flag
+
+data_app = App(name="data", help="The corpora there are; check one of your own; download a known one.")
+
+
+@data_app.default
+def data_list(*, json: Annotated[bool, Flag] = False) -> None:
+    """List built-in corpora, known downloads, and which of them are here.
+
+    Parameters
+    ----------
+    json
+        print a list of objects
+    """
+    from regard.report.table import print_json, print_table
+    from regard.text.corpus import available
+
+    rows = available()
+    if json:
+        print_json(rows)
+        return
+    print_table(rows, {"name": "corpus", "kind": "kind", "here": "here", "about": "about"})
+    print("\nAny .txt file, or folder with train/valid/test files, is a corpus too: regard train lstm --data my.txt")
+
+
+@data_app.command(name="check")
+def data_check(file: Path, *, source: str = "", target: str = "", json: Annotated[bool, Flag] = False) -> None:
+    """Report on a text or on sentence pairs: encoding, lengths, duplicates, overlap between splits, odd lines.
+
+    Of pairs also: length ratios, swapped columns, another script, monstrous lines.
+
+    Parameters
+    ----------
+    file
+        a text file, a .tsv of pairs, or a folder with train/valid/test files of either
+    source
+        of parallel files such as train.de and train.en: the language that is read
+    target
+        … and the one that is written
+    json
+        print one object
+    """
+    from dataclasses import asdict
+
+    from regard.report.table import print_json
+    from regard.text.check import check_text
+    from regard.text.check_pairs import check_pairs
+    from regard.text.pairs import is_pairs
+
+    pairs = bool(source or target) or is_pairs(file)
+    report: Any = check_pairs(file, source=source, target=target) if pairs else check_text(file)
+    if json:
+        print_json(asdict(report))
+    elif pairs:
+        _print_pair_check(report)
+    else:
+        _print_check(report)
+
+
+@data_app.command(name="fetch")
+def data_fetch(name: str) -> None:
+    """Download a known corpus into the cache; its checksum is verified.
+
+    Parameters
+    ----------
+    name
+        a name that `regard data` lists
+    """
+    from regard.corpora.fetch import fetch
+    from regard.report.progress import progress, say
+
+    with progress(f"fetching {name}", unit=" bytes") as bar:
+        folder = fetch(name, progress=bar.reach)
+    say(f"{name} is in {folder}")
+
+
+def _print_check(report: Any) -> None:
+    from regard.report.table import print_table, text
+
+    names = {
+        "encoding": "encoding",
+        "bytes": "bytes",
+        "lines": "lines",
+        "blank_lines": "blank lines",
+        "duplicate_lines": "lines that repeat an earlier one",
+        "characters": "characters",
+        "words": "words",
+        "vocabulary": "different words",
+    }
+    rows: list[dict[str, Any]] = [
+        {"": label, **{split: getattr(file, key) for split, file in report.files.items()}}
+        for key, label in names.items()
+    ]
+    for quantile in next(iter(report.files.values())).line_lengths:
+        lengths = {split: file.line_lengths[quantile] for split, file in report.files.items()}
+        rows.append({"": f"line length, {quantile}", **lengths})
+    unknown = {split: _percent(file.unknown_rate) for split, file in report.files.items()}
+    rows.append({"": "held-out words outside the 10 000 commonest", **unknown})
+    print_table(rows, {"": "", **{split: split for split in report.files}}, title=report.path)
+    for split, file in report.files.items():
+        print(
+            f"{split}: the longest line is line {file.longest_line}"
+            + (", and a byte order mark" * file.byte_order_mark)
+        )
+        for odd in file.oddities:
+            print(f"{split}: {odd.what} on {text(odd.lines)} lines, the first is line {odd.first}")
+    for overlap in report.overlap:
+        print(overlap.sentence)
+
+
+def _print_pair_check(report: Any) -> None:
+    from regard.report.table import print_table, text
+
+    whole = {
+        "encoding": "encoding",
+        "pairs": "pairs",
+        "blank_lines": "blank lines",
+        "duplicate_pairs": "pairs that repeat an earlier one",
+    }
+    sides = {
+        "script": "script",
+        "words": "words",
+        "distinct": "different, up to case and punctuation",
+        "with_several": "of them with several translations",
+        "longest_line": "the longest line",
+    }
+    rows: list[dict[str, Any]] = [
+        {"": label, **{split: getattr(file, key) for split, file in report.files.items()}}
+        for key, label in whole.items()
+    ]
+    ratios = {split: f"{file.length_ratio:.2f}" for split, file in report.files.items()}
+    rows.append({"": "target characters per source character", **ratios})
+    for side in ("source", "target"):
+        found = {split: getattr(file, side) for split, file in report.files.items()}
+        for key, label in sides.items():
+            rows.append({"": f"{side}: {label}", **{split: getattr(one, key) for split, one in found.items()}})
+        for quantile in next(iter(found.values())).word_lengths:
+            lengths = {split: one.word_lengths[quantile] for split, one in found.items()}
+            rows.append({"": f"{side}: words in a line, {quantile}", **lengths})
+    print_table(rows, {"": "", **{split: split for split in report.files}}, title=report.path)
+    for split, file in report.files.items():
+        for odd in file.findings:
+            print(f"{split}: {odd.what} on {text(odd.lines)} lines, the first is line {odd.first}")
+        if len(report.files) == 1:
+            print(f"Were 5 % drawn at random to be held out: {file.random_leak.sentence}")
+    for overlap in report.overlap:
+        print(overlap.sentence)
+
+
+def _percent(share: float | None) -> str:
+    return "–" if share is None else f"{100 * share:.1f} %"

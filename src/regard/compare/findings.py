@@ -1,0 +1,133 @@
+"""What a comparison says in words: the notes under its table, and the paragraph a paper could quote.
+
+What is said of one task only stands in `language_report.py` and `translating_report.py`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from regard.base.numbers import grouped
+from regard.compare.comparison import Comparison
+from regard.compare.curves import in_order, other_order
+from regard.compare.plan import VALIDATIONS
+from regard.training.hyperparameters import Learning
+
+
+def notes(comparison: Comparison) -> list[str]:
+    """What the table cannot say about itself, one sentence each."""
+    told = comparison.task.report
+    found = told.conditions(comparison)
+    if comparison.seeds == 1:
+        found.append("One seed: the intervals cover other test text, not other seeds; --seeds 3 would cover both.")
+    if any(not entrant.counted for entrant in comparison.plan.entrants):
+        found.append(told.effort(comparison))
+    if len(_optimisers(comparison)) > 1:
+        found.append(f"Not all were trained alike: {'; '.join(_optimisers(comparison))}.")
+    before = [r["memory_before_bytes"] for r in comparison.results.values() if r.get("memory_of") == "process"]
+    if before:
+        found.append(
+            "Memory is the most that the training's own process held; Python and PyTorch alone are "
+            f"{max(before) / 2**20:.0f} MiB of it."
+        )
+    if any(r.get("memory_of") == "GPU" for r in comparison.results.values()):
+        found.append("For systems on the GPU, memory is the most that tensors held there while training.")
+    if (jobs := side_by_side(comparison)) > 1:
+        found.append(
+            f"At times at least {jobs} runs shared the machine: speeds and seconds are slower than of one run alone."
+        )
+    if comparison.plan.facts["split"] == "valid":
+        found.append("There is no test split: the numbers are of the validation split, which also chose the weights.")
+    if sentence := _other_order(comparison):
+        found.append(sentence)
+    for label, seed in comparison.results:
+        for note in comparison.results[label, seed].get("notes", []):
+            found.append(f"{label}: {note}.")
+    found += [f"{name} failed: {why}" for name, why in comparison.failed.items()]
+    return found
+
+
+def side_by_side(comparison: Comparison) -> int:
+    """The most runs that were trained at a time, as far as is known: one that was stopped knows its last part."""
+    return max((result.get("side_by_side", 1) for result in comparison.results.values()), default=1)
+
+
+def largest_step(comparison: Comparison) -> str:
+    """The most tokens of one optimiser step."""
+    settings = [entrant.recipe.training for entrant in comparison.plan.entrants]
+    return grouped(max(each.batch_tokens for each in settings if isinstance(each, Learning)))
+
+
+def _other_order(comparison: Comparison) -> str:
+    """Where equal tokens and equal seconds would not give the same order."""
+    found = other_order(comparison.curves, comparison.plan.match)
+    if found is None:
+        return ""
+    end = "seconds" if comparison.plan.match == "seconds" else "tokens"
+    at = f"{found.at:.3g} s" if found.axis == "seconds" else f"{grouped(found.at)} tokens"
+    who = "when the fastest was done" if found.axis == "seconds" else "when the slowest had read no more"
+    if found.waited:
+        who = "by when all had been validated; who had ended before stands with its last validation"
+    there = f"at equal {found.axis} ({at}, {who})"
+    if found.swapped:
+        return (
+            f"On the validation text the order at equal {end} is {in_order(found.final)}; {there} the curves were "
+            f"ordered {in_order(found.there)}. The two differ because systems read at different speeds; schedules "
+            "that end there could change the second order."
+        )
+    if found.level and end == "seconds" and not found.waited:  # what equal seconds alone would hide
+        pairs = "; ".join(f"{one} and {other}" for one, other in found.level)
+        return f"On the validation text, {there}, perplexities were within 1 % of each other: {pairs}."
+    return ""
+
+
+def methods(comparison: Comparison) -> str:
+    """The paragraph a paper could quote."""
+    facts = comparison.plan.facts
+    done = [result for result in comparison.results.values() if "evaluation" in result]
+    devices = sorted({result["device"] for result in done})
+    threads = sorted({result["threads"] for result in done})
+    sentences = [
+        *comparison.task.report.methods(comparison),
+        f"Regard {facts['regard']}, {_versions(done)}, on "
+        f"{' and '.join(devices)} (CPU threads: {', '.join(map(str, threads))}); {facts['created'][:10]}.",
+    ]
+    return " ".join(sentences)
+
+
+def training(comparison: Comparison, each: str) -> list[str]:
+    """How the neural systems were trained, in a sentence that begins with `each`; none if there are none."""
+    plan, facts = comparison.plan, comparison.plan.facts
+    neural = [entrant for entrant in plan.entrants if not entrant.counted]
+    if not neural:
+        return []
+    seeds = len(neural[0].seeds)
+    budget = f"{plan.budget:g} s" if plan.unit == "seconds" else f"{grouped(plan.budget)} {comparison.task.tokens}"
+    equal = f"{each} was trained for {budget}"
+    if plan.match == "parameters":
+        equal += f" with its width chosen to have about {grouped(facts['target_parameters'])} parameters"
+    return [
+        f"{equal}, at size {facts['size']} with its own optimiser settings ({'; '.join(_optimisers(comparison))}), "
+        f"with {'seed 1' if seeds == 1 else f'seeds 1 to {seeds}'}; the weights of the {_best(comparison)} "
+        f"among about {VALIDATIONS} equally spaced validations were tested."
+    ]
+
+
+def _best(comparison: Comparison) -> str:
+    by = {getattr(entrant.recipe.training, "select", "loss") for entrant in comparison.plan.entrants}
+    return "highest validation BLEU" if by == {"bleu"} else "lowest validation loss"
+
+
+def _versions(done: list[dict[str, Any]]) -> str:
+    return " and ".join(sorted({f"PyTorch {result['torch']}, Python {result['python']}" for result in done}))
+
+
+def _optimisers(comparison: Comparison) -> list[str]:
+    """How each was trained; systems with the same settings are named together."""
+    groups: dict[str, list[str]] = {}
+    for entrant in comparison.plan.entrants:
+        settings = entrant.recipe.training
+        if isinstance(settings, Learning):
+            words = f"{settings.optimizer}, learning rate {settings.learning_rate:g}, {settings.schedule}"
+            groups.setdefault(f"{words}, {grouped(settings.batch_tokens)} tokens a step", []).append(entrant.label)
+    return [f"{', '.join(labels)}: {words}" for words, labels in groups.items()]

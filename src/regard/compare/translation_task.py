@@ -1,0 +1,233 @@
+"""Translators compared: the same pairs and tokens, the same search, the same test sentences, by BLEU.
+
+    BLEU* = mean over S seeds of BLEU on n sentences drawn with replacement, the same n for every system
+            + s/√S · t_{S−1}                                     s: standard deviation of BLEU over seeds
+
+The first line is Koehn's (2004) paired bootstrap; the second is how `evaluation/intervals.py` treats seeds, from
+Student's t with the spread they have. A difference of two systems' draws is a paired one.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from functools import cache, cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from regard.base.errors import RegardError
+from regard.compare.task import Columns, Ground, Report, Results, Scores, Task
+from regard.decoding.beam import BEAM
+from regard.evaluation.bleu import Statistics, refuse_escaped
+from regard.evaluation.intervals import DRAWS, Resampling, interval
+from regard.evaluation.paired import resampled, resamplings
+from regard.report.table import seconds, significant
+from regard.runs.data import PairMaterial, origin_of, read_material
+from regard.runs.folder import Trained, choose_split
+from regard.runs.recipe import Recipe
+from regard.runs.translation_run import TranslationRun
+from regard.text.pair_batches import PairBatches
+from regard.text.pairs import Pairs
+
+if TYPE_CHECKING:
+    from regard.compare.plan import Entrant, Plan
+
+TEST = "test.json"  # in the comparison's folder: the sentences all are tested on, and their references
+EXAMPLES = 5  # of them, shown with every system's translation
+
+HEADINGS = {
+    "label": "system",
+    "year": "year",
+    "parameters": "parameters",
+    "tokens_seen": "tokens seen",
+    "bleu": "BLEU",
+    "interval": "95 % interval",
+    "chrf": "chrF",
+    "perplexity": "perplexity",
+    "alignment_error_rate": "align. error",
+    "training_tokens_per_second": "train tok/s",
+    "sentences_per_second": "sentences/s",
+    "memory": "memory",
+    "training_seconds": "seconds",
+}
+
+
+class _Translators(Task):
+    name, title, reference = "translation", "Translators", "transformer"
+    neural, tokens = "every system", "target tokens"
+    score, score_name, more_is_better, best_first = "bleu", "BLEU", True, True
+    columns = Columns(
+        HEADINGS,
+        first=("label", "bleu", "interval", "chrf"),
+        csv=(
+            "label", "system", "year", "seeds", "width", "parameters", "tokens_seen", "bleu", "bleu_low", "bleu_high",
+            "bleu_tokenised_lowercase", "chrf", "chrf_plus_plus", "exact", "perplexity", "alignment_error_rate",
+            "training_tokens_per_second", "sentences_per_second", "peak_memory_bytes", "memory_of", "training_seconds",
+            "bleu_signature", "chrf_signature", "failed",
+        ),
+        digits={"bleu": "{:.2f}".format, "chrf": "{:.2f}".format, "perplexity": significant,
+                "alignment_error_rate": "{:.3f}".format, "sentences_per_second": "{:.1f}".format,
+                "training_seconds": seconds},
+        runs={"bleu": "BLEU", "chrf": "chrF", "perplexity": "perplexity"},
+    )  # fmt: skip
+
+    @property
+    def report(self) -> Report:
+        from regard.compare import translation_report as translating_report
+
+        return translating_report
+
+    # -- before ------------------------------------------------------------------------------------------------------
+
+    def ground(self, recipe: Recipe, prompt: str) -> Ground:
+        if prompt:
+            raise RegardError("--prompt begins a language model's sample; translators are shown the test sentences.")
+        material = read_material(recipe)
+        assert isinstance(material, PairMaterial)
+        source, target = material.tokenizers.source, material.tokenizers.target
+        assert source is not None
+        corpus, split = material.corpus, choose_split(material.corpus, None)
+        test = corpus.splits[split]
+        refuse_escaped(test.targets, "The references")  # better known before the training than after
+
+        @cache
+        def steps_per_epoch(batch_tokens: int) -> int:
+            return PairBatches(material.train, batch_tokens, 1).steps_per_epoch
+
+        def steps(recipe: Recipe, amount: float) -> int:
+            return math.ceil(amount * steps_per_epoch(recipe.training.batch_tokens) / material.tokens)
+
+        facts = {
+            "corpus": origin_of(corpus),
+            "direction": f"{corpus.source or 'source'} → {corpus.target or 'target'}",
+            "pairs": {name: len(pairs) for name, pairs in corpus.splits.items()},
+            "training_pairs": len(material.train),  # without those too long, with those made up by back-translation
+            "training_tokens": material.tokens,
+            "tokenizer": {
+                "kind": target.kind,
+                "vocabulary": target.vocabulary,
+                "source_vocabulary": source.vocabulary,
+                "joint": source is target,
+                "digest": target.digest,
+            },
+            "split": split,
+            "beam": BEAM.width,
+            "length_penalty": BEAM.length_penalty,
+            "examples": _examples(test),
+        }
+        kept = {"sources": list(test.sources), "references": list(test.targets)}
+        files = {TEST: json.dumps(kept, indent=1, ensure_ascii=False) + "\n"}
+        shared = ("corpus", "tokenizer", "vocabulary", "normalise", "joint")
+        return Ground(material.tokenizers, material.recipe, shared, steps, facts, files)
+
+    # -- in the run's process ----------------------------------------------------------------------------------------
+
+    def measure(self, plan: Plan, entrant: Entrant, run: Trained) -> dict[str, Any]:
+        assert isinstance(run, TranslationRun)
+        return {"evaluation": run.evaluate(plan.facts["split"], how=BEAM, lengths=True, texts=True)}
+
+    def headline(self, evaluation: Mapping[str, Any]) -> str:
+        return f"BLEU {evaluation['bleu']['score']:.2f}, chrF {evaluation['chrf']['score']:.2f}"
+
+    # -- after -------------------------------------------------------------------------------------------------------
+
+    def scores(self, plan: Plan, results: Results) -> Scores:
+        return _Bleus(plan, results)
+
+
+TRANSLATION = _Translators()
+
+
+def _examples(test: Pairs) -> list[int]:
+    """A few test sentences, from short to long: the middles of equal parts of them all, sorted by length."""
+    order = sorted(range(len(test)), key=lambda n: (len(test.sources[n].split()), n))
+    count = min(EXAMPLES, len(order))
+    return [order[(2 * part + 1) * len(order) // (2 * count)] for part in range(count)]
+
+
+def read_test(plan: Plan) -> tuple[list[str], list[str]]:
+    """The test sentences of a comparison, and their references."""
+    try:
+        kept = json.loads((plan.folder / TEST).read_text(encoding="utf-8"))
+        return kept["sources"], kept["references"]
+    except (OSError, ValueError, KeyError):
+        raise RegardError(f"{plan.folder / TEST} is damaged or gone; choose another --run.") from None
+
+
+class _Bleus(Scores):
+    """BLEU of every row, as a mean over its seeds."""
+
+    def __init__(self, plan: Plan, results: Results):
+        _, references = read_test(plan)
+        self.counts: dict[str, list[Statistics]] = {}  # one of each seed
+        for entrant in plan.entrants:
+            done = [results[entrant.label, seed] for seed in entrant.seeds]
+            found = [
+                Statistics.of("bleu", result["evaluation"]["translations"], references)
+                for result in done
+                if "evaluation" in result
+            ]
+            if found:
+                self.counts[entrant.label] = found
+        self.sentences = len(references)
+
+    @cached_property
+    def draws(self) -> dict[str, np.ndarray]:
+        if not self.counts:
+            return {}
+        blocks: dict[str, list[np.ndarray]] = {label: [] for label in self.counts}
+        for times in resamplings(self.sentences, DRAWS):
+            for label, seeds in self.counts.items():
+                blocks[label].append(np.mean([resampled(one, times) for one in seeds], axis=0))
+        return {
+            label: np.concatenate(found) + self._luck(label, stream)
+            for stream, (label, found) in enumerate(blocks.items())
+        }
+
+    def _luck(self, label: str, stream: int) -> np.ndarray:
+        """How far the mean over other seeds would lie: draws of a resampling in which no text is drawn anew."""
+        seeds = np.array(self._of_seeds(label))
+        return Resampling(np.ones(1)).losses(seeds[:, None], stream) - seeds.mean()
+
+    def _of_seeds(self, label: str) -> list[float]:
+        return [float(one.score(one.counts.sum(0))) for one in self.counts[label]]
+
+    def estimate(self, label: str) -> float:
+        return float(np.mean(self._of_seeds(label)))
+
+    def row(self, label: str, done: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+        facts = [result["evaluation"] for result in done]
+        inside = interval(self.draws[label])
+        assert inside is not None  # BLEU is always a number
+        low, high = max(0.0, inside[0]), min(100.0, inside[1])
+
+        def mean(key: str) -> float | None:
+            found = [fact[key]["score"] if isinstance(fact[key], dict) else fact[key] for fact in facts if key in fact]
+            return float(np.mean(found)) if found else None
+
+        return {
+            "bleu": self.estimate(label),
+            "bleu_low": low,
+            "bleu_high": high,
+            "interval": f"{low:.2f} – {high:.2f}",
+            "bleus": self._of_seeds(label),
+            **{key: mean(key) for key in ("bleu_tokenised_lowercase", "chrf", "chrf_plus_plus", "exact")},
+            "perplexity": math.exp(float(np.mean([math.log(fact["perplexity"]) for fact in facts])))
+            if all(fact["perplexity"] for fact in facts)
+            else None,
+            "alignment_error_rate": mean("alignment_error_rate"),
+            "sentences_per_second": mean("sentences_per_second"),
+            "by_length": _by_length(facts),
+            "bleu_signature": facts[0]["bleu"]["signature"],
+            "chrf_signature": facts[0]["chrf"]["signature"],
+        }
+
+
+def _by_length(facts: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Quality by source length as a mean over seeds, whose classes are the same: they read the same sentences."""
+    return [
+        dict(classes[0]) | {key: float(np.mean([one[key] for one in classes])) for key in ("bleu", "chrf", "accuracy")}
+        for classes in zip(*(fact["by_length"] for fact in facts), strict=True)
+    ]

@@ -1,0 +1,1 @@
+"""Built-in corpora, and the catalogue of those that can be downloaded."""

@@ -1,0 +1,81 @@
+"""A sentence pair with its gold word alignment, and how two lists of linked words become one.
+
+While a sentence grows, a word is its text and the keys of what it stands for; an English and a French word are linked
+if they share a key. Orthography comes last: capitals, *an*, elision, commas.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import cache
+
+from regard.corpora.phrasebook import english, french
+
+Word = tuple[str, tuple[int, ...]]
+WORD = re.compile(r"(?i:aujourd['’]hui)|['’]s\b|[^\W\d_]+(?:['’](?!s\b)(?=\w))?|\d+")
+
+
+@dataclass(frozen=True)
+class Pair:
+    source: str
+    target: str
+    alignment: tuple[tuple[int, int], ...]  # (source word, target word), indices into words(source), words(target)
+
+
+def words(sentence: str) -> list[tuple[int, int]]:
+    """The character spans of a sentence's words.
+
+    Whitespace, punctuation and hyphens separate words and belong to none. An elided word keeps its apostrophe and
+    stands alone (`l'` `eau`, `qu'` `il`), and so does the English possessive (`Jill` `'s`); *aujourd'hui* is one word.
+    """
+    return [match.span() for match in WORD.finditer(sentence)]
+
+
+@cache
+def count_words(text: str) -> int:
+    return len(words(text))
+
+
+def length(phrase: list[Word]) -> int:
+    return sum(count_words(text) for text, _ in phrase)
+
+
+def make_pair(source: list[Word], target: list[Word], end: str = ".") -> Pair:
+    places: dict[int, list[int]] = {}
+    place = 0
+    for text, keys in source:
+        for _ in range(count_words(text)):
+            for key in keys:
+                places.setdefault(key, []).append(place)
+            place += 1
+    links: set[tuple[int, int]] = set()
+    place = 0
+    for text, keys in target:
+        for _ in range(count_words(text)):
+            for key in keys:
+                links.update((left, place) for left in places.get(key, ()))
+            place += 1
+    target_end = " " + end if end == "?" else end  # French sets a space before a question mark
+    return Pair(_write(_english(source)) + end, _write(_french(target)) + target_end, tuple(sorted(links)))
+
+
+def _english(phrase: list[Word]) -> list[str]:
+    texts = [text for text, _ in phrase]
+    return [
+        "an" if text == "a" and english.takes_an(following) else text
+        for text, following in zip(texts, [*texts[1:], "."])
+    ]
+
+
+def _french(phrase: list[Word]) -> list[str]:
+    texts = [text for text, _ in phrase]
+    return [french.elide(text, following) for text, following in zip(texts, [*texts[1:], "."])]
+
+
+def _write(texts: list[str]) -> str:
+    """Commas, possessives and hyphens lean on the word before them, elided words on the word behind."""
+    written = texts[0]
+    for text in texts[1:]:
+        written += text if text[0] in ",'-" or written[-1] == "'" else " " + text
+    return written[0].upper() + written[1:]

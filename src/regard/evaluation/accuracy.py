@@ -1,0 +1,103 @@
+"""How good labels are, against those of a file: accuracy, precision and recall, F1, and which is taken for which.
+
+    precision = right / predicted,   recall = right / gold,   F1 = 2 right / (predicted + gold)      for each label
+    accuracy  = all that is right / lines,                    macro F1 = the mean of F1 over all labels
+
+Accuracy comes with Wilson's interval (1927), which never leaves 0 … 1 and is not empty where everything is right.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from statistics import NormalDist
+from typing import Any
+
+import numpy as np
+import torch
+
+from regard.base.errors import RegardError
+from regard.decoding.generate import pad
+from regard.decoding.translate import AHEAD, BATCH_TOKENS, batches, closed
+from regard.evaluation.intervals import LEVEL
+from regard.systems.model import Model
+
+Confusion = dict[str, dict[str, int]]  # gold label → predicted label → lines
+
+
+@torch.no_grad()
+def label_log_probabilities(
+    model: Model, sources: Iterable[Sequence[int]], *, eos: int, forbidden: Sequence[int] = (), ahead: int = AHEAD
+) -> Iterator[np.ndarray]:
+    """log P(label | source) of every symbol [V] for each source, in nats; what is forbidden shares in nothing.
+
+    Sources may come with or without their `<eos>`, and without end: `ahead` of them are sorted by length and read in
+    batches, which changes nothing but the speed.
+    """
+    model.eval()
+    remaining = iter(sources)
+    while chunk := [closed(source, eos) for source in islice(remaining, max(ahead, 1))]:
+        found: list[np.ndarray] = [np.empty(0)] * len(chunk)
+        for batch in batches([len(source) for source in chunk], BATCH_TOKENS.get(model.device.type, 8192)):
+            source, _ = pad([chunk[n] for n in batch], model.device)
+            lengths = torch.tensor([len(chunk[n]) for n in batch])  # on the CPU: a GPU need not be asked for them
+            logits, _ = model(torch.full_like(source[:, :1], eos), model.begin(source, lengths))
+            logits = logits[:, 0].double()
+            logits[:, list(forbidden)] = -math.inf
+            for n, row in zip(batch, logits.log_softmax(dim=-1).cpu().numpy()):
+                found[n] = row
+        yield from found
+
+
+def label_quality(gold: Sequence[str], predicted: Sequence[str]) -> dict[str, Any]:
+    """Accuracy with its interval, macro F1, each label's numbers, and the confusion table.
+
+    Labels are all that stand on either side. Precision is None for a label that was never predicted, recall for one
+    that never was right.
+    """
+    table = confusion(gold, predicted)
+    right = sum(row.get(label, 0) for label, row in table.items())
+    labels = {label: _of_label(label, table) for label in sorted({*gold, *predicted})}
+    return {
+        "accuracy": right / len(gold),
+        "accuracy_interval": list(wilson(right, len(gold))),
+        "macro_f1": sum(numbers["f1"] for numbers in labels.values()) / len(labels),
+        "labels": labels,
+        "confusion": table,
+    }
+
+
+def confusion(gold: Sequence[str], predicted: Sequence[str]) -> Confusion:
+    """How many lines of each gold label were given each label; what never happened is left out."""
+    if len(gold) != len(predicted):
+        raise RegardError(f"There are {len(predicted)} predictions for {len(gold)} labels; give one line for each.")
+    if not len(gold):
+        raise RegardError("There is no line to label; give at least one.")
+    table: Confusion = {}
+    for (truth, guess), count in sorted(Counter(zip(gold, predicted)).items()):
+        table.setdefault(truth, {})[guess] = count
+    return table
+
+
+def _of_label(label: str, table: Confusion) -> dict[str, Any]:
+    right = table.get(label, {}).get(label, 0)
+    count = sum(table.get(label, {}).values())
+    predicted = sum(row.get(label, 0) for row in table.values())
+    return {
+        "lines": count,
+        "predicted": predicted,
+        "precision": right / predicted if predicted else None,
+        "recall": right / count if count else None,
+        "f1": 2 * right / (count + predicted),
+    }
+
+
+def wilson(right: int, lines: int, level: float = LEVEL) -> tuple[float, float]:
+    """The shares that would not be surprised to give `right` of `lines`."""
+    z = NormalDist().inv_cdf((1 + level) / 2)
+    share, spread = right / lines, z * z / lines
+    middle = share + spread / 2
+    reach = z * math.sqrt(share * (1 - share) / lines + spread / (4 * lines))
+    return max(0.0, (middle - reach) / (1 + spread)), min(1.0, (middle + reach) / (1 + spread))

@@ -1,0 +1,170 @@
+"""Which source word each target word comes from, and how often that is right.
+
+    AER = 1 − (|A ∩ S| + |A ∩ P|) / (|A| + |S|)             Och & Ney 2003
+
+over all sentences: A the links found, S the sure and P the possible gold links (S is part of P). A link is
+(source word, target word), counted from 0. Attention is between tokens; `word_links` makes links of it. Two ways to
+align without a network stand beside it: the diagonal, and IBM's first model (Brown et al. 1993).
+"""
+
+from __future__ import annotations
+
+import codecs
+from collections.abc import Iterable, Sequence
+from itertools import chain
+
+import numpy as np
+
+from regard.base.errors import RegardError
+from regard.text.tokenizer import Tokenizer
+
+Link = tuple[int, int]  # (source word, target word)
+Span = tuple[int, int]  # characters from … up to
+
+
+def alignment_error_rate(
+    sure: Iterable[Iterable[Link]],
+    predicted: Iterable[Iterable[Link]],
+    possible: Iterable[Iterable[Link]] | None = None,
+) -> float:
+    """One set of links for each sentence; without `possible` all gold links are sure. 0 is best, 1 worst."""
+    certain = [set(links) for links in sure]
+    maybe = certain if possible is None else [set(links) for links in possible]
+    hits = links = 0
+    for gold, may, found in zip(certain, maybe, map(set, predicted), strict=True):
+        hits += len(found & gold) + len(found & (gold | may))
+        links += len(found) + len(gold)
+    if not links:
+        raise RegardError("There is no link in the gold alignment and none was found: nothing to score.")
+    return 1 - hits / links
+
+
+def word_links(
+    weights: np.ndarray,
+    source_tokens: Sequence[Span],
+    target_tokens: Sequence[Span],
+    source_words: Sequence[Span],
+    target_words: Sequence[Span],
+    threshold: float | None = None,
+) -> set[Link]:
+    """Links from the weights [T, S] of target tokens on source tokens, and where tokens and words lie in their texts.
+
+    A word's weight is the sum over its tokens. Each target word is linked to the source word it looks at most, or with
+    a threshold to all that have at least this share of what it gives to words. <eos> at the end of a side has no span:
+    rows and columns beyond the spans are left out.
+    """
+    between = np.asarray(weights)[: len(target_tokens), : len(source_tokens)]
+    words = _shares(target_tokens, target_words).T @ between @ _shares(source_tokens, source_words)  # [target, source]
+    if not words.size:
+        return set()
+    looks = words.sum(1) > 0
+    if threshold is None:
+        return {(int(words[target].argmax()), target) for target in np.flatnonzero(looks).tolist()}
+    enough = words >= threshold * words.sum(1, keepdims=True)
+    return {(source, target) for target, source in np.argwhere(enough & looks[:, None]).tolist()}
+
+
+def _shares(tokens: Sequence[Span], words: Sequence[Span]) -> np.ndarray:
+    """How a token's weight is divided among words: by the characters it shares with them; [tokens, words]."""
+    token, word = (np.array(spans, dtype=np.int64).reshape(-1, 2) for spans in (tokens, words))
+    shared = np.minimum(token[:, None, 1], word[:, 1]) - np.maximum(token[:, None, 0], word[:, 0])
+    shared = np.maximum(shared, 0)
+    return shared / np.maximum(shared.sum(1, keepdims=True), 1)
+
+
+def token_spans(tokenizer: Tokenizer, ids: Iterable[int]) -> list[Span]:
+    """Where each token lies in `tokenizer.decode(ids)`; tokens that share the bytes of one character overlap there."""
+    if tokenizer.kind in ("byte", "bpe"):
+        return _byte_spans([tokenizer._bytes[symbol] for symbol in ids])
+    symbols = list(ids)
+    text, spans, end = tokenizer.decode(symbols), [], 0
+    for symbol in symbols:
+        word = "\n" if symbol == tokenizer.eos else tokenizer.token(symbol)
+        start = text.index(word, end)  # at most a space further
+        end = start + len(word)
+        spans.append((start, end))
+    return spans
+
+
+def spans_in(tokenizer: Tokenizer, ids: Sequence[int], text: str) -> list[Span]:
+    """Where each token of a text lies in it (normalised as the tokenizer does), also a word that became <unk>."""
+    if tokenizer.kind != "word":
+        return token_spans(tokenizer, ids)
+    spans = [(start, end) for start, end in tokenizer.offsets(text)]
+    return spans[: len(ids)]
+
+
+def _byte_spans(pieces: Iterable[bytes]) -> list[Span]:
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")
+    spans, complete = [], 0  # characters that are complete so far
+    for piece in pieces:
+        start = complete
+        complete += len(decoder.decode(piece))
+        begun = bool(decoder.getstate()[0])  # a character of which some bytes are still to come
+        spans.append((start, complete + begun))
+    return spans
+
+
+def word_spans(words: Sequence[str], text: str) -> list[Span]:
+    """Where words, given in their order, lie in their text."""
+    spans, end = [], 0
+    for word in words:
+        start = text.find(word, end)
+        if start < 0:
+            raise RegardError(f"The word {word!r} is not in the rest of the sentence {text!r}; give its own words.")
+        end = start + len(word)
+        spans.append((start, end))
+    return spans
+
+
+# -- without a network -----------------------------------------------------------------------------------------------
+
+
+def diagonal_links(source: int, target: int) -> set[Link]:
+    """Each of `target` words linked to the one at the same place among `source` words."""
+    return {(int((word + 0.5) * source / target), word) for word in range(target)} if source else set()
+
+
+def ibm1(sources: Sequence[Sequence[str]], targets: Sequence[Sequence[str]], iterations: int = 10) -> list[set[Link]]:
+    """Links by IBM model 1, fitted to these very sentences: P(f | e) by expectation maximisation, f target, e source.
+
+        c(f, e) = Σ over sentences, f and e in them   P(f | e) / Σ_e' P(f | e'),      P(f | e) = c(f, e) / Σ_f c(f, e)
+
+    Every sentence has one more source word, the empty one; a target word that prefers it gets no link.
+    """
+    source_ids, target_ids = _numbered(sources), _numbered(targets)
+    # one entry for each (target place, source word in its sentence): which place, and which word pair
+    places, pairs, place = [], [], 0
+    kinds = 1 + max((int(ids.max()) for ids in target_ids if len(ids)), default=0)
+    for source, target in zip(source_ids, target_ids, strict=True):
+        words = np.concatenate([[0], source + 1])  # 0: the empty word
+        places.append(np.repeat(np.arange(place, place + len(target)), len(words)))
+        pairs.append((words[None, :] * kinds + target[:, None]).ravel())
+        place += len(target)
+    if not place:
+        return [set() for _ in sources]
+    entry_place = np.concatenate(places)
+    pair, entry_pair = np.unique(np.concatenate(pairs), return_inverse=True)
+    source_of = pair // kinds
+    chance = np.ones(len(pair))
+    for _ in range(iterations):
+        share = chance[entry_pair]
+        share = share / np.bincount(entry_place, weights=share)[entry_place]
+        count = np.bincount(entry_pair, weights=share)
+        chance = count / np.bincount(source_of, weights=count)[source_of]
+    return _most_likely(chance[entry_pair], source_ids, target_ids)
+
+
+def _most_likely(chance: np.ndarray, sources: list[np.ndarray], targets: list[np.ndarray]) -> list[set[Link]]:
+    links, start = [], 0
+    for source, target in zip(sources, targets):
+        size = len(target) * (len(source) + 1)
+        best = chance[start : start + size].reshape(len(target), len(source) + 1).argmax(1) - 1
+        links.append({(int(word), place) for place, word in enumerate(best) if word >= 0})
+        start += size
+    return links
+
+
+def _numbered(sentences: Sequence[Sequence[str]]) -> list[np.ndarray]:
+    numbers = {word: number for number, word in enumerate(dict.fromkeys(chain.from_iterable(sentences)))}
+    return [np.array([numbers[word] for word in words], dtype=np.int64) for words in sentences]

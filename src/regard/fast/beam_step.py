@@ -1,0 +1,151 @@
+"""The Transformer's side of a beam's step, in as few passes over memory as it needs.
+
+    z = predict(blocks(a E[y_{t−1}] + p_t)),    each part  x ← LN(x + part(x))  or  x ← x + part(LN(x))
+
+The products are the library's; what lies between them is one kernel each: attention to one's own words through the
+table of ancestors, so that no cache is ever reordered, attention of all hypotheses to their source, and the sum with
+its layer norm. It says what `Transformer.contextualise` says for one column, which stays the reference.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from regard.decoding.beam_engine import REFILL, record
+from regard.decoding.beam_slots import Slots
+from regard.fast.kernels.add_norm import add_norm
+from regard.fast.kernels.beam_attention import attend_to_own_words, attend_to_source
+from regard.fast.kernels.beam_choice import choose
+from regard.layers.blocks import DecoderBlock, FeedForward, PreNorm
+from regard.layers.embedding import Embedding
+from regard.layers.position import Learned, rotate
+from regard.layers.state import Span
+from regard.systems.transformer import Transformer
+
+
+class TransformerRows:
+    """Keys and values of N · W rows that stay where they are written, and those of N sources."""
+
+    def __init__(self, model: Transformer, sources: int, longest: int, room: int, width: int) -> None:
+        self.model, self.width, self.sources = model, width, sources
+        self.blocks: list[DecoderBlock] = list(model.layers)  # type: ignore[arg-type]  # ModuleList forgets
+        heads, size = model.settings.heads, model.settings.width // model.settings.heads
+        place: dict[str, Any] = {"device": model.device, "dtype": model.embedding.table.weight.dtype}
+        self.keys, self.values = (
+            [torch.zeros(sources, width, room, heads, size, **place) for _ in self.blocks] for _ in range(2)
+        )
+        # keys and values of the sources; one place more, which is no one's
+        self.memory = [torch.zeros(sources + 1, longest, 2, heads, size, **place) for _ in self.blocks]
+        self.lengths = torch.ones(sources + 1, dtype=torch.int64, device=model.device)
+        self.ancestors = torch.zeros(2, sources, width, room, dtype=torch.uint8, device=model.device)
+        self.common = torch.zeros_like(self.lengths[:-1])  # the first positions, whose ancestors are everyone's
+        self.waves = waves(model.embedding, room, **place)
+        self.intakes: dict[int, Intake | None] = {}
+
+    def fill(self, places: Tensor, sources: Tensor, lengths: Tensor) -> None:
+        """In pieces of two sizes, so that what is done again and again is recorded."""
+        size = self.sources if len(places) == self.sources else max(1, self.sources // REFILL)
+        lengths = lengths.to(places.device, non_blocking=True)
+        for piece in zip(sources.split(size), lengths.split(size), places.split(size)):
+            if size not in self.intakes or not places.is_cuda:
+                self.take_in(*piece)
+                self.intakes[size] = None
+            else:
+                intake = self.intakes[size] or Intake(self, size, sources.size(1))
+                self.intakes[size] = intake
+                intake(*piece)
+
+    def take_in(self, sources: Tensor, lengths: Tensor, places: Tensor) -> None:
+        """Encode these sources and keep what the blocks will look at."""
+        memory = self.model.encode(sources, lengths)["memory"]
+        for kept, block in zip(self.memory, self.blocks, strict=True):
+            kept[places] = block.cross.project(memory).view(len(places), *kept.shape[1:])
+        self.lengths[places] = lengths
+
+    def choose(self, slots: Slots, logits: Tensor) -> None:
+        choose(slots, logits, self.ancestors, self.common)
+
+    def __call__(self, slots: Slots) -> Tensor:
+        x = self._words(slots)  # [N · W, D]
+        pre = isinstance(self.blocks[0], PreNorm)
+        norms = [
+            norm for block in self.blocks for norm in (block.attention_norm, block.cross_norm, block.feedforward_norm)
+        ]
+        read = norms[0](x) if pre else x
+        following = iter([*norms[1:], self.model.finish] if pre else norms)
+        for number, block in enumerate(self.blocks):
+            x, read = self._sum(x, self._own_words(number, read, slots.length), next(following), pre)
+            x, read = self._sum(x, self._source(number, read), next(following), pre)
+            x, read = self._sum(x, work(block.feedforward, read), next(following), pre)
+        return self.model.predict(read)
+
+    def _words(self, slots: Slots) -> Tensor:
+        """The embedding of each slot's token, at its source's place: the boundary is word 0."""
+        embedding = self.model.embedding
+        if self.waves is None:
+            return embedding(slots.token.view(-1, 1), Span(slots.length.repeat_interleave(self.width)))[:, 0]
+        words = F.embedding(slots.token, embedding.table.weight)  # [N, W, D]
+        return torch.add(self.waves[slots.length][:, None], words, alpha=embedding.scale).flatten(0, 1)
+
+    @staticmethod
+    def _sum(x: Tensor, part: Tensor, norm: nn.Module, pre: bool) -> tuple[Tensor, Tensor]:
+        """The new x, and what the next part reads."""
+        total, normed = add_norm(x, part, norm, keep=pre)  # type: ignore[arg-type]
+        return (total, normed) if pre else (normed, normed)
+
+    def _own_words(self, number: int, read: Tensor, seen: Tensor) -> Tensor:
+        attention = self.blocks[number].attention
+        asked = attention.project(read)  # query, key and value of each row's new word: [N · W, 3 · D]
+        if attention.rotary:
+            turned = asked.view(len(asked), 1, 3 * attention.heads, -1)[:, :, : 2 * attention.heads]
+            turned.copy_(rotate(turned, seen.repeat_interleave(self.width)[:, None]))
+        caches = self.keys[number], self.values[number]
+        context = attend_to_own_words(asked, *caches, self.ancestors, self.common, seen)
+        return attention.output(context)
+
+    def _source(self, number: int, read: Tensor) -> Tensor:
+        cross = self.blocks[number].cross
+        return cross.output(attend_to_source(cross.query(read), self.memory[number], self.lengths, self.width))
+
+
+class Intake:
+    """Sources of a certain number, encoded and laid in their places by a recorded call."""
+
+    def __init__(self, rows: TransformerRows, size: int, longest: int) -> None:
+        def numbers(*shape: int, value: int = 1) -> Tensor:
+            return torch.full(shape, value, dtype=torch.int64, device=rows.lengths.device)
+
+        # where fewer are given, the rest are as they were before, and go to the place that is no one's
+        self.sources, self.lengths, self.places = numbers(size, longest), numbers(size), numbers(size)
+        self.nowhere = self.places.fill_(rows.sources).clone()
+        self.graph = record(lambda: rows.take_in(self.sources, self.lengths, self.places))
+
+    def __call__(self, sources: Tensor, lengths: Tensor, places: Tensor) -> None:
+        self.sources[: len(sources)] = sources
+        self.lengths[: len(sources)] = lengths
+        self.places.copy_(self.nowhere)
+        self.places[: len(places)] = places
+        self.graph.replay()
+
+
+def waves(embedding: Embedding, room: int, *, device: torch.device, dtype: torch.dtype) -> Tensor | None:
+    """What is added to a word at each position [room, D]; None where that is trained, or stands beside the word."""
+    if embedding.concatenate or isinstance(embedding.position, Learned):
+        return None
+    if embedding.position is None:
+        return torch.zeros(room, embedding.width, device=device, dtype=dtype)
+    places = embedding.position(torch.arange(room, device=device)[None], dtype)[0]
+    return F.pad(places, (0, embedding.width - places.size(-1)))
+
+
+def work(feedforward: FeedForward, x: Tensor) -> Tensor:
+    """The feed-forward; a product's library also adds and cuts off at 0 as it writes."""
+    if isinstance(feedforward.activation, nn.ReLU) and feedforward.expand.bias is not None:
+        inner = torch._addmm_activation(feedforward.expand.bias, x, feedforward.expand.weight.T)
+    else:
+        inner = feedforward.activation(feedforward.expand(x))
+    return feedforward.output(inner)

@@ -1,0 +1,119 @@
+"""How the blocks of a language model train on a GPU: by hand where they are GPT-2's, else compiled where it pays.
+
+Between its products a Transformer's block only passes over its vectors: norms, sums, the GELU, and the same backward.
+Each is a reading and a writing of the whole batch, and several can be one. For GPT-2's block without dropout that is
+done by hand (fast/fused_block.py). For others PyTorch's compiler does it (Ansel et al. 2024). All blocks are alike,
+so it compiles one, for batches of one shape, the first full one; others, such as the last of an epoch, and whatever is
+read in eval(), go the way that is written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from importlib.util import find_spec
+from typing import Any
+
+import torch
+from torch import nn
+
+from regard.base.errors import RegardError
+from regard.layers.blocks import Block, FinalNorm, PreNormBlock
+from regard.systems.gpt import GPT
+from regard.systems.model import Model, Stack
+from regard.training.hyperparameters import Learning, Training
+from regard.training.objective import TensorBatch
+
+RATE = 400e12  # operations per second that an H200 reaches in GPT-2 as it is written
+LAUNCHING = 5e-4  # seconds that the host takes for a block, however small, forward and backward
+SECONDS = 120.0  # of training from which compiling pays: it takes 8 of them and saves an eighth of the others
+
+
+def compiles(model: Model, settings: Learning) -> bool:
+    """Are the blocks to be compiled? By themselves on a GPU, where they are not by hand and there is so much to train
+    that it pays: two minutes, or as many tokens as take them. Only the settings decide, so a resume goes on alike."""
+    if not isinstance(settings, Training) or settings.batches != "windows" or settings.shard or not blocks_of(model):
+        if getattr(settings, "compile", "auto") == "on":
+            raise RegardError(
+                "training.compile on is for a language model of Transformer blocks that reads windows, not sharded: "
+                "leave it at auto."
+            )
+        return False
+    if settings.compile != "auto":
+        return settings.compile == "on"
+    return (
+        model.device.type == "cuda"
+        and not all_by_hand(blocks_of(model))
+        and planned_seconds(model, settings) >= SECONDS
+    )
+
+
+def planned_seconds(model: Model, settings: Learning) -> float:
+    """What a training will take about, on a GPU."""
+    limit = settings.limit
+    if limit.unit == "seconds":
+        return limit.amount
+    steps = limit.amount / (1 if limit.unit == "steps" else settings.batch_tokens)
+    return steps * max(settings.batch_tokens * model.flops_per_token / RATE, len(blocks_of(model)) * LAUNCHING)
+
+
+def blocks_of(model: Model) -> list[Block]:
+    """The blocks of a model that is made of nothing else; none of any other."""
+    layers = list(model.layers) if isinstance(model, Stack) else []
+    blocks = [layer for layer in layers if isinstance(layer, Block)]
+    return blocks if len(blocks) == len(layers) else []
+
+
+class Compiled:
+    """The blocks of a model in two forms, as written and compiled; the names of weights are those of the first."""
+
+    def __init__(self, model: Model, backend: str = "inductor") -> None:
+        self.blocks = blocks_of(model)
+        self.fast: list[Callable[..., Any]] = [
+            torch.compile(block.forward, dynamic=False, backend=backend) for block in self.blocks
+        ]
+        self.shape: torch.Size | None = None  # the first full batch decides
+
+    @contextmanager
+    def reading(self, batch: TensorBatch) -> Iterator[None]:
+        """Within, the blocks are compiled if the batch is one of those they are compiled for."""
+        if batch.lengths is None and self.shape is None:
+            self.shape = batch.tokens.shape
+        if batch.lengths is not None or batch.tokens.shape != self.shape:
+            yield
+            return
+        for block, fast in zip(self.blocks, self.fast, strict=True):
+            block.forward = fast  # type: ignore[method-assign]
+        try:
+            yield
+        finally:
+            for block in self.blocks:
+                del block.forward
+
+
+def prepare(model: Model, settings: Learning, *, bf16: bool) -> None:
+    """Let the blocks of a language model train as fast as this GPU knows how, without compiling: cuDNN's attention,
+    which is the fastest from Hopper on, and blocks by hand. `training.compile off` leaves them as they are written."""
+    blocks = blocks_of(model) if isinstance(settings, Training) else []
+    if model.device.type != "cuda" or not blocks or settings.compile == "off":  # type: ignore[attr-defined]
+        return
+    hopper = torch.cuda.get_device_capability(model.device) >= (9, 0) and torch.backends.cudnn.is_available()
+    for block in blocks:
+        block.attention.cudnn = hopper and block.attention.width // block.attention.heads in (64, 128)
+        if isinstance(block, PreNormBlock) and settings.compile == "auto":  # type: ignore[attr-defined]
+            block.by_hand = bf16 and not settings.shard and can_be_by_hand(block)
+    if isinstance(model, GPT) and isinstance(model.finish, FinalNorm):
+        model.finish.by_hand = all_by_hand(blocks)
+
+
+def all_by_hand(blocks: list[Block]) -> bool:
+    return all(isinstance(block, PreNormBlock) and block.by_hand for block in blocks)
+
+
+def can_be_by_hand(block: PreNormBlock) -> bool:
+    """GPT-2's, without dropout and without turned queries, where there is Triton to compile the kernels."""
+    attention, feedforward = block.attention, block.feedforward
+    rates = (attention.dropout, attention.drop_output.p, feedforward.drop_activation.p, feedforward.drop_output.p)
+    if any(rates) or attention.rotary or not isinstance(feedforward.activation, nn.GELU):
+        return False
+    return find_spec("triton") is not None

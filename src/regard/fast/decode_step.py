@@ -1,0 +1,347 @@
+"""One decoding step of a GPT in few fused kernels: logits, state = model(token, state), faster than layer by layer.
+
+    x = E[w] + p_t;   in each block   qkv = W LN(x),   h = attention(qkv, cache),   x = x + W_o h,
+                                      u = f(W_1 LN(x)),   x = x + W_2 u;            logits = E LN(x)
+
+With few rows each of these is one kernel. With more, a product is worth tensor cores, and the sums that end in x are
+taken in pieces, which one more kernel adds up and normalises. The model's own call is the reference; the kernels, and
+why they are few: fast/kernels/decode.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib.util import find_spec
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from regard.layers.attention import CausalSelfAttention
+from regard.layers.blocks import PreNormBlock
+from regard.layers.embedding import Embedding, Output
+from regard.layers.position import Learned
+from regard.layers.state import State
+
+Step = Callable[[Tensor, State], Tensor]
+FEW = 3  # rows, for which a product is bound by reading W
+WHOLE = 8192  # components of a row of W that a warp can hold
+INTERPRETED = False  # a CPU can walk through the kernels too (TRITON_INTERPRET=1), to check their numbers
+
+
+def fast_step(model: nn.Module) -> Step | None:
+    """step(tokens [R], state) → logits [R, V], the state advanced in place; None for a model the kernels do not know.
+
+    The state must have been begun with a capacity. The step asks nothing of the device, so that it can be captured.
+    """
+    if not _known(model):
+        return None
+    return DecodeStep(model)
+
+
+def _known(model: nn.Module) -> bool:
+    """Whether this is an embedding, pre-norm blocks and a prediction, of one precision, on a GPU with Triton."""
+    embedding, output = getattr(model, "embedding", None), getattr(model, "output", None)
+    blocks, finish = getattr(model, "layers", None), getattr(model, "finish", None)
+    if not isinstance(embedding, Embedding) or not isinstance(output, Output) or not isinstance(blocks, nn.ModuleList):
+        return False
+    return (
+        _placed(model)
+        and not model.training
+        and not torch.is_autocast_enabled("cuda")
+        and len(blocks) > 0
+        and all(type(block) is PreNormBlock for block in blocks)
+        and all(type(block.attention) is CausalSelfAttention for block in blocks)
+        and isinstance(finish, nn.LayerNorm)
+        and not embedding.concatenate
+        and (embedding.position is None or isinstance(embedding.position, Learned))
+        and output.bias is None
+    )
+
+
+def _placed(model: nn.Module) -> bool:
+    weights = list(model.parameters())
+    one = {(weight.device, weight.dtype) for weight in weights}
+    if len(one) != 1 or weights[0].dtype not in (torch.bfloat16, torch.float16, torch.float32):
+        return False
+    ours = weights[0].is_cuda and torch.version.cuda is not None  # ROCm calls its devices cuda, too
+    ready = ours and torch.cuda.get_device_capability(weights[0].device) >= (8, 0)
+    return (ready or INTERPRETED) and find_spec("triton") is not None
+
+
+def power_of_two(number: int) -> int:
+    return 1 << (number - 1).bit_length()
+
+
+def parts_of(number: int, size: int) -> int:
+    return -(-number // size)
+
+
+def held(rows: int, columns: int, inner: int) -> tuple[int, int]:
+    """For few rows: the warps of a program and the rows of W that each holds; found by measurement."""
+    if inner > 2048:
+        return 4, 1
+    return 4, 4 if rows == 1 and columns > 2048 else 2
+
+
+def tile(columns: int, inner: int) -> tuple[int, int, int, int]:
+    """For many rows: columns and inner components of a tile, warps and stages; found by measurement."""
+    if columns > 16384:
+        return 64, 64, 4, 4
+    return 32, 128, 4, 6
+
+
+def piece(columns: int, inner: int, held: int) -> tuple[int, int]:
+    """For a sum taken in pieces: columns and inner components of a program's; found by measurement."""
+    size = 64 if held == 4 else 256 if columns * inner > 2**20 else 128  # fp32 has no tensor cores for all its digits
+    return 64, min(size, max(16, power_of_two(inner)))
+
+
+def looked_at(programs: int, slots: int) -> tuple[int, int]:
+    """For attention: the keys that each group of lanes looks at together, and the warps; found by measurement."""
+    if programs >= 512:  # several for every multiprocessor
+        return 4, 2
+    return (4, 4) if programs >= 128 or slots <= 384 else (8, 8)
+
+
+class DecodeStep:
+    """The step of one model: its weights are read where they lie, whatever they have become."""
+
+    def __init__(self, model: Any) -> None:
+        from regard.fast.kernels import decode
+
+        self.model = model
+        self.kernels = decode
+        weight = model.embedding.table.weight
+        # From Hopper on a kernel may begin before the one in front of it has ended.
+        self.early = weight.is_cuda and torch.cuda.get_device_capability(weight.device) >= (9, 0)
+        self.launch: dict[str, Any] = {"launch_pdl": True} if self.early else {}
+        # What a program may keep beside the registers, in bytes: 100 kB on the smallest device.
+        card = torch.cuda.get_device_properties(weight.device) if weight.is_cuda else None
+        self.memory = getattr(card, "shared_memory_per_block_optin", 99 * 1024)
+        widest = max(linear.in_features for linear in model.modules() if isinstance(linear, nn.Linear))
+        self.few = FEW if widest <= WHOLE else 0
+
+    @torch.no_grad()
+    def __call__(self, tokens: Tensor, state: State) -> Tensor:
+        return (self._few_rows if len(tokens) <= self.few else self._many_rows)(tokens, state)
+
+    def _few_rows(self, tokens: Tensor, state: State) -> Tensor:
+        seen = state["seen"]
+        x, _ = self._embed(tokens, seen)
+        for name, block in self.model.layers.named_children():
+            attention, feedforward = block.attention, block.feedforward
+            qkv = self._few(x, attention.project, norm=block.attention_norm)
+            context = self._attend(qkv[None], None, state["past"][name], seen, attention)
+            x = self._few(context, attention.output, residual=x)
+            inner = self._few(x, feedforward.expand, norm=block.feedforward_norm, activation=_name(feedforward))
+            x = self._few(inner, feedforward.output, residual=x)
+        return self._few(x, self._output(), norm=self.model.finish, advance=seen)
+
+    def _many_rows(self, tokens: Tensor, state: State) -> Tensor:
+        seen = state["seen"]
+        blocks = list(self.model.layers.named_children())
+        norms = [*(block.attention_norm for _, block in blocks), self.model.finish]
+        x, normed = self._embed(tokens, seen, norms[0])
+        for (name, block), following in zip(blocks, norms[1:]):
+            attention, feedforward = block.attention, block.feedforward
+            qkv = self._pieces(normed, attention.project)
+            context = self._attend(qkv, attention.project.bias, state["past"][name], seen, attention)
+            pieces = self._pieces(context, attention.output)
+            x, normed = self._settle(x, pieces, attention.output, block.feedforward_norm)
+            inner = self._many(normed, feedforward.expand, activation=_name(feedforward))
+            pieces = self._pieces(inner, feedforward.output)
+            x, normed = self._settle(x, pieces, feedforward.output, following)
+        return self._many(normed, self._output(), advance=seen)
+
+    def _output(self) -> Any:
+        return self.model.embedding.table if self.model.output.weight is None else self.model.output
+
+    def _embed(self, tokens: Tensor, seen: Tensor, norm: nn.LayerNorm | None = None) -> tuple[Tensor, Tensor]:
+        """x [R, D], and LN(x) where a norm is given."""
+        embedding = self.model.embedding
+        words = embedding.table.weight
+        places = words if embedding.position is None else embedding.position.table.weight
+        x = words.new_empty(len(tokens), embedding.width)
+        normed = x if norm is None else torch.empty_like(x)
+        # The first kernel of a step waits for all that came before: no early launch.
+        self.kernels.embed[(len(tokens),)](
+            tokens,
+            seen,
+            words,
+            places,
+            *_affine(norm, x),
+            x,
+            normed,
+            embedding.scale,
+            len(places) - 1,
+            0.0 if norm is None else norm.eps,
+            WIDTH=embedding.width,
+            BLOCK=power_of_two(embedding.width),
+            PLACES=embedding.position is not None,
+            NORM=norm is not None,
+            SHIFT=norm is not None and norm.bias is not None,
+            EARLY=self.early,
+        )
+        return x, normed
+
+    def _few(
+        self,
+        x: Tensor,
+        linear: Any,
+        *,
+        norm: nn.LayerNorm | None = None,
+        activation: str = "none",
+        residual: Tensor | None = None,
+        advance: Tensor | None = None,
+    ) -> Tensor:
+        """f(W LN(x) + b) + residual; with `advance`, every row's `seen` grows by one."""
+        weight, bias = linear.weight, getattr(linear, "bias", None)
+        rows, (columns, inner) = len(x), weight.shape
+        warps, each = held(rows, columns, inner)
+        y = x.new_empty(rows, columns)
+        self.kernels.product_of_few_rows[(parts_of(columns, warps * each),)](
+            x,
+            *_affine(norm, x),
+            weight,
+            x if bias is None else bias,
+            x if residual is None else residual,
+            y,
+            x if advance is None else advance,
+            columns,
+            0.0 if norm is None else norm.eps,
+            INNER=inner,
+            BLOCK_INNER=max(512 // weight.element_size(), power_of_two(inner)),
+            WARPS=warps,
+            EACH=each,
+            ROWS=rows,
+            NORM=norm is not None,
+            SHIFT=norm is not None and norm.bias is not None,
+            BIAS=bias is not None,
+            ACTIVATION=activation,
+            RESIDUAL=residual is not None,
+            ADVANCE=advance is not None,
+            EARLY=self.early,
+            num_warps=warps,
+            **self.launch,
+        )
+        return y
+
+    def _many(self, x: Tensor, linear: Any, *, activation: str = "none", advance: Tensor | None = None) -> Tensor:
+        """f(W x + b); with `advance`, every row's `seen` grows by one."""
+        weight, bias = linear.weight, getattr(linear, "bias", None)
+        rows, (columns, inner) = len(x), weight.shape
+        block, piece, warps, stages = tile(columns, inner)
+        together = min(64, max(16, power_of_two(rows)))
+        stages = max(1, min(stages, self.memory // ((together + block) * piece * x.element_size())))
+        y = x.new_empty(rows, columns)
+        self.kernels.product_of_many_rows[(parts_of(columns, block), parts_of(rows, together))](
+            x,
+            weight,
+            x if bias is None else bias,
+            y,
+            x if advance is None else advance,
+            rows,
+            columns,
+            INNER=inner,
+            PIECE=piece,
+            BLOCK=block,
+            ROWS=together,
+            BIAS=bias is not None,
+            ACTIVATION=activation,
+            ADVANCE=advance is not None,
+            EARLY=self.early,
+            num_warps=warps,
+            num_stages=stages,
+            **self.launch,
+        )
+        return y
+
+    def _pieces(self, x: Tensor, linear: nn.Linear) -> Tensor:
+        """W x as a sum still to be taken: [pieces, R, N] in fp32."""
+        rows, (columns, inner) = len(x), linear.weight.shape
+        block, size = piece(columns, inner, x.element_size())
+        together = min(64, max(16, power_of_two(rows)))
+        y = torch.empty(parts_of(inner, size), rows, columns, dtype=torch.float32, device=x.device)
+        self.kernels.product_in_pieces[(parts_of(columns, block), len(y), parts_of(rows, together))](
+            x,
+            linear.weight,
+            y,
+            rows,
+            columns,
+            INNER=inner,
+            PIECE=size,
+            BLOCK=block,
+            ROWS=together,
+            EARLY=self.early,
+            num_warps=4,
+            **self.launch,
+        )
+        return y
+
+    def _settle(self, x: Tensor, pieces: Tensor, linear: nn.Linear, norm: nn.LayerNorm) -> tuple[Tensor, Tensor]:
+        """x + Σ pieces + b, and its norm."""
+        rows, width = x.shape
+        y, normed = torch.empty_like(x), torch.empty_like(x)
+        self.kernels.settle[(rows,)](
+            x,
+            pieces,
+            x if linear.bias is None else linear.bias,
+            *_affine(norm, x),
+            y,
+            normed,
+            rows,
+            norm.eps,
+            PIECES=len(pieces),
+            WIDTH=width,
+            BLOCK=power_of_two(width),
+            SHIFT=norm.bias is not None,
+            BIAS=linear.bias is not None,
+            EARLY=self.early,
+            num_warps=4,
+            **self.launch,
+        )
+        return y, normed
+
+    def _attend(
+        self, qkv: Tensor, bias: Tensor | None, past: State, seen: Tensor, attention: CausalSelfAttention
+    ) -> Tensor:
+        """The heads' contexts [R, H·d] of queries, keys and values that are Σ qkv + bias."""
+        keys, values = past["key_buffer"], past["value_buffer"]
+        rows, heads, slots, width = keys.shape
+        context = torch.empty(rows, heads * width, device=seen.device, dtype=attention.output.weight.dtype)
+        each, warps = looked_at(rows * heads, slots)
+        block = power_of_two(width)
+        self.kernels.attend[(rows * heads,)](
+            qkv,
+            qkv if bias is None else bias,
+            keys,
+            values,
+            seen,
+            context,
+            rows,
+            slots,
+            width**-0.5,
+            HEADS=heads,
+            WIDTH=width,
+            BLOCK_WIDTH=block,
+            PARTS=warps * max(1, 512 // (block * keys.element_size())),
+            EACH=each,
+            PIECES=len(qkv),
+            BIAS=bias is not None,
+            ROTARY=attention.rotary,
+            EARLY=self.early,
+            num_warps=warps,
+            **self.launch,
+        )
+        return context
+
+
+def _affine(norm: nn.LayerNorm | None, otherwise: Tensor) -> tuple[Tensor, Tensor]:
+    """A norm's gain and shift; any tensor in place of what it has not."""
+    gain, shift = (None, None) if norm is None else (norm.weight, norm.bias)
+    return otherwise if gain is None else gain, otherwise if shift is None else shift
+
+
+def _name(feedforward: Any) -> str:
+    return "gelu" if isinstance(feedforward.activation, nn.GELU) else "relu"

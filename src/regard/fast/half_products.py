@@ -1,0 +1,180 @@
+"""Products in half precision of weights that are kept in fp32, where many small ones follow one another.
+
+    y = x Wᵀ + b;        dx = dy W,    dW = dyᵀ x  in fp32,    db = Σ dy  in fp32
+
+Autocast casts each weight by a kernel of its own, and its gradient back by another: for a matrix of 512 × 512 that is
+as long as the product. Here all weights of a stack are cast at once, and the gradients are made in fp32.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from regard.fast.bias_gradients import Place, Tally, deal
+from regard.fast.products import Products
+from regard.fast.residual import tile
+from regard.fast.short_attention import has_triton
+
+TILE, BLOCK, WARPS = 2, 1024, 4  # rows and columns at a time in sums over rows, and warps
+
+
+class Halves:
+    """The weights of some linear maps in half precision, made in one pass; they are of now, not of the next step."""
+
+    def __init__(self, maps: Iterable[nn.Linear], dtype: torch.dtype) -> None:
+        weights = [weight for each in maps for weight in (each.weight, each.bias) if weight is not None]
+        with torch.no_grad():
+            halves = [torch.empty_like(weight, dtype=dtype) for weight in weights]
+            torch._foreach_copy_(halves, weights)
+        self.of = {id(weight): half for weight, half in zip(weights, halves, strict=True)}
+
+    def __call__(
+        self, each: nn.Linear, x: Tensor, *, bias: bool = True, charged: bool = True, tally: Tally | None = None
+    ) -> Tensor:
+        """x through the map; without its bias if another will add it, or with one that gets its gradient elsewhere."""
+        half, half_bias = self.of[id(each.weight)], self.of[id(each.bias)] if bias and each.bias is not None else None
+        place, learnt = taken(each.bias if half_bias is not None and charged else None, tally)
+        return HalfProduct.apply(x.to(half.dtype), each.weight, learnt, half, half_bias, place)
+
+    def rectified(self, expand: nn.Linear, contract: nn.Linear, x: Tensor, tally: Tally | None = None) -> Tensor:
+        """x through both maps with max(0, ·) in between, without the bias of the second: another will add it."""
+        halves = [self.of[id(part)] for part in (expand.weight, expand.bias, contract.weight)]
+        place, learnt = taken(expand.bias, tally)
+        return RectifiedProducts.apply(x.to(halves[0].dtype), expand.weight, learnt, contract.weight, *halves, place)
+
+
+def taken(bias: Tensor | None, tally: Tally | None) -> tuple[Place | None, Tensor | None]:
+    """The bias, and where its gradient is added up, if it has a place in a tally."""
+    if tally is None or bias is None:
+        return None, bias
+    place, (handed,) = tally.take(bias)
+    return place, handed
+
+
+class HalfProduct(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any,
+        x: Tensor,
+        weight: Tensor,
+        bias: Tensor | None,
+        half: Tensor,
+        half_bias: Tensor | None,
+        place: Place | None,
+    ) -> Tensor:
+        ctx.save_for_backward(x, half)
+        ctx.dtype, ctx.biased, ctx.place = weight.dtype, bias is not None, place
+        with torch.autocast(x.device.type, enabled=False):
+            found = Products(x.device).add(None, x.flatten(0, -2), half, half_bias)
+        return found.view(*x.shape[:-1], -1)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        x, half = ctx.saved_tensors
+        flat, gradient = x.flatten(0, -2), gradients[0].flatten(0, -2)
+        d_bias = rectified_sums(gradient, None, ctx.dtype, ctx.place)[1] if ctx.biased else None
+        products = Products(x.device)
+        d_weight = products.gradient(gradient, flat).to(ctx.dtype)
+        return products.back(gradient, half).view_as(x), d_weight, d_bias, None, None, None
+
+
+class RectifiedProducts(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any,
+        x: Tensor,
+        expand: Tensor,
+        bias: Tensor,
+        contract: Tensor,
+        half: Tensor,
+        half_bias: Tensor,
+        half_contract: Tensor,
+        place: Place | None,
+    ) -> Tensor:
+        flat = x.flatten(0, -2)
+        with torch.autocast(x.device.type, enabled=False):
+            inner = torch._addmm_activation(half_bias, flat, half.t())
+            ctx.save_for_backward(flat, inner, half, half_contract)
+            ctx.dtype, ctx.place, ctx.shape = expand.dtype, place, x.shape
+            return Products(x.device).add(None, inner, half_contract, None).view(*x.shape[:-1], -1)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        x, inner, half, half_contract = ctx.saved_tensors
+        gradient = gradients[0].flatten(0, -2)
+        products = Products(x.device)
+        d_inner, d_bias = rectified_sums(products.back(gradient, half_contract), inner, ctx.dtype, ctx.place)
+        d_expand, d_contract = (products.gradient(*pair).to(ctx.dtype) for pair in ((d_inner, x), (gradient, inner)))
+        return products.back(d_inner, half).view(ctx.shape), d_expand, d_bias, d_contract, None, None, None, None
+
+
+class JoinedProduct(torch.autograd.Function):
+    """Several maps of the same vectors x [..., D] by one product, side by side. Biases get no gradient here."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, biases: Sequence[Tensor], *weights: Tensor) -> Tensor:
+        with torch.autocast(x.device.type, enabled=False):
+            half, half_bias = joined(weights, x.dtype), joined(biases, x.dtype)
+            ctx.save_for_backward(x, half)
+            ctx.dtype, ctx.sizes = weights[0].dtype, [len(weight) for weight in weights]
+            found = Products(x.device).add(None, x.flatten(0, -2), half, half_bias)
+        return found.view(*x.shape[:-1], -1)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        x, half = ctx.saved_tensors
+        gradient = gradients[0].flatten(0, -2)
+        products = Products(x.device)
+        d_weights = products.gradient(gradient, x.flatten(0, -2)).to(ctx.dtype).split(ctx.sizes)
+        return products.back(gradient, half).view_as(x), None, *d_weights
+
+
+def joined(parts: Sequence[Tensor], dtype: torch.dtype) -> Tensor:
+    """One below the other, cast in the same pass."""
+    first = parts[0]
+    whole = torch.empty(sum(map(len, parts)), *first.shape[1:], device=first.device, dtype=dtype)
+    torch._foreach_copy_(list(whole.split([len(part) for part in parts])), list(parts))
+    return whole
+
+
+class Charged(torch.autograd.Function):
+    """x that a bias was added to, handed on: the bias gets the gradient of what is done with it from here."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, bias: Tensor) -> Tensor:
+        ctx.dtype = bias.dtype
+        return x.view_as(x)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor]:
+        return gradients[0], gradients[0].flatten(0, -2).sum(0, dtype=ctx.dtype)
+
+
+def rectified_sums(
+    gradient: Tensor, found: Tensor | None, dtype: torch.dtype, place: Place | None = None
+) -> tuple[Tensor, Tensor]:
+    """The gradient [N, D] where what was found is above 0 (None: everywhere), and its sum over rows in `dtype`, only
+    promised where it has a place in a tally."""
+    if not gradient.is_cuda or not has_triton():
+        if found is not None:
+            gradient = torch.ops.aten.threshold_backward(gradient, found, 0)
+        return gradient, gradient.sum(0, dtype=dtype)
+    from regard.fast.kernels import column_sums as kernels
+
+    gradient = gradient.contiguous()
+    rows, width = gradient.shape
+    passed = gradient if found is None else torch.empty_like(gradient)
+    each, programs = deal(rows)
+    if place is None:
+        sums, promised = torch.empty(programs, width, device=gradient.device, dtype=torch.float32), None
+    else:
+        sums, (promised,) = place.open(gradient.device)
+    given = (gradient, gradient if found is None else found, passed, sums, rows, width, each, sums.stride(0))
+    block = min(BLOCK, tile(width))
+    how = {"RECTIFIED": found is not None, "ROWS": TILE, "BLOCK": block, "num_warps": WARPS}
+    kernels.column_sums[(programs, -(-width // block))](*given, **how)
+    return passed, sums.sum(0).to(dtype) if promised is None else promised

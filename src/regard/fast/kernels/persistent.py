@@ -1,0 +1,293 @@
+"""A recurrent layer's steps in one kernel, forward and backward, that stays on the GPU from the first to the last.
+
+    drive = W x + b  for all t at once,    then for each t:    h_t, … = gates(drive_t + U h_{t-1}, …)
+
+Said step by step, the recurrent matrix is read anew at every step, and each kernel waits for the one before to end.
+Here every processor reads its block of U once and keeps it in registers, and a step waits only for the outputs that it
+needs (persistent RNNs: Diamos et al. 2016). Products are of bf16, sums, gates and cells are fp32: what bf16 training
+means for a recurrent net. The kernel is `persistent.cu`; `chain.py` computes the same with a kernel for each step.
+"""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from functools import cache
+from math import ceil
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from regard.fast.kernels.nvrtc import Kernel
+
+CELLS = {"LSTM": (0, 4), "RNN_TANH": (1, 1), "RNN_RELU": (2, 1), "GRU": (3, 3)}  # the kernel's number, and gates
+ALIGNMENT = 8  # components of bf16 are 16 bytes, which is what is read at a time
+UNWRITTEN = -1  # as an int16: a NaN that no rounding gives
+REGISTERS, OTHER_REGISTERS = 65536, 56  # of a processor; for addresses and gates, of a thread
+SHARED_MEMORY = 220 * 1024
+RESIDENT = ((1, 132), (2, 66), (4, 28), (8, 14))  # members of a cluster, and how many are sure to find room on an H200
+FASTEST = {  # of all that were timed on an H200, forward and backward: groups, parts, members, warps down and along
+    ("LSTM", 20, 650): ((4, 1, 1, 5, 3), (4, 1, 4, 6, 2)),
+    ("LSTM", 20, 1500): ((2, 2, 1, 2, 4), (1, 1, 8, 4, 2)),
+    ("LSTM", 64, 1024): ((4, 2, 1, 2, 4), (4, 2, 2, 1, 8)),
+    ("LSTM", 64, 1500): ((2, 4, 1, 2, 4), (1, 2, 8, 7, 1)),
+    ("LSTM", 80, 1150): ((2, 1, 2, 9, 1), (1, 2, 8, 5, 2)),
+    ("LSTM", 80, 400): ((8, 2, 1, 7, 1), (8, 2, 1, 2, 4)),
+    ("RNN_TANH", 20, 1500): ((4, 1, 1, 3, 4), (5, 1, 1, 2, 4)),
+}
+MORE_THAN_HALF = 116 * 1024  # of a processor's shared memory: two blocks never share one processor
+
+
+def _up(number: int, multiple: int) -> int:
+    return -(-number // multiple) * multiple
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How the work is shared; the names are the kernel's, see there."""
+
+    CELL: int
+    BACKWARD: int
+    GROUPS: int
+    PARTS: int
+    B: int
+    H: int
+    HP: int
+    G: int
+    S: int
+    UNITS: int
+    CLUSTER_UNITS: int
+    WM: int
+    WK: int
+    MT: int
+    KG: int
+    KR: int
+    NT: int
+    KPART: int
+    KSTRIDE: int
+
+    @property
+    def blocks(self) -> int:
+        return self.GROUPS * self.S * ceil(self.HP / self.CLUSTER_UNITS)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.GROUPS, self.PARTS, self.S, self.WM, self.WK
+
+    @property
+    def threads(self) -> int:
+        return 32 * self.WM * self.WK
+
+    @property
+    def rows(self) -> int:
+        return self.UNITS if self.BACKWARD else self.G * self.UNITS
+
+    @property
+    def shared(self) -> int:
+        """Bytes: what is multiplied, what of U does not fit into registers, the sums of warps and of members."""
+        across = self.NT * 8 + 1
+        sums = self.WK * 16 * self.WM * self.MT * across + (2 * self.S * self.rows * across if self.S > 1 else 0)
+        kept = self.WM * self.WK * self.MT * (self.KG - self.KR) * 1024
+        acts = self.NT * 8 * self.KSTRIDE * 2
+        return max(acts + kept + sums * 4, MORE_THAN_HALF)
+
+    def cost(self) -> float:
+        """A guess of a step's nanoseconds, fitted to the times of 41 plans on an H200: right to some 10 % for these."""
+        warps = self.WM * self.WK
+        products = ceil(warps / 4) * self.MT * self.KG * self.NT * 2  # on each of a processor's four tensor cores
+        kept = warps * self.MT * (self.KG - self.KR) * 8  # reads of 128 bytes of shared memory: the matrix,
+        inputs = warps * self.KG * self.NT * 4  # what it is multiplied by,
+        partial = warps * self.MT * self.NT * 4  # and the partial sums
+        items = ceil(self.B * self.UNITS / self.threads) * self.G * (1 + self.BACKWARD)
+        fetched = ceil(self.B * self.KPART / 8 / self.threads)  # from what all share, 16 bytes by each thread
+        sent = ceil(self.S * self.rows * self.NT * 8 / self.threads)
+        work = 390 + 7.4 * products + 0.13 * kept + 0.36 * inputs + 1.25 * partial + 26 * items + 131 * fetched
+        work += (830 + 42 * sent) * (self.S > 1)
+        return self.PARTS * work + 960 * (self.PARTS == 1)  # with one part nothing is done while outputs travel
+
+
+def _registers(down: int, along: int, tiles: int, across: int, gates: int, items: int) -> int:
+    """For the matrix, of each thread: what is left of 255, or of its share, by sums, gates, addresses."""
+    sums = tiles * across * 4 * (2 if tiles * across <= 2 else 1) + across * 4
+    return min(255, REGISTERS // (32 * down * along) // 8 * 8) - OTHER_REGISTERS - sums - 3 * items * gates
+
+
+@cache
+def plans(
+    kind: str, rows: int, width: int, *, backward: bool, resident: tuple[tuple[int, int], ...] = RESIDENT
+) -> list[Plan]:
+    """All that fit, the most promising first; `resident`: members of a cluster, and how many such there can be."""
+    found = [
+        plan
+        for groups in range(1, 9)
+        for parts in (1, 2, 4)
+        for members, clusters in resident
+        if rows % (groups * parts) == 0 and clusters >= groups
+        for plan in _plans(kind, rows, width, backward, groups, parts, members, clusters // groups)
+    ]
+    timed = FASTEST.get((kind, rows, width), ((), ()))[backward]
+    return sorted(found, key=lambda plan: (plan.shape != timed, plan.cost()))
+
+
+def _plans(
+    kind: str, rows: int, width: int, backward: bool, groups: int, parts: int, members: int, clusters: int
+) -> Iterator[Plan]:
+    cell, gates = CELLS[kind]
+    rows //= groups * parts
+    aligned, across = _up(width, ALIGNMENT), ceil(rows / 8)
+    units = ceil(aligned / clusters / members)
+    matrix_rows = ceil(members * units * (1 if backward else gates) / 16)
+    part = _up(ceil((_up(gates * width, ALIGNMENT) if backward else aligned) / members), ALIGNMENT)
+    for down in range(1, min(matrix_rows, 16) + 1):
+        for along in range(1, 16 // down + 1):
+            tiles, blocks = ceil(matrix_rows / down), ceil(part / 32 / along)
+            items = parts * ceil(rows * units / (32 * down * along))
+            left = _registers(down, along, tiles, across, gates, items) // (8 * tiles)
+            stride = 32 * along * blocks
+            stride += (32 - stride) % 64  # sixteen banks further from row to row
+            plan = Plan(
+                cell, int(backward), groups, parts, rows, width, aligned, gates, members, units, members * units,
+                down, along, tiles, blocks, min(blocks, left), across, part, stride,
+            )  # fmt: skip
+            if left > 0 and plan.shared <= SHARED_MEMORY:
+                yield plan
+
+
+@cache
+def resident(device: int) -> tuple[tuple[int, int], ...]:
+    """How many clusters of each size can be on the device at once, a block to a processor."""
+    source = 'extern "C" __global__ void nothing() {}'
+    return tuple(
+        (members, Kernel(source, "nothing", [], threads=256, cluster=members, shared=MORE_THAN_HALF).clusters())
+        for members, _ in RESIDENT
+    )
+
+
+@cache
+def kernel(plan: Plan, device: int) -> Kernel:
+    source = (Path(__file__).parent / "persistent.cu").read_text(encoding="utf-8")
+    defined = [f"-D{name}={value}" for name, value in asdict(plan).items()]
+    made = Kernel(
+        source, "recurrence", ["--std=c++17", *defined], threads=plan.threads, cluster=plan.S, shared=plan.shared
+    )
+    if made.clusters() * plan.S < plan.blocks:
+        raise RuntimeError(f"{plan.blocks} blocks in clusters of {plan.S} are not resident at once")
+    return made
+
+
+def best(kind: str, rows: int, width: int, device: torch.device, *, backward: bool) -> Plan:
+    return plans(kind, rows, width, backward=backward, resident=resident(device.index))[0]
+
+
+@cache
+def fits(kind: str, rows: int, width: int, device: torch.device) -> bool:
+    """Can this layer run so: on a GPU with clusters, U in the registers of all processors together?"""
+    if device.type != "cuda" or kind not in CELLS or torch.cuda.get_device_capability(device)[0] < 9:
+        return False
+    if Path(os.environ.get("CUDA_MPS_PIPE_DIRECTORY", "/tmp/nvidia-mps"), "control").exists():
+        return False  # two processes at once would each hold processors that the other waits for
+    try:
+        with torch.cuda.device(device):
+            for backward in (False, True):
+                kernel(best(kind, rows, width, device, backward=backward), device.index)
+    except (OSError, RuntimeError, IndexError) as error:
+        if not isinstance(error, IndexError):
+            warnings.warn(f"The recurrence runs step by step, for its kernel does not: {error}", stacklevel=2)
+        return False
+    return True
+
+
+def recur(
+    kind: str, x: Tensor, state: dict[str, Tensor], weights: dict[str, Tensor], by: tuple[Plan, Plan] | None = None
+) -> tuple[Tensor, dict[str, Tensor]]:
+    """x [R, T, D] from state on: hidden [R, T, H] in bf16 and the state at the end; weights by nn.RNNBase's names."""
+    bias = weights["bias_ih_l0"] + weights["bias_hh_l0"]
+    if kind == "GRU":  # the candidate's two biases stand on both sides of the reset gate
+        start = 2 * len(bias) // 3
+        bias = torch.cat([bias[:start], weights["bias_ih_l0"][start:], weights["bias_hh_l0"][start:]])
+    hidden = state["hidden"].float().contiguous()
+    cell = state["cell"].float() if "cell" in state else hidden
+    into, recurrent = weights["weight_ih_l0"], weights["weight_hh_l0"]
+    there, back = by or (best(kind, len(x), hidden.size(1), x.device, backward=backward) for backward in (False, True))
+    hiddens, cell = Persistent.apply(kind, x.transpose(0, 1), into, recurrent, bias, hidden, cell, there, back)
+    after = {"hidden": hiddens[-1].to(state["hidden"].dtype)}
+    if "cell" in state:
+        after["cell"] = cell
+    return hiddens.transpose(0, 1), after
+
+
+class Persistent(torch.autograd.Function):
+    """x [T, R, D], W [GH, D], U [GH, H], b [GH], hidden and cell [R, H] → every hidden [T, R, H], the last cell."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, kind: str, x: Tensor, into: Tensor, recurrent: Tensor, bias: Tensor, hidden: Tensor, cell: Tensor,
+        plan: Plan, back: Plan,
+    ) -> tuple[Tensor, Tensor]:  # fmt: skip
+        steps, rows, inputs = x.shape
+        width = recurrent.size(1)
+        x, into, matrix = _filled(x), _filled(into, whole=True), _filled(recurrent)
+        gates = x.flatten(0, 1) @ into.T  # [T R, GH]; on the way back: the opened gates
+        hiddens = torch.full((steps + 1, rows, plan.HP), UNWRITTEN, dtype=torch.int16, device=x.device).view(x.dtype)
+        hiddens[0, :, :width].copy_(hidden)
+        hiddens[0, :, width:].zero_()
+        cells = hidden.new_empty((steps + 1, rows, width) if plan.G > 1 else 1)
+        if kind == "LSTM":
+            cells[0].copy_(cell)
+        run, none = kernel(plan, x.device.index), gates
+        run(plan.blocks, matrix, gates, bias, hiddens, cells, none, none, hidden, none, none, steps, 0, 0)
+        ctx.save_for_backward(x, into, matrix, hiddens, cells, gates)
+        ctx.kind, ctx.back, ctx.inputs, ctx.width = kind, back, inputs, width
+        return hiddens[1:, :, :width], cells[-1] if kind == "LSTM" else cell
+
+    @staticmethod
+    def backward(ctx: Any, d_hiddens: Tensor, d_cell: Tensor) -> tuple[Tensor | None, ...]:
+        x, into, matrix, hiddens, cells, gates = ctx.saved_tensors
+        (steps, rows, _), width = x.shape, ctx.width
+        plan = ctx.back
+        across = _up(plan.G * width, ALIGNMENT)
+        d_gates = torch.full((steps + 1, rows, across), UNWRITTEN, dtype=torch.int16, device=x.device).view(x.dtype)
+        d_gates[-1].zero_()
+        if d_hiddens.stride(-1) != 1:
+            d_hiddens = d_hiddens.contiguous()
+        own_cell = ctx.kind == "LSTM"
+        d_cell = d_cell.clone(memory_format=torch.contiguous_format) if own_cell else cells.new_zeros(rows, width)
+        d_bias = cells.new_empty(rows, (4 if ctx.kind == "GRU" else plan.G) * width)
+        drives = torch.zeros_like(gates) if ctx.kind == "GRU" else None
+        run = kernel(plan, x.device.index)
+        run(
+            plan.blocks, matrix, gates, d_bias, hiddens, cells, d_gates, d_hiddens, d_cell, d_bias,
+            gates if drives is None else drives, steps, d_hiddens.stride(0), d_hiddens.stride(1),
+        )  # fmt: skip
+        flat = d_gates[:-1].flatten(0, 1)
+        drives = flat if drives is None else drives
+        d_into = _product(drives.T, x.flatten(0, 1))[: len(matrix), : ctx.inputs]
+        d_recurrent = _product(flat.T, hiddens[:-1].flatten(0, 1))[: len(matrix), :width]
+        d_x = (drives @ into).unflatten(0, (steps, rows))[..., : ctx.inputs]
+        d_hidden: Tensor | None = None
+        if ctx.needs_input_grad[5]:
+            d_hidden = (d_gates[0, :, : len(matrix)] @ matrix)[:, :width].float()
+            d_hidden = d_hidden + d_cell if ctx.kind == "GRU" else d_hidden
+        of_cell = d_cell if own_cell else None
+        return None, d_x, d_into, d_recurrent, d_bias.sum(dim=0), d_hidden, of_cell, None, None
+
+
+def _filled(tensor: Tensor, *, whole: bool = False) -> Tensor:
+    """In bf16, contiguous, rows filled up with zeros to whole 16 bytes, and if `whole`, their number by as much."""
+    more, more_rows = -tensor.size(-1) % ALIGNMENT, -len(tensor) % ALIGNMENT if whole else 0
+    if not more and not more_rows:
+        return tensor.to(torch.bfloat16, memory_format=torch.contiguous_format)
+    shape = (len(tensor) + more_rows, *tensor.shape[1:-1], tensor.size(-1) + more)
+    filled = tensor.new_empty(shape, dtype=torch.bfloat16)
+    filled[: len(tensor), ..., : tensor.size(-1)].copy_(tensor)
+    filled[..., tensor.size(-1) :].zero_()
+    filled[len(tensor) :].zero_()
+    return filled
+
+
+def _product(a: Tensor, b: Tensor) -> Tensor:
+    return torch.mm(a, b, out_dtype=torch.float32)

@@ -1,0 +1,168 @@
+"""The loss together with the product that makes the logits, a few rows at a time: they are never all held.
+
+    L = Σ_t −log softmax(W h_t + b)_{y_t}          ∂L/∂z_t = softmax(z_t) − y_t,   ∂L/∂h = ∂L/∂z W,   ∂L/∂W = ∂L/∂zᵀ h
+
+The logits of 64 × 1024 tokens over 50 304 words are 13 GB in fp32, and their gradient is as much again. But L is one
+number, so whatever its gradient is multiplied by is one factor, and the gradient can be made at once: while the logits
+of some rows are there it takes their place, is multiplied by W and by h, and is forgotten. With smoothing ε, y is
+1 − ε of the truth and ε/V of every word (Szegedy et al. 2016):
+
+    −(1 − ε) log P(y) − ε/V Σ_v log P(v)           ∂/∂z_v = P(v) − (1 − ε) [v = y] − ε/V
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+AT_ONCE = 1 << 20  # logits held, on a CPU: as many as its cache holds
+SHARE = 32  # of a GPU's memory, one part in so many: there large products are worth more
+ALIGNED = 64, 8  # on a GPU, words and components are filled up to multiples: other products leave the fast kernels
+
+
+def surprise(
+    hidden: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    targets: Tensor,
+    *,
+    valid: Tensor | None = None,
+    smoothing: float = 0.0,
+    at_once: int | None = None,
+) -> Tensor:
+    """Σ −log P(target) for hidden [..., D] and targets [...], where valid [...]: one number, its gradient made already.
+
+    Products are taken in autocast's precision, all else in fp32 at least. At most `at_once` logits are held, or a row.
+    """
+    kind = hidden.device.type
+    dtype = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else hidden.dtype
+    targets = targets if valid is None else targets.where(valid, -1)
+    at_once = at_once or room(hidden.device, dtype)
+    with torch.autocast(kind, enabled=False):
+        total: Tensor = Surprise.apply(
+            hidden.flatten(0, -2), weight, bias, targets.flatten(), valid is not None, smoothing, dtype, at_once
+        )
+    return total
+
+
+class Surprise(torch.autograd.Function):
+    """Of hidden [N, D], W [V, D], b [V] and targets [N]; where some are `masked`, they are below 0 and cost nothing."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        hidden: Tensor,
+        weight: Tensor,
+        bias: Tensor | None,
+        targets: Tensor,
+        masked: bool,
+        smoothing: float,
+        dtype: torch.dtype,
+        at_once: int,
+    ) -> Tensor:
+        below, behind = ALIGNED if hidden.is_cuda else (1, 1)
+        h, w = aligned(hidden, 1, behind, dtype), aligned(weight, below, behind, dtype)  # [N, D'], [V', D']
+        wide = torch.promote_types(dtype, torch.float32)
+        parts = min(max(1, len(h)), -(-len(h) * len(w) // at_once))
+        of_hidden, of_weight, of_bias = torch.empty_like(h), None, None
+        costs = []
+        for some, wanted, found in zip(h.chunk(parts), targets.chunk(parts), of_hidden.chunk(parts), strict=True):
+            gradient = some @ w.t()  # [n, V'], for a moment the logits
+            costs.append(rows_(gradient, bias, wanted, len(weight), smoothing, masked))
+            torch.mm(gradient, w, out=found)
+            of_weight = plus(of_weight, gradient, some, wide)
+            if bias is not None:
+                summed = gradient[:, : len(weight)].sum(0, dtype=wide)
+                of_bias = summed if of_bias is None else of_bias + summed
+        ctx.save_for_backward(of_hidden, of_weight, of_bias)
+        ctx.like = [None if given is None else (given.shape, given.dtype) for given in (hidden, weight, bias)]
+        return torch.cat(costs).sum()
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, above: Tensor) -> tuple[Tensor | None, ...]:
+        made = zip(ctx.saved_tensors, ctx.like, strict=True)
+        gradients = (None if found is None else scaled(cut(found, *like), above) for found, like in made)
+        return *gradients, None, None, None, None, None
+
+
+def plus(total: Tensor | None, gradient: Tensor, hidden: Tensor, dtype: torch.dtype) -> Tensor:
+    """total + gradientᵀ hidden: a long sum, so the total is kept in a wider dtype than its terms may have."""
+    if gradient.is_cuda and gradient.dtype != dtype:
+        if total is None:
+            return torch.mm(gradient.t(), hidden, out_dtype=dtype)
+        return torch.addmm(total, gradient.t(), hidden, out_dtype=dtype, out=total)
+    if total is None:
+        return (gradient.t() @ hidden).to(dtype)
+    return total.addmm_(gradient.t(), hidden) if gradient.dtype == dtype else total.add_(gradient.t() @ hidden)
+
+
+def room(device: torch.device, dtype: torch.dtype) -> int:
+    """How many logits to hold."""
+    if device.type != "cuda":
+        return AT_ONCE
+    share = SHARE if fused() is not None else 8 * SHARE  # the written pass makes copies of them, in fp32
+    return torch.cuda.get_device_properties(device).total_memory // (share * dtype.itemsize)
+
+
+def aligned(matrix: Tensor, rows: int, columns: int, dtype: torch.dtype) -> Tensor:
+    """The matrix with zeros behind it until its sides are multiples of `rows` and `columns`."""
+    below, behind = -matrix.size(0) % rows, -matrix.size(1) % columns
+    matrix = matrix.detach().to(dtype)
+    return F.pad(matrix, (0, behind, 0, below)) if below or behind else matrix
+
+
+def cut(matrix: Tensor, shape: torch.Size, dtype: torch.dtype) -> Tensor:
+    """The matrix without what was added to it."""
+    return matrix[tuple(map(slice, shape))].to(dtype)
+
+
+def scaled(matrix: Tensor, factor: Tensor) -> Tensor:
+    if matrix.is_cuda and matrix.is_contiguous() and matrix.itemsize <= 4 and (kernel := fused()) is not None:
+        found: Tensor = kernel.scaled(matrix, factor)
+        return found
+    return matrix * factor
+
+
+def rows_(logits: Tensor, bias: Tensor | None, targets: Tensor, words: int, smoothing: float, masked: bool) -> Tensor:
+    """What each row of logits [N, V'] costs, of which the first `words` count; they become the gradient of that."""
+    if logits.is_cuda and (kernel := fused()) is not None:
+        costs: Tensor = kernel.rows_(logits, bias, targets, words, smoothing)
+        return costs
+    return written_rows_(logits, bias, targets, words, smoothing, masked)
+
+
+def written_rows_(
+    logits: Tensor, bias: Tensor | None, targets: Tensor, words: int, smoothing: float, masked: bool
+) -> Tensor:
+    """`rows_` as it is written."""
+    real = logits[:, :words]
+    z = real.to(torch.promote_types(logits.dtype, torch.float32))  # bf16 has too few digits for a sum over V
+    log_p = (z if bias is None else z + bias).log_softmax(-1)
+    index = targets.clamp(min=0)[:, None]
+    costs = (smoothing - 1.0) * log_p.gather(1, index)[:, 0]
+    if smoothing:
+        costs -= smoothing * log_p.mean(-1)
+    gradient = log_p.exp_()
+    if smoothing:
+        gradient -= smoothing / words
+    gradient.scatter_add_(1, index, gradient.new_full((1, 1), smoothing - 1.0).expand_as(index))
+    if masked:
+        gradient.mul_((targets >= 0)[:, None])
+        costs = costs.where(targets >= 0, 0.0)
+    real.copy_(gradient)
+    logits[:, words:] = 0.0
+    return costs
+
+
+def fused() -> Any:
+    """The kernel, where there is Triton to compile it."""
+    try:
+        from regard.fast.kernels import cross_entropy as kernel
+    except ImportError:
+        return None
+    return kernel

@@ -1,0 +1,87 @@
+"""The products that training on a GPU consists of, each by the quickest of the kernels that there are for its shape.
+
+    y = s + x Wᵀ + b,   dx = dy W,   dW = dyᵀ x  in fp32;        y = GELU(u),  u = x Wᵀ + b,   du = (dy W) ∘ GELU′(u)
+
+PyTorch takes the first kernel that its library proposes; others can be quicker, and can do more at a product's end
+(kernels/epilogue.py). For every shape all are tried once, PyTorch's own way among them. What they find differs in the
+order of sums alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from functools import partial
+from typing import TypeVar
+
+import torch
+from torch import Tensor
+
+from regard.fast.kernels.epilogue import Epilogues, epilogues
+
+Found = TypeVar("Found")
+
+
+class Products:
+    """The products of a block, each by the quickest of the kernels that there are for its shape."""
+
+    def __init__(self, device: torch.device) -> None:
+        self.library = epilogues(device) if device.type == "cuda" else None
+
+    def add(self, s: Tensor | None, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        """s + x Wᵀ + b, without s or b where it is None."""
+
+        def plain() -> Tensor:
+            added = s if bias is None else bias if s is None else s + bias
+            return x @ weight.t() if added is None else torch.addmm(added, x, weight.t())
+
+        key = ("add", s is None, bias is None, x.dtype, *weight.shape, len(x))
+        return self._quickest(key, plain, lambda library: library.add(s, x, weight, bias))
+
+    def back(self, dy: Tensor, weight: Tensor) -> Tensor:
+        """dy W."""
+        key = ("back", dy.dtype, *weight.shape, len(dy))
+        return self._quickest(key, lambda: dy @ weight, lambda library: library.back(dy, weight))
+
+    def gradient(self, dy: Tensor, x: Tensor) -> Tensor:
+        """dyᵀ x, the gradient of a matrix: a sum over all rows of the batch, so it leaves the product in fp32."""
+
+        def plain() -> Tensor:
+            if dy.is_cuda and dy.itemsize < 4:
+                return torch.mm(dy.t(), x, out_dtype=torch.float32)
+            return dy.t() @ x
+
+        key = ("gradient", dy.dtype, *dy.shape, x.size(1))
+        return self._quickest(key, plain, lambda library: library.gradient(dy, x))
+
+    def gelu(self, x: Tensor, weight: Tensor, bias: Tensor | None) -> tuple[Tensor, Tensor]:
+        """GELU(u) and u = x Wᵀ + b."""
+        from regard.fast.kernels.block_norm import gelu
+
+        def plain() -> tuple[Tensor, Tensor]:
+            u = self.add(None, x, weight, bias)
+            return gelu(u), u
+
+        key = ("gelu", bias is None, x.dtype, *weight.shape, len(x))
+        return self._quickest(key, plain, lambda library: library.gelu(x, weight, bias))
+
+    def back_through_gelu(self, dy: Tensor, weight: Tensor, u: Tensor) -> tuple[Tensor, Tensor]:
+        """du = (dy W) · GELU′(u), and its sums over rows."""
+        from regard.fast.kernels.block_norm import gelu_backward_, sum_rows
+
+        def plain() -> tuple[Tensor, Tensor]:
+            du = self.back(dy, weight)
+            return du, gelu_backward_(u, du)
+
+        def fused(library: Epilogues) -> tuple[Tensor, Tensor] | None:
+            du = library.slope(dy, weight, u)
+            return None if du is None else (du, sum_rows(du))
+
+        key = ("slope", dy.dtype, *weight.shape, len(dy))
+        return self._quickest(key, plain, fused)
+
+    def _quickest(
+        self, key: Hashable, plain: Callable[[], Found], *others: Callable[[Epilogues], Found | None]
+    ) -> Found:
+        if self.library is None:
+            return plain()
+        return self.library.quickest(key, plain, *(partial(other, self.library) for other in others))

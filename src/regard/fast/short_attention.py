@@ -1,0 +1,158 @@
+"""Attention between short sentences: a whole head of a whole row in one program, both ways (Triton, on a GPU).
+
+    O = softmax(Q Kᵀ / √d + mask) V
+
+The fused kernels that come with PyTorch are made for long rows. A sentence has 32 words: there the work is only to read
+Q, K, V once and to write O, and back likewise. Q, K and V come as the projections leave them, side by side, and so
+their gradients go back, without a copy. `attention.written` is the reference. The kernels: kernels/packed_attention.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from importlib.util import find_spec
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from regard.fast.bias_gradients import Place, Tally
+from regard.fast.gradient_buffer import Piece, Slot
+
+LONGEST = 64  # words of a side: as many as stay on the chip
+DEPTHS = (16, 32, 64, 128)  # components of a head
+WARPS = 4
+
+
+def is_short(like: Tensor, queries: int, keys: int, depth: int) -> bool:
+    """Can so many queries and keys be compared here? On a GPU, and in half precision, where it was measured to pay."""
+    return (
+        like.is_cuda
+        and like.dtype in (torch.bfloat16, torch.float16)
+        and 1 < queries <= LONGEST
+        and 1 <= keys <= LONGEST
+        and depth in DEPTHS
+        and has_triton()
+    )
+
+
+@cache
+def has_triton() -> bool:
+    return find_spec("triton") is not None
+
+
+def attend_packed(
+    queries: Tensor,
+    memory: Tensor | Piece | None,
+    heads: int,
+    *,
+    valid: Tensor | None = None,
+    causal: bool = False,
+    dropout: float = 0.0,
+    biases: Sequence[Tensor] = (),
+    tally: Tally | None = None,
+) -> Tensor:
+    """[N, T, H·d] from queries [N, T, H·d] and a memory [N, S, 2·H·d] of keys and values, of which valid [N, S] are
+    real; without a memory, from [N, T, 3·H·d] that holds queries, keys and values.
+
+    `biases` were added already by whoever made queries, keys and values, but get their gradients here, where the terms
+    are at hand: of all three, or of the queries alone. `tally` has a place for them, a share for each of N sentences.
+    """
+    seed = torch.randint(2**62, (1,), device=queries.device) if dropout else None
+    place = None
+    if biases:
+        place, biases = (tally or Tally([biases], len(queries))).take(*biases)
+    memory, slot = memory if isinstance(memory, Piece) else (memory, None)
+    return ShortAttention.apply(queries, memory, valid, seed, heads, causal, dropout, slot, place, *biases)
+
+
+class ShortAttention(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any,
+        queries: Tensor,
+        memory: Tensor | None,
+        valid: Tensor | None,
+        seed: Tensor | None,
+        heads: int,
+        causal: bool,
+        dropout: float,
+        slot: Slot | None = None,
+        place: Place | None = None,
+        *biases: Tensor,
+    ) -> Tensor:
+        from regard.fast.kernels import packed_attention as kernels
+
+        ctx.save_for_backward(queries, memory, valid, seed)
+        ctx.how = heads, causal, dropout
+        ctx.slot, ctx.place = slot, place
+        q, k, v = _parts(queries, memory)
+        out = q.new_empty(q.shape)
+        _launch(kernels.short_attention_forward, (q, k, v, out), (q, k, out), valid, seed, *ctx.how)
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        from regard.fast.kernels import packed_attention as kernels
+
+        queries, memory, valid, seed = ctx.saved_tensors
+        d_out = gradients[0].contiguous()
+        d_queries = queries.new_empty(queries.shape)  # of this and the next the kernel fills two or three parts
+        d_memory = ctx.slot.open() if ctx.slot is not None else None if memory is None else torch.empty_like(memory)
+        q, k, v = _parts(queries, memory)
+        d_q, d_k, d_v = _parts(d_queries, d_memory)
+        tensors, strided = (q, k, v, d_out, d_q, d_k, d_v), (q, k, d_out, d_q, d_k)
+        sums, promised = (q[:, 0, :0], []) if ctx.place is None else ctx.place.open(q.device)
+        summed = {"SUMMED": sums.size(1) // q.size(2), "sums_row": sums.stride(0)}
+        _launch(kernels.short_attention_backward, (*tensors, sums), strided, valid, seed, *ctx.how, **summed)
+        return d_queries, d_memory, *[None] * 7, *promised
+
+
+def _parts(queries: Tensor | None, memory: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
+    """Q, K and V, views of where they lie."""
+    assert queries is not None
+    q, k, v = queries.chunk(3, dim=-1) if memory is None else (queries, *memory.chunk(2, dim=-1))
+    return q, k, v
+
+
+def _launch(
+    kernel: Any,
+    tensors: tuple[Tensor, ...],
+    strided: tuple[Tensor, ...],
+    valid: Tensor | None,
+    seed: Tensor | None,
+    heads: int,
+    causal: bool,
+    dropout: float,
+    **summed: int,
+) -> None:
+    q, k = tensors[:2]
+    rows, queries, width = q.shape
+    keys, depth = k.size(1), width // heads
+    assert all(part.stride(-1) == 1 for part in tensors)
+    kernel[(rows, heads)](
+        *tensors,
+        q if valid is None else valid.contiguous().view(torch.uint8),
+        q if seed is None else seed,
+        queries,
+        keys,
+        heads,
+        depth**-0.5,
+        dropout,
+        *(stride for part in strided for stride in part.stride()[:2]),
+        **summed,
+        MASKED=valid is not None,
+        CAUSAL=causal,
+        DROPS=seed is not None,
+        EXACT="ieee" if q.dtype == torch.float32 else "tf32",
+        QUERIES=_tile(queries),
+        KEYS=_tile(keys),
+        DEPTH=depth,
+        num_warps=WARPS,
+    )
+
+
+def _tile(columns: int) -> int:
+    """The next power of two that a product on the chip takes."""
+    return max(16, 1 << (columns - 1).bit_length())

@@ -1,0 +1,176 @@
+"""A trace in the terminal: step by step what was read, what was expected and what came; then shaded pictures of what
+was looked at, of gates and of gradients; and beam search as a tree."""
+
+from __future__ import annotations
+
+import math
+import shutil
+from collections.abc import Iterable, Sequence
+from textwrap import fill
+
+import numpy as np
+from rich.cells import cell_len, set_cell_size
+
+from regard.insight import trace_figures as figures
+from regard.insight.trace import Branch, Trace
+from regard.report.figures import Figure, legible
+from regard.report.terminal import WIDEST, terminal
+
+EXPECTED = 8  # what the model expected needs at least that much room
+LAYERS = 2  # whose attention is shown unless one is named
+
+
+def show(
+    trace: Trace,
+    *,
+    width: int | None = None,
+    colour: bool | None = None,
+    attention: str | None = None,
+    head: int | None = None,
+) -> str:
+    """Everything, as text not wider than `width`; `attention` names one layer ("self/0"), `head` one of its heads."""
+    width = width or min(WIDEST, shutil.get_terminal_size().columns)
+    parts = [
+        fill(_summary(trace), width),
+        "\n".join(_steps(trace, width)),
+        *(terminal(figure, width, colour) for figure in _pictures(trace, attention, head)),
+        "\n".join(_search(trace.beam, width)),
+        *(fill(sentence, width) for sentence in (*trace.notes, _left_out(trace, attention))),
+    ]
+    return "\n\n".join(part for part in parts if part)
+
+
+def _summary(trace: Trace) -> str:
+    known = trace.probability[np.isfinite(trace.probability)]
+    said = f"{trace.system}, {trace.task}: {trace.steps} steps"
+    if trace.label:
+        said += f"; its answer is {trace.label}"
+    if len(known) > 1 and known.min() > 0:
+        said += f"; perplexity {math.exp(-np.log(known).mean()):.4g} of the {len(known)} words that followed"
+    return said
+
+
+# -- steps -----------------------------------------------------------------------------------------------------------
+
+
+def _steps(trace: Trace, width: int) -> Iterable[str]:
+    """A table whose last column, what the model expected, takes the room that is left."""
+    rows = [["read", "then came", "chance", "rank", "entropy", "it expected"]]
+    if trace.order is not None:
+        rows[0][4:4] = ["order", "back-off"]
+    for step, token in enumerate(trace.tokens):
+        known = trace.rank[step] > 0
+        row = [
+            legible(token),
+            legible(trace.targets[step]) if known else "–",
+            f"{trace.probability[step]:.4f}" if known else "–",
+            str(trace.rank[step]) if known else "–",
+        ]
+        if trace.order is not None and trace.backoff is not None:
+            row += [str(trace.order[step]), f"{trace.backoff[step]:.3g}"]
+        expected = ", ".join(f"{legible(choice.token)} {choice.probability:.2f}" for choice in trace.top[step])
+        rows.append([*row, f"{trace.entropy[step]:.2f}", expected])
+    *widths, _ = (max(cell_len(row[column]) for row in rows) for column in range(len(rows[0])))
+    widths[:2] = (min(size, width // 6) for size in widths[:2])
+    left = width - sum(widths) - 2 * len(widths)
+    for row in rows:
+        cells = [_cut(cell, size) for cell, size in zip(row, widths)]
+        padded = [_left(cell, size) for cell, size in zip(cells[:2], widths)]
+        padded += [cell.rjust(size) for cell, size in zip(cells[2:], widths[2:])]
+        yield "  ".join([*padded, *([_cut(row[-1], left)] if left >= EXPECTED else [])]).rstrip()
+
+
+# -- pictures --------------------------------------------------------------------------------------------------------
+
+
+def _pictures(trace: Trace, attention: str | None, head: int | None) -> Iterable[Figure]:
+    if attention is not None:
+        yield figures.attention(trace, attention, head)
+        return
+    aligned = figures.alignment(trace)
+    if aligned is not None:
+        yield aligned
+    for name in _chosen(trace):
+        yield figures.attention(trace, name, head)
+    for encoder in (True, False):
+        strip = figures.gates(trace, encoder)
+        if strip is not None:
+            yield strip
+    found = figures.gradients(trace)
+    yield from (found[name] for name in ("words", "source") if name in found)
+
+
+def _chosen(trace: Trace) -> list[str]:
+    """The last layers of the model itself; what looks across to a source is shown as the alignment."""
+    return [name for name in trace.attention if name.startswith(("self", "average"))][-LAYERS:]
+
+
+def _left_out(trace: Trace, attention: str | None) -> str:
+    shown = {attention} if attention is not None else set(_chosen(trace))
+    others = [f"attention {name}" for name in trace.attention if name not in shown]
+    others += [f"gradients of {name}" for name in trace.state_gradients]
+    return f"Not shown here: {', '.join(others)}." if others else ""
+
+
+# -- the tree of a search --------------------------------------------------------------------------------------------
+
+
+def _search(branches: Sequence[Branch], width: int) -> Iterable[str]:
+    """The paths to the hypotheses, a step a line; beside each step what else was thought of there."""
+    if not branches:
+        return
+    yield "Beam search"
+    said = "Log-probabilities of beginnings. ① …: hypotheses, best first; †: kept, for so many steps more; ✂: pruned."
+    yield fill(said, width)
+    tree = _Tree(branches)
+    for line in tree.lines(-1, ""):
+        yield _cut(line, width)
+
+
+class _Tree:
+    def __init__(self, branches: Sequence[Branch]):
+        self.branches = branches
+        self.below: dict[int, list[int]] = {}
+        self.fruitful = {-1}  # what leads to a hypothesis
+        self.lasts = [branch.step for branch in branches]  # the last step of what hangs from each
+        for place in reversed(range(len(branches))):
+            branch = branches[place]
+            self.below.setdefault(branch.parent, []).insert(0, place)
+            if branch.rank or place in self.fruitful:
+                self.fruitful |= {place, branch.parent}
+            if branch.parent >= 0:
+                self.lasts[branch.parent] = max(self.lasts[branch.parent], self.lasts[place])
+
+    def lines(self, parent: int, before: str) -> Iterable[str]:
+        here = self.below.get(parent, [])
+        paths = [place for place in here if place in self.fruitful]
+        besides = ", ".join(self._beside(place) for place in here if place not in self.fruitful)
+        for place in paths:
+            branch, forked = self.branches[place], len(paths) > 1
+            last = place == paths[-1]
+            fork = ("└ " if last else "├ ") if forked else ""
+            crown = f" {chr(0x245F + branch.rank) if branch.rank <= 20 else branch.rank}" if branch.rank else ""
+            words = f"{branch.step:>3} {before}{fork}{_named(branch)}{crown}"
+            yield f"{words:<28}  {besides}".rstrip() if besides and place == paths[0] else words
+            yield from self.lines(place, before + (("  " if last else "│ ") if forked else ""))
+
+    def _beside(self, place: int) -> str:
+        branch = self.branches[place]
+        further = self.lasts[place] - branch.step
+        return f"{'†' if branch.kept else '✂'}{_named(branch)}" + (f" (+{further})" if further else "")
+
+
+def _named(branch: Branch) -> str:
+    return f"{legible(branch.token).strip() or legible(branch.token)} {_signed(branch.log_probability)}"
+
+
+def _signed(value: float) -> str:
+    return f"{value:.2f}".replace("-", "−")
+
+
+def _cut(words: str, width: int) -> str:
+    return words if cell_len(words) <= width else set_cell_size(words, width - 1) + "…"
+
+
+def _left(words: str, width: int) -> str:
+    return words + " " * (width - cell_len(words))

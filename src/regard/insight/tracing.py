@@ -1,0 +1,315 @@
+"""Reading with open eyes: a model reads one text by the written equation, and everything it goes through is kept.
+
+    trace_language(model, tokenizer, "the dog ran")
+    trace_translation(model, source_tokenizer, tokenizer, "They are watching.", "Ils regardent.")
+    trace_classification(model, source_tokenizer, labels, "I love it")
+
+`explain` is only called here and where one asks what a translation looked at: a model that is not traced pays nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from regard.base.errors import RegardError
+from regard.decoding.beam import Beam, Hypothesis, largest
+from regard.decoding.translate import longest_translation
+from regard.insight.gradients import entering, predicting, state_gradients, surprises, tables_of, through_time
+from regard.insight.parts import array, look_inside, look_inside_encoder
+from regard.insight.search import search_tree
+from regard.insight.trace import Branch, Choice, Trace
+from regard.layers.state import State
+from regard.systems.classifier import Classifier
+from regard.systems.model import Model
+from regard.systems.translator import Translator
+from regard.text.labels import clean, label_numbers
+from regard.text.tokenizer import Tokenizer
+
+NO_VECTORS = "{system} has no word vectors to differentiate by: there are no gradients through time."
+NO_EXPLAIN = (
+    "{system} does not say what it goes through (its `explain` is not written): only its predictions are shown."
+)
+
+
+# -- the three tasks -------------------------------------------------------------------------------------------------
+
+
+def trace_language(
+    model: Model,
+    tokenizer: Tokenizer,
+    text: str,
+    *,
+    beam: int = 0,
+    max_tokens: int = 20,
+    forbidden: Sequence[int] = (),
+    top: int = 5,
+    gradients: bool = False,
+    system: str = "",
+) -> Trace:
+    """What happens while a language model reads `text` from the beginning of a line; "\\n" in it ends one.
+
+    Step t reads token t and predicts the next; what follows the last one is not known. With a `beam`, also the tree of
+    the search for the most probable ways to finish the line within `max_tokens`.
+    """
+    _check(top=top, max_tokens=max_tokens)
+    model.eval()
+    system = _name(model, system)
+    ids = [tokenizer.eos, *tokenizer.encode(text)]
+    targets: list[int | None] = [*ids[1:], None]
+    tokens = torch.tensor([ids], device=model.device)
+    with torch.no_grad():
+        logits, parts, notes = _explain(model, tokens, None, system)
+    inside = look_inside(parts)
+    facts = _predictions(logits, targets, tokenizer, top)
+    if "answered" in parts:
+        facts |= _counted(parts, logits, targets)
+    if gradients:
+        facts |= _gradients(model, tokens, targets, None, system, notes)
+    if beam:
+        _, facts["beam"] = _search(model, tokens, None, tokenizer, Beam(beam, 0.0, beam), max_tokens, forbidden)
+    return Trace(
+        system=system,
+        task="language model",
+        tokens=_words(ids, tokenizer),
+        targets=_words(targets, tokenizer),
+        attention=inside.attention,
+        hidden=inside.hidden,
+        gates=inside.gates,
+        notes=tuple(notes),
+        **facts,
+    )
+
+
+def trace_translation(
+    model: Translator,
+    source_tokenizer: Tokenizer,
+    tokenizer: Tokenizer,
+    source: str,
+    target: str | None = None,
+    *,
+    beam: int = 5,
+    length_penalty: float = 1.0,
+    forbidden: Sequence[int] = (),
+    top: int = 5,
+    gradients: bool = False,
+    system: str = "",
+) -> Trace:
+    """What happens while a translator writes `target`, or what beam search finds best, with the tree of that search."""
+    _check(top=top)
+    model.eval()
+    system = _name(model, system)
+    read = [*source_tokenizer.encode(source), source_tokenizer.eos]
+    if len(read) == 1:
+        raise RegardError("There is nothing to translate: give a sentence.")
+    sources = torch.tensor([read], device=model.device)
+    branches: tuple[Branch, ...] = ()
+    if target is None:
+        longest, how = longest_translation(len(read) - 1), Beam(beam, length_penalty, beam)
+        first = torch.tensor([[tokenizer.eos]], device=model.device)
+        (best, *_), branches = _search(model, first, sources, tokenizer, how, longest, forbidden)
+        written = best.tokens
+    else:
+        written = [*tokenizer.encode(target), tokenizer.eos]
+    tokens = torch.tensor([[tokenizer.eos, *written[:-1]]], device=model.device)
+    notes: list[str] = []
+    with torch.no_grad():
+        encoded, source_parts = model.explain_encode(sources, None)
+        logits, _, parts = model.explain(tokens, model.begin_from(encoded, sources, None))
+        looked, aligned = model.attention(parts), model.alignment(parts)
+    inside, before = look_inside(parts), look_inside_encoder(source_parts)
+    facts = _predictions(logits[0], written, tokenizer, top)
+    if gradients:
+        facts |= _gradients(model, tokens, written, sources, system, notes)
+    return Trace(
+        system=system,
+        task="translation",
+        tokens=_words(tokens[0].tolist(), tokenizer),
+        targets=_words(written, tokenizer),
+        source=_words(read, source_tokenizer),
+        attention={**before.attention, **{name: array(weights) for name, weights in looked.items()}},
+        hidden={**before.hidden, **inside.hidden},
+        gates={**before.gates, **inside.gates},
+        alignment=None if aligned is None else array(aligned),
+        beam=branches,
+        notes=tuple(notes),
+        **facts,
+    )
+
+
+def trace_classification(
+    model: Classifier,
+    source_tokenizer: Tokenizer,
+    labels: Tokenizer,
+    text: str,
+    label: str | None = None,
+    *,
+    top: int = 5,
+    gradients: bool = False,
+    system: str = "",
+) -> Trace:
+    """What happens while a classifier reads `text`: one step, which predicts the label.
+
+    Gradients are those of `label`'s loss; without one, of the label it answers.
+    """
+    _check(top=top)
+    model.eval()
+    system = _name(model, system)
+    read = [*source_tokenizer.encode(text), source_tokenizer.eos]
+    if len(read) == 1:
+        raise RegardError("There is nothing to label: give a text.")
+    truth = None if label is None else _number_of(label, labels)
+    sources = torch.tensor([read], device=model.device)
+    tokens = torch.tensor([[labels.eos]], device=model.device)
+    with torch.no_grad():
+        encoded, parts = model.explain_encode(sources, None)
+        logits, _, _ = model.explain(tokens, model.begin_from(encoded, sources, None))
+        among = logits[0].index_fill(-1, torch.tensor(labels.specials, device=logits.device), -torch.inf)
+    best = int(among[0].argmax())
+    inside = look_inside_encoder(parts)
+    notes: list[str] = []
+    facts = _predictions(among, [truth], labels, min(top, len(labels.tokens) - len(labels.specials)))
+    if gradients:
+        asked = best if truth is None else truth
+        facts |= _gradients(model, tokens, [asked], sources, system, notes, forbidden=labels.specials)
+    return Trace(
+        system=system,
+        task="classification",
+        tokens=_words([labels.eos], labels),
+        targets=_words([truth], labels),
+        source=_words(read, source_tokenizer),
+        attention=inside.attention,
+        hidden={**inside.hidden, "hidden": array(encoded["whole"][:, None])},
+        gates=inside.gates,
+        label=labels.token(best),
+        notes=tuple(notes),
+        **facts,
+    )
+
+
+# -- what they share -------------------------------------------------------------------------------------------------
+
+
+def _explain(model: Model, tokens: Tensor, state: State | None, system: str) -> tuple[Tensor, State, list[str]]:
+    """Logits [T, V], parts, and a sentence where a stranger's system has none."""
+    try:
+        logits, _, parts = model.explain(tokens, state)
+        return logits[0], parts, []
+    except NotImplementedError:
+        logits, _ = model(tokens, state)
+        return logits[0], {}, [NO_EXPLAIN.format(system=system)]
+
+
+def _predictions(logits: Tensor, targets: Sequence[int | None], tokenizer: Tokenizer, top: int) -> dict[str, Any]:
+    """Of each step's distribution, from logits [T, V]: the true token's probability and rank, entropy, the best.
+
+    A step at a time: its numbers then stay in the processor's cache, which is thrice as fast as all steps at once.
+    """
+    probability, rank = np.full(len(targets), np.nan), np.zeros(len(targets), dtype=np.int64)
+    entropy, choices = np.empty(len(targets)), []
+    places = torch.arange(logits.size(-1), device=logits.device)
+    for t, (row, target) in enumerate(zip(logits.to(torch.promote_types(logits.dtype, torch.float32)), targets)):
+        logs = row.double().log_softmax(-1)
+        chances = logs.exp()
+        entropy[t] = -torch.where(chances > 0, chances * logs, 0.0).sum().item()
+        best = largest(row[None], min(top, len(row)))[0]
+        named = zip(best.tolist(), chances[best].tolist())
+        choices.append(tuple(Choice(tokenizer.token(token), chance) for token, chance in named))
+        if target is not None:
+            probability[t] = chances[target].item()
+            ahead = (row > row[target]) | ((row == row[target]) & (places < target))  # equals by their place
+            rank[t] = 1 + ahead.sum().item()
+    return {"probability": probability, "rank": rank, "entropy": entropy, "top": tuple(choices)}
+
+
+def _counted(parts: State, logits: Tensor, targets: Sequence[int | None]) -> dict[str, Any]:
+    """Of an n-gram: which order gave the next word's probability (where none is known, the best word's), and β.
+
+    P(w | h) = P(w | the last k − 1 words) · Π β(h) over the contexts h of k … n − 1 words, all of which lack w.
+    """
+    asked = torch.tensor([int(row.argmax()) if w is None else w for row, w in zip(logits, targets)])
+    order = parts["answered"][0].cpu().gather(-1, asked[:, None])[:, 0]  # [T]
+    weights = parts["weights"][0].cpu()  # [T, n − 1], of contexts of 1, 2, … words
+    backed_off = torch.arange(1, weights.size(-1) + 1) >= order[:, None]
+    return {"order": order.numpy(), "backoff": weights.where(backed_off, 1.0).prod(-1).numpy()}
+
+
+def _gradients(
+    model: Model,
+    tokens: Tensor,
+    targets: Sequence[int | None],
+    source: Tensor | None,
+    system: str,
+    notes: list[str],
+    forbidden: Sequence[int] = (),
+) -> dict[str, Any]:
+    if not tables_of(model):
+        notes.append(NO_VECTORS.format(system=system))
+        return {}
+    with torch.enable_grad(), entering(model) as vectors:
+        logits, parts, _ = _explain(model, tokens, _begin(model, source), system)
+        hidden, logits = predicting(model, logits[None], parts)
+        banned = torch.tensor(forbidden, dtype=torch.int64, device=logits.device)
+        losses = surprises(logits[0].index_fill(-1, banned, -torch.inf), targets)
+        entered = {"target": vectors[-1]} if source is None else dict(zip(("source", "target"), vectors))
+        matrices = through_time(losses, [hidden], list(entered.values()), len(targets))
+    found = dict(zip(entered, matrices))
+    with torch.enable_grad():
+        states = state_gradients(model, tokens, targets, _begin(model, source))
+    return {
+        "gradients": found.get("target"),  # a classifier reads nothing of what it writes
+        "source_gradients": found.get("source"),
+        "state_gradients": states,
+    }
+
+
+def _begin(model: Model, source: Tensor | None) -> State | None:
+    """The state that a source leaves, by the written equation: cuDNN differentiates no recurrence in eval()."""
+    if source is None:
+        return None
+    assert isinstance(model, Translator)
+    return model.begin_from(model.explain_encode(source, None)[0], source, None)
+
+
+@torch.no_grad()
+def _search(
+    model: Model,
+    tokens: Tensor,
+    source: Tensor | None,
+    tokenizer: Tokenizer,
+    how: Beam,
+    max_tokens: int,
+    forbidden: Sequence[int],
+) -> tuple[list[Hypothesis], tuple[Branch, ...]]:
+    """The best continuations of tokens [1, T], and the tree they were found in."""
+    room = max_tokens if model.context is None else min(max_tokens, model.context + 1 - tokens.size(1))
+    hidden, state = model.read(tokens, None if source is None else model.begin(source))
+    logits = model.predict(hidden[:, -1])
+    return search_tree(model, logits, state, tokenizer, how=how, max_tokens=room, forbidden=forbidden)
+
+
+def _name(model: Model, system: str) -> str:
+    """Of one's own, ./mine.py:MyCell, the class alone."""
+    return (system or type(model).__name__).rpartition(":")[2]
+
+
+def _words(ids: Sequence[int | None], tokenizer: Tokenizer) -> tuple[str, ...]:
+    return tuple("" if symbol is None else tokenizer.token(symbol) for symbol in ids)
+
+
+def _number_of(label: str, labels: Tokenizer) -> int:
+    numbers = label_numbers(labels)
+    if clean(label) not in numbers:
+        few = ", ".join([*numbers][:10]) + (", …" if len(numbers) > 10 else "")
+        raise RegardError(f"{label!r} is no label of this classifier; it knows {few}.")
+    return numbers[clean(label)]
+
+
+def _check(**counts: int) -> None:
+    for name, count in counts.items():
+        if count < 1:
+            raise RegardError(f"--{name.replace('_', '-')} must be at least 1, not {count}.")

@@ -1,0 +1,67 @@
+"""Back-translation: text in the target language is given sources that a run of the other direction makes up.
+
+A made-up source may be clumsy; its target is a real sentence, and that is what a decoder learns to write
+(Sennrich, Haddow & Birch 2016).
+
+    regard train transformer --data pairs.tsv --data.swap true --run runs/fren
+    regard train transformer --data pairs.tsv --data.monolingual french.txt --data.translator runs/fren
+"""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+from regard.decoding.beam import Beam
+from regard.base.errors import RegardError
+from regard.base.files import reading, write_text
+from regard.runs.folder import pick_device
+from regard.base.numbers import grouped
+from regard.runs.recipe import Recipe
+from regard.report.progress import progress, say
+from regard.runs.language_run import load_translator
+from regard.text.corpus import content_digest, read_lines
+from regard.corpora.fetch import cache_folder
+from regard.text.pairs import PairCorpus, Pairs, not_held_out
+
+
+def back_translated(recipe: Recipe, corpus: PairCorpus) -> Pairs:
+    """A pair for each line of data.monolingual that is not held out, its source made up by data.translator.
+
+    They are kept in the cache; a line for which the translator has nothing to say is left out, and counted.
+    """
+    text, folder = Path(recipe.data.monolingual), Path(recipe.data.translator)
+    if not text.is_file():
+        raise RegardError(f"There is no text {recipe.data.monolingual!r} to translate back; check data.monolingual.")
+    translator = load_translator(folder, device=str(pick_device(recipe.training.device)))
+    made = _place(text, folder)
+    if not made.exists():
+        targets = [line for line in read_lines(text) if line.strip()]
+        sources = []
+        with progress(f"translating {text.name} back", len(targets), unit=" lines") as bar:
+            for best, *_ in translator.translations(targets, how=Beam(1), truncate=True, min_tokens=2):
+                sources.append(best.text)
+                bar.advance(1)
+        made.parent.mkdir(parents=True, exist_ok=True)
+        write_text(made, "".join(f"{_plain(s)}\t{_plain(t)}\n" for s, t in zip(sources, targets)))
+    with reading(made) as stream:
+        lines = [line.split("\t") for line in stream.read().decode().split("\n")[:-1]]
+    said = Pairs([source for source, _ in lines if source], [target for source, target in lines if source])
+    found = said.take(not_held_out(corpus, said))
+    empty, held = len(lines) - len(said), len(said) - len(found)
+    left_out = f" ({grouped(empty)} lines without a translation and {grouped(held)} held-out ones left out)"
+    made_by = f"their sources made up by {folder}{left_out if empty + held else ''}"
+    say(f"{grouped(len(found))} pairs from {text.name}, {made_by}")
+    if not len(found):
+        raise RegardError(f"Nothing of {text} is left to learn from: {folder} translates none, or all is held out.")
+    return found
+
+
+def _place(text: Path, folder: Path) -> Path:
+    """Where the pairs of this text and this translator are kept: other weights or another text, another file."""
+    name = f"{content_digest(text)} {content_digest(folder / 'model.safetensors')}"
+    return cache_folder() / "back-translation" / f"{hashlib.blake2b(name.encode(), digest_size=16).hexdigest()}.tsv"
+
+
+def _plain(line: str) -> str:
+    return " ".join(line.split())

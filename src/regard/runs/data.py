@@ -1,0 +1,412 @@
+"""What a run learns from: a corpus, cut into tokens, as batches and as something to be validated on.
+
+Running text, sentence pairs and labelled lines differ in how they are opened, cut and batched; from there on training
+is the same.
+"""
+
+from __future__ import annotations
+
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import torch
+
+from regard.runs.back_translation import back_translated
+from regard.decoding.beam import GREEDY_BEAM
+from regard.decoding.translate import translate
+from regard.base.errors import RegardError
+from regard.evaluation.accuracy import label_log_probabilities
+from regard.evaluation.scoring import pair_losses
+from regard.evaluation.bleu import bleu
+from regard.runs.folder import (
+    Tokenizers,
+    corpus_of,
+    forbidden_tokens,
+    has_source,
+    labels,
+    open_tokenizers,
+    pairs_asked_for,
+    pairs_of,
+    pick_device,
+    read_facts,
+    tokens_of,
+)
+from regard.layers.state import State
+from regard.base.numbers import grouped
+from regard.runs.recipe import Recipe
+from regard.report.progress import say
+from regard.systems.model import Model
+from regard.systems.translator import BY_CORPUS, dropout_for
+from regard.text.batches import Streams, Windows
+from regard.text.bpe_dropout import DropoutPairs
+from regard.text.corpus import Corpus, is_named, open_corpus
+from regard.text.labels import encode_labelled, label_numbers, learn_labels
+from regard.text.pair_batches import PairBatches
+from regard.text.pair_tokenizers import train_tokenizers, why_this_vocabulary
+from regard.text.pair_tokens import TokenPairs, encode_pairs
+from regard.text.pairs import PairCorpus, Pairs, weighted
+from regard.text.tokenizer import Tokenizer
+from regard.text.tokens import TokenArray
+from regard.training.loop import Batches
+from regard.training.hyperparameters import Counting, Learning
+from regard.training.validation import PairValidation, TextValidation, Validation, Verdict
+from regard.runs.translation_run import both_sides
+
+
+class Material(ABC):
+    """Everything about its data that a training needs; the recipe has what was left to choose filled in."""
+
+    recipe: Recipe
+    tokenizers: Tokenizers
+
+    @property
+    @abstractmethod
+    def origin(self) -> dict[str, Any]:
+        """What run.json says of it: name, checksum, notes."""
+
+    @property
+    @abstractmethod
+    def sentence(self) -> str:
+        """How much there is, and how it is cut."""
+
+    @property
+    @abstractmethod
+    def tokens(self) -> int:
+        """Tokens that are predicted in one reading of the training text."""
+
+    @abstractmethod
+    def batches(self, model: Model) -> Batches: ...
+
+    @abstractmethod
+    def validation(self, model: Model) -> Validation: ...
+
+
+def read_material(recipe: Recipe, start: Path | None = None, tokenizers: Tokenizers | None = None) -> Material:
+    """Open what the recipe names; with the tokenizers given, or those of the run `start`, or new ones."""
+    if start is not None:
+        tokenizers = open_tokenizers(start, recipe)
+    if labels(recipe):
+        return _read_labels(recipe, tokenizers)
+    return (_read_pairs if has_source(recipe) else _read_text)(recipe, tokenizers)
+
+
+def material_of(folder: Path, recipe: Recipe) -> Material:
+    """What a run was trained on, unchanged since."""
+    tokenizers = open_tokenizers(folder, recipe)
+    if has_source(recipe):
+        kind = LabelMaterial if labels(recipe) else PairMaterial
+        material = kind.cut(recipe, pairs_of(folder, recipe), tokenizers)
+        if material.made_up != read_facts(folder)["corpus"].get("made_up", ""):
+            raise RegardError(
+                f"{recipe.data.monolingual} or {recipe.data.translator} has changed since {folder} was trained with "
+                f"them; put them back, or start anew with --from {folder}."
+            )
+        return material
+    return TextMaterial.cut(recipe, corpus_of(folder, recipe), tokenizers)
+
+
+# -- running text ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class TextMaterial(Material):
+    recipe: Recipe
+    corpus: Corpus
+    tokenizers: Tokenizers
+    arrays: Mapping[str, TokenArray]
+
+    @classmethod
+    def cut(cls, recipe: Recipe, corpus: Corpus, tokenizers: Tokenizers) -> TextMaterial:
+        arrays = {split: tokens_of(corpus, tokenizers.target, split) for split in ("train", "valid")}
+        check_tokens(corpus, arrays)
+        return cls(recipe, corpus, tokenizers, arrays)
+
+    @property
+    def origin(self) -> dict[str, Any]:
+        return origin_of(self.corpus)
+
+    @property
+    def sentence(self) -> str:
+        tokenizer = self.tokenizers.target
+        return (
+            f"{self.corpus.name}: {grouped(self.tokens)} training tokens, "
+            f"{tokenizer.kind} vocabulary of {grouped(tokenizer.vocabulary)}"
+        )
+
+    @property
+    def tokens(self) -> int:
+        return len(self.arrays["train"].ids)
+
+    def batches(self, model: Model) -> Batches:
+        settings, ids, eos = self.recipe.training, self.arrays["train"].ids, self.tokenizers.target.eos
+        rows = min(settings.rows, max(1, len(ids) // settings.window))  # a short text fills fewer rows
+        if settings.batches == "windows":
+            return Windows(ids, rows, settings.window, eos, settings.seed)
+        if grows(model):
+            raise RegardError(f"The state of {self.recipe.system} grows with the text: use training.batches windows.")
+        return Streams(ids, rows, settings.window, eos)
+
+    def validation(self, model: Model) -> Validation:
+        limit = self.recipe.training.validation_tokens or None
+        return TextValidation(self.arrays["valid"].ids[:limit], self.tokenizers.target.eos)
+
+
+def _read_text(recipe: Recipe, tokenizers: Tokenizers | None) -> TextMaterial:
+    corpus, tokenizer, recipe = read_text(recipe, tokenizers.target if tokenizers is not None else None)
+    torch.set_num_threads(recipe.training.threads)
+    return TextMaterial.cut(recipe, corpus, Tokenizers(tokenizer))
+
+
+def read_text(recipe: Recipe, tokenizer: Tokenizer | None = None) -> tuple[Corpus, Tokenizer, Recipe]:
+    """The corpus, its tokenizer, and the recipe with what was left to choose filled in."""
+    data = recipe.data
+    corpus = open_corpus(data.corpus, data.split)
+    for note in corpus.notes:
+        say(note)
+    if tokenizer is None:
+        kind = corpus.suggested_tokenizer if data.tokenizer == "auto" else data.tokenizer
+        normalise = data.normalise if data.normalise != "auto" else "none" if kind in ("bpe", "byte") else "nfc"
+        tokenizer = Tokenizer.train(
+            corpus.splits["train"],
+            kind,
+            data.vocabulary or None,
+            normalise=normalise,
+            pretokenised=corpus.pretokenised,
+        )
+    resolved = _resolved_data(recipe, tokenizer)
+    return corpus, tokenizer, recipe.replace(data=resolved, training=resolve_training(recipe.training))
+
+
+def check_tokens(corpus: Corpus, tokens: Mapping[str, TokenArray]) -> None:
+    for split, array in tokens.items():
+        if len(array.ids) < 2:
+            raise RegardError(f"The {split} split of {corpus.name} has no text to learn from; give it more lines.")
+
+
+def grows(model: Model) -> bool:
+    """Does the state get larger with every token read (keys and values), so that it cannot be carried forever?"""
+
+    def empty(part: State) -> bool:
+        return any(empty(leaf) if isinstance(leaf, dict) else leaf.numel() == 0 for leaf in part.values())
+
+    return empty(model.begin(rows=1)["past"])
+
+
+# -- sentence pairs --------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class PairMaterial(Material):
+    recipe: Recipe
+    corpus: PairCorpus
+    tokenizers: Tokenizers
+    texts: Pairs  # what `train` was cut from
+    train: TokenPairs
+    valid: TokenPairs
+    references: Pairs  # what `valid` was cut from
+    made_up: str = ""  # the checksum of back-translated pairs, where there are any
+    encode = staticmethod(encode_pairs)
+
+    @classmethod
+    def cut(cls, recipe: Recipe, corpus: PairCorpus, tokenizers: Tokenizers) -> Self:
+        assert tokenizers.source is not None
+        data, limit, held_out = recipe.data, recipe.training.validation_pairs, corpus.splits["valid"]
+        train = corpus.splits["train"]
+        made_up = ""
+        if data.monolingual:
+            more = back_translated(recipe, corpus)
+            made_up = more.checksum()
+            train = Pairs([*train.sources, *more.sources], [*train.targets, *more.targets])
+        valid = held_out.take(range(min(limit or len(held_out), len(held_out))))
+        cut: dict[str, TokenPairs] = {}
+        for split, pairs in (("train", train), ("valid", valid)):
+            found = cls.encode(
+                pairs, tokenizers.source, tokenizers.target, longest=data.longest, truncate=data.truncate
+            )
+            for note in found.sentences:
+                say(f"{split}: {note}")
+            if not len(found):
+                raise RegardError(
+                    f"The {split} split of {corpus.name} has no pairs to learn from, none with two sides of at most "
+                    f"{data.longest} tokens (data.longest); give it more."
+                )
+            cut[split] = found
+        references = valid.take(cut["valid"].kept)
+        return cls(recipe, corpus, tokenizers, train, cut["train"], cut["valid"], references, made_up)
+
+    @property
+    def origin(self) -> dict[str, Any]:
+        return origin_of(self.corpus) | ({"made_up": self.made_up} if self.made_up else {})
+
+    @property
+    def sentence(self) -> str:
+        assert self.tokenizers.source is not None
+        kind, target, source = self.tokenizers.target.kind, self.tokenizers.target, self.tokenizers.source
+        sizes = grouped(target.vocabulary) if source is target else f"{source.vocabulary} and {target.vocabulary}"
+        joint = "joint " if source is target else ""
+        return f"{self.corpus.name}: {grouped(len(self.train))} training pairs, {joint}{kind} vocabulary of {sizes}"
+
+    @property
+    def tokens(self) -> int:
+        return len(self.train.target)
+
+    def batches(self, model: Model) -> Batches:
+        settings, rate = self.recipe.training, self.recipe.data.bpe_dropout
+        self._check_context(model)
+        if not rate:
+            return PairBatches(self.train, settings.batch_tokens, settings.seed)
+        assert self.tokenizers.source is not None
+        anew = DropoutPairs(self.texts, self.train, self.tokenizers.source, self.tokenizers.target, rate, settings.seed)
+        return PairBatches(self.train, settings.batch_tokens, settings.seed, epochs=anew.epoch)
+
+    def _check_context(self, model: Model) -> None:
+        """Positions that end must reach to the end of every pair: better known now than at the first long batch."""
+        for side, most in (("source", getattr(model, "source_context", None)), ("target", model.context)):
+            longest = max(int(getattr(pairs, f"{side}_lengths").max()) for pairs in (self.train, self.valid))
+            if most is not None and longest > most:
+                raise RegardError(
+                    f"A {side} has {longest} tokens with its <eos>, and positions end at model.context {most}: raise "
+                    f"that, or leave longer pairs out with data.longest {most - 1}."
+                )
+
+    def validation(self, model: Model) -> Validation:
+        eos, forbidden = self.tokenizers.target.eos, forbidden_tokens(self.tokenizers.target, one_line=True)
+        sources, targets = both_sides(self.valid)
+
+        def loss(model: Model) -> float:
+            losses = pair_losses(model, sources, targets, eos)
+            return float(sum(loss.sum() for loss in losses)) / sum(map(len, losses))
+
+        def quality(model: Model) -> float:
+            found = translate(model, sources, eos=eos, beam=GREEDY_BEAM, forbidden=forbidden)
+            written = [self.tokenizers.target.decode(best.text_tokens).strip() for best, *_ in found]
+            return bleu(written, self.references.targets)
+
+        return PairValidation(loss, quality if self.recipe.training.select == "bleu" else None)
+
+
+def _read_pairs(recipe: Recipe, tokenizers: Tokenizers | None) -> PairMaterial:
+    data = recipe.data
+    corpus = pairs_asked_for(data)
+    for note in corpus.notes:
+        say(note)
+    if tokenizers is None:
+        normalise = "nfc" if data.normalise == "auto" else data.normalise
+        source, target = train_tokenizers(corpus, data.tokenizer, data.vocabulary, normalise, data.joint)
+        say(why_this_vocabulary(corpus, (source, target), data.vocabulary))
+        tokenizers = Tokenizers(target, source)
+    resolved = _resolved_data(recipe, tokenizers.target) | {"joint": tokenizers.source is tokenizers.target}
+    resolved |= {name: absolute(getattr(data, name)) for name in ("monolingual", "translator")}
+    resolved["also"] = ",".join(f"{absolute(path)}:{weight:g}" for path, weight in weighted(data.also))
+    recipe = recipe.replace(data=resolved, training=resolve_training(recipe.training))
+    recipe = settle_dropout(recipe, len(corpus.splits["train"]))
+    torch.set_num_threads(recipe.training.threads)
+    return PairMaterial.cut(recipe, corpus, tokenizers)
+
+
+def settle_dropout(recipe: Recipe, pairs: int) -> Recipe:
+    """The recipe with the dropout that suits so many pairs, where it was left to choose."""
+    if recipe.model.dropout != BY_CORPUS:
+        return recipe
+    chosen = dropout_for(pairs)
+    many = "few and soon known by heart" if chosen == dropout_for(0) else "many"
+    say(f"Dropout: {chosen}, since {grouped(pairs)} pairs are {many}.")
+    return recipe.replace(model={"dropout": chosen})
+
+
+# -- labelled lines --------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class LabelMaterial(PairMaterial):
+    """Pairs whose target is a label: one symbol, which is all that is predicted."""
+
+    encode = staticmethod(encode_labelled)
+
+    @property
+    def sentence(self) -> str:
+        assert self.tokenizers.source is not None
+        source, count = self.tokenizers.source, len(label_numbers(self.tokenizers.target))
+        return (
+            f"{self.corpus.name}: {grouped(len(self.train))} labelled training lines, {count} labels, "
+            f"{source.kind} vocabulary of {grouped(source.vocabulary)}"
+        )
+
+    def validation(self, model: Model) -> Validation:
+        eos, specials = self.tokenizers.target.eos, self.tokenizers.target.specials
+        sources, truth = both_sides(self.valid)[0], self.valid.target.astype(np.int64)
+
+        def judge(model: Model) -> Verdict:
+            found = np.stack([*label_log_probabilities(model, sources, eos=eos)])  # [lines, symbols]
+            loss = -found[np.arange(len(truth)), truth].mean()
+            found[:, list(specials)] = -np.inf
+            return Verdict(float(loss), {"accuracy": float((found.argmax(1) == truth).mean())})
+
+        return judge
+
+
+def _read_labels(recipe: Recipe, tokenizers: Tokenizers | None) -> LabelMaterial:
+    data = recipe.data
+    for key, given in {"monolingual": data.monolingual, "bpe_dropout": data.bpe_dropout}.items():
+        if given:
+            raise RegardError(f"data.{key} is for translation, not for labels: leave it out.")
+    if recipe.training.select == "bleu":
+        raise RegardError("Labels have no BLEU: leave training.select at loss.")
+    corpus = pairs_asked_for(data)
+    for note in corpus.notes:
+        say(note)
+    if tokenizers is None:
+        source = Tokenizer.train(
+            corpus.splits["train"].sources,
+            corpus.suggested_tokenizer if data.tokenizer == "auto" else data.tokenizer,
+            data.vocabulary or None,
+            normalise="nfc" if data.normalise == "auto" else data.normalise,
+            pretokenised=corpus.pretokenised,
+        )
+        tokenizers = Tokenizers(learn_labels(corpus), source)
+    assert tokenizers.source is not None
+    resolved = _resolved_data(recipe, tokenizers.source) | {"joint": False}
+    recipe = recipe.replace(data=resolved, training=resolve_training(recipe.training))
+    torch.set_num_threads(recipe.training.threads)
+    return LabelMaterial.cut(recipe, corpus, tokenizers)
+
+
+# -- what was left to choose -----------------------------------------------------------------------------------------
+
+
+def _resolved_data(recipe: Recipe, tokenizer: Tokenizer) -> dict[str, Any]:
+    corpus = recipe.data.corpus
+    return {
+        "corpus": corpus if is_named(corpus) else str(Path(corpus).resolve()),
+        "normalise": tokenizer.normalisation,
+        "tokenizer": tokenizer.kind,
+        "vocabulary": tokenizer.vocabulary,
+    }
+
+
+def absolute(path: str) -> str:
+    return str(Path(path).resolve()) if path else ""
+
+
+def resolve_training(settings: Learning | Counting) -> dict[str, Any]:
+    """Threads, device and precision as they will be used: a resume elsewhere must not change them silently."""
+    chosen: dict[str, Any] = {"threads": settings.threads or int(os.environ.get("OMP_NUM_THREADS") or 0) or cores()}
+    if isinstance(settings, Learning):
+        device = pick_device(settings.device)
+        has_bf16 = device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
+        chosen["device"] = str(device)
+        chosen["precision"] = settings.precision.replace("auto", "bf16" if has_bf16 else "fp32")
+    return chosen
+
+
+def cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def origin_of(corpus: Corpus | PairCorpus) -> dict[str, Any]:
+    return {"name": corpus.name, "checksum": corpus.checksum(), "notes": list(corpus.notes)}

@@ -1,0 +1,327 @@
+"""A run's folder: what is in it, and how it is opened again.
+
+recipe.toml            every setting, resolved
+run.json               version, device, threads, corpus and its checksum
+tokenizer.json         text ↔ tokens (of the target or the labels, where tokenizer.source.json stands beside it)
+model.safetensors      the weights that were best on validation
+training.safetensors   the checkpoint a resume starts from (the last weights are in it)
+kept/                  for pairs, the weights of the last validations
+metrics.jsonl          the learning curve
+mine.py                where the system is one's own: its code, as it was
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor
+
+from regard.base.errors import RegardError
+from regard.base.files import reading
+from regard.base.numbers import grouped
+from regard.runs.recipe import PairData, Recipe, compose, read_recipe
+from regard.report.progress import progress, say
+from regard.systems.catalogue import find, load_class
+from regard.systems.code import is_own, locate, reach, vouch, was_named
+from regard.systems.model import Model
+from regard.text.corpus import Corpus, open_corpus
+from regard.text.pairs import PairCorpus, open_pairs, read_pairs
+from regard.text.tokenizer import Tokenizer
+from regard.text.tokens import TokenArray, cached
+from regard.training.checkpoint import load_tensors, unflatten
+from regard.training.loop import kept_weights
+
+FORMAT = 1  # of the run folder; raised when an older Regard could not read it
+WHOLE = "whole file"  # the split of a file that is taken as it stands
+Known = TypeVar("Known", Corpus, PairCorpus)
+
+
+def open_recipe(folder: Path) -> Recipe:
+    """The recipe of a run, after making sure that this version can read it."""
+    facts = read_facts(folder)
+    tree = read_recipe(folder / "recipe.toml")
+    if is_own(str(tree["system"])):
+        tree["system"] = own_code(str(tree["system"]), facts, folder)
+    return compose(str(tree["system"]), None, tree)
+
+
+@dataclass(frozen=True)
+class Tokenizers:
+    """How a run cuts text: `target` is what it writes; `source` what it reads from, None for a language model.
+
+    Where a source is cut like the target (a joint vocabulary) both are the same object and one file.
+    """
+
+    target: Tokenizer
+    source: Tokenizer | None = None
+
+    @classmethod
+    def load(cls, folder: Path, has_source: bool) -> Tokenizers:
+        target = Tokenizer.load(folder / "tokenizer.json")
+        own = folder / "tokenizer.source.json"
+        return cls(target, (Tokenizer.load(own) if own.exists() else target) if has_source else None)
+
+    def save(self, folder: Path) -> None:
+        self.target.save(folder / "tokenizer.json")
+        if self.source is not None and self.source is not self.target:
+            self.source.save(folder / "tokenizer.source.json")
+        else:
+            (folder / "tokenizer.source.json").unlink(missing_ok=True)  # of a training that was killed at its start
+
+
+def open_tokenizers(folder: Path, recipe: Recipe) -> Tokenizers:
+    return Tokenizers.load(folder, has_source(recipe))
+
+
+def read_facts(folder: Path) -> dict[str, Any]:
+    """run.json: which version wrote the run, on what, from which text."""
+    if not folder.exists():
+        raise RegardError(f"There is no run {folder}; `regard train` makes one.")
+    if not (folder / "run.json").is_file():
+        raise RegardError(f"{folder} is not a run: it has no run.json; `regard train` makes one.")
+    with reading(folder / "run.json") as stream:
+        content = stream.read()
+    try:
+        facts = json.loads(content)
+    except ValueError:
+        facts = None
+    if not isinstance(facts, dict):
+        raise RegardError(f"{folder / 'run.json'} is damaged; restore it, or train the run again.")
+    if facts.get("format") != FORMAT:
+        raise RegardError(
+            f"{folder} was written by Regard {facts.get('regard', '?')} in run format {facts.get('format')}; "
+            f"this version reads format {FORMAT}: install the version that wrote it."
+        )
+    return facts
+
+
+def own_code(system: str, facts: dict[str, Any], folder: Path) -> str:
+    """The name of the code a run was trained with: the file it names or, if that has changed since, the run's copy.
+
+    It is run only if this very code was named on this machine before; see `systems/code.py`.
+    """
+    recorded = facts.get("code") or {}
+    place, _, label = system.rpartition(":")
+    copy = folder / Path(str(recorded.get("file", "")) or "code").name
+    for name in (system, f"{copy}:{label}"):
+        try:
+            code = locate(name)
+        except RegardError:
+            continue
+        if code.digest != recorded.get("sha256"):
+            continue
+        if name != system and was_named(code.digest, Path(place)):
+            say(f"note: {place} is not what {folder} was trained with; using the run's own copy, {copy}")
+            reach(Path(place).parent)
+        else:
+            vouch(code, folder)
+        return code.name
+    raise RegardError(
+        f"{folder} was trained with code of its own, and neither {place} nor {copy} is that code any more: "
+        "put it back, or train a new run."
+    )
+
+
+def read_weights(folder: Path, weights: str = "best") -> dict[str, Tensor]:
+    if weights not in ("best", "last"):
+        raise RegardError(f"--weights must be best or last, not {weights!r}.")
+    best, checkpoint = folder / "model.safetensors", folder / "training.safetensors"
+    if weights == "best" and best.exists():
+        return load_tensors(best)[0]
+    if checkpoint.exists():
+        if weights == "best":
+            say(f"note: {folder} has not been validated yet; these are its last weights")
+        return unflatten(load_tensors(checkpoint)[0], "model")
+    if best.exists():  # a counted system has one set of numbers
+        return load_tensors(best)[0]
+    raise RegardError(f"{folder} holds no weights: its training never began; train it again.")
+
+
+def average_weights(folder: Path, count: int) -> dict[str, Tensor]:
+    """The mean of the weights of the last `count` validations (Vaswani et al. 2017, section 6.1)."""
+    kept = kept_weights(folder)
+    if not kept:
+        raise RegardError(f"{folder} kept no weights to average: only trainings on pairs do, with training.keep.")
+    if count < 1:
+        raise RegardError(f"--average must be at least 1, not {count}.")
+    if len(kept) < count:
+        raise RegardError(
+            f"{folder} kept the weights of {len(kept)} validations: ask for at most so many with --average, or train "
+            "with a larger training.keep."
+        )
+    mean: dict[str, Tensor] = {}
+    for path in kept[-count:]:
+        for name, weight in load_tensors(path)[0].items():
+            mean[name] = weight.double() / count + mean.get(name, 0.0)
+    like = load_tensors(kept[-1])[0]
+    return {name: weight.to(like[name].dtype) for name, weight in mean.items()}
+
+
+def set_weights(model: Model, weights: dict[str, Tensor], folder: Path) -> None:
+    try:
+        model.load_state_dict(weights)
+    except RuntimeError:
+        raise RegardError(f"The weights in {folder} do not fit its recipe.toml: one of the two was changed.") from None
+
+
+def build_model(recipe: Recipe, tokenizers: Tokenizers) -> Model:
+    kind = load_class(recipe.system)
+    if tokenizers.source is None or tokenizers.source is tokenizers.target:
+        return kind(tokenizers.target.vocabulary, recipe.model)
+    return kind(tokenizers.target.vocabulary, recipe.model, source_vocabulary=tokenizers.source.vocabulary)
+
+
+class Trained:
+    """A trained model with its tokenizer, as it came out of its folder."""
+
+    def __init__(self, folder: Path, recipe: Recipe, tokenizer: Tokenizer, model: Model):
+        self.folder, self.recipe, self.tokenizer, self.model = folder, recipe, tokenizer, model
+        model.eval()
+
+    def __repr__(self) -> str:
+        size = f"{grouped(self.parameters)} parameters"
+        return f"{type(self).__name__}({str(self.folder)!r}: {self.recipe.system}, {size})"
+
+    @property
+    def parameters(self) -> int:
+        """Numbers learned from the text: weights, or what an n-gram stores."""
+        return count_parameters(self.model)
+
+    @property
+    def forbidden(self) -> list[int]:
+        """Tokens that may be read but are never written."""
+        return forbidden_tokens(self.tokenizer)
+
+
+class TrainedOnPairs(Trained):
+    """One that reads a source: what translators and classifiers have in common."""
+
+    def __init__(self, folder: Path, recipe: Recipe, source: Tokenizer, target: Tokenizer, model: Model):
+        super().__init__(folder, recipe, target, model)
+        self.source_tokenizer = source
+
+    def corpus(self, data: str | None = None) -> PairCorpus:
+        """The pairs this run was trained on, or others."""
+        if data is None:
+            return pairs_of(self.folder, self.recipe)
+        mine = self.recipe.data
+        return open_pairs(data, source=mine.source, target=mine.target, swap=mine.swap)
+
+    def chosen(self, data: str | None, split: str | None) -> tuple[PairCorpus, str]:
+        """A corpus and its split to look at; a single file with no split named is taken whole, as it stands."""
+        if data is None or split is not None or not Path(data).is_file():
+            corpus = self.corpus(data)
+            return corpus, choose_split(corpus, split)
+        mine = self.recipe.data
+        found = read_pairs(data, source=mine.source, target=mine.target)
+        whole = PairCorpus(Path(data).name, {WHOLE: found}, mine.source, mine.target, disjoint=True)
+        return whole.swapped() if mine.swap else whole, WHOLE
+
+    def pairs(self, data: str | None, split: str | None = None) -> Iterator[tuple[str, str]]:
+        """The pairs of a file as they stand in it, or of one split of a corpus."""
+        corpus, name = self.chosen(data, split)
+        found = corpus.splits[name]
+        return zip(found.sources, found.targets)
+
+    @property
+    def forbidden(self) -> list[int]:
+        return forbidden_tokens(self.tokenizer, one_line=True)
+
+    def source_tokens(self, line: str, number: int, truncate: bool = False) -> list[int]:
+        """A line's tokens, refused where it is longer than anything the model was trained on."""
+        ids, longest = self.source_tokenizer.encode(line), self.recipe.data.longest
+        if len(ids) <= longest or truncate:
+            return ids[:longest]
+        raise RegardError(
+            f"Line {grouped(number)} has {grouped(len(ids))} tokens, and this model was trained on at most {longest}: "
+            "split the line into sentences, or let --truncate cut it."
+        )
+
+
+def forbidden_tokens(tokenizer: Tokenizer, *, one_line: bool = False) -> list[int]:
+    """Special symbols; where a text must stay one line and one field, also every token with a line end or a tab."""
+    breaks = [n for n, token in enumerate(tokenizer.tokens) if one_line and {"\n", "\r", "\t"} & set(token)]
+    return [n for n in sorted({*tokenizer.specials, *breaks}) if n != tokenizer.eos]
+
+
+def has_source(recipe: Recipe) -> bool:
+    """Whether it learns from pairs: it begins with a source, which it translates or labels."""
+    return find(recipe.system).task != "language model"
+
+
+def labels(recipe: Recipe) -> bool:
+    return find(recipe.system).task == "classification"
+
+
+def is_counted(recipe: Recipe) -> bool:
+    return find(recipe.system).trained == "counting"
+
+
+def count_parameters(model: Model) -> int:
+    counted = getattr(model, "stored_numbers", None)
+    return counted if counted is not None else sum(p.numel() for p in model.parameters())
+
+
+def pick_device(name: str) -> torch.device:
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError):
+        device = torch.device("meta")
+    if device.type not in ("cpu", "cuda"):
+        raise RegardError(f"The device {name!r} is not available here; use cpu, cuda or auto.")
+    return device
+
+
+def corpus_of(folder: Path, recipe: Recipe) -> Corpus:
+    """The text a run was trained on, if it still is that text: else what was held out may not be held out any more."""
+    return _unchanged(open_corpus(recipe.data.corpus, recipe.data.split), folder, recipe)
+
+
+def pairs_asked_for(data: PairData) -> PairCorpus:
+    return open_pairs(
+        data.corpus,
+        source=data.source,
+        target=data.target,
+        swap=data.swap,
+        pairs=data.pairs,
+        longest=data.words,
+        also=data.also,
+        split=data.split,
+    )
+
+
+def pairs_of(folder: Path, recipe: Recipe) -> PairCorpus:
+    """The pairs a run was trained on, if they still are those."""
+    return _unchanged(pairs_asked_for(recipe.data), folder, recipe)
+
+
+def _unchanged(corpus: Known, folder: Path, recipe: Recipe) -> Known:
+    if corpus.checksum() != read_facts(folder)["corpus"].get("checksum"):
+        raise RegardError(
+            f"{recipe.data.corpus} has changed since {folder} was trained on it; put it back, evaluate on another "
+            f"with --data, or start anew with --from {folder}."
+        )
+    return corpus
+
+
+def choose_split(corpus: Corpus | PairCorpus, split: str | None) -> str:
+    """The split asked for; without one, test, or valid where there is no test."""
+    if split is None:
+        return "test" if "test" in corpus.splits else "valid"
+    if split not in corpus.splits:
+        raise RegardError(f"{corpus.name} has no split {split!r}; it has {', '.join(corpus.splits)}.")
+    return split
+
+
+def tokens_of(corpus: Corpus, tokenizer: Tokenizer, split: str) -> TokenArray:
+    """A split as one array of tokens, made once and kept in the cache."""
+    with progress(f"tokenising {split}", corpus.splits[split].size, unit=" bytes") as bar:
+        return cached(corpus, tokenizer, split, progress=bar.reach)

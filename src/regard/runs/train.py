@@ -1,0 +1,464 @@
+"""From a recipe to a run: corpus → tokenizer → tokens → batches → model → training → folder.
+
+Nothing is written into the run's folder before the data and the settings have been read and understood, and a folder
+that holds something already is never written into.
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+import platform
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import torch
+
+import regard
+from regard.base.errors import RegardError, Stopped
+from regard.base.files import locked, write_text, writing
+from regard.runs.folder import (
+    FORMAT,
+    Tokenizers,
+    build_model,
+    count_parameters,
+    is_counted,
+    open_recipe,
+    open_tokenizers,
+    pick_device,
+    read_weights,
+)
+from regard.runs.data import Material, TextMaterial, material_of, read_material, resolve_training
+from regard.base.numbers import grouped
+from regard.runs.recipe import Recipe, compose, read_recipe
+from regard.report.progress import clock, progress, say
+from regard.runs.language_run import AnyRun, Run, load
+from regard.systems.catalogue import find
+from regard.systems.code import is_own, locate, vouch
+from regard.systems.model import Model
+from regard.training.checkpoint import save_tensors
+from regard.training.distributed import Crew, join, local_rank
+from regard.training.loop import Trainer, measure_steps, weights_of
+from regard.training.out_of_memory import is_out_of_memory
+from regard.training.hyperparameters import Learning, PairTraining
+
+
+def train(
+    system: str | None = None,
+    *,
+    data: str | None = None,
+    run: str | Path | None = None,
+    size: str | None = None,
+    seed: int | None = None,
+    budget: str | None = None,
+    start: str | Path | None = None,
+    recipe: str | Path | None = None,
+    settings: Mapping[str, Mapping[str, Any]] | None = None,
+) -> AnyRun:
+    """Train a system on a text and return the run. `start`: a run whose weights and tokenizer it begins with.
+
+    regard.train("lstm", data="my.txt", run="runs/mine", settings={"model": {"layers": 1}, "training": {"steps": 500}})
+    """
+    composed = compose_recipe(
+        system, data=data, size=size, seed=seed, budget=budget, start=start, recipe=recipe, settings=settings
+    )
+    return train_recipe(composed, Path(run) if run is not None else None, Path(start) if start is not None else None)
+
+
+def compose_recipe(
+    system: str | None,
+    *,
+    data: str | None = None,
+    size: str | None = None,
+    seed: int | None = None,
+    budget: str | None = None,
+    start: str | Path | None = None,
+    recipe: str | Path | None = None,
+    settings: Mapping[str, Mapping[str, Any]] | None = None,
+) -> Recipe:
+    """One recipe from all the ways to say what is wanted, the more particular overriding the more general."""
+    trees: list[Mapping[str, Any]] = []
+    if recipe is not None:
+        tree = read_recipe(Path(recipe))
+        if system is None and is_own(str(tree["system"])):
+            vouch(locate(str(tree["system"])), recipe)
+        system = system or str(tree["system"])
+        trees.append(tree)
+    if start is not None:
+        before = open_recipe(Path(start))
+        check_start(before, Path(start), system, size, settings or {})
+        system, size = before.system, before.size
+        trees.append({"model": before.tree()["model"]})
+    if system is None:
+        raise RegardError("Name a system (`regard systems` lists them) or a recipe file.")
+    short: dict[str, dict[str, Any]] = {"data": {}, "training": {}}
+    if data is not None:
+        short["data"]["corpus"] = data
+    if seed is not None:
+        short["training"]["seed"] = seed
+    if budget is not None:
+        short["training"]["budget"] = budget
+    return compose(system, size, *trees, short, settings or {})
+
+
+def check_start(
+    before: Recipe, start: Path, system: str | None, size: str | None, settings: Mapping[str, Mapping[str, Any]]
+) -> None:
+    """What a fine-tuned run takes from the run it begins with cannot be asked for otherwise."""
+    if is_counted(before):
+        raise RegardError(f"{start} is a {before.system}, which is counted, not fine-tuned: count both texts together.")
+    if system is not None and find(system).name != before.system:
+        raise RegardError(f"{start} is a {before.system}; a {system} cannot begin with its weights.")
+    if size is not None and size != before.size:
+        raise RegardError(f"A run that begins with {start} has its size, {before.size}: leave --size out.")
+    for key in ("tokenizer", "vocabulary", "normalise", "joint"):
+        if key in settings.get("data", {}):
+            raise RegardError(f"A run that begins with {start} has its tokenizer: leave --data.{key} out.")
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """Everything that training needs, before anything is written."""
+
+    material: Material
+    model: Model
+
+    @property
+    def recipe(self) -> Recipe:
+        return self.material.recipe
+
+
+def prepare(recipe: Recipe, start: Path | None = None, tokenizers: Tokenizers | None = None) -> Prepared:
+    material = read_material(recipe, start, tokenizers)
+    torch.manual_seed(material.recipe.training.seed)
+    model = build_model(material.recipe, material.tokenizers)
+    if start is not None:
+        try:
+            model.load_state_dict(read_weights(start))
+        except RuntimeError:
+            raise RegardError(f"These model settings do not fit the weights of {start}: leave model.* out.") from None
+    return Prepared(material, model)
+
+
+def train_recipe(
+    recipe: Recipe, folder: Path | None = None, start: Path | None = None, tokenizers: Tokenizers | None = None
+) -> AnyRun:
+    """Train what a recipe says; `tokenizers`: with these instead of new ones."""
+    crew = join(recipe.training.device if isinstance(recipe.training, Learning) else "cpu")
+    folder = new_folder(recipe, folder) if crew.leads else folder
+    if not crew.alone:
+        return _train_together(crew, recipe, folder, start, tokenizers)
+    ready = prepare(recipe, start, tokenizers)
+    say(ready.material.sentence)
+    assert folder is not None
+    if is_counted(ready.recipe):
+        return _count(ready, folder)
+    trainer = build_trainer(ready, folder)
+    say(f"{find(ready.recipe.system).label}: {grouped(count_parameters(ready.model))} parameters, on {trainer.device}")
+    with claimed(folder):
+        write_folder(folder, ready.recipe, ready.material.tokenizers)
+        trainer.save()
+        write_facts(folder, ready.recipe, ready.model, ready.material.origin)
+        return _go_on(trainer)
+
+
+def _train_together(
+    crew: Crew, recipe: Recipe, folder: Path | None, start: Path | None, tokenizers: Tokenizers | None
+) -> AnyRun:
+    """The same in several processes: the leader reads the text and makes the folder, the others find both there."""
+    if is_counted(recipe):
+        raise RegardError(f"A {recipe.system} is counted by one process: start it without torchrun.")
+    folder = Path(crew.told(str(folder)))
+    with claimed(folder) if crew.leads else nullcontext():
+        if crew.leads:
+            ready = prepare(recipe, start, tokenizers)
+            say(ready.material.sentence)
+            write_folder(folder, ready.recipe, ready.material.tokenizers)
+        crew.wait()
+        if not crew.leads:
+            recipe = compose(recipe.system, None, read_recipe(folder / "recipe.toml"))
+            ready = prepare(recipe, start, open_tokenizers(folder, recipe))
+        parameters = count_parameters(ready.model)  # before they are shared out
+        trainer = build_trainer(ready, folder, crew)
+        where = f"{crew.size} processes on {trainer.device.type}"
+        say(f"{find(recipe.system).label}: {grouped(parameters)} parameters, {where}")
+        trainer.save()
+        if crew.leads:
+            write_facts(folder, ready.recipe, ready.model, ready.material.origin, crew.size)
+        return _go_on(trainer)
+
+
+# Where and in how many parts it is computed, not what:
+MAY_CHANGE = ("accumulate", "capture", "checkpoint_every", "compile", "device", "shard", "threads")
+
+
+def resume(folder: str | Path, settings: Mapping[str, Mapping[str, Any]] | None = None) -> AnyRun:
+    """Go on exactly where a run stopped; `settings`: of those that only say where and in how many parts."""
+    folder = Path(folder)
+    recipe = _changed(open_recipe(folder), settings or {})
+    if is_counted(recipe):
+        raise RegardError(f"{folder} is complete: a {recipe.system} is counted in one go.")
+    if not (folder / "training.safetensors").exists():
+        raise RegardError(f"{folder} has no checkpoint (training.safetensors); train it anew.")
+    torch.set_num_threads(recipe.training.threads)
+    crew = join(recipe.training.device)
+    material = material_of(folder, recipe)
+    ready = Prepared(material, build_model(recipe, material.tokenizers))
+    with claimed(folder) if crew.leads else nullcontext():
+        for left in folder.glob(".*.part") if crew.leads else ():  # what a kill in the middle of a save left behind
+            left.unlink()
+        trainer = build_trainer(ready, folder, crew)
+        _restore(trainer)
+        if settings and crew.leads:
+            write_text(folder / "recipe.toml", recipe.toml())
+        return _go_on(trainer)
+
+
+def _changed(recipe: Recipe, settings: Mapping[str, Mapping[str, Any]]) -> Recipe:
+    """The recipe with other settings, if the run stays what it is with them."""
+    for section, values in settings.items():
+        for name in values:
+            if section != "training" or name not in MAY_CHANGE:
+                may = ", ".join(f"training.{name}" for name in MAY_CHANGE)
+                raise RegardError(f"A run keeps its {section}.{name}; what may change when it goes on: {may}.")
+    if isinstance(recipe.training, PairTraining) and "capture" in settings.get("training", {}):
+        raise RegardError("A training on pairs keeps its training.capture: it decides which pairs share a batch.")
+    if not settings or is_counted(recipe):
+        return recipe
+    changed = compose(recipe.system, None, recipe.tree(), settings)
+    return changed.replace(training=resolve_training(changed.training))
+
+
+def _restore(trainer: Trainer) -> None:
+    folder = trainer.folder
+    try:
+        trainer.restore()
+    except RuntimeError:  # shapes that differ
+        raise RegardError(
+            f"The checkpoint of {folder} does not fit its recipe.toml: one of the two was changed."
+        ) from None
+    if trainer.at.finished:
+        say(f"{folder} had finished: {trainer.at.step} steps.")
+    else:
+        say(f"{folder}: going on from step {trainer.at.step}")
+
+
+def _go_on(trainer: Trainer) -> AnyRun:
+    folder, at = trainer.folder, trainer.at
+    try:
+        trainer.train()
+    except Stopped as stopped:
+        say(f"stopped at step {stopped.step}; `regard resume {folder}` goes on from there")
+        raise
+    except (RuntimeError, ConnectionError) as error:
+        if trainer.crew.alone or isinstance(error, RegardError):
+            raise
+        raise RegardError(
+            f"Another process of this training ended at step {at.step}; the last checkpoint is in {folder}: "
+            f"`torchrun … -m -- regard resume {folder}` goes on from there, with any number of processes."
+        ) from error
+    trainer.optimizer.zero_grad(set_to_none=True)  # room for the run that is opened beside it
+    trainer.crew.wait()  # the files are the leader's
+    say(
+        f"best validation {at.best_words} at step {at.best_step}; "
+        f"{grouped(at.tokens)} tokens in {clock(at.seconds)}; the run is in {folder}"
+    )
+    return load(folder, device=str(trainer.device))
+
+
+def _count(ready: Prepared, folder: Path) -> Run:
+    material = ready.material
+    assert isinstance(material, TextMaterial)
+    recipe, model, ids = ready.recipe, ready.model, material.arrays["train"].ids
+    began = time.perf_counter()
+    with progress(f"counting up to {recipe.model.order}-grams", recipe.model.order) as bar:
+        model.count(ids, progress=lambda: bar.advance(1))  # type: ignore[operator]  # counted systems have it
+    for note in model.notes:  # type: ignore[union-attr]
+        say(str(note))
+    seconds = time.perf_counter() - began
+    with claimed(folder):
+        write_folder(folder, recipe, material.tokenizers)
+        save_tensors(folder / "model.safetensors", weights_of(model), {"seconds": seconds, "tokens": len(ids)})
+        write_facts(folder, recipe, model, material.origin)
+    say(f"counted {grouped(count_parameters(model))} n-grams in {clock(seconds)}; the run is in {folder}")
+    return Run(folder, recipe, material.tokenizers.target, model)
+
+
+# -- trainer -----------------------------------------------------------------------------------------------------
+
+
+def build_trainer(ready: Prepared, folder: Path, crew: Crew | None = None) -> Trainer:
+    settings, device = ready.recipe.training, pick_device(ready.recipe.training.device)
+    if crew is not None and not crew.alone and device.type == "cuda":
+        device = torch.device("cuda", local_rank())
+    model = ready.model.to(device)
+    batches, validation = ready.material.batches(model), ready.material.validation(model)
+    return Trainer(model, batches, validation, settings, folder, bf16=settings.precision == "bf16", crew=crew)
+
+
+# -- the folder ------------------------------------------------------------------------------------------------------
+
+
+OWN_FILES = {
+    "recipe.toml",
+    "tokenizer.json",
+    "tokenizer.source.json",
+    "model.safetensors",
+    "training.safetensors",
+    "metrics.jsonl",
+    ".lock",
+}
+
+
+def new_folder(recipe: Recipe, folder: Path | None) -> Path:
+    """The folder asked for, if it is free; else runs/SYSTEM-CORPUS, with a number if that is taken."""
+    if folder is None:
+        return free_folder(Path("runs") / f"{find(recipe.system).label}-{Path(recipe.data.corpus).stem}")
+    if (folder / "run.json").exists():
+        raise RegardError(
+            f"{folder} exists already: `regard resume {folder}` goes on with it, or choose another --run."
+        )
+    if folder.exists():  # a run whose training was killed before it began may be begun again
+        left = {path.name for path in folder.iterdir()} if folder.is_dir() else {folder.name}
+        if any(name not in OWN_FILES and not name.endswith(".part") for name in left):
+            raise RegardError(f"{folder} exists already and is not a run: choose another --run.")
+    return folder
+
+
+def free_folder(wanted: Path) -> Path:
+    """`wanted`, or wanted-2, wanted-3, … whichever does not exist yet."""
+    free, number = wanted, 1
+    while free.exists():
+        number += 1
+        free = wanted.with_name(f"{wanted.name}-{number}")
+    return free
+
+
+@contextmanager
+def claimed(folder: Path) -> Iterator[None]:
+    """The folder, made if need be, and held against other processes until the work in it is done."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise RegardError(f"Cannot make the folder {folder} ({error.strerror}); choose another --run.") from None
+    with locked(folder / ".lock"):
+        yield
+
+
+def write_folder(folder: Path, recipe: Recipe, tokenizers: Tokenizers) -> None:
+    write_text(folder / "recipe.toml", recipe.toml())
+    tokenizers.save(folder)
+
+
+def write_facts(folder: Path, recipe: Recipe, model: Model, origin: Mapping[str, Any], processes: int = 1) -> None:
+    """run.json, written last: a folder that has one is a run. `origin` says what text it comes from."""
+    facts = {
+        "format": FORMAT,
+        "regard": regard.__version__,
+        "torch": torch.__version__,
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "device": device_name(model.device),
+        "threads": recipe.training.threads,
+        **({"processes": processes} if processes > 1 else {}),
+        "seed": recipe.training.seed,
+        "created": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "parameters": count_parameters(model),
+        "corpus": dict(origin),
+    }
+    if is_own(recipe.system):
+        code = locate(recipe.system)
+        facts["code"] = {"file": code.file.name, "sha256": code.digest}
+        with writing(folder / code.file.name) as stream:
+            stream.write(code.source)
+    write_text(folder / "run.json", json.dumps(facts, indent=2, ensure_ascii=False) + "\n")
+
+
+def device_name(device: torch.device) -> str:
+    return torch.cuda.get_device_name(device) if device.type == "cuda" else f"{device} ({platform.machine()})"
+
+
+# -- what would it cost ----------------------------------------------------------------------------------------------
+
+
+def dry_run(recipe: Recipe, start: Path | None = None, tokenizers: Tokenizers | None = None) -> dict[str, Any]:
+    """Parameters, memory and time of a training, from three real steps; nothing stays but the token cache.
+
+    The memory is the most this process held after it did once, after the three steps, everything else that a training
+    does: the batches that stand out, a validation, a checkpoint.
+    """
+    ready = prepare(recipe, start, tokenizers)
+    training_tokens = ready.material.tokens
+    facts: dict[str, Any] = {
+        "system": ready.recipe.system,
+        "corpus": ready.material.origin["name"],
+        "vocabulary": ready.material.tokenizers.target.vocabulary,
+        "training_tokens": training_tokens,
+    }
+    if is_counted(ready.recipe):
+        return facts | {"note": "counting takes about a second per million tokens"}
+    with TemporaryDirectory() as folder:
+        trainer = build_trainer(ready, Path(folder))
+        try:
+            seconds, per_step = measure_steps(trainer, 3)
+            limit = trainer.limit
+            steps = limit.amount / {"steps": 1.0, "tokens": per_step, "seconds": seconds}[limit.unit]
+            trainer.rehearse(round(steps))
+        except RegardError as error:  # of a folder that is gone in a moment
+            raise RegardError(str(error).replace(f"; the last good weights are kept in {folder}", "")) from None
+        except (RuntimeError, MemoryError) as error:
+            if not is_out_of_memory(error):
+                raise
+            parts = f"--training.accumulate {2 * trainer.settings.accumulate}"
+            raise RegardError(
+                f"The memory of {trainer.device} does not suffice for this training: try {parts}, which changes "
+                "memory and not the result, or a smaller model."
+            ) from error
+    return facts | {
+        "parameters": count_parameters(ready.model),
+        "device": device_name(trainer.device),
+        "threads": ready.recipe.training.threads,
+        "tokens_per_step": round(per_step),
+        "steps": round(steps),
+        "epochs": round(steps * per_step / training_tokens, 2),
+        "seconds_per_step": round(seconds, 4),
+        "tokens_per_second": round(per_step / seconds),
+        "training_time": clock(steps * seconds),
+        "weights_gradients_optimizer_bytes": resident_bytes(trainer),
+        "peak_memory_bytes": peak_memory(trainer.device),
+        **(on_the_gpu(trainer.device) if trainer.device.type == "cuda" else {}),
+    }
+
+
+def on_the_gpu(device: torch.device) -> dict[str, int]:
+    """What PyTorch keeps for its tensors, and beside it the CUDA context, libraries and other processes."""
+    free, total = torch.cuda.mem_get_info(device)
+    beside = total - free - torch.cuda.memory_reserved(device)
+    return {"peak_reserved_bytes": torch.cuda.max_memory_reserved(device), "gpu_memory_beside_bytes": beside}
+
+
+def resident_bytes(trainer: Trainer) -> int:
+    """Weights, gradients and the optimiser's moments: what stays in memory between steps."""
+    held = sum(p.numel() * p.element_size() * 2 for p in trainer.model.parameters())
+    moments = (t for values in trainer.optimizer.state.values() for t in values.values() if isinstance(t, torch.Tensor))
+    return held + sum(t.numel() * t.element_size() for t in moments)
+
+
+def peak_memory(device: torch.device) -> int:
+    """The most bytes held so far: of the GPU's memory by tensors, or of the machine's by this whole process."""
+    if device.type == "cuda":
+        return torch.cuda.max_memory_allocated(device)
+    if sys.platform == "linux":  # getrusage would count what a parent held when it started this process
+        status = Path("/proc/self/status").read_text(encoding="ascii", errors="replace")
+        return next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmHWM:")) * 1024
+    if sys.platform == "win32":
+        return 0  # Windows keeps no such count for a process
+    import resource
+
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)

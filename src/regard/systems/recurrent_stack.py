@@ -1,0 +1,75 @@
+"""What the recurrent language models share: layers one above the other, between an embedding and a prediction.
+
+    x_t = E[w_t],   h_t, … = layer(x_t, h_{t-1}, …)  in each layer,   P(w_{t+1}) = softmax(W_o h_t + b)
+
+Dropout stands on the input, between layers and on the output, never on the way from one step to the next
+(Zaremba et al. 2014). Tied, W_o = E, and the last layer is as wide as the embedding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from itertools import pairwise
+
+from torch import nn
+
+from regard.base.errors import RegardError
+from regard.base.settings import at_least, setting
+from regard.layers.embedding import Embedding, Output
+from regard.layers.layer import Layer
+from regard.systems.model import Stack
+
+AS_DROPOUT = -1.0  # a rate that was not given its own value
+
+
+@dataclass(frozen=True)
+class RecurrentSettings:
+    layers: int = setting(2, "layers, one above the other")
+    width: int = setting(256, "components of a layer's hidden state")
+    embedding: int = setting(0, "components of a word vector; 0 = width")
+    dropout: float = setting(0.1, "rate on the input, between layers and on the output")
+    tied: bool = setting(True, "predict with the embedding's matrix; the last layer is then as wide as the embedding")
+
+    def __post_init__(self) -> None:
+        at_least("model.layers", self.layers, 1)
+        at_least("model.width", self.width, 1)
+        at_least("model.embedding", self.embedding, 0)
+        for field in (field for field in fields(self) if field.name.startswith("dropout")):
+            rate = getattr(self, field.name)
+            if not 0.0 <= rate < 1.0 and not (rate == field.default == AS_DROPOUT):
+                raise RegardError(f"model.{field.name} must be at least 0 and below 1, not {rate}.")
+
+    def rate(self, place: str) -> float:
+        """The rate of dropout on the "input" or "between" layers: the place's own where the system has one."""
+        own = float(getattr(self, f"dropout_{place}", AS_DROPOUT))
+        return self.dropout if own == AS_DROPOUT else own
+
+
+class RecurrentModel(Stack):
+    """`layer(inputs, width)` makes each layer."""
+
+    def __init__(
+        self,
+        vocabulary: int,
+        settings: RecurrentSettings,
+        layer: Callable[[int, int], Layer],
+        *,
+        dropout: type[nn.Module] = nn.Dropout,
+        word_dropout: float = 0.0,
+    ) -> None:
+        embedding = settings.embedding or settings.width
+        widths = [embedding, *[settings.width] * settings.layers]  # what goes into each layer, and out of the last
+        if settings.tied:
+            widths[-1] = embedding
+        super().__init__(
+            Embedding(vocabulary, embedding, word_dropout=word_dropout),
+            (layer(inputs, width) for inputs, width in pairwise(widths)),
+            Output(widths[-1], vocabulary, tied=settings.tied, bias=True),
+            entry=dropout(settings.rate("input")),
+            between=dropout(settings.rate("between")),
+            finish=dropout(settings.dropout),
+        )
+        self.settings = settings
+        # Small, because tied they are also the prediction's weights, and an untrained model should prefer no word.
+        nn.init.uniform_(self.embedding.table.weight, -0.1, 0.1)

@@ -1,0 +1,195 @@
+"""A translation model is a language model of the target whose first state comes from a source.
+
+    state = model.begin(source, lengths)          source [N, S], each ends in <eos>
+    logits, state = model(tokens, state)          tokens [R, T], R = N · width: P(y_t | y_<t, source)
+
+The source is encoded once. What its hypotheses share (the memory, its keys and values, which of it is real) lies in
+state["source"], one row per source, and is never copied; what each has written lies in state["past"].
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+import torch
+from torch import Tensor, nn
+
+from regard.base.errors import RegardError
+from regard.fast.cpu_dropout import Dropout
+from regard.layers.embedding import Embedding, Output
+from regard.layers.encoder import real_columns
+from regard.layers.state import Span, State, map_state
+from regard.systems.model import Model
+
+BY_CORPUS = -1.0  # the dropout that follows from the number of pairs
+DROPOUT = ((200_000, 0.3), (1_000_000, 0.2), (math.inf, 0.1))  # (fewer pairs than, rate)
+
+
+class Translator(Model):
+    """A system overrides `encode`, `remember`, `opening` and, as every model, `contextualise` and `explain_context`.
+
+    `embedding` and `output` are the target's; `source_embedding` is None where source and target share one table.
+    `dropout` acts on word vectors here, and wherever else the system says.
+    """
+
+    source_context: int | None = None  # the most tokens of a source; None = no limit
+
+    def __init__(
+        self,
+        embedding: Embedding,
+        source_embedding: Embedding | None,
+        output: Output,
+        *,
+        dropout: float = 0.0,
+    ) -> None:
+        super().__init__()
+        self.vocabulary = embedding.vocabulary
+        self.context = embedding.context
+        self.embedding = embedding
+        self.source_embedding = source_embedding
+        self.source_vocabulary = self._reader.vocabulary
+        self.source_context = self._reader.context
+        self.output = output
+        self.dropout = Dropout(dropout)
+
+    # -- what a system says ------------------------------------------------------------------------------------------
+
+    def encode(self, source: Tensor, lengths: Tensor | None) -> State:
+        """{"memory": [N, S, D], …}: a vector for each word of the source, and whatever else the decoder begins with."""
+        raise NotImplementedError
+
+    def explain_encode(self, source: Tensor, lengths: Tensor | None) -> tuple[State, State]:
+        """`encode` by the written equation, with the parts it goes through."""
+        raise NotImplementedError
+
+    def remember(self, encoded: State) -> State:
+        """What all hypotheses of a source look at, one row per source."""
+        raise NotImplementedError
+
+    def opening(self, encoded: State, width: int, *, capacity: int | None, dtype: torch.dtype) -> State:
+        """state["past"] before any word is written: `width` rows for each source, in tensors of their own."""
+        raise NotImplementedError
+
+    def attention(self, parts: State) -> dict[str, Tensor]:
+        """Of `explain`'s parts, the weights by name ("cross/0", "self/0"): [R, heads, T, S]."""
+        return {}
+
+    def alignment(self, parts: State) -> Tensor | None:
+        """How much the step that predicts target t looks at source s, in one matrix: [R, T, S]; None = not at all."""
+        return None
+
+    # -- what everyone calls -----------------------------------------------------------------------------------------
+
+    def begin(
+        self,
+        source: Tensor | None = None,
+        lengths: Tensor | None = None,
+        *,
+        rows: int | None = None,
+        width: int = 1,
+        capacity: int | None = None,
+    ) -> State:
+        """A state that has read the source [N, S] and written nothing, for `width` hypotheses of each source.
+
+        Of row n, lengths[n] columns are real: at least one, since every source ends in <eos>. Lengths on the CPU save a
+        GPU from waiting. As for every model, capacity=C makes room for C target tokens in leaves that never change.
+        """
+        if source is None:
+            raise TypeError(f"{type(self).__name__} translates: it begins with a source, model.begin(source, lengths)")
+        if rows is not None and rows != len(source):
+            raise ValueError(f"{len(source)} sources were given for {rows} rows")
+        if self.source_context is not None and source.size(1) > self.source_context:
+            raise RegardError(
+                f"this model reads sources of at most {self.source_context} tokens and was given {source.size(1)}; "
+                "give it shorter sentences, or train one with a larger model.context."
+            )
+        return self.begin_from(self.encode(source, lengths), source, lengths, width=width, capacity=capacity)
+
+    def begin_from(
+        self, encoded: State, source: Tensor, lengths: Tensor | None, *, width: int = 1, capacity: int | None = None
+    ) -> State:
+        """`begin` where the source is already encoded."""
+        past = self.opening(encoded, width, capacity=capacity, dtype=self._cached(capacity))
+        if capacity is not None:  # a call will write here, so it must be memory of its own
+            past = map_state(lambda leaf: leaf.detach().clone(), past)
+        valid = real_columns(source, lengths)
+        valid = torch.ones_like(source, dtype=torch.bool) if valid is None else valid
+        unread = self._unread(len(source) * width, capacity, source.device)
+        return {**unread, "past": past, "source": {"valid": valid, **self.remember(encoded)}}
+
+    def explain_source(self, source: Tensor, lengths: Tensor | None = None) -> tuple[Tensor, State]:
+        """The memory [N, S, D] by the written equation, and every part it goes through."""
+        encoded, parts = self.explain_encode(source, lengths)
+        return encoded["memory"], parts
+
+    def begin_words(self) -> None:
+        """Word vectors of length ½: tied they predict, and an untrained model should prefer no word. What is read of
+        them is scaled to components of size ½, or the cells would hardly tell one word from another at first."""
+        for table in (self.embedding, self.source_embedding):
+            if table is not None:
+                nn.init.normal_(table.table.weight, std=0.5 * table.width**-0.5)
+
+    def predict(self, hidden: Tensor) -> Tensor:
+        return self.output(hidden, self.embedding.table.weight)
+
+    @property
+    def flops_per_token(self) -> float:
+        """Of a target token with one source token: a multiplication and an addition per weight forward, twice that
+        backward; a looked-up table costs none."""
+        weights = sum(weight.numel() for weight in self.parameters())
+        looked_up = self.embedding.looked_up(tied=self.output.weight is None)
+        if self.source_embedding is not None:
+            looked_up += self.source_embedding.looked_up(tied=False)
+        return 6.0 * (weights - looked_up)
+
+    # ----------------------------------------------------------------------------------------------------------------
+
+    @property
+    def _reader(self) -> Embedding:
+        return self.embedding if self.source_embedding is None else self.source_embedding
+
+    def _source_vectors(self, source: Tensor) -> Tensor:
+        start = torch.zeros(len(source), dtype=torch.int64, device=source.device)
+        return self.dropout(self._reader(source, Span(start)))  # [N, S, D]
+
+
+def check_dropout(dropout: float) -> None:
+    if dropout != BY_CORPUS and not 0.0 <= dropout < 1.0:
+        raise RegardError(f"model.dropout must be at least 0 and below 1, or -1, not {dropout}.")
+
+
+def rate(dropout: float) -> float:
+    """The rate that a setting means; training says how many pairs there are, otherwise they are taken to be few."""
+    return dropout_for(0) if dropout == BY_CORPUS else dropout
+
+
+def dropout_for(pairs: int) -> float:
+    """Few pairs are soon known by heart: the fewer, the more is dropped."""
+    return next(found for most, found in DROPOUT if pairs < most)
+
+
+def is_shared(wanted: bool, source_vocabulary: int | None) -> bool:
+    """Whether source and target use one table of word vectors: only where they have one vocabulary (None), since two
+    of the same size still hold different words."""
+    return wanted and source_vocabulary is None
+
+
+def through(
+    layers: Iterable[tuple[str, nn.Module]], dropout: nn.Module, x: Tensor, past: State, span: Span
+) -> tuple[Tensor, State]:
+    """x through named layers, with dropout before each, and their new states by name."""
+    new: State = {}
+    for name, layer in layers:
+        x, new[name] = layer(dropout(x), past[name], span)
+    return x, new
+
+
+def explain_through(
+    layers: Iterable[tuple[str, nn.Module]], dropout: nn.Module, x: Tensor, past: State, span: Span
+) -> tuple[Tensor, State, State]:
+    new: State = {}
+    parts: State = {}
+    for name, layer in layers:
+        x, new[name], parts[name] = layer.explain(dropout(x), past[name], span)  # type: ignore[operator]
+    return x, new, parts
