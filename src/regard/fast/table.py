@@ -65,9 +65,10 @@ def rows() -> tuple[Row, ...]:
     return tuple(row for name in MODULES for row in import_module(f"regard.fast.{name}").ROWS)
 
 
-def install(thing: Any, use: Use = Use(), *, device: torch.device | None = None) -> list[Row]:
+def install(thing: Any, use: Use | None = None, *, device: torch.device | None = None) -> list[Row]:
     """Swap the methods of a model's modules, or of a plain object, for faster ones; the rows that are now in use."""
     uninstall(thing)
+    use = use or Use()
     device = device or getattr(thing, "device", None) or torch.device("cpu")
     used: list[Row] = []
     for part in parts(thing):
@@ -102,7 +103,7 @@ def _able(part: Any, use: Use, device: torch.device) -> dict[str, list[Row]]:
 
 
 def _either(written: Callable[..., Any], able: list[Row]) -> Callable[..., Any]:
-    """The first row that fits the call, else the written method. A bound method of it follows its module into copies."""
+    """The first row that fits the call, else the written method; bound, so that it follows a module into copies."""
 
     def call(self: Any, *arguments: Any, **options: Any) -> Any:
         for row in able:
