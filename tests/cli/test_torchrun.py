@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from regard.corpora.phrasebook import make_pairs
 from regard.training.checkpoint import load_tensors
-from regard.training.distributed import Crew
+from regard.training.distributed import Group
 
 SETTINGS = [
     "--size", "tiny", "--training.steps", "30", "--training.evaluate-every", "10", "--training.checkpoint-every", "10",
@@ -24,10 +24,10 @@ SETTINGS = [
 
 @given(st.integers(1, 40), st.integers(1, 9))
 def test_every_row_of_a_batch_belongs_to_one_process(rows, size):
-    crews = [Crew(rank, size) for rank in range(size)]
-    read = [row for crew in crews if crew.weight(rows) for row in range(rows)[crew.share(rows)]]
+    groups = [Group(rank, size) for rank in range(size)]
+    read = [row for group in groups if group.weight(rows) for row in range(rows)[group.share(rows)]]
     assert read == list(range(rows))
-    assert all(len(range(rows)[crew.share(rows)]) >= 1 for crew in crews)  # all take part in every exchange
+    assert all(len(range(rows)[group.share(rows)]) >= 1 for group in groups)  # all take part in every exchange
 
 
 def torchrun(folder, *words, processes=2):

@@ -7,6 +7,7 @@ from torch._dynamo.utils import counters
 
 from regard.base.errors import RegardError
 from regard.fast.compiled import Compiled, can_be_by_hand, compiles, prepare
+from regard.fast.table import install, is_swapped
 from regard.runs.recipe import compose
 from regard.systems import gpt, lstm
 from regard.text.batches import Batch, Windows
@@ -106,13 +107,15 @@ def test_on_a_cpu_blocks_stay_as_written():
 
 def test_the_trainer_takes_the_same_steps_compiled(tmp_path, monkeypatch):
     torch._dynamo.reset()
-    monkeypatch.setattr("regard.training.loop.Compiled", lambda given: Compiled(given, backend="aot_eager"))
+    monkeypatch.setattr("regard.fast.compiled.Compiled", lambda given: Compiled(given, backend="aot_eager"))
     text = np.random.default_rng(0).integers(1, 31, 16 * 9 + 5)  # the last batch of an epoch is smaller
 
     def losses(compile: str) -> list[float]:
         settings = compose("gpt", None, {"training": {"compile": compile, "batch_tokens": 64, "window": 16}}).training
-        trainer = Trainer(model(), Windows(text, 4, 16, 0, seed=1), lambda model: None, settings, tmp_path)
-        assert (trainer.compiled is not None) == (compile == "on")
+        trainer = Trainer(
+            model(), Windows(text, 4, 16, 0, seed=1), lambda model: None, settings, tmp_path, install=install
+        )
+        assert is_swapped(trainer.forward) == (compile == "on")
         trainer.model.train()
         return [float(trainer.step()[0]) for _ in range(7)]
 

@@ -22,7 +22,7 @@ from regard.fast.choose_token import FusedChoice
 from regard.fast.decode_step import fast_step
 from regard.fast.half_products import rectified_sums
 from regard.fast.kernels.epilogue import Epilogues, epilogues
-from regard.fast.linear_cross_entropy import rows_, surprise, written_rows_
+from regard.fast.linear_cross_entropy import linear_cross_entropy, rows_, written_rows_
 from regard.fast.residual import add_norm
 from regard.fast.short_attention import ShortAttention, attend_packed, is_short
 from regard.fast.short_blocks import are_short
@@ -746,7 +746,7 @@ def test_the_fused_loss_is_the_plain_one_in_value_and_gradient(smoothing, biased
         rows = (torch.nn.functional.linear(hidden, weight, bias)[valid].float(), targets[valid])
         plain = torch.nn.functional.cross_entropy(*rows, reduction="sum", label_smoothing=smoothing)
         given = {"valid": valid if masked else None, "smoothing": smoothing, "at_once": 35 * words}
-        fused = surprise(hidden, weight, bias, targets, **given)
+        fused = linear_cross_entropy(hidden, weight, bias, targets, **given)
     error = 1e-4 if precision == torch.float32 else 1e-2  # of a gradient that bf16 rounds in other places
     torch.testing.assert_close(fused, plain, rtol=error / 10, atol=0.0)
     for one, other in zip(torch.autograd.grad(fused / 7, of), torch.autograd.grad(plain / 7, of), strict=True):

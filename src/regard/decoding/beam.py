@@ -94,15 +94,9 @@ def beam_search(
 
     `max_tokens` is one limit or one per row [N]. A hypothesis that had to stop there comes after all that ended.
     Log-probabilities are sums in fp64 of log-softmaxes in the model's precision, fp32 at least. `watch` is shown every
-    step; what is found is the same. On a GPU a state of fixed capacity lets every step be a replay (beam_engine.py).
+    step; what is found is the same.
     """
     limits = torch.as_tensor(max_tokens, device=logits.device).expand(len(logits))
-    if logits.is_cuda and "capacity" in state and watch is None and not torch.is_autocast_enabled("cuda"):
-        from regard.decoding.beam_engine import search_on  # which is built on what stands here
-        from regard.decoding.beam_slots import Terms
-
-        terms = Terms(width, eos, n_best or width, length_penalty, min_tokens, tuple(forbidden))
-        return search_on(model, logits, state, limits, terms)
     ended = Ended(len(logits), width, limits, length_penalty, n_best or width)
     places = torch.arange(len(logits), device=logits.device)  # which of the N each open source is
     total = torch.zeros(len(logits), 1, dtype=torch.float64, device=logits.device)  # [N, slots]

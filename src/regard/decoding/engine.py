@@ -22,9 +22,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from regard.base.install import Install, as_written
 from regard.decoding.generate import half
 from regard.decoding.sampling import GREEDY, Sampling, damaged, random_stream
-from regard.decoding.writer import Install, Step, Writer, as_written
+from regard.decoding.writer import Step, Writer
 from regard.systems.model import Model
 
 STEPS = {"cuda": 8}  # taken between two looks at what was written; elsewhere 1

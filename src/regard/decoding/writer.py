@@ -8,24 +8,19 @@ Neither asks anything of the device: which rows, tokens and random numbers are m
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from regard.base.install import Install, as_written
 from regard.decoding.generate import last_column, pad, replace_rows
 from regard.decoding.sampling import Sampling, mask_tokens, pick
 from regard.layers.state import State, map_state, select_rows
 from regard.systems.model import Model
 
 Prompts = Sequence[Sequence[int]]  # tokens, for each row
-Install = Callable[[Any], Any]  # swaps an object's methods for faster ones
-
-
-def as_written(thing: Any) -> None:
-    """Install nothing."""
 
 
 class Step:

@@ -15,13 +15,16 @@ from importlib.util import find_spec
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from regard.base.errors import RegardError
+from regard.fast.table import Row, Use, Why
 from regard.layers.blocks import Block, FinalNorm, PreNormBlock
+from regard.layers.state import State
 from regard.systems.gpt import GPT
 from regard.systems.model import Model, Stack
 from regard.training.hyperparameters import Learning, Training
+from regard.training.loop import Trainer
 from regard.training.objective import TensorBatch
 
 RATE = 400e12  # operations per second that an H200 reaches in GPT-2 as it is written
@@ -82,13 +85,16 @@ class Compiled:
         if batch.lengths is not None or batch.tokens.shape != self.shape:
             yield
             return
+        installed = [vars(block).get("forward") for block in self.blocks]
         for block, fast in zip(self.blocks, self.fast, strict=True):
             block.forward = fast  # type: ignore[method-assign]
         try:
             yield
         finally:
-            for block in self.blocks:
+            for block, before in zip(self.blocks, installed, strict=True):
                 del block.forward
+                if before is not None:
+                    block.forward = before  # type: ignore[method-assign]
 
 
 def prepare(model: Model, settings: Learning, *, bf16: bool) -> None:
@@ -117,3 +123,21 @@ def can_be_by_hand(block: PreNormBlock) -> bool:
     if any(rates) or attention.rotary or not isinstance(feedforward.activation, nn.GELU):
         return False
     return find_spec("triton") is not None
+
+
+class CompiledForward:
+    """`Trainer.forward` with compiled blocks."""
+
+    def __init__(self, trainer: Trainer) -> None:
+        self.trainer, self.compiled = trainer, Compiled(trainer.model)
+
+    def __call__(self, batch: TensorBatch, state: State | None) -> tuple[Tensor, State]:
+        with self.compiled.reading(batch):
+            return Trainer.forward(self.trainer, batch, state)
+
+
+def allows(trainer: Trainer, use: Use) -> Why:
+    return None if compiles(trainer.model, trainer.settings) else "it is written by hand, or too short to pay"
+
+
+ROWS = (Row("compiled blocks", "regard.training.loop:Trainer.forward", makes=CompiledForward, allows=allows),)

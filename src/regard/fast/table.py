@@ -25,9 +25,17 @@ import torch
 from torch import nn
 
 Why = str | None  # a sentence that says why not; None = nothing speaks against it
-MODULES: tuple[
-    str, ...
-] = ()  # of this package, each with its ROWS; of two rows for one method the earlier is asked first
+# The modules of this package that have ROWS; of two rows for one method the earlier is asked first.
+MODULES = (
+    "choose_token",
+    "lean_step",
+    "decode_step",
+    "writing",
+    "beam_step",
+    "linear_cross_entropy",
+    "captured_step",
+    "compiled",
+)
 
 
 @dataclass(frozen=True)
@@ -67,10 +75,11 @@ def rows() -> tuple[Row, ...]:
     return tuple(row for name in MODULES for row in import_module(f"regard.fast.{name}").ROWS)
 
 
-def install(thing: Any, use: Use | None = None, *, device: torch.device | None = None) -> list[Row]:
-    """Swap the methods of a model's modules, or of a plain object, for faster ones; the rows that are now in use."""
+def install(thing: Any, use: Use | None = None, *, device: torch.device | None = None, **fields: Any) -> list[Row]:
+    """Swap the methods of a model's modules, or of a plain object, for faster ones; the rows that are now in use.
+    The use may be given by its fields."""
     uninstall(thing)
-    use = use or Use()
+    use = use or Use(**fields)
     device = device or getattr(thing, "device", None) or torch.device("cpu")
     used: list[Row] = []
     for part in parts(thing):

@@ -50,6 +50,7 @@ from regard.insight.tracing import trace_language
 from regard.insight.trace import Trace
 from regard.layers.state import State
 from regard.base.numbers import grouped
+from regard.runs.speed import install
 from regard.runs.prediction import Prediction
 from regard.report.progress import progress
 from regard.systems.classifier import Classifier
@@ -57,6 +58,9 @@ from regard.systems.translator import Translator
 from regard.text.corpus import Corpus, open_corpus
 from regard.text.tokens import TokenArray
 from regard.runs.translation_run import TranslationRun
+
+
+ENGINES = 4  # that a run keeps, for different ways to sample
 
 
 @dataclass(frozen=True)
@@ -253,8 +257,20 @@ class Run(Trained):
             yield self.tokenizer.decode([*taken.popleft(), *line])
 
     def _engine(self, sampling: Sampling, rows: int | None, *, one_line: bool = False) -> Engine:
-        forbidden = forbidden_tokens(self.tokenizer, one_line=one_line)
-        return Engine(self.model, eos=self.tokenizer.eos, sampling=sampling, forbidden=forbidden, rows=rows)
+        """The engine for texts of this kind, kept for the next call: on a GPU it has recorded its steps."""
+        key = (sampling, rows, one_line)
+        if key not in self._engines:
+            while len(self._engines) >= ENGINES:
+                del self._engines[next(iter(self._engines))]
+            forbidden, eos = forbidden_tokens(self.tokenizer, one_line=one_line), self.tokenizer.eos
+            self._engines[key] = Engine(
+                self.model, eos=eos, sampling=sampling, forbidden=forbidden, rows=rows, install=install
+            )
+        return self._engines[key]
+
+    @cached_property
+    def _engines(self) -> dict[tuple[Sampling, int | None, bool], Engine]:
+        return {}
 
     def _opening(self, prompt: str) -> Prompt:
         """What is read of a prompt, and the tokens that may not come next.
@@ -349,6 +365,7 @@ def load(folder: str | Path, *, weights: str = "best", average: int | None = Non
     model = build_model(recipe, tokenizers)
     set_weights(model, read_weights(folder, weights) if average is None else average_weights(folder, average), folder)
     model = model.to(pick_device(device))
+    install(model)
     if isinstance(model, Classifier):
         assert tokenizers.source is not None
         return ClassificationRun(folder, recipe, tokenizers.source, tokenizers.target, model)

@@ -36,6 +36,7 @@ from regard.runs.folder import (
 )
 from regard.runs.data import Material, TextMaterial, material_of, read_material, resolve_training
 from regard.base.numbers import grouped
+from regard.runs.speed import install
 from regard.runs.recipe import Recipe, compose, read_recipe
 from regard.report.progress import clock, progress, say
 from regard.runs.language_run import AnyRun, Run, load
@@ -43,7 +44,7 @@ from regard.systems.catalogue import find
 from regard.systems.code import is_own, locate, vouch
 from regard.systems.model import Model
 from regard.training.checkpoint import save_tensors
-from regard.training.distributed import Crew, join, local_rank
+from regard.training.distributed import Group, join, local_rank
 from regard.training.loop import Trainer, measure_steps, weights_of
 from regard.training.out_of_memory import is_out_of_memory
 from regard.training.hyperparameters import Learning, PairTraining
@@ -150,10 +151,10 @@ def train_recipe(
     recipe: Recipe, folder: Path | None = None, start: Path | None = None, tokenizers: Tokenizers | None = None
 ) -> AnyRun:
     """Train what a recipe says; `tokenizers`: with these instead of new ones."""
-    crew = join(recipe.training.device if isinstance(recipe.training, Learning) else "cpu")
-    folder = new_folder(recipe, folder) if crew.leads else folder
-    if not crew.alone:
-        return _train_together(crew, recipe, folder, start, tokenizers)
+    group = join(recipe.training.device if isinstance(recipe.training, Learning) else "cpu")
+    folder = new_folder(recipe, folder) if group.is_first else folder
+    if not group.alone:
+        return _train_together(group, recipe, folder, start, tokenizers)
     ready = prepare(recipe, start, tokenizers)
     say(ready.material.sentence)
     assert folder is not None
@@ -169,28 +170,28 @@ def train_recipe(
 
 
 def _train_together(
-    crew: Crew, recipe: Recipe, folder: Path | None, start: Path | None, tokenizers: Tokenizers | None
+    group: Group, recipe: Recipe, folder: Path | None, start: Path | None, tokenizers: Tokenizers | None
 ) -> AnyRun:
     """The same in several processes: the leader reads the text and makes the folder, the others find both there."""
     if is_counted(recipe):
         raise RegardError(f"A {recipe.system} is counted by one process: start it without torchrun.")
-    folder = Path(crew.told(str(folder)))
-    with claimed(folder) if crew.leads else nullcontext():
-        if crew.leads:
+    folder = Path(group.broadcast(str(folder)))
+    with claimed(folder) if group.is_first else nullcontext():
+        if group.is_first:
             ready = prepare(recipe, start, tokenizers)
             say(ready.material.sentence)
             write_folder(folder, ready.recipe, ready.material.tokenizers)
-        crew.wait()
-        if not crew.leads:
+        group.barrier()
+        if not group.is_first:
             recipe = compose(recipe.system, None, read_recipe(folder / "recipe.toml"))
             ready = prepare(recipe, start, open_tokenizers(folder, recipe))
         parameters = count_parameters(ready.model)  # before they are shared out
-        trainer = build_trainer(ready, folder, crew)
-        where = f"{crew.size} processes on {trainer.device.type}"
+        trainer = build_trainer(ready, folder, group)
+        where = f"{group.size} processes on {trainer.device.type}"
         say(f"{find(recipe.system).label}: {grouped(parameters)} parameters, {where}")
         trainer.save()
-        if crew.leads:
-            write_facts(folder, ready.recipe, ready.model, ready.material.origin, crew.size)
+        if group.is_first:
+            write_facts(folder, ready.recipe, ready.model, ready.material.origin, group.size)
         return _go_on(trainer)
 
 
@@ -207,15 +208,15 @@ def resume(folder: str | Path, settings: Mapping[str, Mapping[str, Any]] | None 
     if not (folder / "training.safetensors").exists():
         raise RegardError(f"{folder} has no checkpoint (training.safetensors); train it anew.")
     torch.set_num_threads(recipe.training.threads)
-    crew = join(recipe.training.device)
+    group = join(recipe.training.device)
     material = material_of(folder, recipe)
     ready = Prepared(material, build_model(recipe, material.tokenizers))
-    with claimed(folder) if crew.leads else nullcontext():
-        for left in folder.glob(".*.part") if crew.leads else ():  # what a kill in the middle of a save left behind
+    with claimed(folder) if group.is_first else nullcontext():
+        for left in folder.glob(".*.part") if group.is_first else ():  # what a kill in the middle of a save left behind
             left.unlink()
-        trainer = build_trainer(ready, folder, crew)
+        trainer = build_trainer(ready, folder, group)
         _restore(trainer)
-        if settings and crew.leads:
+        if settings and group.is_first:
             write_text(folder / "recipe.toml", recipe.toml())
         return _go_on(trainer)
 
@@ -257,14 +258,14 @@ def _go_on(trainer: Trainer) -> AnyRun:
         say(f"stopped at step {stopped.step}; `regard resume {folder}` goes on from there")
         raise
     except (RuntimeError, ConnectionError) as error:
-        if trainer.crew.alone or isinstance(error, RegardError):
+        if trainer.group.alone or isinstance(error, RegardError):
             raise
         raise RegardError(
             f"Another process of this training ended at step {at.step}; the last checkpoint is in {folder}: "
             f"`torchrun … -m -- regard resume {folder}` goes on from there, with any number of processes."
         ) from error
     trainer.optimizer.zero_grad(set_to_none=True)  # room for the run that is opened beside it
-    trainer.crew.wait()  # the files are the leader's
+    trainer.group.barrier()  # the files are the leader's
     say(
         f"best validation {at.best_words} at step {at.best_step}; "
         f"{grouped(at.tokens)} tokens in {clock(at.seconds)}; the run is in {folder}"
@@ -293,13 +294,14 @@ def _count(ready: Prepared, folder: Path) -> Run:
 # -- trainer -----------------------------------------------------------------------------------------------------
 
 
-def build_trainer(ready: Prepared, folder: Path, crew: Crew | None = None) -> Trainer:
+def build_trainer(ready: Prepared, folder: Path, group: Group | None = None) -> Trainer:
     settings, device = ready.recipe.training, pick_device(ready.recipe.training.device)
-    if crew is not None and not crew.alone and device.type == "cuda":
+    if group is not None and not group.alone and device.type == "cuda":
         device = torch.device("cuda", local_rank())
     model = ready.model.to(device)
     batches, validation = ready.material.batches(model), ready.material.validation(model)
-    return Trainer(model, batches, validation, settings, folder, bf16=settings.precision == "bf16", crew=crew)
+    bf16 = settings.precision == "bf16"
+    return Trainer(model, batches, validation, settings, folder, bf16=bf16, group=group, install=install)
 
 
 # -- the folder ------------------------------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ import math
 import time
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
 from dataclasses import asdict, dataclass, field, replace
 from itertools import islice
 from typing import Any
@@ -22,6 +23,7 @@ import numpy as np
 import torch
 
 from regard.decoding.beam import Beam, Hypothesis
+from regard.decoding.beam_engine import BeamEngine
 from regard.decoding.sampling import Sampling
 from regard.decoding.translate import BEAM, explain_hypotheses, translate
 from regard.base.errors import RegardError
@@ -33,6 +35,7 @@ from regard.insight.tracing import trace_translation
 from regard.insight.trace import Trace
 from regard.layers.state import State
 from regard.runs.prediction import Prediction
+from regard.runs.speed import install
 from regard.report.progress import progress
 from regard.systems.translator import Translator
 from regard.text.pair_tokens import TokenPairs, encode_pairs
@@ -94,6 +97,11 @@ class TranslationRun(TrainedOnPairs):
 
     # -- translating -------------------------------------------------------------------------------------------------
 
+    @cached_property
+    def _beam_engine(self) -> BeamEngine | None:
+        """For searches on a GPU, kept for the next call: it has recorded its steps. Elsewhere the plain search."""
+        return BeamEngine(self.model, install=install) if self.model.device.type == "cuda" else None
+
     def translate(self, text: str | Sequence[str], *, beam: int = 5, length_penalty: float = 1.0) -> Any:
         """The translation of a sentence as a string, or those of several as a list."""
         lines = [text] if isinstance(text, str) else list(text)
@@ -126,7 +134,7 @@ class TranslationRun(TrainedOnPairs):
                     yield ids
 
         limits |= {"forbidden": self.forbidden, "first": before[1]}
-        found = translate(self.model, sources(), eos=self.tokenizer.eos, beam=how, **limits)
+        found = translate(self.model, sources(), eos=self.tokenizer.eos, beam=how, engine=self._beam_engine, **limits)
         for hypotheses in found:
             while not waiting[0][1]:
                 waiting.popleft()
