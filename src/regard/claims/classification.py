@@ -231,5 +231,4 @@ CLAIM = Claim(
     quick_seeds=4,
     quick_words=f"4 seeds, sentences of fewer different words, {QUICK_STEPS} steps instead of {STEPS}",
     cost=330.0,
-    code=("claims/corpora.py", "claims/language_models.py", "claims/alignment.py"),
 )

@@ -91,5 +91,4 @@ CLAIM = Claim(
     quick_words="fewer draws",
     seeds=20,
     quick_seeds=5,
-    code=("claims/cheating.py",),
 )
