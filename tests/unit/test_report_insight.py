@@ -173,7 +173,7 @@ def acted(trace, folder):
     path = folder / "page.html"
     path.write_text(page[:at] + ACT.replace("%s", page[at:].replace("</body>\n</html>\n", "")), encoding="utf-8")
     quiet = ["--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={folder / 'profile'}", "--dump-dom"]
-    done = subprocess.run([BROWSER, *quiet, path.as_uri()], capture_output=True, text=True, timeout=120)
+    done = subprocess.run([BROWSER, *quiet, path.as_uri()], capture_output=True, text=True)
     return json.loads(html.unescape(re.search(r'<pre id="result">(.*?)</pre>', done.stdout, re.DOTALL)[1]))
 
 

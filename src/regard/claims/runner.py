@@ -134,10 +134,10 @@ def _side_by_side(claims: Sequence[Claim], quick: bool, device: str, jobs: int) 
         return
     spawn = get_context("spawn")
     with _one_thread_each(), ProcessPoolExecutor(jobs, spawn, _end_with_parent, max_tasks_per_child=1) as pool:
-        waiting: dict[Future[Result], str] = {
-            pool.submit(_in_a_process, claim.name, quick, device): claim.name for claim in claims
-        }
         try:
+            waiting: dict[Future[Result], str] = {
+                pool.submit(_in_a_process, claim.name, quick, device): claim.name for claim in claims
+            }
             for future in as_completed(waiting):
                 yield _outcome(future.result, waiting[future])
         except BaseException:  # Ctrl-C: nobody waits for the others
