@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from regard.base.errors import RegardError
-from regard.layers.recurrent import LSTM, Fused
+from regard.layers.recurrent import Recurrent
 from regard.layers.state import State, map_state, overwrite
 from regard.systems.model import Model
 from regard.systems.recurrent_stack import RecurrentModel
@@ -47,16 +47,9 @@ def captures(model: Model, settings: Learning) -> bool:
             "that only the host knows; leave it at auto."
         )
     if wanted == "auto" and model.device.type == "cuda":
-        recurrent = isinstance(model, RecurrentModel) and all(isinstance(layer, Fused) for layer in model.layers)
+        recurrent = isinstance(model, RecurrentModel) and all(isinstance(layer, Recurrent) for layer in model.layers)
         return recurrent or isinstance(model, Transformer)
     return wanted == "on"
-
-
-def chain(model: Model) -> None:
-    """Let LSTM layers train as chains of kernels: alone slower than cuDNN, in a graph much faster."""
-    for layer in model.modules():
-        if isinstance(layer, LSTM):
-            layer.chained = True
 
 
 class Captured:

@@ -24,9 +24,8 @@ import torch
 from torch import nn
 
 Why = str | None  # a sentence that says why not; None = nothing speaks against it
-MODULES: tuple[
-    str, ...
-] = ()  # of this package, each with its ROWS; of two rows for one method the earlier is asked first
+# Of this package, each with its ROWS; of two rows for one method the earlier is asked first.
+MODULES: tuple[str, ...] = ("recurrence", "attentive_recurrence")
 
 
 @dataclass(frozen=True)

@@ -25,8 +25,9 @@ from torch import Tensor
 from regard.base.errors import RegardError, Stopped
 from regard.base.files import write_text
 from regard.base.numbers import grouped
-from regard.fast.captured_step import PAIR_SHAPES, WARM_UP, Captured, captures, chain
+from regard.fast.captured_step import PAIR_SHAPES, WARM_UP, Captured, captures
 from regard.fast.compiled import Compiled, compiles, prepare
+from regard.fast.table import Use, install
 from regard.layers.state import State, detach, map_state
 from regard.report.progress import Bar, progress
 from regard.systems.model import Model
@@ -135,8 +136,7 @@ class Trainer:
         if recordable and isinstance(batches, PairBatches):  # also of several processes: the same batches as of one
             self.batches, shapes = ShapedPairBatches.of(batches), PAIR_SHAPES
         self.captured = Captured(self._update, begin, shapes=shapes) if captured else None
-        if captured:
-            chain(model)
+        install(model, Use(training=True, bf16=bf16, captured=captured))
         self.average = Average(self.ema or 1.0)
         self.state: State | None = None  # carried from window to window, on streams
         self.at = Progress()
