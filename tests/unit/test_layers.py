@@ -13,9 +13,9 @@ from regard.layers.attention import CausalSelfAttention
 from regard.layers.blocks import FeedForward, PostNormEncoderBlock, PreNormEncoderBlock
 from regard.layers.dropout import VariationalDropout, WordDropout
 from regard.layers.embedding import Embedding
-from regard.layers.encoder import FUSED, RecurrentEncoder, TransformerEncoder
+from regard.layers.encoder import RecurrentEncoder, TransformerEncoder
 from regard.layers.position import Index, Learned, OneHot, Sine, Sinusoid, rotate
-from regard.layers.recurrent import LSTM
+from regard.layers.recurrent import CELLS, LSTM
 from regard.layers.source_attention import FullSelfAttention
 from regard.layers.state import Span, last, select_rows
 
@@ -300,7 +300,7 @@ def test_selecting_rows_never_touches_the_source():
 
 
 ENCODERS = {
-    **{cell: partial(RecurrentEncoder, 6, 5, cell=cell, layers=2, bidirectional=True) for cell in FUSED},
+    **{cell: partial(RecurrentEncoder, 6, 5, cell=cell, layers=2, bidirectional=True) for cell in CELLS},
     "one way": partial(RecurrentEncoder, 6, 5, cell="lstm", layers=2),
     "pre-norm": lambda: TransformerEncoder([encoder_block(PreNormEncoderBlock) for _ in range(2)], nn.LayerNorm(6)),
     "post-norm, rotary": lambda: TransformerEncoder([encoder_block(PostNormEncoderBlock, rotary=True)]),

@@ -14,11 +14,87 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from regard.fast.table import Row, Use, Why
+from regard.layers.recurrent import CELLS, Elman
+from regard.layers.scores import Additive, Bilinear, Dot, ScaledDot
+from regard.layers.state import Span, State, last
+from regard.systems.bahdanau import Bahdanau
+
 from_tanh = torch.ops.aten.tanh_backward  # (gradient, y) → gradient · (1 − y²)
 from_sigmoid = torch.ops.aten.sigmoid_backward  # (gradient, y) → gradient · y (1 − y)
+
+
+# -- the rows: Bahdanau's loop, for the cells and scores that are known ------------------------------------------------
+
+SCORES = (Dot, ScaledDot, Bilinear, Additive)
+
+
+def known(model: Bahdanau, use: Use | None = None) -> Why:
+    """Only these very classes: a score or a cell of one's own may mean anything, and is computed as written."""
+    score, layer = model.attend.score, model._first
+    if not model.settings.feed:
+        return "the context does not enter the cell, so nothing waits for it"
+    if type(score) not in SCORES:
+        return f"the gradient of {type(score).__name__} is not written out"
+    if type(layer) is not CELLS[model.settings.cell] or (isinstance(layer, Elman) and layer.activation != "tanh"):
+        return "the gradient of this cell is not written out"
+    return None
+
+
+def remember(model: Bahdanau, encoded: State) -> State:
+    """Also W_c h_s, what each place of the memory adds to the gates if looked at: W_c Σ α h = Σ α (W_c h), so that the
+    product is the source's and not the step's."""
+    kept = Bahdanau.remember(model, encoded)
+    return {**kept, "places": kept["memory"] @ _input_weights(model)[1].T}
+
+
+def may_look_and_step(model: Bahdanau, words: Tensor, past: State, source: State, span: Span) -> bool:
+    return "places" in source and known(model) is None
+
+
+def bahdanaus_loop(
+    model: Bahdanau, words: Tensor, past: State, source: State, span: Span
+) -> tuple[Tensor, Tensor, State]:
+    """`Bahdanau.look_and_step`, in the weights' precision: a recurrence is a running sum."""
+    score, layer, memory = model.attend.score, model._first, source["memory"]
+    weight, bias = layer.weight("weight_hh"), layer.weight("bias_hh")
+    with torch.autocast(words.device.type, enabled=False):
+        drives = F.linear(words.to(weight.dtype), _input_weights(model)[0], layer.weight("bias_ih"))
+        before = {name: value.to(weight.dtype) for name, value in past.items()}
+        keys, places = source["keys"].to(weight.dtype), source["places"].to(weight.dtype)
+        given = Given(model.settings.cell, keys, places, source["valid"][:, None], weight, bias)
+        if isinstance(score, Additive):
+            given = given._replace(query=score.query.weight, judge=score.judge.weight)
+        elif isinstance(score, ScaledDot):
+            given = given._replace(scale=score.scale)
+        every, weights = look_and_step(drives, before, given)
+    context = (weights.flatten(1, 2).to(memory.dtype) @ memory).view(*words.shape[:2], -1)
+    return every["hidden"], context, {name: last(every[name], before[name], span) for name in past}
+
+
+def _input_weights(model: Bahdanau) -> tuple[Tensor, Tensor]:
+    """The first layer's W_e, for the word, and W_c, for the context."""
+    weight = model._first.weight("weight_ih")
+    return weight[:, : model.settings.words], weight[:, model.settings.words :]
+
+
+ROWS = (
+    Row("Bahdanau's memory times W_c", "regard.systems.bahdanau:Bahdanau.remember", remember, allows=known),
+    Row(
+        "Bahdanau's loop with its gradient written out",
+        "regard.systems.bahdanau:Bahdanau.look_and_step",
+        bahdanaus_loop,
+        fits=may_look_and_step,
+        allows=known,
+    ),
+)
+
+
+# -- the loop --------------------------------------------------------------------------------------------------------
 
 
 class Given(NamedTuple):

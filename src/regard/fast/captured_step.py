@@ -21,7 +21,7 @@ from torch import Tensor
 from regard.base.errors import RegardError
 from regard.fast.graphs import Recorder
 from regard.fast.table import Row, Use, Why, needs_cuda
-from regard.layers.recurrent import Fused
+from regard.layers.recurrent import Recurrent
 from regard.layers.state import State, map_state, overwrite
 from regard.systems.model import Model
 from regard.systems.recurrent_stack import RecurrentModel
@@ -50,7 +50,7 @@ def captures(model: Model, settings: Learning) -> bool:
             "that only the host knows; leave it at auto."
         )
     if wanted == "auto" and model.device.type == "cuda":
-        recurrent = isinstance(model, RecurrentModel) and all(isinstance(layer, Fused) for layer in model.layers)
+        recurrent = isinstance(model, RecurrentModel) and all(isinstance(layer, Recurrent) for layer in model.layers)
         return recurrent or isinstance(model, Transformer)
     return wanted == "on"
 

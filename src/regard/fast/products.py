@@ -3,7 +3,7 @@
     y = s + x Wᵀ + b,   dx = dy W,   dW = dyᵀ x  in fp32;        y = GELU(u),  u = x Wᵀ + b,   du = (dy W) ∘ GELU′(u)
 
 PyTorch takes the first kernel that its library proposes; others can be quicker, and can do more at a product's end
-(fast/kernels/epilogue.py). For every shape all are tried once, PyTorch's own way among them. What they find differs in the
+(kernels/epilogue.py). For every shape all are tried once, PyTorch's own way among them. What they find differs in the
 order of sums alone.
 """
 

@@ -27,6 +27,8 @@ from torch import nn
 Why = str | None  # a sentence that says why not; None = nothing speaks against it
 # The modules of this package that have ROWS; of two rows for one method the earlier is asked first.
 MODULES = (
+    "recurrence",
+    "attentive_recurrence",
     "choose_token",
     "lean_step",
     "decode_step",

@@ -51,11 +51,15 @@ class Cell(Layer):
         return {name: torch.zeros(rows, self.width, device=device, dtype=dtype) for name in self.memory}
 
     def forward(self, x: Tensor, state: State, span: Span) -> tuple[Tensor, State]:
-        hidden, state, _ = walk(self._checked_step, x, state, span)
+        hidden, state, _ = walk(self.stepping(), x, state, span)
         return hidden, state
 
     def explain(self, x: Tensor, state: State, span: Span) -> tuple[Tensor, State, State]:
-        return walk(self._checked_step, x, state, span)
+        return walk(self.stepping(), x, state, span)
+
+    def stepping(self) -> Callable[[Tensor, State], State]:
+        """The step for one call: a cell that draws something once for all steps of a call draws it here."""
+        return self._checked_step
 
     def _checked_step(self, x: Tensor, state: State) -> State:
         """The step, told in a sentence what is wrong with what it asks for or returns."""

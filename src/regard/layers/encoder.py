@@ -4,18 +4,16 @@ memory = encoder(source, lengths)        source [N, S, D], of which row n's firs
 
 recurrent     h_s = cell(x_s, h_{s-1}) in each layer; in both directions, [→h_s ; ←h_s]      Schuster & Paliwal 1997
 Transformer   x = EncoderBlock(x)  layers times                                              Vaswani et al. 2017
-
-Lengths are best given on the CPU, where packing a ragged batch wants them; asking a GPU for them makes it wait.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from regard.fast.short_blocks import are_short, encode
 from regard.layers.blocks import EncoderBlock
@@ -23,12 +21,11 @@ from regard.layers.cell import walk
 from regard.layers.recurrent import elman, gru, lstm, set_forget_bias
 from regard.layers.state import Span, State
 
-FUSED: dict[str, Any] = {"rnn": nn.RNN, "lstm": nn.LSTM, "gru": nn.GRU}
-EQUATIONS = {"rnn": elman, "lstm": lstm, "gru": gru}
+KINDS: dict[str, Any] = {"rnn": (nn.RNN, elman), "lstm": (nn.LSTM, lstm), "gru": (nn.GRU, gru)}
 
 
 class RecurrentEncoder(nn.Module):
-    """Layers of a recurrent cell, in one direction or both, all of them in one fused kernel.
+    """Layers of a recurrent cell, in one direction or both; dropout stands between them.
 
     Besides the memory it returns each layer's last state, {"0": {"hidden": [N, width], …}, …}; in both directions that
     is [→h_S ; ←h_1], where each direction has read everything.
@@ -45,71 +42,50 @@ class RecurrentEncoder(nn.Module):
         dropout: float = 0.0,
     ) -> None:
         super().__init__()
-        between = dropout if layers > 1 else 0.0  # the kernel knows no other place for it, and says so aloud
-        self.fused: nn.RNNBase = FUSED[cell](
+        between = dropout if layers > 1 else 0.0  # PyTorch warns of dropout where nothing lies between
+        module, self.equation = KINDS[cell]
+        self.fused: nn.RNNBase = module(
             inputs, width, num_layers=layers, batch_first=True, bidirectional=bidirectional, dropout=between
-        )
-        self.cell = cell
+        )  # only its weights are used here; saved runs know them by this name
         self.memory = ("hidden", "cell") if cell == "lstm" else ("hidden",)
-        self.directions = ("", "_reverse") if bidirectional else ("",)
+        self.directions = ("forward", "backward") if bidirectional else ("forward",)
         self.width = width * len(self.directions)
         if cell == "lstm":
             set_forget_bias(self.fused, 1.0)
 
     def forward(self, x: Tensor, lengths: Tensor | None = None) -> tuple[Tensor, State]:
-        with torch.autocast(x.device.type, enabled=False):  # a recurrence is a running sum: see Fused
-            x = x.to(next(self.fused.parameters()).dtype)
-            if lengths is None:
-                memory, final = self.fused(x)
-            else:
-                packed = pack_padded_sequence(x, lengths.cpu(), batch_first=True, enforce_sorted=False)
-                packed, final = self.fused(packed)
-                memory, _ = pad_packed_sequence(packed, batch_first=True, total_length=x.size(1))
-        return memory, self._last(final)
+        memory, last, _ = self.explain(x, lengths)
+        return memory, last
 
     def explain(self, x: Tensor, lengths: Tensor | None = None) -> tuple[Tensor, State, State]:
+        lengths = None if lengths is None else lengths.to(x.device)
+        weights = iter(self.fused.all_weights)  # layer by layer, and in each the directions
         last: State = {}
         parts: State = {}
-        for layer in range(self.fused.num_layers):
-            x = nn.functional.dropout(x, self.fused.dropout, self.training) if layer else x
-            ways = [self._walk(x, lengths, layer, direction) for direction in self.directions]
-            x = torch.cat([hidden for hidden, _, _ in ways], dim=-1)
-            last[str(layer)] = {name: torch.cat([end[name] for _, end, _ in ways], dim=-1) for name in self.memory}
-            parts[str(layer)] = dict(zip(("forward", "backward"), (way for _, _, way in ways), strict=False))
+        for layer in map(str, range(self.fused.num_layers)):
+            x = F.dropout(x, self.fused.dropout, self.training) if last else x
+            ways = {way: self._walk(next(weights), x, lengths, way) for way in self.directions}
+            x = torch.cat([hidden for hidden, _, _ in ways.values()], dim=-1)
+            ends = [end for _, end, _ in ways.values()]
+            last[layer] = {name: torch.cat([end[name] for end in ends], dim=-1) for name in self.memory}
+            parts[layer] = {way: inside for way, (_, _, inside) in ways.items()}
         return x, last, parts
 
-    def _walk(self, x: Tensor, lengths: Tensor | None, layer: int, direction: str) -> tuple[Tensor, State, State]:
-        """One layer in one direction, a step at a time; backwards is forwards over the reversed row."""
-        suffix = f"_l{layer}{direction}"
-        weights: dict[str, Tensor] = {name: getattr(self.fused, name + suffix) for name in WEIGHTS}
-        start = x.new_zeros(x.size(0), dtype=torch.int64)
-        span = Span(start, None if lengths is None else lengths.to(x.device))
-        initial = {name: x.new_zeros(x.size(0), self.fused.hidden_size) for name in self.memory}
+    def _walk(
+        self, weights: Sequence[Tensor], x: Tensor, lengths: Tensor | None, way: str
+    ) -> tuple[Tensor, State, State]:
+        """One layer in one direction; backwards is forwards over the reversed row."""
+        w, u, b, b_u = weights
 
         def step(word: Tensor, before: State) -> State:
-            drive = word @ weights["weight_ih"].T + weights["bias_ih"]
-            recurrent = before["hidden"] @ weights["weight_hh"].T + weights["bias_hh"]
-            return EQUATIONS[self.cell](drive, recurrent, before)
+            return self.equation(F.linear(word, w, b), F.linear(before["hidden"], u, b_u), before)
 
-        if not direction:
-            return walk(step, x, initial, span)
-        hidden, end, parts = walk(step, backwards(x, span.lengths), initial, span)
-        return backwards(hidden, span.lengths), end, {k: backwards(part, span.lengths) for k, part in parts.items()}
-
-    def _last(self, final: Any) -> State:
-        """The kernel's [layers · directions, N, H] by layer, directions side by side."""
-        by_name = dict(zip(self.memory, final if len(self.memory) > 1 else (final,), strict=True))
-        count = len(self.directions)
-        return {
-            str(layer): {
-                name: torch.cat(list(value[layer * count : (layer + 1) * count]), dim=-1)
-                for name, value in by_name.items()
-            }
-            for layer in range(self.fused.num_layers)
-        }
-
-
-WEIGHTS = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
+        span = Span(torch.zeros(len(x), dtype=torch.int64, device=x.device), lengths)
+        first = {name: x.new_zeros(len(x), self.fused.hidden_size) for name in self.memory}
+        if way == "forward":
+            return walk(step, x, first, span)
+        hidden, end, parts = walk(step, backwards(x, lengths), first, span)
+        return backwards(hidden, lengths), end, {name: backwards(part, lengths) for name, part in parts.items()}
 
 
 class TransformerEncoder(nn.Module):

@@ -7,7 +7,7 @@
 
 Bahdanau et al. 2015. Further decoder layers run over the first one's states, which alone ask (Wu et al. 2016). Without
 feeding the context stays out of the cell, s_t = cell(E[y_{t-1}], s_{t-1}) and c_t = Σ_s α(s_t, h_s) h_s (global
-attention, Luong et al. 2015): nothing is then sequential but the fused recurrence.
+attention, Luong et al. 2015): the cell then runs over all words before any of them looks.
 """
 
 from __future__ import annotations
@@ -15,19 +15,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.base.errors import RegardError
 from regard.base.settings import one_of, setting
-from regard.fast.attentive_recurrence import Given, look_and_step
 from regard.layers.cell import walk
 from regard.layers.embedding import Embedding, Output
 from regard.layers.encoder import RecurrentEncoder
-from regard.layers.recurrent import CELLS, Fused
-from regard.layers.scores import KERNELS, SCORES, Additive, Kernel
+from regard.layers.recurrent import CELLS, Recurrent
+from regard.layers.scores import KERNELS, SCORES
 from regard.layers.source_attention import ScoredAttention
-from regard.layers.state import Span, State, last, map_state, spread
+from regard.layers.state import Span, State, map_state, spread
 from regard.systems.seq2seq import TRAINING as RECURRENT_TRAINING
 from regard.systems.seq2seq import RecurrentPairSettings
 from regard.systems.translator import Translator, explain_through, is_shared, rate, through
@@ -101,91 +99,69 @@ class Bahdanau(Translator):
         return {"memory": memory, "last": last_states}, {"embedding": vectors, "layers": parts}
 
     def remember(self, encoded: State) -> State:
-        """The memory, what the score needs of it, and what each place would add to the cell's gates if looked at."""
-        memory = encoded["memory"]
-        kept = {"memory": memory, "keys": self.attend.remember(memory)}
-        if self.settings.feed:
-            # W [e ; c] = W_e e + W_c Σ α h = W_e e + Σ α (W_c h): the products are the source's, not the step's.
-            kept["places"] = memory @ self._input_weights()[1].T
-        return kept
+        """The memory, and what the score needs of it."""
+        return {"memory": encoded["memory"], "keys": self.attend.remember(encoded["memory"])}
 
     def opening(self, encoded: State, width: int, *, capacity: int | None, dtype: torch.dtype) -> State:
+        """s_0 = tanh(W [→h_S ; ←h_1]) in each layer; an LSTM's cell, which is not bounded, without the tanh."""
         past: State = {}
         for layer, bridge in enumerate(self.bridge):
             ended = encoded["last"][str(layer)]
             past[str(layer)] = {name: bridge[name](ended[name]) for name in ended}  # type: ignore[index]
             past[str(layer)]["hidden"] = past[str(layer)]["hidden"].tanh()
-        exact = self._first.weight("weight_hh").dtype  # a recurrence is a running sum, also under autocast: see Fused
+        exact = self._first.weight("weight_hh").dtype  # a memory is a running sum: see Recurrent.begin
         return spread(map_state(lambda leaf: leaf.to(exact), past), width)
 
     # -- the target --------------------------------------------------------------------------------------------------
 
     def contextualise(self, tokens: Tensor, state: State, span: Span) -> tuple[Tensor, State]:
         words = self.dropout(self.embedding(tokens, span))  # [R, T, D]
-        look = self._look_and_step if self.settings.feed else self._step_and_look
-        hidden, context, first = look(words, state["past"]["0"], state["source"], span)
-        hidden, past = through(self._upper, self.dropout, hidden, state["past"], span)
-        return self._read_out(hidden, context, words), {"0": first, **past}
-
-    def _step_and_look(self, words: Tensor, past: State, source: State, span: Span) -> tuple[Tensor, Tensor, State]:
-        """Without feeding: the recurrence of all steps, then what all of them look at."""
-        hidden, new = self._first(words, past, span)  # [R, T, H]
-        queries = hidden.reshape(source["valid"].size(0), -1, hidden.size(-1))  # [N, width·T, H]
-        weights = self.attend(queries, source["keys"], source["valid"][:, None])
-        return hidden, self._context(weights, source, len(hidden)), new
-
-    def _look_and_step(self, words: Tensor, past: State, source: State, span: Span) -> tuple[Tensor, Tensor, State]:
-        """With feeding: s_t needs c_t, which needs s_{t-1}. All else is computed before the loop, or after it."""
-        score, weight, bias = self.attend.score, self._first.weight("weight_hh"), self._first.weight("bias_hh")
-        with torch.autocast(words.device.type, enabled=False):  # a recurrence is a running sum: see Fused
-            drives = F.linear(words.to(weight.dtype), self._input_weights()[0], self._first.weight("bias_ih"))
-            before = {name: value.to(weight.dtype) for name, value in past.items()}
-            keys, places = source["keys"].to(weight.dtype), source["places"].to(weight.dtype)
-            given = Given(self.settings.cell, keys, places, source["valid"][:, None], weight, bias)
-            if isinstance(score, Additive):
-                given = given._replace(query=score.query.weight, judge=score.judge.weight)
-            elif not isinstance(score, Kernel):
-                given = given._replace(scale=score.scale or 1.0)  # bilinear: M k is the key
-            every, weights = (self._step_by_step if isinstance(score, Kernel) else look_and_step)(drives, before, given)
-        ended = {name: last(every[name], before[name], span) for name in past}
-        return every["hidden"], self._context(weights.flatten(1, 2), source, len(words)), ended
-
-    def _step_by_step(self, drives: Tensor, carried: State, given: Given) -> tuple[State, Tensor]:
-        """`look_and_step` for a score whose gradient is not written out."""
-        steps, looks = [], []
-        for drive in drives.unbind(dim=1):
-            hidden = carried["hidden"]
-            asked = hidden.view(len(given.keys), -1, hidden.size(-1))
-            looks.append(self.attend(asked, given.keys, given.visible))  # [N, width, S]
-            drive = drive + (looks[-1] @ given.places).flatten(0, 1)  # W_c c_t
-            new = self._first.gates(drive, F.linear(hidden, given.weight, given.bias), carried)
-            carried = {name: new[name] for name in carried}
-            steps.append(carried)
-        every = {name: torch.stack([step[name] for step in steps], dim=1) for name in carried}  # [R, T, H]
-        return every, torch.stack(looks, dim=2)
+        past, source = state["past"], state["source"]
+        if self.settings.feed:
+            hidden, context, first = self.look_and_step(words, past["0"], source, span)
+        else:
+            hidden, first = self._first(words, past["0"], span)
+            context = self.look(hidden, source)["context"]
+        hidden, new = through(self._upper, self.dropout, hidden, past, span)
+        return self._read_out(hidden, context, words), {"0": first, **new}
 
     def explain_context(self, tokens: Tensor, state: State, span: Span) -> tuple[Tensor, State, State]:
         words = self.dropout(self.embedding(tokens, span))
-        visible, memory = state["source"]["valid"][:, None], state["source"]["memory"]
+        past, source = state["past"], state["source"]
+        if self.settings.feed:
+            hidden, first, parts = self.explain_look_and_step(words, past["0"], source, span)
+        else:
+            hidden, first, parts = self._first.explain(words, past["0"], span)
+            parts = {**parts, **self.look(hidden, source)}
+        hidden, new, upper = explain_through(self._upper, self.dropout, hidden, past, span)
+        shown = self._read_out(hidden, parts["context"], words)
+        return shown, {"0": first, **new}, {"embedding": words, "layers": {"0": parts, **upper}, "hidden": shown}
 
-        def look(query: Tensor) -> State:  # [R, H] → weights [R, S], context [R, M]
-            asked = query.view(len(memory), -1, query.size(-1))
-            parts = self.attend.explain(asked, memory, visible)
-            parts["context"] = parts["weights"] @ memory
-            return {name: part.flatten(0, 1) for name, part in parts.items()}
+    def look(self, queries: Tensor, source: State) -> State:
+        """c = Σ_s α(q, h_s) h_s for queries [R, T, H]: the context [R, T, M], the weights [R, T, S], and their scores.
 
+        The hypotheses of a source are more queries to the same memory.
+        """
+        score, memory = self.attend.score, source["memory"]
+        asked = queries.reshape(len(memory), -1, queries.size(-1))  # [N, width·T, H]
+        parts = score.weigh(score.compare(asked, source["keys"].to(asked.dtype)), source["valid"][:, None])
+        parts["context"] = parts["weights"].to(memory.dtype) @ memory
+        return {name: part.reshape(*queries.shape[:2], *part.shape[2:]) for name, part in parts.items()}
+
+    def look_and_step(self, words: Tensor, past: State, source: State, span: Span) -> tuple[Tensor, Tensor, State]:
+        """The layer that asks: s_t and c_t for every word, [R, T, H] and [R, T, M], and its state at the end."""
+        hidden, end, parts = self.explain_look_and_step(words, past, source, span)
+        return hidden, parts["context"], end
+
+    def explain_look_and_step(
+        self, words: Tensor, past: State, source: State, span: Span
+    ) -> tuple[Tensor, State, State]:
         def step(word: Tensor, before: State) -> State:
-            if not self.settings.feed:
-                new = self._first.step(word, before)
-                return {**new, **look(new["hidden"])}
-            found = look(before["hidden"])
+            found = self.look(before["hidden"][:, None], source)
+            found = {name: part[:, 0] for name, part in found.items()}
             return {**self._first.step(torch.cat([word, found["context"]], dim=-1), before), **found}
 
-        hidden, first, parts = walk(step, words, state["past"]["0"], span)
-        hidden, past, upper = explain_through(self._upper, self.dropout, hidden, state["past"], span)
-        shown = self._read_out(hidden, parts["context"], words)
-        parts = {"embedding": words, "layers": {"0": parts, **upper}, "hidden": shown}
-        return shown, {"0": first, **past}, parts
+        return walk(step, words, past, span)
 
     def attention(self, parts: State) -> dict[str, Tensor]:
         return {"cross/0": parts["layers"]["0"]["weights"][:, None]}  # one head
@@ -196,24 +172,13 @@ class Bahdanau(Translator):
     # ----------------------------------------------------------------------------------------------------------------
 
     @property
-    def _first(self) -> Fused:
+    def _first(self) -> Recurrent:
         """The decoder layer that asks."""
         return self.layers[0]  # type: ignore[return-value]  # ModuleList forgets what it holds
 
     @property
     def _upper(self) -> list[tuple[str, nn.Module]]:
         return list(self.layers.named_children())[1:]
-
-    def _input_weights(self) -> tuple[Tensor, Tensor]:
-        """The first layer's W_e, for the word, and W_c, for the context."""
-        weight = self._first.weight("weight_ih")
-        return weight[:, : self.settings.words], weight[:, self.settings.words :]
-
-    @staticmethod
-    def _context(weights: Tensor, source: State, rows: int) -> Tensor:
-        """c_t = Σ_s α_ts h_s for all t at once: weights [N, width·T, S] → [R, T, M]."""
-        memory = source["memory"]
-        return (weights.to(memory.dtype) @ memory).view(rows, -1, memory.size(-1))
 
     def _read_out(self, hidden: Tensor, context: Tensor, words: Tensor) -> Tensor:
         return self.dropout(self.readout(torch.cat([hidden, context, words], dim=-1)).tanh())

@@ -23,15 +23,16 @@ from regard.base.errors import RegardError
 from regard.base.settings import at_least, one_of, setting
 from regard.layers.blocks import FeedForward, PreNormEncoderBlock
 from regard.layers.embedding import Embedding, Output
-from regard.layers.encoder import FUSED, RecurrentEncoder, TransformerEncoder, real_columns
+from regard.layers.encoder import RecurrentEncoder, TransformerEncoder, real_columns
 from regard.layers.position import Sinusoid
+from regard.layers.recurrent import CELLS
 from regard.layers.source_attention import FullSelfAttention
 from regard.layers.state import Span, State
 from regard.systems.position_settings import check_heads
 from regard.systems.translator import Translator
 
 ATTENTION = ("self-attention", "transformer")
-ENCODERS = ("dan", *FUSED, *ATTENTION)
+ENCODERS = ("dan", *CELLS, *ATTENTION)
 
 
 @dataclass(frozen=True)
@@ -76,7 +77,7 @@ class Settings:
         """Components of the vector that predicts the label."""
         if self.encoder == "dan":
             return self.width if self.layers else self.words
-        return self.width * (2 if self.encoder in FUSED and self.bidirectional else 1)
+        return self.width * (2 if self.encoder in CELLS and self.bidirectional else 1)
 
 
 SIZES: dict[str, dict[str, object]] = {
@@ -180,7 +181,7 @@ class Classifier(Translator):
 def encoder(settings: Settings) -> RecurrentEncoder | TransformerEncoder | None:
     """What reads the word vectors; None: they are all there is (dan)."""
     width, dropout = settings.width, settings.dropout
-    if settings.encoder in FUSED:
+    if settings.encoder in CELLS:
         return RecurrentEncoder(
             settings.words,
             width,

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from regard.base.settings import at_least, one_of, setting
 from regard.layers.embedding import Embedding, Output
-from regard.layers.encoder import FUSED, RecurrentEncoder, backwards
+from regard.layers.encoder import RecurrentEncoder, backwards
 from regard.layers.recurrent import CELLS
 from regard.layers.state import Span, State, map_state, spread
 from regard.systems.translator import Translator, check_dropout, explain_through, is_shared, rate, through
@@ -35,7 +35,7 @@ class RecurrentPairSettings:
     shared: bool = setting(True, "one table of word vectors for source and target, where they have one vocabulary")
 
     def __post_init__(self) -> None:
-        one_of("model.cell", self.cell, tuple(FUSED))
+        one_of("model.cell", self.cell, tuple(CELLS))
         at_least("model.layers", self.layers, 1)
         at_least("model.width", self.width, 1)
         at_least("model.embedding", self.embedding, 0)

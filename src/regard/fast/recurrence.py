@@ -1,0 +1,180 @@
+"""Recurrent layers by kernels that take all steps at once, where the written ones walk through the text step by step.
+
+persistent   one kernel that stays on the GPU from the first step to the last, in bf16     kernels/persistent.py
+chain        two kernels per step, for a CUDA graph to replay                              lstm_chain.py
+fused        PyTorch's own, on every device; a ragged batch is packed                      torch.lstm, torch.gru, …
+
+All run with autocast off: it would run cuDNN's recurrence in fp16, and a recurrence is a running sum, which is fp32.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
+
+from regard.fast.kernels import persistent
+from regard.fast.lstm_chain import lstm_chain
+from regard.fast.table import Row, Use, Why, needs_cuda, needs_hopper
+from regard.layers.encoder import RecurrentEncoder
+from regard.layers.recurrent import ACTIVATIONS, Elman, Recurrent
+from regard.layers.state import Span, State
+
+KERNELS: dict[str, Any] = {"LSTM": torch.lstm, "GRU": torch.gru, "RNN_TANH": torch.rnn_tanh, "RNN_RELU": torch.rnn_relu}
+Way = Callable[[Recurrent, Sequence[Tensor], Tensor, State, Span], tuple[Tensor, State]]
+# Weights of which some were dropped never lie side by side in memory, as cuDNN would have them.
+warnings.filterwarnings("ignore", "RNN module weights are not part of single contiguous")
+
+
+def run(way: Way, layer: Recurrent, x: Tensor, state: State, span: Span) -> tuple[Tensor, State]:
+    """`Cell.forward` of one of the three layers, by one of the three ways."""
+    weights = layer.weights()
+    dtype = weights[1].dtype  # a state may come from a call in another precision
+    state = {name: part.to(dtype) for name, part in state.items()}
+    with torch.autocast(x.device.type, enabled=False):
+        if not (isinstance(layer, Elman) and layer.activation == "sigmoid"):
+            return way(layer, weights, x, state, span)
+        hidden, state = way(layer, _as_tanh(*weights), x, {"hidden": 2 * state["hidden"] - 1}, span)
+        return (1 + hidden) / 2, {"hidden": (1 + state["hidden"]) / 2}
+
+
+def _as_tanh(w: Tensor, u: Tensor, b: Tensor, b_u: Tensor) -> Sequence[Tensor]:
+    """σ(a) = (1 + tanh(a/2)) / 2: a sigmoid network is a tanh network of g = 2h − 1, and there are kernels for tanh.
+
+    g_t = tanh(½ (W x_t + U h_{t-1} + b)) = tanh(½ W x_t + ¼ U g_{t-1} + ½ b + ¼ U 1)
+    """
+    return [w / 2, u / 4, b / 2, b_u / 2 + u.sum(dim=1) / 4]
+
+
+# -- PyTorch's fused kernels -----------------------------------------------------------------------------------------
+
+
+def fused(layer: Recurrent, weights: Sequence[Tensor], x: Tensor, state: State, span: Span) -> tuple[Tensor, State]:
+    x = x.to(weights[1].dtype)
+    if span.lengths is None:
+        return kernel(layer, weights, x, state)
+    if x.size(1) == 1:  # one token at a time: no packing, nothing leaves the device
+        hidden, new = kernel(layer, weights, x, state)
+    else:  # packing refuses length 0: such rows run one step, which is then forgotten
+        lengths = span.on_host().clamp(min=1)
+        packed, new = kernel(layer, weights, _packed(x, lengths), state)
+        hidden = _padded(packed, x.size(1))
+    moved = (span.lengths > 0)[:, None]
+    return hidden, {name: torch.where(moved, new[name], state[name]) for name in state}
+
+
+def kernel(layer: Recurrent, weights: Sequence[Tensor], x: Any, state: State) -> tuple[Any, State]:
+    """x and the result are a tensor or a packed sequence.
+
+    The kernel is called with the weights of this call. The module itself, given weights of which some were dropped,
+    would move all of its own to a new place in a GPU's memory, where neither an optimiser nor a CUDA graph finds them.
+    """
+    initial = [state[name][None] for name in layer.memory]  # the number of layers comes first
+    options = (True, 1, 0.0, layer.training, False)  # bias, layers, dropout between them, training, both directions
+    call = KERNELS[layer.fused.mode]
+    if isinstance(x, PackedSequence):
+        initial = [part.index_select(1, x.sorted_indices) for part in initial]
+        data, *final = call(x.data, x.batch_sizes, initial if len(initial) > 1 else initial[0], weights, *options)
+        hidden, final = x._replace(data=data), [part.index_select(1, x.unsorted_indices) for part in final]
+    else:
+        hidden, *final = call(x, initial if len(initial) > 1 else initial[0], weights, *options, True)
+    return hidden, {name: part[0] for name, part in zip(layer.memory, final, strict=True)}
+
+
+def encode(encoder: RecurrentEncoder, x: Tensor, lengths: Tensor | None = None) -> tuple[Tensor, State]:
+    """`RecurrentEncoder.forward` with all layers and directions in one call."""
+    with torch.autocast(x.device.type, enabled=False):
+        x = x.to(encoder.fused.all_weights[0][1].dtype)
+        if lengths is None:
+            memory, final = encoder.fused(x)
+        else:
+            packed, final = encoder.fused(_packed(x, lengths.cpu()))
+            memory = _padded(packed, x.size(1))
+    ended = final if isinstance(final, tuple) else (final,)  # [layers · directions, N, H] each
+    ways = len(encoder.directions)
+    by_layer = [[torch.cat(list(part), dim=-1) for part in whole.split(ways)] for whole in ended]
+    return memory, {str(n): dict(zip(encoder.memory, parts)) for n, parts in enumerate(zip(*by_layer, strict=True))}
+
+
+def _packed(x: Tensor, lengths: Tensor) -> PackedSequence:
+    return pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)
+
+
+def _padded(packed: PackedSequence, columns: int) -> Tensor:
+    return pad_packed_sequence(packed, batch_first=True, total_length=columns)[0]
+
+
+# -- kernels of our own ----------------------------------------------------------------------------------------------
+
+NAMES = ("weight_ih_l0", "weight_hh_l0", "bias_ih_l0", "bias_hh_l0")
+
+
+def stay(layer: Recurrent, weights: Sequence[Tensor], x: Tensor, state: State, span: Span) -> tuple[Tensor, State]:
+    return persistent.recur(layer.fused.mode, x, state, dict(zip(NAMES, weights)))
+
+
+def chained(layer: Recurrent, weights: Sequence[Tensor], x: Tensor, state: State, span: Span) -> tuple[Tensor, State]:
+    return lstm_chain(x.to(weights[1].dtype), state, dict(zip(NAMES, weights)))
+
+
+def may_stay(layer: Recurrent, x: Tensor, state: State, span: Span) -> bool:
+    """Is this bf16 training on a GPU that can keep the layer's matrix in its registers from step to step?"""
+    if not (layer.training and x.is_cuda and span.lengths is None and x.size(1) > 1):
+        return False
+    rounded = torch.is_autocast_enabled("cuda") and torch.get_autocast_dtype("cuda") == torch.bfloat16
+    exact = layer.weight("weight_hh").dtype == torch.float32
+    return rounded and exact and persistent.fits(layer.fused.mode, len(x), layer.width, x.device)
+
+
+def may_be_chained(layer: Recurrent, x: Tensor, state: State, span: Span) -> bool:
+    return layer.training and span.lengths is None
+
+
+# -- the table -------------------------------------------------------------------------------------------------------
+
+
+def _known(layer: Recurrent, use: Use) -> Why:
+    activation = getattr(layer, "activation", "tanh")
+    return None if activation in ACTIVATIONS else f"no kernel knows the activation {activation}"
+
+
+def _known_in_bf16(layer: Recurrent, use: Use) -> Why:
+    return _known(layer, use) or (None if use.training and use.bf16 else "it is for training in bf16")
+
+
+def _replayed(layer: Recurrent, use: Use) -> Why:
+    return None if use.training and use.captured else "it is slower than cuDNN unless a CUDA graph replays it"
+
+
+LAYERS = ("Elman", "LSTM", "GRU")
+ROWS = (
+    *(
+        Row(
+            f"persistent {name}",
+            f"regard.layers.recurrent:{name}.forward",
+            partial(run, stay),
+            fits=may_stay,
+            allows=_known_in_bf16,
+            needs=needs_hopper,
+        )
+        for name in LAYERS
+    ),
+    Row(
+        "LSTM chain",
+        "regard.layers.recurrent:LSTM.forward",
+        partial(run, chained),
+        fits=may_be_chained,
+        allows=_replayed,
+        needs=needs_cuda,
+    ),
+    *(
+        Row(f"fused {name}", f"regard.layers.recurrent:{name}.forward", partial(run, fused), allows=_known)
+        for name in LAYERS
+    ),
+    Row("fused recurrent encoder", "regard.layers.encoder:RecurrentEncoder.forward", encode),
+)

@@ -1,0 +1,132 @@
+"""Examples of the rows of fast/recurrence.py and fast/attentive_recurrence.py, in shapes drawn anew at each call."""
+
+import random
+
+import torch
+from examples import DEVICE, Example
+
+from regard.fast import Use
+from regard.fast.attentive_recurrence import remember
+from regard.layers.encoder import RecurrentEncoder
+from regard.layers.recurrent import GRU, LSTM, Elman
+from regard.layers.state import Span
+from regard.systems.bahdanau import Bahdanau, Settings
+
+
+def span(lengths):
+    start = torch.zeros(len(lengths), dtype=torch.int64, device=lengths.device)
+    return Span(start, lengths)
+
+
+def walk(layer, *, ragged=True):
+    """A call of a layer: x, the state before it, which is some other text's, and the span."""
+    rows, columns = random.randint(1, 5), random.randint(2, 7)
+    like = {"dtype": layer.weight("weight_hh").dtype, "device": layer.weight("weight_hh").device}
+    x = torch.randn(rows, columns, layer.inputs, **like, requires_grad=True)
+    state = {name: torch.randn(rows, layer.width, **like, requires_grad=True) for name in layer.memory}
+    lengths = torch.randint(columns + 1, (rows,), device=x.device)
+    if not ragged or random.random() < 0.3:
+        return x, state, Span(torch.zeros(rows, dtype=torch.int64, device=x.device))
+    return x, state, span(lengths)
+
+
+def real(lengths):
+    """What comes first in what is returned, [R, T, …], without its padded columns."""
+
+    def promised(returned):
+        first, *rest = returned
+        if lengths is None:
+            return returned
+        columns = torch.arange(first.size(1), device=first.device) < lengths[:, None]
+        return first[columns], *(part[columns] if isinstance(part, torch.Tensor) else part for part in rest)
+
+    return promised
+
+
+def fused(make):
+    layer = make(random.randint(1, 6), random.randint(1, 6)).double()
+    arguments = walk(layer)
+    return Example(layer, arguments, promised=real(arguments[2].lengths))
+
+
+def elman(inputs, width):
+    return Elman(inputs, width, activation=random.choice(["tanh", "sigmoid", "relu"]))
+
+
+def lstm(inputs, width):
+    return LSTM(inputs, width, dropout_recurrent=random.choice([0.0, 0.5])).train(random.random() < 0.5)
+
+
+def persistent(make):
+    layer = make(random.randint(8, 60), random.randint(8, 200)).to(DEVICE).train()
+    with torch.no_grad():  # so that only what the kernel itself rounds is left
+        for weight in layer.parameters():
+            weight.copy_(weight.bfloat16())
+    x, state, whole = walk(layer, ragged=False)
+    x = x.detach().bfloat16().float().requires_grad_()
+    ragged = span(torch.ones(len(x), dtype=torch.int64, device=x.device))
+    one = (x[:, :1], state, whole)
+    return Example(layer, (x, state, whole), Use(training=True, bf16=True), ((x, state, ragged), one))
+
+
+def chain():
+    layer = LSTM(random.randint(1, 9), random.randint(1, 9)).double().to(DEVICE).train()
+    x, state, whole = walk(layer, ragged=False)
+    ragged = span(torch.ones(len(x), dtype=torch.int64, device=x.device))
+    return Example(layer, (x, state, whole), Use(training=True, captured=True), ((x, state, ragged),))
+
+
+def encoder():
+    options = {"layers": random.randint(1, 3), "bidirectional": random.random() < 0.5}
+    inputs, rows, columns = (random.randint(1, 6) for _ in range(3))
+    made = RecurrentEncoder(
+        inputs, random.randint(1, 5), cell=random.choice(["rnn", "lstm", "gru"]), **options
+    ).double()
+    x = torch.randn(rows, columns, inputs, dtype=torch.float64, requires_grad=True)
+    lengths = torch.randint(1, columns + 1, (rows,)) if random.random() < 0.7 else None
+    return Example(made, (x, lengths), promised=real(lengths))
+
+
+def bahdanau():
+    chosen = {"cell": random.choice(["rnn", "lstm", "gru"]), "layers": random.randint(1, 2)}
+    score = random.choice(["additive", "dot", "scaled-dot", "bilinear"])
+    return Bahdanau(11, Settings(width=4, embedding=3, dropout=0.0, score=score, **chosen)).double()
+
+
+def encoded(model):
+    rows, columns = random.randint(1, 4), random.randint(1, 5)
+    return model.encode(torch.randint(11, (rows, columns)), None), rows, columns
+
+
+def memory():
+    model = bahdanau()
+    return Example(model, (encoded(model)[0],), promised=lambda kept: {k: v for k, v in kept.items() if k != "places"})
+
+
+def loop():
+    model = bahdanau()
+    found, sources, slots = encoded(model)
+    found = {name: part.detach() if name == "memory" else part for name, part in found.items()}
+    beams, columns = random.randint(1, 3), random.randint(1, 4)
+    past = model.opening(found, beams, capacity=None, dtype=torch.float64)["0"]
+    valid = torch.arange(slots) < torch.randint(1, slots + 1, (sources, 1))
+    source = {**remember(model, found), "valid": valid}
+    words = torch.randn(sources * beams, columns, 3, dtype=torch.float64, requires_grad=True)
+    where = span(torch.randint(columns + 1, (len(words),)))
+    unprepared = {name: part for name, part in source.items() if name != "places"}
+    refused = ((words, past, unprepared, where),)
+    return Example(model, (words, past, source, where), Use(), refused, real(where.lengths))
+
+
+EXAMPLES = {
+    "fused Elman": lambda: fused(elman),
+    "fused LSTM": lambda: fused(lstm),
+    "fused GRU": lambda: fused(GRU),
+    "persistent Elman": lambda: persistent(Elman),
+    "persistent LSTM": lambda: persistent(LSTM),
+    "persistent GRU": lambda: persistent(GRU),
+    "LSTM chain": chain,
+    "fused recurrent encoder": encoder,
+    "Bahdanau's memory times W_c": memory,
+    "Bahdanau's loop with its gradient written out": loop,
+}
