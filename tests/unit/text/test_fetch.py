@@ -165,7 +165,7 @@ def test_a_full_disk_is_said_in_one_sentence(known, monkeypatch):
 def test_a_cache_that_cannot_be_written_is_said_in_one_sentence(known, monkeypatch, tmp_path):
     (tmp_path / "occupied").write_text("")
     monkeypatch.setenv("REGARD_CACHE", str(tmp_path / "occupied"))
-    with pytest.raises(RegardError, match="cannot be written .* REGARD_CACHE"):
+    with pytest.raises(RegardError, match=r"cannot be written .* REGARD_CACHE"):
         fetch("plain")
 
 
