@@ -54,6 +54,7 @@ BROKEN_QUOTES = "a quote that is not closed or not doubled"
 NO_OBJECT = "no JSON object"
 PAIR_NAMES = (("source", "target"), ("src", "tgt"), ("src", "trg"), ("text", "label"), ("sentence", "label"))
 TEXT_NAMES = ("text", "content", "sentence")
+NUMBER_NAMES = ("id", "ids", "nr", "no.", "num", "number", "index", "key", "line", "row", "url", "date")
 ATTRIBUTION = re.compile(r"Attribution: tatoeba\.org", re.IGNORECASE)  # the third column of ManyThings' files
 
 _LANGUAGES = (
@@ -178,10 +179,10 @@ def open_table(paths: Sequence[Path], header: str = "auto", columns: str = "", u
         memory = read_memory(path)
         kind, languages, records, details = memory.kind, memory.languages, memory.records, []
     sample = [record for _, record in islice(records(lambda what, line: None), SAMPLE)]
-    if not sample:
-        records(refusing(path)).__next__() if kind == "JSON Lines" else None
-        raise RegardError(f"{str(path)!r} is {kind} without any text; give a file that has some.")
     names = tuple(dict.fromkeys(chain.from_iterable(sample)))
+    if not names:
+        next(records(refusing(path)), None)  # what is wrong with the first line
+        raise RegardError(f"{str(path)!r} is {kind} without any text; give a file that has some.")
     rows = tuple([record.get(name, "") for name in names] for record in sample)
     details += [f"{'languages' if kind == 'TMX' else 'columns'} {', '.join(names)}"]
 
@@ -217,7 +218,7 @@ def pair_columns(table: Table, wanted: Wanted) -> tuple[int, int]:
         candidates = inside
     if len(candidates) == 3 and all(ATTRIBUTION.search(row[2]) for row in table.sample if len(row) > 2):
         candidates.pop()
-    if len(candidates) == 2 and not _numbers_rows(table, candidates[0]):
+    if len(candidates) == 2 and not any(_numbers_rows(table, column) for column in candidates):
         return candidates[0], candidates[1]
     if len(candidates) == 1 and table.kind in ("TSV", "CSV"):
         raise RegardError(
@@ -265,7 +266,9 @@ def _find(table: Table, wanted: str) -> int | None:
 
 
 def _numbers_rows(table: Table, column: int) -> bool:
-    """Whether a column counts the rows."""
+    """Whether a column counts or identifies the rows."""
+    if table.columns[column].casefold() in NUMBER_NAMES:
+        return True
     fields = [row[column].strip() for row in table.sample if len(row) > column]
     if len(fields) < 3 or not all(re.fullmatch(r"\d{1,15}", text) for text in fields):
         return False
