@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from regard import files
 from regard.errors import RegardError
 from regard.text.check import check_text
 from regard.text.check_pairs import check_pairs
@@ -401,7 +402,7 @@ def test_what_is_missing_is_said_with_how_to_install_it(tmp_path, monkeypatch):
     assert text_refusal(write(tmp_path / "x.txt.zst", b"x")).endswith("pip install 'regard[data]'.")
 
 
-def test_zstandard_is_unpacked(tmp_path):
+def test_zstandard_is_unpacked(tmp_path, monkeypatch):
     zstd = pytest.importorskip("backports.zstd")
     lines = [f"line {n}" for n in range(100)]
     packed = zstd.compress("".join(f"{line}\n" for line in lines).encode())
@@ -411,7 +412,8 @@ def test_zstandard_is_unpacked(tmp_path):
     assert pairs_in(write(tmp_path / "p.tsv.zst", zstd.compress(tsv(PAIRS).encode()))) == PAIRS
     for wrong in (b"plain text\n", packed[:-9]):
         assert "not a whole zst file" in text_refusal(write(tmp_path / "w.txt.zst", wrong))
-    assert "200 times" in text_refusal(write(tmp_path / "b.txt.zst", zstd.compress(b"\n" * (1 << 24))))
+    monkeypatch.setattr(files, "SMALL", 1 << 17)
+    assert "200 times" in text_refusal(write(tmp_path / "b.txt.zst", zstd.compress(b"\n" * (1 << 18))))
 
 
 # -- text --------------------------------------------------------------------------------------------------------------
@@ -465,10 +467,11 @@ def test_a_column_of_a_table_is_text(tmp_path):
 # -- bombs -------------------------------------------------------------------------------------------------------------
 
 
-def test_a_packed_file_that_unfolds_without_end_is_refused(tmp_path):
-    for content in (b"\n" * (1 << 24), b"a" * (1 << 24)):
+def test_a_packed_file_that_unfolds_without_end_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(files, "SMALL", 1 << 17)  # else the same, but slower
+    for content in (b"\n" * (1 << 18), b"a" * (1 << 18)):
         assert "200 times" in text_refusal(write(tmp_path / "bomb.txt.gz", gzip.compress(content)))
-    for content in (b"a\tb\n" * (1 << 22), b"a" * (1 << 24), b"a\tb\n" + b"\t\n" * (1 << 23)):
+    for content in (b"a\tb\n" * (1 << 16), b"a" * (1 << 18), b"a\tb\n" + b"\t\n" * (1 << 17)):
         assert "200 times" in refusal(write(tmp_path / "bomb.tsv.gz", gzip.compress(content)))
 
 
