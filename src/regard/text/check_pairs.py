@@ -73,8 +73,8 @@ def check_pairs(
     path: str | Path, *, source: str = "", target: str = "", columns: str = "", header: str = "auto"
 ) -> PairReport:
     """Reports on a table, on parallel files, or on the splits of a folder of either."""
-    files = find_pair_files(Path(path), source, target)
     wanted = Wanted(columns, header, source, target)
+    files = find_pair_files(Path(path), *wanted.languages)
     read = {split: _Columns(paths, wanted) for split, paths in files.items()}
     reports = {split: columns.report() for split, columns in read.items()}
     sides = {split: (columns.sources, columns.targets) for split, columns in read.items()}

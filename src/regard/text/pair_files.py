@@ -109,7 +109,7 @@ def _which_languages(where: str, found: Iterable[str], source: str, target: str)
     first, second = languages[:2]
     return RegardError(
         f"{where!r} has {', '.join(languages)}: say which is read and which is written, for example with "
-        f"--data.source {first} --data.target {second}."
+        f"--data.columns {first},{second}."
     )
 
 
@@ -153,7 +153,9 @@ class PairSource:
 
     @property
     def columns(self) -> str:
-        return self.table.named(self.chosen) if self.table else ""
+        if self.table is None:
+            return ",".join(unpacked_name(path).suffix[1:] for path in self.paths)
+        return self.table.named(self.chosen)
 
     @property
     def header(self) -> str:
@@ -163,7 +165,8 @@ class PairSource:
     def languages(self) -> tuple[str, str]:
         """Of source and target, where the columns say them."""
         if self.table is None:
-            return "", ""
+            one, other = self.columns.split(",")
+            return one, other
         one, other = (self.table.columns[number] for number in self.chosen)
         named = [self.table.languages.get(name, "") or name.rpartition(".")[2] for name in (one, other)]
         return (named[0], named[1]) if all(map(_is_language, named)) else ("", "")
@@ -226,10 +229,6 @@ def open_pair_source(
 ) -> PairSource:
     """Recognise what stands in the files of a split."""
     if len(paths) == 2 and kind_of(paths[0]) not in BINARY:
-        if wanted.columns:
-            raise RegardError(
-                f"{str(paths[0])!r} and {str(paths[1])!r} are parallel files without columns; leave --data.columns out."
-            )
         for path in paths:
             refuse_what_is_no_text(path)
         return PairSource(tuple(paths), None, undecodable=undecodable)

@@ -139,7 +139,7 @@ def open_pairs(
     elif os.path.isdir(name):
         corpus = _open_folder(Path(name), wanted)
     else:
-        found = open_pair_source(_single(Path(name), source, target), wanted)
+        found = open_pair_source(_single(Path(name), wanted), wanted)
         corpus = _split(Path(name).name, *_read(found), "tail" if split == "tail" else "drawn")
         corpus = _as_found(corpus, found, wanted)
     if pairs and name != "phrasebook":
@@ -159,12 +159,12 @@ def is_pairs(name_or_path: str | Path) -> bool:
 
 def read_pairs(path: str | Path, *, source: str = "", target: str = "", columns: str = "", usual: str = "") -> Pairs:
     """The pairs of one file, or of two parallel ones by their common name, as they stand there."""
-    files = _single(Path(path), source, target)
-    return _read(open_pair_source(files, Wanted(columns, "auto", source, target, usual)))[0]
+    wanted = Wanted(columns, "auto", source, target, usual)
+    return _read(open_pair_source(_single(Path(path), wanted), wanted))[0]
 
 
-def _single(path: Path, source: str, target: str) -> tuple[Path, ...]:
-    files = find_pair_files(path, source, target)
+def _single(path: Path, wanted: Wanted) -> tuple[Path, ...]:
+    files = find_pair_files(path, *wanted.languages)
     if "pairs" not in files:
         raise RegardError(f"{str(path)!r} is a folder; give one file of pairs.")
     return files["pairs"]
@@ -190,7 +190,7 @@ def _as_found(corpus: PairCorpus, found: PairSource, wanted: Wanted) -> PairCorp
 
 def _open_folder(folder: Path, wanted: Wanted) -> PairCorpus:
     """The given splits of a folder; where validation is missing it is drawn from train."""
-    name, files = folder.resolve().name, find_pair_files(folder, wanted.source, wanted.target)
+    name, files = folder.resolve().name, find_pair_files(folder, *wanted.languages)
     given = ", ".join(" + ".join(path.name for path in paths) for paths in files.values())
     found = {"train": open_pair_source(files["train"], wanted)}
     alike = replace(wanted, usual=found["train"].columns or wanted.usual)
@@ -283,7 +283,8 @@ def _open_download(download: Download, source: str, target: str) -> PairCorpus:
         raise RegardError(f"{name!r} is not on this machine; run `regard data fetch {name}` first.")
     languages = (source or usual[0], target or usual[1])
     if len(download.files) > 1:
-        return replace(_open_folder(folders[0], Wanted("", "auto", *languages)), name=name)
+        corpus = _open_folder(folders[0], Wanted("", "auto", *languages))
+        return replace(corpus, name=name, columns="", header="auto")
     files = [path for path in entries(folders[0]) if path.is_file() and is_table(path)]
     if not files:
         raise RegardError(f"{name!r} is not whole on this machine; run `regard data fetch {name}` first.")
@@ -317,7 +318,7 @@ def _with_more(corpus: PairCorpus, also: str, source: str, target: str) -> PairC
     notes = list(corpus.origin)
     for path, weight in weighted(also):
         wanted = Wanted("", "auto", source, target, usual=corpus.columns)
-        more, about = _read(open_pair_source(_single(Path(path), source, target), wanted))
+        more, about = _read(open_pair_source(_single(Path(path), wanted), wanted))
         clean = not_held_out(corpus, more)
         chosen = [index for index in clean for _ in range(_times(weight, _pair_hash(more, index)))]
         added = more.take(chosen)

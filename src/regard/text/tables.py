@@ -89,6 +89,14 @@ class Wanted:
     target: str = ""
     usual: str = ""  # columns to take where they are there: of the run that is evaluated, of the training file beside
 
+    @property
+    def languages(self) -> tuple[str, str]:
+        """Of parallel files: which is read and which is written; their endings are their columns."""
+        if self.source or self.target:
+            return self.source, self.target
+        one, other, *_ = [*_parts(self.columns or self.usual), "", ""]
+        return ("", "") if not self.columns and (one + other).isdecimal() else (one, other)
+
 
 @dataclass(frozen=True)
 class Table:

@@ -94,10 +94,10 @@ def test_a_folder_of_parallel_files(tmp_path, packed):
 
 def test_languages_that_are_not_said_or_not_there_are_asked_for(tmp_path):
     parallel(tmp_path, "train", ENOUGH)
-    assert "--data.source de --data.target en" in refusal(tmp_path)
-    assert "--data.source de --data.target en" in refusal(tmp_path / "train")
+    assert "--data.columns de,en" in refusal(tmp_path)
+    assert "--data.columns de,en" in refusal(tmp_path / "train")
     assert "no training file in 'fr'" in refusal(tmp_path, source="de", target="fr")
-    assert "--data.source" in refusal(tmp_path, source="de", target="de")
+    assert "--data.columns" in refusal(tmp_path, source="de", target="de")
 
 
 def test_half_a_split_is_refused(tmp_path):
