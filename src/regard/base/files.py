@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import gzip
+import io
 import os
 import secrets
 import sys
@@ -12,25 +13,80 @@ import zlib
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import BinaryIO, cast
+from typing import Any, BinaryIO, cast
 
 from regard.base.errors import RegardError
+
+PACKED = (".gz", ".zst")
+SMALL, MOST_TIMES = 1 << 22, 200  # a packed file may hold 4 MiB, or 200 times its own size: text has 3 to 20 times
 
 
 @contextmanager
 def reading(path: Path) -> Iterator[BinaryIO]:
-    """The bytes of a file, unpacked if its name ends in `.gz`."""
+    """The bytes of a file, unpacked if its name ends in `.gz` or `.zst`."""
     try:
-        with gzip.open(path, "rb") if path.suffix == ".gz" else open(path, "rb") as stream:
-            yield cast(BinaryIO, stream)
+        if path.suffix in PACKED:
+            with _open_packed(path) as packed, io.BufferedReader(_Unpacked(packed, path), 1 << 16) as stream:
+                yield cast(BinaryIO, stream)
+        else:
+            with open(path, "rb") as plain:
+                yield plain
     except FileNotFoundError:
         raise RegardError(f"There is no file {str(path)!r}; check the spelling and the folder.") from None
     except PermissionError:
         raise RegardError(f"{str(path)!r} may not be read; change its permissions or give a copy of it.") from None
     except (gzip.BadGzipFile, EOFError, zlib.error):
-        raise RegardError(f"{str(path)!r} is not a whole gzip file; copy or download it again.") from None
+        raise RegardError(f"{str(path)!r} is not a whole {path.suffix[1:]} file; copy or download it again.") from None
     except OSError as error:
         raise RegardError(f"{str(path)!r} cannot be read ({error.strerror or error}); check the file.") from None
+
+
+def _open_packed(path: Path) -> BinaryIO:
+    if path.suffix == ".gz":
+        return cast(BinaryIO, gzip.open(path, "rb"))
+    try:
+        from compression import zstd  # Python 3.14
+    except ImportError:
+        try:
+            from backports import zstd
+        except ImportError:
+            raise RegardError(f"To read {str(path)!r}, install Zstandard: pip install 'regard[data]'.") from None
+    return cast(BinaryIO, zstd.open(path, "rb"))
+
+
+class _Unpacked(io.RawIOBase):
+    """What a packed file holds; one that holds far more than text does is refused before it fills the memory."""
+
+    def __init__(self, stream: BinaryIO, path: Path):
+        self._stream, self._path = stream, path
+        self._most = max(SMALL, MOST_TIMES * path.stat().st_size)
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        try:
+            block = self._stream.read(len(buffer))
+        except Exception as error:  # each Zstandard package has its own exception
+            if type(error).__name__ == "ZstdError":
+                raise zlib.error from None
+            raise
+        buffer[: len(block)] = block
+        if self._stream.tell() > self._most:
+            raise RegardError(
+                f"{str(self._path)!r} unpacks to more than {MOST_TIMES} times its size, which text does not; unpack it "
+                "yourself if you trust it."
+            )
+        return len(block)
+
+    def seek(self, offset: int, whence: int = 0) -> int:
+        return self._stream.seek(offset, whence)
+
+    def tell(self) -> int:
+        return self._stream.tell()
 
 
 @contextmanager

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
-from regard.cli.options import Flag, beam_search, refuse
+from regard.cli.options import Columns, Flag, beam_search, refuse
 from regard.cli.printing import print_facts, print_labels, print_quality
 from regard.cli.stdin import stdin_lines, stdin_pairs
 
@@ -16,6 +16,7 @@ def evaluate(
     *,
     split: str | None = None,
     data: str | None = None,
+    columns: Columns = "",
     stream: Annotated[bool, Flag] = False,
     segment: int | None = None,
     overlap: int | None = None,
@@ -42,6 +43,8 @@ def evaluate(
         test, valid or train; without it test, or valid where there is no test
     data
         evaluate on another corpus than the run's own
+    columns
+        of a table: which columns of --data to read, by name or number: en, or sw,en
     stream
         language model: read the text as one row, state carried throughout, as papers on recurrent nets do
     segment
@@ -80,17 +83,20 @@ def evaluate(
     }
     if isinstance(loaded, Run):
         refuse(loaded, "a language model", searching)
-        facts = loaded.evaluate(split, data=data, stream=stream, segment=segment, overlap=overlap, rows=rows)
+        facts = loaded.evaluate(
+            split, data=data, columns=columns, stream=stream, segment=segment, overlap=overlap, rows=rows
+        )
         print_facts(facts, json)
         return
     if isinstance(loaded, ClassificationRun):
         refuse(loaded, "a classifier", reading | searching)
-        print_labels(loaded.evaluate(split, data=data), json)
+        print_labels(loaded.evaluate(split, data=data, columns=columns), json)
         return
     refuse(loaded, "a translator", reading)
     facts = loaded.evaluate(
         split,
         data=data,
+        columns=columns,
         how=beam_search(beam, length_penalty),
         lengths=by_length,
         bleu_tokenizer=bleu_tokenizer or "13a",
@@ -102,6 +108,7 @@ def score(
     run: Path,
     *,
     data: str | None = None,
+    columns: Columns = "",
     split: str | None = None,
     tokens: Annotated[bool, Flag] = False,
     weights: str = "best",
@@ -118,6 +125,8 @@ def score(
         the run's folder
     data
         translator: score the pairs of this file, as they stand in it, instead of stdin's
+    columns
+        of a table: which columns of --data are source and target, by name or number: sw,en or 2,3
     split
         the pairs of this split, of --data or of the run's own corpus: train, valid or test
     tokens
@@ -136,10 +145,11 @@ def score(
 
     loaded = load(run, weights=weights, device=device)
     if isinstance(loaded, Run):
-        refuse(loaded, "a language model", {"--data": data, "--split": split})
+        refuse(loaded, "a language model", {"--data": data, "--data.columns": columns or None, "--split": split})
         scores: Iterator[Any] = loaded.score(stdin_lines())
     else:
-        scores = loaded.score(stdin_pairs() if data is None and split is None else loaded.pairs(data, split))
+        given = data is not None or split is not None or bool(columns)
+        scores = loaded.score(loaded.pairs(data, split, columns) if given else stdin_pairs())
     for line in scores:
         pair = isinstance(line, PairScore)
         if json:

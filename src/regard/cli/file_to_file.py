@@ -18,7 +18,7 @@ from regard.base.errors import RegardError
 from regard.base.files import locked, reading, write_text
 from regard.cli.stdin import as_text
 from regard.report.progress import Bar, progress, say
-from regard.text.corpus import content_digest
+from regard.text.sources import content_digest
 
 FLUSH_SECONDS = 1.0  # a kill loses about as much
 

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterable, Iterator
 
 from regard.base.errors import RegardError
+from regard.text.tables import split_fields
 
 
 def stdin_lines() -> Iterator[str]:
@@ -27,7 +28,8 @@ def as_text(lines: Iterable[bytes]) -> Iterator[str]:
 
 def stdin_pairs() -> Iterator[tuple[str, str]]:
     for number, line in enumerate(stdin_lines(), start=1):
-        source, tab, target = line.partition("\t")
-        if not tab:
-            raise RegardError(f"Line {number} of the input has one field: a pair is source⇥target, with a tab between.")
-        yield source, target.partition("\t")[0]
+        fields = split_fields(line)
+        if len(fields) != 2:
+            count = "one field" if len(fields) == 1 else f"{len(fields)} fields"
+            raise RegardError(f"Line {number} of the input has {count}: a pair is source⇥target, with a tab between.")
+        yield fields[0], fields[1]

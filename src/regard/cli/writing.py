@@ -309,7 +309,7 @@ def _finish_lines(loaded: Any, run: Path, source: Path, out: Path, options: Sequ
 
 def _digests(run: Path, weights: str) -> dict[str, str]:
     """What a run's answers depend on, so that a file is finished only by the model that began it."""
-    from regard.text.corpus import content_digest
+    from regard.text.sources import content_digest
 
     last = (run / "training.safetensors").exists() and (weights != "best" or not (run / "model.safetensors").exists())
     names = ("training.safetensors" if last else "model.safetensors", "recipe.toml")

@@ -99,13 +99,15 @@ class ClassificationRun(TrainedOnPairs):
 
     # -- how good is it ----------------------------------------------------------------------------------------------
 
-    def evaluate(self, split: str | None = None, *, data: str | None = None, texts: bool = False) -> dict[str, Any]:
+    def evaluate(
+        self, split: str | None = None, *, data: str | None = None, columns: str = "", texts: bool = False
+    ) -> dict[str, Any]:
         """Accuracy, F1 and cross-entropy on held-out lines, and which label is taken for which.
 
         A text that is too long is cut. A label that training has not seen is a mistake, and has no cross-entropy. With
         `texts` also each line's label.
         """
-        corpus, name = self.chosen(data, split)
+        corpus, name = self.chosen(data, split, columns)
         pairs = corpus.splits[name]
         cut = encode_labelled(
             pairs, self.source_tokenizer, self.tokenizer, longest=self.recipe.data.longest, truncate=True

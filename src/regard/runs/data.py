@@ -165,7 +165,7 @@ def _read_text(recipe: Recipe, tokenizers: Tokenizers | None) -> TextMaterial:
 def read_text(recipe: Recipe, tokenizer: Tokenizer | None = None) -> tuple[Corpus, Tokenizer, Recipe]:
     """The corpus, its tokenizer, and the recipe with what was left to choose filled in."""
     data = recipe.data
-    corpus = open_corpus(data.corpus, data.split)
+    corpus = open_corpus(data.corpus, data.split, columns=data.columns, header=data.header)
     for note in corpus.notes:
         say(note)
     if tokenizer is None:
@@ -178,7 +178,7 @@ def read_text(recipe: Recipe, tokenizer: Tokenizer | None = None) -> tuple[Corpu
             normalise=normalise,
             pretokenised=corpus.pretokenised,
         )
-    resolved = _resolved_data(recipe, tokenizer)
+    resolved = _resolved_data(recipe, corpus, tokenizer)
     return corpus, tokenizer, recipe.replace(data=resolved, training=resolve_training(recipe.training))
 
 
@@ -300,7 +300,7 @@ def _read_pairs(recipe: Recipe, tokenizers: Tokenizers | None) -> PairMaterial:
         source, target = train_tokenizers(corpus, data.tokenizer, data.vocabulary, normalise, data.joint)
         say(why_this_vocabulary(corpus, (source, target), data.vocabulary))
         tokenizers = Tokenizers(target, source)
-    resolved = _resolved_data(recipe, tokenizers.target) | {"joint": tokenizers.source is tokenizers.target}
+    resolved = _resolved_data(recipe, corpus, tokenizers.target) | {"joint": tokenizers.source is tokenizers.target}
     resolved |= {name: absolute(getattr(data, name)) for name in ("monolingual", "translator")}
     resolved["also"] = ",".join(f"{absolute(path)}:{weight:g}" for path, weight in weighted(data.also))
     recipe = recipe.replace(data=resolved, training=resolve_training(recipe.training))
@@ -370,7 +370,7 @@ def _read_labels(recipe: Recipe, tokenizers: Tokenizers | None) -> LabelMaterial
         )
         tokenizers = Tokenizers(learn_labels(corpus), source)
     assert tokenizers.source is not None
-    resolved = _resolved_data(recipe, tokenizers.source) | {"joint": False}
+    resolved = _resolved_data(recipe, corpus, tokenizers.source) | {"joint": False}
     recipe = recipe.replace(data=resolved, training=resolve_training(recipe.training))
     torch.set_num_threads(recipe.training.threads)
     return LabelMaterial.cut(recipe, corpus, tokenizers)
@@ -379,10 +379,12 @@ def _read_labels(recipe: Recipe, tokenizers: Tokenizers | None) -> LabelMaterial
 # -- what was left to choose -----------------------------------------------------------------------------------------
 
 
-def _resolved_data(recipe: Recipe, tokenizer: Tokenizer) -> dict[str, Any]:
+def _resolved_data(recipe: Recipe, found: Corpus | PairCorpus, tokenizer: Tokenizer) -> dict[str, Any]:
     corpus = recipe.data.corpus
     return {
         "corpus": corpus if is_named(corpus) else str(Path(corpus).resolve()),
+        "columns": found.columns,
+        "header": found.header,
         "normalise": tokenizer.normalisation,
         "tokenizer": tokenizer.kind,
         "vocabulary": tokenizer.vocabulary,

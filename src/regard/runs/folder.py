@@ -205,26 +205,28 @@ class TrainedOnPairs(Trained):
         super().__init__(folder, recipe, target, model)
         self.source_tokenizer = source
 
-    def corpus(self, data: str | None = None) -> PairCorpus:
+    def corpus(self, data: str | None = None, columns: str = "") -> PairCorpus:
         """The pairs this run was trained on, or others."""
         if data is None:
+            refuse_columns(columns)
             return pairs_of(self.folder, self.recipe)
         mine = self.recipe.data
-        return open_pairs(data, source=mine.source, target=mine.target, swap=mine.swap)
+        swap = mine.swap and not columns  # columns that are asked for are source and target already
+        return open_pairs(data, source=mine.source, target=mine.target, columns=columns, usual=mine.columns, swap=swap)
 
-    def chosen(self, data: str | None, split: str | None) -> tuple[PairCorpus, str]:
+    def chosen(self, data: str | None, split: str | None, columns: str = "") -> tuple[PairCorpus, str]:
         """A corpus and its split to look at; a single file with no split named is taken whole, as it stands."""
         if data is None or split is not None or not Path(data).is_file():
-            corpus = self.corpus(data)
+            corpus = self.corpus(data, columns)
             return corpus, choose_split(corpus, split)
         mine = self.recipe.data
-        found = read_pairs(data, source=mine.source, target=mine.target)
+        found = read_pairs(data, source=mine.source, target=mine.target, columns=columns, usual=mine.columns)
         whole = PairCorpus(Path(data).name, {WHOLE: found}, mine.source, mine.target, disjoint=True)
-        return whole.swapped() if mine.swap else whole, WHOLE
+        return whole.swapped() if mine.swap and not columns else whole, WHOLE
 
-    def pairs(self, data: str | None, split: str | None = None) -> Iterator[tuple[str, str]]:
+    def pairs(self, data: str | None, split: str | None = None, columns: str = "") -> Iterator[tuple[str, str]]:
         """The pairs of a file as they stand in it, or of one split of a corpus."""
-        corpus, name = self.chosen(data, split)
+        corpus, name = self.chosen(data, split, columns)
         found = corpus.splits[name]
         return zip(found.sources, found.targets)
 
@@ -282,7 +284,13 @@ def pick_device(name: str) -> torch.device:
 
 def corpus_of(folder: Path, recipe: Recipe) -> Corpus:
     """The text a run was trained on, if it still is that text: else what was held out may not be held out any more."""
-    return _unchanged(open_corpus(recipe.data.corpus, recipe.data.split), folder, recipe)
+    data = recipe.data
+    return _unchanged(open_corpus(data.corpus, data.split, columns=data.columns, header=data.header), folder, recipe)
+
+
+def refuse_columns(columns: str) -> None:
+    if columns:
+        raise RegardError("--data.columns says how to read another file: name that with --data.")
 
 
 def pairs_asked_for(data: PairData) -> PairCorpus:
@@ -290,6 +298,8 @@ def pairs_asked_for(data: PairData) -> PairCorpus:
         data.corpus,
         source=data.source,
         target=data.target,
+        columns=data.columns,
+        header=data.header,
         swap=data.swap,
         pairs=data.pairs,
         longest=data.words,

@@ -43,6 +43,7 @@ from regard.runs.folder import (
     open_tokenizers,
     pick_device,
     read_weights,
+    refuse_columns,
     set_weights,
     tokens_of,
 )
@@ -114,6 +115,7 @@ class Run(Trained):
         split: str | None = None,
         *,
         data: str | None = None,
+        columns: str = "",
         stream: bool = False,
         segment: int | None = None,
         overlap: int | None = None,
@@ -122,7 +124,7 @@ class Run(Trained):
     ) -> dict[str, Any]:
         """Perplexity and bits per character on held-out text, with how they were computed; with `documents` also the
         loss of each document of it, for intervals."""
-        corpus = self.corpus(data)
+        corpus = self.corpus(data, columns)
         name = choose_split(corpus, split)
         array = tokens_of(corpus, self.tokenizer, name)
         method = Method.of(self.model, segment, overlap, stream)
@@ -174,10 +176,11 @@ class Run(Trained):
             return "word tokens do not say where the spaces were"
         return ""
 
-    def corpus(self, data: str | None = None) -> Corpus:
+    def corpus(self, data: str | None = None, columns: str = "") -> Corpus:
         """The corpus this run was trained on, or another one."""
         if data is not None:
-            return open_corpus(data)
+            return open_corpus(data, columns=columns, usual=self.recipe.data.columns)
+        refuse_columns(columns)
         if not self.recipe.data.corpus:
             raise RegardError(f"{self.folder} was imported without a text: say which one with --data.")
         return corpus_of(self.folder, self.recipe)

@@ -33,6 +33,8 @@ SIZES = ("tiny", "small", "medium", "large")
 @dataclass(frozen=True)
 class Data:
     corpus: str = setting("pyref", "a built-in or known corpus, a .txt file, or a folder with train/valid/test files")
+    columns: str = setting("", "of a table (CSV, TMX, JSON Lines, …): the column to read, by name or number: en, 2")
+    header: str = setting("auto", "whether the first line of a table names its columns: yes, no, or auto = look")
     tokenizer: str = setting("auto", "word, char, byte or bpe; auto = what suits the corpus")
     vocabulary: int = setting(0, "most symbols to keep; 0 = all words or characters, and for bpe what suits the size")
     normalise: str = setting("auto", "Unicode normalisation: nfc, nfkc or none; auto = none for bpe and byte, else nfc")
@@ -42,6 +44,7 @@ class Data:
         one_of("data.tokenizer", self.tokenizer, ("auto", "word", "char", "byte", "bpe"))
         one_of("data.normalise", self.normalise, ("auto", "nfc", "nfkc", "none"))
         one_of("data.split", self.split, ("auto", "lines", "tail"))
+        one_of("data.header", self.header, ("auto", "yes", "no"))
         at_least("data.vocabulary", self.vocabulary, 0)
 
 
@@ -50,6 +53,8 @@ class PairData:
     """Sentence pairs, for a system that reads a source and writes a target."""
 
     corpus: str = setting("phrasebook", "a built-in or known corpus, a .tsv file (source⇥target), or a folder of files")
+    columns: str = setting("", "of a table: the columns of source and target, by name or number: sw,en or 2,3")
+    header: str = setting("auto", "whether the first line of a table names its columns: yes, no, or auto = look")
     source: str = setting("", "of files such as train.de and train.en: the language that is read, e.g. de")
     target: str = setting("", "… and the one that is written, e.g. en")
     swap: bool = setting(False, "exchange source and target")
@@ -71,6 +76,7 @@ class PairData:
         one_of("data.tokenizer", self.tokenizer, ("auto", "word", "char", "byte", "bpe"))
         one_of("data.normalise", self.normalise, ("auto", "nfc", "nfkc", "none"))
         one_of("data.split", self.split, ("auto", "lines", "tail"))
+        one_of("data.header", self.header, ("auto", "yes", "no"))
         for name in ("vocabulary", "pairs", "words"):
             at_least(f"data.{name}", getattr(self, name), 0)
         at_least("data.longest", self.longest, 1)

@@ -174,6 +174,7 @@ class TranslationRun(TrainedOnPairs):
         split: str | None = None,
         *,
         data: str | None = None,
+        columns: str = "",
         how: Beam = BEAM,
         lengths: bool = False,
         bleu_tokenizer: str = "13a",
@@ -183,7 +184,7 @@ class TranslationRun(TrainedOnPairs):
 
         With `lengths`, all that also by source length; with `texts`, the translations themselves.
         """
-        corpus, name = self.chosen(data, split)
+        corpus, name = self.chosen(data, split, columns)
         pairs = corpus.splits[name]
         metric_named("bleu", bleu_tokenizer)  # better known before the translating than after
         refuse_escaped(pairs.targets, "The references")
