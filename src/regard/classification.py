@@ -187,4 +187,5 @@ class ClassificationRun(TrainedOnPairs):
             top=top,
             gradients=gradients,
             system=self.recipe.system,
+            run=self.folder.resolve().name,
         )
