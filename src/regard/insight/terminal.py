@@ -127,12 +127,14 @@ def _search(branches: Sequence[Branch], width: int) -> Iterable[str]:
     if not branches:
         return
     yield "Beam search"
-    said = "Log-probabilities of beginnings. ① …: hypotheses, best first; †: kept, (+2): for 2 more steps; ✂: pruned."
+    said = "Log-probabilities of beginnings. ①, ②: hypotheses, best first; †: kept, (+2): for 2 more steps; ✂: pruned."
     yield fill(said, width)
     for line in _Tree(branches).lines(-1, ""):
         yield _cut(line, width)
     for branch in sorted((branch for branch in branches if branch.rank), key=lambda branch: branch.rank):
-        yield _cut(f"{_crown(branch)} {_signed(branch.log_probability)}  {isolated(legible(branch.text))}", width)
+        yield _cut(
+            f"{_crown(branch)} {_signed(branch.log_probability)}  {isolated(legible(branch.text)) or '(empty)'}", width
+        )
 
 
 def _crown(branch: Branch) -> str:

@@ -7,14 +7,11 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
+from regard.report.colours import variables
 from regard.report.table import is_numeric, text
 
 STYLE = """
-:root { color-scheme: light dark; --ink: #1b1b1f; --quiet: #5b5b66; --paper: #fdfdfb; --line: #d9d9de; --tint: #f1f2f4;
-  --shade: #0004 }
-@media (prefers-color-scheme: dark) {
-  :root { --ink: #e8e8ec; --quiet: #a4a4b0; --paper: #17181b; --line: #3a3b42; --tint: #212329; --shade: #fff4 }
-}
+:root { color-scheme: light dark }
 * { box-sizing: border-box }
 body { margin: 0 auto; padding: 1.5rem 1rem 4rem; max-width: 72rem; background: var(--paper); color: var(--ink);
   font: 16px/1.55 system-ui, -apple-system, "Segoe UI", Roboto, "DejaVu Sans", sans-serif }
@@ -49,6 +46,11 @@ svg text.quiet { fill: var(--quiet) }
 svg .grid { stroke: var(--line); stroke-width: 1 }
 figcaption { font-size: .9rem; margin-top: .3rem }
 figure + .scroll, .beside > .scroll { margin-top: 1rem }
+details { margin: 1rem 0; border-top: 1px solid var(--line); padding-top: .6rem }
+summary { cursor: pointer; font-weight: 600; width: max-content; max-width: 100% }
+summary:focus-visible, .scroll:focus-visible, a:focus-visible { outline: 3px solid var(--accent); outline-offset: 2px }
+details details { border: 0; margin: .6rem 0; padding: 0 }
+@media (prefers-reduced-motion: no-preference) { html { scroll-behavior: smooth } }
 ul.notes { padding-left: 1.1rem; max-width: 52rem; font-size: .93rem }
 .legend { list-style: none; display: flex; flex-wrap: wrap; gap: .2rem 1.2rem; padding: 0; margin: .3rem 0;
   font-size: .9rem }
@@ -70,6 +72,11 @@ dl.texts .quiet { color: var(--quiet) }
   tbody th { white-space: normal; min-width: 6rem; max-width: 42vw } /* it stays while the rest scrolls */
 }
 .heat { display: block } svg.heat text { font-size: 13px }
+svg.heat text.value { fill: var(--light); font-size: 12px } svg .dark { display: none }
+@media screen and (prefers-color-scheme: dark) {
+  svg.heat rect[style] { fill: var(--dark) } svg.heat text.value { fill: var(--dark) }
+  svg .light { display: none } svg .dark { display: inline }
+}
 """
 
 WIDE = 5  # columns that a phone shows at once
@@ -80,7 +87,7 @@ def page(title: str, *parts: str, style: str = "") -> str:
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>{escape(title)}</title>\n<style>{STYLE}{style}</style>\n</head>\n<body>\n"
+        f"<title>{escape(title)}</title>\n<style>{variables()}{STYLE}{style}</style>\n</head>\n<body>\n"
         + "\n".join(part for part in parts if part)
         + "\n</body>\n</html>\n"
     )
@@ -120,6 +127,11 @@ def listing(sentences: Sequence[str]) -> str:
 
 def heading(words: str, level: int = 2) -> str:
     return f"<h{level}>{prose(words)}</h{level}>"
+
+
+def folded(summary: str, *parts: str) -> str:
+    """What only some readers want: hidden behind its summary until they ask."""
+    return f"<details><summary>{prose(summary)}</summary>{''.join(parts)}</details>"
 
 
 def beside(*parts: str) -> str:
