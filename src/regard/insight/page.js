@@ -6,6 +6,9 @@ const words = trace.words; // read, written, source: the labels of every row and
 const part = (id) => document.getElementById(id);
 const made = (kind, how) => Object.assign(document.createElement(kind), how);
 const clamp = (value, low, high) => Math.min(high, Math.max(low, value));
+/** A word in quotes; one that runs from right to left keeps its direction to itself. */
+const leftward = /[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufeff]/;
+const quoted = (word) => (leftward.test(word) ? `“\u2068${word}\u2069”` : `“${word}”`);
 const chance = (p) => (p === null ? "–" : `${p >= 0.0995 ? (100 * p).toFixed(0) : (100 * p).toPrecision(2)} %`);
 
 // -- numbers as shades: byte 0 is an empty cell, 1 to 255 go from the low end of the scale to its high end
@@ -234,10 +237,11 @@ const headName = ({ map, head }) => (head >= 0 ? trace.attention[map].heads[head
 
 function drawSaid() {
   const step = state.step, best = trace.top[step]?.[0], said = [];
-  if (trace.task !== "classification") said.push(`Step ${step + 1} of ${words.read.length} read “${words.read[step]}”.`);
-  if (best) said.push(`It expected “${best[0]}” (${chance(best[1])}); entropy ${trace.entropy[step]} nats.`);
-  if (trace.known[step])
-    said.push(`Then came “${words.written[step]}”: ${chance(trace.probability[step])}, rank ${trace.rank[step]}.`);
+  const place = `Step ${step + 1} of ${words.read.length}`;
+  if (trace.task !== "classification") said.push(`${place} read ${quoted(words.read[step])}.`);
+  if (best) said.push(`It expected ${quoted(best[0])} (${chance(best[1])}); entropy ${trace.entropy[step]} nats.`);
+  const came = quoted(words.written[step]), likely = chance(trace.probability[step]);
+  if (trace.known[step]) said.push(`Then came ${came}: ${likely}, rank ${trace.rank[step]}.`);
   if (trace.order)
     said.push(`Order ${trace.order[step]} gave its probability, times back-off weights of ${trace.backoff[step]}.`);
   for (const [kind, chosen] of Object.entries(state.source === null ? state.pick : { source: state.encoder })) {
@@ -246,7 +250,7 @@ function drawSaid() {
     const bytes = words[kind].map((_, index) => weight(map, chosen.head, row, index));
     const most = bytes.indexOf(Math.max(...bytes));
     const name = headName(chosen), where = name[0].toLowerCase() + name.slice(1);
-    const looked = `“${words[map.rows][row]}” looked most at “${words[kind][most]}”`;
+    const looked = `${quoted(words[map.rows][row])} looked most at ${quoted(words[kind][most])}`;
     said.push(`In ${where}, ${looked} (${written(map, bytes[most])}).`);
   }
   part("said").textContent = said.join(" ");
@@ -277,8 +281,8 @@ function drawHeads() {
     if (!heads.length) continue;
     const { rows } = trace.attention[heads[0].map];
     part(`heads-${columns}-said`).textContent = rows === "written"
-      ? `Before it wrote “${words.written[row]}”, it looked in the source at:`
-      : `From “${words[rows][row]}” it looked ${columns === "source" ? "in the source" : "back"} at:`;
+      ? `Before it wrote ${quoted(words.written[row])}, it looked in the source at:`
+      : `From ${quoted(words[rows][row])} it looked ${columns === "source" ? "in the source" : "back"} at:`;
     const byte = (one, column) => weight(trace.attention[heads[one].map], heads[one].head, row, column);
     const marked = heads.findIndex((one) => state.last && one.map === state.last.map && one.head === state.last.head);
     heat(canvas, {
@@ -287,8 +291,10 @@ function drawHeads() {
       byte, leftward: trace.leftward[columns],
       marked: marked >= 0 ? { row: marked } : {},
       pick: (one) => look(heads[one].map, heads[one].head),
-      tell: (one, column) =>
-        `${headName(heads[one])} · “${words[columns][column]}”: ${written(trace.attention[0], byte(one, column))}`,
+      tell: (one, column) => {
+        const found = written(trace.attention[0], byte(one, column));
+        return `${headName(heads[one])} · ${quoted(words[columns][column])}: ${found}`;
+      },
       tall: [12, 26],
     });
   }
@@ -299,7 +305,10 @@ function drawHeads() {
     rows: words[map.rows], columns: words[map.columns], map, byte: cell, leftward: trace.leftward[map.columns],
     marked: sideOf(map.rows) === side ? { row } : {},
     pick: (r) => choose(sideOf(map.rows), r),
-    tell: (r, c) => `“${words[map.rows][r]}” looked at “${words[map.columns][c]}”: ${written(map, cell(r, c))}`,
+    tell: (r, c) => {
+      const [looking, seen] = [words[map.rows][r], words[map.columns][c]].map(quoted);
+      return `${looking} looked at ${seen}: ${written(map, cell(r, c))}`;
+    },
   });
   ramp(part("matrix-ramp"), map, "weight");
 }
@@ -312,7 +321,7 @@ function drawGradients() {
     rows: words.written, columns, map, byte, leftward: trace.leftward[map.columns],
     marked: { row: state.step }, pick: (row) => choose("target", row),
     tell: (row, column) =>
-      `loss of “${words.written[row]}” by “${columns[column]}”: ${written(map, byte(row, column))}`,
+      `loss of ${quoted(words.written[row])} by ${quoted(columns[column])}: ${written(map, byte(row, column))}`,
   });
   ramp(part("gradient-ramp"), map, "norm of the gradient; no shade: exactly 0");
 }
@@ -321,11 +330,12 @@ function drawInside() {
   if (!trace.inside.length) return;
   const map = trace.inside[part("part").value], columns = words[map.columns];
   const at = map.columns === "read" ? state.step : state.source;
+  const byte = (unit, step) => map.bytes[step * map.units + unit];
   heat(part("inside-map"), {
     rows: Array.from({ length: map.units }, (_, unit) => String(unit)), columns, map, diverging: map.diverging,
-    byte: (unit, step) => map.bytes[step * map.units + unit], leftward: trace.leftward[map.columns],
+    byte, leftward: trace.leftward[map.columns],
     marked: at === null ? {} : { column: at }, pick: (_, step) => choose(sideOf(map.columns), step),
-    tell: (unit, step) => `unit ${unit} after “${columns[step]}”: ${written(map, map.bytes[step * map.units + unit])}`,
+    tell: (unit, step) => `unit ${unit} after ${quoted(columns[step])}: ${written(map, byte(unit, step))}`,
     tall: [3, 14],
   });
   ramp(part("inside-ramp"), map, "value");

@@ -94,7 +94,7 @@ def _controls(trace: Trace) -> str:
     names = {"source": "source" if trace.task == "translation" else "text", "target": "written" if trace.source else ""}
     shown = ["source", *(["target"] if trace.task == "translation" else [])] if trace.source else ["target"]
     words = "".join(
-        f'<div class="words" id="{side}-words"{" dir=rtl" * right_to_left("".join(sides[side]))}>'
+        f'<div class="words" id="{side}-words"{" dir=rtl" * right_to_left("".join(labels(sides[side])))}>'
         f'<span class="name">{names[side]}</span></div>'
         for side in shown
     )
@@ -171,7 +171,7 @@ def _search(trace: Trace) -> str:
     return (
         heading("How it searched")
         + paragraph("What beam search found, the best first.", "note")
-        + table(found, columns, best=0)
+        + table(found, columns, best=[0])
         + paragraph(
             "The tree of the search: each column is a step, the most probable beginning on top. The number beside a "
             "word is its probability after the words before it; the thick line leads to the best sentence; pale words "
@@ -228,7 +228,7 @@ def _facts(trace: Trace) -> tuple[dict[str, Any], list[str]]:
     facts = {
         "task": trace.task,
         "words": {kind: labels(tokens) for kind, tokens in words.items()},
-        "leftward": {kind: right_to_left("".join(tokens)) for kind, tokens in words.items()},
+        "leftward": {kind: right_to_left("".join(labels(tokens))) for kind, tokens in words.items()},
         "known": [bool(rank) for rank in trace.rank],
         "opens": _telling(trace),
         "probability": listed(trace.probability, 4),

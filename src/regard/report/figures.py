@@ -54,6 +54,7 @@ class Lines:
     zero_y: bool = False  # a linear axis that begins at zero
     top: float = math.inf
     description: str = ""
+    best: str = ""  # the line that stands out
 
     def __post_init__(self) -> None:
         _set(self, lines=tuple(self.lines), description=self.description or _described_lines(self.lines))
@@ -130,6 +131,7 @@ class Intervals:
     threshold: float | None = None
     threshold_name: str = "threshold"
     description: str = ""
+    best: str = ""  # the mark that stands out
 
     def __post_init__(self) -> None:
         _set(self, marks=tuple(self.marks))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from html import escape
 from typing import Any
 
@@ -33,6 +33,9 @@ th { font-weight: 600; vertical-align: bottom }
 thead th { border-bottom: 2px solid var(--ink); white-space: normal }
 tbody th, thead th:first-child { position: sticky; left: 0; background: var(--paper) }
 .right { text-align: right }
+.badge { font-size: .75rem; font-weight: 600; color: var(--paper); background: var(--accent); border-radius: .25rem;
+  padding: .05rem .4rem; margin-left: .3rem; white-space: nowrap }
+.finding { font-size: 1.15rem; line-height: 1.5; max-width: 52rem; margin: .6rem 0 }
 tr.best td { background: color-mix(in srgb, var(--ink) 6%, transparent) }
 tr.best th { background: color-mix(in srgb, var(--ink) 6%, var(--paper)) }
 figure { margin: 1rem 0 0; max-width: 46rem }
@@ -41,7 +44,7 @@ figure { margin: 1rem 0 0; max-width: 46rem }
 .beside > * { min-width: 0 }
 .beside th, .beside td { padding: 6px 7px }
 figure > svg { width: 100%; height: auto; display: block }
-svg text { fill: var(--ink); font: 16px system-ui, "DejaVu Sans", sans-serif }
+svg text { fill: var(--ink); font-family: system-ui, "DejaVu Sans", sans-serif; font-size: 16px }
 svg text.quiet { fill: var(--quiet) }
 svg .grid { stroke: var(--line); stroke-width: 1 }
 figcaption { font-size: .9rem; margin-top: .3rem }
@@ -93,8 +96,10 @@ def page(title: str, *parts: str, style: str = "") -> str:
     )
 
 
-def table(rows: Sequence[Mapping[str, Any]], columns: Mapping[str, str], best: int | None = None) -> str:
-    """`columns`: key of a row → heading; the first names the row. `best`: the row to tint."""
+def table(
+    rows: Sequence[Mapping[str, Any]], columns: Mapping[str, str], best: Collection[int] = (), badge: str = ""
+) -> str:
+    """`columns`: key of a row → heading; the first names the row. `best`: rows to tint, with a badge at their name."""
     right = {key: is_numeric(rows, key) for key in columns}
 
     def cell(tag: str, key: str, words: str, scope: str = "") -> str:
@@ -105,8 +110,10 @@ def table(rows: Sequence[Mapping[str, Any]], columns: Mapping[str, str], best: i
     for number, row in enumerate(rows):
         first, *rest = columns
         cells = cell("th", first, text(row.get(first)), " scope=row")
+        if badge and number in best:
+            cells = cells.removesuffix("</th>") + f' <b class="badge">{prose(badge)}</b></th>'
         cells += "".join(cell("td", key, text(row.get(key))) for key in rest)
-        body.append(f"<tr{' class=best' * (number == best)}>{cells}</tr>")
+        body.append(f"<tr{' class=best' * (number in best)}>{cells}</tr>")
     inner = f"<thead><tr>{head}</tr></thead><tbody>{''.join(body)}</tbody>"
     hint = '<p class="more note" aria-hidden="true">the table goes on to the right →</p>' * (len(columns) > WIDE)
     return f'{hint}<div class="scroll" tabindex="0" role="region" aria-label="table"><table>{inner}</table></div>'
@@ -143,7 +150,7 @@ def sample(prompt: str, written: str) -> str:
     """Text as a model wrote it, its prompt in a quieter colour; a space that ends the prompt may have become a line."""
     begin = next((words for words in (prompt, prompt.rstrip()) if written.startswith(words)), "")
     quiet = f"<b>{escape(begin)}</b>" if begin else ""
-    return f"<pre>{quiet}{escape(written.removeprefix(begin))}</pre>"
+    return f'<pre dir="auto">{quiet}{escape(written.removeprefix(begin))}</pre>'
 
 
 def command(line: str) -> str:
@@ -155,7 +162,7 @@ def command(line: str) -> str:
 def side_by_side_texts(texts: Mapping[str, str], quiet: Sequence[str] = ()) -> str:
     """Texts under each other, each beside its name; those of the names in `quiet` in a quieter colour."""
     items = "".join(
-        f"<dt>{escape(name)}</dt><dd{' class=quiet' * (name in quiet)}>{escape(words) or '–'}</dd>"
+        f'<dt>{escape(name)}</dt><dd dir="auto"{" class=quiet" * (name in quiet)}>{escape(words) or "–"}</dd>'
         for name, words in texts.items()
     )
     return f'<dl class="texts">{items}</dl>'
