@@ -8,12 +8,14 @@ import xml.etree.ElementTree as ET
 import zlib
 from base64 import b64decode
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
+import regard
 from regard.report.axes import Axis, number
 from regard.report.colours import luminance, shades
 from regard.report.figures import Heat, Intervals, Line, Lines, Mark, from_json, legible
@@ -211,6 +213,13 @@ def test_shades_are_read_without_their_hue():
     (red, _, blue), (red_end, _, blue_end) = shades(diverging=True)[0], shades(diverging=True)[-1]
     assert blue > red  # one side is blue and the other orange, whatever kind of colour blindness
     assert red_end > blue_end
+
+
+def test_colours_are_named_in_one_file():
+    source = Path(regard.__file__).parent
+    for path in source.rglob("*"):
+        if path.suffix in (".py", ".js", ".css") and path.name != "colours.py":
+            assert not re.search(r"#[0-9a-fA-F]{3,8}\b(?![:\w])", path.read_text(encoding="utf-8")), path
 
 
 def test_on_a_dark_page_strong_is_light_as_it_is_dark_on_a_light_one():

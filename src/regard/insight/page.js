@@ -30,7 +30,7 @@ const written = (map, byte) => {
 /** Black or white, whichever is read more easily on a colour. */
 function ink(colour) {
   const [red, green, blue] = [1, 3, 5].map((at) => (parseInt(colour.slice(at, at + 2), 16) / 255) ** 2.2);
-  return 0.2126 * red + 0.7152 * green + 0.0722 * blue > 0.18 ? "#000" : "#fff";
+  return 0.2126 * red + 0.7152 * green + 0.0722 * blue > 0.18 ? "black" : "white";
 }
 
 /** The place of a byte on the palette, 0 to 254; small weights of many words are told apart by their square root. */

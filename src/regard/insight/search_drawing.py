@@ -11,7 +11,7 @@ from html import escape
 
 from regard.insight.trace import Branch
 from regard.insight.words import visible
-from regard.report.colours import OKABE_ITO
+from regard.report.colours import EDGE, OKABE_ITO
 
 ACROSS, DOWN, MARGIN = 156, 24, 10
 LONGEST = 11  # letters of a word; all of it is in the tooltip
@@ -85,7 +85,7 @@ def _edges(branches: Sequence[Branch], places: Sequence[tuple[int, int]], winner
             continue
         (x0, y0), (x1, y1) = places[branch.parent], places[number]
         start, stop = min(x0 + LETTER * len(" ".join(_words(branches, branch.parent))) + 6, x1 - 24), x1 - 4
-        stroke = f'stroke="{BEST}" stroke-width="3"' if number in winners else 'stroke="#888" stroke-width="1"'
+        stroke = f'stroke="{BEST}" stroke-width="3"' if number in winners else f'stroke="{EDGE}" stroke-width="1"'
         faint = "" if branch.kept else ' stroke-dasharray="3 3" class="pruned"'
         bend = (start + stop) / 2
         yield (f'<path d="M{start:.0f} {y0}C{bend:.0f} {y0} {bend:.0f} {y1} {stop} {y1}" fill="none" {stroke}{faint}/>')

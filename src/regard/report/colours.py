@@ -13,6 +13,8 @@ from functools import cache
 
 OKABE_ITO = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9", "#8C8C8C", "#B8A800")
 
+GRID, EDGE = "#8886", "#888"  # lines that are there to be looked past, on light and dark alike
+
 LIGHT = {
     "ink": "#1b1b1f", "quiet": "#5b5b66", "paper": "#fdfdfb", "line": "#d9d9de", "tint": "#f1f2f4", "shade": "#0004",
     "accent": "#0072B2", "mark": "#D55E00", "bar": "#56B4E9", "good": "#009E73", "holds": "#0072B2", "fails": "#B34700",
@@ -29,6 +31,11 @@ def variables() -> str:
     """The colours of a page as CSS variables, --ink, --paper, --mark, …, for a light and a dark screen."""
     light, dark = (" ".join(f"--{name}: {code};" for name, code in one.items()) for one in (LIGHT, DARK))
     return f":root {{ {light} }} @media screen and (prefers-color-scheme: dark) {{ :root {{ {dark} }} }}"
+
+
+def variable(name: str) -> str:
+    """One of them in CSS, with its light colour where no page defines it, as in a notebook."""
+    return f"var(--{name}, {LIGHT[name]})"
 
 
 Colour = tuple[int, int, int]  # red, green, blue: 0 to 255
@@ -53,7 +60,7 @@ def hexadecimal(colour: Colour) -> str:
 
 def ink_on(colour: Colour) -> str:
     """Black or white, whichever is read more easily on a colour (contrast as in WCAG 2)."""
-    return "#000" if luminance(colour) > 0.18 else "#fff"
+    return "black" if luminance(colour) > 0.18 else "white"
 
 
 def luminance(colour: Colour) -> float:

@@ -14,7 +14,7 @@ from html import escape
 from textwrap import wrap
 
 from regard.report.axes import Axis, apart, number
-from regard.report.colours import OKABE_ITO
+from regard.report.colours import GRID, OKABE_ITO
 from regard.report.figures import Figure, Heat, Intervals, Line, Lines, Mark, legible
 from regard.report.svg_heat import heat_map
 
@@ -195,11 +195,11 @@ def _band(line: Line, plot: _Plot, colour: str) -> Iterable[str]:
 def _grid(plot: _Plot, x: str, y: str) -> Iterable[str]:
     for value in plot.up.ticks:
         at = plot.y(value)
-        yield f'<line class="grid" stroke="#8886" x1="{plot.left}" x2="{plot.right}" y1="{at:.1f}" y2="{at:.1f}"/>'
+        yield f'<line class="grid" stroke="{GRID}" x1="{plot.left}" x2="{plot.right}" y1="{at:.1f}" y2="{at:.1f}"/>'
         yield f'<text x="{plot.left - 8}" y="{at + 6:.1f}" text-anchor="end">{number(value)}</text>'
     for value in apart(plot.across.ticks, plot.x, NEAREST):
         at = plot.x(value)
-        yield f'<line class="grid" stroke="#8886" x1="{at:.1f}" x2="{at:.1f}" y1="{TOP}" y2="{HEIGHT - BOTTOM}"/>'
+        yield f'<line class="grid" stroke="{GRID}" x1="{at:.1f}" x2="{at:.1f}" y1="{TOP}" y2="{HEIGHT - BOTTOM}"/>'
         yield f'<text x="{at:.1f}" y="{HEIGHT - BOTTOM + 24}" text-anchor="middle">{number(value)}</text>'
     yield _below(x, plot.left, HEIGHT - 8)
     yield f'<text x="2" y="22">{_words(y)}</text>'  # upright, above the numbers: it never stands in their way
@@ -221,7 +221,7 @@ def _intervals(figure: Intervals) -> str:
     parts = []
     for value in apart(axis.ticks, place, NEAREST):
         at = f"{place(value):.1f}"
-        parts.append(f'<line class="grid" stroke="#8886" x1="{at}" x2="{at}" y1="{head}" y2="{bottom}"/>')
+        parts.append(f'<line class="grid" stroke="{GRID}" x1="{at}" x2="{at}" y1="{head}" y2="{bottom}"/>')
         parts.append(f'<text x="{at}" y="{bottom + 24}" text-anchor="middle">{number(value)}</text>')
     middle = (left + WIDTH - RIGHT) / 2
     parts.append(_below(figure.x, left, bottom + BOTTOM - 10))

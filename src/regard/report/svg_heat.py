@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 from html import escape
 
 from regard.report.axes import number
-from regard.report.colours import STEPS, Colour, hexadecimal, ink_on, shade, shades
+from regard.report.colours import GRID, STEPS, Colour, hexadecimal, ink_on, shade, shades
 from regard.report.figures import Heat, legible
 
 LETTER, LINE = 7.6, 15.0  # width of a letter and height of a line, in the small letters of a heat map
@@ -41,7 +41,7 @@ def heat_map(heat: Heat) -> str:
         *_labels(heat, left, top, width, height, turned),
         f'<g transform="translate({left:.1f} {top:.1f})">{"".join(cells(heat, width, height))}</g>',
         f'<rect x="{left:.1f}" y="{top:.1f}" width="{across:.1f}" height="{down:.1f}" fill="none" class="grid" '
-        'stroke="#8886"/>',
+        f'stroke="{GRID}"/>',
         *_scale(heat, left, top + down + 16, min(280.0, max(NARROWEST, across) - 10)),
     ]
     title, tall = escape(legible(heat.title)), top + down + 16 + 2.8 * LINE + (LINE if heat.z else 0)

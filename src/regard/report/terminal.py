@@ -289,7 +289,7 @@ def _painted(words: str, index: int) -> str:
 
 
 def _background(colour: Colour) -> str:
-    ink = 30 if ink_on(colour) == "#000" else 97
+    ink = 30 if ink_on(colour) == "black" else 97
     return f"\x1b[{ink};48;{_code(colour)}m"
 
 
