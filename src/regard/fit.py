@@ -34,14 +34,16 @@ from regard.folder import (
     pick_device,
     read_weights,
 )
-from regard.material import Material, TextMaterial, material_of, read_material, resolve_training
+from regard.material import Material, PairMaterial, TextMaterial, material_of, read_material, resolve_training
 from regard.numbers import grouped
 from regard.recipe import Recipe, compose, read_recipe
 from regard.report.progress import clock, progress, say
 from regard.run import AnyRun, Run, load
+from regard.run_report import write_report
 from regard.systems.catalogue import find
 from regard.systems.code import is_own, locate, vouch
 from regard.systems.model import Model
+from regard.text.pairs import Pairs
 from regard.training.checkpoint import save_tensors
 from regard.training.crew import Crew, join, local_rank
 from regard.training.loop import Trainer, measure_steps, weights_of
@@ -165,7 +167,7 @@ def train_recipe(
         write_folder(folder, ready.recipe, ready.material.tokenizers)
         trainer.save()
         write_facts(folder, ready.recipe, ready.model, ready.material.origin)
-        return _go_on(trainer)
+        return _go_on(trainer, ready.material)
 
 
 def _train_together(
@@ -191,7 +193,7 @@ def _train_together(
         trainer.save()
         if crew.leads:
             write_facts(folder, ready.recipe, ready.model, ready.material.origin, crew.size)
-        return _go_on(trainer)
+        return _go_on(trainer, ready.material)
 
 
 # Where and in how many parts it is computed, not what:
@@ -217,7 +219,7 @@ def resume(folder: str | Path, settings: Mapping[str, Mapping[str, Any]] | None 
         _restore(trainer)
         if settings and crew.leads:
             write_text(folder / "recipe.toml", recipe.toml())
-        return _go_on(trainer)
+        return _go_on(trainer, material)
 
 
 def _changed(recipe: Recipe, settings: Mapping[str, Mapping[str, Any]]) -> Recipe:
@@ -249,7 +251,7 @@ def _restore(trainer: Trainer) -> None:
         say(f"{folder}: going on from step {trainer.at.step}")
 
 
-def _go_on(trainer: Trainer) -> AnyRun:
+def _go_on(trainer: Trainer, material: Material) -> AnyRun:
     folder, at = trainer.folder, trainer.at
     try:
         trainer.train()
@@ -269,7 +271,11 @@ def _go_on(trainer: Trainer) -> AnyRun:
         f"best validation {at.best_words} at step {at.best_step}; "
         f"{grouped(at.tokens)} tokens in {clock(at.seconds)}; the run is in {folder}"
     )
-    return load(folder, device=str(trainer.device))
+    run = load(folder, device=str(trainer.device))
+    if trainer.crew.leads:
+        pairs = material.references if isinstance(material, PairMaterial) else Pairs([], [])
+        write_report(run, zip(pairs.sources, pairs.targets))
+    return run
 
 
 def _count(ready: Prepared, folder: Path) -> Run:
@@ -287,7 +293,9 @@ def _count(ready: Prepared, folder: Path) -> Run:
         save_tensors(folder / "model.safetensors", weights_of(model), {"seconds": seconds, "tokens": len(ids)})
         write_facts(folder, recipe, model, material.origin)
     say(f"counted {grouped(count_parameters(model))} n-grams in {clock(seconds)}; the run is in {folder}")
-    return Run(folder, recipe, material.tokenizers.target, model)
+    run = Run(folder, recipe, material.tokenizers.target, model)
+    write_report(run)
+    return run
 
 
 # -- trainer -----------------------------------------------------------------------------------------------------

@@ -26,6 +26,7 @@ ORDER = [
     {"translation"},
     {"classification"},
     {"run"},
+    {"run_report"},
     {"back_translation"},
     {"material"},
     {"fit"},

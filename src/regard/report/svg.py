@@ -114,11 +114,15 @@ def _lines(figure: Lines) -> str:
     for line in sorted(figure.lines, key=lambda line: (not line.faint, line.name == figure.best)):  # the best on top
         path = _path(line, plot)
         parts += _drawn(line, path, plot, styles[line.name], line.name == figure.best)
-        if path and not line.faint:
+        if path and line.name and not line.faint:
             ends[line.name] = path[-1]
     if named:
         parts += _names(ends, plot, styles, figure.best)
-    legend = "" if named and len(ends) == len(styles) else _legend(styles, {n.name for n in figure.lines if n.level})
+    legend = (
+        ""
+        if named and ends.keys() == styles.keys() - {""}
+        else _legend(styles, {n.name for n in figure.lines if n.level})
+    )
     return _figure(figure, parts, HEIGHT + _more(figure.x), legend)
 
 
