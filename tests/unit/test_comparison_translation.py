@@ -143,7 +143,7 @@ def test_scores_are_sacrebleus_and_rows_stand_best_first(compared):
         assert row["chrf"] == pytest.approx(sacrebleu.corpus_chrf(written, [references]).score)
         assert row["bleu_low"] < row["bleu"] < row["bleu_high"]
     assert done.ranking.startswith(
-        "By BLEU: bahdanau, transformer, seq2seq (best first); every two differ beyond the 95 %"
+        "By BLEU: bahdanau, transformer, seq2seq (best first). All differences are significant: no 95 %"
     )
     assert [row["alignment_error_rate"] for row in done.rows] == [0.25, None, None]
     assert "alignment_error_rate" in done.columns
@@ -212,10 +212,10 @@ def test_a_note_says_how_differently_systems_were_trained_and_none_that_they_wer
 @pytest.mark.parametrize(
     ("midway", "said"),
     [
-        (2.5, "the order at equal seconds is transformer, bahdanau; at equal tokens (100 tokens, when the slowest had"),
+        (2.5, "the order at equal seconds is transformer, bahdanau; at equal tokens (100 tokens, what the slowest had"),
         (
             2.005,
-            "at equal tokens (100 tokens, when the slowest had read no more), perplexities were within 1 % of each",
+            "at equal tokens (100 tokens, what the slowest had read at its end), perplexities were within 1 % of each",
         ),
         (1.5, ""),
     ],
@@ -255,5 +255,5 @@ def test_a_comparison_of_systems_that_write_nothing_right_still_has_a_page(compa
         found["evaluation"]["translations"] = [""] * 60
     done = Comparison(done.plan, done.results)
     assert [row["bleu"] for row in done.rows] == [0.0, 0.0]
-    assert done.ranking.endswith("holds zero: seq2seq and bahdanau.")
+    assert done.ranking.endswith("contains zero: seq2seq and bahdanau.")
     assert "<!doctype html>" in comparison_page(done)

@@ -69,11 +69,15 @@ def evaluate(
         cpu, cuda, …; auto = a GPU if there is one
     json
         print one object
+
+    On the run's own held-out text the result is also added to the run's page, report.html in its folder.
     """
     from regard.runs.classification_run import ClassificationRun
     from regard.runs.language_run import Run, load
+    from regard.runs.run_report import write_report
 
     loaded = load(run, weights=weights, average=average, device=device)
+    own = data is None and split in (None, "test") and weights == "best" and average is None
     reading = {"--stream": stream or None, "--segment": segment, "--overlap": overlap, "--rows": rows}
     searching = {
         "--beam": beam,
@@ -87,10 +91,15 @@ def evaluate(
             split, data=data, columns=columns, stream=stream, segment=segment, overlap=overlap, rows=rows
         )
         print_facts(facts, json)
+        if own:
+            write_report(loaded, evaluation=facts)
         return
     if isinstance(loaded, ClassificationRun):
         refuse(loaded, "a classifier", reading | searching)
-        print_labels(loaded.evaluate(split, data=data, columns=columns), json)
+        facts = loaded.evaluate(split, data=data, columns=columns)
+        print_labels(facts, json)
+        if own:
+            write_report(loaded, loaded.pairs(None, split), facts)
         return
     refuse(loaded, "a translator", reading)
     facts = loaded.evaluate(
@@ -102,6 +111,8 @@ def evaluate(
         bleu_tokenizer=bleu_tokenizer or "13a",
     )
     print_quality(facts, json)
+    if own:
+        write_report(loaded, loaded.pairs(None, split), facts)
 
 
 def score(

@@ -155,14 +155,14 @@ class Comparison:
 
     @property
     def ranking(self) -> str:
-        """Best first, and which of them are not told apart."""
+        """Best first, and which of them do not differ significantly."""
         labels = [row["label"] for row in self.order]
         words = f"By {self.task.score_name}: {', '.join(labels)}" + (" (best first)" if len(labels) > 1 else "")
         interval_of = f"{100 * LEVEL:.0f} % interval of the paired difference"
         if groups := alike(labels, self.differences):
-            return f"{words}; not told apart, as the {interval_of} holds zero: {named(groups)}."
+            return f"{words}. Not significant, as the {interval_of} contains zero: {named(groups)}."
         if len(labels) > 1 and len(self.differences) == math.comb(len(labels), 2):
-            return f"{words}; every two differ beyond the {interval_of}."
+            return f"{words}. All differences are significant: no {interval_of} contains zero."
         return f"{words}." if labels else ""
 
     # ----------------------------------------------------------------------------------------------------------------

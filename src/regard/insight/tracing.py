@@ -50,6 +50,7 @@ def trace_language(
     top: int = 5,
     gradients: bool = False,
     system: str = "",
+    run: str = "",
 ) -> Trace:
     """What happens while a language model reads `text` from the beginning of a line; "\\n" in it ends one.
 
@@ -81,6 +82,8 @@ def trace_language(
         hidden=inside.hidden,
         gates=inside.gates,
         notes=tuple(notes),
+        text=text,
+        run=run,
         **facts,
     )
 
@@ -98,6 +101,7 @@ def trace_translation(
     top: int = 5,
     gradients: bool = False,
     system: str = "",
+    run: str = "",
 ) -> Trace:
     """What happens while a translator writes `target`, or what beam search finds best, with the tree of that search."""
     _check(top=top)
@@ -137,6 +141,9 @@ def trace_translation(
         alignment=None if aligned is None else array(aligned),
         beam=branches,
         notes=tuple(notes),
+        text=source,
+        translation=tokenizer.decode([token for token in written if token != tokenizer.eos]).strip(),
+        run=run,
         **facts,
     )
 
@@ -151,6 +158,7 @@ def trace_classification(
     top: int = 5,
     gradients: bool = False,
     system: str = "",
+    run: str = "",
 ) -> Trace:
     """What happens while a classifier reads `text`: one step, which predicts the label.
 
@@ -187,6 +195,8 @@ def trace_classification(
         gates=inside.gates,
         label=labels.token(best),
         notes=tuple(notes),
+        text=text,
+        run=run,
         **facts,
     )
 

@@ -189,4 +189,5 @@ class ClassificationRun(TrainedOnPairs):
             top=top,
             gradients=gradients,
             system=self.recipe.system,
+            run=self.folder.resolve().name,
         )

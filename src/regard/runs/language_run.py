@@ -351,6 +351,7 @@ class Run(Trained):
             top=top,
             gradients=gradients,
             system=self.recipe.system,
+            run=self.folder.resolve().name,
         )
 
 

@@ -34,15 +34,17 @@ from regard.runs.folder import (
     pick_device,
     read_weights,
 )
-from regard.runs.data import Material, TextMaterial, material_of, read_material, resolve_training
+from regard.runs.data import Material, PairMaterial, TextMaterial, material_of, read_material, resolve_training
 from regard.base.numbers import grouped
 from regard.runs.speed import install
 from regard.runs.recipe import Recipe, compose, read_recipe
 from regard.report.progress import clock, progress, say
 from regard.runs.language_run import AnyRun, Run, load
+from regard.runs.run_report import write_report
 from regard.systems.catalogue import find
 from regard.systems.code import is_own, locate, vouch
 from regard.systems.model import Model
+from regard.text.pairs import Pairs
 from regard.training.checkpoint import save_tensors
 from regard.training.distributed import Group, join, local_rank
 from regard.training.loop import Trainer, measure_steps, weights_of
@@ -166,7 +168,7 @@ def train_recipe(
         write_folder(folder, ready.recipe, ready.material.tokenizers)
         trainer.save()
         write_facts(folder, ready.recipe, ready.model, ready.material.origin)
-        return _go_on(trainer)
+        return _go_on(trainer, ready.material)
 
 
 def _train_together(
@@ -192,7 +194,7 @@ def _train_together(
         trainer.save()
         if group.is_first:
             write_facts(folder, ready.recipe, ready.model, ready.material.origin, group.size)
-        return _go_on(trainer)
+        return _go_on(trainer, ready.material)
 
 
 # Where and in how many parts it is computed, not what:
@@ -218,7 +220,7 @@ def resume(folder: str | Path, settings: Mapping[str, Mapping[str, Any]] | None 
         _restore(trainer)
         if settings and group.is_first:
             write_text(folder / "recipe.toml", recipe.toml())
-        return _go_on(trainer)
+        return _go_on(trainer, material)
 
 
 def _changed(recipe: Recipe, settings: Mapping[str, Mapping[str, Any]]) -> Recipe:
@@ -250,7 +252,7 @@ def _restore(trainer: Trainer) -> None:
         say(f"{folder}: going on from step {trainer.at.step}")
 
 
-def _go_on(trainer: Trainer) -> AnyRun:
+def _go_on(trainer: Trainer, material: Material) -> AnyRun:
     folder, at = trainer.folder, trainer.at
     try:
         trainer.train()
@@ -270,7 +272,11 @@ def _go_on(trainer: Trainer) -> AnyRun:
         f"best validation {at.best_words} at step {at.best_step}; "
         f"{grouped(at.tokens)} tokens in {clock(at.seconds)}; the run is in {folder}"
     )
-    return load(folder, device=str(trainer.device))
+    run = load(folder, device=str(trainer.device))
+    if trainer.group.is_first:
+        pairs = material.references if isinstance(material, PairMaterial) else Pairs([], [])
+        write_report(run, zip(pairs.sources, pairs.targets))
+    return run
 
 
 def _count(ready: Prepared, folder: Path) -> Run:
@@ -288,7 +294,9 @@ def _count(ready: Prepared, folder: Path) -> Run:
         save_tensors(folder / "model.safetensors", weights_of(model), {"seconds": seconds, "tokens": len(ids)})
         write_facts(folder, recipe, model, material.origin)
     say(f"counted {grouped(count_parameters(model))} n-grams in {clock(seconds)}; the run is in {folder}")
-    return Run(folder, recipe, material.tokenizers.target, model)
+    run = Run(folder, recipe, material.tokenizers.target, model)
+    write_report(run)
+    return run
 
 
 # -- trainer -----------------------------------------------------------------------------------------------------

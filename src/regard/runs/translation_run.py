@@ -306,6 +306,7 @@ class TranslationRun(TrainedOnPairs):
             top=top,
             gradients=gradients,
             system=self.recipe.system,
+            run=self.folder.resolve().name,
         )
 
 
