@@ -25,7 +25,6 @@ from regard.decoding.beam import Hypothesis
 from regard.decoding.beam_slots import Slots, Terms
 from regard.layers.state import State, map_state, overwrite, spread
 from regard.systems.model import Model
-from regard.systems.transformer import Transformer
 
 STEPS_BETWEEN_LOOKS = {"cpu": 1, "cuda": 4}  # how often the host asks who is done: a GPU stops its queue for that
 BATCH_TOKENS = 131_072  # sources × hypotheses of each × tokens of the longest source
@@ -248,11 +247,12 @@ def make_stage(model: Model, terms: Terms, places: int, longest: int, room: int)
     """With the Transformer's own kernels where there are such, else as every model can."""
     slots = Slots(places, room, model.vocabulary, terms, model.device)
     kernels = has_kernels(next(model.parameters()), terms)
-    if kernels and type(model) is Transformer:
-        from regard.fast.beam_step import TransformerRows
+    if kernels:
+        from regard.fast.beam_step import TransformerRows, knows
 
-        rows = TransformerRows(model, places, longest, room, terms.width)
-        return Stage(slots, rows, rows.choose)
+        if knows(model):
+            rows = TransformerRows(model, places, longest, room, terms.width)  # type: ignore[arg-type]
+            return Stage(slots, rows, rows.choose)
     blank = torch.zeros(places, longest, dtype=torch.int64, device=model.device)
     state = model.begin(blank, torch.ones(places, dtype=torch.int64), width=terms.width, capacity=room)
     return Stage(slots, Rows(model, state, terms.width, room), chooser(kernels))

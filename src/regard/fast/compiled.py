@@ -11,15 +11,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from importlib.util import find_spec
 from typing import Any
 
 import torch
-from torch import nn
 
 from regard.base.errors import RegardError
-from regard.layers.blocks import Block, FinalNorm, PreNormBlock
-from regard.systems.gpt import GPT
+from regard.fast.fused_block import BY_HAND
+from regard.fast.table import Use, install, installed
+from regard.layers.blocks import Block
 from regard.systems.model import Model, Stack
 from regard.training.hyperparameters import Learning, Training
 from regard.training.objective import TensorBatch
@@ -41,11 +40,7 @@ def compiles(model: Model, settings: Learning) -> bool:
         return False
     if settings.compile != "auto":
         return settings.compile == "on"
-    return (
-        model.device.type == "cuda"
-        and not all_by_hand(blocks_of(model))
-        and planned_seconds(model, settings) >= SECONDS
-    )
+    return model.device.type == "cuda" and not installed(model, BY_HAND) and planned_seconds(model, settings) >= SECONDS
 
 
 def planned_seconds(model: Model, settings: Learning) -> float:
@@ -82,38 +77,18 @@ class Compiled:
         if batch.lengths is not None or batch.tokens.shape != self.shape:
             yield
             return
+        before = [vars(block).get("forward") for block in self.blocks]  # what `install` put there
         for block, fast in zip(self.blocks, self.fast, strict=True):
             block.forward = fast  # type: ignore[method-assign]
         try:
             yield
         finally:
-            for block in self.blocks:
+            for block, forward in zip(self.blocks, before, strict=True):
                 del block.forward
+                if forward is not None:
+                    block.forward = forward  # type: ignore[method-assign]
 
 
 def prepare(model: Model, settings: Learning, *, bf16: bool) -> None:
-    """Let the blocks of a language model train as fast as this GPU knows how, without compiling: cuDNN's attention,
-    which is the fastest from Hopper on, and blocks by hand. `training.compile off` leaves them as they are written."""
-    blocks = blocks_of(model) if isinstance(settings, Training) else []
-    if model.device.type != "cuda" or not blocks or settings.compile == "off":  # type: ignore[attr-defined]
-        return
-    hopper = torch.cuda.get_device_capability(model.device) >= (9, 0) and torch.backends.cudnn.is_available()
-    for block in blocks:
-        block.attention.cudnn = hopper and block.attention.width // block.attention.heads in (64, 128)
-        if isinstance(block, PreNormBlock) and settings.compile == "auto":  # type: ignore[attr-defined]
-            block.by_hand = bf16 and not settings.shard and can_be_by_hand(block)
-    if isinstance(model, GPT) and isinstance(model.finish, FinalNorm):
-        model.finish.by_hand = all_by_hand(blocks)
-
-
-def all_by_hand(blocks: list[Block]) -> bool:
-    return all(isinstance(block, PreNormBlock) and block.by_hand for block in blocks)
-
-
-def can_be_by_hand(block: PreNormBlock) -> bool:
-    """GPT-2's, without dropout and without turned queries, where there is Triton to compile the kernels."""
-    attention, feedforward = block.attention, block.feedforward
-    rates = (attention.dropout, attention.drop_output.p, feedforward.drop_activation.p, feedforward.drop_output.p)
-    if any(rates) or attention.rotary or not isinstance(feedforward.activation, nn.GELU):
-        return False
-    return find_spec("triton") is not None
+    """Let a model train as fast as this machine knows how, without compiling."""
+    install(model, Use(training=True, bf16=bf16, compile=getattr(settings, "compile", "auto")))

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from regard.layers.attention import CausalSelfAttention
 from regard.layers.blocks import PreNormBlock
 from regard.layers.embedding import Embedding, Output
-from regard.layers.position import Learned
+from regard.layers.position import Learned, Position, Rotary
 from regard.layers.state import State
 
 Step = Callable[[Tensor, State], Tensor]
@@ -52,6 +52,7 @@ def _known(model: nn.Module) -> bool:
         and len(blocks) > 0
         and all(type(block) is PreNormBlock for block in blocks)
         and all(type(block.attention) is CausalSelfAttention for block in blocks)
+        and all(type(block.attention.position) in (Position, Rotary) for block in blocks)  # type: ignore[union-attr, operator]
         and isinstance(finish, nn.LayerNorm)
         and not embedding.concatenate
         and (embedding.position is None or isinstance(embedding.position, Learned))
@@ -329,7 +330,7 @@ class DecodeStep:
             EACH=each,
             PIECES=len(qkv),
             BIAS=bias is not None,
-            ROTARY=attention.rotary,
+            ROTARY=isinstance(attention.position, Rotary),
             EARLY=self.early,
             num_warps=warps,
             **self.launch,

@@ -26,7 +26,13 @@ from torch import nn
 Why = str | None  # a sentence that says why not; None = nothing speaks against it
 MODULES: tuple[
     str, ...
-] = ()  # of this package, each with its ROWS; of two rows for one method the earlier is asked first
+] = (  # of this package, each with its ROWS; of two rows for one method the earlier is asked first
+    "cpu_dropout",
+    "causal_attention",
+    "short_attention",
+    "short_blocks",
+    "fused_block",
+)
 
 
 @dataclass(frozen=True)
@@ -83,6 +89,11 @@ def uninstall(thing: Any) -> None:
     for part in parts(thing):
         for name in [name for name, value in vars(part).items() if hasattr(value, "__func__") and is_swapped(value)]:
             del part.__dict__[name]
+
+
+def installed(thing: Any, row: Row) -> bool:
+    """Does this row stand in for that method of this very thing?"""
+    return row in getattr(getattr(thing, row.method, None), "rows", ())
 
 
 def is_swapped(method: Any) -> bool:

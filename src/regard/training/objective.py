@@ -59,15 +59,15 @@ class Objective(nn.Module):
             return self._pairs(batch)
         count = batch.targets.numel() if batch.lengths is None else batch.lengths.sum()
         if state is None and not self.keeps and isinstance(self.model, Stack):
-            state = self.model.passing(len(batch.tokens))
+            state = self.model.without_cache(len(batch.tokens))
         if (linear := linear_prediction(self.model)) is None:
             nll, state = self.model.loss(batch.tokens, batch.targets, state, batch.lengths)  # [R, T], 0 where padded
             return nll.sum(), count, state
         hidden, state = self.model.read(batch.tokens, state, batch.lengths)
         valid = span_of(state["seen"], batch.lengths).valid(batch.tokens.size(1))
         loss = surprise(hidden, *linear, batch.targets, valid=valid)
-        if self.model.training and (charge := self.model.charge(hidden)) is not None:
-            loss = loss + (charge if valid is None else charge.where(valid, 0.0)).sum()
+        if self.model.training and (auxiliary := self.model.auxiliary_loss(hidden)) is not None:
+            loss = loss + (auxiliary if valid is None else auxiliary.where(valid, 0.0)).sum()
         return loss, count, state
 
     def _pairs(self, batch: TensorBatch) -> tuple[Tensor, int | Tensor, State]:
