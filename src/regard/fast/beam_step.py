@@ -21,11 +21,19 @@ from regard.fast.graphs import asks, recorded
 from regard.fast.table import Row, Use, Why, needs_cuda, needs_triton
 from regard.layers.blocks import DecoderBlock, FeedForward, PreNorm
 from regard.layers.embedding import Embedding
-from regard.layers.position import Learned, rotate
+from regard.layers.position import Learned, Position, Rotary, rotate
 from regard.layers.state import Span
+from regard.systems.model import Model
 from regard.systems.transformer import Transformer
 
 WIDEST = 16  # the widest beam that the kernels' unrolled loops are meant for
+
+
+def knows(model: Model) -> bool:
+    """A Transformer whose positions, if they act inside attention, turn queries and keys."""
+    if type(model) is not Transformer:
+        return False
+    return all(type(block.attention.position) in (Position, Rotary) for _, block in model.named_blocks())
 
 
 class TransformerRows:
@@ -107,7 +115,7 @@ class TransformerRows:
 
         attention = self.blocks[number].attention
         asked = attention.project(read)  # query, key and value of each row's new word: [N · W, 3 · D]
-        if attention.rotary:
+        if isinstance(attention.position, Rotary):
             turned = asked.view(len(asked), 1, 3 * attention.heads, -1)[:, :, : 2 * attention.heads]
             turned.copy_(rotate(turned, seen.repeat_interleave(self.width)[:, None]))
         caches = self.keys[number], self.values[number]

@@ -22,7 +22,7 @@ from regard.fast.table import Row, Use, Why, needs_triton
 from regard.layers.attention import CausalSelfAttention
 from regard.layers.blocks import PreNormBlock
 from regard.layers.embedding import Embedding, Output
-from regard.layers.position import Learned
+from regard.layers.position import Learned, Position, Rotary
 from regard.layers.state import State
 
 FEW = 3  # rows, for which a product is bound by reading W
@@ -43,6 +43,7 @@ def is_known(model: nn.Module) -> bool:
         and len(blocks) > 0
         and all(type(block) is PreNormBlock for block in blocks)
         and all(type(block.attention) is CausalSelfAttention for block in blocks)
+        and all(type(block.attention.position) in (Position, Rotary) for block in blocks)  # type: ignore[union-attr, operator]
         and isinstance(finish, nn.LayerNorm)
         and not embedding.concatenate
         and (embedding.position is None or isinstance(embedding.position, Learned))
@@ -320,7 +321,7 @@ class DecodeStep:
             EACH=each,
             PIECES=len(qkv),
             BIAS=bias is not None,
-            ROTARY=attention.rotary,
+            ROTARY=isinstance(attention.position, Rotary),
             EARLY=self.early,
             num_warps=warps,
             **self.launch,

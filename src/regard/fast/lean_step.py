@@ -20,7 +20,7 @@ from regard.fast.table import Row, Use, Why, needs_cpu
 from regard.layers.attention import CausalSelfAttention
 from regard.layers.blocks import FeedForward, PreNormBlock
 from regard.layers.embedding import Embedding
-from regard.layers.position import Learned
+from regard.layers.position import Learned, Position
 from regard.layers.state import State
 from regard.systems.model import Model, Stack
 
@@ -49,7 +49,8 @@ def is_known(model: Model) -> bool:
     return (
         len(model.layers) > 0
         and all(type(block) is PreNormBlock for block in model.layers)
-        and all(type(block.attention) is CausalSelfAttention and not block.attention.rotary for block in model.layers)
+        and all(type(block.attention) is CausalSelfAttention for block in model.layers)
+        and all(type(block.attention.position) is Position for block in model.layers)  # type: ignore[union-attr]
         and isinstance(model.finish, nn.LayerNorm)
         and not embedding.concatenate
         and (embedding.position is None or type(embedding.position) is Learned)

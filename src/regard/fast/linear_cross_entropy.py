@@ -194,7 +194,7 @@ def text_loss(objective: Objective, batch: TensorBatch, state: State | None) -> 
     hidden, state = model.read(batch.tokens, objective.first(batch, state), batch.lengths)
     valid = span_of(state["seen"], batch.lengths).valid(batch.tokens.size(1))
     loss = linear_cross_entropy(hidden, *linear, batch.targets, valid=valid)
-    if model.training and (more := model.charge(hidden)) is not None:
+    if model.training and (more := model.auxiliary_loss(hidden)) is not None:
         loss = loss + (more if valid is None else more.where(valid, 0.0)).sum()
     return loss, count(batch), state
 

@@ -27,6 +27,11 @@ from torch import nn
 Why = str | None  # a sentence that says why not; None = nothing speaks against it
 # The modules of this package that have ROWS; of two rows for one method the earlier is asked first.
 MODULES = (
+    "cpu_dropout",
+    "causal_attention",
+    "short_attention",
+    "short_blocks",
+    "fused_block",
     "recurrence",
     "attentive_recurrence",
     "choose_token",
@@ -55,10 +60,10 @@ class Row:
     name: str
     stands_in_for: str  # "regard.layers.recurrent:LSTM.forward": the written method, which it must equal
     does: Callable[..., Any] | None = None
-    makes: Callable[[Any], Callable[..., Any]] | None = None
     fits: Callable[..., bool] = field(default=lambda *arguments, **options: True)
     allows: Callable[[Any, Use], Why] = field(default=lambda thing, use: None)
     needs: Callable[[torch.device], Why] = field(default=lambda device: None)
+    makes: Callable[[Any], Callable[..., Any]] | None = None
 
     @property
     def method(self) -> str:
@@ -97,6 +102,11 @@ def uninstall(thing: Any) -> None:
     for part in parts(thing):
         for name in [name for name, value in vars(part).items() if is_swapped(value)]:
             del part.__dict__[name]
+
+
+def installed(thing: Any, row: Row) -> bool:
+    """Does this row stand in for that method of this very thing?"""
+    return row in getattr(getattr(thing, row.method, None), "rows", ())
 
 
 def is_swapped(method: Any) -> bool:

@@ -19,12 +19,12 @@ from torch import Tensor, nn
 
 from regard.base.errors import RegardError
 from regard.base.settings import one_of, setting
+from regard.layers.attention import ScoredAttention
 from regard.layers.cell import walk
 from regard.layers.embedding import Embedding, Output
 from regard.layers.encoder import RecurrentEncoder
 from regard.layers.recurrent import CELLS, Recurrent
 from regard.layers.scores import KERNELS, SCORES
-from regard.layers.source_attention import ScoredAttention
 from regard.layers.state import Span, State, map_state, spread
 from regard.systems.seq2seq import TRAINING as RECURRENT_TRAINING
 from regard.systems.seq2seq import RecurrentPairSettings

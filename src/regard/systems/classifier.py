@@ -21,12 +21,12 @@ from torch import Tensor, nn
 
 from regard.base.errors import RegardError
 from regard.base.settings import at_least, one_of, setting
+from regard.layers.attention import FullSelfAttention
 from regard.layers.blocks import FeedForward, PreNormEncoderBlock
 from regard.layers.embedding import Embedding, Output
 from regard.layers.encoder import RecurrentEncoder, TransformerEncoder, real_columns
-from regard.layers.position import Sinusoid
+from regard.layers.position import at_input, in_attention
 from regard.layers.recurrent import CELLS
-from regard.layers.source_attention import FullSelfAttention
 from regard.layers.state import Span, State
 from regard.systems.position_settings import check_heads
 from regard.systems.translator import Translator
@@ -44,13 +44,13 @@ class Settings:
     embedding: int = setting(0, "components of a word vector; 0 = width, as attention needs it")
     bidirectional: bool = setting(True, "rnn, lstm, gru: read the source from both ends")
     heads: int = setting(4, "self-attention, transformer: heads, which share the width equally")
-    position: str = setting("sinusoid", "self-attention, transformer: none, sinusoid or rotary")
+    position: str = setting("sinusoid", "self-attention, transformer: none, sinusoid, rotary or alibi")
     dropout: float = setting(0.2, "rate on word vectors, between layers and before the prediction")
 
     def __post_init__(self) -> None:
         one_of("model.encoder", self.encoder, ENCODERS)
         one_of("model.pool", self.pool, ("mean", "last"))
-        one_of("model.position", self.position, ("none", "sinusoid", "rotary"))
+        one_of("model.position", self.position, ("none", "sinusoid", "rotary", "alibi"))
         at_least("model.layers", self.layers, 0 if self.encoder == "dan" else 1)
         at_least("model.width", self.width, 1)
         at_least("model.embedding", self.embedding, 0)
@@ -118,8 +118,8 @@ class Classifier(Translator):
     """`vocabulary` counts the labels; what embeds is the source's table, for nothing that is written is read."""
 
     def __init__(self, vocabulary: int, settings: Settings, *, source_vocabulary: int | None = None) -> None:
-        waves = settings.encoder in ATTENTION and settings.position == "sinusoid"
-        words, place = settings.words, Sinusoid(settings.width) if waves else None
+        words = settings.words
+        place = at_input(settings.position, words, 0) if settings.encoder in ATTENTION else None
         super().__init__(
             Embedding(source_vocabulary or vocabulary, words, place, scale=words**0.5),
             None,
@@ -194,7 +194,8 @@ def encoder(settings: Settings) -> RecurrentEncoder | TransformerEncoder | None:
         return None
 
     def look() -> FullSelfAttention:
-        return FullSelfAttention(width, settings.heads, dropout_output=dropout, rotary=settings.position == "rotary")
+        position = in_attention(settings.position)
+        return FullSelfAttention(width, settings.heads, dropout_output=dropout, position=position)
 
     layers = range(settings.layers)
     if settings.encoder == "self-attention":

@@ -15,9 +15,9 @@ from torch import nn
 from regard.base.errors import RegardError
 from regard.base.settings import at_least, one_of, setting
 from regard.layers.attention import CausalSelfAttention
-from regard.layers.blocks import ACTIVATIONS, FeedForward, FinalNorm, PostNormBlock, PreNormBlock
+from regard.layers.blocks import ACTIVATIONS, FeedForward, PostNormBlock, PreNormBlock
 from regard.layers.embedding import Embedding, Output
-from regard.layers.position import POSITIONS
+from regard.layers.position import POSITIONS, in_attention
 from regard.systems.model import Stack
 from regard.systems.position_settings import PositionSettings, check_heads
 
@@ -29,7 +29,7 @@ class Settings(PositionSettings):
     heads: int = setting(4, "attention heads; they share the width equally")
     context: int = setting(128, "words it can look back at; only the training window for positions that never end")
     feedforward: int = setting(0, "components inside the feed-forward; 0 = 4 × width")
-    position: str = setting("learned", "none, index, one-hot, sine, sinusoid, learned or rotary")
+    position: str = setting("learned", "none, index, one-hot, sine, sinusoid, learned, rotary or alibi")
     combine: str = setting("add", "add the position to the word vector, or concatenate it (a quarter of the width)")
     norm: str = setting("pre", "layer norm before each part (pre, as GPT-2) or after each sum (post, as the first GPT)")
     activation: str = setting("gelu", "gelu (tanh form) or relu")
@@ -87,20 +87,18 @@ TRAINING: dict[str, object] = {
 
 class GPT(Stack):
     def __init__(self, vocabulary: int, settings: Settings) -> None:
-        encoding = settings.encoding()
-        final = FinalNorm(settings.width, bias=settings.bias) if settings.norm == "pre" else None
         super().__init__(
             Embedding(
                 vocabulary,
                 settings.width,
-                encoding,
+                settings.encoding(),
                 concatenate=settings.combine == "concatenate",
                 scale=settings.scale or None,
             ),
             (block(settings) for _ in range(settings.layers)),
             Output(settings.width, vocabulary, tied=settings.tied, bias=False),
             entry=nn.Dropout(settings.dropout),
-            finish=final,
+            finish=nn.LayerNorm(settings.width, bias=settings.bias) if settings.norm == "pre" else None,
         )
         self.settings = settings
         self._initialise()
@@ -136,7 +134,8 @@ def block(settings: Settings) -> PreNormBlock | PostNormBlock:
         settings.heads,
         bias=settings.bias,
         dropout=settings.dropout,
-        rotary=settings.position == "rotary",
+        dropout_output=settings.dropout,
+        position=in_attention(settings.position),
     )
     feedforward = FeedForward(
         settings.width,

@@ -85,7 +85,7 @@ class LSTMModel(RecurrentModel):
             word_dropout=settings.dropout_embedding,
         )
 
-    def charge(self, hidden: Tensor) -> Tensor | None:
+    def auxiliary_loss(self, hidden: Tensor) -> Tensor | None:
         return self._penalty(hidden) if self.settings.penalty_size or self.settings.penalty_change else None
 
     def _penalty(self, dropped: Tensor) -> Tensor:

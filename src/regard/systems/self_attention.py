@@ -18,12 +18,10 @@ from regard.base.errors import RegardError
 from regard.base.settings import at_least, one_of, setting
 from regard.layers.attention import SelfAttention
 from regard.layers.embedding import Embedding, Output
-from regard.layers.position import POSITIONS
+from regard.layers.position import INPUT_POSITIONS
 from regard.layers.scores import KERNELS, SCORES
 from regard.systems.model import Stack
 from regard.systems.position_settings import PositionSettings
-
-INPUT_POSITIONS = tuple(name for name in POSITIONS if name != "rotary")  # those that come with the word's vector
 
 
 @dataclass(frozen=True)

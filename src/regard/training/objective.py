@@ -61,7 +61,7 @@ class Objective(nn.Module):
     def first(self, batch: TensorBatch, state: State | None) -> State | None:
         """The state that a text begins with; where nothing follows it, one that keeps nothing."""
         if state is None and not self.keeps and isinstance(self.model, Stack):
-            return self.model.passing(len(batch.tokens))
+            return self.model.without_cache(len(batch.tokens))
         return state
 
     def pairs(self, batch: TensorBatch) -> tuple[Tensor, int | Tensor, State]:
