@@ -145,7 +145,7 @@ def climbing_aside(question: Question, folder: Path) -> Iterator[None]:
     path = folder.parent / f"{folder.name}.log"  # two bars would overwrite each other
     with path.open("a", encoding="utf-8") as log:
         aside = subprocess.Popen(
-            [sys.executable, "-m", "regard", *words], stdin=subprocess.DEVNULL, stdout=log, stderr=log
+            [sys.executable, "-P", "-m", "regard", *words], stdin=subprocess.DEVNULL, stdout=log, stderr=log
         )
         try:
             yield

@@ -5,11 +5,13 @@ from __future__ import annotations
 import errno
 import gzip
 import os
+import re
 import secrets
 import sys
 import time
+import unicodedata
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO, cast
@@ -92,6 +94,16 @@ def waiting_for(path: Path) -> Iterator[None]:
             except RegardError:
                 time.sleep(0.2)
         yield
+
+
+def check_names(names: Sequence[str], where: Path) -> None:
+    """Names that were read from a file and will be those of folders beside it: letters, digits and hyphens, never a
+    path, and no two that a file system could take for one."""
+    for name in names:
+        if not re.fullmatch(r"[\w-]+", name) or len(name.encode()) > 200:
+            raise RegardError(f"{where} names {name!r}, which cannot be the name of a run: restore the file.")
+    if len({unicodedata.normalize("NFKC", name).casefold() for name in names}) < len(names):
+        raise RegardError(f"{where} has two runs of one name: restore the file.")
 
 
 def write_text(path: Path, text: str) -> None:

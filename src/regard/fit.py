@@ -40,7 +40,7 @@ from regard.recipe import Recipe, compose, read_recipe
 from regard.report.progress import clock, progress, say
 from regard.run import AnyRun, Run, load
 from regard.systems.catalogue import find
-from regard.systems.code import is_own, locate, vouch
+from regard.systems.code import admit, in_use, is_own, locate, name_code
 from regard.systems.model import Model
 from regard.training.checkpoint import save_tensors
 from regard.training.crew import Crew, join, local_rank
@@ -84,10 +84,12 @@ def compose_recipe(
 ) -> Recipe:
     """One recipe from all the ways to say what is wanted, the more particular overriding the more general."""
     trees: list[Mapping[str, Any]] = []
+    if system is not None and is_own(system):
+        system = name_code(system).name
     if recipe is not None:
         tree = read_recipe(Path(recipe))
         if system is None and is_own(str(tree["system"])):
-            vouch(locate(str(tree["system"])), recipe)
+            admit(locate(str(tree["system"])), recipe)
         system = system or str(tree["system"])
         trees.append(tree)
     if start is not None:
@@ -373,7 +375,7 @@ def write_facts(folder: Path, recipe: Recipe, model: Model, origin: Mapping[str,
         "corpus": dict(origin),
     }
     if is_own(recipe.system):
-        code = locate(recipe.system)
+        code = in_use(recipe.system)
         facts["code"] = {"file": code.file.name, "sha256": code.digest}
         with writing(folder / code.file.name) as stream:
             stream.write(code.source)

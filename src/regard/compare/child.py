@@ -1,4 +1,4 @@
-"""One run of a comparison in a process of its own: `python -m regard.compare.child FOLDER LABEL SEED JOBS`.
+"""One run of a comparison in a process of its own: `python -m regard.compare.child FOLDER LABEL SEED JOBS CODE…`.
 
 Its memory is then its own, and so is its crash. It trains the run, or goes on with it, measures it, and leaves
 `result.json` in the run's folder; what went wrong is one sentence on stdout and exit code 2.
@@ -24,11 +24,13 @@ from regard.files import write_text
 from regard.fit import device_name, dry_run, peak_memory, resume, train_recipe
 from regard.folder import Trained
 from regard.report.progress import hush
+from regard.systems.code import named_before
 from regard.training.checkpoint import load_tensors
 
 
 def main(words: list[str]) -> None:
     folder, label, seed, jobs = Path(words[0]), words[1], int(words[2]), int(words[3])
+    named_before(words[4:])
     _end_with_parent()
     hush()
     try:

@@ -23,6 +23,7 @@ from regard.fit import free_folder
 from regard.numbers import grouped
 from regard.report.table import csv_text, latex_text, plain_table
 from regard.settings import at_least
+from regard.systems.code import is_own, name_code
 
 __all__ = ["COLUMNS", "Comparison", "Difference", "check_free", "compare"]
 
@@ -50,6 +51,9 @@ def compare(
     """
     names = (systems,) if isinstance(systems, str) else tuple(systems)
     match = match or match_for(budget)
+    for name in names:
+        if is_own(name):
+            name_code(name)
     question = Question(names, str(data), match, budget, seeds, size, settings or {}, prompt)
     at_least("--jobs", jobs, 1)
     if jobs > 1 and match == "seconds":
