@@ -83,6 +83,11 @@ def read_facts(folder: Path) -> dict[str, Any]:
     if not folder.exists():
         raise RegardError(f"There is no run {folder}; `regard train` makes one.")
     if not (folder / "run.json").is_file():
+        if any((folder / name).exists() for name in ("model.safetensors", "training.safetensors")):
+            raise RegardError(
+                f"{folder} is not a run: it has weights and no run.json. Put that file back from a copy; the weights "
+                "are left as they are."
+            )
         raise RegardError(f"{folder} is not a run: it has no run.json; `regard train` makes one.")
     with reading(folder / "run.json") as stream:
         content = stream.read()

@@ -2,7 +2,9 @@
 
 import hashlib
 import json
+import os
 import py_compile
+import shutil
 import sys
 
 import pytest
@@ -10,10 +12,13 @@ import pytest
 from regard.compare.plan import Plan
 from regard.compare.question import Question
 from regard.errors import RegardError
+from regard.files import append_line
 from regard.folder import open_recipe
 from regard.recipe import compose
 from regard.systems.catalogue import find
 from regard.systems.code import load, locate, name_code
+from regard.training.checkpoint import load_tensors, save_tensors
+from regard.training.loop import kept_weights
 
 CELL = (
     "from regard.layers.cell import Cell\n"
@@ -158,3 +163,110 @@ def test_the_process_of_a_run_imports_nothing_from_the_working_folder(here, proc
     _, errors = child.communicate(timeout=300)
     assert child.returncode == 0, errors
     assert not (here / "sprung").exists()
+
+
+# -- names and links -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "label",
+    [
+        *("../precious", "..", ".", "", "/tmp/x", "a/b", "a\\b", "a\x00b", "a\nb", ".lock", "comparison.json", "~"),
+        *("x" * 201, "ö" * 101, "\u2024\u2024", "\uff0fx", "a ", None, 3),
+    ],
+    ids=repr,
+)
+def test_a_label_is_a_name_and_never_a_path(here, wrong, label):
+    (here / "precious").mkdir()
+    (here / "precious" / "mine.txt").write_text("mine")
+    said = wrong(*comparison(here / "gift", label=label))
+    assert "comparison.json" in said
+    assert (here / "precious" / "mine.txt").read_text() == "mine"
+    assert {path.name for path in (here / "gift").iterdir()} <= {"comparison.json", ".lock"}
+
+
+@pytest.mark.parametrize("seeds", [[1, 1], ["../../precious"], [1.5], [True, 2], 3])
+def test_seeds_are_whole_numbers_and_differ(here, wrong, seeds):
+    assert "comparison.json" in wrong(*comparison(here / "gift", seeds=seeds))
+
+
+def test_two_labels_that_a_file_system_may_confuse_are_refused(here, wrong):
+    words = comparison(here / "gift")
+    path = here / "gift" / "comparison.json"
+    tree = json.loads(path.read_text())
+    for other in ("LSTM", "\uff4cstm"):
+        tree["entrants"] = [tree["entrants"][0], tree["entrants"][0] | {"label": other}]
+        path.write_text(json.dumps(tree))
+        assert "two runs of one name" in wrong(*words)
+
+
+def test_nothing_in_a_comparison_is_removed(here, process):
+    """A folder that stands where a run should begin is somebody's; a link leads to somebody's."""
+    words = ["compare", "ngram", "--data", here / "my.txt", "--run", here / "mine", "--data.tokenizer", "char"]
+    words += ["--training.threads", "1"]
+    child = process(*words)
+    _, errors = child.communicate(timeout=300)
+    assert child.returncode == 0, errors
+    shutil.rmtree(here / "mine" / "2-gram")
+    shutil.move(here / "mine" / "5-gram", here / "elsewhere")
+    (here / "mine" / "2-gram").mkdir()
+    (here / "mine" / "2-gram" / "notes.txt").write_text("mine")
+    (here / "mine" / "5-gram").symlink_to(here / "elsewhere")
+    (here / "elsewhere" / "result.json").unlink()
+    before = {path: path.read_bytes() for path in here.rglob("*") if path.is_file()}
+    child = process(*words)
+    _, errors = child.communicate(timeout=300)
+    assert child.returncode == 2, errors
+    assert "leads out of the comparison" in errors
+    assert "exists already and is not a run" in errors
+    assert {path: path.read_bytes() for path in before} == before
+
+
+@pytest.mark.parametrize("link", ["symbolic", "hard"])
+def test_a_resume_writes_nothing_outside_its_run(trained, here, regard, link):
+    run = shutil.copytree(trained["lstm"], here / "run")
+    (here / "outside").mkdir()
+    for name in ("metrics.jsonl", "recipe.toml", "model.safetensors", "training.safetensors"):
+        shutil.move(run / name, here / "outside" / name)
+        (run / name).symlink_to(here / "outside" / name) if link == "symbolic" else os.link(
+            here / "outside" / name, run / name
+        )
+    tensors, note = load_tensors(run / "training.safetensors")
+    note["progress"]["finished"] = False
+    note["progress"]["step"] = 20  # so that ten steps and a validation are left
+    save_tensors(run / "training.safetensors", tensors, note)
+    before = {path: path.read_bytes() for path in (here / "outside").iterdir()}
+    code, _, errors = regard("resume", run, "--training.threads", "1")
+    assert code == 0, errors
+    assert "going on from step 20" in errors
+    assert {path: path.read_bytes() for path in before} == before
+    assert not any(path.is_symlink() for path in run.iterdir())
+
+
+def test_links_are_not_followed_when_a_run_is_held_or_written_to(trained, here, wrong):
+    (here / "outside").mkdir()
+    (here / "outside" / "00000001.safetensors").write_text("mine")
+    run = shutil.copytree(trained["lstm"], here / "run")
+    (run / "kept").symlink_to(here / "outside")
+    assert "leads out of the run" in wrong("resume", run)
+    (run / "kept").unlink()
+    (run / ".lock").unlink(missing_ok=True)
+    (run / ".lock").symlink_to(here / "made")
+    assert "is not a plain file" in wrong("resume", run)
+    assert not (here / "made").exists()
+    (run / "metrics.jsonl").unlink()
+    (run / "metrics.jsonl").symlink_to(here / "made")
+    with pytest.raises(RegardError, match="not a plain file"):
+        append_line(run / "metrics.jsonl", "{}")
+    (run / "metrics.jsonl").unlink()
+    os.mkfifo(run / "metrics.jsonl")
+    with pytest.raises(RegardError, match="not a plain file"):
+        append_line(run / "metrics.jsonl", "{}")
+    assert (here / "outside" / "00000001.safetensors").read_text() == "mine"
+
+
+def test_what_is_not_the_weights_of_a_validation_is_not_taken_for_them(here):
+    (here / "kept").mkdir()
+    for name in ("00000002.safetensors", "1x.safetensors", "²3.safetensors", "00000010.safetensors", "..safetensors"):
+        (here / "kept" / name).touch()
+    assert [path.name for path in kept_weights(here)] == ["00000002.safetensors", "00000010.safetensors"]

@@ -9,11 +9,11 @@ from __future__ import annotations
 import json
 import os
 import platform
-import shutil
 import signal
 import sys
 import threading
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
@@ -24,6 +24,7 @@ from regard.files import write_text
 from regard.fit import device_name, dry_run, peak_memory, resume, train_recipe
 from regard.folder import Trained
 from regard.report.progress import hush
+from regard.run import load
 from regard.systems.code import named_before
 from regard.training.checkpoint import load_tensors
 
@@ -60,12 +61,16 @@ def take_part(plan: Plan, entrant: Entrant, seed: int, jobs: int = 1) -> None:
 def _train(plan: Plan, entrant: Entrant, seed: int, folder: Path) -> tuple[Trained, int]:
     """The trained run, and the memory this process held before."""
     before = peak_memory(torch.device("cpu"))
-    if (folder / "training.safetensors").exists():
-        return resume(folder), before
-    if folder.exists():  # begun, and ended before there was anything to go on from
-        shutil.rmtree(folder)
+    if folder.is_symlink():
+        raise RegardError(f"{folder} leads out of the comparison: put the run itself there.")
     tokenizers = plan.tokenizers
     recipe = entrant.recipe.replace(training={"seed": seed})
+    if (folder / "run.json").exists() and entrant.counted:  # it was ended before it noted what counting takes
+        with TemporaryDirectory() as scratch:
+            train_recipe(recipe, Path(scratch) / entrant.label, tokenizers=tokenizers)
+        return load(folder), before
+    if (folder / "run.json").exists():
+        return resume(folder), before
     given = "evaluate_every" in plan.question["settings"].get("training", {})
     if plan.unit == "seconds" and not entrant.counted and not given:
         recipe = paced(recipe, dry_run(recipe, tokenizers=tokenizers)["steps"])

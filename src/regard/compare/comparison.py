@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from functools import cached_property
 from itertools import combinations
 from pathlib import Path
@@ -14,12 +15,13 @@ from regard.compare.curves import read_curves
 from regard.compare.differences import Difference, alike, named
 from regard.compare.language import COLUMNS
 from regard.compare.plan import Plan, open_plan
+from regard.compare.plan import check_free as check_folder
 from regard.compare.question import Question, match_for
 from regard.compare.task import Results
 from regard.errors import RegardError
 from regard.evaluation.intervals import LEVEL, interval
-from regard.files import locked, write_text
-from regard.fit import free_folder
+from regard.files import write_text
+from regard.fit import claimed, free_folder
 from regard.numbers import grouped
 from regard.report.table import csv_text, latex_text, plain_table
 from regard.settings import at_least
@@ -58,9 +60,11 @@ def compare(
     at_least("--jobs", jobs, 1)
     if jobs > 1 and match == "seconds":
         raise RegardError("--match seconds counts time, which runs side by side would take from each other: --jobs 1.")
-    folder = Path(run) if run is not None else free_folder(Path("runs") / f"compare-{Path(str(data)).stem}")
-    plan = open_plan(question, folder, jobs)
-    with locked(folder / ".lock"):
+    default = Path("runs") / f"compare-{Path(str(data)).stem}"
+    if run is not None:
+        check_folder(Path(run))
+    with nullcontext(Path(run)) if run is not None else free_folder(default) as folder, claimed(folder):
+        plan = open_plan(question, folder, jobs)
         results, made = run_all(plan, jobs)
     comparison = Comparison(plan, results)
     if not comparison.order:

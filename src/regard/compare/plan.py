@@ -135,9 +135,16 @@ def open_plan(question: Question, folder: Path, jobs: int = 1) -> Plan:
     """The plan that stands in the folder, if it answers this question; a new one if the folder is free."""
     if (folder / "comparison.json").is_file():
         return Plan.read(folder, question.tree())
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise RegardError(f"{folder} exists already and is not a comparison: choose another --run.")
+    check_free(folder)
     return make_plan(question, folder, jobs)
+
+
+def check_free(folder: Path) -> None:
+    """A comparison stands in a folder of its own: in one that holds something else nothing is made."""
+    if not folder.exists() or (folder / "comparison.json").is_file():
+        return
+    if not folder.is_dir() or any(path.name != ".lock" for path in folder.iterdir()):
+        raise RegardError(f"{folder} exists already and is not a comparison: choose another --run.")
 
 
 def _difference(there: Mapping[str, Any], asked: Mapping[str, Any]) -> str:
@@ -173,10 +180,6 @@ def make_plan(question: Question, folder: Path, jobs: int = 1) -> Plan:
     }
     limit = question.limit
     plan = Plan(folder, question.tree(), question.match, limit.amount, limit.unit, entrants, facts)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise RegardError(f"Cannot make the folder {folder} ({error.strerror}); choose another --run.") from None
     ground.tokenizers.save(folder)
     for name, content in ground.files.items():
         write_text(folder / name, content)

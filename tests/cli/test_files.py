@@ -1,0 +1,77 @@
+"""From a file to a file: nobody's file is written over, and two processes never write one."""
+
+import os
+
+import pytest
+
+from regard.cli.files import line_by_line
+from regard.errors import RegardError
+from regard.files import locked, write_text
+
+
+def upper(lines, before):
+    return (line.upper() for line in lines)
+
+
+@pytest.fixture
+def source(tmp_path):
+    (tmp_path / "in.txt").write_text("one\ntwo\n")
+    return tmp_path / "in.txt"
+
+
+@pytest.fixture
+def out(tmp_path):
+    return tmp_path / "out.txt"
+
+
+def test_lines_go_from_file_to_file_and_nothing_is_left_beside_them(source, out):
+    line_by_line(source, out, {}, upper)
+    assert out.read_text() == "ONE\nTWO\n"
+    assert sorted(path.name for path in out.parent.iterdir()) == ["in.txt", "out.txt"]
+
+
+def test_a_file_that_appears_meanwhile_is_left_alone(source, out):
+    def meanwhile(lines, before):
+        out.write_text("mine")
+        yield from upper(lines, before)
+
+    with pytest.raises(RegardError, match="in the meantime"):
+        line_by_line(source, out, {}, meanwhile)
+    assert out.read_text() == "mine"
+    out.unlink()
+    line_by_line(source, out, {}, upper)  # and what was written is not lost
+    assert out.read_text() == "ONE\nTWO\n"
+
+
+@pytest.mark.parametrize("name", ["out.txt.part", "out.txt.part.json", "out.txt"])
+@pytest.mark.parametrize("kind", ["file", "link"])
+def test_ones_own_files_of_such_names_are_not_touched(source, out, name, kind, tmp_path):
+    path = out.with_name(name)
+    if kind == "file":
+        path.write_text("mine")
+    else:
+        path.symlink_to(tmp_path / "nowhere")
+    with pytest.raises(RegardError, match="choose another --out"):
+        line_by_line(source, out, {}, upper)
+    assert path.read_text() == "mine" if kind == "file" else not (tmp_path / "nowhere").exists()
+    assert not os.path.lexists(out) or name == "out.txt"
+
+
+def test_a_lock_that_its_holder_removed_is_no_lock(tmp_path):
+    """Else a process that had opened it before and one that makes it anew would both hold one."""
+    path = tmp_path / ".lock"
+    with locked(path):
+        path.unlink()
+        with locked(path), pytest.raises(RegardError, match="Another process"), locked(path):
+            pass
+
+
+def test_a_new_file_never_takes_the_place_of_another(tmp_path, monkeypatch):
+    for links in (True, False):
+        if not links:
+            monkeypatch.setattr(os, "link", lambda *paths: (_ for _ in ()).throw(PermissionError()))
+        write_text(tmp_path / f"new{links}", "first", new=True)
+        with pytest.raises(RegardError, match="exists already"):
+            write_text(tmp_path / f"new{links}", "second", new=True)
+        assert (tmp_path / f"new{links}").read_text() == "first"
+    assert len(list(tmp_path.iterdir())) == 2
