@@ -1,12 +1,15 @@
 """From a file to a file: nobody's file is written over, and two processes never write one."""
 
 import os
+from pathlib import Path
 
 import pytest
 
 from regard.cli.files import line_by_line
+from regard.cli.writing import _digests
 from regard.errors import RegardError
 from regard.files import locked, write_text
+from regard.text.corpus import BOM
 
 
 def upper(lines, before):
@@ -75,3 +78,39 @@ def test_a_new_file_never_takes_the_place_of_another(tmp_path, monkeypatch):
             write_text(tmp_path / f"new{links}", "second", new=True)
         assert (tmp_path / f"new{links}").read_text() == "first"
     assert len(list(tmp_path.iterdir())) == 2
+
+
+def test_what_can_be_read_only_once_is_refused(tmp_path, out, wrong):
+    """It is read for its digest first: the lines would be gone."""
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(RegardError, match="is a pipe or a device"):
+        line_by_line(tmp_path / "pipe", out, {}, upper)
+    with pytest.raises(RegardError, match="is a pipe or a device"):
+        line_by_line(Path("/dev/null"), out, {}, upper)
+    assert "is neither a file nor a folder" in wrong("train", "ngram", "--data", tmp_path / "pipe")
+    assert [path.name for path in tmp_path.iterdir()] == ["pipe"]
+
+
+def test_a_byte_order_mark_is_no_part_of_the_text(trained, regard, source, out):
+    plain, marked = (regard("score", trained["ngram"], stdin=mark + b"The cat\n\xef\xbb\xbf\n") for mark in (b"", BOM))
+    assert plain == marked
+    source.write_bytes(BOM + source.read_bytes() + BOM + b"\r\n")
+    line_by_line(source, out, {}, upper)
+    assert out.read_bytes() == b"ONE\nTWO\n" + BOM + b"\n"  # at the beginning alone it is a mark
+
+
+@pytest.mark.parametrize("changed", ["kept/00000003.safetensors", "tokenizer.json", "recipe.toml"])
+def test_a_file_is_finished_only_by_the_weights_that_began_it(tmp_path, changed):
+    (tmp_path / "kept").mkdir()
+    for name in (
+        "model.safetensors",
+        "recipe.toml",
+        "tokenizer.json",
+        *(f"kept/0000000{n}.safetensors" for n in "123"),
+    ):
+        (tmp_path / name).write_text("before")
+    before = _digests(tmp_path, "best", 2), _digests(tmp_path, "best", 1)
+    (tmp_path / "kept" / "00000001.safetensors").write_text("it is not among the last two")
+    assert _digests(tmp_path, "best", 2) == before[0]
+    (tmp_path / changed).write_text("afterwards")
+    assert all(a != b for a, b in zip(before, (_digests(tmp_path, "best", 2), _digests(tmp_path, "best", 1))))

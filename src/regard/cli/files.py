@@ -31,6 +31,8 @@ def line_by_line(source: Path, out: Path, question: Mapping[str, Any], answer: A
     """Write `answer` of each line of a file to another file, or go on with it."""
     _check_free(out)
     part, note = out.with_name(f"{out.name}.part"), out.with_name(f"{out.name}.part.json")
+    if source.exists() and not source.is_file() and not source.is_dir():  # read twice, it would seem empty
+        raise RegardError(f"{source} is a pipe or a device: --in takes a file; without it stdin is read.")
     with reading(source) as stream:
         stream.read(0)  # a file that is not there is said before anything is made
     out.parent.mkdir(parents=True, exist_ok=True)
