@@ -391,7 +391,7 @@ def kept_question(regard, command, folder):
 
     noted = []
     before = files.write_text
-    files.write_text = lambda path, text: noted.append(text) or before(path, text)
+    files.write_text = lambda path, text, **how: noted.append(text) or before(path, text, **how)
     try:
         assert regard(*command)[0] == 0
     finally:

@@ -4,11 +4,18 @@ import json
 import os
 import re
 import shutil
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
+from regard.base.errors import RegardError
 from regard.base.files import locked
+from regard.runs import train as fit
 from regard.training.checkpoint import load_tensors
+
+GOLDEN = Path(__file__).parents[1] / "golden"
 
 
 @pytest.fixture
@@ -217,7 +224,81 @@ def test_a_run_killed_before_it_began_can_be_begun_again(regard, wrong, trained,
     for name in ("recipe.toml", "tokenizer.json"):
         shutil.copy(trained["lstm"] / name, half / name)
     assert "is not a run" in wrong("resume", half)
+    assert "is not a run" in wrong("train", "ngram", "--data", text_file, "--run", half)  # they may be anyone's
+    (half / ".beginning").touch()
+    (half / ".recipe.toml.0123abcd.part").touch()
     assert regard("train", "ngram", "--data", text_file, "--run", half)[0] == 0
+    assert {path.name for path in half.iterdir()} == {
+        ".lock", "model.safetensors", "recipe.toml", "run.json", "tokenizer.json",
+    }  # fmt: skip
+
+
+def test_weights_without_their_run_json_are_not_written_over(wrong, broken, trained, text_file, tmp_path):
+    """Neither those of a run that lost it, nor one's own in a folder that never was a run."""
+    (broken / "run.json").unlink()
+    mine = tmp_path / "mine"
+    mine.mkdir()
+    shutil.copy(broken / "model.safetensors", mine / "model.safetensors")
+    (tmp_path / "small.arpa").write_bytes((GOLDEN / "harbour.3.arpa").read_bytes())
+    for folder in (broken, mine):
+        before = {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
+        assert "Put that file back from a copy" in wrong("evaluate", folder)
+        assert "choose another --run" in wrong("train", "ngram", "--data", text_file, "--run", folder)
+        assert "choose another --run" in wrong("import", tmp_path / "small.arpa", "--run", folder)
+        assert {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()} == before
+
+
+def test_a_folder_that_becomes_a_run_meanwhile_is_left_alone(monkeypatch, regard, wrong, text_file, tmp_path):
+    """Two trainings are asked for one folder: the second looks again once it holds the folder."""
+    prepare, first = fit.prepare, []
+
+    def slowly(*words):
+        ready = prepare(*words)
+        if not first:
+            first.append(True)
+            assert regard("train", "ngram", "--data", text_file, "--run", tmp_path / "one")[0] == 0
+            first.append((tmp_path / "one" / "model.safetensors").read_bytes())
+        return ready
+
+    monkeypatch.setattr(fit, "prepare", slowly)
+    words = ["train", "ngram", "--model.order", "2", "--data", text_file, "--run", tmp_path / "one"]
+    assert "exists already" in wrong(*words)
+    assert (tmp_path / "one" / "model.safetensors").read_bytes() == first[1]
+
+
+def test_each_of_many_starts_gets_a_folder_of_its_own(tmp_path):
+    def take(barrier):
+        barrier.wait()
+        with fit.free_folder(tmp_path / "runs" / "lstm-my") as folder:
+            (folder / "mine").touch()
+            return folder
+
+    barrier = threading.Barrier(8)
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(take, [barrier] * 8))
+    assert len(set(found)) == 8
+    with pytest.raises(RegardError), fit.free_folder(tmp_path / "runs" / "lstm-my") as folder:
+        raise RegardError("nothing came of it")
+    assert not folder.exists()
+    (tmp_path / "file").touch()
+    with pytest.raises(RegardError, match="Cannot make the folder"), fit.free_folder(tmp_path / "file" / "run"):
+        pass
+
+
+def test_a_training_that_never_begins_leaves_no_folder(monkeypatch, wrong, text_file, tmp_path):
+    def full(*words):
+        raise RegardError("The disk is full.")
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(fit, "write_folder", full)
+    for asked in (["--run", "mine"], []):
+        wrong("train", "lstm", "--size", "tiny", "--data", text_file, *asked)
+    assert not list(tmp_path.iterdir())
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / ".beginning").touch()
+    with locked(tmp_path / "mine" / ".lock"):  # another process begins there
+        assert "Another process" in wrong("train", "lstm", "--size", "tiny", "--data", text_file, "--run", "mine")
+        assert len(list((tmp_path / "mine").iterdir())) == 2
 
 
 def test_a_checkpoint_of_other_layers_is_not_gone_on_with(wrong, broken):
@@ -229,7 +310,7 @@ def test_a_checkpoint_of_other_layers_is_not_gone_on_with(wrong, broken):
 
 
 def test_what_a_kill_left_of_a_save_is_removed_on_resume(regard, broken):
-    (broken / ".training.safetensors.0a1b.part").write_bytes(b"half")
+    (broken / ".training.safetensors.0a1b2c3d.part").write_bytes(b"half")
     assert regard("resume", broken)[0] == 0
     assert not list(broken.glob(".*.part"))
 

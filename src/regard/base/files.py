@@ -6,11 +6,14 @@ import errno
 import gzip
 import io
 import os
+import re
 import secrets
+import stat
 import sys
 import time
+import unicodedata
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO, cast
@@ -19,6 +22,8 @@ from regard.base.errors import RegardError
 
 PACKED = (".gz", ".zst")
 SMALL, MOST_TIMES = 1 << 22, 200  # a packed file may hold 4 MiB, or 200 times its own size: text has 3 to 20 times
+
+PLAIN = sum(getattr(os, name, 0) for name in ("O_NOFOLLOW", "O_NONBLOCK", "O_BINARY"))  # as far as a system has them
 
 
 @contextmanager
@@ -90,15 +95,19 @@ class _Unpacked(io.RawIOBase):
 
 
 @contextmanager
-def replacing(path: Path) -> Iterator[Path]:
-    """A path beside `path` to write to; it takes the place of `path` only once it is complete and on the disk."""
+def replacing(path: Path, *, new: bool = False) -> Iterator[Path]:
+    """A path beside `path` to write to; it takes the place of `path` only once it is complete and on the disk.
+
+    `new`: of no file; one that appeared under that name in the meantime stays, and this is refused. A link is replaced,
+    never written through.
+    """
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")  # its own name: two writers never mix
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         yield temporary
         with open(temporary, "rb+") as handle:
             os.fsync(handle.fileno())
-        os.replace(temporary, path)
+        give_name(temporary, path) if new else os.replace(temporary, path)
     except OSError as error:
         kept = "what was there before is untouched" if path.exists() else "nothing was written"
         if error.errno == errno.ENOSPC:
@@ -110,6 +119,35 @@ def replacing(path: Path) -> Iterator[Path]:
             temporary.unlink()
 
 
+def give_name(made: Path, path: Path) -> None:
+    """Rename a file that is complete, but never over another."""
+    try:
+        try:
+            os.link(made, path)
+        except FileExistsError:
+            raise
+        except OSError:  # a file system without hard links
+            with open(path, "xb"):
+                pass
+            os.replace(made, path)
+        else:
+            made.unlink()
+    except FileExistsError:
+        raise RegardError(f"{path} exists already, and is left as it is: choose another name.") from None
+
+
+def sweep(folder: Path) -> None:
+    """Remove what a kill in the middle of `replacing` left in a folder that is held by `locked`."""
+    for left in folder.iterdir():
+        if is_partial(left.name) and (left.is_file() or left.is_symlink()):
+            left.unlink()
+
+
+def is_partial(name: str) -> bool:
+    """Is this the name of a file that `replacing` has not finished?"""
+    return re.fullmatch(r"\..+\.[0-9a-f]{8}\.part", name) is not None
+
+
 @contextmanager
 def writing(path: Path) -> Iterator[BinaryIO]:
     """A binary file that appears under its name only once it is complete."""
@@ -118,22 +156,54 @@ def writing(path: Path) -> Iterator[BinaryIO]:
         stream.flush()
 
 
+def open_own_file(path: Path, flags: int) -> int:
+    """A descriptor of a plain file in a run's folder, made if need be; a link out of it is not followed."""
+    try:
+        descriptor = os.open(
+            path, flags | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0), 0o666
+        )
+    except OSError as error:
+        if path.is_symlink() or (path.exists() and not path.is_file()):
+            raise RegardError(f"{path} is not a plain file, so it is not written to: remove it.") from None
+        raise RegardError(f"{str(path)!r} could not be opened ({error.strerror}); check the folder.") from error
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise RegardError(f"{path} is not a plain file, so it is not written to: remove it.")
+    return descriptor
+
+
+def append_line(path: Path, line: str) -> None:
+    with open(open_own_file(path, os.O_WRONLY | os.O_APPEND), "a", encoding="utf-8") as stream:
+        stream.write(line + "\n")
+
+
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
     """Hold `path` as a lock, which the system lets go however the process ends; refused while another holds it."""
-    with open(path, "a+b") as handle:
-        try:
-            if sys.platform == "win32":
-                import msvcrt
+    while True:
+        with open(open_own_file(path, os.O_RDWR), "r+b") as handle:
+            try:
+                if sys.platform == "win32":
+                    import msvcrt
 
-                msvcrt.locking(handle.fileno(), msvcrt.LK_NBLCK, 1)
-            else:
-                import fcntl
+                    msvcrt.locking(handle.fileno(), msvcrt.LK_NBLCK, 1)
+                else:
+                    import fcntl
 
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise RegardError(f"Another process is working in {path.parent}; wait until it has ended.") from None
-        yield
+                    fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                raise RegardError(f"Another process is working in {path.parent}; wait until it has ended.") from None
+            if not _is_still(handle, path):  # who held it before removed it
+                continue
+            yield
+            return
+
+
+def _is_still(handle: BinaryIO, path: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(handle.fileno()), os.stat(path))
+    except FileNotFoundError:
+        return False
 
 
 @contextmanager
@@ -150,6 +220,16 @@ def waiting_for(path: Path) -> Iterator[None]:
         yield
 
 
-def write_text(path: Path, text: str) -> None:
-    with writing(path) as stream:
-        stream.write(text.encode("utf-8"))
+def check_names(names: Sequence[str], where: Path) -> None:
+    """Names that were read from a file and will be those of folders beside it: letters, digits and hyphens, never a
+    path, and no two that a file system could take for one."""
+    for name in names:
+        if not re.fullmatch(r"[\w-]+", name) or len(name.encode()) > 200:
+            raise RegardError(f"{where} names {name!r}, which cannot be the name of a run: restore the file.")
+    if len({unicodedata.normalize("NFKC", name).casefold() for name in names}) < len(names):
+        raise RegardError(f"{where} has two runs of one name: restore the file.")
+
+
+def write_text(path: Path, text: str, *, new: bool = False) -> None:
+    with replacing(path, new=new) as temporary:
+        temporary.write_text(text, encoding="utf-8", newline="")

@@ -42,6 +42,7 @@ app.command(import_run, name="import")
 
 
 def main(words: list[str] | None = None) -> None:
+    os.environ.setdefault("PYTHONSAFEPATH", "1")  # processes started from here import nothing from the working folder
     for stream in (sys.stdout, sys.stderr):  # a pipe on Windows, or a bare locale, could not print "é"
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(encoding="utf-8", errors="replace")

@@ -84,9 +84,9 @@ def compare(
         settings=parse_overrides(settings, (*COMPARE_OPTIONS, *DATA_OPTIONS)),
     )
     if csv is not None:
-        write_text(csv, done.csv())
+        write_text(csv, done.csv(), new=True)
     if latex is not None:
-        write_text(latex, done.latex())
+        write_text(latex, done.latex(), new=True)
     if json:
         print_json(done.rows)
     else:

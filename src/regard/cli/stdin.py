@@ -17,9 +17,11 @@ def stdin_lines() -> Iterator[str]:
 
 
 def as_text(lines: Iterable[bytes]) -> Iterator[str]:
+    """Lines as text, without line ends and byte-order mark, as in the files of `--data`."""
     for number, line in enumerate(lines, 1):
         try:
-            yield line.decode("utf-8").rstrip("\n").rstrip("\r")
+            text = line.decode("utf-8")
+            yield (text.removeprefix("\ufeff") if number == 1 else text).removesuffix("\n").rstrip("\r")
         except UnicodeDecodeError as error:
             raise RegardError(
                 f"Line {number} of the input is not UTF-8 (byte {error.start}); convert it first."

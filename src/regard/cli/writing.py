@@ -124,7 +124,7 @@ def translate(
                 yield [_as_fields(number, one, ranked=n_best > 1, alignment=alignment) for one in translations]
 
     if source is not None and out is not None:
-        files = _digests(run, weights)
+        files = _digests(run, weights, average)
         options = [beam, n_best, length_penalty, min_tokens, max_tokens, temperature, top_k, top_p, seed, alignment]
         question = {"run": files, "options": [*options, attention, truncate, average, weights, json]}
         line_by_line(source, out, question, lambda lines, before: (said for (said,) in answers(lines, before)))
@@ -307,13 +307,17 @@ def _finish_lines(loaded: Any, run: Path, source: Path, out: Path, options: Sequ
     line_by_line(source, out, {"run": _digests(run, weights), "options": options}, answers)
 
 
-def _digests(run: Path, weights: str) -> dict[str, str]:
+def _digests(run: Path, weights: str, average: int | None = None) -> dict[str, str]:
     """What a run's answers depend on, so that a file is finished only by the model that began it."""
     from regard.text.sources import content_digest
+    from regard.training.loop import kept_weights
 
     last = (run / "training.safetensors").exists() and (weights != "best" or not (run / "model.safetensors").exists())
-    names = ("training.safetensors" if last else "model.safetensors", "recipe.toml")
-    return {name: content_digest(run / name) for name in names}
+    files = [run / ("training.safetensors" if last else "model.safetensors")]
+    if average is not None:
+        files = kept_weights(run)[-average:]
+    beside = [run / name for name in ("recipe.toml", "tokenizer.json", "tokenizer.source.json")]
+    return {path.name: content_digest(path) for path in [*files, *beside] if path.exists()}
 
 
 class _Kept:

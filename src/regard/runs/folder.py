@@ -27,7 +27,7 @@ from regard.base.numbers import grouped
 from regard.runs.recipe import PairData, Recipe, compose, read_recipe
 from regard.report.progress import progress, say
 from regard.systems.catalogue import find, load_class
-from regard.systems.code import is_own, locate, reach, vouch, was_named
+from regard.systems.code import admit, admit_copy, is_own, locate, was_named
 from regard.systems.model import Model
 from regard.text.corpus import Corpus, open_corpus
 from regard.text.pairs import PairCorpus, open_pairs, read_pairs
@@ -83,6 +83,11 @@ def read_facts(folder: Path) -> dict[str, Any]:
     if not folder.exists():
         raise RegardError(f"There is no run {folder}; `regard train` makes one.")
     if not (folder / "run.json").is_file():
+        if any((folder / name).exists() for name in ("model.safetensors", "training.safetensors")):
+            raise RegardError(
+                f"{folder} is not a run: it has weights and no run.json. Put that file back from a copy; the weights "
+                "are left as they are."
+            )
         raise RegardError(f"{folder} is not a run: it has no run.json; `regard train` makes one.")
     with reading(folder / "run.json") as stream:
         content = stream.read()
@@ -105,7 +110,8 @@ def own_code(system: str, facts: dict[str, Any], folder: Path) -> str:
 
     It is run only if this very code was named on this machine before; see `systems/code.py`.
     """
-    recorded = facts.get("code") or {}
+    recorded = facts.get("code")
+    recorded = recorded if isinstance(recorded, dict) else {}
     place, _, label = system.rpartition(":")
     copy = folder / Path(str(recorded.get("file", "")) or "code").name
     for name in (system, f"{copy}:{label}"):
@@ -117,10 +123,8 @@ def own_code(system: str, facts: dict[str, Any], folder: Path) -> str:
             continue
         if name != system and was_named(code.digest, Path(place)):
             say(f"note: {place} is not what {folder} was trained with; using the run's own copy, {copy}")
-            reach(Path(place).parent)
-        else:
-            vouch(code, folder)
-        return code.name
+            return admit_copy(code, Path(place)).name
+        return admit(code, folder).name
     raise RegardError(
         f"{folder} was trained with code of its own, and neither {place} nor {copy} is that code any more: "
         "put it back, or train a new run."

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import datetime
 import json
+import os
 import platform
 import sys
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -22,7 +23,7 @@ import torch
 
 import regard
 from regard.base.errors import RegardError, Stopped
-from regard.base.files import locked, write_text, writing
+from regard.base.files import is_partial, locked, open_own_file, sweep, write_text, writing
 from regard.runs.folder import (
     FORMAT,
     Tokenizers,
@@ -42,12 +43,12 @@ from regard.report.progress import clock, progress, say
 from regard.runs.language_run import AnyRun, Run, load
 from regard.runs.run_report import write_report
 from regard.systems.catalogue import find
-from regard.systems.code import is_own, locate, vouch
+from regard.systems.code import admit, in_use, is_own, locate, name_code
 from regard.systems.model import Model
 from regard.text.pairs import Pairs
 from regard.training.checkpoint import save_tensors
 from regard.training.distributed import Group, join, local_rank
-from regard.training.loop import Trainer, measure_steps, weights_of
+from regard.training.loop import Trainer, kept_weights, measure_steps, weights_of
 from regard.training.out_of_memory import is_out_of_memory
 from regard.training.hyperparameters import Learning, PairTraining
 
@@ -87,10 +88,12 @@ def compose_recipe(
 ) -> Recipe:
     """One recipe from all the ways to say what is wanted, the more particular overriding the more general."""
     trees: list[Mapping[str, Any]] = []
+    if system is not None and is_own(system):
+        system = name_code(system).name
     if recipe is not None:
         tree = read_recipe(Path(recipe))
         if system is None and is_own(str(tree["system"])):
-            vouch(locate(str(tree["system"])), recipe)
+            admit(locate(str(tree["system"])), recipe)
         system = system or str(tree["system"])
         trees.append(tree)
     if start is not None:
@@ -154,20 +157,21 @@ def train_recipe(
 ) -> AnyRun:
     """Train what a recipe says; `tokenizers`: with these instead of new ones."""
     group = join(recipe.training.device if isinstance(recipe.training, Learning) else "cpu")
-    folder = new_folder(recipe, folder) if group.is_first else folder
+    if folder is not None and group.is_first:
+        check_free(folder)  # said before anything is read
     if not group.alone:
         return _train_together(group, recipe, folder, start, tokenizers)
     ready = prepare(recipe, start, tokenizers)
     say(ready.material.sentence)
-    assert folder is not None
     if is_counted(ready.recipe):
         return _count(ready, folder)
-    trainer = build_trainer(ready, folder)
-    say(f"{find(ready.recipe.system).label}: {grouped(count_parameters(ready.model))} parameters, on {trainer.device}")
-    with claimed(folder):
-        write_folder(folder, ready.recipe, ready.material.tokenizers)
+    with new_folder(ready.recipe, folder) as made:
+        trainer = build_trainer(ready, made)
+        size = grouped(count_parameters(ready.model))
+        say(f"{find(ready.recipe.system).label}: {size} parameters, on {trainer.device}")
+        write_folder(made, ready.recipe, ready.material.tokenizers)
         trainer.save()
-        write_facts(folder, ready.recipe, ready.model, ready.material.origin)
+        write_facts(made, ready.recipe, ready.model, ready.material.origin)
         return _go_on(trainer, ready.material)
 
 
@@ -177,8 +181,8 @@ def _train_together(
     """The same in several processes: the leader reads the text and makes the folder, the others find both there."""
     if is_counted(recipe):
         raise RegardError(f"A {recipe.system} is counted by one process: start it without torchrun.")
-    folder = Path(group.broadcast(str(folder)))
-    with claimed(folder) if group.is_first else nullcontext():
+    with new_folder(recipe, folder) if group.is_first else nullcontext() as made:
+        folder = Path(group.broadcast(str(made)))
         if group.is_first:
             ready = prepare(recipe, start, tokenizers)
             say(ready.material.sentence)
@@ -214,8 +218,8 @@ def resume(folder: str | Path, settings: Mapping[str, Mapping[str, Any]] | None 
     material = material_of(folder, recipe)
     ready = Prepared(material, build_model(recipe, material.tokenizers))
     with claimed(folder) if group.is_first else nullcontext():
-        for left in folder.glob(".*.part") if group.is_first else ():  # what a kill in the middle of a save left behind
-            left.unlink()
+        if group.is_first:
+            tidy(folder)
         trainer = build_trainer(ready, folder, group)
         _restore(trainer)
         if settings and group.is_first:
@@ -279,7 +283,7 @@ def _go_on(trainer: Trainer, material: Material) -> AnyRun:
     return run
 
 
-def _count(ready: Prepared, folder: Path) -> Run:
+def _count(ready: Prepared, asked: Path | None) -> Run:
     material = ready.material
     assert isinstance(material, TextMaterial)
     recipe, model, ids = ready.recipe, ready.model, material.arrays["train"].ids
@@ -289,7 +293,7 @@ def _count(ready: Prepared, folder: Path) -> Run:
     for note in model.notes:  # type: ignore[union-attr]
         say(str(note))
     seconds = time.perf_counter() - began
-    with claimed(folder):
+    with new_folder(recipe, asked) as folder:
         write_folder(folder, recipe, material.tokenizers)
         save_tensors(folder / "model.safetensors", weights_of(model), {"seconds": seconds, "tokens": len(ids)})
         write_facts(folder, recipe, model, material.origin)
@@ -315,50 +319,107 @@ def build_trainer(ready: Prepared, folder: Path, group: Group | None = None) -> 
 # -- the folder ------------------------------------------------------------------------------------------------------
 
 
+BEGINNING = ".beginning"  # in a folder that is not a run yet: what is beside it was made by the start of a training
 OWN_FILES = {
     "recipe.toml",
     "tokenizer.json",
     "tokenizer.source.json",
     "model.safetensors",
     "training.safetensors",
-    "metrics.jsonl",
     ".lock",
+    BEGINNING,
 }
 
 
-def new_folder(recipe: Recipe, folder: Path | None) -> Path:
-    """The folder asked for, if it is free; else runs/SYSTEM-CORPUS, with a number if that is taken."""
-    if folder is None:
-        return free_folder(Path("runs") / f"{find(recipe.system).label}-{Path(recipe.data.corpus).stem}")
+def check_free(folder: Path) -> None:
+    """A new run may begin where nothing is, or where a training was killed before it had begun."""
     if (folder / "run.json").exists():
         raise RegardError(
             f"{folder} exists already: `regard resume {folder}` goes on with it, or choose another --run."
         )
-    if folder.exists():  # a run whose training was killed before it began may be begun again
-        left = {path.name for path in folder.iterdir()} if folder.is_dir() else {folder.name}
-        if any(name not in OWN_FILES and not name.endswith(".part") for name in left):
-            raise RegardError(f"{folder} exists already and is not a run: choose another --run.")
-    return folder
+    if not os.path.lexists(folder):
+        return
+    if not folder.is_dir():
+        raise RegardError(f"{folder} exists already and is not a run: choose another --run.")
+    left = {path.name for path in folder.iterdir()}
+    if BEGINNING in left:
+        left = {name for name in left - OWN_FILES if not name.endswith(".py") and not is_partial(name)}
+    if left - {".lock"}:
+        raise RegardError(f"{folder} exists already and is not a run: choose another --run.")
 
 
-def free_folder(wanted: Path) -> Path:
-    """`wanted`, or wanted-2, wanted-3, … whichever does not exist yet."""
-    free, number = wanted, 1
-    while free.exists():
-        number += 1
-        free = wanted.with_name(f"{wanted.name}-{number}")
-    return free
+@contextmanager
+def new_folder(recipe: Recipe, folder: Path | None) -> Iterator[Path]:
+    """The folder asked for, if it is free, or runs/SYSTEM-CORPUS, numbered if that is taken; held until the work in it
+    is done. It is looked at while it is held, so that of two trainings one is refused."""
+    corpus = "".join(filter(str.isprintable, Path(recipe.data.corpus).stem))[:100]
+    default = Path("runs") / f"{find(recipe.system).label}-{corpus}"
+    if folder is not None:
+        check_free(folder)
+    with free_folder(default) if folder is None else nullcontext(folder) as chosen, claimed(chosen):
+        check_free(chosen)
+        if (chosen / BEGINNING).exists():
+            sweep(chosen)
+        os.close(open_own_file(chosen / BEGINNING, os.O_WRONLY))
+        try:
+            yield chosen
+        except BaseException:
+            if {path.name for path in chosen.iterdir()} == {".lock", BEGINNING}:  # nothing was begun
+                (chosen / BEGINNING).unlink()
+            raise
+
+
+@contextmanager
+def free_folder(wanted: Path) -> Iterator[Path]:
+    """A new folder: `wanted`, or wanted-2, wanted-3, … whichever does not exist yet; gone again if it stays empty."""
+    free, number, made = wanted, 1, not wanted.parent.exists()
+    try:
+        wanted.parent.mkdir(parents=True, exist_ok=True)
+        while True:
+            with suppress(FileExistsError):
+                free.mkdir()  # of several processes one makes it
+                break
+            number += 1
+            free = wanted.with_name(f"{wanted.name}-{number}")
+    except OSError as error:
+        raise RegardError(f"Cannot make the folder {free} ({error.strerror}); choose another --run.") from None
+    try:
+        yield free
+    except BaseException:
+        with suppress(OSError):  # it is not empty
+            free.rmdir()
+            if made:
+                wanted.parent.rmdir()
+        raise
 
 
 @contextmanager
 def claimed(folder: Path) -> Iterator[None]:
-    """The folder, made if need be, and held against other processes until the work in it is done."""
+    """The folder, made if need be, and held against other processes until the work in it is done; gone again if it was
+    made for nothing."""
+    made = not folder.exists()
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise RegardError(f"Cannot make the folder {folder} ({error.strerror}); choose another --run.") from None
     with locked(folder / ".lock"):
-        yield
+        try:
+            yield
+        except BaseException:
+            if [path.name for path in folder.iterdir()] == [".lock"]:
+                with suppress(OSError):  # where files that are open cannot be removed
+                    (folder / ".lock").unlink()
+                    if made:
+                        folder.rmdir()
+            raise
+
+
+def tidy(folder: Path) -> None:
+    """Remove what a kill in the middle of a save left in a run that is held."""
+    sweep(folder)
+    if kept_weights(folder):
+        sweep(folder / "kept")
+    (folder / BEGINNING).unlink(missing_ok=True)
 
 
 def write_folder(folder: Path, recipe: Recipe, tokenizers: Tokenizers) -> None:
@@ -383,11 +444,12 @@ def write_facts(folder: Path, recipe: Recipe, model: Model, origin: Mapping[str,
         "corpus": dict(origin),
     }
     if is_own(recipe.system):
-        code = locate(recipe.system)
+        code = in_use(recipe.system)
         facts["code"] = {"file": code.file.name, "sha256": code.digest}
         with writing(folder / code.file.name) as stream:
             stream.write(code.source)
     write_text(folder / "run.json", json.dumps(facts, indent=2, ensure_ascii=False) + "\n")
+    (folder / BEGINNING).unlink(missing_ok=True)
 
 
 def device_name(device: torch.device) -> str:

@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 
 from regard.base.errors import RegardError, Stopped
-from regard.base.files import write_text
+from regard.base.files import append_line, write_text
 from regard.base.install import Install, as_written
 from regard.base.numbers import grouped
 from regard.layers.state import State, detach, map_state
@@ -320,7 +320,7 @@ class Trainer:
         """The weights just validated, beside those of the last few validations."""
         if not self.keep:
             return
-        (self.folder / "kept").mkdir(exist_ok=True)
+        kept_weights(self.folder)  # a link that leads elsewhere is refused before anything is written
         self._write(self.folder / "kept" / f"{self.at.step:08d}.safetensors", weights_of(self.model))
         for old in kept_weights(self.folder)[: -self.keep] if self.group.is_first else []:
             old.unlink()
@@ -510,30 +510,32 @@ class _Log:
         if self.path is None:
             return
         at = {"step": self.at.step, "tokens": self.at.tokens, "seconds": round(self.at.seconds, 3)}
-        with open(self.path, "a", encoding="utf-8") as file:
-            file.write(json.dumps(at | {key: _json(value) for key, value in numbers.items()}) + "\n")
+        append_line(self.path, json.dumps(at | {key: _json(value) for key, value in numbers.items()}))
 
 
 def kept_weights(folder: Path) -> list[Path]:
     """The weights of the last validations, oldest first."""
-    return sorted((folder / "kept").glob("[0-9]*.safetensors"))
+    if (folder / "kept").is_symlink():
+        raise RegardError(f"{folder / 'kept'} leads out of the run: put the folder itself there.")
+    found = (folder / "kept").glob("*.safetensors")
+    return sorted(path for path in found if path.stem.isascii() and path.stem.isdecimal())
 
 
 def cut_metrics(path: Path, step: int) -> None:
     """Drop what was logged after the checkpoint, and a last line that a kill cut short."""
-    if not path.exists():
+    if not path.is_file():
         return
     lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
     kept = [line for line in lines if (entry := _parsed(line)) is not None and entry["step"] <= step]
-    if kept != lines:
+    if kept != lines or path.is_symlink() or path.stat().st_nlink > 1:  # what is elsewhere, too, stays as it is there
         write_text(path, "".join(line + "\n" for line in kept))
 
 
 def _parsed(line: str) -> dict[str, Any] | None:
     try:
         entry = json.loads(line)
-        return entry if isinstance(entry, dict) and "step" in entry else None
-    except json.JSONDecodeError:
+        return entry if isinstance(entry, dict) and type(entry.get("step")) is int else None
+    except (ValueError, RecursionError):
         return None
 
 
