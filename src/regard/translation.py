@@ -27,7 +27,8 @@ from regard.decoding.translate import BEAM, explain_hypotheses, translate
 from regard.errors import RegardError
 from regard.evaluation.alignment import alignment_error_rate, spans_in, word_links
 from regard.evaluation.scoring import pair_losses
-from regard.evaluation.translation import accuracy, by_length, metric_named, quality, refuse_escaped
+from regard.evaluation.scripts import bleu_cut
+from regard.evaluation.translation import accuracy, by_length, quality, refuse_escaped
 from regard.folder import TrainedOnPairs
 from regard.insight.reading import trace_translation
 from regard.insight.trace import Trace
@@ -168,16 +169,17 @@ class TranslationRun(TrainedOnPairs):
         data: str | None = None,
         how: Beam = BEAM,
         lengths: bool = False,
-        bleu_tokenizer: str = "13a",
+        bleu_tokenizer: str | None = None,
         texts: bool = False,
     ) -> dict[str, Any]:
         """Perplexity of the references, BLEU and chrF of translations, alignment error where gold alignments exist.
 
-        With `lengths`, all that also by source length; with `texts`, the translations themselves.
+        With `lengths`, all that also by source length; with `texts`, the translations themselves. `bleu_tokenizer` is
+        one of sacreBLEU's; without it the script of the references decides.
         """
         corpus, name = self.chosen(data, split)
         pairs = corpus.splits[name]
-        metric_named("bleu", bleu_tokenizer)  # better known before the translating than after
+        cut_words = bleu_cut(pairs.targets, bleu_tokenizer)  # what is wrong is better known before the translating
         refuse_escaped(pairs.targets, "The references")
         began = time.perf_counter()
         hypotheses = self._translate_all(pairs.sources, how, name)
@@ -191,7 +193,8 @@ class TranslationRun(TrainedOnPairs):
             "split": name,
             "direction": f"{corpus.source or 'source'} → {corpus.target or 'target'}",
             "sentences": len(pairs),
-            **quality(hypotheses, pairs.targets, bleu_tokenizer),
+            **quality(hypotheses, pairs.targets, cut_words.tokenizer),
+            "bleu_tokenizer": cut_words.why,
             "exact": accuracy(hypotheses, pairs.targets),
             "perplexity": math.exp(min(nats / tokens, 700.0)) if tokens else None,
             "tokens": tokens,
@@ -208,7 +211,7 @@ class TranslationRun(TrainedOnPairs):
             "sentences_per_second": round(len(pairs) / max(seconds, 1e-9), 1),
         }
         if lengths:
-            classes = by_length(pairs.sources, hypotheses, pairs.targets, tokenizer=bleu_tokenizer)
+            classes = by_length(pairs.sources, hypotheses, pairs.targets, tokenizer=cut_words.tokenizer)
             facts["by_length"] = [asdict(found) for found in classes]
         if texts:
             facts["translations"] = hypotheses

@@ -57,7 +57,8 @@ def evaluate(
     by_length
         translator: also BLEU, chrF and accuracy by the length of the source
     bleu_tokenizer
-        translator: how sacreBLEU cuts words: 13a, intl, char, zh or none
+        translator: how sacreBLEU cuts words: 13a, intl, char, zh, ja-mecab, ko-mecab or none; without it the script of
+        the references decides
     average
         translator, classifier: use the mean of the weights of the last so many validations
     weights
@@ -93,7 +94,7 @@ def evaluate(
         data=data,
         how=beam_search(beam, length_penalty),
         lengths=by_length,
-        bleu_tokenizer=bleu_tokenizer or "13a",
+        bleu_tokenizer=bleu_tokenizer,
     )
     print_quality(facts, json)
 

@@ -6,9 +6,10 @@ from __future__ import annotations
 from typing import Any
 
 from regard.compare.comparison import Comparison
-from regard.compare.translating import read_test
+from regard.compare.translating import read_test, words_of
 from regard.compare.words import largest_step, side_by_side, training
 from regard.evaluation.intervals import DRAWS
+from regard.evaluation.scripts import count_words
 from regard.numbers import grouped
 from regard.report.figures import Line, Mark
 from regard.report.page import beside, heading, paragraph, side_by_side_texts, table
@@ -24,7 +25,10 @@ def conditions(comparison: Comparison) -> list[str]:
     ]
     if comparison.order:
         best = comparison.order[0]
-        found.append(f"BLEU is {best['bleu_signature']}; chrF is {best['chrf_signature']}.")
+        found.append(
+            f"BLEU is {best['bleu_signature']} (tokenizer {words_of(comparison.plan).why}); chrF is "
+            f"{best['chrf_signature']}."
+        )
         found.append("Perplexity is of the references, per token and <eos>, each given its source.")
     if "alignment_error_rate" in comparison.columns:
         found.append(
@@ -150,7 +154,7 @@ def samples(comparison: Comparison) -> list[str]:
 
 
 def _length_chart(comparison: Comparison, sources: list[str]) -> str:
-    words = [len(source.split()) for source in sources]
+    words = [count_words(source) for source in sources]
 
     def middle(of: dict[str, Any]) -> float:
         inside = [n for n in words if n >= of["shortest"] and (of["longest"] is None or n <= of["longest"])]
