@@ -31,7 +31,7 @@ from regard.decoding.sampling import Sampling
 from regard.errors import RegardError
 from regard.evaluation.documents import Documents
 from regard.evaluation.perplexity import Likelihood, Method, token_losses
-from regard.evaluation.scoring import line_losses
+from regard.evaluation.scoring import alone_by_default, line_losses
 from regard.folder import (
     Trained,
     average_weights,
@@ -300,7 +300,10 @@ class Run(Trained):
     # -- how probable is this ----------------------------------------------------------------------------------------
 
     def score(self, lines: Iterable[str]) -> Iterator[LineScore]:
-        """Log-probability of each line, in nats, read on its own from the boundary to its <eos>."""
+        """Log-probability of each line, in nats, read on its own from the boundary to its <eos>.
+
+        On a CPU it depends on no other line, to the last bit; on a GPU others may move the last digits.
+        """
         chunk: list[str] = []
         for line in lines:
             chunk.append(line)
@@ -311,7 +314,8 @@ class Run(Trained):
 
     def _score(self, lines: Sequence[str]) -> Iterator[LineScore]:
         ids = [[*self.tokenizer.encode(line), self.tokenizer.eos] for line in lines]
-        for line, tokens, losses in zip(lines, ids, line_losses(self.model, ids, self.tokenizer.eos)):
+        found = line_losses(self.model, ids, self.tokenizer.eos, alone=alone_by_default(self.model))
+        for line, tokens, losses in zip(lines, ids, found):
             yield LineScore(line, [self.tokenizer.token(n) for n in tokens], [-float(loss) for loss in losses])
 
     # -- what happens inside -----------------------------------------------------------------------------------------

@@ -26,7 +26,7 @@ from regard.decoding.sampling import Sampling
 from regard.decoding.translate import BEAM, explain_hypotheses, translate
 from regard.errors import RegardError
 from regard.evaluation.alignment import alignment_error_rate, spans_in, word_links
-from regard.evaluation.scoring import pair_losses
+from regard.evaluation.scoring import alone_by_default, pair_losses
 from regard.evaluation.scripts import bleu_cut
 from regard.evaluation.translation import accuracy, by_length, quality, refuse_escaped
 from regard.folder import TrainedOnPairs
@@ -263,12 +263,15 @@ class TranslationRun(TrainedOnPairs):
     # -- how probable is this ----------------------------------------------------------------------------------------
 
     def score(self, pairs: Iterable[tuple[str, str]]) -> Iterator[PairScore]:
-        """log P(target | source) of each pair, in nats, token by token."""
-        remaining = iter(pairs)
+        """log P(target | source) of each pair, in nats, token by token.
+
+        On a CPU it depends on no other pair, to the last bit; on a GPU others may move the last digits.
+        """
+        remaining, alone = iter(pairs), alone_by_default(self.model)
         while chunk := list(islice(remaining, 256)):  # constant memory, whatever the size of the file
             sources = [self.source_tokenizer.encode(source) for source, _ in chunk]
             targets = [self.tokenizer.encode(target) for _, target in chunk]
-            losses = pair_losses(self.model, sources, targets, self.tokenizer.eos)
+            losses = pair_losses(self.model, sources, targets, self.tokenizer.eos, alone=alone)
             for (source, target), ids, loss in zip(chunk, targets, losses, strict=True):
                 tokens = [self.tokenizer.token(n) for n in (*ids, self.tokenizer.eos)]
                 yield PairScore(source, target, tokens, [-float(nats) for nats in loss])

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
 from regard.cli.options import Flag, beam_search, refuse
 from regard.cli.printing import print_facts, print_labels, print_quality
-from regard.cli.stdin import stdin_lines, stdin_pairs
+from regard.cli.stdin import stdin_batches, stdin_pairs
 
 
 def evaluate(
@@ -49,7 +50,7 @@ def evaluate(
     overlap
         language model: of these, tokens that only warm the state up; half
     rows
-        language model: segments read side by side; changes speed, not the numbers
+        language model: segments read side by side; changes speed, and of the numbers at most the last digits
     beam
         translator: hypotheses of the search, 1 = greedy; 5
     length_penalty
@@ -111,7 +112,7 @@ def score(
 ) -> None:
     """Log-probability (natural) of each line of stdin: `log P, tokens, line`, tab-separated.
 
-    A translator scores pairs, `source⇥target` on each line: log P(target | source).
+    A translator scores pairs, `source⇥target` on each line: log P(target | source). A line is answered when it comes.
 
     Parameters
     ----------
@@ -130,29 +131,50 @@ def score(
     json
         print one JSON object per line
     """
-    import json as json_module
-
+    from regard.classification import ClassificationRun
     from regard.run import Run, load
-    from regard.translation import PairScore
 
     loaded = load(run, weights=weights, device=device)
     if isinstance(loaded, Run):
         refuse(loaded, "a language model", {"--data": data, "--split": split})
-        scores: Iterator[Any] = loaded.score(stdin_lines())
+
+    def batches() -> Iterator[Iterator[Any]]:
+        """The scores of what has come so far, again and again."""
+        if not isinstance(loaded, Run) and (data is not None or split is not None):
+            yield loaded.score(loaded.pairs(data, split))
+            return
+        done = 0
+        for lines in stdin_batches():
+            if isinstance(loaded, Run):
+                yield loaded.score(lines)
+            elif isinstance(loaded, ClassificationRun):
+                yield loaded.score(stdin_pairs(lines, done + 1), before=done)
+            else:
+                yield loaded.score(stdin_pairs(lines, done + 1))
+            done += len(lines)
+
+    for scores in batches():
+        for line in scores:
+            _print_score(line, tokens, json)
+        sys.stdout.flush()
+
+
+def _print_score(line: Any, tokens: bool, as_json: bool) -> None:
+    import json as json_module
+
+    from regard.translation import PairScore
+
+    pair = isinstance(line, PairScore)
+    if as_json:
+        entry: dict[str, Any] = {"source": line.source, "target": line.target} if pair else {"text": line.text}
+        entry["log_probability"] = line.log_probability
+        if tokens:
+            entry["tokens"] = [[t, p] for t, p in zip(line.tokens, line.log_probabilities)]
+        print(json_module.dumps(entry, ensure_ascii=False))
+    elif tokens:
+        for token, p in zip(line.tokens, line.log_probabilities):
+            print(f"{p:.6f}\t{token}")
+        print()
     else:
-        scores = loaded.score(stdin_pairs() if data is None and split is None else loaded.pairs(data, split))
-    for line in scores:
-        pair = isinstance(line, PairScore)
-        if json:
-            entry: dict[str, Any] = {"source": line.source, "target": line.target} if pair else {"text": line.text}
-            entry["log_probability"] = line.log_probability
-            if tokens:
-                entry["tokens"] = [[t, p] for t, p in zip(line.tokens, line.log_probabilities)]
-            print(json_module.dumps(entry, ensure_ascii=False))
-        elif tokens:
-            for token, p in zip(line.tokens, line.log_probabilities):
-                print(f"{p:.6f}\t{token}")
-            print()
-        else:
-            text = f"{line.source}\t{line.target}" if pair else line.text
-            print(f"{line.log_probability:.6f}\t{len(line.tokens)}\t{text}")
+        text = f"{line.source}\t{line.target}" if pair else line.text
+        print(f"{line.log_probability:.6f}\t{len(line.tokens)}\t{text}")
