@@ -22,7 +22,7 @@ from regard.decoding.translate import AHEAD
 from regard.errors import RegardError
 from regard.evaluation.classification import label_log_probabilities, label_quality
 from regard.evaluation.scoring import alone_by_default
-from regard.folder import TrainedOnPairs
+from regard.folder import TrainedOnPairs, seen_in_training
 from regard.insight.reading import trace_classification
 from regard.insight.trace import Trace
 from regard.recipe import Recipe
@@ -126,6 +126,7 @@ class ClassificationRun(TrainedOnPairs):
             "corpus": corpus.name,
             "split": name,
             "lines": len(gold),
+            **({} if data is None else seen_in_training(self, corpus, name)),
             **quality,
             "always_the_commonest": max(numbers["lines"] for numbers in labels.values()) / len(gold),
             "cross_entropy": sum(nats) / len(nats) if nats else None,

@@ -36,7 +36,7 @@ from regard.folder import (
 )
 from regard.material import Material, TextMaterial, material_of, read_material, resolve_training
 from regard.numbers import grouped
-from regard.recipe import Recipe, compose, read_recipe
+from regard.recipe import Recipe, compose, read_in, read_recipe, written_in
 from regard.report.progress import clock, progress, say
 from regard.run import AnyRun, Run, load
 from regard.systems.catalogue import find
@@ -85,7 +85,8 @@ def compose_recipe(
     """One recipe from all the ways to say what is wanted, the more particular overriding the more general."""
     trees: list[Mapping[str, Any]] = []
     if recipe is not None:
-        tree = read_recipe(Path(recipe))
+        is_of_run = (Path(recipe).parent / "run.json").is_file() and Path(recipe).name == "recipe.toml"
+        tree = read_in(Path(recipe).parent) if is_of_run else read_recipe(Path(recipe))
         if system is None and is_own(str(tree["system"])):
             vouch(locate(str(tree["system"])), recipe)
         system = system or str(tree["system"])
@@ -182,7 +183,7 @@ def _train_together(
             write_folder(folder, ready.recipe, ready.material.tokenizers)
         crew.wait()
         if not crew.leads:
-            recipe = compose(recipe.system, None, read_recipe(folder / "recipe.toml"))
+            recipe = compose(recipe.system, None, read_in(folder))
             ready = prepare(recipe, start, open_tokenizers(folder, recipe))
         parameters = count_parameters(ready.model)  # before they are shared out
         trainer = build_trainer(ready, folder, crew)
@@ -216,7 +217,7 @@ def resume(folder: str | Path, settings: Mapping[str, Mapping[str, Any]] | None 
         trainer = build_trainer(ready, folder, crew)
         _restore(trainer)
         if settings and crew.leads:
-            write_text(folder / "recipe.toml", recipe.toml())
+            write_text(folder / "recipe.toml", written_in(recipe, folder))
         return _go_on(trainer)
 
 
@@ -352,7 +353,7 @@ def claimed(folder: Path) -> Iterator[None]:
 
 
 def write_folder(folder: Path, recipe: Recipe, tokenizers: Tokenizers) -> None:
-    write_text(folder / "recipe.toml", recipe.toml())
+    write_text(folder / "recipe.toml", written_in(recipe, folder))
     tokenizers.save(folder)
 
 

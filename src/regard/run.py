@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -43,6 +43,7 @@ from regard.folder import (
     open_tokenizers,
     pick_device,
     read_weights,
+    seen_in_training,
     set_weights,
     tokens_of,
 )
@@ -130,7 +131,9 @@ class Run(Trained):
                     cut.add(result.tokens, losses)
                 result = result.plus(losses)
                 bar.advance(len(losses))
-        facts = self._report(result, array, corpus, name, method, time.perf_counter() - began)
+        seconds = time.perf_counter() - began
+        seen = {} if data is None else seen_in_training(self, corpus, name)
+        facts = self._report(result, array, corpus, name, method, seconds, seen)
         if cut is not None:
             facts["documents"] = {
                 "tokens": cut.tokens.tolist(), "nats": cut.nats.tolist(), "whole_lines": cut.whole_lines
@@ -138,7 +141,14 @@ class Run(Trained):
         return facts
 
     def _report(
-        self, result: Likelihood, array: TokenArray, corpus: Corpus, split: str, method: Method, seconds: float
+        self,
+        result: Likelihood,
+        array: TokenArray,
+        corpus: Corpus,
+        split: str,
+        method: Method,
+        seconds: float,
+        seen: Mapping[str, Any],
     ) -> dict[str, Any]:
         why_not = self._no_bits_per_character(array)
         bits = None if why_not else result.nats / math.log(2) / array.characters
@@ -146,6 +156,7 @@ class Run(Trained):
             "system": self.recipe.system,
             "corpus": corpus.name,
             "split": split,
+            **seen,
             "perplexity": result.perplexity,
             "nats_per_token": result.mean,
             "bits_per_character": bits,

@@ -29,7 +29,7 @@ from regard.evaluation.alignment import alignment_error_rate, spans_in, word_lin
 from regard.evaluation.scoring import alone_by_default, pair_losses
 from regard.evaluation.scripts import bleu_cut
 from regard.evaluation.translation import accuracy, by_length, quality, refuse_escaped
-from regard.folder import TrainedOnPairs
+from regard.folder import TrainedOnPairs, seen_in_training
 from regard.insight.reading import trace_translation
 from regard.insight.trace import Trace
 from regard.layers.state import State
@@ -193,6 +193,7 @@ class TranslationRun(TrainedOnPairs):
             "split": name,
             "direction": f"{corpus.source or 'source'} → {corpus.target or 'target'}",
             "sentences": len(pairs),
+            **({} if data is None else seen_in_training(self, corpus, name)),
             **quality(hypotheses, pairs.targets, cut_words.tokenizer),
             "bleu_tokenizer": cut_words.why,
             "exact": accuracy(hypotheses, pairs.targets),

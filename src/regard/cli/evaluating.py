@@ -42,7 +42,7 @@ def evaluate(
     split
         test, valid or train; without it test, or valid where there is no test
     data
-        evaluate on another corpus than the run's own
+        evaluate on another corpus than the run's own; how much of it was trained on is said
     stream
         language model: read the text as one row, state carried throughout, as papers on recurrent nets do
     segment
