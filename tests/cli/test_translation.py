@@ -105,6 +105,21 @@ def test_evaluation_gives_bleu_with_its_signature_and_lengths(regard, translator
     assert "BLEU" in regard("evaluate", translators[system], "--by-length")[1]
 
 
+def test_japanese_is_cut_into_words_or_letters_and_the_evaluation_says_which(regard, tmp_path):
+    path, run = tmp_path / "enja.tsv", tmp_path / "enja"
+    pairs = [f"{n} cats see {m} dogs\t{n}匹の猫が{m}匹の犬を見ています。" for n in range(9) for m in range(9)]
+    path.write_text("\n".join(pairs) + "\n", encoding="utf-8")
+    code, _, err = regard("train", "seq2seq", "--data", path, "--run", run, *TINY, "--training.select", "bleu")
+    assert code == 0
+    assert "the references are Japanese" in err
+    facts = json.loads(regard("evaluate", run, "--json")[1])
+    assert "the references are Japanese" in facts["bleu_tokenizer"]
+    tokenizer = facts["bleu_tokenizer"].split(",")[0]
+    assert tokenizer in ("char", "ja-mecab")
+    assert f"|tok:{tokenizer}" in facts["bleu"]["signature"]
+    assert "whole sentences" in regard("evaluate", run, "--bleu-tokenizer", "13a")[1]
+
+
 def test_pairs_of_a_file_are_scored_as_they_stand(regard, translators, pairs_file):
     code, out, _ = regard("score", translators["bahdanau"], "--data", pairs_file)
     assert code == 0

@@ -15,7 +15,7 @@ from regard.compare.comparison_page import comparison_page
 from regard.compare.findings import methods, notes
 from regard.compare.plan import Entrant, Plan
 from regard.compare.question import Question, match_for
-from regard.compare.translation_task import TEST
+from regard.compare.translation_task import TEST, TRANSLATION
 from regard.compare.width import match_parameters, size_of
 from regard.evaluation.bleu import Statistics, by_length, quality
 from regard.evaluation.intervals import interval
@@ -147,6 +147,18 @@ def test_scores_are_sacrebleus_and_rows_stand_best_first(compared):
     )
     assert [row["alignment_error_rate"] for row in done.rows] == [0.25, None, None]
     assert "alignment_error_rate" in done.columns
+
+
+def test_every_run_and_the_intervals_have_the_words_that_the_plan_chose(compared):
+    done = compared({"seq2seq": [0.6], "bahdanau": [0.2]})
+    done.plan.facts["bleu"] = {"tokenizer": "char", "why": "char, since the references are Thai"}
+    done = Comparison(done.plan, done.results)
+    references = json.loads((done.folder / TEST).read_text())["references"]
+    for row in done.rows:
+        written = done.results[row["label"], 1]["evaluation"]["translations"]
+        assert row["bleu"] == pytest.approx(sacrebleu.corpus_bleu(written, [references], tokenize="char").score)
+        assert row["bleu_low"] < row["bleu"] < row["bleu_high"]
+    assert any("char, since the references are Thai" in line for line in TRANSLATION.report.conditions(done))
 
 
 def test_a_column_that_nobody_can_fill_is_left_out(compared):

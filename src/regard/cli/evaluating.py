@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
 from regard.cli.options import Columns, Flag, beam_search, refuse
 from regard.cli.printing import print_facts, print_labels, print_quality
-from regard.cli.stdin import stdin_lines, stdin_pairs
+from regard.cli.stdin import stdin_batches, stdin_pairs
 
 
 def evaluate(
@@ -42,7 +43,7 @@ def evaluate(
     split
         test, valid or train; without it test, or valid where there is no test
     data
-        evaluate on another corpus than the run's own
+        evaluate on another corpus than the run's own; how much of it was trained on is said
     columns
         of a table: which columns of --data to read, by name or number: en, or sw,en
     stream
@@ -52,7 +53,7 @@ def evaluate(
     overlap
         language model: of these, tokens that only warm the state up; half
     rows
-        language model: segments read side by side; changes speed, not the numbers
+        language model: segments read side by side; changes speed, and of the numbers at most the last digits
     beam
         translator: hypotheses of the search, 1 = greedy; 5
     length_penalty
@@ -60,7 +61,8 @@ def evaluate(
     by_length
         translator: also BLEU, chrF and accuracy by the length of the source
     bleu_tokenizer
-        translator: how sacreBLEU cuts words: 13a, intl, char, zh or none
+        translator: how sacreBLEU cuts words: 13a, intl, char, zh, ja-mecab, ko-mecab or none; without it the script of
+        the references decides
     average
         translator, classifier: use the mean of the weights of the last so many validations
     weights
@@ -108,7 +110,7 @@ def evaluate(
         columns=columns,
         how=beam_search(beam, length_penalty),
         lengths=by_length,
-        bleu_tokenizer=bleu_tokenizer or "13a",
+        bleu_tokenizer=bleu_tokenizer,
     )
     print_quality(facts, json)
     if own:
@@ -128,7 +130,7 @@ def score(
 ) -> None:
     """Log-probability (natural) of each line of stdin: `log P, tokens, line`, tab-separated.
 
-    A translator scores pairs, `source⇥target` on each line: log P(target | source).
+    A translator scores pairs, `source⇥target` on each line: log P(target | source). A line is answered when it comes.
 
     Parameters
     ----------
@@ -149,30 +151,50 @@ def score(
     json
         print one JSON object per line
     """
-    import json as json_module
-
+    from regard.runs.classification_run import ClassificationRun
     from regard.runs.language_run import Run, load
-    from regard.runs.translation_run import PairScore
 
     loaded = load(run, weights=weights, device=device)
     if isinstance(loaded, Run):
         refuse(loaded, "a language model", {"--data": data, "--data.columns": columns or None, "--split": split})
-        scores: Iterator[Any] = loaded.score(stdin_lines())
+
+    def batches() -> Iterator[Iterator[Any]]:
+        """The scores of what has come so far, again and again."""
+        if not isinstance(loaded, Run) and (data is not None or split is not None or columns):
+            yield loaded.score(loaded.pairs(data, split, columns))
+            return
+        done = 0
+        for lines in stdin_batches():
+            if isinstance(loaded, Run):
+                yield loaded.score(lines)
+            elif isinstance(loaded, ClassificationRun):
+                yield loaded.score(stdin_pairs(lines, done + 1), before=done)
+            else:
+                yield loaded.score(stdin_pairs(lines, done + 1))
+            done += len(lines)
+
+    for scores in batches():
+        for line in scores:
+            _print_score(line, tokens, json)
+        sys.stdout.flush()
+
+
+def _print_score(line: Any, tokens: bool, as_json: bool) -> None:
+    import json as json_module
+
+    from regard.runs.translation_run import PairScore
+
+    pair = isinstance(line, PairScore)
+    if as_json:
+        entry: dict[str, Any] = {"source": line.source, "target": line.target} if pair else {"text": line.text}
+        entry["log_probability"] = line.log_probability
+        if tokens:
+            entry["tokens"] = [[t, p] for t, p in zip(line.tokens, line.log_probabilities)]
+        print(json_module.dumps(entry, ensure_ascii=False))
+    elif tokens:
+        for token, p in zip(line.tokens, line.log_probabilities):
+            print(f"{p:.6f}\t{token}")
+        print()
     else:
-        given = data is not None or split is not None or bool(columns)
-        scores = loaded.score(loaded.pairs(data, split, columns) if given else stdin_pairs())
-    for line in scores:
-        pair = isinstance(line, PairScore)
-        if json:
-            entry: dict[str, Any] = {"source": line.source, "target": line.target} if pair else {"text": line.text}
-            entry["log_probability"] = line.log_probability
-            if tokens:
-                entry["tokens"] = [[t, p] for t, p in zip(line.tokens, line.log_probabilities)]
-            print(json_module.dumps(entry, ensure_ascii=False))
-        elif tokens:
-            for token, p in zip(line.tokens, line.log_probabilities):
-                print(f"{p:.6f}\t{token}")
-            print()
-        else:
-            text = f"{line.source}\t{line.target}" if pair else line.text
-            print(f"{line.log_probability:.6f}\t{len(line.tokens)}\t{text}")
+        text = f"{line.source}\t{line.target}" if pair else line.text
+        print(f"{line.log_probability:.6f}\t{len(line.tokens)}\t{text}")

@@ -10,8 +10,9 @@ from regard.base.numbers import grouped
 from regard.compare.comparison import Comparison
 from regard.compare.differences import Difference
 from regard.compare.findings import largest_step, side_by_side, training
-from regard.compare.translation_task import read_test
+from regard.compare.translation_task import read_test, words_of
 from regard.evaluation.intervals import DRAWS
+from regard.evaluation.scripts import count_words
 from regard.report.figures import Line, Mark
 from regard.report.page import beside, heading, paragraph, side_by_side_texts, table
 from regard.report.svg import interval_chart, line_chart
@@ -26,7 +27,10 @@ def conditions(comparison: Comparison) -> list[str]:
     ]
     if comparison.order:
         best = comparison.order[0]
-        found.append(f"BLEU is {best['bleu_signature']}; chrF is {best['chrf_signature']}.")
+        found.append(
+            f"BLEU is {best['bleu_signature']} (tokenizer {words_of(comparison.plan).why}); chrF is "
+            f"{best['chrf_signature']}."
+        )
         found.append("Perplexity is of the references, per token and <eos>, each given its source.")
     if "alignment_error_rate" in comparison.columns:
         found.append(
@@ -170,7 +174,7 @@ def samples(comparison: Comparison) -> list[str]:
 
 
 def _length_chart(comparison: Comparison, sources: list[str]) -> str:
-    words = [len(source.split()) for source in sources]
+    words = [count_words(source) for source in sources]
 
     def middle(of: dict[str, Any]) -> float:
         inside = [n for n in words if n >= of["shortest"] and (of["longest"] is None or n <= of["longest"])]

@@ -22,6 +22,7 @@ from regard.decoding.translate import translate
 from regard.base.errors import RegardError
 from regard.evaluation.accuracy import label_log_probabilities
 from regard.evaluation.scoring import pair_losses
+from regard.evaluation.scripts import bleu_cut
 from regard.evaluation.bleu import bleu
 from regard.runs.folder import (
     Tokenizers,
@@ -277,6 +278,10 @@ class PairMaterial(Material):
     def validation(self, model: Model) -> Validation:
         eos, forbidden = self.tokenizers.target.eos, forbidden_tokens(self.tokenizers.target, one_line=True)
         sources, targets = both_sides(self.valid)
+        cut = bleu_cut(self.references.targets)
+        by_bleu = self.recipe.training.select == "bleu"
+        if by_bleu:
+            say(f"BLEU's tokenizer: {cut.why}")
 
         def loss(model: Model) -> float:
             losses = pair_losses(model, sources, targets, eos)
@@ -285,9 +290,9 @@ class PairMaterial(Material):
         def quality(model: Model) -> float:
             found = translate(model, sources, eos=eos, beam=GREEDY_BEAM, forbidden=forbidden)
             written = [self.tokenizers.target.decode(best.text_tokens).strip() for best, *_ in found]
-            return bleu(written, self.references.targets)
+            return bleu(written, self.references.targets, cut.tokenizer)
 
-        return PairValidation(loss, quality if self.recipe.training.select == "bleu" else None)
+        return PairValidation(loss, quality if by_bleu else None)
 
 
 def _read_pairs(recipe: Recipe, tokenizers: Tokenizers | None) -> PairMaterial:

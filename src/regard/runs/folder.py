@@ -24,12 +24,13 @@ from torch import Tensor
 from regard.base.errors import RegardError
 from regard.base.files import reading
 from regard.base.numbers import grouped
-from regard.runs.recipe import PairData, Recipe, compose, read_recipe
+from regard.runs.recipe import PairData, Recipe, compose, read_in
 from regard.report.progress import progress, say
 from regard.systems.catalogue import find, load_class
 from regard.systems.code import admit, admit_copy, is_own, locate, was_named
 from regard.systems.model import Model
-from regard.text.corpus import Corpus, open_corpus
+from regard.text.corpus import Corpus, count_overlap, is_named, open_corpus
+from regard.text.pair_split import count_pair_overlap
 from regard.text.pairs import PairCorpus, open_pairs, read_pairs
 from regard.text.tokenizer import Tokenizer
 from regard.text.tokens import TokenArray, cached
@@ -44,7 +45,7 @@ Known = TypeVar("Known", Corpus, PairCorpus)
 def open_recipe(folder: Path) -> Recipe:
     """The recipe of a run, after making sure that this version can read it."""
     facts = read_facts(folder)
-    tree = read_recipe(folder / "recipe.toml")
+    tree = read_in(folder)
     if is_own(str(tree["system"])):
         tree["system"] = own_code(str(tree["system"]), facts, folder)
     return compose(str(tree["system"]), None, tree)
@@ -288,6 +289,7 @@ def pick_device(name: str) -> torch.device:
 
 def corpus_of(folder: Path, recipe: Recipe) -> Corpus:
     """The text a run was trained on, if it still is that text: else what was held out may not be held out any more."""
+    recipe = with_data_found(folder, recipe)
     data = recipe.data
     return _unchanged(open_corpus(data.corpus, data.split, columns=data.columns, header=data.header), folder, recipe)
 
@@ -314,7 +316,53 @@ def pairs_asked_for(data: PairData) -> PairCorpus:
 
 def pairs_of(folder: Path, recipe: Recipe) -> PairCorpus:
     """The pairs a run was trained on, if they still are those."""
+    recipe = with_data_found(folder, recipe)
     return _unchanged(pairs_asked_for(recipe.data), folder, recipe)
+
+
+def with_data_found(folder: Path, recipe: Recipe) -> Recipe:
+    """The recipe with its data where they are now: where the run says or, by their name, in its folder or in this one.
+
+    That they are the same data is seen by their checksum.
+    """
+    if is_named(recipe.data.corpus):
+        return recipe
+    there = Path(recipe.data.corpus)
+    places = list(dict.fromkeys([there, folder.resolve() / there.name, Path.cwd() / there.name]))
+    for place in places:
+        if place.exists() or any(place.parent.glob(f"{place.name}.*")):  # or parallel files: train.de and train.en
+            return recipe.replace(data={"corpus": str(place)})
+    looked = ", ".join(map(str, places))
+    raise RegardError(
+        f"What {folder} was trained on is not there; it was looked for at {looked}: put it back at one of them, or "
+        "evaluate on another with --data."
+    )
+
+
+def seen_in_training(trained: Trained, corpus: Corpus | PairCorpus, split: str) -> dict[str, Any]:
+    """How much of a split of another corpus the run was trained on: a sentence, and the share where it can be known."""
+    try:
+        if isinstance(corpus, Corpus):
+            if not trained.recipe.data.corpus:
+                raise RegardError("it was imported without a text")
+            own = corpus_of(trained.folder, trained.recipe)
+            (found,) = count_overlap({"train": own.splits["train"], "asked for": corpus.splits[split]})
+            seen, count, what = found.shared, found.lines, "lines"
+        else:
+            pairs = {
+                name: (pairs.sources, pairs.targets)
+                for name, pairs in (
+                    ("train", pairs_of(trained.folder, trained.recipe).splits["train"]),
+                    ("asked for", corpus.splits[split]),
+                )
+            }
+            (both,) = count_pair_overlap(pairs)
+            seen, count, what = both.both, both.pairs, "pairs"
+    except RegardError as error:
+        return {"seen_in_training": f"unknown: {error}", "share_seen_in_training": None}
+    share = seen / max(count, 1)
+    sentence = f"{grouped(seen)} of {grouped(count)} {what} ({100 * share:.1f} %) were trained on"
+    return {"seen_in_training": sentence, "share_seen_in_training": share}
 
 
 def _unchanged(corpus: Known, folder: Path, recipe: Recipe) -> Known:

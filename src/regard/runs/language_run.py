@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -31,7 +31,7 @@ from regard.decoding.sampling import Sampling
 from regard.base.errors import RegardError
 from regard.evaluation.documents import Documents
 from regard.evaluation.perplexity import Likelihood, Method, token_losses
-from regard.evaluation.scoring import line_losses
+from regard.evaluation.scoring import alone_by_default, line_losses
 from regard.runs.folder import (
     Trained,
     average_weights,
@@ -44,6 +44,7 @@ from regard.runs.folder import (
     pick_device,
     read_weights,
     refuse_columns,
+    seen_in_training,
     set_weights,
     tokens_of,
 )
@@ -136,7 +137,9 @@ class Run(Trained):
                     cut.add(result.tokens, losses)
                 result = result.plus(losses)
                 bar.advance(len(losses))
-        facts = self._report(result, array, corpus, name, method, time.perf_counter() - began)
+        seconds = time.perf_counter() - began
+        seen = {} if data is None else seen_in_training(self, corpus, name)
+        facts = self._report(result, array, corpus, name, method, seconds, seen)
         if cut is not None:
             facts["documents"] = {
                 "tokens": cut.tokens.tolist(), "nats": cut.nats.tolist(), "whole_lines": cut.whole_lines
@@ -144,7 +147,14 @@ class Run(Trained):
         return facts
 
     def _report(
-        self, result: Likelihood, array: TokenArray, corpus: Corpus, split: str, method: Method, seconds: float
+        self,
+        result: Likelihood,
+        array: TokenArray,
+        corpus: Corpus,
+        split: str,
+        method: Method,
+        seconds: float,
+        seen: Mapping[str, Any],
     ) -> dict[str, Any]:
         why_not = self._no_bits_per_character(array)
         bits = None if why_not else result.nats / math.log(2) / array.characters
@@ -152,6 +162,7 @@ class Run(Trained):
             "system": self.recipe.system,
             "corpus": corpus.name,
             "split": split,
+            **seen,
             "perplexity": result.perplexity,
             "nats_per_token": result.mean,
             "bits_per_character": bits,
@@ -319,7 +330,10 @@ class Run(Trained):
     # -- how probable is this ----------------------------------------------------------------------------------------
 
     def score(self, lines: Iterable[str]) -> Iterator[LineScore]:
-        """Log-probability of each line, in nats, read on its own from the boundary to its <eos>."""
+        """Log-probability of each line, in nats, read on its own from the boundary to its <eos>.
+
+        On a CPU it depends on no other line, to the last bit; on a GPU others may move the last digits.
+        """
         chunk: list[str] = []
         for line in lines:
             chunk.append(line)
@@ -330,7 +344,8 @@ class Run(Trained):
 
     def _score(self, lines: Sequence[str]) -> Iterator[LineScore]:
         ids = [[*self.tokenizer.encode(line), self.tokenizer.eos] for line in lines]
-        for line, tokens, losses in zip(lines, ids, line_losses(self.model, ids, self.tokenizer.eos)):
+        found = line_losses(self.model, ids, self.tokenizer.eos, alone=alone_by_default(self.model))
+        for line, tokens, losses in zip(lines, ids, found):
             yield LineScore(line, [self.tokenizer.token(n) for n in tokens], [-float(loss) for loss in losses])
 
     # -- what happens inside -----------------------------------------------------------------------------------------

@@ -13,8 +13,9 @@ a recipe file, `--section.key value`. An unknown key or a wrong value fails wher
 from __future__ import annotations
 
 import dataclasses
+import os
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, get_type_hints
@@ -25,6 +26,8 @@ from regard.base.errors import RegardError
 from regard.base.files import reading
 from regard.base.settings import at_least, meant, one_of, setting
 from regard.systems.catalogue import System, find, load_module
+from regard.text.corpus import is_named
+from regard.text.pairs import weighted
 from regard.training.hyperparameters import Counting, PairTraining, Training
 
 SIZES = ("tiny", "small", "medium", "large")
@@ -173,6 +176,36 @@ def read_recipe(path: Path) -> dict[str, Any]:
     if "system" not in tree:
         raise RegardError(f'{path} names no system; begin it with a line such as system = "lstm".')
     return tree
+
+
+def written_in(recipe: Recipe, folder: Path) -> str:
+    """The TOML of a run: its data are named as they lie from its folder, not as they lay on its maker's machine."""
+    base = folder.resolve()
+
+    def seen_from_there(path: str) -> str:
+        try:
+            return Path(os.path.relpath(path, base)).as_posix()
+        except ValueError:  # another drive
+            return path
+
+    return tomli_w.dumps(_with_paths(recipe.tree(), seen_from_there))
+
+
+def read_in(folder: Path) -> dict[str, Any]:
+    """The tree of a run's recipe, with its data where they lie from the run's folder."""
+    base = folder.resolve()
+    return _with_paths(read_recipe(folder / "recipe.toml"), lambda path: os.path.normpath(base / path))
+
+
+def _with_paths(tree: dict[str, Any], change: Callable[[str], str]) -> dict[str, Any]:
+    data = tree.get("data")
+    if not isinstance(data, dict):  # refused when it is composed
+        return tree
+    names = [name for name in ("corpus", "monolingual", "translator") if isinstance(data.get(name), str) and data[name]]
+    changed = {name: change(data[name]) for name in names if name != "corpus" or not is_named(data[name])}
+    if isinstance(data.get("also"), str) and data["also"]:
+        changed["also"] = ",".join(f"{change(path)}:{weight:g}" for path, weight in weighted(data["also"]))
+    return {**tree, "data": {**data, **changed}}
 
 
 def parse_overrides(words: Sequence[str], options: Sequence[str] = ()) -> dict[str, Any]:

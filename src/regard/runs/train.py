@@ -37,11 +37,11 @@ from regard.runs.folder import (
 )
 from regard.runs.data import Material, PairMaterial, TextMaterial, material_of, read_material, resolve_training
 from regard.base.numbers import grouped
-from regard.runs.speed import install
-from regard.runs.recipe import Recipe, compose, read_recipe
+from regard.runs.recipe import Recipe, compose, read_in, read_recipe, written_in
 from regard.report.progress import clock, progress, say
 from regard.runs.language_run import AnyRun, Run, load
 from regard.runs.run_report import write_report
+from regard.runs.speed import install
 from regard.systems.catalogue import find
 from regard.systems.code import admit, in_use, is_own, locate, name_code
 from regard.systems.model import Model
@@ -91,7 +91,8 @@ def compose_recipe(
     if system is not None and is_own(system):
         system = name_code(system).name
     if recipe is not None:
-        tree = read_recipe(Path(recipe))
+        is_of_run = (Path(recipe).parent / "run.json").is_file() and Path(recipe).name == "recipe.toml"
+        tree = read_in(Path(recipe).parent) if is_of_run else read_recipe(Path(recipe))
         if system is None and is_own(str(tree["system"])):
             admit(locate(str(tree["system"])), recipe)
         system = system or str(tree["system"])
@@ -189,7 +190,7 @@ def _train_together(
             write_folder(folder, ready.recipe, ready.material.tokenizers)
         group.barrier()
         if not group.is_first:
-            recipe = compose(recipe.system, None, read_recipe(folder / "recipe.toml"))
+            recipe = compose(recipe.system, None, read_in(folder))
             ready = prepare(recipe, start, open_tokenizers(folder, recipe))
         parameters = count_parameters(ready.model)  # before they are shared out
         trainer = build_trainer(ready, folder, group)
@@ -223,7 +224,7 @@ def resume(folder: str | Path, settings: Mapping[str, Mapping[str, Any]] | None 
         trainer = build_trainer(ready, folder, group)
         _restore(trainer)
         if settings and group.is_first:
-            write_text(folder / "recipe.toml", recipe.toml())
+            write_text(folder / "recipe.toml", written_in(recipe, folder))
         return _go_on(trainer, material)
 
 
@@ -423,7 +424,7 @@ def tidy(folder: Path) -> None:
 
 
 def write_folder(folder: Path, recipe: Recipe, tokenizers: Tokenizers) -> None:
-    write_text(folder / "recipe.toml", recipe.toml())
+    write_text(folder / "recipe.toml", written_in(recipe, folder))
     tokenizers.save(folder)
 
 
