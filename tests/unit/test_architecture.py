@@ -11,7 +11,7 @@ import regard
 
 SOURCE = Path(regard.__file__).parent
 ORDER = [
-    {"errors"},
+    {"errors", "synonyms"},
     {"settings", "files", "numbers"},
     {"text", "report"},
     {"kernels"},

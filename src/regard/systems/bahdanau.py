@@ -18,16 +18,15 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from regard.errors import RegardError
 from regard.layers.cell import walk
 from regard.layers.embedding import Embedding, Output
-from regard.layers.encoder import RecurrentEncoder
+from regard.layers.encoder import FUSED, RecurrentEncoder
 from regard.layers.feeding import Given, look_and_step
 from regard.layers.memory import ScoredAttention
 from regard.layers.recurrent import CELLS, Fused
 from regard.layers.scores import KERNELS, SCORES, Additive, Kernel
 from regard.layers.state import Span, State, last, map_state, spread
-from regard.settings import one_of, setting
+from regard.settings import setting
 from regard.systems.seq2seq import TRAINING as RECURRENT_TRAINING
 from regard.systems.seq2seq import RecurrentPairSettings
 from regard.systems.translation import Translator, explain_through, is_shared, rate, through
@@ -35,16 +34,10 @@ from regard.systems.translation import Translator, explain_through, is_shared, r
 
 @dataclass(frozen=True)
 class Settings(RecurrentPairSettings):
-    cell: str = setting("gru", "rnn, lstm or gru")
-    score: str = setting("additive", f"α: {', '.join(SCORES)}")
-    bandwidth: float = setting(0.0, f"h, the reach of a kernel ({', '.join(KERNELS)}); 0 = √width")
+    cell: str = setting("gru", "{}", choices=tuple(FUSED))
+    score: str = setting("additive", "α: {}", choices=SCORES)
+    bandwidth: float = setting(0.0, f"h, the reach of a kernel ({', '.join(KERNELS)}); 0 = √width", least=0)
     feed: bool = setting(True, "the context enters the cell (input feeding); false = only the prediction")
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        one_of("model.score", self.score, SCORES)
-        if not self.bandwidth >= 0.0:
-            raise RegardError(f"model.bandwidth must be at least 0, not {self.bandwidth}.")
 
 
 SIZES: dict[str, dict[str, object]] = {

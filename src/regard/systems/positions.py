@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from regard.errors import RegardError
 from regard.layers.position import Index, Learned, OneHot, Position, Sine, Sinusoid
-from regard.settings import one_of
+from regard.settings import Checked
 
 
-class PositionSettings:
-    """For a `Settings` that has these fields; `check_position` belongs into its `__post_init__`."""
+class PositionSettings(Checked):
+    """For a `Settings` that has these fields."""
 
     width: int
     context: int
@@ -16,9 +16,8 @@ class PositionSettings:
     combine: str
     tied: bool
 
-    def check_position(self, known: tuple[str, ...]) -> None:
-        one_of("model.position", self.position, known)
-        one_of("model.combine", self.combine, ("add", "concatenate"))
+    def __post_init__(self) -> None:
+        super().__post_init__()
         if self.combine == "concatenate":
             self._check_concatenation()
         elif self.position == "one-hot" and self.context > self.width:
