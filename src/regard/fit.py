@@ -44,6 +44,7 @@ from regard.systems.code import is_own, locate, vouch
 from regard.systems.model import Model
 from regard.training.checkpoint import save_tensors
 from regard.training.crew import Crew, join, local_rank
+from regard.training.defaults import MOST_EPOCHS, SMALL_FILE
 from regard.training.loop import Trainer, measure_steps, weights_of
 from regard.training.memory import is_out_of_memory
 from regard.training.settings import Learning, PairTraining
@@ -97,6 +98,9 @@ def compose_recipe(
         trees.append({"model": before.tree()["model"]})
     if system is None:
         raise RegardError("Name a system (`regard systems` lists them) or a recipe file.")
+    if size is None and not any("size" in tree for tree in trees) and _is_small(data):
+        say(f"Size: tiny, since {data} is small; --size asks for another.")
+        size = "tiny"
     short: dict[str, dict[str, Any]] = {"data": {}, "training": {}}
     if data is not None:
         short["data"]["corpus"] = data
@@ -105,6 +109,11 @@ def compose_recipe(
     if budget is not None:
         short["training"]["budget"] = budget
     return compose(system, size, *trees, short, settings or {})
+
+
+def _is_small(data: str | None) -> bool:
+    """Is it a file of one's own, with little in it?"""
+    return data is not None and Path(data).is_file() and Path(data).stat().st_size < SMALL_FILE
 
 
 def check_start(
@@ -135,7 +144,7 @@ class Prepared:
 
 
 def prepare(recipe: Recipe, start: Path | None = None, tokenizers: Tokenizers | None = None) -> Prepared:
-    material = read_material(recipe, start, tokenizers)
+    material = read_material(recipe, start, tokenizers).suited()
     torch.manual_seed(material.recipe.training.seed)
     model = build_model(material.recipe, material.tokenizers)
     if start is not None:
@@ -387,6 +396,11 @@ def device_name(device: torch.device) -> str:
 # -- what would it cost ----------------------------------------------------------------------------------------------
 
 
+TOO_MANY = (
+    f"more than {MOST_EPOCHS} epochs: a corpus this small is soon known by heart; set --training.patience to stop then"
+)
+
+
 def dry_run(recipe: Recipe, start: Path | None = None, tokenizers: Tokenizers | None = None) -> dict[str, Any]:
     """Parameters, memory and time of a training, from three real steps; nothing stays but the token cache.
 
@@ -420,18 +434,20 @@ def dry_run(recipe: Recipe, start: Path | None = None, tokenizers: Tokenizers | 
                 f"The memory of {trainer.device} does not suffice for this training: try {parts}, which changes "
                 "memory and not the result, or a smaller model."
             ) from error
+    epochs = steps * per_step / training_tokens
     return facts | {
         "parameters": count_parameters(ready.model),
         "device": device_name(trainer.device),
         "threads": ready.recipe.training.threads,
         "tokens_per_step": round(per_step),
         "steps": round(steps),
-        "epochs": round(steps * per_step / training_tokens, 2),
+        "epochs": round(epochs, 2),
         "seconds_per_step": round(seconds, 4),
         "tokens_per_second": round(per_step / seconds),
         "training_time": clock(steps * seconds),
         "weights_gradients_optimizer_bytes": resident_bytes(trainer),
         "peak_memory_bytes": peak_memory(trainer.device),
+        **({"warning": TOO_MANY} if epochs > MOST_EPOCHS and not trainer.settings.patience else {}),
         **(on_the_gpu(trainer.device) if trainer.device.type == "cuda" else {}),
     }
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 import dataclasses
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, get_type_hints
 
@@ -86,6 +86,7 @@ class Recipe:
     data: Any  # Data or PairData
     model: Any
     training: Any
+    given: frozenset[str] = field(default=frozenset(), compare=False)  # settings that no default decides: section.key
 
     def tree(self) -> dict[str, Any]:
         return {
@@ -122,6 +123,7 @@ def compose(system: str, size: str | None, *trees: Mapping[str, Any]) -> Recipe:
     one_of("size", chosen, SIZES)
     sections = _sections(entry)
     values: dict[str, dict[str, Any]] = {part: {} for part in sections}
+    given = frozenset(f"{part}.{name}" for tree in trees for part in sections for name in _section(tree, part))
     if entry.trained != "counting":
         values["training"].update(getattr(module, "TRAINING", {}))
     for key, value in module.SIZES[chosen].items():
@@ -135,7 +137,7 @@ def compose(system: str, size: str | None, *trees: Mapping[str, Any]) -> Recipe:
         raise RegardError(f"The SIZES or TRAINING of {entry.name} do not fit: {error}.") from None
     if isinstance(built["training"], Training):
         built["training"] = built["training"].for_context(getattr(built["model"], "context", None))
-    return Recipe(system=entry.name, size=chosen, **built)
+    return Recipe(system=entry.name, size=chosen, given=given, **built)
 
 
 def _sections(entry: System) -> dict[str, Any]:
@@ -196,19 +198,18 @@ def known_settings(system: str | None = None) -> Iterator[tuple[str, str]]:
     """Every setting of a system, or of any system, with its documentation."""
     for entry in SYSTEMS if system is None or system.endswith(".toml") else (find(system),):
         for part, section in _sections(entry).items():
-            yield from ((f"{part}.{field.name}", field.metadata.get("doc", "")) for field in fields(section))
+            yield from ((f"{part}.{f.name}", f.metadata.get("doc", "")) for f in fields(section))
 
 
 def _lay_over(
     values: dict[str, dict[str, Any]], tree: Mapping[str, Any], sections: Mapping[str, Any], system: str
 ) -> None:
-    for part, content in tree.items():
+    for part in tree:
         if part in ("system", "size"):
             continue
         if part not in sections:
             raise RegardError(f"There is no setting {part}{meant(part, [*sections, 'system', 'size'])}")
-        if not isinstance(content, Mapping):
-            raise RegardError(f"{part} is a section: write its settings below [{part}].")
+        content = _section(tree, part)
         types = get_type_hints(sections[part])
         for name, value in content.items():
             if name not in types:
@@ -216,6 +217,13 @@ def _lay_over(
                 near = meant(f"{part}.{name}", dict(known_settings(system)), [f"{part}.{n}" for n in types])
                 raise RegardError(f"{why}{system} has no setting {part}.{name}{near}")
             values[part][name] = _typed(f"{part}.{name}", value, types[name])
+
+
+def _section(tree: Mapping[str, Any], part: str) -> Mapping[str, Any]:
+    content = tree.get(part, {})
+    if not isinstance(content, Mapping):
+        raise RegardError(f"{part} is a section: write its settings below [{part}].")
+    return content
 
 
 def _bounded(key: str, value: Any) -> Any:

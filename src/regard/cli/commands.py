@@ -61,7 +61,9 @@ def run(words: list[str]) -> None:
         raise RegardError(f"There is no command {word!r}{_command(word, list(error.command_chain or ()))}") from None
     except UnusedCliTokensError as error:
         verb = " ".join(["regard", *(error.command_chain or ())])
-        raise RegardError(f"Did not expect {error.unused_tokens[0]!r}: `{verb} --help` says what it takes.") from None
+        raise RegardError(
+            f"Did not expect {(error.unused_tokens or [''])[0]!r}: `{verb} --help` says what it takes."
+        ) from None
     except UnknownOptionError as error:
         keyword = (error.token.keyword or error.token.value).partition("=")[0]
         if not keyword.startswith("--"):

@@ -18,9 +18,7 @@ class Learning(Checked):
     """What every neural system's training is made of."""
 
     section = "training"
-    steps: int = setting(
-        2000, "optimiser steps (--dry-run says how many epochs); a budget overrides them", least=1
-    )
+    steps: int = setting(2000, "optimiser steps (--dry-run says how many epochs); a budget overrides them", least=1)
     budget: str = setting("", "60s, 10m, 2h of training time, or tokens such as 5M; empty = steps decide")
     batch_tokens: int = setting(4096, "tokens in one optimiser step", least=1)
     accumulate: int = setting(
