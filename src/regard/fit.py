@@ -46,7 +46,7 @@ from regard.training.checkpoint import save_tensors
 from regard.training.crew import Crew, join, local_rank
 from regard.training.defaults import MOST_EPOCHS, SMALL_FILE
 from regard.training.loop import Trainer, measure_steps, weights_of
-from regard.training.memory import is_out_of_memory
+from regard.training.memory import is_out_of_memory, memory_of
 from regard.training.settings import Learning, PairTraining
 
 
@@ -145,6 +145,7 @@ class Prepared:
 
 def prepare(recipe: Recipe, start: Path | None = None, tokenizers: Tokenizers | None = None) -> Prepared:
     material = read_material(recipe, start, tokenizers).suited()
+    check_room(material.recipe, material.tokenizers)
     torch.manual_seed(material.recipe.training.seed)
     model = build_model(material.recipe, material.tokenizers)
     if start is not None:
@@ -153,6 +154,27 @@ def prepare(recipe: Recipe, start: Path | None = None, tokenizers: Tokenizers | 
         except RuntimeError:
             raise RegardError(f"These model settings do not fit the weights of {start}: leave model.* out.") from None
     return Prepared(material, model)
+
+
+def check_room(recipe: Recipe, tokenizers: Tokenizers) -> None:
+    """Refuse a model that cannot be trained in this machine's memory, before anything is allocated."""
+    settings = recipe.training
+    if not isinstance(settings, Learning) or settings.shard or is_own(recipe.system):
+        return
+    try:
+        with torch.device("meta"):  # shapes alone
+            numbers = sum(p.numel() for p in build_model(recipe, tokenizers).parameters())
+    except RuntimeError:  # more components than 64 bits can count
+        numbers = 2**63
+    copies = {"adamw": 4, "muon": 3}.get(settings.optimizer, 2)  # weights, gradients, moments
+    device = pick_device(settings.device)
+    wanted, room = 4 * copies * numbers, memory_of(device)
+    if wanted > room:
+        raise RegardError(
+            f"This model has {numbers:.2g} parameters, and training it takes {wanted / 2**30:.2g} GiB for its weights, "
+            f"gradients and moments alone; {device} has {room / 2**30:.0f} GiB. Make model.width, model.layers or "
+            "data.vocabulary smaller."
+        )
 
 
 def train_recipe(

@@ -119,7 +119,7 @@ def compose(system: str, size: str | None, *trees: Mapping[str, Any]) -> Recipe:
     """The recipe of a system at a size, with each tree of settings laid over the ones before."""
     entry = find(system)
     module = system_module(entry.name)
-    chosen = size or next((tree["size"] for tree in reversed(trees) if tree.get("size")), "small")
+    chosen = size or next((tree["size"] for tree in reversed(trees) if "size" in tree), "small")
     one_of("size", chosen, SIZES)
     sections = _sections(entry)
     values: dict[str, dict[str, Any]] = {part: {} for part in sections}
@@ -160,9 +160,13 @@ def read_recipe(path: Path) -> dict[str, Any]:
         content = stream.read()
     try:
         tree = tomllib.loads(content.decode("utf-8"))
+    except RecursionError:
+        raise RegardError(f"{path} is not a recipe: its values are nested too deeply.") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise RegardError(f"{path} is not valid TOML: {error}.") from None
-    if "system" not in tree:
+    except ValueError:
+        raise RegardError(f"{path} has a number with thousands of digits.") from None
+    if not isinstance(tree.get("system"), str) or "\0" in tree["system"]:
         raise RegardError(f'{path} names no system; begin it with a line such as system = "lstm".')
     return tree
 
@@ -228,12 +232,14 @@ def _section(tree: Mapping[str, Any], part: str) -> Mapping[str, Any]:
 
 def _bounded(key: str, value: Any) -> Any:
     if isinstance(value, int) and abs(value) >= 2**31:
-        raise RegardError(f"{key} must be below 2 147 483 648, not {value}.")
+        raise RegardError(f"{key} must be below 2 147 483 648.")
     return value
 
 
 def _typed(key: str, value: Any, kind: type) -> Any:
     """The value as its type; text (from the command line) is read, anything else must already be right."""
+    if isinstance(value, str) and "\0" in value:
+        raise RegardError(f"{key} must be text without the character NUL.")
     if isinstance(value, str) and kind is not str:
         try:
             if kind is bool:
@@ -241,9 +247,10 @@ def _typed(key: str, value: Any, kind: type) -> Any:
             return _bounded(key, kind(value))
         except (ValueError, KeyError):
             pass
-    elif kind is float and isinstance(value, int) and not isinstance(value, bool):
+    elif kind is float and isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**64:
         return float(value)
     elif isinstance(value, kind) and not (kind is int and isinstance(value, bool)):
         return _bounded(key, value)
     words = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}
-    raise RegardError(f"{key} must be {words.get(kind, kind)}, not {value!r}.")
+    shown = repr(value)
+    raise RegardError(f"{key} must be {words.get(kind, kind)}, not {shown if len(shown) < 50 else shown[:40] + '…'}.")

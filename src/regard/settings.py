@@ -71,8 +71,8 @@ def _plain(number: float) -> str:
     return str(int(number)) if number == int(number) else str(number)
 
 
-def one_of(key: str, value: str, allowed: Sequence[str]) -> None:
-    if value not in allowed:
+def one_of(key: str, value: Any, allowed: Sequence[str]) -> None:
+    if not isinstance(value, str) or value not in allowed:
         raise RegardError(f"{key} must be one of {', '.join(allowed)}, not {value!r}.")
 
 

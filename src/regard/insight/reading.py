@@ -24,6 +24,7 @@ from regard.insight.parts import array, look_inside, look_inside_encoder
 from regard.insight.search import search_tree
 from regard.insight.trace import Branch, Choice, Trace
 from regard.layers.state import State
+from regard.settings import at_least
 from regard.systems.classifier import Classifier
 from regard.systems.model import Model
 from regard.systems.translation import Translator
@@ -311,5 +312,4 @@ def _number_of(label: str, labels: Tokenizer) -> int:
 
 def _check(**counts: int) -> None:
     for name, count in counts.items():
-        if count < 1:
-            raise RegardError(f"--{name.replace('_', '-')} must be at least 1, not {count}.")
+        at_least(f"--{name.replace('_', '-')}", count, 1)

@@ -129,7 +129,10 @@ def _module_file(name: str) -> Path:
     spec: ModuleSpec | None = None
     path: Any = None
     for depth, _ in enumerate(parts := name.split("."), start=1):
-        spec = PathFinder.find_spec(".".join(parts[:depth]), path)
+        try:
+            spec = PathFinder.find_spec(".".join(parts[:depth]), path)
+        except (KeyError, ValueError):  # below a namespace package, whose place is known only once it is imported
+            raise RegardError(f"{name} lies in a namespace package: name its file, as in ./mine.py:MyCell.") from None
         if spec is None:
             hint = f"; for a file write ./{name}.py:…" if Path(f"{name}.py").exists() else ""
             raise RegardError(f"There is no module {name} on Python's path or in {Path.cwd()}{hint}.")

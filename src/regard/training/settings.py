@@ -10,6 +10,7 @@ from regard.errors import RegardError
 from regard.settings import RATE, Checked, setting
 
 RECURRENT_WINDOW = 64  # steps gradients flow back through, for a model whose context has no end
+LONGEST = 1e15  # of a budget, whatever its unit
 SWITCH = ("auto", "on", "off")
 
 
@@ -158,7 +159,7 @@ class Budget:
         match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([a-zA-Z]*)\s*(?:tokens?)?\s*", text)
         scale = {"s": 1, "m": 60, "min": 60, "h": 3600}
         tokens = {"": 1, "k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9, "B": 1e9, "tokens": 1, "token": 1}
-        if match and float(match[1]) > 0:
+        if match and 0 < float(match[1]) < LONGEST:
             if match[2] in scale:
                 return cls(float(match[1]) * scale[match[2]], "seconds")
             if match[2] in tokens:
