@@ -57,7 +57,23 @@ def test_a_folder_without_training_text(wrong, tmp_path):
 
 
 @pytest.mark.parametrize("words, said", [
-    (["trian"], 'Did you mean "train"'),
+    (["trian"], "did you mean train?"),
+    (["eval", "runs/x"], "did you mean `regard evaluate`?"),
+    (["list"], "did you mean `regard systems`?"),
+    (["ls"], "did you mean `regard systems`?"),
+    (["fit"], "did you mean `regard train`?"),
+    (["predict"], "did you mean `regard generate`?"),
+    (["test"], "did you mean `regard evaluate`?"),
+    (["data", "fetsh"], "`regard data --help` says what it takes"),
+    (["translate", "runs/x", "--num-beams", "3"], "did you mean --beam?"),
+    (["translate", "runs/x", "--model", "y"], "what it works on comes first"),
+    (["train", "lstm", "--lr", "0.1"], "did you mean --training.learning_rate"),
+    (["train", "lstm", "--model.width", "2147483647"], "Make model.width, model.layers or data.vocabulary smaller"),
+    (["train", "lstm", "--model.layers", "2147483647"], "model.layers must be at least 1 and at most 1000"),
+    (["train", "lstm", "--data.vocabulary", "500000000"], "data.vocabulary must be at least 0 and at most 10000000"),
+    (["train", "lstm", "--model.forget-bias=-1e308"], "model.forget_bias must be a number of at most 3.4e+38"),
+    (["train", "lstm", "--model.layers", "9" * 5000], "model.layers must be a whole number"),
+    (["train", "lstm", "--seed", "9223372036854775808"], "training.seed must be below 2 147 483 648"),
     (["train"], "Name a system"),
     (["train", "lsmt"], "did you mean lstm?"),
     (["train", "lstm", "--model.layer", "2"], "did you mean model.layers?"),
@@ -108,6 +124,45 @@ def test_a_recipe_that_is_not_toml_or_names_no_system(wrong, tmp_path):
     assert "names no system" in wrong("train", recipe)
     recipe.write_text('system = "lstm"\n[model]\nlayrs = 1\n')
     assert "did you mean model.layers?" in wrong("train", recipe)
+
+
+@pytest.mark.parametrize("text, said", [
+    ("x = " + "[" * 5000 + "]" * 5000, "nested too deeply"),
+    ("[model]\nlayers = " + "9" * 5000, "a number with thousands of digits"),
+    ("[model]\ndropout = " + "9" * 400, "model.dropout must be a number, not 999"),
+    ('[data]\ncorpus = "a\\u0000b"', "data.corpus must be text without the character NUL"),
+    ("size = []", "size must be one of tiny, small, medium, large, not []"),
+    ("size = 0", "size must be one of"),
+    ("[model]\nforget_bias = nan", "model.forget_bias must be a number of at most"),
+])  # fmt: skip
+def test_a_value_in_a_recipe_that_no_one_would_write(wrong, tmp_path, text, said):
+    (tmp_path / "odd.toml").write_text(f'system = "lstm"\n{text}\n', encoding="utf-8")
+    assert said in wrong("train", tmp_path / "odd.toml")
+
+
+def test_a_class_in_a_namespace_package(wrong, tmp_path, monkeypatch):
+    (tmp_path / "outer" / "inner").mkdir(parents=True)
+    (tmp_path / "outer" / "inner" / "mine.py").write_text("class MyCell: pass\n", encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    assert "namespace package" in wrong("laws", "outer.inner.mine:MyCell")
+
+
+@pytest.mark.parametrize("words, said", [
+    (["generate", "--beam", str(2**63)], "--beam must be at most 10000"),
+    (["evaluate", "--segment", str(2**63)], "--segment must be at most 2147483647"),
+    (["evaluate", "--rows", str(2**63)], "--rows must be at most 2147483647"),
+])  # fmt: skip
+def test_a_number_beyond_63_bits(wrong, trained, words, said):
+    assert said in wrong(words[0], trained["lstm"], *words[1:])
+
+
+def test_ctrl_c_during_an_import_ends_the_process_with_130(process, tmp_path):
+    """The signal comes while a module is being imported: no traceback, nothing swallowed, exit code 130."""
+    (tmp_path / "slow.py").write_text("import os, signal\nos.kill(os.getpid(), signal.SIGINT)\n", encoding="utf-8")
+    done = process("laws", "slow:MyCell", cwd=tmp_path)
+    _, errors = done.communicate()
+    assert done.returncode == 130
+    assert errors.strip() == "regard: interrupted"
 
 
 def test_a_folder_that_is_taken_is_never_written_into(wrong, trained, text_file, tmp_path):

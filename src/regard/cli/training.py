@@ -66,7 +66,7 @@ def train(
         budget=budget,
         start=start,
         recipe=target if is_file else None,
-        settings=parse_overrides(settings, (*TRAIN_OPTIONS, *DATA_OPTIONS)),
+        settings=parse_overrides(settings, (*TRAIN_OPTIONS, *DATA_OPTIONS), target),
     )
     if print_recipe:
         print(recipe.documented(), end="")

@@ -18,9 +18,11 @@ import torch
 from torch import Tensor
 
 from regard.base.errors import RegardError
+from regard.base.settings import at_least
 from regard.layers.state import State, map_state, select_rows
 from regard.systems.model import Model
 
+WIDEST = 10_000  # slots; a search has long been exhaustive
 IMPOSSIBLE = -1e30  # a counted model's finite log 0: never a way to go on
 STEPS_BETWEEN_LOOKS = {"cpu": 1, "cuda": 8}  # how often the host asks who is done: a GPU stops its queue for that
 WATCHED = 3  # times the width: how many beginnings of each step someone who watches is shown
@@ -36,8 +38,7 @@ class Beam:
     n_best: int = 1
 
     def __post_init__(self) -> None:
-        if self.width < 1:
-            raise RegardError(f"--beam must be at least 1, not {self.width}.")
+        at_least("--beam", self.width, 1, WIDEST)
         if not 1 <= self.n_best <= self.width:
             raise RegardError(f"--n-best must be at least 1 and at most --beam {self.width}, not {self.n_best}.")
         if not -10 <= self.length_penalty <= 10:

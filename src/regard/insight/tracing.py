@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from regard.base.errors import RegardError
+from regard.base.settings import at_least
 from regard.decoding.beam import Beam, Hypothesis, largest
 from regard.decoding.translate import longest_translation
 from regard.insight.gradients import entering, predicting, state_gradients, surprises, tables_of, through_time
@@ -321,5 +322,4 @@ def _number_of(label: str, labels: Tokenizer) -> int:
 
 def _check(**counts: int) -> None:
     for name, count in counts.items():
-        if count < 1:
-            raise RegardError(f"--{name.replace('_', '-')} must be at least 1, not {count}.")
+        at_least(f"--{name.replace('_', '-')}", count, 1)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -53,6 +53,7 @@ from regard.text.pair_tokens import TokenPairs, encode_pairs
 from regard.text.pairs import PairCorpus, Pairs, weighted
 from regard.text.tokenizer import Tokenizer
 from regard.text.tokens import TokenArray
+from regard.training.defaults import DROPOUT, plan, suited
 from regard.training.loop import Batches
 from regard.training.hyperparameters import Counting, Learning
 from regard.training.validation import PairValidation, TextValidation, Validation, Verdict
@@ -79,6 +80,30 @@ class Material(ABC):
     @abstractmethod
     def tokens(self) -> int:
         """Tokens that are predicted in one reading of the training text."""
+
+    @property
+    def read(self) -> int:
+        """Tokens that are read in one epoch, as training.batch_tokens counts them."""
+        return self.tokens
+
+    @property
+    @abstractmethod
+    def longest(self) -> int:
+        """The fewest tokens that a batch must hold."""
+
+    def suited(self) -> Self:
+        """The same, with what no one has set chosen for a small corpus, and a sentence that says so."""
+        recipe = self.recipe
+        if not isinstance(recipe.training, Learning):
+            return self
+        changes = suited(recipe.training, self.read, self.longest, recipe.given)
+        if not changes:
+            return self
+        recipe = recipe.replace(training=changes)
+        if "model.dropout" not in recipe.given and 0 <= getattr(recipe.model, "dropout", 1.0) < DROPOUT:
+            recipe = recipe.replace(model={"dropout": DROPOUT})
+        say(plan(recipe.training, self.read))
+        return replace(self, recipe=recipe)  # type: ignore[type-var]  # every kind is a dataclass
 
     @abstractmethod
     def batches(self, model: Model) -> Batches: ...
@@ -120,6 +145,10 @@ class TextMaterial(Material):
     corpus: Corpus
     tokenizers: Tokenizers
     arrays: Mapping[str, TokenArray]
+
+    @property
+    def longest(self) -> int:
+        return self.recipe.training.window * self.recipe.training.accumulate
 
     @classmethod
     def cut(cls, recipe: Recipe, corpus: Corpus, tokenizers: Tokenizers) -> TextMaterial:
@@ -255,6 +284,14 @@ class PairMaterial(Material):
     @property
     def tokens(self) -> int:
         return len(self.train.target)
+
+    @property
+    def read(self) -> int:
+        return len(self.train.source) + len(self.train.target)
+
+    @property
+    def longest(self) -> int:
+        return int((self.train.source_lengths + self.train.target_lengths).max())
 
     def batches(self, model: Model) -> Batches:
         settings, rate = self.recipe.training, self.recipe.data.bpe_dropout

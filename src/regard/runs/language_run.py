@@ -24,7 +24,7 @@ from typing import Any, NoReturn
 import torch
 
 from regard.runs.classification_run import ClassificationRun
-from regard.decoding.beam import beam_search
+from regard.decoding.beam import WIDEST, beam_search
 from regard.decoding.engine import Engine, Prompt
 from regard.decoding.generate import read_prompts
 from regard.decoding.sampling import Sampling
@@ -55,6 +55,7 @@ from regard.base.numbers import grouped
 from regard.runs.speed import install
 from regard.runs.prediction import Prediction
 from regard.report.progress import progress
+from regard.base.settings import at_least
 from regard.systems.classifier import Classifier
 from regard.systems.translator import Translator
 from regard.text.corpus import Corpus, open_corpus
@@ -303,8 +304,7 @@ class Run(Trained):
 
     def beam(self, prompt: str = "", *, width: int = 5, max_tokens: int = 200) -> list[tuple[str, float]]:
         """The most probable ways to finish the prompt's line, with their log-probabilities (nats), best first."""
-        if width < 1:
-            raise RegardError(f"--beam must be at least 1, not {width}.")
+        at_least("--beam", width, 1, WIDEST)
         read = [self.tokenizer.eos, *self.tokenizer.encode(prompt)]
         limit = self.model.context
         if limit is not None and len(read) + max_tokens > limit:

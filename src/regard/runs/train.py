@@ -48,8 +48,9 @@ from regard.systems.model import Model
 from regard.text.pairs import Pairs
 from regard.training.checkpoint import save_tensors
 from regard.training.distributed import Group, join, local_rank
+from regard.training.defaults import MOST_EPOCHS, SMALL_FILE
 from regard.training.loop import Trainer, kept_weights, measure_steps, weights_of
-from regard.training.out_of_memory import is_out_of_memory
+from regard.training.out_of_memory import is_out_of_memory, memory_of
 from regard.training.hyperparameters import Learning, PairTraining
 
 
@@ -104,6 +105,9 @@ def compose_recipe(
         trees.append({"model": before.tree()["model"]})
     if system is None:
         raise RegardError("Name a system (`regard systems` lists them) or a recipe file.")
+    if size is None and not any("size" in tree for tree in trees) and _is_small(data):
+        say(f"Size: tiny, since {data} is small; --size asks for another.")
+        size = "tiny"
     short: dict[str, dict[str, Any]] = {"data": {}, "training": {}}
     if data is not None:
         short["data"]["corpus"] = data
@@ -112,6 +116,11 @@ def compose_recipe(
     if budget is not None:
         short["training"]["budget"] = budget
     return compose(system, size, *trees, short, settings or {})
+
+
+def _is_small(data: str | None) -> bool:
+    """Is it a file of one's own, with little in it?"""
+    return data is not None and Path(data).is_file() and Path(data).stat().st_size < SMALL_FILE
 
 
 def check_start(
@@ -142,7 +151,8 @@ class Prepared:
 
 
 def prepare(recipe: Recipe, start: Path | None = None, tokenizers: Tokenizers | None = None) -> Prepared:
-    material = read_material(recipe, start, tokenizers)
+    material = read_material(recipe, start, tokenizers).suited()
+    check_room(material.recipe, material.tokenizers)
     torch.manual_seed(material.recipe.training.seed)
     model = build_model(material.recipe, material.tokenizers)
     if start is not None:
@@ -151,6 +161,27 @@ def prepare(recipe: Recipe, start: Path | None = None, tokenizers: Tokenizers | 
         except RuntimeError:
             raise RegardError(f"These model settings do not fit the weights of {start}: leave model.* out.") from None
     return Prepared(material, model)
+
+
+def check_room(recipe: Recipe, tokenizers: Tokenizers) -> None:
+    """Refuse a model that cannot be trained in this machine's memory, before anything is allocated."""
+    settings = recipe.training
+    if not isinstance(settings, Learning) or settings.shard or is_own(recipe.system):
+        return
+    try:
+        with torch.device("meta"):  # shapes alone
+            numbers = sum(p.numel() for p in build_model(recipe, tokenizers).parameters())
+    except RuntimeError:  # more components than 64 bits can count
+        numbers = 2**63
+    copies = {"adamw": 4, "muon": 3}.get(settings.optimizer, 2)  # weights, gradients, moments
+    device = pick_device(settings.device)
+    wanted, room = 4 * copies * numbers, memory_of(device)
+    if wanted > room:
+        raise RegardError(
+            f"This model has {numbers:.2g} parameters, and training it takes {wanted / 2**30:.2g} GiB for its weights, "
+            f"gradients and moments alone; {device} has {room / 2**30:.0f} GiB. Make model.width, model.layers or "
+            "data.vocabulary smaller."
+        )
 
 
 def train_recipe(
@@ -460,6 +491,11 @@ def device_name(device: torch.device) -> str:
 # -- what would it cost ----------------------------------------------------------------------------------------------
 
 
+TOO_MANY = (
+    f"more than {MOST_EPOCHS} epochs: a corpus this small is soon known by heart; set --training.patience to stop then"
+)
+
+
 def dry_run(recipe: Recipe, start: Path | None = None, tokenizers: Tokenizers | None = None) -> dict[str, Any]:
     """Parameters, memory and time of a training, from three real steps; nothing stays but the token cache.
 
@@ -493,18 +529,20 @@ def dry_run(recipe: Recipe, start: Path | None = None, tokenizers: Tokenizers | 
                 f"The memory of {trainer.device} does not suffice for this training: try {parts}, which changes "
                 "memory and not the result, or a smaller model."
             ) from error
+    epochs = steps * per_step / training_tokens
     return facts | {
         "parameters": count_parameters(ready.model),
         "device": device_name(trainer.device),
         "threads": ready.recipe.training.threads,
         "tokens_per_step": round(per_step),
         "steps": round(steps),
-        "epochs": round(steps * per_step / training_tokens, 2),
+        "epochs": round(epochs, 2),
         "seconds_per_step": round(seconds, 4),
         "tokens_per_second": round(per_step / seconds),
         "training_time": clock(steps * seconds),
         "weights_gradients_optimizer_bytes": resident_bytes(trainer),
         "peak_memory_bytes": peak_memory(trainer.device),
+        **({"warning": TOO_MANY} if epochs > MOST_EPOCHS and not trainer.settings.patience else {}),
         **(on_the_gpu(trainer.device) if trainer.device.type == "cuda" else {}),
     }
 

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from regard.base.errors import RegardError
-from regard.base.settings import one_of
+from regard.base.settings import Checked
 from regard.layers.position import POSITIONS, Position, Rotary, at_input
 
 
-class PositionSettings:
-    """For a `Settings` that has these fields; `check_position` belongs into its `__post_init__`."""
+class PositionSettings(Checked):
+    """For a `Settings` that has these fields."""
 
     width: int
     context: int
@@ -18,9 +16,8 @@ class PositionSettings:
     combine: str
     tied: bool
 
-    def check_position(self, known: Iterable[str]) -> None:
-        one_of("model.position", self.position, tuple(known))
-        one_of("model.combine", self.combine, ("add", "concatenate"))
+    def __post_init__(self) -> None:
+        super().__post_init__()
         if self.combine == "concatenate":
             self._check_concatenation()
         elif self.position_width > self.width:

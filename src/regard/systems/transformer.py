@@ -16,8 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from regard.base.errors import RegardError
-from regard.base.settings import at_least, one_of, setting
+from regard.base.settings import MOST_LAYERS, RATE, setting
 from regard.layers.attention import CausalSelfAttention, CrossAttention, FullSelfAttention
 from regard.layers.blocks import (
     ACTIVATIONS,
@@ -34,41 +33,44 @@ from regard.layers.encoder import TransformerEncoder
 from regard.layers.position import POSITIONS, Learned, in_attention
 from regard.layers.state import Span, State
 from regard.systems.position_settings import PositionSettings, check_heads
-from regard.systems.translator import Translator, check_dropout, is_shared, rate
+from regard.systems.translator import BY_CORPUS, Translator, is_shared, rate
 
 QUIET = 4.0  # how much smaller than in the paper word vectors begin, and how much more they are scaled up
 
 
 @dataclass(frozen=True)
 class Settings(PositionSettings):
-    layers: int = setting(3, "blocks of the encoder, one above the other")
-    decoder_layers: int = setting(0, "blocks of the decoder; 0 = layers")
-    width: int = setting(256, "components of a vector between blocks")
-    heads: int = setting(4, "attention heads; they share the width equally")
-    feedforward: int = setting(0, "components inside the feed-forward; 0 = 4 × width")
-    position: str = setting("sinusoid", "none, index, one-hot, sine, sinusoid, learned, rotary or alibi")
-    combine: str = setting("add", "add the position to the word vector, or concatenate it (a quarter of the width)")
-    context: int = setting(256, "most tokens of a source or target, where positions end (one-hot, learned)")
-    norm: str = setting("pre", "layer norm before each part (pre) or after each sum (post, as the first Transformer)")
-    activation: str = setting("relu", "relu or gelu (tanh form)")
+    layers: int = setting(3, "blocks of the encoder, one above the other", least=1, most=MOST_LAYERS)
+    decoder_layers: int = setting(0, "blocks of the decoder; 0 = layers", least=0, most=MOST_LAYERS)
+    width: int = setting(256, "components of a vector between blocks", least=1)
+    heads: int = setting(4, "attention heads; they share the width equally", least=1)
+    feedforward: int = setting(0, "components inside the feed-forward; 0 = 4 × width", least=0)
+    position: str = setting("sinusoid", "{}", choices=tuple(POSITIONS))
+    combine: str = setting(
+        "add",
+        "add the position to the word vector, or concatenate it (a quarter of the width)",
+        choices=("add", "concatenate"),
+    )
+    context: int = setting(256, "most tokens of a source or target, where positions end (one-hot, learned)", least=1)
+    norm: str = setting(
+        "pre",
+        "layer norm before each part (pre) or after each sum (post, as the first Transformer)",
+        choices=("pre", "post"),
+    )
+    activation: str = setting("relu", "relu or gelu (tanh form)", choices=ACTIVATIONS)
     tied: bool = setting(True, "predict with the target's word vectors")
     shared: bool = setting(True, "one table of word vectors for source and target, where they have one vocabulary")
-    dropout: float = setting(-1.0, "rate on word vectors and on what each part adds; -1 = by the corpus")
-    dropout_attention: float = setting(0.0, "rate on attention weights")
-    dropout_activation: float = setting(0.0, "rate inside the feed-forward")
+    dropout: float = setting(
+        BY_CORPUS,
+        "rate on word vectors and on what each part adds; -1 = by the corpus",
+        **RATE,
+        unset=BY_CORPUS,
+    )
+    dropout_attention: float = setting(0.0, "rate on attention weights", **RATE)
+    dropout_activation: float = setting(0.0, "rate inside the feed-forward", **RATE)
 
     def __post_init__(self) -> None:
-        for name in ("layers", "width", "heads", "context"):
-            at_least(f"model.{name}", getattr(self, name), 1)
-        for name in ("decoder_layers", "feedforward"):
-            at_least(f"model.{name}", getattr(self, name), 0)
-        self.check_position(POSITIONS)
-        one_of("model.norm", self.norm, ("pre", "post"))
-        one_of("model.activation", self.activation, ACTIVATIONS)
-        check_dropout(self.dropout)
-        for name in ("dropout_attention", "dropout_activation"):
-            if not 0.0 <= getattr(self, name) < 1.0:
-                raise RegardError(f"model.{name} must be at least 0 and below 1, not {getattr(self, name)}.")
+        super().__post_init__()
         check_heads(self.width, self.heads, self.position)
 
 

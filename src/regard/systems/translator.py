@@ -154,11 +154,6 @@ class Translator(Model):
         return self.dropout(self._reader(source, Span(start)))  # [N, S, D]
 
 
-def check_dropout(dropout: float) -> None:
-    if dropout != BY_CORPUS and not 0.0 <= dropout < 1.0:
-        raise RegardError(f"model.dropout must be at least 0 and below 1, or -1, not {dropout}.")
-
-
 def rate(dropout: float) -> float:
     """The rate that a setting means; training says how many pairs there are, otherwise they are taken to be few."""
     return dropout_for(0) if dropout == BY_CORPUS else dropout
