@@ -25,6 +25,7 @@ from regard.layers.state import State
 from regard.runs.recipe import Recipe, compose
 from regard.systems.transformer import Transformer
 from regard.text.pair_batches import PairBatches
+from regard.text.pair_shapes import ShapedPairBatches
 from regard.text.pair_tokens import TokenPairs
 from regard.training.objective import TensorBatch
 
@@ -98,7 +99,8 @@ def hugging_face_marian(place: Place) -> Any:
 
 def training_rows(place: Place) -> list[Row]:
     rows, length = place.of(512, 64, 4), place.of(32, 16, 6)
-    batches = PairBatches(random_pairs(vocabulary(place), 8 * rows, length), 2 * rows * length, seed=1)
+    pairs = PairBatches(random_pairs(vocabulary(place), 8 * rows, length), 2 * rows * length, seed=1)
+    batches = ShapedPairBatches.of(pairs) if place.device.type == "cuda" else pairs  # as `regard train` has them
 
     def regard() -> RegardTraining:
         return RegardTraining(regard_transformer(place), batches, recipe(place, 2 * rows * length).training, place)

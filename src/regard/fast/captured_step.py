@@ -27,8 +27,7 @@ from regard.systems.model import Model
 from regard.systems.recurrent_stack import RecurrentModel
 from regard.systems.transformer import Transformer
 from regard.text.batches import Batch
-from regard.text.pair_batches import PairBatch, PairBatches
-from regard.text.pair_shapes import ShapedPairBatches
+from regard.text.pair_batches import PairBatch
 from regard.training.hyperparameters import Learning, PairTraining, Training
 from regard.training.loop import Trainer
 from regard.training.objective import TensorBatch, count, to_device
@@ -134,7 +133,7 @@ class CapturedUpdate:
         model, pairs = trainer.model, isinstance(trainer.settings, PairTraining)
         begin = (lambda rows: model.begin(rows=rows)) if trainer.carries else None
         self.captured = Captured(self._whole_step, begin, shapes=PAIR_SHAPES if pairs else 1)
-        trainer.warm_up = WARM_UP + 1
+        trainer.warm_up, trainer.recorded = WARM_UP + 1, True
 
     def __call__(self, batch: Batch | PairBatch) -> tuple[Tensor, int]:
         trainer = self.trainer
@@ -158,33 +157,12 @@ def allows(trainer: Trainer, use: Use) -> Why:
     return None if captures(trainer.model, trainer.settings) else "its step is not known to gain from a graph"
 
 
-def allows_shapes(trainer: Trainer, use: Use) -> Why:
-    """Also of several processes: their batches are those of one."""
-    known = isinstance(trainer.settings, PairTraining) and captures(trainer.model, trainer.settings)
-    return None if known else "only a Transformer's pairs are laid into few shapes"
-
-
 ROWS = (
     Row(
         "training step in CUDA graphs",
         "regard.training.loop:Trainer.update",
         makes=CapturedUpdate,
         allows=allows,
-        needs=needs_cuda,
-    ),
-    Row(
-        "training step that will be recorded",
-        "regard.training.loop:Trainer.is_recorded",
-        lambda trainer: True,
-        allows=allows,
-        needs=needs_cuda,
-    ),
-    Row(
-        "sentence pairs in few shapes",
-        "regard.training.loop:Trainer.arranged",
-        lambda trainer, batches: ShapedPairBatches.of(batches),
-        fits=lambda trainer, batches: isinstance(batches, PairBatches),
-        allows=allows_shapes,
         needs=needs_cuda,
     ),
 )

@@ -42,12 +42,14 @@ from regard.base.numbers import grouped
 from regard.runs.recipe import Recipe
 from regard.report.progress import say
 from regard.systems.model import Model
+from regard.systems.transformer import Transformer
 from regard.systems.translator import BY_CORPUS, dropout_for
 from regard.text.batches import Streams, Windows
 from regard.text.bpe_dropout import DropoutPairs
 from regard.text.corpus import Corpus, is_named, open_corpus
 from regard.text.labels import encode_labelled, label_numbers, learn_labels
 from regard.text.pair_batches import PairBatches
+from regard.text.pair_shapes import ShapedPairBatches
 from regard.text.pair_tokenizers import train_tokenizers, why_this_vocabulary
 from regard.text.pair_tokens import TokenPairs, encode_pairs
 from regard.text.pairs import PairCorpus, Pairs, weighted
@@ -296,11 +298,14 @@ class PairMaterial(Material):
     def batches(self, model: Model) -> Batches:
         settings, rate = self.recipe.training, self.recipe.data.bpe_dropout
         self._check_context(model)
-        if not rate:
-            return PairBatches(self.train, settings.batch_tokens, settings.seed)
-        assert self.tokenizers.source is not None
-        anew = DropoutPairs(self.texts, self.train, self.tokenizers.source, self.tokenizers.target, rate, settings.seed)
-        return PairBatches(self.train, settings.batch_tokens, settings.seed, epochs=anew.epoch)
+        batches = PairBatches(self.train, settings.batch_tokens, settings.seed)
+        if rate:
+            source, target = self.tokenizers.source, self.tokenizers.target
+            assert source is not None
+            anew = DropoutPairs(self.texts, self.train, source, target, rate, settings.seed)
+            batches = PairBatches(self.train, settings.batch_tokens, settings.seed, epochs=anew.epoch)
+        few = settings.capture != "off" and model.device.type == "cuda" and isinstance(model, Transformer)
+        return ShapedPairBatches.of(batches) if few else batches  # a GPU records the step of each shape
 
     def _check_context(self, model: Model) -> None:
         """Positions that end must reach to the end of every pair: better known now than at the first long batch."""

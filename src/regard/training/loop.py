@@ -118,15 +118,15 @@ class Trainer:
         )
         self.together = self.group.wrap(self.objective, sharded=settings.shard)
         self.warm_up = 0  # steps of a shape before it is as quick as it will be
+        self.recorded = False  # a device replays the step: the optimiser then reads its learning rate from a tensor
         install(self)
         refuse_what_was_not_recorded(settings, self.device)
-        self.batches = self.arranged(batches)
         install(
             self.objective,
             device=self.device,
             training=True,
             bf16=bf16,
-            captured=self.is_recorded(),
+            captured=self.recorded,
             compile=getattr(settings, "compile", "off"),
         )
         self.optimizer = build_optimizer(
@@ -135,7 +135,7 @@ class Trainer:
             learning_rate=settings.learning_rate,
             weight_decay=settings.weight_decay,
             beta2=settings.beta2,
-            captured=self.is_recorded(),
+            captured=self.recorded,
             hidden=hidden_matrices(model),
         )
         self.average = Average(self.ema or 1.0)
@@ -218,14 +218,6 @@ class Trainer:
         loss, count = self.gradient(batch)
         self.descend(loss)
         return loss, count
-
-    def is_recorded(self) -> bool:
-        """Will a device replay the step? Then the optimiser reads its learning rate from a tensor."""
-        return False
-
-    def arranged(self, batches: Batches) -> Batches:
-        """The batches in the shapes that steps want."""
-        return batches
 
     @property
     def learning_rate(self) -> float:
