@@ -23,8 +23,8 @@ import torch
 
 from regard.bench.contenders import Place
 from regard.bench.training_step import LEARNING, RegardTraining, full_windows
+from regard.fast.causal_attention import attend_causal
 from regard.fast.linear_cross_entropy import surprise
-from regard.layers.attention import attend
 from regard.runs.recipe import compose
 from regard.systems.gpt import GPT
 
@@ -108,7 +108,8 @@ def attention(options: argparse.Namespace) -> dict[int, list[float]]:
         above = torch.randn(65_536 // columns, columns, 768, device="cuda", dtype=torch.bfloat16)
 
         def both(cudnn: bool, packed: torch.Tensor = packed, above: torch.Tensor = above) -> None:
-            context = attend(*packed.chunk(3, dim=2), None, causal=True, cudnn=cudnn)
+            query, keys, values = (part.transpose(1, 2) for part in packed.chunk(3, dim=2))
+            context = attend_causal(query, keys, values, cudnn=cudnn).transpose(1, 2).flatten(2)
             torch.autograd.grad(context, packed, above)
 
         found[columns] = [milliseconds(lambda cudnn=cudnn: both(cudnn), options, 10) for cudnn in (False, True)]

@@ -30,13 +30,10 @@ from torch.profiler import ProfilerActivity, profile
 from regard.bench.contenders import Place
 from regard.bench.training_step import RegardTraining
 from regard.bench.translators import random_pairs, recipe, regard_transformer, vocabulary
-from regard.fast import short_attention, short_blocks
+from regard.fast import uninstall
 from regard.fast.short_attention import attend_packed
-from regard.layers import encoder
-from regard.layers import source_attention as memory
 from regard.runs.data import read_material
 from regard.runs.recipe import compose
-from regard.systems import transformer
 from regard.text.pair_batches import PairBatches
 from regard.text.pair_shapes import ShapedPairBatches
 
@@ -62,14 +59,13 @@ def step(way: str, options: argparse.Namespace) -> dict[str, Any]:
     place = Place(torch.device("cuda"), "full")
     tokens = 2 * ROWS * LENGTH
     batches = PairBatches(random_pairs(vocabulary(place), 8 * ROWS, LENGTH), tokens, seed=1)
-    fused = way.startswith("fused")
-    encoder.are_short = transformer.are_short = short_blocks.are_short if fused else lambda *_: False
-    memory.is_short = short_attention.is_short if fused else lambda *_: False
     settings = dataclasses.replace(recipe(place, tokens).training, capture="on" if "graph" in way else "off")
     model = regard_transformer(place)
     for block in [*model.encoder.blocks, *model.layers] if way.startswith("compiled") else []:
         block.compile(dynamic=False)
     run = RegardTraining(model, batches, settings, place)
+    if not way.startswith("fused"):
+        uninstall(model)
     began = time.perf_counter()
     for _ in range(5):
         run()

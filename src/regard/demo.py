@@ -13,7 +13,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -102,14 +102,14 @@ def side_by_side() -> bool:
 
 def run_demo(*, budget: str | None = None, folder: Path | None = None, as_json: bool = False) -> None:
     began = time.perf_counter()
-    folder = folder or free_folder(Path("runs") / "demo")
     language, translation = (
         LANGUAGE.question(budget or LANGUAGE.budget()),
         TRANSLATION.question(budget or TRANSLATION.budget()),
     )
-    with climbing_aside(translation, folder / TRANSLATION.folder):
-        models = climb(language, folder / LANGUAGE.folder)
-    translators = climb(translation, folder / TRANSLATION.folder)  # goes on where that stands: at its end
+    with nullcontext(folder) if folder is not None else free_folder(Path("runs") / "demo") as place:
+        with climbing_aside(translation, place / TRANSLATION.folder):
+            models = climb(language, place / LANGUAGE.folder)
+        translators = climb(translation, place / TRANSLATION.folder)  # goes on where that stands: at its end
     if as_json:
         print_json([*models.rows, *translators.rows])
     else:
@@ -145,7 +145,7 @@ def climbing_aside(question: Question, folder: Path) -> Iterator[None]:
     path = folder.parent / f"{folder.name}.log"  # two bars would overwrite each other
     with path.open("a", encoding="utf-8") as log:
         aside = subprocess.Popen(
-            [sys.executable, "-m", "regard", *words], stdin=subprocess.DEVNULL, stdout=log, stderr=log
+            [sys.executable, "-P", "-m", "regard", *words], stdin=subprocess.DEVNULL, stdout=log, stderr=log
         )
         try:
             yield

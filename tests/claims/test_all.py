@@ -1,10 +1,13 @@
 """All claims: each is declared in full before anything is run, and is found under its name and its number."""
 
 import re
+import signal
+from multiprocessing import active_children
 
 import pytest
 
 from regard.base.errors import RegardError
+from regard.claims import runner
 from regard.claims.all_claims import NAMES, get_claim, module_of
 from regard.claims.claim import SEEDS
 
@@ -65,3 +68,21 @@ def test_each_file_of_a_claim_is_registered():
     home = Path(package.__file__).parent
     declared = {path.stem for path in home.glob("*.py") if "\nCLAIM = Claim(" in path.read_text(encoding="utf-8")}
     assert declared == {module_of(name) for name in NAMES}
+
+
+def test_being_stopped_while_the_processes_start_waits_for_none_of_them(monkeypatch):
+    started, submit = [], runner.ProcessPoolExecutor.submit
+
+    def second_is_stopped(pool, *work):
+        if started:
+            raise KeyboardInterrupt
+        started.append(submit(pool, *work))
+        return started[0]
+
+    monkeypatch.setattr(runner.ProcessPoolExecutor, "submit", second_is_stopped)
+    with pytest.raises(KeyboardInterrupt):  # in full, the first alone takes minutes
+        runner.run_claims(["exploding", "any-b"], again=True, jobs=2)
+    for child in active_children():
+        child.join()
+        assert child.exitcode == -signal.SIGTERM
+    assert started[0].exception() is not None

@@ -69,10 +69,10 @@ def trained(tmp_path_factory, text_file):
 def process():
     """Start the command line as a process of its own."""
 
-    def start(*words, **options):
+    def start(*words, safe=False, **options):  # safe: as the installed command, without the working folder on the path
         environment = {**os.environ, "OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "passive"}
         return subprocess.Popen(
-            [sys.executable, "-m", "regard", *map(str, words)],
+            [sys.executable, *(["-P"] if safe else []), "-m", "regard", *map(str, words)],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,

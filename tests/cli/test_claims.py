@@ -138,7 +138,7 @@ def test_being_asked_to_stop_ends_the_claims_and_every_process_they_started(proc
     assert started.poll() is None, started.communicate()
     started.send_signal(sign)
     try:
-        started.communicate(timeout=60)  # returns when nobody holds its output any more
+        started.communicate()  # returns when nobody holds its output any more
     finally:
         for worker in filter(measures, workers):
             os.kill(int(worker), signal.SIGKILL)

@@ -92,8 +92,9 @@ def test_a_classifier_answers_as_classify_does(regard, runs, seen):
 def test_attention_of_every_layer_and_head_is_a_distribution_over_what_was_read(seen):
     trace = seen("gpt", LINE)
     assert set(trace["attention"]) == {"self/0", "self/1"}
-    for heads in trace["attention"].values():
-        weights = np.array(heads)
+    for matrix in trace["attention"].values():
+        weights = np.array(matrix["values"])
+        assert matrix["rows"] == matrix["columns"] == trace["tokens"]
         assert weights.ndim == 3
         assert weights.shape[1:] == (len(trace["tokens"]),) * 2
         assert weights.sum(-1) == pytest.approx(1, abs=1e-3)
@@ -107,13 +108,15 @@ def test_each_family_shows_what_it_is_made_of(seen):
     assert all(0 < weight <= 1 for weight in counted["backoff"])
     kinds = {name.split("/")[0] for name in seen("transformer", SENTENCE)["attention"]}
     assert kinds == {"encoder", "self", "cross"}
-    assert seen("bahdanau", SENTENCE)["alignment"]
+    aligned = seen("bahdanau", SENTENCE)
+    assert aligned["alignment"]["rows"] == aligned["targets"]
+    assert aligned["alignment"]["columns"] == aligned["source"]
 
 
 @pytest.mark.parametrize("system", ["lstm", "gpt"])
 def test_gradients_are_asked_for_and_reach_no_later_word(seen, system):
     assert seen(system, LINE)["gradients"] is None
-    reached = np.array(seen(system, LINE, "--gradients")["gradients"][:-1], dtype=float)
+    reached = np.array(seen(system, LINE, "--gradients")["gradients"]["values"][:-1], dtype=float)
     assert (np.tril(reached) > 0).sum() == len(reached) * (len(reached) + 1) / 2
     assert not np.triu(reached, 1).any()
 
@@ -148,15 +151,15 @@ def test_text_comes_from_a_pipe_as_well(seen):
 def test_one_layer_and_one_head_can_be_chosen(regard, runs):
     whole = regard("inspect", runs["transformer"], SENTENCE)[1]
     chosen = {
-        ("--layer", "0"): "cross/0, mean of",
-        ("--layer", "encoder/1", "--head", "1"): "encoder/1, head 1",
-        ("--head", "0"): "cross/1, head 0",
+        ("--layer", "0"): "Cross-attention, layer 1, mean of",
+        ("--layer", "encoder/1", "--head", "1"): "Self-attention of the encoder, layer 2, head 2",
+        ("--head", "0"): "Cross-attention, layer 2, head 1",
     }
     for words, title in chosen.items():
         out = regard("inspect", runs["transformer"], SENTENCE, *words)[1]
-        assert f"Attention {title}" in out
+        assert title in out
         assert out.count("weight\n") == 1
-        assert f"Attention {title}" not in whole
+        assert title not in whole
 
 
 @pytest.mark.parametrize("system", ["ngram", "lstm", "gpt", "transformer", "classifier"])

@@ -18,6 +18,7 @@ from regard.layers.layer import Layer
 from regard.layers.state import Span
 from regard.runs.recipe import SIZES, compose
 from regard.systems.catalogue import find, load_class
+from regard.systems.code import name_code
 
 CONTRIBUTING = Path(__file__).parents[2] / "CONTRIBUTING.md"
 TINY = ["--size", "tiny", "--data.tokenizer", "char", "--training.batch-tokens", "256", "--training.threads", "1"]
@@ -32,6 +33,10 @@ def section(title):
 def blocks(kind):
     found = re.findall(rf"^( *)```{kind}\n(.*?)```", section("Your own layer in ten minutes"), re.S | re.M)
     return [textwrap.dedent(code) for _, code in found]
+
+
+def own(name):
+    return name_code(name).name
 
 
 @pytest.fixture
@@ -99,7 +104,7 @@ def test_the_parts_that_a_cell_returns_are_what_inspect_shows(here, regard):
 def test_the_lstm_of_contributing_is_torchs(write):
     write(blocks("python")[2])
     torch.manual_seed(0)
-    mine, theirs = load_class("./own.py:MyLSTM").layer(5, 7), torch.nn.LSTM(5, 7, batch_first=True)
+    mine, theirs = load_class(own("./own.py:MyLSTM")).layer(5, 7), torch.nn.LSTM(5, 7, batch_first=True)
     with torch.no_grad():
         theirs.weight_ih_l0.copy_(mine.input.weight)
         theirs.weight_hh_l0.copy_(mine.hidden.weight)
@@ -115,14 +120,16 @@ def test_the_lstm_of_contributing_is_torchs(write):
 
 @pytest.mark.parametrize("size", SIZES)
 def test_a_cell_is_trained_as_the_lstm_of_its_size(here, size):
-    mine, lstm = compose("./mine.py:MinimalGatedUnit", size), compose("lstm", size)
+    mine, lstm = compose(own("./mine.py:MinimalGatedUnit"), size), compose("lstm", size)
     assert mine.training == lstm.training
     assert vars(mine.model).items() <= vars(lstm.model).items()
 
 
 def test_the_unit_is_the_equation_of_its_paper(here):
     torch.manual_seed(0)
-    (layer,) = load_class("./mine.py:MinimalGatedUnit")(9, compose("./mine.py:MinimalGatedUnit", "tiny").model).layers
+    (layer,) = load_class(own("./mine.py:MinimalGatedUnit"))(
+        9, compose(own("./mine.py:MinimalGatedUnit"), "tiny").model
+    ).layers
     x, h = torch.randn(3, 128), torch.randn(3, 128)
     weight = dict(layer.named_parameters())
     f = torch.sigmoid(
@@ -365,7 +372,7 @@ class Mine(Stack):
 def test_a_whole_model_is_taken_as_it_is(write, regard):
     write(MODEL)
     assert regard("laws", "./own.py:Mine")[0] == 0
-    recipe = compose("./own.py:Mine", "tiny", {"model": {"width": "20"}})
+    recipe = compose(own("./own.py:Mine"), "tiny", {"model": {"width": "20"}})
     assert (recipe.model.width, recipe.training.batches) == (20, "stream")
     code, _, err = regard("train", "./own.py:Mine", "--data", "my.txt", *[*SHORT[:-6], *SHORT[-4:]], "--run", "runs/m")
     assert code == 0, err
@@ -403,7 +410,7 @@ class Mine(Layer):
 
 def test_a_state_that_grows_is_trained_on_windows_and_told_what_it_lacks(write, regard):
     write(GROWING)
-    assert compose("./own.py:Mine", "tiny").training.batches == "windows"
+    assert compose(own("./own.py:Mine"), "tiny").training.batches == "windows"
     code, out, _ = regard("laws", "./own.py:Mine")
     assert code == 1  # a cache that grows by cat is wrong for ragged rows, and knows no capacity
     assert "✓  1" in out
@@ -576,7 +583,7 @@ def run(here, regard):
 
 
 def test_a_run_of_it_is_a_run_like_any_other(run, here, regard, monkeypatch):
-    assert compose("./mine.py:MinimalGatedUnit", None).system == f"{here}/mine.py:MinimalGatedUnit"
+    assert compose(own("./mine.py:MinimalGatedUnit"), None).system == f"{here}/mine.py:MinimalGatedUnit"
     assert f'system = "{here}/mine.py:MinimalGatedUnit"' in (run / "recipe.toml").read_text()
     monkeypatch.chdir(here.parent)  # the name is absolute
     assert json.loads(regard("evaluate", run, "--json")[1])["perplexity"] > 1
@@ -618,12 +625,12 @@ def test_a_file_that_has_changed_or_gone_leaves_old_runs_as_they_were(run, here,
 
 
 def test_a_file_that_is_edited_is_read_again_in_the_same_process(here):
-    first = load_class("./mine.py:MinimalGatedUnit")
-    assert load_class("./mine.py:MinimalGatedUnit") is first
+    first = load_class(own("./mine.py:MinimalGatedUnit"))
+    assert load_class(own("./mine.py:MinimalGatedUnit")) is first
     mine = here / "mine.py"
     mine.write_text(mine.read_text().replace("Zhou", "Zhuo"), encoding="utf-8")
-    assert load_class("./mine.py:MinimalGatedUnit") is not first
-    assert "Zhuo" in find("./mine.py:MinimalGatedUnit").title
+    assert load_class(own("./mine.py:MinimalGatedUnit")) is not first
+    assert "Zhuo" in find(own("./mine.py:MinimalGatedUnit")).title
 
 
 def test_opening_a_run_never_runs_code_that_was_not_named_here(run, here, regard, monkeypatch):
@@ -664,8 +671,8 @@ def test_a_module_is_a_system_too(here, regard):
     (here / "lab" / "parts.py").write_text(
         "from regard.layers.recurrent import LSTM\nclass Mine(LSTM):\n    'A module\\'s own.'\n", encoding="utf-8"
     )
-    assert find("lab.cells:Mine").title == "A module's own."
-    assert find("lab.cells:Mine").label == "Mine"
+    assert find(own("lab.cells:Mine")).title == "A module's own."
+    assert find(own("lab.cells:Mine")).label == "Mine"
     assert regard("train", "lab.cells:Mine", "--data", "my.txt", *SHORT, "--run", "runs/module")[0] == 0
     assert 'system = "lab.cells:Mine"' in (here / "runs" / "module" / "recipe.toml").read_text()
     assert regard("evaluate", "runs/module")[0] == 0
@@ -681,4 +688,4 @@ def test_naming_it_in_python_is_naming_it(here):
     )
     assert made.parameters == package.load("runs/python").parameters
     assert issubclass(Cell, Layer)
-    assert find("./mine.py:MinimalGatedUnit").year is None
+    assert find(own("./mine.py:MinimalGatedUnit")).year is None

@@ -16,11 +16,9 @@ def blocks(language):
     return re.findall(rf"```{language}\n(.*?)```", README, flags=re.S)
 
 
-def commands():
-    for line in "".join(blocks("bash")).splitlines():
-        command = line.split("  #")[0].strip()
-        if command.startswith("regard "):
-            yield command
+LINES = [line.split("  #")[0].strip() for line in "".join(blocks("bash")).splitlines()]
+COMMANDS = [line for line in LINES if line.startswith("regard ")]
+LONG = {"regard demo": [pytest.mark.slow, pytest.mark.timeout(3600)]}  # every system, each in a process of its own
 
 
 def shortened(words):
@@ -50,17 +48,30 @@ def folder(tmp_path_factory, text_file):
     return folder
 
 
-def test_every_command_of_the_readme_works(regard, folder, monkeypatch):
+@pytest.fixture(scope="module")
+def answers():
+    """What the commands so far were answered, in their order."""
+    return []
+
+
+@pytest.mark.parametrize(
+    "number", [pytest.param(n, marks=LONG.get(command, []), id=command) for n, command in enumerate(COMMANDS)]
+)
+def test_every_command_of_the_readme_works(number, answers, regard, folder, monkeypatch):
     monkeypatch.chdir(folder)
-    shown = list(commands())
-    assert len(shown) >= 15
-    for command in shown:
+    for command in COMMANDS[len(answers) : number + 1]:  # a command builds on those before it
         words, _, source = command.partition("<")
         words = shortened(shlex.split(words)[1:])
-        code, out, errors = regard(*words, stdin=(folder / source.strip()).read_text() if source else "")
-        assert code == 0, f"{command}\n{errors}"
-        written = folder / words[words.index("--out") + 1] if "--out" in words else None
-        assert out or (written and written.read_text(encoding="utf-8"))
+        answer = regard(*words, stdin=(folder / source.strip()).read_text() if source else "")
+        answers.append((words, *answer))
+    words, code, out, errors = answers[number]
+    assert code == 0, errors
+    written = folder / words[words.index("--out") + 1] if "--out" in words else None
+    assert out or (written and written.read_text(encoding="utf-8"))
+
+
+def test_the_readme_shows_commands():
+    assert len(COMMANDS) >= 15
 
 
 def test_the_python_of_the_readme_works(folder, monkeypatch, capsys):

@@ -7,7 +7,7 @@ import shutil
 
 import pytest
 import sacrebleu
-from test_kill import bits, wait_for_step
+from test_kill import bits, digest, wait_for_step
 
 import regard as package
 from regard.cli import main
@@ -103,6 +103,21 @@ def test_evaluation_gives_bleu_with_its_signature_and_lengths(regard, translator
     tokens = [len(line.tokens) for line in run.score(zip(pairs.sources, pairs.targets))]
     assert facts["perplexity"] == pytest.approx(math.exp(sum(nats) / sum(tokens)), rel=1e-4)
     assert "BLEU" in regard("evaluate", translators[system], "--by-length")[1]
+
+
+def test_japanese_is_cut_into_words_or_letters_and_the_evaluation_says_which(regard, tmp_path):
+    path, run = tmp_path / "enja.tsv", tmp_path / "enja"
+    pairs = [f"{n} cats see {m} dogs\t{n}匹の猫が{m}匹の犬を見ています。" for n in range(9) for m in range(9)]
+    path.write_text("\n".join(pairs) + "\n", encoding="utf-8")
+    code, _, err = regard("train", "seq2seq", "--data", path, "--run", run, *TINY, "--training.select", "bleu")
+    assert code == 0
+    assert "the references are Japanese" in err
+    facts = json.loads(regard("evaluate", run, "--json")[1])
+    assert "the references are Japanese" in facts["bleu_tokenizer"]
+    tokenizer = facts["bleu_tokenizer"].split(",")[0]
+    assert tokenizer in ("char", "ja-mecab")
+    assert f"|tok:{tokenizer}" in facts["bleu"]["signature"]
+    assert "whole sentences" in regard("evaluate", run, "--bleu-tokenizer", "13a")[1]
 
 
 def test_pairs_of_a_file_are_scored_as_they_stand(regard, translators, pairs_file):
@@ -204,7 +219,7 @@ def test_a_killed_training_on_pairs_ends_with_the_same_bits(process, pairs_file,
     assert started.returncode == 0, errors
     assert bits(cut) == bits(whole)
     kept = [
-        {path.name: {k: v.numpy().tobytes() for k, v in load_tensors(path)[0].items()} for path in run.glob("kept/*")}
+        {path.name: {k: digest(v) for k, v in load_tensors(path)[0].items()} for path in run.glob("kept/*")}
         for run in (cut, whole)
     ]
     assert kept[0] == kept[1]
@@ -391,7 +406,7 @@ def kept_question(regard, command, folder):
 
     noted = []
     before = files.write_text
-    files.write_text = lambda path, text: noted.append(text) or before(path, text)
+    files.write_text = lambda path, text, **how: noted.append(text) or before(path, text, **how)
     try:
         assert regard(*command)[0] == 0
     finally:

@@ -4,11 +4,18 @@ import json
 import os
 import re
 import shutil
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
+from regard.base.errors import RegardError
 from regard.base.files import locked
+from regard.runs import train as fit
 from regard.training.checkpoint import load_tensors
+
+GOLDEN = Path(__file__).parents[1] / "golden"
 
 
 @pytest.fixture
@@ -50,7 +57,23 @@ def test_a_folder_without_training_text(wrong, tmp_path):
 
 
 @pytest.mark.parametrize("words, said", [
-    (["trian"], 'Did you mean "train"'),
+    (["trian"], "did you mean train?"),
+    (["eval", "runs/x"], "did you mean `regard evaluate`?"),
+    (["list"], "did you mean `regard systems`?"),
+    (["ls"], "did you mean `regard systems`?"),
+    (["fit"], "did you mean `regard train`?"),
+    (["predict"], "did you mean `regard generate`?"),
+    (["test"], "did you mean `regard evaluate`?"),
+    (["data", "fetsh"], "`regard data --help` says what it takes"),
+    (["translate", "runs/x", "--num-beams", "3"], "did you mean --beam?"),
+    (["translate", "runs/x", "--model", "y"], "what it works on comes first"),
+    (["train", "lstm", "--lr", "0.1"], "did you mean --training.learning_rate"),
+    (["train", "lstm", "--model.width", "2147483647"], "Make model.width, model.layers or data.vocabulary smaller"),
+    (["train", "lstm", "--model.layers", "2147483647"], "model.layers must be at least 1 and at most 1000"),
+    (["train", "lstm", "--data.vocabulary", "500000000"], "data.vocabulary must be at least 0 and at most 10000000"),
+    (["train", "lstm", "--model.forget-bias=-1e308"], "model.forget_bias must be a number of at most 3.4e+38"),
+    (["train", "lstm", "--model.layers", "9" * 5000], "model.layers must be a whole number"),
+    (["train", "lstm", "--seed", "9223372036854775808"], "training.seed must be below 2 147 483 648"),
     (["train"], "Name a system"),
     (["train", "lsmt"], "did you mean lstm?"),
     (["train", "lstm", "--model.layer", "2"], "did you mean model.layers?"),
@@ -101,6 +124,45 @@ def test_a_recipe_that_is_not_toml_or_names_no_system(wrong, tmp_path):
     assert "names no system" in wrong("train", recipe)
     recipe.write_text('system = "lstm"\n[model]\nlayrs = 1\n')
     assert "did you mean model.layers?" in wrong("train", recipe)
+
+
+@pytest.mark.parametrize("text, said", [
+    ("x = " + "[" * 5000 + "]" * 5000, "nested too deeply"),
+    ("[model]\nlayers = " + "9" * 5000, "a number with thousands of digits"),
+    ("[model]\ndropout = " + "9" * 400, "model.dropout must be a number, not 999"),
+    ('[data]\ncorpus = "a\\u0000b"', "data.corpus must be text without the character NUL"),
+    ("size = []", "size must be one of tiny, small, medium, large, not []"),
+    ("size = 0", "size must be one of"),
+    ("[model]\nforget_bias = nan", "model.forget_bias must be a number of at most"),
+])  # fmt: skip
+def test_a_value_in_a_recipe_that_no_one_would_write(wrong, tmp_path, text, said):
+    (tmp_path / "odd.toml").write_text(f'system = "lstm"\n{text}\n', encoding="utf-8")
+    assert said in wrong("train", tmp_path / "odd.toml")
+
+
+def test_a_class_in_a_namespace_package(wrong, tmp_path, monkeypatch):
+    (tmp_path / "outer" / "inner").mkdir(parents=True)
+    (tmp_path / "outer" / "inner" / "mine.py").write_text("class MyCell: pass\n", encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    assert "namespace package" in wrong("laws", "outer.inner.mine:MyCell")
+
+
+@pytest.mark.parametrize("words, said", [
+    (["generate", "--beam", str(2**63)], "--beam must be at most 10000"),
+    (["evaluate", "--segment", str(2**63)], "--segment must be at most 2147483647"),
+    (["evaluate", "--rows", str(2**63)], "--rows must be at most 2147483647"),
+])  # fmt: skip
+def test_a_number_beyond_63_bits(wrong, trained, words, said):
+    assert said in wrong(words[0], trained["lstm"], *words[1:])
+
+
+def test_ctrl_c_during_an_import_ends_the_process_with_130(process, tmp_path):
+    """The signal comes while a module is being imported: no traceback, nothing swallowed, exit code 130."""
+    (tmp_path / "slow.py").write_text("import os, signal\nos.kill(os.getpid(), signal.SIGINT)\n", encoding="utf-8")
+    done = process("laws", "slow:MyCell", cwd=tmp_path)
+    _, errors = done.communicate()
+    assert done.returncode == 130
+    assert errors.strip() == "regard: interrupted"
 
 
 def test_a_folder_that_is_taken_is_never_written_into(wrong, trained, text_file, tmp_path):
@@ -217,7 +279,81 @@ def test_a_run_killed_before_it_began_can_be_begun_again(regard, wrong, trained,
     for name in ("recipe.toml", "tokenizer.json"):
         shutil.copy(trained["lstm"] / name, half / name)
     assert "is not a run" in wrong("resume", half)
+    assert "is not a run" in wrong("train", "ngram", "--data", text_file, "--run", half)  # they may be anyone's
+    (half / ".beginning").touch()
+    (half / ".recipe.toml.0123abcd.part").touch()
     assert regard("train", "ngram", "--data", text_file, "--run", half)[0] == 0
+    assert {path.name for path in half.iterdir()} == {
+        ".lock", "model.safetensors", "recipe.toml", "run.json", "tokenizer.json",
+    }  # fmt: skip
+
+
+def test_weights_without_their_run_json_are_not_written_over(wrong, broken, trained, text_file, tmp_path):
+    """Neither those of a run that lost it, nor one's own in a folder that never was a run."""
+    (broken / "run.json").unlink()
+    mine = tmp_path / "mine"
+    mine.mkdir()
+    shutil.copy(broken / "model.safetensors", mine / "model.safetensors")
+    (tmp_path / "small.arpa").write_bytes((GOLDEN / "harbour.3.arpa").read_bytes())
+    for folder in (broken, mine):
+        before = {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
+        assert "Put that file back from a copy" in wrong("evaluate", folder)
+        assert "choose another --run" in wrong("train", "ngram", "--data", text_file, "--run", folder)
+        assert "choose another --run" in wrong("import", tmp_path / "small.arpa", "--run", folder)
+        assert {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()} == before
+
+
+def test_a_folder_that_becomes_a_run_meanwhile_is_left_alone(monkeypatch, regard, wrong, text_file, tmp_path):
+    """Two trainings are asked for one folder: the second looks again once it holds the folder."""
+    prepare, first = fit.prepare, []
+
+    def slowly(*words):
+        ready = prepare(*words)
+        if not first:
+            first.append(True)
+            assert regard("train", "ngram", "--data", text_file, "--run", tmp_path / "one")[0] == 0
+            first.append((tmp_path / "one" / "model.safetensors").read_bytes())
+        return ready
+
+    monkeypatch.setattr(fit, "prepare", slowly)
+    words = ["train", "ngram", "--model.order", "2", "--data", text_file, "--run", tmp_path / "one"]
+    assert "exists already" in wrong(*words)
+    assert (tmp_path / "one" / "model.safetensors").read_bytes() == first[1]
+
+
+def test_each_of_many_starts_gets_a_folder_of_its_own(tmp_path):
+    def take(barrier):
+        barrier.wait()
+        with fit.free_folder(tmp_path / "runs" / "lstm-my") as folder:
+            (folder / "mine").touch()
+            return folder
+
+    barrier = threading.Barrier(8)
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(take, [barrier] * 8))
+    assert len(set(found)) == 8
+    with pytest.raises(RegardError), fit.free_folder(tmp_path / "runs" / "lstm-my") as folder:
+        raise RegardError("nothing came of it")
+    assert not folder.exists()
+    (tmp_path / "file").touch()
+    with pytest.raises(RegardError, match="Cannot make the folder"), fit.free_folder(tmp_path / "file" / "run"):
+        pass
+
+
+def test_a_training_that_never_begins_leaves_no_folder(monkeypatch, wrong, text_file, tmp_path):
+    def full(*words):
+        raise RegardError("The disk is full.")
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(fit, "write_folder", full)
+    for asked in (["--run", "mine"], []):
+        wrong("train", "lstm", "--size", "tiny", "--data", text_file, *asked)
+    assert not list(tmp_path.iterdir())
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / ".beginning").touch()
+    with locked(tmp_path / "mine" / ".lock"):  # another process begins there
+        assert "Another process" in wrong("train", "lstm", "--size", "tiny", "--data", text_file, "--run", "mine")
+        assert len(list((tmp_path / "mine").iterdir())) == 2
 
 
 def test_a_checkpoint_of_other_layers_is_not_gone_on_with(wrong, broken):
@@ -229,7 +365,7 @@ def test_a_checkpoint_of_other_layers_is_not_gone_on_with(wrong, broken):
 
 
 def test_what_a_kill_left_of_a_save_is_removed_on_resume(regard, broken):
-    (broken / ".training.safetensors.0a1b.part").write_bytes(b"half")
+    (broken / ".training.safetensors.0a1b2c3d.part").write_bytes(b"half")
     assert regard("resume", broken)[0] == 0
     assert not list(broken.glob(".*.part"))
 

@@ -1,4 +1,4 @@
-"""What only a GPU can show; everywhere else these tests are skipped."""
+"""What only a GPU can show."""
 
 import numpy as np
 import pytest
@@ -11,7 +11,7 @@ from regard.training.validation import TextValidation
 
 
 @pytest.fixture(autouse=True)
-def _gpu():
+def _needs_cuda():
     if not torch.cuda.is_available():
         pytest.skip("needs a CUDA device")
 
@@ -24,12 +24,11 @@ def _exact(monkeypatch):
 
 @pytest.fixture
 def trainer(tmp_path):
-    """A trainer on a text that ends raggedly after seven windows, so that captured and plain steps take turns."""
-
     def make(name, model, capture, bf16=False, **training):
+        """On a text that ends raggedly after seven windows, so that captured and plain steps take turns."""
         settings = {"steps": 17, "batch_tokens": 64, "window": 16, "warmup": 3, "evaluate_every": 4, "clip": 0.5}
-        settings |= {"learning_rate": 1e-3, "capture": capture, **training}
-        kind = compose("lstm", "tiny", {"training": settings}).training
+        training = {**settings, "learning_rate": 1e-3, "capture": capture, **training}
+        kind = compose("lstm", "tiny", {"training": training}).training
         ids = np.random.default_rng(0).integers(50, size=4 * (7 * 16 + 5)).astype(np.uint16)
         batches = Streams(ids, 4, 16, 0) if kind.batches == "stream" else Windows(ids, 4, 16, 0, seed=1)
         folder = tmp_path / name

@@ -17,12 +17,12 @@ from regard.layers.cell import Cell
 from regard.layers.context import Average, Window
 from regard.layers.embedding import Embedding, Output
 from regard.layers.layer import Layer
+from regard.layers.position import INPUT_POSITIONS, ALiBi, Rotary
 from regard.layers.recurrent import ACTIVATIONS, GRU, INITIALISATIONS, LSTM, Elman
 from regard.layers.scores import SCORES
 from regard.layers.state import State
 from regard.systems.catalogue import SYSTEMS, find
 from regard.systems.model import Model, Stack
-from regard.systems.self_attention import INPUT_POSITIONS
 
 VOCABULARY = 17
 CONTEXT = 24  # no law reads more than this
@@ -79,7 +79,7 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
             strict=False,
         )
     ]
-    + [{"norm": norm, "position": position} for norm, position in product(("pre", "post"), ("none", "rotary"))]
+    + [{"norm": norm, "position": position} for norm, position in product(("pre", "post"), ("none", "rotary", "alibi"))]
     + [{"bias": False, "activation": "relu", "feedforward": 12, "tied": False}],
     "seq2seq": [
         {"cell": "lstm"},
@@ -97,6 +97,7 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
         {"norm": "pre"},
         {"norm": "post", "decoder_layers": 1},
         {"norm": "post", "position": "rotary", "activation": "gelu"},
+        {"position": "alibi"},
         {"position": "learned", "shared": False, "dropout_attention": 0.2, "dropout_activation": 0.2},
         {"position": "none", "tied": False},
         {"position": "learned", "combine": "concatenate", "tied": False},
@@ -110,6 +111,7 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
         {"encoder": "lstm", "pool": "last", "embedding": 6},
         {"encoder": "gru"},
         {"encoder": "self-attention", "position": "rotary"},
+        {"encoder": "transformer", "position": "alibi"},
         {"encoder": "transformer"},
         {"encoder": "transformer", "position": "none", "pool": "last"},
     ],
@@ -168,7 +170,8 @@ LAYERS: dict[str, Callable[[], Layer]] = {
     **{f"bare attention, {score}": partial(SelfAttention, 8, score=score, bandwidth=3.0) for score in SCORES},
     "bare attention, no projections": lambda: SelfAttention(8, projections=False, dropout=0.5),
     "attention": lambda: CausalSelfAttention(8, 2),
-    "attention, rotary": lambda: CausalSelfAttention(8, 2, rotary=True, bias=False, dropout=0.5),
+    "attention, rotary": lambda: CausalSelfAttention(8, 2, position=Rotary(), bias=False, dropout=0.5),
+    "attention, alibi": lambda: CausalSelfAttention(8, 2, position=ALiBi(), dropout=0.5),
     "attention, one head": lambda: CausalSelfAttention(8, 1),
     "pre-norm block": lambda: PreNormBlock(CausalSelfAttention(8, 2), FeedForward(8, 16, dropout=0.5)),
     "post-norm block": lambda: PostNormBlock(CausalSelfAttention(8, 2), FeedForward(8, 16, activation="relu")),

@@ -1,5 +1,6 @@
 """The law of the engine, for every language model: it writes what the plain loop writes for each text alone."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -11,6 +12,7 @@ from subjects import CONTEXT, SUBJECTS, VOCABULARY, build, title
 from regard.decoding.engine import Engine
 from regard.decoding.generate import generate
 from regard.decoding.sampling import GREEDY, Sampling
+from regard.fast import table, writing
 
 EOS = 0
 ONE_EACH = [*{subject[0]: subject for subject in reversed(SUBJECTS)}.values()]
@@ -63,33 +65,73 @@ def test_batches_steps_and_limits_change_no_text(subject, lengths, rows, steps, 
 class Pretended:
     """Records as a GPU does, but work that is replayed is done again: nothing may depend on when it was recorded."""
 
-    def __init__(self, device, trial):
-        self.on = True
+    def __init__(self, device):
+        pass
 
     def aside(self, work):
-        work()
+        return work()
 
-    def record(self, work, pool):
+    def record(self, work):
         return SimpleNamespace(replay=work)
 
 
 @pytest.mark.parametrize("subject", ONE_EACH, ids=title)
 def test_what_is_recorded_once_writes_every_later_text(subject, monkeypatch):
     """What a CUDA graph needs: steps and readings know their rows and words from tensors that stay where they are."""
-    monkeypatch.setattr("regard.decoding.writer.Recorder", Pretended)
+    monkeypatch.setattr(writing, "Recorder", Pretended)
+    monkeypatch.setattr(writing, "asks", lambda work: False)
+    monkeypatch.setattr(table, "rows", lambda: tuple(replace(row, needs=lambda device: None) for row in writing.ROWS))
     model, options = build(subject), {"max_tokens": 30, "seed": 1}
     prompts = ragged([1, 8, 2, 5, 3, 19, 0, 4, 4, 7])
     expected = plain(model, prompts, sampling=Sampling(1.3), **options)
-    engine = Engine(model, eos=EOS, sampling=Sampling(1.3), rows=3, steps=4)
+    engine = Engine(model, eos=EOS, sampling=Sampling(1.3), rows=3, steps=4, install=table.install)
+    monkeypatch.setattr(engine, "_shrink", lambda batch: None)  # a GPU keeps its shapes
     places = set()
     for start in (0, 1, 0):
         assert list(engine.texts(prompts[start:], first=start, **options)) == expected[start:]
-        places.add(tuple((leaf.data_ptr(), leaf.shape) for leaf in leaves(engine.writer.state)))
+        writer = engine.batch.writer
+        places.add(tuple((leaf.data_ptr(), leaf.shape) for leaf in leaves(writer.state)))
     assert len(places) == 1
-    assert set(engine.writer.graphs) >= {4}
-    assert any(reading.graph for reading in engine.writer.readings.values())
+    recorded = {row.method for name in ("run", "read") for row in vars(writer)[name].__func__.rows}
+    assert recorded == {"run", "read"}
 
 
 def leaves(state):
     for part in state.values():
         yield from leaves(part) if isinstance(part, dict) else [part]
+
+
+@pytest.mark.parametrize("subject", ONE_EACH, ids=title)
+def test_texts_may_be_submitted_while_others_are_written(subject):
+    """Whoever comes later, or leaves early, changes no other text."""
+    model, prompts = build(subject), ragged([2, 0, 7, 1, 3])
+    options = {"max_tokens": 9, "seed": 3}
+    expected = plain(model, prompts, sampling=Sampling(1.3), **options)
+    engine = Engine(model, eos=EOS, sampling=Sampling(1.3), rows=4)
+    texts, found = [], {}
+    for number, prompt in enumerate(prompts):
+        texts.append(engine.submit(prompt, number=number, **options))
+        leaver = engine.submit(prompt, number=9, **options)
+        for _ in range(2):
+            engine.step()
+        engine.cancel(leaver)
+    while not all(text.done for text in texts):
+        engine.step()
+    found = [text.take() for text in texts]
+    assert found == expected
+    assert engine.places == 4
+
+
+def test_two_streams_of_one_engine_do_not_mix():
+    model, prompts = build(ONE_EACH[0]), ragged([2, 0, 7, 1])
+    engine = Engine(model, eos=EOS, sampling=Sampling(1.3), rows=3)
+    expected = plain(model, prompts, sampling=Sampling(1.3), max_tokens=9, seed=3)
+    one, other = (engine.stream(prompts, max_tokens=9, seed=3) for _ in range(2))
+    written = {number: [] for number in range(4)}
+    next(other)
+    for number, tokens, _ in one:
+        written[number] += tokens
+        next(other, None)
+    assert [written[number] for number in range(4)] == expected
+    other.close()  # who listened has left
+    assert list(engine.texts(prompts, max_tokens=9, seed=3)) == expected

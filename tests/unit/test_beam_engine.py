@@ -5,16 +5,14 @@ import torch
 
 from regard.base.errors import RegardError
 from regard.decoding import beam_engine
-from regard.decoding.beam import Beam, beam_search
-from regard.decoding.beam_engine import BeamEngine, bucket, search_on
+from regard.decoding.beam import Beam
+from regard.decoding.beam_engine import BeamEngine, bucket
 from regard.decoding.beam_slots import Terms
-from regard.decoding.generate import read_prompts
 from regard.decoding.translate import closed, longest_translation, translate
 from regard.systems.catalogue import load_class, load_module
 
 EOS = 0
 TRANSLATORS = ["seq2seq", "bahdanau", "transformer"]
-LANGUAGE_MODELS = ["gpt", "lstm", "gru", "nnlm", "self-attention"]
 SEARCHES = [
     (Beam(1), {}),
     (Beam(3, 0.7, 3), {"forbidden": (3,), "min_tokens": 2}),
@@ -56,28 +54,6 @@ def test_it_finds_what_the_plain_search_finds(name, how, bounds):
     assert_same(searched(model, sources, how, **bounds), list(translate(model, sources, eos=EOS, beam=how, **bounds)))
 
 
-@pytest.mark.parametrize("name", LANGUAGE_MODELS)
-@pytest.mark.parametrize("penalty, n_best", [(0.0, None), (1.0, 1)])
-def test_after_prompts_it_finds_what_the_plain_search_finds(name, penalty, n_best):
-    model, limits = small(name), torch.tensor([7, 3, 9])
-    prompts = [[EOS, 4, 5], [EOS], [EOS, 9, 9, 2, 1]]
-    with torch.no_grad():
-        options = {"width": 3, "eos": EOS, "forbidden": [2], "length_penalty": penalty, "n_best": n_best}
-        expected = beam_search(model, *read_prompts(model, prompts, None), max_tokens=limits, **options)
-        terms = Terms(3, EOS, n_best or 3, penalty, 0, (2,))
-        assert_same(search_on(model, *read_prompts(model, prompts, 20), limits, terms), expected)
-
-
-def test_a_state_it_was_given_is_left_alone():
-    model = small("gpt")
-    with torch.no_grad():
-        logits, state = read_prompts(model, [[EOS, 4]], 12)
-        before = state["past"]["0"]["key_buffer"].clone()
-        search_on(model, logits, state, torch.tensor([6]), Terms(2, EOS, 1))
-    assert torch.equal(before, state["past"]["0"]["key_buffer"])
-    assert state["seen"].tolist() == [2]
-
-
 def test_looking_seldom_changes_nothing(monkeypatch):
     model, sources, how = small("seq2seq"), sentences(30), Beam(3, 0.5, 2)
     often = searched(model, sources, how)
@@ -96,14 +72,14 @@ def test_what_was_recorded_serves_again_until_the_weights_move():
     model, sources, how = small("seq2seq"), sentences(9), Beam(2)
     engine = BeamEngine(model, batch_tokens=10_000)
     first = searched(model, sources, how, engine=engine)
-    (stage,) = engine.stages.values()
+    (batch,) = engine.batches.values()
     assert_same(searched(model, sources, how, engine=engine), first)
-    assert [*engine.stages.values()] == [stage]
+    assert [*engine.batches.values()] == [batch]
     with torch.no_grad():
         for weight in model.parameters():
             weight.data = 1.5 * weight
     moved = searched(model, sources, how, engine=engine)
-    assert [*engine.stages.values()] != [stage]
+    assert [*engine.batches.values()] != [batch]
     assert_same(moved, list(translate(model, sources, eos=EOS, beam=how)))
     with torch.no_grad():
         for weight in model.parameters():
@@ -115,7 +91,7 @@ def test_it_keeps_few_shapes():
     engine = BeamEngine(small("seq2seq"))
     for count in (1, 2, 4, 8, 16, 32):
         searched(engine.model, [[1, 2]] * count, Beam(2), max_tokens=2, engine=engine)
-    assert len(engine.stages) == beam_engine.STAGES
+    assert len(engine.batches) == beam_engine.KEPT
 
 
 def test_padding_is_at_most_a_half_and_shapes_are_few():
@@ -145,5 +121,5 @@ def test_translate_uses_the_engine_it_is_given():
     model, sources, how = small("transformer"), sentences(12), Beam(3, 0.6, 2)
     engine = BeamEngine(model, batch_tokens=300)
     found = list(translate(model, sources, eos=EOS, beam=how, engine=engine, ahead=5))
-    assert engine.stages
+    assert engine.batches
     assert_same(found, list(translate(model, sources, eos=EOS, beam=how)))

@@ -8,7 +8,8 @@ import torch
 
 import regard
 from regard.base.errors import RegardError
-from regard.evaluation.accuracy import confusion, label_log_probabilities, label_quality, wilson
+from regard.evaluation.accuracy import confusion, label_log_probabilities, label_quality
+from regard.evaluation.intervals import share_interval
 from regard.laws.registry import VOCABULARY, run_laws
 from regard.systems.classifier import ENCODERS, Classifier, Settings
 from regard.text.labels import encode_labelled, learn_labels
@@ -194,10 +195,10 @@ def test_no_lines_and_unequal_lines_are_refused():
 def test_wilsons_interval_solves_its_equation_and_is_never_empty():
     z = 1.959963984540054
     for right, lines in ((8, 10), (1, 7), (500, 1000)):
-        for share in wilson(right, lines):
+        for share in share_interval(right, lines):
             assert abs(right / lines - share) == pytest.approx(z * (share * (1 - share) / lines) ** 0.5)
-    assert wilson(10, 10) == pytest.approx((1 / (1 + z * z / 10), 1.0))
-    assert wilson(0, 10) == pytest.approx((0.0, z * z / 10 / (1 + z * z / 10)))
+    assert share_interval(10, 10) == pytest.approx((1 / (1 + z * z / 10), 1.0))
+    assert share_interval(0, 10) == pytest.approx((0.0, z * z / 10 / (1 + z * z / 10)))
 
 
 # -- learning --------------------------------------------------------------------------------------------------------

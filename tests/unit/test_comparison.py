@@ -1,13 +1,15 @@
 """The honest table's own laws: intervals cover, differences are paired, nobody gets more than another."""
 
 import csv
+import html
 import io
 import math
 import re
 import subprocess
 import sys
 import xml.etree.ElementTree as ET
-from itertools import combinations
+from html.parser import HTMLParser
+from itertools import combinations, pairwise
 
 import numpy as np
 import pytest
@@ -23,9 +25,19 @@ from regard.compare.question import Question
 from regard.compare.width import match_parameters, size_of
 from regard.evaluation.documents import FEWEST, MOST, Documents
 from regard.evaluation.intervals import Resampling, interval
-from regard.report.figures import Line, Mark
-from regard.report.page import command, page, paragraph, sample, table
-from regard.report.svg import interval_chart, line_chart
+from regard.report.figures import Heat, Intervals, Line, Lines, Mark
+from regard.report.page import (
+    command,
+    folded,
+    heading,
+    listing,
+    page,
+    paragraph,
+    sample,
+    side_by_side_texts,
+    table,
+)
+from regard.report.svg import interval_chart, line_chart, svg
 from regard.report.table import csv_text, latex_text, plain_table, seconds, significant
 from regard.systems.catalogue import SYSTEMS
 from regard.text.tokenizer import Tokenizer
@@ -319,16 +331,16 @@ def test_a_page_breaks_no_line_within_a_number_or_the_name_of_an_option():
 
 
 def test_a_prompt_is_greyed_also_where_its_last_space_became_a_line():
-    assert sample("= Robert ", "= Robert Brown") == "<pre><b>= Robert </b>Brown</pre>"
-    assert sample("= Robert ", "= Robert\nGeneral") == "<pre><b>= Robert</b>\nGeneral</pre>"
-    assert sample("= Robert ", "Something else") == "<pre>Something else</pre>"
-    assert sample("", "written") == "<pre>written</pre>"
+    assert sample("= Robert ", "= Robert Brown") == '<pre dir="auto"><b>= Robert </b>Brown</pre>'
+    assert sample("= Robert ", "= Robert\nGeneral") == '<pre dir="auto"><b>= Robert</b>\nGeneral</pre>'
+    assert sample("= Robert ", "Something else") == '<pre dir="auto">Something else</pre>'
+    assert sample("", "written") == '<pre dir="auto">written</pre>'
 
 
 def figures():
     lines = [Line(f"system {n}", [(100.0 * k, 90.0 / (k + n + 1)) for k in range(5)]) for n in range(9)]
     yield line_chart([*lines, Line("<5-gram>", [(0, 5.0)], level=True)], title="T & t", x="x", y="y", description="D")
-    yield line_chart([Line("one", [(3.0, 2.0)])], title="one point", x="x", y="y", description="D")
+    yield svg(Lines("one point", "x", "y", [Line("one", [(3.0, 2.0)])], description="D"))
     yield line_chart(lines, title="cut", x="x", y="y", description="D", log_x=False, top=30.0)
     yield line_chart(
         [Line("a", [(1, 9.0), (90, 2.0)], faint=True)], title="T", x="x", y="y", description="D", log_x=True
@@ -363,6 +375,64 @@ def test_what_lies_above_the_top_is_cut_where_the_line_crosses_it():
     assert len(list(drawing.iter("circle"))) == 2  # marks are of what was measured
 
 
+def test_a_figure_that_would_be_empty_is_left_out():
+    axes = {"title": "T", "x": "x", "y": "y", "description": "D"}
+    level, point = Line("5-gram", [(0, 5.0)], level=True), Line("one", [(3.0, 2.0)])
+    assert line_chart([], **axes) == line_chart([level, point], **axes) == ""
+    assert interval_chart([], title="T", x="x", description="D") == ""
+
+
+def test_each_curve_has_its_name_at_its_end_and_the_best_stands_out():
+    lines = [Line(f"system {n}", [(0, 90.0), (100, 10.0 + n / 100)]) for n in range(6)]  # all end at one place
+    drawing = ET.fromstring(line_chart(lines, title="T", x="x", y="y", description="D", best="system 3"))
+    assert drawing.find("ul") is None  # no legend besides
+    names = {text.text: text for text in drawing.iter("text") if (text.text or "").startswith("system")}
+    assert set(names) == {line.name for line in lines}
+    heights = sorted(float(text.get("y")) for text in names.values())
+    assert all(after - before >= 24 for before, after in pairwise(heights))  # none over another
+    assert [name for name, text in names.items() if text.get("font-weight")] == ["system 3"]
+    ends = max(float(line.get("points").split()[-1].split(",")[0]) for line in drawing.iter("polyline"))
+    assert all(float(text.get("x")) > ends for text in names.values())
+
+
+HOSTILE = """<script>alert("1")</script><img src=x onerror='alert(1)'>&"'"""
+
+
+def test_no_word_of_a_corpus_a_label_or_a_file_name_becomes_markup():
+    figure = Lines(HOSTILE, HOSTILE, HOSTILE, [Line(HOSTILE, [(0, 1.0), (1, 2.0)])], description=HOSTILE)
+    short = Lines("T", "x", "y", [Line("<b>&'\"", [(0, 1.0), (1, 2.0)])])
+    heat = Heat(HOSTILE, [HOSTILE], [HOSTILE], [[0.5]], HOSTILE, HOSTILE, HOSTILE)
+    marks = Intervals(HOSTILE, HOSTILE, [Mark(HOSTILE, 1, 0, 2)], threshold=1.0, threshold_name=HOSTILE)
+    parts = [
+        heading(HOSTILE), paragraph(HOSTILE), listing([HOSTILE]), sample(HOSTILE, HOSTILE * 2), command(HOSTILE),
+        table([{"a": HOSTILE}], {"a": HOSTILE}, [0], HOSTILE), folded(HOSTILE, paragraph(HOSTILE)),
+        side_by_side_texts({HOSTILE: HOSTILE}), side_by_side_texts({HOSTILE: HOSTILE}, quiet=[HOSTILE]),
+        *map(svg, (figure, short, heat, marks)),
+    ]  # fmt: skip
+    for part in [*parts, page(HOSTILE, style="")]:
+        seen = Tags(part)
+        assert not {"script", "img", "b>&'\""} & seen.tags, part
+        assert "onerror" not in seen.attributes
+        assert HOSTILE in seen.words or "<b>&'\"" in seen.words
+    assert html.escape(HOSTILE) in page(HOSTILE)
+
+
+class Tags(HTMLParser):
+    """Which tags and attributes there are, and all words between them."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.tags, self.attributes, self.words = set(), set(), ""
+        self.feed(text)
+
+    def handle_starttag(self, tag, attributes):
+        self.tags.add(tag)
+        self.attributes |= {name for name, _ in attributes}
+
+    def handle_data(self, data):
+        self.words += data
+
+
 def test_nine_lines_are_told_apart_by_more_than_colour():
     drawing = ET.fromstring(next(iter(figures()))).find("svg")
     styles = {(line.get("stroke"), line.get("stroke-dasharray")) for line in drawing.iter("polyline")}
@@ -370,7 +440,7 @@ def test_nine_lines_are_told_apart_by_more_than_colour():
 
 
 def test_a_page_asks_for_nothing_and_escapes_what_models_write():
-    whole = page("T", table(ROWS, HEADINGS, best=0), sample("<b>", "<b><script>alert(1)</script>"), *figures())
+    whole = page("T", table(ROWS, HEADINGS, best=[0]), sample("<b>", "<b><script>alert(1)</script>"), *figures())
     assert not re.search(r"(?:src|href|action)\s*=|url\(|@import|https?://", whole)
     assert "<script" not in whole
     assert "&lt;c&gt;" in whole

@@ -15,7 +15,7 @@ from regard.compare.comparison_page import comparison_page
 from regard.compare.findings import methods, notes
 from regard.compare.plan import Entrant, Plan
 from regard.compare.question import Question, match_for
-from regard.compare.translation_task import TEST
+from regard.compare.translation_task import TEST, TRANSLATION
 from regard.compare.width import match_parameters, size_of
 from regard.evaluation.bleu import Statistics, by_length, quality
 from regard.evaluation.intervals import interval
@@ -143,10 +143,22 @@ def test_scores_are_sacrebleus_and_rows_stand_best_first(compared):
         assert row["chrf"] == pytest.approx(sacrebleu.corpus_chrf(written, [references]).score)
         assert row["bleu_low"] < row["bleu"] < row["bleu_high"]
     assert done.ranking.startswith(
-        "By BLEU: bahdanau, transformer, seq2seq (best first); every two differ beyond the 95 %"
+        "By BLEU: bahdanau, transformer, seq2seq (best first). All differences are significant: no 95 %"
     )
     assert [row["alignment_error_rate"] for row in done.rows] == [0.25, None, None]
     assert "alignment_error_rate" in done.columns
+
+
+def test_every_run_and_the_intervals_have_the_words_that_the_plan_chose(compared):
+    done = compared({"seq2seq": [0.6], "bahdanau": [0.2]})
+    done.plan.facts["bleu"] = {"tokenizer": "char", "why": "char, since the references are Thai"}
+    done = Comparison(done.plan, done.results)
+    references = json.loads((done.folder / TEST).read_text())["references"]
+    for row in done.rows:
+        written = done.results[row["label"], 1]["evaluation"]["translations"]
+        assert row["bleu"] == pytest.approx(sacrebleu.corpus_bleu(written, [references], tokenize="char").score)
+        assert row["bleu_low"] < row["bleu"] < row["bleu_high"]
+    assert any("char, since the references are Thai" in line for line in TRANSLATION.report.conditions(done))
 
 
 def test_a_column_that_nobody_can_fill_is_left_out(compared):
@@ -212,10 +224,10 @@ def test_a_note_says_how_differently_systems_were_trained_and_none_that_they_wer
 @pytest.mark.parametrize(
     ("midway", "said"),
     [
-        (2.5, "the order at equal seconds is transformer, bahdanau; at equal tokens (100 tokens, when the slowest had"),
+        (2.5, "the order at equal seconds is transformer, bahdanau; at equal tokens (100 tokens, what the slowest had"),
         (
             2.005,
-            "at equal tokens (100 tokens, when the slowest had read no more), perplexities were within 1 % of each",
+            "at equal tokens (100 tokens, what the slowest had read at its end), perplexities were within 1 % of each",
         ),
         (1.5, ""),
     ],
@@ -255,5 +267,5 @@ def test_a_comparison_of_systems_that_write_nothing_right_still_has_a_page(compa
         found["evaluation"]["translations"] = [""] * 60
     done = Comparison(done.plan, done.results)
     assert [row["bleu"] for row in done.rows] == [0.0, 0.0]
-    assert done.ranking.endswith("holds zero: seq2seq and bahdanau.")
+    assert done.ranking.endswith("contains zero: seq2seq and bahdanau.")
     assert "<!doctype html>" in comparison_page(done)

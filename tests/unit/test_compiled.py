@@ -6,7 +6,10 @@ import torch
 from torch._dynamo.utils import counters
 
 from regard.base.errors import RegardError
-from regard.fast.compiled import Compiled, can_be_by_hand, compiles, prepare
+from regard.fast import Use
+from regard.fast.compiled import Compiled, compiles
+from regard.fast.fused_block import BY_HAND, is_gpt2s
+from regard.fast.table import install, installed, is_swapped
 from regard.runs.recipe import compose
 from regard.systems import gpt, lstm
 from regard.text.batches import Batch, Windows
@@ -53,6 +56,22 @@ def test_one_compilation_without_a_break_serves_all_blocks_and_changes_no_gradie
     assert list(objective.state_dict()) == names
 
 
+def test_what_was_installed_is_there_again_after_a_compiled_batch():
+    torch._dynamo.reset()
+    counters.clear()
+    objective = Objective(model(), keeps=False)
+    install(objective.model, Use(training=True, compile="on"))
+    block = objective.model.layers[0]
+    block.forward = block.forward  # as a row of its own would put it there
+    before, attend = vars(block)["forward"], vars(block.attention)["forward"]
+    compiled = Compiled(objective.model, backend="aot_eager")
+    for one, other in zip(gradients(objective, batch(4, 16), compiled), gradients(objective, batch(4, 16), None)):
+        torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-6)
+    assert vars(block)["forward"] is before
+    assert vars(block.attention)["forward"] is attend
+    assert not counters["graph_break"]
+
+
 def test_batches_of_other_shapes_are_read_as_written():
     torch._dynamo.reset()
     counters.clear()
@@ -89,30 +108,52 @@ def test_on_a_gpu_a_long_training_is_compiled(monkeypatch, budget, steps, pays):
 
 @pytest.mark.parametrize(
     ("changes", "can"),
-    [({}, True), ({"bias": False}, True), ({"position": "rotary"}, False), ({"activation": "relu"}, False)],
+    [
+        ({}, True),
+        ({"bias": False}, True),
+        ({"position": "rotary"}, False),
+        ({"position": "alibi"}, False),
+        ({"activation": "relu"}, False),
+    ],
 )
-def test_blocks_that_are_not_gpt_2s_are_not_trained_by_hand(monkeypatch, changes, can):
-    monkeypatch.setattr("regard.fast.compiled.find_spec", lambda name: name)  # as if Triton were there
-    assert can_be_by_hand(model(**changes).layers[0]) is can
+def test_blocks_that_are_not_gpt_2s_are_not_trained_by_hand(changes, can):
+    assert is_gpt2s(model(**changes).layers[0]) is can
     dropping = gpt.GPT(31, gpt.Settings(layers=1, width=16, heads=2, context=16, dropout=0.1, **changes))
-    assert not can_be_by_hand(dropping.layers[0])
+    assert not is_gpt2s(dropping.layers[0])
 
 
-def test_on_a_cpu_blocks_stay_as_written():
+@pytest.mark.parametrize(
+    ("use", "by_hand"),
+    [
+        (Use(training=True, bf16=True), True),
+        (Use(training=True, bf16=True, compile="on"), False),
+        (Use(training=True, bf16=True, compile="off"), False),
+        (Use(training=True), False),
+        (Use(), False),
+    ],
+)
+def test_by_hand_is_for_training_in_bf16_unless_compiling_was_chosen(use, by_hand):
+    assert (BY_HAND.allows(model(), use) is None) is by_hand
+    assert BY_HAND.allows(model(norm="post"), use) is not None
+
+
+def test_on_a_cpu_blocks_are_not_trained_by_hand():
     written = model()
-    prepare(written, Training(), bf16=True)
-    assert not any(block.by_hand or block.attention.cudnn for block in written.layers)
+    install(written, Use(training=True, bf16=True))
+    assert not installed(written, BY_HAND)
 
 
 def test_the_trainer_takes_the_same_steps_compiled(tmp_path, monkeypatch):
     torch._dynamo.reset()
-    monkeypatch.setattr("regard.training.loop.Compiled", lambda given: Compiled(given, backend="aot_eager"))
+    monkeypatch.setattr("regard.fast.compiled.Compiled", lambda given: Compiled(given, backend="aot_eager"))
     text = np.random.default_rng(0).integers(1, 31, 16 * 9 + 5)  # the last batch of an epoch is smaller
 
     def losses(compile: str) -> list[float]:
         settings = compose("gpt", None, {"training": {"compile": compile, "batch_tokens": 64, "window": 16}}).training
-        trainer = Trainer(model(), Windows(text, 4, 16, 0, seed=1), lambda model: None, settings, tmp_path)
-        assert (trainer.compiled is not None) == (compile == "on")
+        trainer = Trainer(
+            model(), Windows(text, 4, 16, 0, seed=1), lambda model: None, settings, tmp_path, install=install
+        )
+        assert is_swapped(trainer.forward) == (compile == "on")
         trainer.model.train()
         return [float(trainer.step()[0]) for _ in range(7)]
 

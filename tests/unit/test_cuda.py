@@ -21,16 +21,8 @@ from regard.fast import Use, install
 from regard.fast.captured_step import captures
 from regard.fast.choose_token import FusedChoice
 from regard.fast.decode_step import fast_step
-from regard.fast.half_products import rectified_sums
-from regard.fast.kernels.epilogue import Epilogues, epilogues
-from regard.fast.linear_cross_entropy import rows_, surprise, written_rows_
-from regard.fast.residual import add_norm
-from regard.fast.short_attention import ShortAttention, attend_packed, is_short
-from regard.fast.short_blocks import are_short
-from regard.fast.word_vectors import read_words
-from regard.layers import encoder
-from regard.layers.attention import attend, written
-from regard.layers.state import Span, detach
+from regard.fast.linear_cross_entropy import linear_cross_entropy, rows_, written_rows_
+from regard.layers.state import detach
 from regard.runs.recipe import compose
 from regard.systems import dan, gpt, gru, lstm, ngram, nnlm, rnn, self_attention, transformer
 from regard.systems.catalogue import load_class
@@ -372,120 +364,6 @@ def test_systems_that_pack_their_sources_are_not_captured(tmp_path):
             captures(model, compose(system, "tiny", {"training": {"capture": "on"}}).training)
 
 
-@pytest.mark.parametrize("masked, causal", [(False, False), (True, False), (False, True)])
-@pytest.mark.parametrize("queries, keys, depth", [(32, 32, 128), (7, 7, 64), (64, 64, 64), (5, 33, 16)])
-def test_short_attention_is_the_written_one_values_and_gradients(causal, masked, queries, keys, depth):
-    torch.manual_seed(0)
-    rows, heads = 6, 2
-    crossing = queries != keys
-    given = [torch.randn(rows, queries, (1 if crossing else 3) * heads * depth, device="cuda", dtype=torch.bfloat16)]
-    given += [torch.randn(rows, keys, 2 * heads * depth, device="cuda", dtype=torch.bfloat16)] if crossing else []
-    lengths = torch.randint(1, keys + 1, (rows, 1), device="cuda")
-    valid = torch.arange(keys, device="cuda") < lengths if masked else None
-    wanted = torch.randn(rows, queries, heads * depth, device="cuda")
-
-    def by_kernel(queries_, memory=None):
-        assert is_short(queries_, queries, keys, depth)
-        return attend_packed(queries_, memory, heads, valid=valid, causal=causal)
-
-    def by_equation(queries_, memory=None):
-        parts = queries_.chunk(3, -1) if memory is None else (queries_, *memory.chunk(2, -1))
-        mask = torch.ones(rows, 1, queries, keys, dtype=torch.bool, device="cuda")
-        mask = mask if valid is None else mask & valid[:, None, None]
-        mask = mask.tril() if causal else mask
-        return written(*(part.unflatten(-1, (heads, depth)) for part in parts), mask)[0]
-
-    answers = []
-    for attention, precision in ((by_kernel, torch.bfloat16), (by_equation, torch.float32)):
-        inputs = [part.to(precision).requires_grad_() for part in given]
-        found = attention(*inputs)
-        answers.append([found, *torch.autograd.grad((found * wanted).sum(), inputs)])
-    for one, other in zip(*answers, strict=True):
-        torch.testing.assert_close(one.float(), other, rtol=2e-2, atol=2e-2 * float(other.detach().abs().max()))
-
-
-@pytest.mark.parametrize("norm", ["post", "pre"])
-@pytest.mark.parametrize("activation", ["relu", "gelu"])
-def test_the_fused_stacks_are_the_blocks_one_after_the_other(norm, activation, monkeypatch):
-    torch.manual_seed(0)
-    sizes = {"layers": 2, "width": 128, "heads": 2, "feedforward": 192, "dropout": 0.0}
-    model = transformer.Transformer(50, transformer.Settings(norm=norm, activation=activation, **sizes)).cuda().train()
-    for weight in model.parameters():
-        weight.data += 0.05 * torch.randn_like(weight)  # so that norms and biases count
-    tokens, source = torch.randint(50, (6, 9)).cuda(), torch.randint(50, (6, 13)).cuda()
-    lengths, wanted = torch.tensor([13, 1, 5, 2, 7, 12]), torch.randn(6, 9, 50, device="cuda")
-    answers = []
-    for fused, half in ((False, False), (True, True), (False, True)):
-        for module in (encoder, transformer):
-            monkeypatch.setattr(module, "are_short", are_short if fused else lambda *_: False)
-        with torch.autocast("cuda", torch.bfloat16, enabled=half):
-            logits, state = model(tokens, model.begin(source, lengths))
-        gradients = torch.autograd.grad((logits.float() * wanted).sum(), list(model.parameters()))
-        answers.append([logits.float(), state["past"]["1"]["keys"].float(), *gradients])
-    for exact, one, other in zip(*answers, strict=True):  # as near as the blocks in half precision are themselves
-        off, usual, size = (torch.linalg.vector_norm(part) for part in (one - exact, other - exact, exact))
-        assert off < 4 * usual + 0.05 * size  # a sum that is rounded to the other side of zero has another slope
-        assert usual < 0.2 * size  # so what is left out would be noticed, in each of them
-
-
-@pytest.mark.parametrize("rows, width", [(37, 64), (5, 48), (3000, 512)])
-@pytest.mark.parametrize("rate", [0.0, 0.3])
-def test_bias_dropout_sum_and_norm_in_one_are_the_written_ones(rows, width, rate):
-    torch.manual_seed(0)
-    norm = torch.nn.LayerNorm(width).cuda()
-    torch.nn.init.normal_(norm.weight)
-    x = torch.randn(rows, width, device="cuda", requires_grad=True)
-    part = torch.rand(rows, width, device="cuda").add(0.5).requires_grad_()  # far from 0, so that what is 0 was dropped
-    bias = torch.rand(width, device="cuda").requires_grad_()
-    wanted = torch.randn(3, rows, width, device="cuda")
-    torch.manual_seed(3)
-    total, normed, again = add_norm(x, part, bias, norm, rate)
-    assert torch.equal(normed, again)
-    kept = ((total - x).abs() > 0.1).detach() / (1 - rate)
-    assert kept.mean().item() == pytest.approx(1.0, abs=0.1 if rows < 100 else 0.01)
-    assert not rate or not torch.equal(kept[: rows // 2], kept[rows - rows // 2 :])
-    answers = []
-    by_hand = x + kept * (part + bias)
-    for t, n, c in ((total, normed, again), (by_hand, norm(by_hand), norm(by_hand))):
-        cost = (torch.stack([t, n, c]) * wanted).sum()
-        answers.append([t, n, *torch.autograd.grad(cost, [x, part, bias, norm.weight, norm.bias])])
-    for one, other in zip(*answers, strict=True):
-        torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-3 * float(other.detach().abs().max()))
-
-
-@pytest.mark.parametrize("settings", [{}, {"position": "none"}])
-def test_words_read_in_one_kernel_are_the_embeddings(settings):
-    torch.manual_seed(0)
-    embedding = transformer.Transformer(30, transformer.Settings(width=48, layers=1, **settings)).embedding.cuda()
-    tokens, wanted = torch.randint(30, (4, 7)).cuda(), torch.randn(4, 7, 48, device="cuda")
-    span = Span(torch.zeros(4, dtype=torch.int64, device="cuda"))
-    torch.manual_seed(3)
-    kept = (read_words(embedding, tokens, 0.3, torch.float32) != 0) / 0.7
-    assert 0.8 < kept.mean().item() < 1.2
-    torch.manual_seed(3)
-    answers = []
-    for found in (read_words(embedding, tokens, 0.3, torch.float32), embedding(tokens, span) * kept):
-        answers.append([found, *torch.autograd.grad((found * wanted).sum(), [embedding.table.weight])])
-    for one, other in zip(*answers, strict=True):
-        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-4)
-
-
-@pytest.mark.parametrize("again", [False, True])
-def test_a_table_that_is_read_twice_gets_both_gradients(again):
-    torch.manual_seed(0)
-    embedding = transformer.Transformer(30, transformer.Settings(width=48, layers=1)).embedding.cuda()
-    first, second = torch.randint(30, (4, 7)).cuda(), torch.randint(30, (4, 5)).cuda()
-    wanted, span = torch.randn(4, 12, 48, device="cuda"), Span(torch.zeros(4, dtype=torch.int64, device="cuda"))
-    answers = []
-    for read in (
-        lambda tokens, again: read_words(embedding, tokens, 0.0, torch.float32, again=again),
-        lambda tokens, again: embedding(tokens, span),
-    ):
-        both = torch.cat([read(first, False), read(second, again)], dim=1)
-        answers.append(torch.autograd.grad((both * wanted).sum(), embedding.table.weight)[0])
-    torch.testing.assert_close(*answers, rtol=1e-4, atol=1e-4)
-
-
 @pytest.mark.parametrize("most", [0.1, 1e6])
 def test_clipping_within_adamw_is_clipping_before_it(most):
     answers = []
@@ -504,35 +382,6 @@ def test_clipping_within_adamw_is_clipping_before_it(most):
         answers.append([weight.detach() for weight in model.parameters()])
     for one, other in zip(*answers, strict=True):
         torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-6)
-
-
-@pytest.mark.parametrize("rows, width, rectified", [(3, 5, True), (1000, 300, False), (16384, 1024, True)])
-def test_a_bias_gradient_is_the_sum_over_rows(rows, width, rectified):
-    torch.manual_seed(0)
-    gradient, found = torch.randn(2, rows, width, device="cuda", dtype=torch.bfloat16)
-    passed, summed = rectified_sums(gradient, found if rectified else None, torch.float32)
-    expected = gradient * (found > 0) if rectified else gradient
-    assert torch.equal(passed, expected)
-    torch.testing.assert_close(summed, expected.double().sum(0).float(), rtol=1e-4, atol=1e-2)
-
-
-def test_short_attention_drops_the_weights_it_should_and_differentiates_what_is_left():
-    torch.manual_seed(0)
-    packed, wanted = torch.randn(64, 16, 3 * 64, device="cuda"), torch.randn(64, 16, 64, device="cuda")
-    seed, direction, rate = torch.tensor([7], device="cuda"), torch.randn(64, 16, 3 * 64, device="cuda"), 0.3
-
-    def attend(x):
-        return ShortAttention.apply(x, None, None, seed, 2, False, rate)
-
-    ones = torch.cat([packed[..., :128], torch.ones_like(packed[..., 128:])], dim=-1)  # values of 1: sums of weights
-    kept = attend(ones)
-    assert kept.mean().item() == pytest.approx(1.0, abs=0.02)
-    assert kept.std().item() > 0.05
-    packed.requires_grad_()
-    (gradient,) = torch.autograd.grad((attend(packed) * wanted).sum(), packed)
-    with torch.no_grad():
-        slope = ((attend(packed + 1e-2 * direction) - attend(packed - 1e-2 * direction)) * wanted).sum() / 2e-2
-    torch.testing.assert_close((gradient * direction).sum(), slope, rtol=2e-2, atol=0.5)
 
 
 # -- generation: eight steps in one graph ----------------------------------------------------------------------------
@@ -667,7 +516,7 @@ def test_the_fused_loss_is_the_plain_one_in_value_and_gradient(smoothing, biased
         rows = (torch.nn.functional.linear(hidden, weight, bias)[valid].float(), targets[valid])
         plain = torch.nn.functional.cross_entropy(*rows, reduction="sum", label_smoothing=smoothing)
         given = {"valid": valid if masked else None, "smoothing": smoothing, "at_once": 35 * words}
-        fused = surprise(hidden, weight, bias, targets, **given)
+        fused = linear_cross_entropy(hidden, weight, bias, targets, **given)
     error = 1e-4 if precision == torch.float32 else 1e-2  # of a gradient that bf16 rounds in other places
     torch.testing.assert_close(fused, plain, rtol=error / 10, atol=0.0)
     for one, other in zip(torch.autograd.grad(fused / 7, of), torch.autograd.grad(plain / 7, of), strict=True):
@@ -686,77 +535,6 @@ def test_the_kernel_is_the_written_pass_over_rows(biased, words):
     costs = rows_(logits, bias, targets, words, 0.1, True)
     torch.testing.assert_close(costs, written_rows_(other, bias, targets, words, 0.1, True), rtol=1e-5, atol=1e-5)
     torch.testing.assert_close(logits, other, rtol=1e-4, atol=1e-6)
-
-
-def test_cudnns_attention_is_the_default_one():
-    torch.manual_seed(0)
-    packed = torch.randn(4, 256, 3 * 12, 64, device="cuda", dtype=torch.bfloat16, requires_grad=True)
-    wanted = torch.randn(4, 256, 768, device="cuda")
-    answers = []
-    for cudnn in (False, True):
-        context = attend(*packed.chunk(3, dim=2), None, causal=True, cudnn=cudnn)
-        answers.append([context, *torch.autograd.grad((context * wanted).sum(), packed)])
-    for one, other in zip(*answers, strict=True):
-        assert (one - other).norm() < 1e-2 * other.norm()
-
-
-@pytest.mark.parametrize("width, heads", [(128, 2), (96, 2), (768, 12)])
-@pytest.mark.parametrize("bias", [True, False])
-@pytest.mark.parametrize("rows, columns", [(5, 200), (1, 1), (3, 37)])
-def test_a_block_by_hand_is_no_further_from_the_exact_one_than_the_written_in_bf16(width, heads, bias, rows, columns):
-    torch.manual_seed(0)
-    model = gpt.GPT(9, gpt.Settings(layers=1, width=width, heads=heads, context=256, dropout=0.0, bias=bias))
-    block = model.cuda().train().layers[0]
-    for weight in block.parameters():
-        weight.data += 0.02 * torch.randn_like(weight)  # so that norms and biases count
-    x = torch.randn(rows, columns, width, device="cuda").bfloat16()
-    wanted, span = torch.randn(x.shape, device="cuda"), Span(torch.zeros(rows, device="cuda"))
-
-    def answers(kind: torch.dtype, *, by_hand: bool) -> list[torch.Tensor]:
-        given = x.to(kind).requires_grad_()
-        block.to(torch.float64 if kind == torch.float64 else torch.float32)
-        block.by_hand, block.attention.cudnn = by_hand, by_hand and width // heads == 64
-        with torch.autocast("cuda", torch.bfloat16, enabled=kind != torch.float64):
-            y, _ = block(given, {}, span)
-        return [y, *torch.autograd.grad((y * wanted.to(y.dtype)).sum(), [given, *block.parameters()])]
-
-    exact = answers(torch.float64, by_hand=False)
-    for best, usual, found in zip(
-        exact, answers(torch.bfloat16, by_hand=False), answers(torch.bfloat16, by_hand=True), strict=True
-    ):
-        assert (found - best).norm() < 1.5 * (usual - best).norm() + 2e-3 * best.norm()
-
-
-@pytest.mark.parametrize("biased", [True, False])
-def test_a_product_that_ends_in_a_gelu_is_a_product_and_a_gelu(biased):
-    torch.manual_seed(0)
-    library = epilogues(torch.device("cuda", torch.cuda.current_device()))
-    if library is None:
-        pytest.skip("cuBLASLt is not loaded here")
-    kind = {"device": "cuda", "dtype": torch.bfloat16}
-    x, weight, bias = torch.randn(300, 64, **kind), torch.randn(128, 64, **kind) * 0.2, torch.randn(128, **kind)
-    y, u = library.gelu(x, weight, bias if biased else None)
-    exact = torch.nn.functional.linear(x.double(), weight.double(), bias.double() if biased else None)
-    exact.requires_grad_()
-    active = torch.nn.functional.gelu(exact, approximate="tanh")
-    assert (u - exact).norm() < 4e-3 * exact.norm()
-    assert (y - active).norm() < 4e-3 * active.norm()
-    dy, back = torch.randn(300, 64, **kind), torch.randn(64, 128, **kind) * 0.2
-    (expected,) = torch.autograd.grad(active, exact, dy.double() @ back.double())
-    assert (library.slope(dy, back, u) - expected).norm() < 1e-2 * expected.norm()
-
-
-def test_a_model_by_hand_learns_as_the_written_one(tmp_path):
-    losses = {}
-    for compile in ("off", "auto"):
-        torch.manual_seed(0)
-        model = gpt.GPT(50, gpt.Settings(layers=2, width=128, heads=2, context=16, dropout=0.0))
-        run = trainer(tmp_path / compile, model, "off", True, batches="windows", compile=compile)
-        assert run.compiled is None
-        assert all(block.by_hand == (compile == "auto") for block in model.layers)
-        run.model.train()
-        losses[compile] = [run.step()[0] for _ in range(17)]
-    torch.testing.assert_close(losses["auto"], losses["off"], rtol=1e-2, atol=0.0)
 
 
 def test_compiled_blocks_train_as_written_ones_do_also_after_a_stop(tmp_path):
@@ -983,82 +761,3 @@ def test_a_beams_choice_by_kernels_is_the_written_one(vocabulary, terms):
             assert torch.equal(getattr(one, name)[is_open], getattr(other, name)[is_open])
     found, expected = other.best(places)(), one.best(places)()
     assert [[h.tokens for h in best] for best in found] == [[h.tokens for h in best] for best in expected]
-
-
-# -- products and what is done at their end --------------------------------------------------------------------------
-
-
-def fresh_epilogues():
-    library = epilogues(torch.device("cuda", torch.cuda.current_device()))
-    return pytest.skip("cuBLASLt is not loaded here") if library is None else Epilogues(library.library, library.device)
-
-
-def halves(*shape):
-    return torch.randn(*shape, device="cuda", dtype=torch.bfloat16)
-
-
-def assert_near(found, expected, most=4e-3):
-    assert found is not None
-    assert (found - expected).norm() < most * expected.norm()
-
-
-@pytest.mark.parametrize("biased", [True, False])
-def test_a_product_that_ends_in_a_sum_is_a_product_and_a_sum(biased):
-    torch.manual_seed(0)
-    s, x, weight, bias = halves(300, 128), halves(300, 64), halves(128, 64), halves(128) if biased else None
-    before = s.clone()
-    exact = s.double() + x.double() @ weight.double().t() + (bias.double() if biased else 0.0)
-    assert_near(fresh_epilogues().add(s, x, weight, bias), exact)
-    assert torch.equal(s, before)
-
-
-def test_the_quickest_way_is_found_once_and_one_that_finds_nothing_is_never_taken():
-    library, asked = fresh_epilogues(), []
-
-    def way(name, products):
-        x = halves(512, 512)
-
-        def found():
-            asked.append(name)
-            for _ in range(products):
-                x @ x
-            return name
-
-        return found
-
-    slow, quick = way("slow", 200), way("quick", 1)
-    assert library.quickest("a", slow, quick, lambda: None) == "quick"
-    asked.clear()
-    assert library.quickest("a", slow, quick, lambda: None) == "quick"
-    assert asked == ["quick"]
-    assert library.quickest("b", quick, slow) == "quick"
-
-
-def test_products_that_were_tried_are_products():
-    torch.manual_seed(0)
-    library, dy, weight, x = fresh_epilogues(), halves(300, 64), halves(64, 128), halves(300, 96)
-    for _ in range(2):  # tried, and used
-        assert_near(library.add(None, dy, weight.t().contiguous(), None), dy.double() @ weight.double())
-        assert_near(library.back(dy, weight), dy.double() @ weight.double())
-        gradient = library.gradient(dy, x)
-        assert gradient.dtype == torch.float32
-        assert_near(gradient, dy.double().t() @ x.double(), 1e-5)
-
-
-def test_a_kernel_that_computes_something_else_is_not_used(monkeypatch):
-    library, wrong = fresh_epilogues(), fresh_epilogues()
-    s, x, weight = halves(300, 128), halves(300, 64), halves(128, 64)
-    assert library.add(s, x, weight, None) is not None
-    monkeypatch.setattr(
-        "regard.fast.kernels.epilogue.linear", lambda x, weight, bias: 1.1 * x.float() @ weight.float().t()
-    )
-    assert library.add(s, x, weight, None) is not None  # it was found right
-    assert wrong.add(s, x, weight, None) is None
-
-
-def test_what_does_not_lie_as_the_library_wants_it_is_left_to_others():
-    library, s, x, weight = fresh_epilogues(), halves(300, 128), halves(300, 64), halves(128, 64)
-    assert library.add(s[:, :120], x, weight[:120], None) is None  # with gaps between its rows
-    assert library.add(halves(300 * 128 + 8)[8:].view(300, 128), x, weight, None) is None
-    assert library.add(s, x.float(), weight.float(), None) is None
-    assert library.quickest("a key", lambda: 1, lambda: None) == 1

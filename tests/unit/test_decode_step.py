@@ -1,10 +1,12 @@
 """Which models the fused decoding step takes, and how it cuts their products; its numbers: test_cuda.py."""
 
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
 from regard.fast import decode_step
+from regard.fast.table import needs_triton
 from regard.systems import gpt, lstm, self_attention
 
 
@@ -23,7 +25,7 @@ def anywhere(monkeypatch):
 
 
 def test_on_a_cpu_the_plain_step_is_used():
-    assert decode_step.fast_step(a_gpt()) is None
+    assert needs_triton(torch.device("cpu"))
 
 
 @pytest.mark.parametrize(
@@ -37,7 +39,7 @@ def test_on_a_cpu_the_plain_step_is_used():
     ],
 )
 def test_the_kernels_know_these_models(anywhere, settings):
-    assert decode_step._known(a_gpt(**settings))
+    assert decode_step.is_known(a_gpt(**settings))
 
 
 @pytest.mark.parametrize(
@@ -45,7 +47,7 @@ def test_the_kernels_know_these_models(anywhere, settings):
     [{"norm": "post"}, {"position": "sinusoid"}, {"position": "learned", "combine": "concatenate", "tied": False}],
 )
 def test_what_the_kernels_do_not_know_is_left_to_the_model(anywhere, settings):
-    assert decode_step.fast_step(a_gpt(**settings)) is None
+    assert not decode_step.is_known(a_gpt(**settings))
 
 
 def test_other_systems_are_left_to_themselves(anywhere):
@@ -53,11 +55,11 @@ def test_other_systems_are_left_to_themselves(anywhere):
         lstm.LSTMModel(50, lstm.Settings(width=32)),
         self_attention.SelfAttentionModel(50, self_attention.Settings(width=32, context=16)),
     ):
-        assert decode_step.fast_step(model.eval()) is None
+        assert not decode_step.is_known(model.eval())
 
 
 def test_a_model_that_drops_out_is_left_to_itself(anywhere):
-    assert not decode_step._known(a_gpt().train())
+    assert not decode_step.is_known(a_gpt().train())
 
 
 def test_weights_of_two_precisions_are_left_to_the_model(monkeypatch):

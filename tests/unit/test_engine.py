@@ -9,7 +9,7 @@ from regard.base.errors import RegardError
 from regard.decoding.engine import Engine, Prompt
 from regard.decoding.generate import generate, read_prompts
 from regard.decoding.sampling import GREEDY, Sampling
-from regard.fast.lean_step import lean_step
+from regard.fast.lean_step import LeanStep, is_known
 from regard.layers.state import map_state
 from regard.systems import gpt, lstm
 
@@ -49,7 +49,7 @@ def test_where_nothing_limits_a_text_its_row_grows(monkeypatch):
     engine = Engine(unlimited, eos=EOS, sampling=Sampling(), rows=2)
     expected = [alone(unlimited, prompt, n, sampling=Sampling(), **options) for n, prompt in enumerate(PROMPTS)]
     assert list(engine.texts(PROMPTS, **options)) == expected
-    assert engine.writer.capacity >= 52
+    assert engine.batch.writer.capacity >= 52
 
 
 def test_forbidden_tokens_are_never_written_and_unfit_ones_never_first(model):
@@ -87,7 +87,7 @@ def test_prompts_are_taken_only_as_rows_become_free(model, monkeypatch):
 def test_a_batch_of_finished_texts_shrinks(model):
     """Where nothing is recorded, rows without a text are not computed for long."""
     engine = Engine(model, eos=EOS, sampling=Sampling(), rows=4)
-    sizes = [engine.writer.rows for _ in engine.stream(PROMPTS, max_tokens=300, lines=1, seed=2)]
+    sizes = [engine.batch.writer.rows for _ in engine.stream(PROMPTS, max_tokens=300, lines=1, seed=2)]
     assert sizes[0] == 4
     assert sizes[-1] == 1
 
@@ -134,7 +134,8 @@ def test_what_cannot_be_is_refused(model):
 def test_the_lean_step_is_the_models_own_call(settings, rows):
     """For rows of different lengths, up to the last slot and beyond, where both write what nobody reads."""
     model = attention(**settings)
-    step = lean_step(model)
+    assert is_known(model)
+    step = LeanStep(model)
     lengths = [5, 1, 9][:rows]
     state = read_prompts(model, [[EOS] * length for length in lengths], 12)[1]
     other = map_state(torch.Tensor.clone, state)
@@ -154,20 +155,20 @@ def test_the_lean_step_is_the_models_own_call(settings, rows):
 
 
 def test_a_model_of_another_build_has_no_lean_step(model):
-    assert lean_step(model) is None
+    assert not is_known(model)
     for settings in (
         {"norm": "post"},
         {"position": "rotary"},
         {"position": "sine"},
         {"combine": "concatenate", "tied": False},
     ):
-        assert lean_step(attention(**settings)) is None
+        assert not is_known(attention(**settings))
 
     class Own(gpt.GPT):
         def predict(self, hidden):
             return -super().predict(hidden)
 
-    assert lean_step(Own(VOCABULARY, gpt.Settings(layers=1, width=16, heads=2))) is None
+    assert not is_known(Own(VOCABULARY, gpt.Settings(layers=1, width=16, heads=2)))
 
 
 def test_what_stands_around_the_layers_of_a_model_of_ones_own_is_not_left_out():

@@ -9,6 +9,7 @@ from sacrebleu.metrics import BLEU, CHRF
 from sacrebleu.significance import PairedTest
 
 from regard.base.errors import RegardError
+from regard.evaluation import scripts
 from regard.evaluation.alignment_error import (
     alignment_error_rate,
     diagonal_links,
@@ -217,3 +218,117 @@ def test_ibm_model_1_finds_which_word_means_which():
     links = ibm1(sources, targets, iterations=30)
     assert links[:4] == [{(0, 0), (1, 1)}, {(0, 0), (1, 1)}, {(0, 0), (1, 1)}, {(1, 0), (2, 1), (0, 2)}]
     assert links[4] == set()
+
+
+# -- scripts ---------------------------------------------------------------------------------------------------------
+
+IN_SCRIPTS = {  # (references, the same with one word of the second sentence changed)
+    "Japanese": (["私は東京へ行きます。", "彼女は毎朝コーヒーを飲みます。"], "彼女は毎晩コーヒーを飲みます。"),
+    "Chinese": (["我明天去北京。", "她每天早上喝咖啡。"], "她每天晚上喝咖啡。"),
+    "Korean": (["나는 내일 서울에 갑니다.", "그녀는 매일 아침 커피를 마십니다."], "그녀는 매일 저녁 커피를 마십니다."),
+    "Thai": (["ฉันไปกรุงเทพพรุ่งนี้", "เธอดื่มกาแฟทุกเช้า"], "เธอดื่มกาแฟทุกเย็น"),
+    "Arabic": (
+        ["أذهب غدا إلى القاهرة مع أخي الصغير.", "تشرب القهوة كل صباح في الحديقة."],
+        "تشرب القهوة كل مساء في الحديقة.",
+    ),
+    "Russian": (
+        ["Я завтра поеду в Москву с младшим братом.", "Она каждое утро пьёт кофе в саду."],
+        "Она каждый вечер пьёт кофе в саду.",
+    ),
+}
+WITHOUT_EXTRAS = {
+    "Japanese": "char",
+    "Chinese": "zh",
+    "Korean": "char",
+    "Thai": "char",
+    "Arabic": "13a",
+    "Russian": "13a",
+}
+
+
+@pytest.fixture
+def no_mecab(monkeypatch):
+    """sacreBLEU as it is without the extras."""
+    from sacrebleu.tokenizers import tokenizer_ja_mecab, tokenizer_ko_mecab
+
+    monkeypatch.setattr(tokenizer_ja_mecab, "MeCab", None)
+    monkeypatch.setattr(tokenizer_ko_mecab, "MeCab", None)
+    scripts.is_installed.cache_clear()
+    yield
+    scripts.is_installed.cache_clear()
+
+
+@pytest.mark.parametrize("script", IN_SCRIPTS)
+def test_near_perfect_translations_score_high_in_every_script_and_the_signature_says_how(no_mecab, script):
+    references, changed = IN_SCRIPTS[script]
+    hypotheses, tokenizer = [references[0], changed], WITHOUT_EXTRAS[script]
+    found = quality(hypotheses, references)
+    assert found["bleu"]["score"] > 50
+    assert f"|tok:{tokenizer}|" in found["bleu"]["signature"]
+    assert f"|tok:{tokenizer}|" in found["bleu_tokenised_lowercase"]["signature"]
+    theirs = BLEU(tokenize=tokenizer).corpus_score(hypotheses, [references]).score
+    assert found["bleu"]["score"] == pytest.approx(theirs)
+    assert bleu(hypotheses, references) == pytest.approx(theirs)
+    sums = Statistics.of("bleu", hypotheses, references)
+    assert float(sums.score(sums.counts.sum(0))) == pytest.approx(theirs)
+    (only,) = by_length(["one", "two"], hypotheses, references)
+    assert only.bleu == pytest.approx(theirs)
+
+
+@pytest.mark.parametrize("script, extra", [("Japanese", "ja"), ("Korean", "ko")])
+def test_a_missing_extra_is_named_with_how_to_install_it_and_asking_for_it_is_refused(no_mecab, script, extra):
+    cut = scripts.bleu_cut(IN_SCRIPTS[script][0])
+    assert cut.tokenizer == "char"
+    assert script in cut.why
+    assert f'pip install "regard[{extra}]"' in cut.why
+    with pytest.raises(RegardError, match=rf"regard\[{extra}\]"):
+        scripts.bleu_cut(IN_SCRIPTS[script][0], f"{extra}-mecab")
+
+
+@pytest.mark.parametrize("script, module, extra", [("Japanese", "MeCab", "ja"), ("Korean", "mecab_ko", "ko")])
+def test_with_the_extra_words_are_those_of_its_dictionary(script, module, extra):
+    pytest.importorskip(module)
+    references, changed = IN_SCRIPTS[script]
+    found = quality([references[0], changed], references)
+    assert f"|tok:{extra}-mecab" in found["bleu"]["signature"]
+    assert 30 < found["bleu"]["score"] < 100
+
+
+def test_a_tokenizer_that_finds_no_words_is_used_only_when_asked_for_and_says_so():
+    references = IN_SCRIPTS["Japanese"][0]
+    assert "Japanese has no spaces" in scripts.bleu_cut(references, "13a").why
+    assert "no spaces" not in scripts.bleu_cut(IN_SCRIPTS["Korean"][0], "13a").why
+    assert scripts.bleu_cut(["the cat"], "13a").why == "13a, as asked for"
+
+
+def test_the_script_of_most_letters_decides():
+    assert scripts.bleu_cut(["我明天去北京。", "OK, 3.14 ..."]).tokenizer == "zh"
+    assert scripts.bleu_cut(["The city of 北京 is large.", "It rains."]).tokenizer == "13a"
+    assert (
+        scripts.bleu_cut(["他喜欢の这个字和北京的天气以及很多别的东西" * 2]).tokenizer == "zh"
+    )  # one kana makes no Japanese
+    assert scripts.bleu_cut(["123 ...", ""]).tokenizer == "13a"
+    assert "Thai" in scripts.bleu_cut(IN_SCRIPTS["Thai"][0]).why
+    assert scripts.bleu_cut(["ខ្ញុំទៅផ្សារ", "မြန်မာစာ"]).tokenizer == "char"
+
+
+def test_words_are_counted_between_spaces_and_in_scripts_without_them_by_letter():
+    assert scripts.count_words("The cat – sees it.") == 5
+    assert scripts.count_words("나는 내일 서울에 갑니다.") == 4
+    assert scripts.count_words("Я завтра поеду.") == 3
+    assert scripts.count_words("我去北京。") == 4
+    assert scripts.count_words("私はPython 3を使う。") == 7  # 私 は Python 3 を 使 う
+    assert scripts.count_words("ที่") == 1  # a letter and its two marks
+    classes = by_length(["我" * 7, "a b"], ["x", "y"], ["x", "y"])
+    assert [(one.shortest, one.sentences) for one in classes] == [(0, 1), (6, 1)]
+
+
+def test_a_metric_that_is_unknown_is_refused_and_never_scored_as_another():
+    sums = Statistics.of("bleu", GOOD, REFERENCES)
+    with pytest.raises(RegardError, match="no metric 'ter'"):
+        Statistics("ter", sums.counts, "13a").score(sums.counts.sum(0))
+
+
+def test_scores_cut_into_different_words_are_not_compared():
+    with pytest.raises(RegardError, match="same way"):
+        paired_bootstrap(Statistics.of("bleu", GOOD, REFERENCES), Statistics.of("bleu", BAD, REFERENCES, "char"))

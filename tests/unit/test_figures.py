@@ -8,12 +8,14 @@ import xml.etree.ElementTree as ET
 import zlib
 from base64 import b64decode
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
+import regard
 from regard.report.axes import Axis, number
 from regard.report.colours import luminance, shades
 from regard.report.figures import Heat, Intervals, Line, Lines, Mark, from_json, legible
@@ -186,7 +188,7 @@ def test_a_large_matrix_is_one_small_picture_with_a_pixel_for_each_cell():
     names = [f"word {n}" for n in range(size)]
     text = svg(Heat("T", names, names, values, low=0, high=1))
     assert len(text) < 40_000
-    (picture, _) = (part.get("href").split(",")[1] for part in ET.fromstring(text).iter("image"))
+    picture = next(part.get("href").split(",")[1] for part in ET.fromstring(text).iter("image"))
     rows = pixels(b64decode(picture))
     assert [len(row) for row in rows] == [size] * size
     assert all((rows[t][s] == 0) == (s > t) for t in range(size) for s in range(size))
@@ -211,6 +213,25 @@ def test_shades_are_read_without_their_hue():
     (red, _, blue), (red_end, _, blue_end) = shades(diverging=True)[0], shades(diverging=True)[-1]
     assert blue > red  # one side is blue and the other orange, whatever kind of colour blindness
     assert red_end > blue_end
+
+
+def test_colours_are_named_in_one_file():
+    source = Path(regard.__file__).parent
+    for path in source.rglob("*"):
+        if path.suffix in (".py", ".js", ".css") and path.name != "colours.py":
+            assert not re.search(r"#[0-9a-fA-F]{3,8}\b(?![:\w])", path.read_text(encoding="utf-8")), path
+
+
+def test_on_a_dark_page_strong_is_light_as_it_is_dark_on_a_light_one():
+    light = [luminance(colour) for colour in shades(dark=True)]
+    assert all(before <= after for before, after in pairwise(light))
+    assert light[0] < 0.02 < 0.7 < light[-1]
+    two = [luminance(colour) for colour in shades(diverging=True, dark=True)]
+    middle = len(two) // 2
+    assert min(two) == two[middle]
+    for figure in (EXAMPLES["heat"], Heat("T", ["r"] * 40, ["c"] * 40, [[0.5] * 40] * 40)):
+        drawn_ = svg(figure)
+        assert ("--dark:" in drawn_) or (drawn_.count('class="dark"') == drawn_.count('class="light"') > 0)
 
 
 def test_without_colour_the_two_sides_of_a_scale_are_told_by_their_sign():

@@ -8,14 +8,13 @@ import torch
 from torch import nn
 from torch.func import functional_call
 
-from regard.layers.attention import CausalSelfAttention
+from regard.layers.attention import CausalSelfAttention, FullSelfAttention
 from regard.layers.blocks import FeedForward, PostNormEncoderBlock, PreNormEncoderBlock
 from regard.layers.dropout import VariationalDropout, WordDropout
 from regard.layers.embedding import Embedding
 from regard.layers.encoder import RecurrentEncoder, TransformerEncoder
-from regard.layers.position import Index, Learned, OneHot, Sine, Sinusoid, rotate
+from regard.layers.position import ALiBi, Index, Learned, OneHot, Position, Rotary, Sine, Sinusoid, rotate
 from regard.layers.recurrent import CELLS, LSTM
-from regard.layers.source_attention import FullSelfAttention
 from regard.layers.state import Span, last, select_rows
 
 
@@ -239,13 +238,25 @@ def test_attention_vectors_have_one_two_three_entries():
 
 
 def test_rotary_attention_sees_distances_and_plain_attention_sees_none():
-    layer, x = CausalSelfAttention(8, 2, rotary=True).double().eval(), torch.randn(1, 5, 8, dtype=torch.float64)
-    _, _, here = layer.explain(x, begin(layer, 1), Span(torch.tensor([0])))
-    _, _, there = layer.explain(x, begin(layer, 1), Span(torch.tensor([40])))
-    torch.testing.assert_close(here["weights"], there["weights"])
-    layer.rotary = False
+    layer, x = CausalSelfAttention(8, 2, position=Rotary()).double().eval(), torch.randn(1, 5, 8, dtype=torch.float64)
+    _, _, here = layer.explain(x, begin(layer, 1), span(1))
+    query, keys, _ = layer.ask(x, torch.arange(40, 45)[None])
+    there = (query @ keys.transpose(2, 3) / 2).masked_fill(torch.ones(5, 5).triu(1).bool(), -torch.inf)
+    torch.testing.assert_close(here["scores"], there)
+    layer.position = Position()
     _, _, plain = layer.explain(x, begin(layer, 1), span(1))
     assert not torch.allclose(here["weights"], plain["weights"])
+
+
+def test_alibi_lowers_scores_by_the_distance_in_each_head_by_its_own_slope():
+    layer, x = CausalSelfAttention(8, 2, position=ALiBi()).double().eval(), torch.randn(1, 5, 8, dtype=torch.float64)
+    _, _, biased = layer.explain(x, begin(layer, 1), span(1))
+    layer.position = Position()
+    _, _, plain = layer.explain(x, begin(layer, 1), span(1))
+    apart = torch.arange(5)[:, None] - torch.arange(5)
+    for head, slope in enumerate((2**-4, 2**-8)):
+        found = (plain["scores"] - biased["scores"])[0, head]
+        torch.testing.assert_close(found.tril(), (slope * apart).tril().double())  # above the diagonal both are −∞
 
 
 def test_heads_attend_independently():
@@ -302,7 +313,7 @@ ENCODERS = {
     **{cell: partial(RecurrentEncoder, 6, 5, cell=cell, layers=2, bidirectional=True) for cell in CELLS},
     "one way": partial(RecurrentEncoder, 6, 5, cell="lstm", layers=2),
     "pre-norm": lambda: TransformerEncoder([encoder_block(PreNormEncoderBlock) for _ in range(2)], nn.LayerNorm(6)),
-    "post-norm, rotary": lambda: TransformerEncoder([encoder_block(PostNormEncoderBlock, rotary=True)]),
+    "post-norm, rotary": lambda: TransformerEncoder([encoder_block(PostNormEncoderBlock, position=Rotary())]),
 }
 
 

@@ -1,6 +1,7 @@
 """A recipe is strict: what is given is what is used, and what is misspelt is refused where it stands."""
 
 import dataclasses
+import re
 import tomllib
 
 import pytest
@@ -62,6 +63,35 @@ def test_a_wrong_setting_is_refused_in_one_sentence(tree, said):
     assert "\n" not in str(error.value)
 
 
+@pytest.mark.parametrize("system", [system.name for system in SYSTEMS])
+def test_every_bound_is_checked_said_and_documented(system):
+    recipe = compose(system, None)
+    beyond = {"least": -1, "above": 0, "most": 1, "below": 0}  # added to a bound: the nearest number that is refused
+    checked = 0
+    for part in ("data", "model", "training"):
+        for f in dataclasses.fields(getattr(recipe, part)):
+            meta, key, kind = f.metadata, f"{part}.{f.name}", type(f.default)
+            if meta["choices"]:
+                with pytest.raises(RegardError, match=f"{key} must be one of {', '.join(meta['choices'])}"):
+                    compose(system, None, {part: {f.name: "zzz"}})
+                assert all(choice in (*re.findall(r"[\w-]+", meta["doc"]), "auto") for choice in meta["choices"]), (
+                    f"{key} does not say its choices"
+                )
+            for name, bound in meta["bounds"].items():
+                value = kind(bound + beyond[name])
+                value = value if value != meta["unset"] else value - 1
+                with pytest.raises(RegardError, match=f"{key} must be .*, not {value}"):
+                    compose(system, None, {part: {f.name: value}})
+                assert re.search(rf"^{f.name} = .*# .*[≥>≤<] {bound}\b", recipe.documented(), re.M), key
+                checked += 1
+            if kind is float:
+                with pytest.raises(RegardError, match=key):
+                    compose(system, None, {part: {f.name: -1e308}})
+                with pytest.raises(RegardError, match=key):
+                    compose(system, None, {part: {f.name: float("nan")}})
+    assert checked > 2
+
+
 def test_a_counted_system_refuses_what_only_training_has():
     with pytest.raises(RegardError, match="counted, not trained"):
         compose("ngram", None, {"training": {"learning_rate": 0.1}})
@@ -79,7 +109,7 @@ def test_overrides_are_read_from_the_command_line():
         "model": {"layers": "3"},
         "training": {"budget": "60s", "learning_rate": "1e-4"},
     }
-    with pytest.raises(RegardError, match="did you mean seed"):
+    with pytest.raises(RegardError, match="did you mean --seed"):
         parse_overrides(["--seeed", "3"], ["seed", "size"])
     with pytest.raises(RegardError, match=r"--model.layers needs a value"):
         parse_overrides(["--model.layers"])

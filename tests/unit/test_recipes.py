@@ -1,5 +1,6 @@
 """Every recipe in recipes/ is what it says: it composes, names its command, and trains."""
 
+import json
 import re
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from regard.corpora.downloads import CATALOGUE
 from regard.corpora.phrasebook import make_pairs
 from regard.decoding.beam import Beam
 from regard.runs.train import compose_recipe
+from regard.training.defaults import suited
 
 ROOT = Path(__file__).parents[2]
 RECIPES = sorted((ROOT / "recipes").glob("*.toml"))
@@ -41,6 +43,22 @@ def test_a_recipe_says_what_it_is_and_how_it_is_run(path):
     assert f"regard train recipes/{path.name}" in comment
     assert re.search(r"regard evaluate runs/\S+", comment)
     assert recipe.data.corpus in CATALOGUE
+
+
+GOLDEN = json.loads((ROOT / "tests" / "golden" / "recipes.json").read_text(encoding="utf-8"))
+
+
+@named
+def test_what_a_recipe_decides_does_not_change(path):
+    """Its number was measured with exactly these settings; golden/recipes.json is rewritten only with the number."""
+    assert compose_recipe(None, recipe=path).tree() == GOLDEN[path.name]
+
+
+@named
+def test_no_default_for_small_corpora_touches_a_recipe(path):
+    recipe = compose_recipe(None, recipe=path)
+    if hasattr(recipe.training, "steps"):
+        assert suited(recipe.training, 10, 10, recipe.given) == {}
 
 
 @named

@@ -2,12 +2,13 @@
 
 import html
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import pytest
 
 from regard.claims.claim import Claim, Evidence, Expect, Worked
-from regard.claims.claims_page import claims_page, section, write_page
+from regard.claims.claims_page import claims_page, reference, section, write_page
 from regard.claims.result import Result, result_of
 from regard.claims.verdict import FAILS, HOLDS, OPEN, find
 from regard.report.figures import Heat, Intervals, Line, Lines, Mark
@@ -79,12 +80,22 @@ def test_each_verdict_is_there_with_its_sign_and_a_way_to_its_claim():
         assert f"#{one.name}" in words.addresses
         assert one.name in words.names
     assert re.findall(r'<tr><th scope=row><span class="sign (\w+)"', page) == [HOLDS, FAILS, OPEN]
-    assert "1 holds" in " ".join(words.text)
+    seen = re.sub(r"\s+", " ", "".join(words.text))
+    assert "Of 3 statements of the lectures: ✓ 1 holds, ✗ 1 fails, ? 1 is inconclusive." in seen
+    assert "✓ 2 hold." in re.sub(r"\s+", " ", "".join(Words(claims_page([result(), result("b", "C2")])).text))
 
 
 def test_a_claim_is_told_with_everything_it_rests_on():
     seen = re.sub(r"\s+", " ", "".join(Words(section(result(quick=True))).text)).replace("−", "-")
-    told = ("Gradients vanish.", "MANY VALUES < 1", "003:148", "Width 64.", "Open gates.", "Never with f → 1.")
+    told = (
+        "Gradients vanish.",
+        "MANY VALUES < 1",
+        "notes 003, line 148",
+        "notes 002, line 49",
+        "Width 64.",
+        "Open gates.",
+        "Never with f → 1.",
+    )
     for words in (*told, "A remark & more.", "q = (0, 1)", "0.500", "12 s", "cpu, 2 threads", "fewer seeds", "b = 1"):
         assert words in seen, words
     for figure in FIGURES:
@@ -123,6 +134,27 @@ def test_a_kept_result_looks_as_it_did_and_says_that_it_was_kept():
     again = Result.from_json(one.as_json())
     assert section(again) == section(one)
     assert "earlier run" in section(again.again())
+
+
+def test_each_verdict_is_a_sentence_and_each_reference_is_in_words():
+    holds, fails, doubt = (re.sub(r"\s+", " ", "".join(Words(section(one)).text)) for one in three())
+    assert "The statement holds: log-slope of a tanh network is −0.602" in holds
+    assert "nats per step; expected was at most −0.05" in holds
+    assert "The statement fails: log-slope of a tanh network is 0.0142" in fails
+    assert "The test is inconclusive, since its control did not come out the other way: log-slope with open" in doubt
+    assert reference("003:148, 205; 002:15") == "notes 003, lines 148, 205; notes 002, line 15"
+    assert reference("000:30, 003:223–225") == "notes 000, line 30; notes 003, lines 223–225"
+    assert "line 148 of the file whose name begins with 003" in claims_page(three())
+
+
+def test_no_word_of_a_claim_becomes_markup():
+    evil = """<script>alert("1")</script><img src=x onerror='alert(1)'>&"'"""
+    plain = result()
+    names = "name number quote where statement conditions control_words breaks quick device code"
+    words = dict.fromkeys(names.split(), evil)
+    page = claims_page([replace(plain, **words, remarks=(evil,), table=({evil: evil},), knobs={evil: 1.0})], evil)
+    assert not re.search("<script|<img", page)
+    assert page.count(html.escape(evil)) > 10
 
 
 def test_where_the_control_did_not_come_out_the_table_says_so():

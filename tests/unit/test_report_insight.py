@@ -7,7 +7,9 @@ import shutil
 import subprocess
 import xml.etree.ElementTree as ET
 from base64 import b64decode
+from collections import Counter
 from dataclasses import replace
+from html.parser import HTMLParser
 
 import numpy as np
 import pytest
@@ -17,10 +19,15 @@ from rich.cells import cell_len
 from regard.base.errors import RegardError
 from regard.insight import trace_figures as figures
 from regard.insight.search_drawing import search_drawing
+from regard.insight.trace import Choice
 from regard.insight.trace_page import fragment, trace_page
 from regard.insight.trace_terminal import show
 from regard.insight.tracing import trace_language, trace_translation
+from regard.insight.words import labels, labels_after, part_name
 from regard.laws.registry import builder, stirred
+from regard.report.figures import Heat
+from regard.report.svg import svg
+from regard.report.terminal import UNLIMITED, terminal
 from regard.systems.catalogue import SYSTEMS
 from regard.text.tokenizer import Tokenizer
 
@@ -54,7 +61,7 @@ def test_the_page_asks_for_nothing(trace):
 
 def test_the_page_holds_the_trace_up_to_the_steps_of_its_shades(trace):
     facts = facts_of(trace_page(trace))
-    assert facts["tokens"] == list(trace.tokens)
+    assert facts["words"]["read"] == list(trace.tokens)
     assert [[word for word, _ in choices] for choices in facts["top"]] == [[c.token for c in row] for row in trace.top]
     assert [entry["name"] for entry in facts["attention"]] == list(trace.attention)
     for entry in facts["attention"]:
@@ -73,7 +80,7 @@ def test_the_page_holds_the_trace_up_to_the_steps_of_its_shades(trace):
 
 def test_every_part_that_the_script_fills_is_there_exactly_if_there_is_something_to_fill_it_with(trace):
     page = trace_page(trace)
-    assert ('id="heads-target"' in page) == bool(trace.attention)
+    assert ('id="heads-read"' in page) == bool(trace.attention)
     assert ('id="gradient-map"' in page) == bool(facts_of(page)["gradients"])
     assert ('id="inside-map"' in page) == bool(trace.gates or trace.hidden)
     assert ('class="search"' in page) == bool(trace.beam)
@@ -98,7 +105,9 @@ def test_a_head_is_shown_alone_where_it_is_named():
     whole, alone = figures.attention(trace, "self/0"), figures.attention(trace, "self/0", 1)
     assert np.allclose(np.nan_to_num(alone.values), trace.attention["self/0"][1])
     assert np.allclose(np.nan_to_num(whole.values), trace.attention["self/0"].mean(0))
-    assert "head 1" in show(trace, width=80, colour=False, attention="self/0", head=1)
+    assert "Self-attention, layer 1, head 2 (--layer self/0 --head 1)" in show(
+        trace, width=80, colour=False, attention="self/0", head=1
+    )
     with pytest.raises(RegardError, match="self/9"):
         show(trace, attention="self/9")
     with pytest.raises(RegardError, match="its heads are 0 to"):
@@ -107,28 +116,187 @@ def test_a_head_is_shown_alone_where_it_is_named():
 
 def test_a_gradient_that_is_exactly_zero_is_an_empty_cell_and_no_other():
     trace = trace_of("lstm")
-    shown = np.array(figures.gradients(trace)["words"].values)
+    shown = np.array(figures.gradients(trace)["gradients"].values)
     known = np.isfinite(trace.gradients)
     assert np.array_equal(np.isnan(shown[known]), trace.gradients[known] == 0)
     assert np.allclose(10 ** shown[~np.isnan(shown)], trace.gradients[known & (trace.gradients > 0)])
 
 
-def test_words_that_look_like_code_stay_words():
-    evil = '</script><script>alert("x")</script><img src=x onerror=alert(1)>'
-    trace = trace_of("gpt")
-    page = trace_page(replace(trace, tokens=(evil, *trace.tokens[1:]), notes=(evil,)))
-    assert "<script>alert" not in page
-    assert "<img" not in page
-    assert facts_of(page)["tokens"][0] == evil
+HOSTILE = '</script><script>alert("x")</script><img src=x onerror=alert(1)>&"\''
 
 
-def test_the_tree_has_every_beginning_and_a_thick_line_to_the_best():
+class Tags(HTMLParser):
+    """Every tag of a page, and every attribute that could run something."""
+
+    def __init__(self, page):
+        super().__init__()
+        self.tags, self.acts = Counter(), []
+        self.feed(page)
+
+    def handle_starttag(self, tag, attributes):
+        self.tags[tag] += 1
+        self.acts += [name for name, _ in attributes if name.startswith("on") or name == "src"]
+
+
+@pytest.mark.parametrize("system", ["gpt", "bahdanau", "lstm"])
+def test_words_that_look_like_code_stay_words(system):
+    trace = trace_of(system)
+    plain = Tags(trace_page(replace(trace, text="x", translation="x", run="x", notes=("x",), label="x")))
+    evil = replace(
+        trace,
+        tokens=(HOSTILE, *trace.tokens[1:]), targets=(HOSTILE, *trace.targets[1:]), source=trace.source and
+        (HOSTILE, *trace.source[1:]), text=HOSTILE, translation=HOSTILE, run=HOSTILE, notes=(HOSTILE,), label=HOSTILE,
+        system=HOSTILE, top=((Choice(HOSTILE, 0.5), *trace.top[0][1:]), *trace.top[1:]),
+        attention={name.replace("self/0", HOSTILE): weights for name, weights in trace.attention.items()},
+        gates={name.replace("layer", HOSTILE): values for name, values in trace.gates.items()},
+        beam=tuple(replace(branch, token=HOSTILE, text=HOSTILE) for branch in trace.beam),
+    )  # fmt: skip
+    page = trace_page(evil)
+    assert Tags(page).tags == plain.tags
+    assert Tags(page).acts == []
+    assert facts_of(page)["words"]["read"][0] == HOSTILE
+    assert html.escape(HOSTILE) in re.search(r"<title>(.*?)</title>", page, re.DOTALL)[1]
+
+
+# -- one labelled array ----------------------------------------------------------------------------------------------
+
+
+def printed(heat):
+    """Rows, columns and numbers of a heat map, read back from what a pipe gets of it."""
+    _, _, heads, *lines = terminal(heat, width=UNLIMITED, colour=False).split("\n")
+    rows = [line.partition("│")[::2] for line in lines if "│" in line]
+    cells = [
+        [re.sub("[ ░▒▓█]", "", cell) for cell in re.findall(r"[ ░▒▓█]*(?:·|−?\d*\.\d\d)", line)] for _, line in rows
+    ]
+    return tuple(row.strip() for row, _ in rows), tuple(heads.split()), cells
+
+
+def test_page_terminal_and_json_show_the_same_numbers_for_the_same_words(trace):
+    facts, sent = facts_of(trace_page(trace)), json.loads(json.dumps(trace.as_json()))
+    assert len(facts["attention"]) == len(trace.attention)
+    for entry in facts["attention"]:
+        rows, columns = (tuple(facts["words"][entry[side]]) for side in ("rows", "columns"))
+        matrix = sent["attention"][entry["name"]]
+        assert (rows, columns) == (tuple(matrix["rows"]), tuple(matrix["columns"]))  # letters are their own labels
+        shades_ = np.frombuffer(b64decode(entry["bytes"]), np.uint8).reshape(len(entry["heads"]), len(rows), -1)
+        for head in range(len(entry["heads"])):
+            heat = figures.attention(trace, entry["name"], head)
+            assert printed(heat)[:2] == (heat.rows, heat.columns) == (rows, columns)
+            for r, row in enumerate(printed(heat)[2]):
+                for c, cell in enumerate(row):
+                    weight = matrix["values"][head][r][c]
+                    assert (cell == "·") == (shades_[head, r, c] == 0)
+                    assert cell == "·" or abs(float(cell) - weight) < 0.0051
+                    assert cell == "·" or abs((shades_[head, r, c] - 1) / 254 - weight) < 0.003
+    for entry in facts["gradients"]:
+        heat = figures.gradients(trace)[entry["name"]]
+        assert tuple(facts["words"][entry["rows"]]) == heat.rows == tuple(word or "–" for word in trace.targets)
+        assert tuple(facts["words"][entry["columns"]]) == heat.columns
+
+
+def test_what_looks_across_to_the_source_is_named_by_the_word_that_is_written():
+    trace = trace_of("transformer", target="c a f e b")
+    assert trace.looked("cross/0").rows == trace.targets == ("c", "a", "f", "e", "b", "<eos>")
+    assert trace.looked("self/0").rows == trace.tokens == ("<eos>", "c", "a", "f", "e", "b")
+    assert figures.alignment(trace).rows == figures.attention(trace, "cross/1").rows == trace.targets
+
+
+# -- words as a reader sees them -------------------------------------------------------------------------------------
+
+
+def test_spaces_can_be_seen_and_the_bytes_of_a_character_are_shown_as_the_character():
+    assert labels([" ", "a", " b", "\n", "\t", "c  ", "\u200d"]) == ("␣", "a", "␣b", "⏎", "⇥", "c␣␣", "U+200D")
+    assert labels(["<0xC3>", "<0xA9>", "<0x20><0xE4><0xB8>", "<0xAD>"]) == ("é 1/2", "é 2/2", "␣中 1/2", "␣中 2/2")
+    assert labels(["<0xC3>", "x", "<0xA9>", "<0xFF>"]) == ("<0xC3>", "x", "<0xA9>", "<0xFF>")  # of no character
+    assert labels_after(["a", "<0xC3>"], ["<0xA9>", "b"]) == ["é 2/2", "b"]
+
+
+@pytest.mark.parametrize("text", ["é中 ẞ", "שלום", "a\u0301 नमस्ते"])
+def test_bytes_of_every_script_come_back_as_their_characters(text):
+    tokens = [f"<0x{byte:02X}>" if byte > 127 else chr(byte) for byte in text.encode()]
+    shown = labels(tokens)
+    assert "".join(dict.fromkeys(re.sub(r" \d/\d", "", label) for label in shown if "/" in label)) == "".join(
+        dict.fromkeys(sign for sign in text if ord(sign) > 127)
+    )
+    assert "0x" not in "".join(shown)
+
+
+def test_a_script_that_runs_from_right_to_left_does_so_in_a_heat_map():
+    heat = Heat("T", ["a", "שלום"], ["אחת", "שתיים", "."], [[0.1, 0.2, 0.3], [0.4, 0.5, 0.6]], "looked at", "word")
+    lines = terminal(heat, width=60, colour=False).split("\n")
+    assert "looked at ←" in lines[1]
+    assert [cell.strip(" ░▒▓█") for cell in re.findall(r"[ ░▒▓█]*\.\d\d", lines[-3])] == [".30", ".20", ".10"]
+    assert "\u2067שלום\u2069 │" in lines[-2]  # isolated: the numbers beside it stay where they are
+    page = ET.fromstring(svg(heat))
+    place = {
+        rect.find("title").text: float(rect.get("x")) for rect in page.iter("rect") if rect.find("title") is not None
+    }
+    assert place["a · .: 0.3"] < place["a · שתיים: 0.2"] < place["a · אחת: 0.1"]
+
+
+def test_gates_share_the_scale_from_0_to_1_and_what_is_no_gate_has_its_own():
+    strips = figures.gates(trace_of("lstm"))
+    assert [strip.title for strip in strips] == ["Gates over time", "Update over time", "Cell over time"]
+    gates, *others = strips
+    assert gates.scale == (0.0, 1.0)
+    assert {row.partition(": ")[2] for row in gates.rows} == {"forget gate", "store gate", "output gate"}
+    for strip in others:
+        assert strip.scale == (0.0, max(max(row) for row in strip.values))
+
+
+def test_a_pipe_gets_everything_whole_and_a_terminal_what_fits(monkeypatch):
+    trace = trace_of("transformer")
+    long = tuple("w" * 40 for _ in trace.tokens)
+    trace = replace(trace, tokens=long, top=tuple((Choice("v" * 60, 0.5),) * 5 for _ in long))
+    monkeypatch.setattr("sys.stdout.isatty", lambda: False, raising=False)
+    piped = show(trace)
+    assert "…" not in piped
+    assert piped.count("v" * 60) == 5 * trace.steps
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
+    assert max(map(cell_len, re.sub(r"\x1b\[[0-9;]*m", "", show(trace)).split("\n"))) <= 100
+
+
+# -- the page --------------------------------------------------------------------------------------------------------
+
+
+def test_the_title_says_run_text_and_translation():
+    trace = replace(trace_of("bahdanau"), run="runs-enfr", text="They ran.", translation="Ils couraient.")
+    assert "<title>runs-enfr: “They ran.” → “Ils couraient.”</title>" in trace_page(trace)
+
+
+def test_the_page_opens_at_the_word_that_surprised_the_model_most(trace):
+    opens = facts_of(trace_page(trace))["opens"]
+    assert trace.probability[opens] == np.nanmin(trace.probability)
+
+
+def test_heads_and_layers_are_named_in_words():
+    names = [entry["heads"] for entry in facts_of(trace_page(trace_of("transformer")))["attention"]]
+    assert "Cross-attention, layer 1, head 2" in [head for heads in names for head in heads]
+    assert part_name("layer/0/forget") == "Layer 1: forget gate"
+    assert part_name("encoder/1/backward/cell") == "Encoder layer 2, reading backward: cell"
+
+
+def test_the_tree_has_what_was_kept_with_its_probability_and_a_thick_line_to_the_best():
     trace = trace_of("bahdanau")
     drawing = ET.fromstring(search_drawing(trace.beam))
-    assert len(list(drawing.iter("text"))) == len(trace.beam)
+    kept = [branch for branch in trace.beam if branch.kept]
+    nodes = ["".join(text.itertext()) for text in drawing.iter("text")]
+    assert len(kept) < len(nodes) <= len(kept) + 3 * trace.steps
+    assert all(re.search(r"%", node) for node in nodes)
     best = next(branch for branch in trace.beam if branch.rank == 1)
     assert sum(path.get("stroke-width") == "3" for path in drawing.iter("path")) == best.step - 1
-    assert len(list(drawing.iter("path"))) == sum(branch.parent >= 0 for branch in trace.beam)
+    first = next(branch for branch in trace.beam if branch.parent < 0)
+    assert f"{first.token} {100 * np.exp(first.log_probability):.0f} %" in nodes[0]
+
+
+def test_the_sentences_that_the_search_found_are_on_the_page_and_in_the_terminal():
+    trace = trace_of("transformer")
+    texts = [branch.text for branch in trace.beam if branch.rank and branch.text]
+    assert texts
+    page, shown = trace_page(trace), show(trace, width=200, colour=False)
+    for text in texts:
+        assert f"<td>{text}</td>" in page
+        assert text in shown
 
 
 def test_a_notebook_shows_the_page_in_a_frame_of_its_own():
@@ -154,6 +322,20 @@ slider.value = 1; slider.dispatchEvent(new Event("input"));
 result.slid = said();
 const map = document.getElementById("map");
 if (map) { map.selectedIndex = map.options.length - 1; map.dispatchEvent(new Event("change")); result.headed = said(); }
+const canvas = document.getElementById("inside-map");
+const cell = () => document.getElementById("inside-map-cell").textContent;
+canvas.focus();
+for (const key of ["ArrowDown", "ArrowDown", "ArrowRight", "ArrowLeft"])
+  canvas.dispatchEvent(new KeyboardEvent("keydown", { key }));
+result.read = cell();
+const box_ = canvas.getBoundingClientRect(), [row, column] = canvas.cell;
+for (let y = 1; y < box_.height; y += 2)
+  for (let x = 1; x < box_.width; x += 2)
+    if (!result.told) {
+      const at = { clientX: box_.left + x, clientY: box_.top + y, pointerType: "touch" };
+      canvas.dispatchEvent(new PointerEvent("pointermove", at));
+      if (canvas.cell[0] === row && canvas.cell[1] === column && cell() === result.read) result.told = cell();
+    }
 const source = document.querySelector("#source-words button");
 if (source) { source.click(); result.source = said(); }
 const shading = document.getElementById("shading");
@@ -173,7 +355,7 @@ def acted(trace, folder):
     path = folder / "page.html"
     path.write_text(page[:at] + ACT.replace("%s", page[at:].replace("</body>\n</html>\n", "")), encoding="utf-8")
     quiet = ["--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={folder / 'profile'}", "--dump-dom"]
-    done = subprocess.run([BROWSER, *quiet, path.as_uri()], capture_output=True, text=True, timeout=120)
+    done = subprocess.run([BROWSER, *quiet, path.as_uri()], capture_output=True, text=True)
     return json.loads(html.unescape(re.search(r'<pre id="result">(.*?)</pre>', done.stdout, re.DOTALL)[1]))
 
 
@@ -189,14 +371,17 @@ def test_in_a_browser_a_chosen_word_shows_its_step(system, tmp_path):
     assert f"rank {trace.rank[2]}." in result["clicked"]
     assert f"Step 2 of {trace.steps}" in result["slid"]
     assert result["painted"] >= 1
-    assert result["probable"][0] == "" != result["probable"][1]
+    assert (result["probable"][0] == "") == (system != "transformer")  # nothing predicts the first word of a text
+    assert result["probable"][1] != ""
+    assert result["read"] == result["told"] != ""  # by arrow keys and by touch
     if system == "gpt":
         name = list(trace.attention)[-1]
         weights = trace.attention[name].mean(0)[2]
-        said = rf"{name}, mean of heads of “{trace.tokens[2]}” looked most at “(.*?)” \(([\d.]+)\)"
+        said = rf"mean of \d heads, “{trace.tokens[2]}” looked most at “(.*?)” \(([\d.]+)\)"
         word, number = re.search(said, result["clicked"]).groups()
         assert abs(float(number) - weights.max()) < 0.008  # two digits of one of 255 shades
         assert max(w for w, token in zip(weights, trace.tokens) if token == word) > weights.max() - 1 / 254
         assert [shade == "" for shade in result["shades"]] == [s > 2 for s in range(trace.steps)]  # no word sees ahead
     if system == "transformer":
-        assert f"of “{trace.source[0]}” looked most at" in result["source"]
+        assert f"“{trace.source[0]}” looked most at" in result["source"]
+        assert f"“{trace.targets[2]}” looked most at" in result["clicked"]

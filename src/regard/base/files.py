@@ -4,45 +4,110 @@ from __future__ import annotations
 
 import errno
 import gzip
+import io
 import os
+import re
 import secrets
+import stat
 import sys
 import time
+import unicodedata
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import BinaryIO, cast
+from typing import Any, BinaryIO, cast
 
 from regard.base.errors import RegardError
+
+PACKED = (".gz", ".zst")
+SMALL, MOST_TIMES = 1 << 22, 200  # a packed file may hold 4 MiB, or 200 times its own size: text has 3 to 20 times
+
+PLAIN = sum(getattr(os, name, 0) for name in ("O_NOFOLLOW", "O_NONBLOCK", "O_BINARY"))  # as far as a system has them
 
 
 @contextmanager
 def reading(path: Path) -> Iterator[BinaryIO]:
-    """The bytes of a file, unpacked if its name ends in `.gz`."""
+    """The bytes of a file, unpacked if its name ends in `.gz` or `.zst`."""
     try:
-        with gzip.open(path, "rb") if path.suffix == ".gz" else open(path, "rb") as stream:
-            yield cast(BinaryIO, stream)
+        if path.suffix in PACKED:
+            with _open_packed(path) as packed, io.BufferedReader(_Unpacked(packed, path), 1 << 16) as stream:
+                yield cast(BinaryIO, stream)
+        else:
+            with open(path, "rb") as plain:
+                yield plain
     except FileNotFoundError:
         raise RegardError(f"There is no file {str(path)!r}; check the spelling and the folder.") from None
     except PermissionError:
         raise RegardError(f"{str(path)!r} may not be read; change its permissions or give a copy of it.") from None
     except (gzip.BadGzipFile, EOFError, zlib.error):
-        raise RegardError(f"{str(path)!r} is not a whole gzip file; copy or download it again.") from None
+        raise RegardError(f"{str(path)!r} is not a whole {path.suffix[1:]} file; copy or download it again.") from None
     except OSError as error:
         raise RegardError(f"{str(path)!r} cannot be read ({error.strerror or error}); check the file.") from None
 
 
+def _open_packed(path: Path) -> BinaryIO:
+    if path.suffix == ".gz":
+        return cast(BinaryIO, gzip.open(path, "rb"))
+    try:
+        from compression import zstd  # Python 3.14
+    except ImportError:
+        try:
+            from backports import zstd
+        except ImportError:
+            raise RegardError(f"To read {str(path)!r}, install Zstandard: pip install 'regard[data]'.") from None
+    return cast(BinaryIO, zstd.open(path, "rb"))
+
+
+class _Unpacked(io.RawIOBase):
+    """What a packed file holds; one that holds far more than text does is refused before it fills the memory."""
+
+    def __init__(self, stream: BinaryIO, path: Path):
+        self._stream, self._path = stream, path
+        self._most = max(SMALL, MOST_TIMES * path.stat().st_size)
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        try:
+            block = self._stream.read(len(buffer))
+        except Exception as error:  # each Zstandard package has its own exception
+            if type(error).__name__ == "ZstdError":
+                raise zlib.error from None
+            raise
+        buffer[: len(block)] = block
+        if self._stream.tell() > self._most:
+            raise RegardError(
+                f"{str(self._path)!r} unpacks to more than {MOST_TIMES} times its size, which text does not; unpack it "
+                "yourself if you trust it."
+            )
+        return len(block)
+
+    def seek(self, offset: int, whence: int = 0) -> int:
+        return self._stream.seek(offset, whence)
+
+    def tell(self) -> int:
+        return self._stream.tell()
+
+
 @contextmanager
-def replacing(path: Path) -> Iterator[Path]:
-    """A path beside `path` to write to; it takes the place of `path` only once it is complete and on the disk."""
+def replacing(path: Path, *, new: bool = False) -> Iterator[Path]:
+    """A path beside `path` to write to; it takes the place of `path` only once it is complete and on the disk.
+
+    `new`: of no file; one that appeared under that name in the meantime stays, and this is refused. A link is replaced,
+    never written through.
+    """
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")  # its own name: two writers never mix
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         yield temporary
         with open(temporary, "rb+") as handle:
             os.fsync(handle.fileno())
-        os.replace(temporary, path)
+        give_name(temporary, path) if new else os.replace(temporary, path)
     except OSError as error:
         kept = "what was there before is untouched" if path.exists() else "nothing was written"
         if error.errno == errno.ENOSPC:
@@ -54,6 +119,35 @@ def replacing(path: Path) -> Iterator[Path]:
             temporary.unlink()
 
 
+def give_name(made: Path, path: Path) -> None:
+    """Rename a file that is complete, but never over another."""
+    try:
+        try:
+            os.link(made, path)
+        except FileExistsError:
+            raise
+        except OSError:  # a file system without hard links
+            with open(path, "xb"):
+                pass
+            os.replace(made, path)
+        else:
+            made.unlink()
+    except FileExistsError:
+        raise RegardError(f"{path} exists already, and is left as it is: choose another name.") from None
+
+
+def sweep(folder: Path) -> None:
+    """Remove what a kill in the middle of `replacing` left in a folder that is held by `locked`."""
+    for left in folder.iterdir():
+        if is_partial(left.name) and (left.is_file() or left.is_symlink()):
+            left.unlink()
+
+
+def is_partial(name: str) -> bool:
+    """Is this the name of a file that `replacing` has not finished?"""
+    return re.fullmatch(r"\..+\.[0-9a-f]{8}\.part", name) is not None
+
+
 @contextmanager
 def writing(path: Path) -> Iterator[BinaryIO]:
     """A binary file that appears under its name only once it is complete."""
@@ -62,22 +156,54 @@ def writing(path: Path) -> Iterator[BinaryIO]:
         stream.flush()
 
 
+def open_own_file(path: Path, flags: int) -> int:
+    """A descriptor of a plain file in a run's folder, made if need be; a link out of it is not followed."""
+    try:
+        descriptor = os.open(
+            path, flags | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0), 0o666
+        )
+    except OSError as error:
+        if path.is_symlink() or (path.exists() and not path.is_file()):
+            raise RegardError(f"{path} is not a plain file, so it is not written to: remove it.") from None
+        raise RegardError(f"{str(path)!r} could not be opened ({error.strerror}); check the folder.") from error
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise RegardError(f"{path} is not a plain file, so it is not written to: remove it.")
+    return descriptor
+
+
+def append_line(path: Path, line: str) -> None:
+    with open(open_own_file(path, os.O_WRONLY | os.O_APPEND), "a", encoding="utf-8") as stream:
+        stream.write(line + "\n")
+
+
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
     """Hold `path` as a lock, which the system lets go however the process ends; refused while another holds it."""
-    with open(path, "a+b") as handle:
-        try:
-            if sys.platform == "win32":
-                import msvcrt
+    while True:
+        with open(open_own_file(path, os.O_RDWR), "r+b") as handle:
+            try:
+                if sys.platform == "win32":
+                    import msvcrt
 
-                msvcrt.locking(handle.fileno(), msvcrt.LK_NBLCK, 1)
-            else:
-                import fcntl
+                    msvcrt.locking(handle.fileno(), msvcrt.LK_NBLCK, 1)
+                else:
+                    import fcntl
 
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise RegardError(f"Another process is working in {path.parent}; wait until it has ended.") from None
-        yield
+                    fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                raise RegardError(f"Another process is working in {path.parent}; wait until it has ended.") from None
+            if not _is_still(handle, path):  # who held it before removed it
+                continue
+            yield
+            return
+
+
+def _is_still(handle: BinaryIO, path: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(handle.fileno()), os.stat(path))
+    except FileNotFoundError:
+        return False
 
 
 @contextmanager
@@ -94,6 +220,16 @@ def waiting_for(path: Path) -> Iterator[None]:
         yield
 
 
-def write_text(path: Path, text: str) -> None:
-    with writing(path) as stream:
-        stream.write(text.encode("utf-8"))
+def check_names(names: Sequence[str], where: Path) -> None:
+    """Names that were read from a file and will be those of folders beside it: letters, digits and hyphens, never a
+    path, and no two that a file system could take for one."""
+    for name in names:
+        if not re.fullmatch(r"[\w-]+", name) or len(name.encode()) > 200:
+            raise RegardError(f"{where} names {name!r}, which cannot be the name of a run: restore the file.")
+    if len({unicodedata.normalize("NFKC", name).casefold() for name in names}) < len(names):
+        raise RegardError(f"{where} has two runs of one name: restore the file.")
+
+
+def write_text(path: Path, text: str, *, new: bool = False) -> None:
+    with replacing(path, new=new) as temporary:
+        temporary.write_text(text, encoding="utf-8", newline="")

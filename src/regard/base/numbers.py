@@ -1,4 +1,4 @@
-"""How a large number is written for people, everywhere in Regard: 12 400."""
+"""How numbers are written for people, everywhere in Regard: 12 400, 1 sentence, 2 sentences."""
 
 from __future__ import annotations
 
@@ -7,3 +7,8 @@ def grouped(number: float) -> str:
     """Digits in threes; four of them stay together, as in a year."""
     digits = f"{number:,.0f}".replace(",", " ")
     return digits if len(digits.lstrip("-")) > len("9 999") else digits.replace(" ", "")
+
+
+def counted(number: int, noun: str, plural: str = "") -> str:
+    """1 sentence, 12 400 sentences; `plural` where it is not the noun with an s."""
+    return f"{grouped(number)} {noun if number == 1 else plural or noun + 's'}"

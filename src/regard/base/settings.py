@@ -1,32 +1,98 @@
-"""How a setting is declared and checked: a field with one line of documentation, and errors that name its key."""
+"""How a setting is declared and checked: a field with one line of documentation and its bounds; errors name its key.
+
+@dataclass(frozen=True)
+class Settings(Checked):
+    dropout: float = setting(0.1, "rate on the embedding", **RATE)
+    norm: str = setting("tanh", "of the hidden layer: {}", choices=("tanh", "relu"))
+"""
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Sequence
-from dataclasses import field
-from typing import Any
+import operator
+from collections.abc import Mapping, Sequence
+from dataclasses import Field, field, fields
+from typing import Any, ClassVar
 
 from regard.base.errors import RegardError
+from regard.base.synonyms import OPTIONS, SETTINGS, ours
+
+RATE: dict[str, Any] = {"least": 0, "below": 1}  # dropout, label smoothing
+MOST_LAYERS = 1000  # deeper than any model that was ever trained; more would never be built
+LARGEST = 3.4e38  # a number of 32 bits
+BOUNDS = {  # each is false for NaN, which is therefore never within bounds
+    "least": ("at least", "≥", operator.ge),
+    "above": ("above", ">", operator.gt),
+    "most": ("at most", "≤", operator.le),
+    "below": ("below", "<", operator.lt),
+}
 
 
-def setting(default: Any, doc: str) -> Any:
-    """A dataclass field that carries its documentation into `--print-recipe`."""
-    return field(default=default, metadata={"doc": doc})
+def setting(default: Any, doc: str, *, choices: Sequence[str] = (), unset: float | None = None, **bounds: float) -> Any:
+    """A dataclass field with its documentation and what it may be: `least`, `above`, `most`, `below`, or `choices`.
+
+    `{}` in the documentation stands for the choices. `unset` is a value outside the bounds that means "not set: it
+    follows from something else".
+    """
+    assert bounds.keys() <= BOUNDS.keys(), f"unknown bounds: {bounds}"
+    doc = doc.replace("{}", f"{', '.join(choices[:-1])} or {choices[-1]}") if choices else doc
+    return field(default=default, metadata={"doc": doc, "choices": tuple(choices), "unset": unset, "bounds": bounds})
 
 
-def one_of(key: str, value: str, allowed: Sequence[str]) -> None:
-    if value not in allowed:
+def documentation(one: Field[Any]) -> str:
+    """The line beside a setting in `--print-recipe`, with its bounds."""
+    marks = ", ".join(f"{BOUNDS[name][1]} {_plain(number)}" for name, number in one.metadata.get("bounds", {}).items())
+    return one.metadata.get("doc", "") + (f" ({marks})" if marks else "")
+
+
+class Checked:
+    """A frozen dataclass of settings that refuses a wrong value where it is given."""
+
+    section: ClassVar[str] = "model"
+
+    def __post_init__(self) -> None:
+        for one in fields(self):  # type: ignore[arg-type]  # subclasses are dataclasses
+            key, value, meta = f"{self.section}.{one.name}", getattr(self, one.name), one.metadata
+            if meta.get("choices"):
+                one_of(key, value, meta["choices"])
+            if value != meta.get("unset"):
+                _check_bounds(key, value, meta.get("bounds", {}), meta.get("unset"))
+            if isinstance(value, float) and not abs(value) <= LARGEST:
+                raise RegardError(f"{key} must be a number of at most {LARGEST:g} in size, not {value}.")
+
+
+def _check_bounds(key: str, value: float, bounds: dict[str, float], unset: float | None) -> None:
+    if not all(BOUNDS[name][2](value, number) for name, number in bounds.items()):
+        allowed = " and ".join(f"{BOUNDS[name][0]} {_plain(number)}" for name, number in bounds.items())
+        raise RegardError(f"{key} must be {allowed}{'' if unset is None else f', or {unset:g}'}, not {value}.")
+
+
+def _plain(number: float) -> str:
+    return str(int(number)) if number == int(number) else str(number)
+
+
+def one_of(key: str, value: Any, allowed: Sequence[str]) -> None:
+    if not isinstance(value, str) or value not in allowed:
         raise RegardError(f"{key} must be one of {', '.join(allowed)}, not {value!r}.")
 
 
-def at_least(key: str, value: float, least: float) -> None:
+def at_least(key: str, value: float, least: float, most: float = 2**31 - 1) -> None:
+    """For an option: bounded above as well, since no count that makes sense needs more than 31 bits."""
     if not value >= least:
         raise RegardError(f"{key} must be at least {least}, not {value}.")
+    if not value <= most:
+        raise RegardError(f"{key} must be at most {most}, not {value}.")
 
 
-def meant(word: str, known: Sequence[str]) -> str:
-    """`: did you mean X?` where something close is known, else what there is."""
+def meant(word: str, known: Sequence[str] | Mapping[str, str], listed: Sequence[str] = ()) -> str:
+    """`: did you mean X?` where something close or of the same meaning is known, else what there is (or is `listed`).
+
+    `known` may say of each in a few words what it is, for a word of another toolkit that means nearly the same.
+    """
+    by_name = {name.lstrip("-"): name for name in known}
+    if found := ours(word, SETTINGS, by_name) or ours(word, OPTIONS, by_name):
+        about = known.get(by_name[found], "") if isinstance(known, Mapping) else ""
+        return f": did you mean {by_name[found]}{f' ({about})' if about else ''}?"
     by_letters = {name.lower(): name for name in known}  # LSTM is lstm
     near = difflib.get_close_matches(word.lower(), by_letters, n=1, cutoff=0.6)
-    return f": did you mean {by_letters[near[0]]}?" if near else f" (there are {', '.join(known)})."
+    return f": did you mean {by_letters[near[0]]}?" if near else f" (there are {', '.join(listed or known)})."

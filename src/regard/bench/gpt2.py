@@ -19,6 +19,7 @@ from regard.bench.contenders import Contender, Cost, Place, Row
 from regard.bench.plain_gpt import PlainGPT
 from regard.bench.training_step import LEARNING, PlainTraining, RegardTraining, count, full_windows, random_tokens
 from regard.decoding.engine import Engine
+from regard.fast import install
 from regard.layers.state import State
 from regard.runs.recipe import Recipe, compose
 from regard.systems.gpt import GPT
@@ -128,7 +129,8 @@ class RegardGeneration:
 
     def __init__(self, place: Place, rows: int, new: int) -> None:
         self.model = regard_gpt(place, rows).to(place.device, place.dtype)
-        self.engine = Engine(self.model, eos=0, rows=rows)
+        install(self.model)
+        self.engine = Engine(self.model, eos=0, rows=rows, install=install)
         self.prompts, self.new, self.parameters = prompts(place, rows), new, count(self.model)
 
     def __call__(self) -> int:

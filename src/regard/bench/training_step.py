@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.bench.contenders import Place
+from regard.fast import install
 from regard.fast.captured_step import Captured
 from regard.layers.state import State, detach
 from regard.systems.model import Model
@@ -44,9 +45,8 @@ class RegardTraining:
 
     def __init__(self, model: Model, batches: Batches, settings: Learning, place: Place) -> None:
         self.model = model.to(place.device)
-        self.trainer = Trainer(
-            self.model, batches, _unseen, settings, Path("never-written"), bf16=place.dtype == torch.bfloat16
-        )
+        bf16, nowhere = place.dtype == torch.bfloat16, Path("never-written")
+        self.trainer = Trainer(self.model, batches, _unseen, settings, nowhere, bf16=bf16, install=install)
         self.model.train()
         self.parameters = count(self.model)
 

@@ -19,7 +19,8 @@ from regard.bench.contenders import Contender, Cost, Place, Row
 from regard.bench.training_step import LEARNING, PlainTraining, RegardTraining, count, random_tokens
 from regard.decoding.beam import Beam
 from regard.decoding.beam_engine import BeamEngine
-from regard.decoding.translate import is_captured, translate
+from regard.decoding.translate import translate
+from regard.fast import install
 from regard.layers.state import State
 from regard.runs.recipe import Recipe, compose
 from regard.systems.transformer import Transformer
@@ -161,8 +162,10 @@ class RegardBeam:
         self.model = regard_transformer(place).to(place.device, place.dtype)
         self.sources, self.new, self.parameters = sources.tolist(), new, count(self.model)
         self.together = WIDTH * len(self.sources) * len(self.sources[0])
-        # as a server keeps it: the step is recorded by the first of the calls that warm up
-        self.engine = BeamEngine(self.model, batch_tokens=self.together) if is_captured(self.model) else None
+        install(self.model)
+        self.engine = None  # a run keeps one on a GPU, so that its step is recorded by the calls that warm up
+        if place.device.type == "cuda":
+            self.engine = BeamEngine(self.model, batch_tokens=self.together, install=install)
 
     def __call__(self) -> int:
         found = translate(

@@ -207,5 +207,4 @@ CLAIM = Claim(
     quick_seeds=4,
     quick_words=f"4 seeds, sentences of the {QUICK_COMMON} commonest words, {QUICK_STEPS} steps",
     cost=170.0,
-    code=("claims/corpora.py",),
 )

@@ -142,5 +142,4 @@ CLAIM = Claim(
     quick_seeds=4,
     quick_words="4 seeds, strings of at most 12 letters, 400 steps",
     cost=170.0,
-    code=("claims/corpora.py",),
 )

@@ -128,7 +128,6 @@ class Claim:
     quick_seeds: int = QUICK_SEEDS
     on_device: bool = False  # it computes on the device it is given; else on the CPU, whatever is asked for
     cost: float = 1.0  # seconds on one core, about: the longest are begun first
-    code: tuple[str, ...] = ()  # further modules of claims/ that it measures with: "claims/slopes.py"
 
     def __post_init__(self) -> None:
         quantities = [expect.quantity for expect in self.everything]

@@ -9,38 +9,42 @@ from collections import Counter
 from collections.abc import Sequence
 from html import escape
 from pathlib import Path
+from string import Template
 
 from regard.base.files import write_text
 from regard.claims.result import Result
-from regard.claims.verdict import LEVEL, SIGNS, Finding
+from regard.claims.verdict import FAILS, HOLDS, LEVEL, SIGNS, Finding
+from regard.report.colours import LIGHT, variable
 from regard.report.figures import Figure, Heat
-from regard.report.page import beside, heading, page, paragraph, prose, table
+from regard.report.page import beside, folded, heading, page, paragraph, prose, table
 from regard.report.progress import clock
 from regard.report.svg import svg
 from regard.report.table import text
 
 TITLE = "The lectures' statements, put to the test"
-STYLE = """
-.claim { max-width: 72rem; border-top: 1px solid var(--line, #8886); margin-top: 2.6rem }
+STYLE = Template("""
+.claim { max-width: 72rem; border-top: 1px solid $line; margin-top: 2.6rem }
 .claim h2, .claim h3 { line-height: 1.3 }
-.claim h2 { margin: 1rem 0 .4rem } .claim h2 small { font-weight: 400; color: var(--quiet, #777) }
+.claim h2 { margin: 1rem 0 .4rem } .claim h2 small { font-weight: 400; color: $quiet }
 .claim blockquote, .claim .statement, .claim dl.facts { max-width: 52rem } .claim ul.findings { max-width: 60rem }
-.claim blockquote { margin: .3rem 0 .6rem; padding-left: .8rem; border-left: 3px solid var(--line, #8886);
-  color: var(--quiet, #777) }
+.claim blockquote { margin: .3rem 0 .6rem; padding-left: .8rem; border-left: 3px solid $line;
+  color: $quiet }
 .claim .statement { margin: .3rem 0 .8rem; font-size: 1.06rem }
 .sign { display: inline-block; min-width: 1.4em; text-align: center; font-weight: 700; border-radius: .25em;
-  color: #fff; background: #6b6b6b }
-.sign.holds { background: #0072B2 } .sign.fails { background: #B34700 }
+  color: white; background: $open }
+.sign.holds { background: $holds } .sign.fails { background: $fails }
 ul.findings { list-style: none; padding: 0; margin: .2rem 0 1rem }
-ul.findings > li { padding: .45rem 0; border-bottom: 1px solid var(--line, #8886) }
+ul.findings > li { padding: .45rem 0; border-bottom: 1px solid $line }
 ul.findings .sign { font-size: .8rem; margin-right: .4rem }
 ul.findings .numbers { display: flex; flex-wrap: wrap; gap: .1rem 1rem; align-items: center; margin-left: 1.7rem;
   font-variant-numeric: tabular-nums }
-ul.findings details { margin-left: 1.7rem; font-size: .85rem; color: var(--quiet, #777) }
-ul.findings .wanted { color: var(--quiet, #777) }
+ul.findings details { margin-left: 1.7rem; font-size: .85rem; color: $quiet }
+ul.findings span.wanted { color: $quiet }
 ul.findings svg { width: 150px; height: 18px; flex: none }
+ul.findings svg .wanted { fill: $good; opacity: .22 } ul.findings svg .found { fill: $bar }
+ul.findings svg circle { fill: $accent }
 dl.facts { display: grid; grid-template-columns: max-content 1fr; gap: .3rem 1rem; margin: .8rem 0 }
-dl.facts dt { color: var(--quiet, #777) } dl.facts dd { margin: 0 }
+dl.facts dt { color: $quiet } dl.facts dd { margin: 0 }
 table.verdicts td, table.verdicts th { white-space: normal; vertical-align: top }
 table.verdicts tbody th { font-weight: 400; white-space: nowrap } table.verdicts tbody th a { font-weight: 600 }
 table.verdicts a { color: inherit }
@@ -49,7 +53,8 @@ table.verdicts a { color: inherit }
   table.verdicts .spare { display: none }
   dl.facts { grid-template-columns: 1fr } dl.facts dd { margin-bottom: .4rem }
 }
-"""
+.claim .verdict { font-weight: 600 }
+""").substitute({name: variable(name) for name in LIGHT})
 
 
 def write_page(path: Path, results: Sequence[Result], title: str = TITLE) -> None:
@@ -63,8 +68,7 @@ def claims_page(results: Sequence[Result], title: str = TITLE) -> str:
         heading(title, 1),
         _tally(results),
         _verdicts(results),
-        heading("How a verdict comes about"),
-        *map(paragraph, _rule(results)),
+        folded("How a verdict comes about, and what the references mean", *map(paragraph, _rule(results))),
         *map(_claim, results),
         style=STYLE,
     )
@@ -79,9 +83,16 @@ def section(result: Result) -> str:
 
 
 def _tally(results: Sequence[Result]) -> str:
+    """The finding: 20 of 23 statements hold, 3 fail."""
     counts = Counter(result.verdict for result in results)
-    parts = (f"{_sign(verdict)} {counts[verdict]} {verdict}" for verdict in SIGNS)
-    return f'<p class="tally">{" &nbsp; ".join(parts)}</p>'
+    verbs = {HOLDS: ("holds", "hold"), FAILS: ("fails", "fail")}
+    said = []
+    for verdict in SIGNS:
+        one, more = verbs.get(verdict, ("is inconclusive", "are inconclusive"))
+        if counts[verdict]:
+            said.append(f"{_sign(verdict)} {counts[verdict]} {one if counts[verdict] == 1 else more}")
+    of = f"Of {len(results)} statements of the lectures: " if len(results) > 1 else ""
+    return f'<p class="finding">{of}{", &nbsp;".join(said)}.</p>'
 
 
 def _verdicts(results: Sequence[Result]) -> str:
@@ -121,6 +132,8 @@ def _rule(results: Sequence[Result]) -> list[str]:
         "and the bar is its interval.",
         "Each claim has a control, an experiment of the same kind that must come out the other way; where it does not, "
         "the claim is inconclusive whatever else was measured, since an experiment that cannot fail shows nothing.",
+        "The quotes are from the notes of the lectures, which Regard does not contain. They are five files, numbered "
+        "000 to 004; “notes 003, line 148” is line 148 of the file whose name begins with 003.",
     ]
     if any(result.quick for result in results):
         said.append("Quick forms of the experiments were run, with fewer seeds: each claim says how they differ.")
@@ -139,17 +152,44 @@ def _claim(result: Result) -> str:
             f'<section class="claim" id="{escape(result.name)}"><h2>{_sign(result.verdict)} {escape(result.number)} '
             f"{escape(result.name)} <small>{result.verdict}</small></h2>",
             f'<p class="statement">{prose(result.statement)}</p>',
-            f"<blockquote>“{prose(result.quote)}” <cite>notes, {escape(result.where)}</cite></blockquote>",
+            f"<blockquote>The lecture says: “{prose(result.quote)}” <cite>({prose(reference(result.where))})</cite>"
+            "</blockquote>",
+            f'<p class="verdict">{_verdict(result)}</p>',
             _worked(result),
             beside(*drawn) if len(drawn) > 1 and not _wide(result.figures) else "".join(drawn),
-            _findings("Expected", result.expected),
+            _findings("What the statement expects", result.expected),
             _findings(f"Control: {result.control_words}", result.control),
-            _findings("Besides, and without a say in the verdict", result.besides),
+            _findings("Additional checks (not part of the verdict)", result.besides),
             *(paragraph(_minus(remark)) for remark in result.remarks),
             table(rows, columns) if rows else "",
             _facts(result),
             "</section>",
         ]
+    )
+
+
+def _verdict(result: Result) -> str:
+    """What came out, as a sentence."""
+    finding = result.decisive
+    what = {HOLDS: "The statement holds", FAILS: "The statement fails"}.get(result.verdict, "The test is inconclusive")
+    if not result.controlled:
+        what += ", since its control did not come out the other way"
+    unit = f" {finding.expect.unit}" if finding.expect.unit else ""
+    said = f"{what}: {finding.expect.quantity} is {_measured(finding)}{unit}; expected was {finding.expect.words}."
+    return prose(_minus(said))
+
+
+def reference(where: str) -> str:
+    """003:148, 205; 002:15 → notes 003, lines 148, 205; notes 002, line 15."""
+    found: dict[str, list[str]] = {}
+    note = ""
+    for part in re.split(r"[;,]\s*", where):
+        before, colon, lines = part.rpartition(":")
+        note = before if colon else note
+        found.setdefault(note, []).append(lines)
+    return "; ".join(
+        f"notes {note}, line{'s' * (len(lines) > 1 or '–' in lines[0])} {', '.join(lines)}" if note else where
+        for note, lines in found.items()
     )
 
 
@@ -163,17 +203,17 @@ def _worked(result: Result) -> str:
             "what": one.what,
             "noted": one.noted,
             "found": one.found,
-            "where": one.where,
+            "where": reference(one.where),
             "agrees": "✓" if one.agrees else "✗",
         }
         for one in result.worked
     ]
     columns = {
         "what": "worked example",
-        "noted": "the notes",
-        "found": "here",
-        "agrees": "agree",
-        "where": "notes, line",
+        "noted": "in the notes",
+        "found": "computed here",
+        "agrees": "do they agree?",
+        "where": "where",
     }
     return heading("Worked examples", 3) + table(rows, columns) if rows else ""
 
@@ -212,13 +252,11 @@ def _bar(finding: Finding) -> str:
         return min(150.0, max(0.0, 15 + 120 * ((value - low) / span)))
 
     left, right = place(least), place(most)
-    parts = [
-        f'<rect x="{left:.1f}" y="1" width="{max(1.5, right - left):.1f}" height="16" fill="#009E73" opacity=".22"/>'
-    ]
+    parts = [f'<rect class="wanted" x="{left:.1f}" y="1" width="{max(1.5, right - left):.1f}" height="16"/>']
     if not math.isnan(finding.value):
         begin, end = place(finding.low), place(finding.high)
-        parts.append(f'<rect x="{begin:.1f}" y="7" width="{max(0.1, end - begin):.1f}" height="4" fill="#56B4E9"/>')
-        parts.append(f'<circle cx="{place(finding.value):.1f}" cy="9" r="4" fill="#0072B2"/>')
+        parts.append(f'<rect class="found" x="{begin:.1f}" y="7" width="{max(0.1, end - begin):.1f}" height="4"/>')
+        parts.append(f'<circle cx="{place(finding.value):.1f}" cy="9" r="4"/>')
     return f'<svg viewBox="0 0 150 18" aria-hidden="true">{"".join(parts)}</svg>'
 
 

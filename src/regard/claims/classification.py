@@ -24,8 +24,8 @@ from regard.claims.claim import Claim, Evidence, Expect, Trial
 from regard.claims.language_models import QUICK_STEPS, STEPS, reader, spoken
 from regard.claims.models import trained
 from regard.decoding.beam import GREEDY_BEAM
+from regard.layers.attention import FullSelfAttention
 from regard.layers.encoder import RecurrentEncoder
-from regard.layers.source_attention import FullSelfAttention
 from regard.report.figures import Line, Lines
 from regard.runs.classification_run import ClassificationRun
 from regard.runs.language_run import Run
@@ -231,5 +231,4 @@ CLAIM = Claim(
     quick_seeds=4,
     quick_words=f"4 seeds, sentences of fewer different words, {QUICK_STEPS} steps instead of {STEPS}",
     cost=330.0,
-    code=("claims/corpora.py", "claims/language_models.py", "claims/alignment.py"),
 )

@@ -326,5 +326,4 @@ CLAIM = Claim(
     seeds=5,
     quick_seeds=2,
     cost=3,
-    code=("claims/at_work.py", "claims/chains.py"),
 )

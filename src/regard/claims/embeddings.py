@@ -157,5 +157,4 @@ CLAIM = Claim(
     experiment=experiment,
     quick_words="3 seeds, 200 steps instead of 1200",
     cost=300.0,
-    code=("claims/corpora.py", "claims/language_models.py"),
 )

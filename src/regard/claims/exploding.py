@@ -196,5 +196,4 @@ CLAIM = Claim(
     seeds=20,
     quick_seeds=6,
     cost=60.0,
-    code=("claims/through_time.py",),
 )

@@ -187,5 +187,4 @@ CLAIM = Claim(
     seeds=20,
     quick_seeds=5,
     cost=40.0,
-    code=("claims/through_time.py", "claims/vanishing.py"),
 )

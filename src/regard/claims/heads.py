@@ -118,5 +118,4 @@ CLAIM = Claim(
     seeds=10,
     quick_words="3 seeds, 200 steps instead of 1200, in which heads hardly begin to differ",
     cost=300.0,
-    code=("claims/corpora.py", "claims/language_models.py"),
 )

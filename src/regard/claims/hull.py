@@ -14,10 +14,9 @@ import torch
 from torch import Tensor
 
 from regard.claims.claim import Claim, Evidence, Expect, Trial, Worked
-from regard.layers.attention import written
+from regard.layers.attention import FullSelfAttention, written
 from regard.layers.pooling import attention
 from regard.layers.scores import KERNELS, SCORES, named_score
-from regard.layers.source_attention import FullSelfAttention
 from regard.report.figures import Figure, Line, Lines
 
 HEADS = 2
@@ -77,20 +76,20 @@ def layer(width: int) -> dict[str, float]:
     each = width * HEADS
     full = FullSelfAttention(each, HEADS).double()
     x = random(1, width + 1, each)
-    query, keys, values = full._look_up(full.project(x))
+    query, keys, values, _ = full.look_up(x, None)
     context, _ = written(query, keys, values, None)
     dropped = [written(query, keys, values, None, dropout=0.3)[0] for _ in range(20)]
     after = full(x, None)
-    corners = values[0, :, 0].detach()
+    corners = values[0, 0].detach()
 
     def lowest(*outputs: Tensor) -> float:
-        return min(float(coordinates(y[0, 0, :width].detach(), corners).min()) for y in outputs)
+        return min(float(coordinates(y[0, :width].detach(), corners).min()) for y in outputs)
 
     return {
-        HEAD: lowest(context),
-        DROPPED: lowest(*dropped),
-        PROJECTED: lowest(after),
-        RESIDUAL: lowest(x + after),
+        HEAD: lowest(context[0, 0]),
+        DROPPED: lowest(*(each[0, 0] for each in dropped)),
+        PROJECTED: lowest(after[0]),
+        RESIDUAL: lowest((x + after)[0]),
     }
 
 

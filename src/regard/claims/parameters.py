@@ -150,5 +150,4 @@ CLAIM = Claim(
     seeds=5,
     quick_seeds=2,
     cost=5.0,
-    code=("claims/at_work.py",),
 )

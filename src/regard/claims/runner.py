@@ -25,8 +25,9 @@ from regard.base.errors import RegardError
 from regard.base.files import write_text
 from regard.claims.all_claims import get_claim, module_of
 from regard.claims.claim import Claim
-from regard.claims.models import CLAIM_CODE, TRAINING_CODE, digest, kept
+from regard.claims.models import kept
 from regard.claims.result import Result, result_of
+from regard.claims.source_digest import digest
 from regard.report.progress import hushed, progress
 from regard.runs.data import cores
 from regard.runs.folder import pick_device
@@ -88,7 +89,7 @@ def run_claims(
 
 def record_of(claim: Claim, quick: bool, device: str, knobs: dict[str, float]) -> Path:
     """Where the result is kept: by the claim, its settings, the code that measures and the version of torch."""
-    code = digest((*TRAINING_CODE, *CLAIM_CODE, f"claims/{module_of(claim.name)}.py", *claim.code))
+    code = digest(f"regard.claims.{module_of(claim.name)}", "regard.claims.verdict")
     where = [device if claim.on_device else "cpu", torch.get_num_threads() if "timing" in claim.kinds else 0]
     made_of = json.dumps([quick, where, {**claim.knobs, **knobs}, code, torch.__version__], sort_keys=True)
     return kept() / "results" / f"{claim.name}-{hashlib.sha256(made_of.encode()).hexdigest()[:16]}.json"
@@ -133,10 +134,10 @@ def _side_by_side(claims: Sequence[Claim], quick: bool, device: str, jobs: int) 
         return
     spawn = get_context("spawn")
     with _one_thread_each(), ProcessPoolExecutor(jobs, spawn, _end_with_parent, max_tasks_per_child=1) as pool:
-        waiting: dict[Future[Result], str] = {
-            pool.submit(_in_a_process, claim.name, quick, device): claim.name for claim in claims
-        }
         try:
+            waiting: dict[Future[Result], str] = {
+                pool.submit(_in_a_process, claim.name, quick, device): claim.name for claim in claims
+            }
             for future in as_completed(waiting):
                 yield _outcome(future.result, waiting[future])
         except BaseException:  # Ctrl-C: nobody waits for the others

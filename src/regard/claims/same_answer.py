@@ -10,7 +10,8 @@ from torch import Tensor
 
 from regard.claims.cheating import cheater
 from regard.claims.claim import Claim, Evidence, Expect, Trial
-from regard.layers.attention import visible, written
+from regard.layers.attention import hide, written
+from regard.layers.cache import visible
 from regard.systems.catalogue import load_class, load_module
 from regard.systems.model import Model
 
@@ -58,11 +59,11 @@ def difference(model: Model, tokens: Tensor) -> float:
 
 def bare(masked: bool) -> float:
     """The same for queries, keys and values alone: all at once, with or without the mask, against step by step."""
-    query, keys, values = torch.randn(3, 1, WORDS, 1, WIDTH, dtype=torch.float64)
-    mask = visible(torch.arange(WORDS)[None], WORDS) if masked else None
+    query, keys, values = torch.randn(3, 1, 1, WORDS, WIDTH, dtype=torch.float64)
+    mask = hide(visible(torch.arange(WORDS)[None], WORDS), 0.0, query.dtype) if masked else None
     at_once, _ = written(query, keys, values, mask)
-    steps = [written(query[:, t : t + 1], keys[:, : t + 1], values[:, : t + 1], None)[0] for t in range(WORDS)]
-    return float((at_once - torch.cat(steps, 1)).abs().max())
+    steps = [written(query[:, :, [t]], keys[:, :, : t + 1], values[:, :, : t + 1], None)[0] for t in range(WORDS)]
+    return float((at_once - torch.cat(steps, 2)).abs().max())
 
 
 SAME = "largest difference of a probability, all words at once against one by one"
@@ -91,5 +92,4 @@ CLAIM = Claim(
     quick_words="fewer draws",
     seeds=20,
     quick_seeds=5,
-    code=("claims/cheating.py",),
 )

@@ -13,11 +13,10 @@ import torch
 from torch import Tensor, nn
 
 from regard.claims.claim import Claim, Evidence, Expect, Trial, Worked
-from regard.layers.attention import CausalSelfAttention
+from regard.layers.attention import CausalSelfAttention, FullSelfAttention
 from regard.layers.blocks import FeedForward, PostNormEncoderBlock, PreNormBlock, PreNormEncoderBlock
 from regard.layers.encoder import TransformerEncoder
-from regard.layers.position import Index, Learned, OneHot, Sine, Sinusoid
-from regard.layers.source_attention import FullSelfAttention
+from regard.layers.position import Index, Learned, OneHot, Rotary, Sine, Sinusoid
 from regard.layers.state import Span
 from regard.report.figures import Intervals, Mark
 
@@ -28,7 +27,7 @@ ENCODINGS: dict[str, Callable[[], nn.Module]] = {
     "one-hot": lambda: OneHot(LONGEST),
     "sine": lambda: Sine(WIDTH),
     "sinusoid": lambda: Sinusoid(WIDTH),
-    "learned": lambda: Learned(LONGEST, WIDTH),
+    "learned": lambda: Learned(WIDTH, LONGEST),
 }
 Map = Callable[[Tensor], Tensor]  # words [n, D] → outputs [n, D]
 
@@ -96,7 +95,7 @@ def maps() -> dict[str, Map]:
             )
     for name, encoding in ENCODINGS.items():
         made[f"positions: {name}"] = placed(stirred(encoding()), encoder([FullSelfAttention(WIDTH, HEADS)]))
-    made["positions: rotary"] = encoder([FullSelfAttention(WIDTH, HEADS, rotary=True)])
+    made["positions: rotary"] = encoder([FullSelfAttention(WIDTH, HEADS, position=Rotary())])
     for depth in (1, 2):
         made[f"causal mask, {depth} deep"] = causal(depth)
     return made

@@ -197,5 +197,4 @@ CLAIM = Claim(
     seeds=10,
     quick_words="3 seeds",
     cost=75.0,
-    code=("claims/corpora.py",),
 )

@@ -189,5 +189,4 @@ CLAIM = Claim(
     seeds=20,
     quick_seeds=5,
     cost=12.0,
-    code=("claims/through_time.py",),
 )

@@ -272,5 +272,4 @@ CLAIM = Claim(
     quick_seeds=1,
     on_device=True,
     cost=40.0,
-    code=("claims/chains.py", "claims/through_time.py"),
 )

@@ -2,65 +2,55 @@
 
 stdout is data, stderr is log; a user's mistake is one sentence and exit code 2. Each verb is a function in a module of
 its group. Everything heavy is imported inside the verb that needs it, so that `regard --help` and `regard systems`
-answer at once.
+answer at once; this module imports nothing heavy, so that Ctrl-C is understood from the first moment.
 """
 
 from __future__ import annotations
 
 import os
-import re
+import signal
 import sys
+import threading
+from types import FrameType
 from typing import NoReturn
-
-from cyclopts import App, CycloptsError
-
-from regard import __version__
-from regard.base.errors import RegardError, Stopped
-from regard.cli.benching import bench
-from regard.cli.claiming import claims
-from regard.cli.comparing import compare, demo
-from regard.cli.datasets import data_app
-from regard.cli.evaluating import evaluate, score
-from regard.cli.exchanging import export_run, import_run
-from regard.cli.inspecting import inspect
-from regard.cli.listing import laws, systems
-from regard.cli.training import resume, train
-from regard.cli.writing import classify, generate, translate
-
-app = App(
-    name="regard",
-    help="Every sequence model from the n-gram to GPT: train it on your own text, compare it, see inside it, ship it.",
-    version=__version__,
-)
-for verb in (
-    systems, data_app, demo, train, resume, compare, laws, claims, evaluate, score, translate, classify, generate,
-    inspect, bench,
-):  # fmt: skip
-    app.command(verb)
-app.command(export_run, name="export")
-app.command(import_run, name="import")
 
 
 def main(words: list[str] | None = None) -> None:
+    os.environ.setdefault("PYTHONSAFEPATH", "1")  # processes started from here import nothing from the working folder
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGINT, _interrupted)
     for stream in (sys.stdout, sys.stderr):  # a pipe on Windows, or a bare locale, could not print "é"
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(encoding="utf-8", errors="replace")
     if _follows():
         sys.stdout = sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115  # until the process ends
     try:
-        app(words, exit_on_error=False, print_error=False, result_action="return_value")
+        from regard.cli.commands import run
+
+        run(sys.argv[1:] if words is None else words)
         sys.stdout.flush()
-    except (RegardError, CycloptsError) as error:
-        _fail(" ".join(str(error).split()), 2)
-    except Stopped:
-        sys.exit(130)
     except KeyboardInterrupt:
         _fail("interrupted", 130)
     except BrokenPipeError:  # the reader of our output has left, as `head` does
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(141)
     except Exception as error:
-        _fail(_sentence(error), 2)
+        from regard.base.errors import Stopped
+        from regard.cli.commands import sentence
+
+        if isinstance(error, Stopped):
+            sys.exit(130)
+        _fail(sentence(error), 2)
+
+
+def _interrupted(number: int, frame: FrameType | None) -> None:
+    """Ctrl-C. An exception in the middle of an import can be lost in a callback or abort the process: leave at once."""
+    while frame is not None:
+        if frame.f_code.co_filename.startswith("<frozen importlib"):
+            os.write(2, b"regard: interrupted\n")
+            os._exit(130)
+        frame = frame.f_back
+    raise KeyboardInterrupt
 
 
 def _follows() -> bool:
@@ -68,21 +58,6 @@ def _follows() -> bool:
     return os.environ.get("RANK", "0") not in ("", "0") and "WORLD_SIZE" in os.environ
 
 
-def _sentence(error: Exception) -> str:
-    """What went wrong outside Regard, in one sentence; what went wrong inside it is raised again."""
-    from regard.systems.code import crash
-
-    if line := crash(error):  # in the user's own layer, whose author wants the line and not our stack
-        return f"your own code crashed: {line}"
-    if isinstance(error, OSError):
-        return f"{error.filename}: {error.strerror}." if error.filename else f"{error.strerror or error}."
-    if isinstance(error, UnicodeEncodeError):
-        return "A name or text here is not valid Unicode; rename the file or convert the text."
-    if isinstance(error, MemoryError) or re.search("out of memory|can't allocate|allocate memory", str(error)):
-        return "There is not enough memory for this: make the model, the window or training.batch_tokens smaller."
-    raise error
-
-
-def _fail(sentence: str, code: int) -> NoReturn:
-    print(f"regard: {sentence}", file=sys.__stderr__ if _follows() else sys.stderr)
+def _fail(said: str, code: int) -> NoReturn:
+    print(f"regard: {said}", file=sys.__stderr__ if _follows() else sys.stderr)
     sys.exit(code)

@@ -8,7 +8,7 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from regard.base.errors import RegardError
-from regard.cli.options import Flag, Settings, named
+from regard.cli.options import DATA_OPTIONS, Flag, Settings, named
 
 COMPARE_OPTIONS = ("data", "match", "budget", "seeds", "size", "prompt", "jobs", "run", "csv", "latex", "json")
 
@@ -37,7 +37,7 @@ def compare(
     Parameters
     ----------
     data
-        a built-in or known corpus, a .txt file, a .tsv file of pairs, or a folder with train/valid/test files
+        a built-in or known corpus, or your own file or folder (docs/data.md): text, pairs, a table with --data.columns
     match
         what is equal for all: tokens, seconds, or parameters (and tokens); without it, what the budget counts
     budget
@@ -81,12 +81,12 @@ def compare(
         prompt=prompt,
         jobs=jobs,
         run=run,
-        settings=parse_overrides(settings, COMPARE_OPTIONS),
+        settings=parse_overrides(settings, (*COMPARE_OPTIONS, *DATA_OPTIONS)),
     )
     if csv is not None:
-        write_text(csv, done.csv())
+        write_text(csv, done.csv(), new=True)
     if latex is not None:
-        write_text(latex, done.latex())
+        write_text(latex, done.latex(), new=True)
     if json:
         print_json(done.rows)
     else:

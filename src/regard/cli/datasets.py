@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
-from cyclopts import App
+from cyclopts import App, Parameter
 
-from regard.cli.options import Flag
+from regard.cli.options import Columns, Flag
 
 data_app = App(name="data", help="The corpora there are; check one of your own; download a known one.")
 
@@ -29,11 +29,21 @@ def data_list(*, json: Annotated[bool, Flag] = False) -> None:
         print_json(rows)
         return
     print_table(rows, {"name": "corpus", "kind": "kind", "here": "here", "about": "about"})
-    print("\nAny .txt file, or folder with train/valid/test files, is a corpus too: regard train lstm --data my.txt")
+    print(
+        "\nYour own files are corpora too (text, TSV, CSV, TMX, XLIFF, JSON Lines, …): regard train lstm --data my.txt"
+    )
 
 
 @data_app.command(name="check")
-def data_check(file: Path, *, source: str = "", target: str = "", json: Annotated[bool, Flag] = False) -> None:
+def data_check(
+    file: Path,
+    *,
+    columns: Columns = "",
+    header: Annotated[Literal["auto", "yes", "no"], Parameter(name="--data.header")] = "auto",
+    source: Annotated[str, Parameter(name="--data.source")] = "",
+    target: Annotated[str, Parameter(name="--data.target")] = "",
+    json: Annotated[bool, Flag] = False,
+) -> None:
     """Report on a text or on sentence pairs: encoding, lengths, duplicates, overlap between splits, odd lines.
 
     Of pairs also: length ratios, swapped columns, another script, monstrous lines.
@@ -41,7 +51,11 @@ def data_check(file: Path, *, source: str = "", target: str = "", json: Annotate
     Parameters
     ----------
     file
-        a text file, a .tsv of pairs, or a folder with train/valid/test files of either
+        text, a table of pairs (.tsv, .csv, .tmx, .xlf, .jsonl, …), or a folder with train/valid/test files of either
+    columns
+        of a table: two columns of pairs (sw,en or 2,3), or one of text (en)
+    header
+        whether the first line of a table names its columns; auto = look
     source
         of parallel files such as train.de and train.en: the language that is read
     target
@@ -56,8 +70,12 @@ def data_check(file: Path, *, source: str = "", target: str = "", json: Annotate
     from regard.text.check_pairs import check_pairs
     from regard.text.pairs import is_pairs
 
-    pairs = bool(source or target) or is_pairs(file)
-    report: Any = check_pairs(file, source=source, target=target) if pairs else check_text(file)
+    pairs = bool(source or target) or ("," in columns if columns else is_pairs(file))
+    report: Any = (
+        check_pairs(file, source=source, target=target, columns=columns, header=header)
+        if pairs
+        else check_text(file, columns=columns, header=header)
+    )
     if json:
         print_json(asdict(report))
     elif pairs:
@@ -107,6 +125,8 @@ def _print_check(report: Any) -> None:
     rows.append({"": "held-out words outside the 10 000 commonest", **unknown})
     print_table(rows, {"": "", **{split: split for split in report.files}}, title=report.path)
     for split, file in report.files.items():
+        if file.found:
+            print(f"{split}: {file.found}")
         print(
             f"{split}: the longest line is line {file.longest_line}"
             + (", and a byte order mark" * file.byte_order_mark)
@@ -148,6 +168,8 @@ def _print_pair_check(report: Any) -> None:
             rows.append({"": f"{side}: words in a line, {quantile}", **lengths})
     print_table(rows, {"": "", **{split: split for split in report.files}}, title=report.path)
     for split, file in report.files.items():
+        if file.found:
+            print(f"{split}: {file.found}")
         for odd in file.findings:
             print(f"{split}: {odd.what} on {text(odd.lines)} lines, the first is line {odd.first}")
         if len(report.files) == 1:

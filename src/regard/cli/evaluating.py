@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
-from regard.cli.options import Flag, beam_search, refuse
+from regard.cli.options import Columns, Flag, beam_search, refuse
 from regard.cli.printing import print_facts, print_labels, print_quality
-from regard.cli.stdin import stdin_lines, stdin_pairs
+from regard.cli.stdin import stdin_batches, stdin_pairs
 
 
 def evaluate(
@@ -16,6 +17,7 @@ def evaluate(
     *,
     split: str | None = None,
     data: str | None = None,
+    columns: Columns = "",
     stream: Annotated[bool, Flag] = False,
     segment: int | None = None,
     overlap: int | None = None,
@@ -41,7 +43,9 @@ def evaluate(
     split
         test, valid or train; without it test, or valid where there is no test
     data
-        evaluate on another corpus than the run's own
+        evaluate on another corpus than the run's own; how much of it was trained on is said
+    columns
+        of a table: which columns of --data to read, by name or number: en, or sw,en
     stream
         language model: read the text as one row, state carried throughout, as papers on recurrent nets do
     segment
@@ -49,7 +53,7 @@ def evaluate(
     overlap
         language model: of these, tokens that only warm the state up; half
     rows
-        language model: segments read side by side; changes speed, not the numbers
+        language model: segments read side by side; changes speed, and of the numbers at most the last digits
     beam
         translator: hypotheses of the search, 1 = greedy; 5
     length_penalty
@@ -57,7 +61,8 @@ def evaluate(
     by_length
         translator: also BLEU, chrF and accuracy by the length of the source
     bleu_tokenizer
-        translator: how sacreBLEU cuts words: 13a, intl, char, zh or none
+        translator: how sacreBLEU cuts words: 13a, intl, char, zh, ja-mecab, ko-mecab or none; without it the script of
+        the references decides
     average
         translator, classifier: use the mean of the weights of the last so many validations
     weights
@@ -66,11 +71,15 @@ def evaluate(
         cpu, cuda, …; auto = a GPU if there is one
     json
         print one object
+
+    On the run's own held-out text the result is also added to the run's page, report.html in its folder.
     """
     from regard.runs.classification_run import ClassificationRun
     from regard.runs.language_run import Run, load
+    from regard.runs.run_report import write_report
 
     loaded = load(run, weights=weights, average=average, device=device)
+    own = data is None and split in (None, "test") and weights == "best" and average is None
     reading = {"--stream": stream or None, "--segment": segment, "--overlap": overlap, "--rows": rows}
     searching = {
         "--beam": beam,
@@ -80,28 +89,39 @@ def evaluate(
     }
     if isinstance(loaded, Run):
         refuse(loaded, "a language model", searching)
-        facts = loaded.evaluate(split, data=data, stream=stream, segment=segment, overlap=overlap, rows=rows)
+        facts = loaded.evaluate(
+            split, data=data, columns=columns, stream=stream, segment=segment, overlap=overlap, rows=rows
+        )
         print_facts(facts, json)
+        if own:
+            write_report(loaded, evaluation=facts)
         return
     if isinstance(loaded, ClassificationRun):
         refuse(loaded, "a classifier", reading | searching)
-        print_labels(loaded.evaluate(split, data=data), json)
+        facts = loaded.evaluate(split, data=data, columns=columns)
+        print_labels(facts, json)
+        if own:
+            write_report(loaded, loaded.pairs(None, split), facts)
         return
     refuse(loaded, "a translator", reading)
     facts = loaded.evaluate(
         split,
         data=data,
+        columns=columns,
         how=beam_search(beam, length_penalty),
         lengths=by_length,
-        bleu_tokenizer=bleu_tokenizer or "13a",
+        bleu_tokenizer=bleu_tokenizer,
     )
     print_quality(facts, json)
+    if own:
+        write_report(loaded, loaded.pairs(None, split), facts)
 
 
 def score(
     run: Path,
     *,
     data: str | None = None,
+    columns: Columns = "",
     split: str | None = None,
     tokens: Annotated[bool, Flag] = False,
     weights: str = "best",
@@ -110,7 +130,7 @@ def score(
 ) -> None:
     """Log-probability (natural) of each line of stdin: `log P, tokens, line`, tab-separated.
 
-    A translator scores pairs, `source⇥target` on each line: log P(target | source).
+    A translator scores pairs, `source⇥target` on each line: log P(target | source). A line is answered when it comes.
 
     Parameters
     ----------
@@ -118,6 +138,8 @@ def score(
         the run's folder
     data
         translator: score the pairs of this file, as they stand in it, instead of stdin's
+    columns
+        of a table: which columns of --data are source and target, by name or number: sw,en or 2,3
     split
         the pairs of this split, of --data or of the run's own corpus: train, valid or test
     tokens
@@ -129,29 +151,50 @@ def score(
     json
         print one JSON object per line
     """
-    import json as json_module
-
+    from regard.runs.classification_run import ClassificationRun
     from regard.runs.language_run import Run, load
-    from regard.runs.translation_run import PairScore
 
     loaded = load(run, weights=weights, device=device)
     if isinstance(loaded, Run):
-        refuse(loaded, "a language model", {"--data": data, "--split": split})
-        scores: Iterator[Any] = loaded.score(stdin_lines())
+        refuse(loaded, "a language model", {"--data": data, "--data.columns": columns or None, "--split": split})
+
+    def batches() -> Iterator[Iterator[Any]]:
+        """The scores of what has come so far, again and again."""
+        if not isinstance(loaded, Run) and (data is not None or split is not None or columns):
+            yield loaded.score(loaded.pairs(data, split, columns))
+            return
+        done = 0
+        for lines in stdin_batches():
+            if isinstance(loaded, Run):
+                yield loaded.score(lines)
+            elif isinstance(loaded, ClassificationRun):
+                yield loaded.score(stdin_pairs(lines, done + 1), before=done)
+            else:
+                yield loaded.score(stdin_pairs(lines, done + 1))
+            done += len(lines)
+
+    for scores in batches():
+        for line in scores:
+            _print_score(line, tokens, json)
+        sys.stdout.flush()
+
+
+def _print_score(line: Any, tokens: bool, as_json: bool) -> None:
+    import json as json_module
+
+    from regard.runs.translation_run import PairScore
+
+    pair = isinstance(line, PairScore)
+    if as_json:
+        entry: dict[str, Any] = {"source": line.source, "target": line.target} if pair else {"text": line.text}
+        entry["log_probability"] = line.log_probability
+        if tokens:
+            entry["tokens"] = [[t, p] for t, p in zip(line.tokens, line.log_probabilities)]
+        print(json_module.dumps(entry, ensure_ascii=False))
+    elif tokens:
+        for token, p in zip(line.tokens, line.log_probabilities):
+            print(f"{p:.6f}\t{token}")
+        print()
     else:
-        scores = loaded.score(stdin_pairs() if data is None and split is None else loaded.pairs(data, split))
-    for line in scores:
-        pair = isinstance(line, PairScore)
-        if json:
-            entry: dict[str, Any] = {"source": line.source, "target": line.target} if pair else {"text": line.text}
-            entry["log_probability"] = line.log_probability
-            if tokens:
-                entry["tokens"] = [[t, p] for t, p in zip(line.tokens, line.log_probabilities)]
-            print(json_module.dumps(entry, ensure_ascii=False))
-        elif tokens:
-            for token, p in zip(line.tokens, line.log_probabilities):
-                print(f"{p:.6f}\t{token}")
-            print()
-        else:
-            text = f"{line.source}\t{line.target}" if pair else line.text
-            print(f"{line.log_probability:.6f}\t{len(line.tokens)}\t{text}")
+        text = f"{line.source}\t{line.target}" if pair else line.text
+        print(f"{line.log_probability:.6f}\t{len(line.tokens)}\t{text}")

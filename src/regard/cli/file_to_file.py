@@ -10,15 +10,16 @@ import json
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from regard.base.errors import RegardError
-from regard.base.files import locked, reading, write_text
+from regard.base.files import give_name, locked, open_own_file, reading, write_text
 from regard.cli.stdin import as_text
 from regard.report.progress import Bar, progress, say
-from regard.text.corpus import content_digest
+from regard.text.sources import content_digest
 
 FLUSH_SECONDS = 1.0  # a kill loses about as much
 
@@ -28,30 +29,50 @@ Answer = Callable[[Iterable[str], tuple[int, int]], Iterator[str]]
 
 def line_by_line(source: Path, out: Path, question: Mapping[str, Any], answer: Answer) -> None:
     """Write `answer` of each line of a file to another file, or go on with it."""
-    if out.exists():
-        raise RegardError(f"{out} exists already: move it away, or choose another --out.")
+    _check_free(out)
     part, note = out.with_name(f"{out.name}.part"), out.with_name(f"{out.name}.part.json")
+    if source.exists() and not source.is_file() and not source.is_dir():  # read twice, it would seem empty
+        raise RegardError(f"{source} is a pipe or a device: --in takes a file; without it stdin is read.")
     with reading(source) as stream:
         stream.read(0)  # a file that is not there is said before anything is made
     out.parent.mkdir(parents=True, exist_ok=True)
     asked = json.dumps({"input": content_digest(source), **question}, sort_keys=True)
-    with locked(out.with_name(f".{out.name}.lock")):
+    lock = out.with_name(f".{out.name}.lock")
+    with locked(lock):
+        _check_free(out)  # another process may have finished it
         done = _done(part, note, asked)
-        write_text(note, asked)
         _go_on(source, part, done, answer)
-        os.replace(part, out)
+        try:
+            give_name(part, out)
+        except RegardError:
+            raise RegardError(
+                f"{out} was made by someone else in the meantime and is left as it is: move it away, and the same "
+                f"command gives {part} that name."
+            ) from None
         note.unlink()
-    out.with_name(f".{out.name}.lock").unlink(missing_ok=True)
+        with suppress(OSError):  # where files that are open cannot be removed
+            if lock.stat().st_size == 0:
+                lock.unlink()
+
+
+def _check_free(out: Path) -> None:
+    if os.path.lexists(out):
+        raise RegardError(f"{out} exists already: move it away, or choose another --out.")
 
 
 def _done(part: Path, note: Path, asked: str) -> int:
-    """Whole lines that are there already; what was cut short behind them is cut off."""
-    if not part.exists():
+    """Whole lines that are there already; what was cut short behind them is cut off. Files of others are left alone."""
+    there = [path for path in (part, note) if os.path.lexists(path)]
+    if there and not (note.is_file() and note.read_bytes() == asked.encode()):
+        raise RegardError(
+            f"{there[0]} was begun with another run, file or options: move it away, or choose another --out."
+        )
+    if not there:
+        write_text(note, asked, new=True)
+    if not os.path.lexists(part):
         return 0
-    if not note.exists() or note.read_text(encoding="utf-8") != asked:
-        raise RegardError(f"{part} was begun with another run, file or options: remove it, or choose another --out.")
     lines = size = 0
-    with part.open("r+b") as stream:
+    with open(open_own_file(part, os.O_RDWR), "r+b") as stream:
         for line in stream:
             if not line.endswith(b"\n"):
                 break
@@ -64,7 +85,8 @@ def _done(part: Path, note: Path, asked: str) -> int:
 
 def _go_on(source: Path, part: Path, done: int, answer: Answer) -> None:
     total = None if source.suffix == ".gz" else source.stat().st_size
-    with reading(source) as stream, part.open("ab") as out, progress(source.name, total, unit=" bytes") as bar:
+    written = open_own_file(part, os.O_WRONLY | os.O_APPEND)
+    with open(written, "ab") as out, reading(source) as stream, progress(source.name, total, unit=" bytes") as bar:
         lines = as_text(_counted(stream, bar))
         spoken = sum(bool(line.strip()) for line in islice(lines, done))
         flushed = time.monotonic()

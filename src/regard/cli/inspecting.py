@@ -87,7 +87,7 @@ def inspect(
     loaded = load(run, weights=weights, device=device)
     trace = _trace(loaded, text, target, {"--beam": beam, "--length-penalty": length_penalty}, top, gradients)
     if html is not None:
-        write_text(html, trace_page(trace))
+        write_text(html, trace_page(trace), new=True)
         say(f"the page is {html}") if json else print(html)
     if json:
         print(json_module.dumps(trace.as_json(), ensure_ascii=False))

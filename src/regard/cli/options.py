@@ -10,6 +10,8 @@ from cyclopts import Parameter
 from regard.base.errors import RegardError
 
 Flag = Parameter(negative=())
+DATA_OPTIONS = ("data.columns", "data.source", "data.target")  # what is meant by --columns, --source, --target
+Columns = Annotated[str, Parameter(name="--data.columns")]
 Settings = Annotated[str, Parameter(show=False, allow_leading_hyphen=True)]
 
 

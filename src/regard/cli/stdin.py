@@ -1,11 +1,20 @@
-"""Text that comes through a pipe."""
+"""Text that comes through a pipe: all of it, or as it comes, so that a line is answered before the next is written."""
 
 from __future__ import annotations
 
+import os
+import stat
 import sys
 from collections.abc import Iterable, Iterator
+from itertools import islice
+from queue import Empty, Queue
+from threading import Thread
+from typing import BinaryIO
 
 from regard.base.errors import RegardError
+from regard.text.tables import split_fields
+
+AT_ONCE = 8192  # lines that are taken together at most: memory does not grow with the input
 
 
 def stdin_lines() -> Iterator[str]:
@@ -15,19 +24,78 @@ def stdin_lines() -> Iterator[str]:
     yield from as_text(sys.stdin.buffer)
 
 
-def as_text(lines: Iterable[bytes]) -> Iterator[str]:
-    for number, line in enumerate(lines, 1):
+def stdin_batches() -> Iterator[list[str]]:
+    """Lines of stdin as they come: whatever has arrived by the time it is asked for, never nothing.
+
+    A slow pipe or a person at a terminal gives one line at a time, a fast pipe many; a file is there at once.
+    """
+    if sys.stdin is None:
+        raise RegardError("There is no input: stdin is closed.")
+    before = 0
+    for batch in _batches(sys.stdin.buffer):
+        yield [*as_text(batch, before + 1)]
+        before += len(batch)
+
+
+def _batches(stream: BinaryIO) -> Iterator[list[bytes]]:
+    if not _comes_slowly(stream):
+        while batch := [*islice(stream, AT_ONCE)]:
+            yield batch
+        return
+    # A reader of its own: a thread that still waits when the program ends must not hold the lock of sys.stdin.
+    own = open(stream.fileno(), "rb", closefd=False)  # noqa: SIM115
+    arrived: Queue[bytes | OSError | None] = Queue(AT_ONCE)
+    Thread(target=_read, args=(own, arrived), daemon=True).start()
+    last: bytes | OSError | None = b""
+    while isinstance(last, bytes):
+        taken = [arrived.get(), *islice(_waiting(arrived), AT_ONCE - 1)]
+        last = taken[-1]
+        if batch := [line for line in taken if isinstance(line, bytes)]:
+            yield batch
+    if isinstance(last, OSError):
+        raise last
+
+
+def _comes_slowly(stream: BinaryIO) -> bool:
+    try:
+        return not stat.S_ISREG(os.fstat(stream.fileno()).st_mode)
+    except OSError:  # not a file of the system's: it is in memory
+        return False
+
+
+def _read(stream: BinaryIO, arrived: Queue[bytes | OSError | None]) -> None:
+    try:
+        for line in stream:
+            arrived.put(line)
+        arrived.put(None)
+    except OSError as error:
+        arrived.put(error)
+
+
+def _waiting(arrived: Queue[bytes | OSError | None]) -> Iterator[bytes | OSError | None]:
+    while True:
         try:
-            yield line.decode("utf-8").rstrip("\n").rstrip("\r")
+            yield arrived.get_nowait()
+        except Empty:
+            return
+
+
+def as_text(lines: Iterable[bytes], first: int = 1) -> Iterator[str]:
+    """Lines as text, without line ends and byte-order mark, as in the files of `--data`."""
+    for number, line in enumerate(lines, first):
+        try:
+            text = line.decode("utf-8")
+            yield (text.removeprefix("\ufeff") if number == 1 else text).removesuffix("\n").rstrip("\r")
         except UnicodeDecodeError as error:
             raise RegardError(
                 f"Line {number} of the input is not UTF-8 (byte {error.start}); convert it first."
             ) from None
 
 
-def stdin_pairs() -> Iterator[tuple[str, str]]:
-    for number, line in enumerate(stdin_lines(), start=1):
-        source, tab, target = line.partition("\t")
-        if not tab:
-            raise RegardError(f"Line {number} of the input has one field: a pair is source⇥target, with a tab between.")
-        yield source, target.partition("\t")[0]
+def stdin_pairs(lines: Iterable[str], first: int = 1) -> Iterator[tuple[str, str]]:
+    for number, line in enumerate(lines, first):
+        fields = split_fields(line)
+        if len(fields) != 2:
+            count = "one field" if len(fields) == 1 else f"{len(fields)} fields"
+            raise RegardError(f"Line {number} of the input has {count}: a pair is source⇥target, with a tab between.")
+        yield fields[0], fields[1]

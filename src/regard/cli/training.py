@@ -7,7 +7,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from regard.cli.options import Flag, Settings
+from regard.cli.options import DATA_OPTIONS, Flag, Settings
 from regard.cli.printing import print_facts
 
 TRAIN_OPTIONS = ("data", "run", "size", "seed", "budget", "from", "print-recipe", "dry-run", "json")
@@ -15,6 +15,7 @@ TRAIN_OPTIONS = ("data", "run", "size", "seed", "budget", "from", "print-recipe"
 
 def train(
     target: Annotated[str | None, Parameter(allow_leading_hyphen=True)] = None,
+    /,
     *settings: Settings,
     data: str | None = None,
     run: Path | None = None,
@@ -33,7 +34,7 @@ def train(
     target
         a system (`regard systems`), a layer of your own (./mine.py:MyCell), or a recipe.toml
     data
-        a built-in or known corpus, a .txt file, or a folder with train/valid/test files
+        a built-in or known corpus, or your own file or folder (docs/data.md): text, pairs, a table with --data.columns
     run
         folder of the new run; without it runs/SYSTEM-CORPUS
     size
@@ -65,7 +66,7 @@ def train(
         budget=budget,
         start=start,
         recipe=target if is_file else None,
-        settings=parse_overrides(settings, TRAIN_OPTIONS),
+        settings=parse_overrides(settings, (*TRAIN_OPTIONS, *DATA_OPTIONS), target),
     )
     if print_recipe:
         print(recipe.documented(), end="")

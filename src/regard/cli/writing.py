@@ -13,7 +13,7 @@ from cyclopts import Parameter
 from regard.base.errors import RegardError
 from regard.base.settings import at_least, one_of
 from regard.cli.options import Flag, beam_search
-from regard.cli.stdin import stdin_lines
+from regard.cli.stdin import stdin_batches, stdin_lines
 
 
 def translate(
@@ -40,6 +40,8 @@ def translate(
 ) -> None:
     """Translate each line of stdin: raw sentences in, raw sentences out, as many lines as came in.
 
+    A line is answered when it comes; lines that come fast are translated together.
+
     Parameters
     ----------
     run
@@ -51,7 +53,7 @@ def translate(
     length_penalty
         log P is divided by the length to this power; 1
     min_tokens
-        write at least so many tokens, <eos> counted
+        write at least so many tokens, the closing `<eos>` counted
     max_tokens
         write at most so many tokens; without it twice the source's and ten
     temperature
@@ -124,14 +126,16 @@ def translate(
                 yield [_as_fields(number, one, ranked=n_best > 1, alignment=alignment) for one in translations]
 
     if source is not None and out is not None:
-        files = _digests(run, weights)
+        files = _digests(run, weights, average)
         options = [beam, n_best, length_penalty, min_tokens, max_tokens, temperature, top_k, top_p, seed, alignment]
         question = {"run": files, "options": [*options, attention, truncate, average, weights, json]}
         line_by_line(source, out, question, lambda lines, before: (said for (said,) in answers(lines, before)))
         return
-    ahead: dict[str, Any] = {"ahead": 1} if sys.stdin.isatty() else {}  # a person waits for each line
-    for said in answers(stdin_lines(), **ahead):
-        print("\n".join(said), flush=True)
+    done = spoken = 0
+    for lines in stdin_batches():
+        for said in answers(lines, (done, spoken)):
+            print("\n".join(said), flush=True)
+        done, spoken = done + len(lines), spoken + sum(bool(line.strip()) for line in lines)
 
 
 def classify(
@@ -165,22 +169,22 @@ def classify(
     """
     import json as json_module
 
-    from regard.decoding.translate import AHEAD
     from regard.runs.language_run import load_classifier
 
     at_least("--n-best", n_best, 1)
     loaded = load_classifier(run, weights=weights, average=average, device=device)
-    lines = _Kept(stdin_lines())
-    ahead = 1 if sys.stdin.isatty() else AHEAD  # a person waits for each line
-    for number, found in enumerate(loaded.labellings(lines, truncate=truncate, ahead=ahead), start=1):
-        source, best = lines.take(), found.top(n_best)
-        if json:
-            labels = [{"label": label, "probability": p} for label, p in best]
-            print(json_module.dumps({"line": number, "source": source, "labels": labels}, ensure_ascii=False))
-        elif not best:
-            print(f"{number}\t\t" if n_best > 1 else "", flush=True)
-        for label, p in [] if json else best:
-            print("\t".join([*([str(number)] if n_best > 1 else []), label, f"{p:.4f}"]), flush=True)
+    number = 0
+    for lines in stdin_batches():
+        for source, found in zip(lines, loaded.labellings(lines, truncate=truncate, before=number), strict=True):
+            number, best = number + 1, found.top(n_best)
+            if json:
+                labels = [{"label": label, "probability": p} for label, p in best]
+                print(json_module.dumps({"line": number, "source": source, "labels": labels}, ensure_ascii=False))
+            elif not best:
+                print(f"{number}\t\t" if n_best > 1 else "")
+            for label, p in [] if json else best:
+                print("\t".join([*([str(number)] if n_best > 1 else []), label, f"{p:.4f}"]))
+        sys.stdout.flush()
 
 
 def generate(
@@ -307,13 +311,17 @@ def _finish_lines(loaded: Any, run: Path, source: Path, out: Path, options: Sequ
     line_by_line(source, out, {"run": _digests(run, weights), "options": options}, answers)
 
 
-def _digests(run: Path, weights: str) -> dict[str, str]:
+def _digests(run: Path, weights: str, average: int | None = None) -> dict[str, str]:
     """What a run's answers depend on, so that a file is finished only by the model that began it."""
-    from regard.text.corpus import content_digest
+    from regard.text.sources import content_digest
+    from regard.training.loop import kept_weights
 
     last = (run / "training.safetensors").exists() and (weights != "best" or not (run / "model.safetensors").exists())
-    names = ("training.safetensors" if last else "model.safetensors", "recipe.toml")
-    return {name: content_digest(run / name) for name in names}
+    files = [run / ("training.safetensors" if last else "model.safetensors")]
+    if average is not None:
+        files = kept_weights(run)[-average:]
+    beside = [run / name for name in ("recipe.toml", "tokenizer.json", "tokenizer.source.json")]
+    return {path.name: content_digest(path) for path in [*files, *beside] if path.exists()}
 
 
 class _Kept:

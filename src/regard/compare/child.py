@@ -1,4 +1,4 @@
-"""One run of a comparison in a process of its own: `python -m regard.compare.child FOLDER LABEL SEED JOBS`.
+"""One run of a comparison in a process of its own: `python -m regard.compare.child FOLDER LABEL SEED JOBS CODE…`.
 
 Its memory is then its own, and so is its crash. It trains the run, or goes on with it, measures it, and leaves
 `result.json` in the run's folder; what went wrong is one sentence on stdout and exit code 2.
@@ -9,11 +9,11 @@ from __future__ import annotations
 import json
 import os
 import platform
-import shutil
 import signal
 import sys
 import threading
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
@@ -23,12 +23,15 @@ from regard.base.files import write_text
 from regard.compare.plan import Entrant, Plan, paced
 from regard.report.progress import hush
 from regard.runs.folder import Trained
+from regard.runs.language_run import load
 from regard.runs.train import device_name, dry_run, peak_memory, resume, train_recipe
+from regard.systems.code import named_before
 from regard.training.checkpoint import load_tensors
 
 
 def main(words: list[str]) -> None:
     folder, label, seed, jobs = Path(words[0]), words[1], int(words[2]), int(words[3])
+    named_before(words[4:])
     _end_with_parent()
     hush()
     try:
@@ -58,12 +61,16 @@ def take_part(plan: Plan, entrant: Entrant, seed: int, jobs: int = 1) -> None:
 def _train(plan: Plan, entrant: Entrant, seed: int, folder: Path) -> tuple[Trained, int]:
     """The trained run, and the memory this process held before."""
     before = peak_memory(torch.device("cpu"))
-    if (folder / "training.safetensors").exists():
-        return resume(folder), before
-    if folder.exists():  # begun, and ended before there was anything to go on from
-        shutil.rmtree(folder)
+    if folder.is_symlink():
+        raise RegardError(f"{folder} leads out of the comparison: put the run itself there.")
     tokenizers = plan.tokenizers
     recipe = entrant.recipe.replace(training={"seed": seed})
+    if (folder / "run.json").exists() and entrant.counted:  # it was ended before it noted what counting takes
+        with TemporaryDirectory() as scratch:
+            train_recipe(recipe, Path(scratch) / entrant.label, tokenizers=tokenizers)
+        return load(folder), before
+    if (folder / "run.json").exists():
+        return resume(folder), before
     given = "evaluate_every" in plan.question["settings"].get("training", {})
     if plan.unit == "seconds" and not entrant.counted and not given:
         recipe = paced(recipe, dry_run(recipe, tokenizers=tokenizers)["steps"])

@@ -4,25 +4,28 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from functools import cached_property
 from itertools import combinations
 from pathlib import Path
 from typing import Any
 
 from regard.base.errors import RegardError
-from regard.base.files import locked, write_text
+from regard.base.files import write_text
 from regard.base.numbers import grouped
 from regard.base.settings import at_least
 from regard.compare.curves import read_curves
 from regard.compare.differences import Difference, alike, named
 from regard.compare.language_task import COLUMNS
 from regard.compare.plan import Plan, open_plan
+from regard.compare.plan import check_free as check_folder
 from regard.compare.processes import run_all
 from regard.compare.question import Question, match_for
 from regard.compare.task import Results
 from regard.evaluation.intervals import LEVEL, interval
 from regard.report.table import csv_text, latex_text, plain_table
-from regard.runs.train import free_folder
+from regard.runs.train import claimed, free_folder
+from regard.systems.code import is_own, name_code
 
 __all__ = ["COLUMNS", "Comparison", "Difference", "check_free", "compare"]
 
@@ -50,13 +53,18 @@ def compare(
     """
     names = (systems,) if isinstance(systems, str) else tuple(systems)
     match = match or match_for(budget)
+    for name in names:
+        if is_own(name):
+            name_code(name)
     question = Question(names, str(data), match, budget, seeds, size, settings or {}, prompt)
     at_least("--jobs", jobs, 1)
     if jobs > 1 and match == "seconds":
         raise RegardError("--match seconds counts time, which runs side by side would take from each other: --jobs 1.")
-    folder = Path(run) if run is not None else free_folder(Path("runs") / f"compare-{Path(str(data)).stem}")
-    plan = open_plan(question, folder, jobs)
-    with locked(folder / ".lock"):
+    default = Path("runs") / f"compare-{Path(str(data)).stem}"
+    if run is not None:
+        check_folder(Path(run))
+    with nullcontext(Path(run)) if run is not None else free_folder(default) as folder, claimed(folder):
+        plan = open_plan(question, folder, jobs)
         results, made = run_all(plan, jobs)
     comparison = Comparison(plan, results)
     if not comparison.order:
@@ -155,14 +163,14 @@ class Comparison:
 
     @property
     def ranking(self) -> str:
-        """Best first, and which of them are not told apart."""
+        """Best first, and which of them do not differ significantly."""
         labels = [row["label"] for row in self.order]
         words = f"By {self.task.score_name}: {', '.join(labels)}" + (" (best first)" if len(labels) > 1 else "")
         interval_of = f"{100 * LEVEL:.0f} % interval of the paired difference"
         if groups := alike(labels, self.differences):
-            return f"{words}; not told apart, as the {interval_of} holds zero: {named(groups)}."
+            return f"{words}. Not significant, as the {interval_of} contains zero: {named(groups)}."
         if len(labels) > 1 and len(self.differences) == math.comb(len(labels), 2):
-            return f"{words}; every two differ beyond the {interval_of}."
+            return f"{words}. All differences are significant: no {interval_of} contains zero."
         return f"{words}." if labels else ""
 
     # ----------------------------------------------------------------------------------------------------------------

@@ -1,4 +1,5 @@
-"""report.html: the table, who differs from whom, the curves, what each writes, and a paragraph for a paper."""
+"""report.html: the finding, the table, which differences are significant, the curves, what each writes; folded, how it
+was measured and a paragraph for a paper."""
 
 from __future__ import annotations
 
@@ -8,9 +9,9 @@ from typing import Any
 
 from regard.compare.comparison import Comparison
 from regard.compare.curves import Curve, averaged
-from regard.compare.findings import methods, notes
+from regard.compare.findings import caveats, finding, measured, methods, tied_with_best
 from regard.report.figures import Line
-from regard.report.page import beside, command, heading, listing, page, paragraph, table
+from regard.report.page import beside, command, folded, heading, listing, page, paragraph, table
 from regard.report.svg import line_chart
 from regard.report.table import significant
 
@@ -23,27 +24,38 @@ def comparison_page(comparison: Comparison) -> str:
     facts, rows, task, columns = comparison.plan.facts, comparison.rows, comparison.task, comparison.columns
     told = task.report
     title = f"{task.title} compared on {facts['corpus']['name']}"
-    best = rows.index(comparison.order[0]) if comparison.order else None
+    leading = [comparison.order[0]["label"], *tied_with_best(comparison)] if comparison.order else []
+    best = [number for number, row in enumerate(rows) if row["label"] in leading]
     return page(
         title,
         heading(title, 1),
+        paragraph(finding(comparison), "finding") if comparison.order else "",
         paragraph(told.lead(comparison), "lead"),
-        table(comparison.shown, _first(columns, task.columns.first), best),
-        listing(notes(comparison)),
-        heading("Who differs from whom"),
-        paragraph(f"{comparison.ranking} {told.paired()}"),
-        beside(told.differences(comparison), told.intervals(comparison)),
-        heading("While they learned"),
+        *(paragraph(sentence, "note") for sentence in caveats(comparison)),
+        table(comparison.shown, _first(columns, task.columns.first), best, "best" if len(best) == 1 else "tied best"),
+        *_significant(comparison),
         *_curves(comparison),
         *told.samples(comparison),
-        heading("Methods"),
-        paragraph(methods(comparison)),
-        heading("To run it again", 3),
-        command(facts["command"]),
-        heading("Every run"),
-        table(_runs(comparison), {"run": "run", **task.columns.runs, "tokens": "tokens seen", "steps": "steps",
-                                  "seconds": "seconds", "parameters": "parameters"}),
+        folded("How it was measured", listing(measured(comparison))),
+        folded("Methods, for a paper", paragraph(methods(comparison))),
+        folded("The command, to run it again", command(facts["command"])),
+        folded(
+            "Every run",
+            table(_runs(comparison), {"run": "run", **task.columns.runs, "tokens": "tokens seen", "steps": "steps",
+                                      "seconds": "seconds", "parameters": "parameters"}),
+        ),
     )  # fmt: skip
+
+
+def _significant(comparison: Comparison) -> list[str]:
+    told = comparison.task.report
+    if not comparison.differences:
+        return [told.intervals(comparison)]
+    return [
+        heading("Which differences are significant"),
+        paragraph(f"{comparison.ranking} {told.paired()}"),
+        beside(told.intervals(comparison), told.differences(comparison)),
+    ]
 
 
 def _first(columns: Mapping[str, str], keys: Sequence[str]) -> dict[str, str]:
@@ -52,10 +64,13 @@ def _first(columns: Mapping[str, str], keys: Sequence[str]) -> dict[str, str]:
 
 
 def _curves(comparison: Comparison) -> list[str]:
-    if not any(not curve.counted for curve in comparison.curves):
-        return [paragraph("Only n-grams were compared: they are counted, and have no course.", "lead")]
+    """Nothing where no run has a course: n-grams are counted."""
+    if all(curve.counted for curve in comparison.curves):
+        return []
     charts = [_chart(comparison, place, axis) for place, axis in ((0, "tokens seen"), (1, "seconds of training"))]
-    return [paragraph(comparison.task.report.curves(), "lead"), beside(*charts)]
+    if not any(charts):
+        return []
+    return [heading("While they learned"), paragraph(comparison.task.report.curves(), "lead"), beside(*charts)]
 
 
 def _chart(comparison: Comparison, place: int, axis: str) -> str:
@@ -81,6 +96,7 @@ def _chart(comparison: Comparison, place: int, axis: str) -> str:
         description=f"The last value of each: {described}.",
         log_x=max(ends) > LONGER * min(ends) and min(p[place] for curve in seeds for p in curve.points) > 0,
         top=max(settled) if cut else math.inf,
+        best=comparison.order[0]["label"] if comparison.order else "",
     )
 
 

@@ -10,16 +10,55 @@ from typing import Any
 from regard.base.numbers import grouped
 from regard.compare.comparison import Comparison
 from regard.compare.curves import in_order, other_order
+from regard.compare.differences import named
 from regard.compare.plan import VALIDATIONS
 from regard.training.hyperparameters import Learning
 
 
-def notes(comparison: Comparison) -> list[str]:
-    """What the table cannot say about itself, one sentence each."""
-    told = comparison.task.report
-    found = told.conditions(comparison)
+def finding(comparison: Comparison) -> str:
+    """What the comparison found, in a sentence or two: who is best, by how much, and whether that is significant."""
+    told, (first, *others) = comparison.task.report, comparison.order
+    best = (
+        f"{first['label']} {'has the best' if others else 'has a'} {comparison.task.score_name}: {told.score(first)}."
+    )
+    if not others:
+        return best
+    if tied := tied_with_best(comparison):
+        names = named([(first["label"], *tied)])
+        return (
+            f"{best} The differences between {names} are not significant."
+            if len(tied) > 1
+            else (f"{best} The difference between {names} is not significant.")
+        )
+    ahead = next((d for d in comparison.differences if d.worse == others[0]["label"]), None)
+    return best if ahead is None else f"{best} {told.ahead(ahead)}; the difference is significant."
+
+
+def tied_with_best(comparison: Comparison) -> list[str]:
+    """Who does not differ significantly from the best."""
+    first = comparison.order[0]["label"]
+    return [d.worse for d in comparison.differences if d.better == first and not d.beyond]
+
+
+def caveats(comparison: Comparison) -> list[str]:
+    """What a reader of the finding has to know, one sentence each."""
+    found = []
     if comparison.seeds == 1:
         found.append("One seed: the intervals cover other test text, not other seeds; --seeds 3 would cover both.")
+    if comparison.plan.facts["split"] == "valid":
+        found.append("There is no test split: the numbers are of the validation split, which also chose the weights.")
+    return found + [f"{name} failed: {why}" for name, why in comparison.failed.items()]
+
+
+def notes(comparison: Comparison) -> list[str]:
+    """What the table cannot say about itself, one sentence each."""
+    return [*caveats(comparison), *measured(comparison)]
+
+
+def measured(comparison: Comparison) -> list[str]:
+    """How the numbers came about, one sentence each."""
+    told = comparison.task.report
+    found = told.conditions(comparison)
     if any(not entrant.counted for entrant in comparison.plan.entrants):
         found.append(told.effort(comparison))
     if len(_optimisers(comparison)) > 1:
@@ -33,17 +72,12 @@ def notes(comparison: Comparison) -> list[str]:
     if any(r.get("memory_of") == "GPU" for r in comparison.results.values()):
         found.append("For systems on the GPU, memory is the most that tensors held there while training.")
     if (jobs := side_by_side(comparison)) > 1:
-        found.append(
-            f"At times at least {jobs} runs shared the machine: speeds and seconds are slower than of one run alone."
-        )
-    if comparison.plan.facts["split"] == "valid":
-        found.append("There is no test split: the numbers are of the validation split, which also chose the weights.")
+        found.append(f"At times at least {jobs} runs shared the machine: each was slower than it would be alone.")
     if sentence := _other_order(comparison):
         found.append(sentence)
     for label, seed in comparison.results:
         for note in comparison.results[label, seed].get("notes", []):
             found.append(f"{label}: {note}.")
-    found += [f"{name} failed: {why}" for name, why in comparison.failed.items()]
     return found
 
 
@@ -65,9 +99,9 @@ def _other_order(comparison: Comparison) -> str:
         return ""
     end = "seconds" if comparison.plan.match == "seconds" else "tokens"
     at = f"{found.at:.3g} s" if found.axis == "seconds" else f"{grouped(found.at)} tokens"
-    who = "when the fastest was done" if found.axis == "seconds" else "when the slowest had read no more"
+    who = "when the fastest had finished" if found.axis == "seconds" else "what the slowest had read at its end"
     if found.waited:
-        who = "by when all had been validated; who had ended before stands with its last validation"
+        who = "when all had been validated once; for a run that had already ended, its last validation counts"
     there = f"at equal {found.axis} ({at}, {who})"
     if found.swapped:
         return (

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+from typing import Any
 
 from regard.base.numbers import grouped
 from regard.compare.comparison import Comparison
+from regard.compare.differences import Difference
 from regard.compare.findings import largest_step, side_by_side, training
 from regard.evaluation.intervals import DRAWS
 from regard.evaluation.perplexity import Method
@@ -82,13 +85,26 @@ def methods(comparison: Comparison) -> list[str]:
 
 
 def lead(comparison: Comparison) -> str:
-    return f"{comparison.title}. Lower perplexity is better; the best row is tinted."
+    return f"{comparison.title}. Lower perplexity is better."
+
+
+def score(row: Mapping[str, Any]) -> str:
+    said = significant(row["perplexity"])
+    if row["perplexity_low"] is None:
+        return said
+    low, high = (significant(row[key]) for key in ("perplexity_low", "perplexity_high"))
+    return f"{said} (95 % interval {low} to {high})"
+
+
+def ahead(difference: Difference) -> str:
+    share = 100 * (1 - math.exp(difference.by))
+    return f"Its perplexity is {share:.2g} % lower than that of {difference.worse}, the next best"
 
 
 def paired() -> str:
     return (
-        "Systems are tested on the same documents, and what is hard for one is hard for the others: so two can differ "
-        "clearly although their own intervals overlap."
+        "All systems read the same documents, and what is hard for one is hard for the others: so a difference can be "
+        "significant although the systems' own intervals overlap."
     )
 
 
@@ -98,11 +114,16 @@ def differences(comparison: Comparison) -> str:
             "pair": f"{d.better} – {d.worse}",
             "ratio": f"{math.exp(d.by):.4f}",
             "interval": f"{math.exp(d.low):.4f} – {math.exp(d.high):.4f}",
-            "verdict": "differ" if d.beyond else "not told apart",
+            "verdict": "significant" if d.beyond else "not significant",
         }
         for d in comparison.telling
     ]
-    columns = {"pair": "pair", "verdict": "verdict", "ratio": "perplexity ratio", "interval": "95 % interval"}
+    columns = {
+        "pair": "better – worse",
+        "verdict": "difference",
+        "ratio": "perplexity ratio",
+        "interval": "95 % interval",
+    }
     return table(rows, columns) if rows else ""
 
 
@@ -120,6 +141,7 @@ def intervals(comparison: Comparison) -> str:
         title="Test perplexity with 95 % intervals, best first (logarithmic)",
         x="perplexity",
         description=f"Best first: {described}.",
+        best=marks[0].name if marks else "",
     )
 
 
@@ -132,7 +154,8 @@ def samples(comparison: Comparison) -> list[str]:
     return [
         heading("What they write"),
         paragraph(
-            "From the same prompt (in grey), with the same seed, at temperature 0.8; the first seed's weights.", "lead"
+            "All continue the same prompt (grey) with the same seed at temperature 0.8, with the weights of seed 1.",
+            "lead",
         ),
         *(
             heading(row["label"], 3) + sample(prompt, row["sample"])

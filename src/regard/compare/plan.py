@@ -12,13 +12,14 @@ from __future__ import annotations
 import datetime
 import json
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import regard
 from regard.base.errors import RegardError
-from regard.base.files import write_text
+from regard.base.files import check_names, write_text
 from regard.base.numbers import grouped
 from regard.compare.question import Question, Rung
 from regard.compare.task import Ground, Task, task_named
@@ -27,6 +28,7 @@ from regard.report.progress import say
 from regard.runs.folder import Tokenizers, pick_device
 from regard.runs.recipe import Recipe, compose
 from regard.systems.catalogue import find
+from regard.systems.code import admit, is_own, locate
 from regard.training.hyperparameters import Learning
 
 FORMAT = 1
@@ -95,39 +97,57 @@ class Plan:
         write_text(self.folder / "comparison.json", json.dumps(tree, indent=2, ensure_ascii=False) + "\n")
 
     @classmethod
-    def read(cls, folder: Path) -> Plan:
+    def read(cls, folder: Path, question: Mapping[str, Any] | None = None) -> Plan:
+        """The plan in a folder, if it answers the question. Nothing in it is believed: names are checked as names
+        before they become paths, and code is asked about before a recipe is composed of it."""
+        path = folder / "comparison.json"
         try:
-            tree = json.loads((folder / "comparison.json").read_text(encoding="utf-8"))
+            tree = json.loads(path.read_text(encoding="utf-8"))
             if tree["format"] != FORMAT:
                 raise RegardError(f"{folder} was written by another version of Regard: choose another --run.")
-            entrants = tuple(
-                Entrant(
-                    entry["label"],
-                    entry["year"],
-                    entry["counted"],
-                    compose(entry["recipe"]["system"], None, entry["recipe"]),
-                    tuple(entry["seeds"]),
-                )
-                for entry in tree["entrants"]
+            if question is not None and (difference := _difference(tree["question"], question)):
+                raise RegardError(f"{folder} holds another comparison ({difference}): choose another --run.")
+            plan = cls(
+                folder,
+                tree["question"],
+                tree["match"],
+                tree["budget"],
+                tree["unit"],
+                tuple(_read_entrant(entry, path) for entry in tree["entrants"]),
+                tree["facts"],
             )
-            return cls(folder, tree["question"], tree["match"], tree["budget"], tree["unit"], entrants, tree["facts"])
-        except (OSError, ValueError, KeyError, TypeError):
-            raise RegardError(f"{folder / 'comparison.json'} is damaged; choose another --run.") from None
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            raise RegardError(f"{path} is damaged; choose another --run.") from None
+        check_names([entrant.name(seed) for entrant, seed in plan.runs], path)
+        return plan
+
+
+def _read_entrant(entry: Mapping[str, Any], path: Path) -> Entrant:
+    tree, seeds = entry["recipe"], tuple(entry["seeds"])
+    if not all(type(seed) is int for seed in seeds) or not isinstance(entry["label"], str):
+        raise TypeError
+    if is_own(tree["system"]):
+        admit(locate(tree["system"]), path)
+    return Entrant(entry["label"], entry["year"], entry["counted"], compose(tree["system"], None, tree), seeds)
 
 
 def open_plan(question: Question, folder: Path, jobs: int = 1) -> Plan:
     """The plan that stands in the folder, if it answers this question; a new one if the folder is free."""
     if (folder / "comparison.json").is_file():
-        plan = Plan.read(folder)
-        if difference := _difference(plan.question, question.tree()):
-            raise RegardError(f"{folder} holds another comparison ({difference}): choose another --run.")
-        return plan
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise RegardError(f"{folder} exists already and is not a comparison: choose another --run.")
+        return Plan.read(folder, question.tree())
+    check_free(folder)
     return make_plan(question, folder, jobs)
 
 
-def _difference(there: dict[str, Any], asked: dict[str, Any]) -> str:
+def check_free(folder: Path) -> None:
+    """A comparison stands in a folder of its own: in one that holds something else nothing is made."""
+    if not folder.exists() or (folder / "comparison.json").is_file():
+        return
+    if not folder.is_dir() or any(path.name != ".lock" for path in folder.iterdir()):
+        raise RegardError(f"{folder} exists already and is not a comparison: choose another --run.")
+
+
+def _difference(there: Mapping[str, Any], asked: Mapping[str, Any]) -> str:
     for key, value in json.loads(json.dumps(asked)).items():
         if there.get(key) != value:
             return f"its {key} differ" if key in ("systems", "settings", "seeds") else f"its {key} differs"
@@ -160,10 +180,6 @@ def make_plan(question: Question, folder: Path, jobs: int = 1) -> Plan:
     }
     limit = question.limit
     plan = Plan(folder, question.tree(), question.match, limit.amount, limit.unit, entrants, facts)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise RegardError(f"Cannot make the folder {folder} ({error.strerror}); choose another --run.") from None
     ground.tokenizers.save(folder)
     for name, content in ground.files.items():
         write_text(folder / name, content)

@@ -21,6 +21,7 @@ from typing import Any
 from regard.compare.plan import Entrant, Plan
 from regard.compare.task import Results
 from regard.report.progress import clock, say
+from regard.systems.code import named_here
 
 
 def run_all(plan: Plan, jobs: int = 1) -> tuple[Results, int]:
@@ -106,9 +107,9 @@ class _Contest:
     def _process(self, entrant: Entrant, seed: int) -> tuple[int, str, str]:
         """The exit code of the run's process, what it said on stdout, and its log, if it was not shown already."""
         threads = str(entrant.recipe.training.threads)
-        words = [sys.executable, "-m", "regard.compare.child", str(self.plan.folder), entrant.label, str(seed)]
+        words = [str(self.plan.folder), entrant.label, str(seed), str(self.jobs), *named_here()]
         child = subprocess.Popen(
-            [*words, str(self.jobs)],
+            [sys.executable, "-P", "-m", "regard.compare.child", *words],  # -P: no module is found in this folder
             stdin=subprocess.PIPE,  # kept open: the child stops when it closes, however this process ends
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE if self.jobs > 1 else None,  # several progress bars would overwrite each other

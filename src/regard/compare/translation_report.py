@@ -3,13 +3,16 @@ some test sentences with everybody's translations."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from regard.base.numbers import grouped
 from regard.compare.comparison import Comparison
+from regard.compare.differences import Difference
 from regard.compare.findings import largest_step, side_by_side, training
-from regard.compare.translation_task import read_test
+from regard.compare.translation_task import read_test, words_of
 from regard.evaluation.intervals import DRAWS
+from regard.evaluation.scripts import count_words
 from regard.report.figures import Line, Mark
 from regard.report.page import beside, heading, paragraph, side_by_side_texts, table
 from regard.report.svg import interval_chart, line_chart
@@ -24,7 +27,10 @@ def conditions(comparison: Comparison) -> list[str]:
     ]
     if comparison.order:
         best = comparison.order[0]
-        found.append(f"BLEU is {best['bleu_signature']}; chrF is {best['chrf_signature']}.")
+        found.append(
+            f"BLEU is {best['bleu_signature']} (tokenizer {words_of(comparison.plan).why}); chrF is "
+            f"{best['chrf_signature']}."
+        )
         found.append("Perplexity is of the references, per token and <eos>, each given its source.")
     if "alignment_error_rate" in comparison.columns:
         found.append(
@@ -88,13 +94,21 @@ def _tokenizer(facts: dict[str, Any]) -> str:
 
 
 def lead(comparison: Comparison) -> str:
-    return f"{comparison.title}. Higher BLEU is better; the best row is tinted."
+    return f"{comparison.title}. Higher BLEU is better."
+
+
+def score(row: Mapping[str, Any]) -> str:
+    return f"{row['bleu']:.2f} (95 % interval {row['bleu_low']:.2f} to {row['bleu_high']:.2f})"
+
+
+def ahead(difference: Difference) -> str:
+    return f"It is {difference.by:.2f} BLEU points ahead of {difference.worse}, the next best"
 
 
 def paired() -> str:
     return (
-        "Systems translate the same sentences, and what is hard for one is hard for the others: so two can differ "
-        "clearly although their own intervals overlap."
+        "All systems translate the same sentences, and what is hard for one is hard for the others: so a difference "
+        "can be significant although the systems' own intervals overlap."
     )
 
 
@@ -104,11 +118,16 @@ def differences(comparison: Comparison) -> str:
             "pair": f"{d.better} – {d.worse}",
             "difference": f"{d.by:.2f}",
             "interval": f"{_signed(d.low)} to {_signed(d.high)}",
-            "verdict": "differ" if d.beyond else "not told apart",
+            "verdict": "significant" if d.beyond else "not significant",
         }
         for d in comparison.telling
     ]
-    columns = {"pair": "pair", "verdict": "verdict", "difference": "BLEU points", "interval": "95 % interval"}
+    columns = {
+        "pair": "better – worse",
+        "verdict": "difference",
+        "difference": "BLEU points",
+        "interval": "95 % interval",
+    }
     return table(rows, columns) if rows else ""
 
 
@@ -125,6 +144,7 @@ def intervals(comparison: Comparison) -> str:
         x="BLEU",
         description=f"Best first: {described}.",
         log_x=False,
+        best=marks[0].name if marks else "",
     )
 
 
@@ -134,23 +154,27 @@ def curves() -> str:
 
 def samples(comparison: Comparison) -> list[str]:
     sources, references = read_test(comparison.plan)
-    return [
+    chart = _length_chart(comparison, sources)
+    lengths = [
         heading("Long sentences"),
         paragraph(
             "BLEU by the number of words of the source (Bahdanau et al. 2015, figure 2). A system that keeps a "
             "sentence in one vector of fixed size has to forget more of a longer one; attention looks again. "
-            "Classes of few sentences are uncertain.",
+            "The BLEU of few sentences is uncertain.",
             "lead",
         ),
-        beside(_length_chart(comparison, sources), _length_table(comparison)),
+        beside(chart, _length_table(comparison)),
+    ]
+    return [
+        *(lengths if chart else []),
         heading("What they write"),
-        paragraph("Test sentences from short to long; the first seed's weights.", "lead"),
+        paragraph("Test sentences from short to long, translated with the weights of seed 1.", "lead"),
         *(_example(comparison, number, sources, references) for number in comparison.plan.facts["examples"]),
     ]
 
 
 def _length_chart(comparison: Comparison, sources: list[str]) -> str:
-    words = [len(source.split()) for source in sources]
+    words = [count_words(source) for source in sources]
 
     def middle(of: dict[str, Any]) -> float:
         inside = [n for n in words if n >= of["shortest"] and (of["longest"] is None or n <= of["longest"])]
@@ -172,6 +196,7 @@ def _length_chart(comparison: Comparison, sources: list[str]) -> str:
         description=f"{described}.",
         log_y=False,
         zero_y=True,
+        best=comparison.order[0]["label"],
     )
 
 

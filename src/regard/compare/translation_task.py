@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +24,7 @@ from regard.decoding.beam import BEAM
 from regard.evaluation.bleu import Statistics, refuse_escaped
 from regard.evaluation.intervals import DRAWS, Resampling, interval
 from regard.evaluation.paired import resampled, resamplings
+from regard.evaluation.scripts import Cut, bleu_cut, count_words
 from regard.report.table import seconds, significant
 from regard.runs.data import PairMaterial, origin_of, read_material
 from regard.runs.folder import Trained, choose_split
@@ -113,6 +115,7 @@ class _Translators(Task):
                 "digest": target.digest,
             },
             "split": split,
+            "bleu": asdict(bleu_cut(test.targets)),
             "beam": BEAM.width,
             "length_penalty": BEAM.length_penalty,
             "examples": _examples(test),
@@ -126,7 +129,8 @@ class _Translators(Task):
 
     def measure(self, plan: Plan, entrant: Entrant, run: Trained) -> dict[str, Any]:
         assert isinstance(run, TranslationRun)
-        return {"evaluation": run.evaluate(plan.facts["split"], how=BEAM, lengths=True, texts=True)}
+        cut = words_of(plan).tokenizer
+        return {"evaluation": run.evaluate(plan.facts["split"], how=BEAM, lengths=True, bleu_tokenizer=cut, texts=True)}
 
     def headline(self, evaluation: Mapping[str, Any]) -> str:
         return f"BLEU {evaluation['bleu']['score']:.2f}, chrF {evaluation['chrf']['score']:.2f}"
@@ -142,9 +146,14 @@ TRANSLATION = _Translators()
 
 def _examples(test: Pairs) -> list[int]:
     """A few test sentences, from short to long: the middles of equal parts of them all, sorted by length."""
-    order = sorted(range(len(test)), key=lambda n: (len(test.sources[n].split()), n))
+    order = sorted(range(len(test)), key=lambda n: (count_words(test.sources[n]), n))
     count = min(EXAMPLES, len(order))
     return [order[(2 * part + 1) * len(order) // (2 * count)] for part in range(count)]
+
+
+def words_of(plan: Plan) -> Cut:
+    """How BLEU cuts words, the same way for every run; a comparison of before this was chosen has 13a."""
+    return Cut(**plan.facts["bleu"]) if "bleu" in plan.facts else Cut("13a", "13a, words between spaces")
 
 
 def read_test(plan: Plan) -> tuple[list[str], list[str]]:
@@ -165,7 +174,7 @@ class _Bleus(Scores):
         for entrant in plan.entrants:
             done = [results[entrant.label, seed] for seed in entrant.seeds]
             found = [
-                Statistics.of("bleu", result["evaluation"]["translations"], references)
+                Statistics.of("bleu", result["evaluation"]["translations"], references, words_of(plan).tokenizer)
                 for result in done
                 if "evaluation" in result
             ]

@@ -3,25 +3,30 @@
 from __future__ import annotations
 
 import hashlib
+import lzma
 import os
-import shutil
+import struct
 import sys
 import zipfile
+import zlib
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from difflib import get_close_matches
 from pathlib import Path
 from tempfile import TemporaryFile
+from time import monotonic
 from typing import IO
 
 from regard.base.errors import RegardError
-from regard.base.files import writing
+from regard.base.files import waiting_for, writing
 from regard.base.numbers import grouped
 from regard.corpora.downloads import CATALOGUE, File
 
 Progress = Callable[[int, int | None], None]  # bytes done, bytes in all if known
 BLOCK = 1 << 20
 SECONDS_OF_SILENCE = 30
+SLOW_BYTES, SLOW_SECONDS = 1 << 17, 60  # a server that sends less than this in so long is given up
+LARGEST = 1 << 29  # bytes of a download, and of what is unpacked from it; enwik8 has 100 million
 
 
 def cache_folder() -> Path:
@@ -48,12 +53,30 @@ def fetch(name: str, *, progress: Progress | None = None, mirror: str | None = N
         close = get_close_matches(name, CATALOGUE, 1)
         advice = f"did you mean {close[0]!r}?" if close else f"known are {', '.join(CATALOGUE)}."
         raise RegardError(f"There is no download {name!r}; {advice}")
-    base = mirror or os.environ.get("REGARD_MIRROR") or "https:/"
+    mirror = mirror or os.environ.get("REGARD_MIRROR")
+    base = mirror.rstrip("/") + "/" if mirror else "https://"
     folder = cache_folder() / "data" / name
-    for file in CATALOGUE[name].files:
-        if not _is_there(folder / file.name, file.sha256):
-            _download(file, f"{base.rstrip('/')}/{file.address}", folder / file.name, progress)
+    with _alone(folder):
+        for file in CATALOGUE[name].files:
+            if not _is_there(folder / file.name, file.sha256):
+                _download(file, base + file.address, folder / file.name, progress)
     return folder
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """One process at a time fetches a corpus; what a killed one left behind is removed."""
+    with ExitStack() as held:
+        try:
+            held.enter_context(waiting_for(folder.with_name(f".{folder.name}.lock")))
+            for leftover in folder.glob(".*.part"):
+                leftover.unlink()
+        except OSError as error:
+            raise RegardError(
+                f"The cache {str(cache_folder())!r} cannot be written ({error.strerror}); choose another folder with "
+                "REGARD_CACHE."
+            ) from None
+        yield
 
 
 def _is_there(path: Path, sha256: str | None) -> bool:
@@ -108,24 +131,60 @@ def _stream(url: str, stream: IO[bytes], progress: Progress | None) -> None:
     with network():
         response = urlopen(url, timeout=SECONDS_OF_SILENCE)
     with response:
-        length = response.headers.get("Content-Length")
-        done, total = 0, int(length) if length else None
+        length = response.headers.get("Content-Length") or ""
+        total = int(length) if length.isascii() and length.isdecimal() and len(length) < 16 else None
+        done = mark = 0  # bytes so far, and when the time was last looked at
+        since = monotonic()
         while True:
             with network():
-                block = response.read(BLOCK)
+                block = response.read1(BLOCK)  # what is there: a slow server is noticed
             if not block:
                 break
-            stream.write(block)
             done += len(block)
+            _require_size(url, max(done, total or 0))
+            stream.write(block)
             if progress:
                 progress(done, total)
+            if (now := monotonic()) - since > SLOW_SECONDS:
+                if done - mark < SLOW_BYTES:
+                    raise RegardError(
+                        f"{url} sends less than {grouped(SLOW_BYTES)} bytes in {SLOW_SECONDS} seconds; try again later "
+                        "or use a mirror (REGARD_MIRROR)."
+                    )
+                since, mark = now, done
     if total is not None and done < total:
         raise RegardError(f"{url} broke off after {grouped(done)} of {grouped(total)} bytes; run the command again.")
 
 
+def _require_size(url: str, size: int) -> None:
+    if size > LARGEST:
+        raise RegardError(
+            f"{url} holds more than {LARGEST >> 20} MiB, which no corpus in the catalogue does, so it was not kept; "
+            "fetch it from elsewhere (REGARD_MIRROR)."
+        )
+
+
 def _unpack(archive: IO[bytes], member: str, url: str, stream: IO[bytes]) -> None:
-    try:
-        with zipfile.ZipFile(archive) as files, files.open(member) as content:
-            shutil.copyfileobj(content, stream, BLOCK)
-    except (zipfile.BadZipFile, KeyError):
-        raise RegardError(f"{url} is no zip archive with {member!r} in it; try again later.") from None
+    @contextmanager
+    def whole() -> Iterator[None]:  # around reading alone; zipfile raises all of these for damaged or odd archives
+        try:
+            yield
+        except KeyError:
+            raise RegardError(f"{url} is a zip archive without {member!r}; try again later.") from None
+        except (zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error, EOFError, OSError, ValueError):
+            raise RegardError(f"{url} is no whole zip archive with {member!r} in it; try again later.") from None
+        except RuntimeError as error:  # encrypted, or packed by a method that Python does not know
+            raise RegardError(f"{url} cannot be unpacked ({error}); fetch it from elsewhere (REGARD_MIRROR).") from None
+
+    with ExitStack() as opened:
+        with whole():
+            content = opened.enter_context(opened.enter_context(zipfile.ZipFile(archive)).open(member))
+        done = 0
+        while True:
+            with whole():
+                block = content.read(BLOCK)
+            if not block:
+                return
+            done += len(block)
+            _require_size(url, done)
+            stream.write(block)

@@ -18,9 +18,11 @@ import torch
 from torch import Tensor
 
 from regard.base.errors import RegardError
+from regard.base.settings import at_least
 from regard.layers.state import State, map_state, select_rows
 from regard.systems.model import Model
 
+WIDEST = 10_000  # slots; a search has long been exhaustive
 IMPOSSIBLE = -1e30  # a counted model's finite log 0: never a way to go on
 STEPS_BETWEEN_LOOKS = {"cpu": 1, "cuda": 8}  # how often the host asks who is done: a GPU stops its queue for that
 WATCHED = 3  # times the width: how many beginnings of each step someone who watches is shown
@@ -36,8 +38,7 @@ class Beam:
     n_best: int = 1
 
     def __post_init__(self) -> None:
-        if self.width < 1:
-            raise RegardError(f"--beam must be at least 1, not {self.width}.")
+        at_least("--beam", self.width, 1, WIDEST)
         if not 1 <= self.n_best <= self.width:
             raise RegardError(f"--n-best must be at least 1 and at most --beam {self.width}, not {self.n_best}.")
         if not -10 <= self.length_penalty <= 10:
@@ -94,15 +95,9 @@ def beam_search(
 
     `max_tokens` is one limit or one per row [N]. A hypothesis that had to stop there comes after all that ended.
     Log-probabilities are sums in fp64 of log-softmaxes in the model's precision, fp32 at least. `watch` is shown every
-    step; what is found is the same. On a GPU a state of fixed capacity lets every step be a replay (beam_engine.py).
+    step; what is found is the same.
     """
     limits = torch.as_tensor(max_tokens, device=logits.device).expand(len(logits))
-    if logits.is_cuda and "capacity" in state and watch is None and not torch.is_autocast_enabled("cuda"):
-        from regard.decoding.beam_engine import search_on  # which is built on what stands here
-        from regard.decoding.beam_slots import Terms
-
-        terms = Terms(width, eos, n_best or width, length_penalty, min_tokens, tuple(forbidden))
-        return search_on(model, logits, state, limits, terms)
     ended = Ended(len(logits), width, limits, length_penalty, n_best or width)
     places = torch.arange(len(logits), device=logits.device)  # which of the N each open source is
     total = torch.zeros(len(logits), 1, dtype=torch.float64, device=logits.device)  # [N, slots]

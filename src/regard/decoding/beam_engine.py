@@ -1,18 +1,16 @@
-"""Beam search whose every step is the same: fixed tensors, one CUDA graph, finished sources replaced by waiting ones.
+"""Beam search whose every step is the same: fixed tensors, finished sources replaced by waiting ones.
 
     step:   z = predict(read(tokens, state[parents])),   (parents, tokens) = choose(total + log softmax(z))
 
 It finds what `beam_search` finds, which stays the reference. There states grow, rows leave, and the host decides at
 every step; here N places for sources have W slots each (beam_slots.py), and nothing is asked of the device but, every
-few steps, who is done. So a GPU replays one recorded step after the other without waiting for anyone; on a CPU the same
-code runs as it stands. Whoever is done is replaced by the next in the queue.
+few steps, which sources are done. Whoever is done is replaced by the next in the queue.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from importlib.util import find_spec
 from itertools import chain
 from typing import Protocol
 
@@ -21,19 +19,17 @@ import torch
 from torch import Tensor
 
 from regard.base.errors import RegardError
+from regard.base.install import Install, as_written
 from regard.decoding.beam import Hypothesis
 from regard.decoding.beam_slots import Slots, Terms
-from regard.layers.state import State, map_state, overwrite, spread
+from regard.layers.state import State, overwrite
 from regard.systems.model import Model
-from regard.systems.transformer import Transformer
 
 STEPS_BETWEEN_LOOKS = {"cpu": 1, "cuda": 4}  # how often the host asks who is done: a GPU stops its queue for that
 BATCH_TOKENS = 131_072  # sources × hypotheses of each × tokens of the longest source
 REFILL = 8  # waiting sources come in when one place in so many is free
 ROOM = 32  # limits are rounded up to multiples, so that few shapes are recorded
-STAGES = 3  # shapes that an engine keeps
-WIDEST = 16  # the widest beam that the kernels' unrolled loops are meant for
-WARM_UP = 2  # how often work is done as it is before it is recorded: libraries then have chosen their kernels
+KEPT = 3  # batches of different shapes that an engine keeps
 
 
 class Reader(Protocol):
@@ -45,8 +41,11 @@ class Reader(Protocol):
     def __call__(self, slots: Slots) -> Tensor:
         """Slot w goes on from where its parent was, reading its token: logits [N · W, V]."""
 
+    def choose(self, slots: Slots, logits: Tensor) -> None:
+        """The step's decision: `Slots.choose`."""
 
-class Rows:
+
+class StateReader:
     """Any model: a state of fixed capacity, of which rows are chosen anew before each reading, in place."""
 
     def __init__(self, model: Model, state: State, width: int, room: int) -> None:
@@ -64,6 +63,9 @@ class Rows:
         hidden, state = self.model.read(slots.token.view(-1, 1), self.state)
         overwrite(self.state, state)
         return self.model.predict(hidden[:, 0])
+
+    def choose(self, slots: Slots, logits: Tensor) -> None:
+        slots.choose(logits)
 
 
 def choose_rows(past: State, rows: Tensor) -> None:
@@ -84,44 +86,26 @@ def place_rows(state: State, fresh: State, rows: Tensor, places: Tensor) -> None
             state[name][rows] = part.to(state[name].dtype)
 
 
-class Stage:
-    """Places for N sources of one padded length, and the step over all of them, on a GPU recorded once."""
+class BeamBatch:
+    """Places for N sources of one padded length, and the step over all of them."""
 
-    def __init__(self, slots: Slots, reader: Reader, choose: Callable[[Slots, Tensor], None] = Slots.choose) -> None:
-        self.slots, self.reader, self.choose = slots, reader, choose
-        self.graph: torch.cuda.CUDAGraph | None = None
-        if slots.total.device.type == "cuda":
-            self.graph = record(self.step)  # all slots are closed: whatever is computed now is no one's
+    def __init__(self, slots: Slots, reader: Reader) -> None:
+        self.slots, self.reader, self.device = slots, reader, slots.total.device
 
     def step(self) -> None:
-        self.choose(self.slots, self.reader(self.slots))
+        self.reader.choose(self.slots, self.reader(self.slots))
 
     def run(self, steps: int) -> None:
         for _ in range(steps):
-            self.step() if self.graph is None else self.graph.replay()
+            self.step()
 
 
-def record(work: Callable[[], None]) -> torch.cuda.CUDAGraph:
-    """What `work` does on tensors that stay where they are, to be replayed; it is also done, a few times."""
-    stream = torch.cuda.Stream()
-    stream.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(stream):
-        for _ in range(WARM_UP):
-            work()
-    torch.cuda.current_stream().wait_stream(stream)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph, stream=stream):
-        work()
-    return graph
+class Occupancy:
+    """Which source is in which place: the host's side, which asks the device only now and then."""
 
-
-class Seats:
-    """Who sits where on a stage: the host's side, which knows of the device only what it asks for now and then."""
-
-    def __init__(self, stage: Stage, longest: int) -> None:
-        self.stage, self.longest = stage, longest
-        self.device = stage.slots.total.device
-        self.who = np.full(len(stage.slots.length), -1)  # the number of each source; −1: the place is free
+    def __init__(self, batch: BeamBatch, longest: int) -> None:
+        self.batch, self.longest, self.device = batch, longest, batch.device
+        self.who = np.full(len(batch.slots.length), -1)  # the number of each source; −1: the place is free
         self.age, self.limit = np.zeros_like(self.who), np.zeros_like(self.who)
         self.done = np.ones(len(self.who), dtype=bool)  # or free
 
@@ -134,49 +118,50 @@ class Seats:
         return self.free < len(self.who)
 
     def begin(self, numbers: Sequence[int], sources: Sequence[Sequence[int]], limits: Sequence[int]) -> None:
-        """Let these sources sit down on places that are free."""
-        places = self.sit(numbers, limits)
+        """Put these sources into places that are free."""
+        places = self.occupy(numbers, limits)
         padded = np.zeros((len(numbers), self.longest), dtype=np.int64)
         for row, source in zip(padded, sources, strict=True):
             row[: len(source)] = source
         lengths = torch.tensor([len(source) for source in sources])
-        self.stage.reader.fill(places, torch.from_numpy(padded).to(self.device), lengths)
+        self.batch.reader.fill(places, torch.from_numpy(padded).to(self.device), lengths)
 
-    def sit(self, numbers: Sequence[int], limits: Sequence[int]) -> Tensor:
-        seats = np.flatnonzero(self.who < 0)[: len(numbers)]
-        self.who[seats], self.age[seats], self.limit[seats], self.done[seats] = numbers, 0, limits, False
-        places = torch.from_numpy(seats).to(self.device)
-        self.stage.slots.fill(places, torch.tensor(limits).to(self.device))
+    def occupy(self, numbers: Sequence[int], limits: Sequence[int]) -> Tensor:
+        free = np.flatnonzero(self.who < 0)[: len(numbers)]
+        self.who[free], self.age[free], self.limit[free], self.done[free] = numbers, 0, limits, False
+        places = torch.from_numpy(free).to(self.device)
+        self.batch.slots.fill(places, torch.tensor(limits).to(self.device))
         return places
 
     def work(self) -> None:
         """Begin some steps, as many as need no look."""
         age, limit = self.age[~self.done], self.limit[~self.done]
-        earliest = int((np.minimum(limit, self.stage.slots.terms.min_tokens) - age).min())  # none ends before
+        earliest = int((np.minimum(limit, self.batch.slots.terms.min_tokens) - age).min())  # none ends before
         steps = min(int((limit - age).max()), max(earliest, STEPS_BETWEEN_LOOKS.get(self.device.type, 1)))
-        self.stage.run(steps)
+        self.batch.run(steps)
         self.age += steps
 
     def look(self) -> None:
         """Wait for the steps, and see who is done."""
-        self.done = (self.who < 0) | (self.stage.slots.going.cpu().numpy() == 0)
+        self.done = (self.who < 0) | (self.batch.slots.going.cpu().numpy() == 0)
 
     def leave(self) -> Callable[[], Iterable[tuple[int, list[Hypothesis]]]]:
-        """Whoever is done leaves; what was found is on its way, with the numbers of the sources."""
-        seats = np.flatnonzero(self.done & (self.who >= 0))
-        numbers, found = self.who[seats].tolist(), self.stage.slots.best(torch.from_numpy(seats).to(self.device))
-        self.who[seats] = -1
+        """Free the places of those that are done; what was found is on its way, with the numbers of the sources."""
+        done = np.flatnonzero(self.done & (self.who >= 0))
+        numbers, found = self.who[done].tolist(), self.batch.slots.best(torch.from_numpy(done).to(self.device))
+        self.who[done] = -1
         return lambda: zip(numbers, found(), strict=True)
 
 
 class BeamEngine:
-    """Beam search for a translator; the stages of the last shapes are kept for sources still to come."""
+    """Beam search for a translator; the batches of the last shapes are kept for sources still to come."""
 
-    def __init__(self, model: Model, *, batch_tokens: int | None = None) -> None:
-        self.model = model
+    def __init__(self, model: Model, *, batch_tokens: int | None = None, install: Install = as_written) -> None:
+        self.model, self.device, self.install = model, model.device, install
         self.batch_tokens = batch_tokens or BATCH_TOKENS
-        self.stages: dict[tuple[Terms, int, int, int], Stage] = {}
-        self.weights: list[int] = []  # where they lay when the stages were made
+        self.batches: dict[tuple[Terms, int, int, int], BeamBatch] = {}
+        self.weights: list[int] = []  # where they lay when the batches were made
+        install(self)
 
     @torch.no_grad()
     def search(self, sources: Sequence[Sequence[int]], limits: Sequence[int], terms: Terms) -> list[list[Hypothesis]]:
@@ -190,25 +175,25 @@ class BeamEngine:
             places = min(most, 2 ** (len(waiting) - 1).bit_length())
             room = -(-max(limits[n] for n in waiting) // ROOM) * ROOM
             try:
-                seats = Seats(self._stage(terms, places, longest, room), longest)
+                occupancy = Occupancy(self._batch(terms, places, longest, room), longest)
             except torch.OutOfMemoryError:
                 self._make_do(places)
                 continue
             leaving: Callable[[], Iterable[tuple[int, list[Hypothesis]]]] = list
-            while waiting or seats.busy:
+            while waiting or occupancy.busy:
                 # shorter ones go on elsewhere where many more of them fit
                 suits = bool(waiting) and self._places(self._padded(len(sources[waiting[0]])), terms) <= most
-                if suits and (seats.free * REFILL >= places or not seats.busy):
-                    taken = [waiting.popleft() for _ in range(min(len(waiting), seats.free))]
-                    seats.begin(taken, [sources[n] for n in taken], [limits[n] for n in taken])
-                if not seats.busy:
+                if suits and (occupancy.free * REFILL >= places or not occupancy.busy):
+                    taken = [waiting.popleft() for _ in range(min(len(waiting), occupancy.free))]
+                    occupancy.begin(taken, [sources[n] for n in taken], [limits[n] for n in taken])
+                if not occupancy.busy:
                     break
-                seats.work()
+                occupancy.work()
                 for number, hypotheses in leaving():  # read while the device works on
                     found[number] = hypotheses
-                seats.look()
-                ready = int(seats.done.sum()) - seats.free
-                leaving = seats.leave() if seats.done.all() or (suits and ready * REFILL >= places) else list
+                occupancy.look()
+                ready = int(occupancy.done.sum()) - occupancy.free
+                leaving = occupancy.leave() if occupancy.done.all() or (suits and ready * REFILL >= places) else list
             for number, hypotheses in leaving():
                 found[number] = hypotheses
         return found
@@ -220,7 +205,7 @@ class BeamEngine:
                 "This source's search does not fit into the GPU's memory: use --beam with a smaller width."
             )
         self.batch_tokens //= 2
-        self.stages.clear()
+        self.batches.clear()
         torch.cuda.empty_cache()
 
     def _padded(self, length: int) -> int:
@@ -231,70 +216,27 @@ class BeamEngine:
         """Sources at once: a power of two, so that few shapes are recorded."""
         return 2 ** (max(1, self.batch_tokens // (terms.width * longest)).bit_length() - 1)
 
-    def _stage(self, terms: Terms, places: int, longest: int, room: int) -> Stage:
+    def _batch(self, terms: Terms, places: int, longest: int, room: int) -> BeamBatch:
         weights = [weight.data_ptr() for weight in chain(self.model.parameters(), self.model.buffers())]
         if weights != self.weights:  # a recorded step reads them where they lay
-            self.stages.clear()
+            self.batches.clear()
             self.weights = weights
         key = (terms, places, longest, room)
-        stage = self.stages.pop(key, None)
-        while len(self.stages) >= STAGES:
-            del self.stages[next(iter(self.stages))]  # the one that was not used for longest
-        self.stages[key] = make_stage(self.model, *key) if stage is None else stage
-        return self.stages[key]
+        batch = self.batches.pop(key, None)
+        while len(self.batches) >= KEPT:
+            del self.batches[next(iter(self.batches))]  # the one that was not used for longest
+        if batch is None:
+            reader = self.reader(*key)
+            self.install(reader)
+            batch = BeamBatch(Slots(places, room, self.model.vocabulary, terms, self.device), reader)
+            self.install(batch)
+        self.batches[key] = batch
+        return batch
 
-
-def make_stage(model: Model, terms: Terms, places: int, longest: int, room: int) -> Stage:
-    """With the Transformer's own kernels where there are such, else as every model can."""
-    slots = Slots(places, room, model.vocabulary, terms, model.device)
-    kernels = has_kernels(next(model.parameters()), terms)
-    if kernels and type(model) is Transformer:
-        from regard.fast.beam_step import TransformerRows
-
-        rows = TransformerRows(model, places, longest, room, terms.width)
-        return Stage(slots, rows, rows.choose)
-    blank = torch.zeros(places, longest, dtype=torch.int64, device=model.device)
-    state = model.begin(blank, torch.ones(places, dtype=torch.int64), width=terms.width, capacity=room)
-    return Stage(slots, Rows(model, state, terms.width, room), chooser(kernels))
-
-
-@torch.no_grad()
-def search_on(model: Model, logits: Tensor, state: State, limits: Tensor, terms: Terms) -> list[list[Hypothesis]]:
-    """`beam_search` from logits [N, V] and a state of fixed capacity (N rows) that stand after prompts."""
-    sources, longest = len(logits), int(limits.max())
-    slots = Slots(sources, longest, logits.size(-1), terms, logits.device)
-    state = {**spread({k: part for k, part in state.items() if k != "source"}, terms.width), **shared(state)}
-    rows = Rows(model, map_state(Tensor.clone, state), terms.width, longest)
-    stage = Stage(slots, rows, chooser(has_kernels(logits, terms)))
-    overwrite(rows.state, state)  # recording has read something into it
-    seats = Seats(stage, 0)
-    seats.sit(range(sources), limits.tolist())
-    stage.choose(slots, logits.repeat_interleave(terms.width, 0))
-    seats.age += 1
-    seats.look()
-    while not seats.done.all():
-        seats.work()
-        seats.look()
-    return [hypotheses for _, hypotheses in seats.leave()()]
-
-
-def shared(state: State) -> State:
-    """What the hypotheses of a source have in common."""
-    return {"source": state["source"]} if "source" in state else {}
-
-
-def chooser(kernels: bool) -> Callable[[Slots, Tensor], None]:
-    if not kernels:
-        return Slots.choose
-    from regard.fast.kernels.beam_choice import choose
-
-    return choose
-
-
-def has_kernels(numbers: Tensor, terms: Terms) -> bool:
-    """Triton is there, and the numbers are such as its kernels are written for."""
-    exact = numbers.dtype not in (torch.float32, torch.bfloat16, torch.float16)
-    return numbers.is_cuda and not exact and terms.width <= WIDEST and find_spec("triton") is not None
+    def reader(self, terms: Terms, places: int, longest: int, room: int) -> Reader:
+        blank = torch.zeros(places, longest, dtype=torch.int64, device=self.device)
+        state = self.model.begin(blank, torch.ones(places, dtype=torch.int64), width=terms.width, capacity=room)
+        return StateReader(self.model, state, terms.width, room)
 
 
 def bucket(length: int) -> int:

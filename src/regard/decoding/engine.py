@@ -2,19 +2,19 @@
 
 It writes what the plain loop (generate.py) writes for each text alone, whoever shares the batch:
 
-    read      prompts of different lengths in one call, into the rows of texts that have ended
-    launch    steps for all rows; a GPU is told so many at once, and of the next ones before it is through
-    receive   what was written comes back as it is written; a text that has ended gives its row away
+    submit    a text is asked for: it waits for a row
+    step      read waiting prompts into free rows, take steps of all rows, receive what was written
 
-The state has a fixed capacity, so a step moves no tensor (writer.py); a row that has reached the model's context
-re-reads the second half of its text, as the plain loop does. On a CPU the same engine takes one step at a time.
+Texts may be submitted at any time, also while others are being written. A GPU is told several steps at once, and of the
+next ones before it is through. The state has a fixed capacity, so a step moves no tensor (writer.py); a row that has
+reached the model's context re-reads the second half of its text, as the plain loop does.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
@@ -22,9 +22,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from regard.base.install import Install, as_written
 from regard.decoding.generate import half
 from regard.decoding.sampling import GREEDY, Sampling, damaged, random_stream
-from regard.decoding.writer import Manner, Writer
+from regard.decoding.writer import Step, Writer
 from regard.systems.model import Model
 
 STEPS = {"cuda": 8}  # taken between two looks at what was written; elsewhere 1
@@ -42,24 +43,31 @@ class Prompt:
     unfit: Sequence[int] = ()  # tokens that may not come next
 
 
-@dataclass
+@dataclass(eq=False)
 class Text:
-    """A text that is being written."""
+    """A text that was asked for; `take` gives what was written of it since the last time."""
 
     number: int
     prompt: Prompt
     tokens: list[int]  # the end of what was read and written: as much as a re-reading could need
     draws: np.random.Generator
     most: int  # tokens
+    lines: int  # it ends with so many lines; 0: only after `most` tokens
+    on_reread: Callable[[int], None] | None = None
     asked: int = 0  # tokens that were or are being written
     written: int = 0  # of these, those that have been received
-    lines: int = 0  # of these, those that have ended
+    ended: int = 0  # lines of these
     fresh: bool = False  # its row was read anew: the first token is there without a step
     done: bool = False
+    new: list[int] = field(default_factory=list)  # received and not taken yet
 
     @property
     def going(self) -> bool:
         return not self.done and self.asked < self.most
+
+    def take(self) -> list[int]:
+        tokens, self.new = self.new, []
+        return tokens
 
 
 @dataclass
@@ -89,7 +97,7 @@ class Flight:
 
 
 class Engine:
-    """Writes texts with one model. What it has set aside and recorded is kept from one call to the next."""
+    """Writes texts with one model. Its rows, and what was recorded for them, are kept from one call to the next."""
 
     def __init__(
         self,
@@ -100,22 +108,54 @@ class Engine:
         forbidden: Sequence[int] = (),
         rows: int | None = None,
         steps: int | None = None,
+        install: Install = as_written,
     ) -> None:
         """`rows`: the most texts written at once. `steps`: those taken between two looks at what was written."""
         self.model, self.eos, self.device = model.eval(), eos, model.device
         self.rows = rows or ROWS.get(self.device.type, 16)
         self.steps = steps or STEPS.get(self.device.type, 1)
-        self.manner = Manner(model, sampling, forbidden, self.steps)
-        self.writer: Writer | None = None  # the last one
+        self.one_step, self.install = Step(model, sampling, forbidden), install
+        install(self.one_step)
+        self.batch: Batch | None = None
+        self.midway = False  # a stream goes on: its rows stay as they are, also when all of them are free for a moment
+        self.writers: dict[int, Writer] = {}  # of earlier batches, by their number of rows: what they recorded is kept
+        self.waiting: deque[Text] = deque()
+        self.reading: list[tuple[int, Text]] = []  # texts whose prompts go into these rows next
+        self.flying: deque[Flight] = deque()
 
     # -- what is asked for -------------------------------------------------------------------------------------------
+
+    def submit(
+        self,
+        prompt: Prompt | Sequence[int],
+        *,
+        max_tokens: int,
+        lines: int = 0,
+        seed: int = 0,
+        number: int = 0,
+        on_reread: Callable[[int], None] | None = None,
+    ) -> Text:
+        """Ask for a text, which the next steps write. It ends with its `lines`-th line, 0 = never, or after
+        `max_tokens`. The seed and its number decide what is drawn."""
+        prompt = prompt if isinstance(prompt, Prompt) else Prompt(prompt)
+        draws = random_stream(seed, number)
+        text = Text(number, prompt, self._end(prompt.tokens), draws, max_tokens, lines, on_reread)
+        if max_tokens < 1:
+            text.done = True
+        else:
+            self.waiting.append(text)
+        return text
+
+    def cancel(self, text: Text) -> None:
+        """Nobody wants the rest of this text: its row is free from the next step on."""
+        text.done = True
+        if text in self.waiting:
+            self.waiting.remove(text)
 
     def texts(
         self, prompts: Iterable[Prompt | Sequence[int]], *, max_tokens: int, first: int = 0, **options: Any
     ) -> Iterator[list[int]]:
         """The tokens written after each prompt, in the order of the prompts; `options` as `stream` has them."""
-        if max_tokens < 1:
-            yield from ([] for _ in prompts)
         parts: dict[int, list[int]] = {}
         waiting: set[int] = set()  # texts that are finished before an earlier one is
         options["hold"] = lambda: len(waiting) >= AHEAD
@@ -128,56 +168,89 @@ class Engine:
                 yield parts.pop(first)
                 first += 1
 
-    @torch.no_grad()
     def stream(
         self,
         prompts: Iterable[Prompt | Sequence[int]],
         *,
-        max_tokens: int,
-        lines: int = 0,
-        seed: int = 0,
         first: int = 0,
-        on_reread: Callable[[int], None] | None = None,
         hold: Callable[[], bool] = lambda: False,
+        **options: Any,
     ) -> Iterator[tuple[int, list[int], bool]]:
         """(number of a text, the tokens it goes on with, has it ended?) as they come, for all texts of the batch.
 
-        A text ends with its `lines`-th line, 0 = never, or after `max_tokens`. The first prompt's number is `first`: a
-        text's number and the seed decide what is drawn. No new text is begun while `hold()`.
+        The first prompt's number is `first`; `options` as `submit` has them. No new text is begun while `hold()`.
         """
-        texts = (
-            Text(number, prompt, self._end(prompt.tokens), random_stream(seed, number), max_tokens)
-            for number, prompt in enumerate((p if isinstance(p, Prompt) else Prompt(p) for p in prompts), first)
-        )
-        reading = list(enumerate(islice(texts, self.rows))) if max_tokens > 0 else []
-        if not reading:
+        numbered = enumerate(prompts, first)
+        mine: list[Text] = []
+        try:
+            while True:
+                if not hold():
+                    begun = islice(numbered, self.places or int(not mine))  # where others have all rows, one waits
+                    mine += [self.submit(prompt, number=number, **options) for number, prompt in begun]
+                if not mine:
+                    return
+                if any(not text.done for text in mine):
+                    self.step()
+                    self.midway = True
+                came = [text for text in mine if text.new or text.done]
+                mine = [text for text in mine if not text.done]
+                for text in came:
+                    yield text.number, text.take(), text.done
+        finally:  # also where whoever listened has left
+            self.midway = False
+            for text in mine:
+                self.cancel(text)
+
+    @property
+    def places(self) -> int:
+        """Texts that could be begun now, besides those that wait."""
+        busy = 0 if self.batch is None else len(self.batch.going)
+        return max(0, self.rows - busy - len(self.reading) - len(self.waiting))
+
+    @torch.no_grad()
+    def step(self) -> None:
+        """Read what waits and has a row, take steps of all rows, and receive what was written."""
+        batch = self._admit()
+        if batch is None:
             return
-        batch = self._open([text for _, text in reading])
+        if self.reading:
+            self._read(batch)
+        if batch.going or any(text is not None and text.fresh for text in batch.texts):
+            self.flying.append(self._launch(batch))
         # Where it is known beforehand when texts end, steps are taken before the last ones' tokens were looked at.
-        ahead = int(self.device.type == "cuda" and not lines)
-        flying: deque[Flight] = deque()
-        while reading or batch.going:
-            if reading:
-                self._read(batch, reading)
-            flying.append(self._launch(batch))
-            while len(flying) > ahead:
-                yield from self._receive(flying.popleft(), lines)
-            if full := [(row, text) for row, text in batch.going if batch.room[row] == 0]:
-                while flying:  # what is read again must have been received
-                    yield from self._receive(flying.popleft(), lines)
-            reading = self._make_room(batch, full, on_reread)
-            if len(batch.free) * TOGETHER >= len(batch.texts) and not hold():
-                new = list(islice(texts, len(batch.free)))
-                self._grow(batch, max(map(self._need, new), default=0))
-                reading += zip(batch.free, new)
-            if not reading:
-                self._shrink(batch)
-        while flying:
-            yield from self._receive(flying.popleft(), lines)
+        ahead = self.device.type == "cuda" and bool(batch.going) and not any(text.lines for _, text in batch.going)
+        self._receive(int(ahead))
+        if full := [(row, text) for row, text in batch.going if batch.room[row] == 0]:
+            self._receive(0)  # what is read again must have been received
+            self._make_room(batch, [(row, text) for row, text in full if text.going])
+        if not self.reading and not self.waiting:
+            self._shrink(batch)
+
+    def _admit(self) -> Batch | None:
+        """Give waiting texts their rows: in a new batch where nothing is going on, else where rows are free."""
+        batch = self.batch
+        if batch is None or not (batch.going or self.reading or self.flying or self.midway):
+            self.waiting = deque(text for text in self.waiting if not text.done)
+            if not self.waiting:
+                return batch
+            new = [self.waiting.popleft() for _ in range(min(len(self.waiting), self.rows))]
+            self.batch = batch = self._open(new)
+            self.reading = list(enumerate(new))
+            return batch
+        if self.waiting and not batch.free and len(batch.texts) < self.rows:
+            self._grow(batch, rows=min(self.rows, max(2 * len(batch.texts), len(batch.texts) + len(self.waiting))))
+        taken = {row for row, _ in self.reading}
+        free = [row for row in batch.free if row not in taken]
+        if self.waiting and len(free) * TOGETHER >= len(batch.texts):
+            new = [self.waiting.popleft() for _ in range(min(len(self.waiting), len(free)))]
+            self._grow(batch, need=max(map(self._need, new)))
+            self.reading += zip(free, new)
+        return batch
 
     # -- read, launch, receive ---------------------------------------------------------------------------------------
 
-    def _read(self, batch: Batch, reading: list[tuple[int, Text]]) -> None:
+    def _read(self, batch: Batch) -> None:
+        reading, self.reading = self.reading, []
         texts = [text for _, text in reading]
         batch.writer.read(
             [row for row, _ in reading],
@@ -193,9 +266,9 @@ class Engine:
         """Take as many steps as there is room for, at most `steps`, and send for what they wrote."""
         going, writer = batch.going, batch.writer
         room = min((batch.room[row] for row, _ in going), default=0)
-        steps = self.steps if room >= self.steps and not writer.warm_up else min(room, 1)
+        steps = self.steps if room >= self.steps else min(room, 1)
         self._rewind(batch, {row for row, _ in going}, steps)
-        if steps and self.manner.sampling.temperature > 0:
+        if steps and self.one_step.sampling.temperature > 0:
             uniform = np.zeros((steps, len(batch.texts)))
             for row, text in going:
                 uniform[:, row] = text.draws.random(steps)
@@ -219,29 +292,34 @@ class Engine:
         arrived.record()
         return host, arrived
 
-    def _receive(self, flight: Flight, lines: int) -> Iterator[tuple[int, list[int], bool]]:
-        if flight.arrived is not None:
-            flight.arrived.synchronize()
-        rows = flight.tokens.T.tolist()
-        for row, text, start, stop in flight.wanted:
-            tokens = rows[row][start:stop]
-            if text.done or not tokens:
-                continue
-            if min(tokens) < 0:
-                raise damaged()
-            if lines:
-                tokens = self._cut(text, tokens, lines)
-            text.written += len(tokens)
-            text.done = text.written == text.most or bool(lines and text.lines >= lines)
-            if self.model.context is not None:
-                text.tokens += tokens
-            yield text.number, tokens, text.done
+    def _receive(self, ahead: int) -> None:
+        """Look at what was written, but for the last `ahead` launches."""
+        while len(self.flying) > ahead:
+            flight = self.flying.popleft()
+            if flight.arrived is not None:
+                flight.arrived.synchronize()
+            rows = flight.tokens.T.tolist()
+            for row, text, start, stop in flight.wanted:
+                if not text.done and (tokens := rows[row][start:stop]):
+                    self._note(text, tokens)
 
-    def _cut(self, text: Text, tokens: list[int], lines: int) -> list[int]:
+    def _note(self, text: Text, tokens: list[int]) -> None:
+        if min(tokens) < 0:
+            text.done = True
+            raise damaged()
+        if text.lines:
+            tokens = self._cut(text, tokens)
+        text.written += len(tokens)
+        text.done = text.written == text.most or bool(text.lines and text.ended >= text.lines)
+        text.new += tokens
+        if self.model.context is not None:
+            text.tokens += tokens
+
+    def _cut(self, text: Text, tokens: list[int]) -> list[int]:
         """The tokens up to the end of the text's last line."""
         for place, token in enumerate(tokens):
-            text.lines += token == self.eos
-            if text.lines >= lines:
+            text.ended += token == self.eos
+            if text.ended >= text.lines:
                 return tokens[: place + 1]
         return tokens
 
@@ -253,7 +331,7 @@ class Engine:
 
     def _need(self, text: Text) -> int:
         """The tokens that a row must hold for this text, to begin with."""
-        if not self.manner.fills:
+        if not self.one_step.fills:
             return 1
         if self.model.context is None:
             return len(text.tokens) + min(text.most, ROOM)
@@ -264,26 +342,35 @@ class Engine:
         return need if self.device.type != "cuda" else -(-(need + self.steps) // 16) * 16 - 1
 
     def _open(self, texts: Sequence[Text]) -> Batch:
-        """A batch for so many texts: with the last one's rows, if they will do."""
+        """A batch for so many texts: with an earlier one's rows, if they will do."""
         rows, need = len(texts), max(map(self._need, texts))
-        if self.writer is None or self.writer.rows != rows or self.writer.capacity < need:
-            self.writer = None  # its memory is free for the new one
-            self.writer = Writer(self.manner, rows, self._capacity(need))
-        return Batch(self.writer, [None] * rows, [0] * rows)
+        writer = self.writers.pop(rows, None)
+        if writer is not None and writer.capacity < need:
+            writer.close()  # its memory is free for the new one
+            writer = None
+        if writer is None:
+            writer = Writer(self.one_step, self.steps, rows, self._capacity(need), install=self.install)
+        return Batch(self._keep(writer), [None] * rows, [0] * rows)
 
-    def _make_room(
-        self, batch: Batch, full: list[tuple[int, Text]], on_reread: Callable[[int], None] | None
-    ) -> list[tuple[int, Text]]:
+    def _keep(self, writer: Writer) -> Writer:
+        """On a GPU the last writer of each size, for what it has recorded; elsewhere the last one."""
+        spent = [writer.rows] if self.device.type == "cuda" else list(self.writers)
+        for rows in spent:
+            if (old := self.writers.pop(rows, None)) is not None:
+                old.close()
+        self.writers[writer.rows] = writer
+        return writer
+
+    def _make_room(self, batch: Batch, full: list[tuple[int, Text]]) -> None:
         """For rows that are full a larger state or, at the model's own limit, what they are to read again."""
         if full and self.model.context is None:
-            self._grow(batch, 2 * batch.writer.capacity)
-            return []
+            return self._grow(batch, need=2 * batch.writer.capacity)
         for _, text in full:
             assert self.model.context is not None
             text.tokens = text.tokens[-half(self.model.context) :]
-            if on_reread:
-                on_reread(len(text.tokens))
-        return full
+            if text.on_reread:
+                text.on_reread(len(text.tokens))
+        self.reading += full
 
     def _rewind(self, batch: Batch, going: set[int], steps: int) -> None:
         """Rows that write nothing take the steps, too: they start again before they would overflow."""
@@ -293,18 +380,23 @@ class Engine:
         for row in spent:
             batch.room[row] = batch.writer.limit
 
-    def _grow(self, batch: Batch, need: int) -> None:
-        """More room for every row, if it needs more."""
-        if not self.manner.fills or need <= batch.writer.capacity:
+    def _grow(self, batch: Batch, *, need: int = 0, rows: int = 0) -> None:
+        """More room for every row, and more rows, where more are needed."""
+        before, more = batch.writer, max(0, rows - len(batch.texts))
+        capacity = before.capacity
+        if self.one_step.fills and need > capacity:
+            capacity = self._capacity(need)
+        elif not more:
             return
-        before = batch.writer.limit
-        self.writer = batch.writer = batch.writer.grown(self._capacity(need))
-        batch.room = [room + batch.writer.limit - before for room in batch.room]
+        limit = before.limit
+        batch.writer = self._keep(before.enlarged(len(batch.texts) + more, capacity))
+        batch.room = [room + batch.writer.limit - limit for room in batch.room] + [0] * more
+        batch.texts += [None] * more
 
     def _shrink(self, batch: Batch) -> None:
-        """Leave out the rows that have nothing more to write, once they are half of all; what is recorded stays."""
+        """Leave out the rows that have nothing more to write, once they are half of all; a GPU keeps its shapes."""
         kept = [row for row, _ in batch.going]
-        if self.manner.recorder.on or not kept or 2 * len(kept) > len(batch.texts):
+        if self.device.type == "cuda" or not kept or 2 * len(kept) > len(batch.texts):
             return
-        self.writer = batch.writer = batch.writer.only(kept)
+        batch.writer = self._keep(batch.writer.only(kept))
         batch.texts, batch.room = [batch.texts[row] for row in kept], [batch.room[row] for row in kept]

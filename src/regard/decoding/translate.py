@@ -3,8 +3,8 @@
     state = begin(x, <eos>),   y_t from P(· | x, <eos>, y_<t)   until y_t = <eos>
 
 Lines come from anywhere, also from a file without end: a bounded number is read ahead, sorted by length, and translated
-in batches of alike lengths. Which lines share a batch changes nothing but the speed. On a GPU a search is the engine's
-(beam_engine.py), whose steps are recorded once and replayed.
+in batches of alike lengths. Which lines share a batch changes nothing but the speed. Who has an engine for the search
+(beam_engine.py) hands it in.
 """
 
 from __future__ import annotations
@@ -60,13 +60,12 @@ def translate(
     A source is token ids, with or without their closing `<eos>`; it may be empty. `min_tokens` and `max_tokens` bound
     a translation's tokens, `<eos>` counted (None: `longest_translation`; never more than the model's context).
     With Sampling each source has `samples` independent draws, as they come; temperature 0 is greedy. The number of the
-    first source decides what is drawn: who goes on with a file goes on counting. On a GPU a search is done by an
-    engine, which lives as long as this call; who calls often gives one of the model's that lives longer.
+    first source decides what is drawn: who goes on with a file goes on counting. A search is done by `engine`, if one
+    is given; it must be of this model. Autocast makes other weights at each call, which an engine cannot keep.
     """
     model.eval()
+    engine = None if torch.is_autocast_enabled(model.device.type) else engine
     how = beam if isinstance(beam, Beam) else None if beam.temperature > 0 else GREEDY_BEAM
-    if how is not None and engine is None and is_captured(model):
-        engine = BeamEngine(model, batch_tokens=batch_tokens)
     copies = samples if isinstance(beam, Sampling) else 1  # where greed draws, all draws are the same one
     budget = (batch_tokens or BATCH_TOKENS.get(model.device.type, 8192)) // (samples if how is None else how.width)
     bounds: dict[str, Any] = {"eos": eos, "forbidden": tuple(forbidden), "min_tokens": min_tokens}
@@ -92,13 +91,6 @@ def translate(
                     hypotheses = beam_search(model, logits, state, **vars(how), **bounds)
                 found.update(zip(batch, hypotheses))
         yield from (found[n] * copies if how is not None else found[n] for n in range(len(chunk)))
-
-
-def is_captured(model: Model) -> bool:
-    """Is a search recorded and replayed? On a GPU, but not under autocast, whose copies of weights would be kept, and
-    only of systems here: one's own may ask the device for a value, and PyTorch does not survive such a recording."""
-    ours = type(model).__module__.startswith("regard.systems.")
-    return ours and model.device.type == "cuda" and not torch.is_autocast_enabled("cuda")
 
 
 def closed(line: Sequence[int], eos: int) -> list[int]:

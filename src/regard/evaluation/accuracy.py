@@ -12,7 +12,6 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
-from statistics import NormalDist
 from typing import Any
 
 import numpy as np
@@ -21,7 +20,7 @@ import torch
 from regard.base.errors import RegardError
 from regard.decoding.generate import pad
 from regard.decoding.translate import AHEAD, BATCH_TOKENS, batches, closed
-from regard.evaluation.intervals import LEVEL
+from regard.evaluation.intervals import share_interval
 from regard.systems.model import Model
 
 Confusion = dict[str, dict[str, int]]  # gold label → predicted label → lines
@@ -62,7 +61,7 @@ def label_quality(gold: Sequence[str], predicted: Sequence[str]) -> dict[str, An
     labels = {label: _of_label(label, table) for label in sorted({*gold, *predicted})}
     return {
         "accuracy": right / len(gold),
-        "accuracy_interval": list(wilson(right, len(gold))),
+        "accuracy_interval": list(share_interval(right, len(gold))),
         "macro_f1": sum(numbers["f1"] for numbers in labels.values()) / len(labels),
         "labels": labels,
         "confusion": table,
@@ -92,12 +91,3 @@ def _of_label(label: str, table: Confusion) -> dict[str, Any]:
         "recall": right / count if count else None,
         "f1": 2 * right / (count + predicted),
     }
-
-
-def wilson(right: int, lines: int, level: float = LEVEL) -> tuple[float, float]:
-    """The shares that would not be surprised to give `right` of `lines`."""
-    z = NormalDist().inv_cdf((1 + level) / 2)
-    share, spread = right / lines, z * z / lines
-    middle = share + spread / 2
-    reach = z * math.sqrt(share * (1 - share) / lines + spread / (4 * lines))
-    return max(0.0, (middle - reach) / (1 + spread)), min(1.0, (middle + reach) / (1 + spread))

@@ -4,21 +4,22 @@
     chrF = (1 + β²) P R / (β² P + R),   β = 2                of character n-grams; chrF++ also of words and word pairs
 
 All numbers are sacreBLEU's (Post 2018), on text as people write it, each with the signature that says how it was
-computed. Beside BLEU stands that of lower-cased text, which older papers give.
+computed. What BLEU's words are is decided by the script of the references (`scripts.py`) unless a tokenizer is named.
+Beside BLEU stands that of lower-cased text, which older papers give.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from regard.base.errors import RegardError
+from regard.evaluation.scripts import bleu_cut, check_tokenizer, count_words
 
-TOKENIZERS = ("13a", "intl", "char", "zh", "none")  # sacreBLEU's that need neither a download nor another library
 METRICS = ("bleu", "chrf", "chrf_plus_plus", "bleu_tokenised_lowercase")
 ESCAPED = re.compile(r"&(?:apos|quot|amp|lt|gt|#\d+);|(?<!\S)@[-,.]@(?!\S)")
 ESCAPED_REFERENCES = 1 / 1000  # so few may be what the text says; more is a tool's doing
@@ -27,18 +28,21 @@ ESCAPED_TRANSLATIONS = 1 / 20  # … or, among translations, what a few escapes 
 Score = dict[str, Any]  # {"score": 0 … 100, "signature": how it was computed}
 
 
-def quality(hypotheses: Sequence[str], references: Sequence[str], tokenizer: str = "13a") -> dict[str, Score]:
+def quality(hypotheses: Sequence[str], references: Sequence[str], tokenizer: str | None = None) -> dict[str, Score]:
     """Every metric's score and signature, over the whole corpus."""
     _check(hypotheses, references)
+    tokenizer = bleu_cut(references, tokenizer).tokenizer
     refuse_escaped(hypotheses, "The translations", ESCAPED_TRANSLATIONS)
     refuse_escaped(references, "The references", ESCAPED_REFERENCES)
     return {name: _score(metric_named(name, tokenizer), hypotheses, references) for name in METRICS}
 
 
-def bleu(hypotheses: Sequence[str], references: Sequence[str], tokenizer: str = "13a") -> float:
+def bleu(hypotheses: Sequence[str], references: Sequence[str], tokenizer: str | None = None) -> float:
     """The corpus's BLEU alone."""
     _check(hypotheses, references)
-    return float(metric_named("bleu", tokenizer).corpus_score(hypotheses, [references]).score)
+    return float(
+        metric_named("bleu", bleu_cut(references, tokenizer).tokenizer).corpus_score(hypotheses, [references]).score
+    )
 
 
 def accuracy(hypotheses: Sequence[str], references: Sequence[str]) -> float:
@@ -64,15 +68,16 @@ def by_length(
     hypotheses: Sequence[str],
     references: Sequence[str],
     edges: Sequence[int] = (5, 10, 15, 20, 30, 40, 50, 60),
-    tokenizer: str = "13a",
+    tokenizer: str | None = None,
 ) -> list[LengthClass]:
     """Quality by the source's number of words (Bahdanau et al. 2015, fig. 2): 0 … 5, 6 … 10, …, over 60.
 
-    Classes without a sentence are left out. Words are what stands between white space.
+    Classes without a sentence are left out. Words are what stands between white space, or letters where a script has
+    none.
     """
     _check(hypotheses, references)
     _check(sources, references)
-    counts = np.array([len(source.split()) for source in sources])
+    counts = np.array([count_words(source) for source in sources])
     same = _same(hypotheses, references)
     statistics = {name: Statistics.of(name, hypotheses, references, tokenizer) for name in ("bleu", "chrf")}
     classes = []
@@ -93,17 +98,21 @@ class Statistics:
 
     metric: str
     counts: np.ndarray  # [sentences, sums]
+    tokenizer: str  # that BLEU's words were cut with
 
     @classmethod
-    def of(cls, name: str, hypotheses: Sequence[str], references: Sequence[str], tokenizer: str = "13a") -> Statistics:
+    def of(
+        cls, name: str, hypotheses: Sequence[str], references: Sequence[str], tokenizer: str | None = None
+    ) -> Statistics:
         _check(hypotheses, references)
+        tokenizer = bleu_cut(references, tokenizer).tokenizer
         # sacreBLEU has no public name for these sums; its own significance test reads them here, too
         counts = metric_named(name, tokenizer)._extract_corpus_statistics(list(hypotheses), [list(references)])
-        return cls(name, np.array(counts, dtype=np.float64))
+        return cls(name, np.array(counts, dtype=np.float64), tokenizer)
 
     def score(self, sums: np.ndarray) -> np.ndarray:
         """The score [...] of corpora whose sums are [..., sums]."""
-        return bleu_of(sums) if self.metric.startswith("bleu") else chrf_of(sums)
+        return (bleu_of if "bleu" in _known(self.metric) else chrf_of)(sums)
 
 
 def bleu_of(sums: np.ndarray) -> np.ndarray:
@@ -138,17 +147,22 @@ def metric_named(name: str, tokenizer: str = "13a") -> Any:
     """sacreBLEU's metric of this name."""
     from sacrebleu.metrics import BLEU, CHRF  # a tenth of a second that only translations need
 
-    if tokenizer not in TOKENIZERS:
-        raise RegardError(f"BLEU has no tokenizer {tokenizer!r} here; choose one of {', '.join(TOKENIZERS)}.")
-    makers: Mapping[str, Any] = {
-        "bleu": lambda: BLEU(tokenize=tokenizer, force=True),
-        "bleu_tokenised_lowercase": lambda: BLEU(tokenize=tokenizer, lowercase=True, force=True),
-        "chrf": lambda: CHRF(),
-        "chrf_plus_plus": lambda: CHRF(word_order=2),
-    }
-    if name not in makers:
+    check_tokenizer(tokenizer)
+    match _known(name):
+        case "bleu":
+            return BLEU(tokenize=tokenizer, force=True)
+        case "bleu_tokenised_lowercase":
+            return BLEU(tokenize=tokenizer, lowercase=True, force=True)
+        case "chrf":
+            return CHRF()
+        case _:
+            return CHRF(word_order=2)
+
+
+def _known(name: str) -> str:
+    if name not in METRICS:
         raise RegardError(f"There is no metric {name!r}; choose one of {', '.join(METRICS)}.")
-    return makers[name]()
+    return name
 
 
 def refuse_escaped(texts: Sequence[str], whose: str, share: float = ESCAPED_REFERENCES) -> None:

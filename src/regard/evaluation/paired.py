@@ -36,8 +36,9 @@ class PairedDifference:
 
 def paired_bootstrap(first: Statistics, second: Statistics, draws: int = DRAWS) -> PairedDifference:
     """Two systems on the same sentences, in the same order; always the same draws."""
-    if first.metric != second.metric or first.counts.shape != second.counts.shape:
-        raise RegardError("Only translations of the same sentences, scored by the same metric, can be compared.")
+    ways = {(one.metric, one.tokenizer, one.counts.shape) for one in (first, second)}
+    if len(ways) > 1:
+        raise RegardError("Only translations of the same sentences, scored in the same way, can be compared.")
     one, other = (float(system.score(system.counts.sum(0))) for system in (first, second))
     pairs = [resampled(first, times) - resampled(second, times) for times in resamplings(len(first.counts), draws)]
     drawn = np.concatenate(pairs)

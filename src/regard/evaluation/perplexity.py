@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from regard.base.errors import RegardError
+from regard.base.settings import at_least
 from regard.systems.model import Model
 from regard.text.batches import segment_batches
 
@@ -57,8 +58,7 @@ class Method:
         warm = overlap if overlap is not None else read // 2
         if limit is not None and read > limit:
             raise RegardError(f"--segment {read} is longer than the {limit} tokens this model can read at once.")
-        if read < 1:
-            raise RegardError(f"--segment must be at least 1, not {read}.")
+        at_least("--segment", read, 1)
         if not 0 <= warm < read:
             raise RegardError(f"--overlap must be at least 0 and below the segment's {read} tokens, not {warm}.")
         return cls(read - warm, warm)
@@ -104,8 +104,7 @@ def token_losses(
     model.eval()
     if rows is None:
         rows = max(1, min(64, NUMBERS_AT_ONCE // (max(method.length + method.overlap, 1) * model.loss_width)))
-    if rows < 1:
-        raise RegardError(f"--rows must be at least 1, not {rows}.")
+    at_least("--rows", rows, 1)
     batches = _streamed(model, ids, eos) if method.stream else _segmented(model, ids, method, rows, eos)
     for nll, counted in batches:
         yield nll[counted].double().cpu().numpy()

@@ -3,6 +3,11 @@
 log P(line) = Σ_t log P(x_t | <eos>, x_<t)        t runs over the line's tokens and its closing <eos>
 
 and of each target given its source, log P(y | x), by a translation model.
+
+Lines are read in batches of alike lengths. On a CPU the shape of a batch decides in which order its products are summed
+(matrix kernels are chosen by shape, and threads share out rows), so batch-mates move the last digits of 32 bits. With
+`alone` each line is read by itself, and its numbers depend on nothing else, to the last bit; that takes 1.2 to 5 times
+as long (seq2seq most).
 """
 
 from __future__ import annotations
@@ -18,8 +23,13 @@ from regard.evaluation.perplexity import NUMBERS_AT_ONCE, Method, segment_losses
 from regard.systems.model import Model
 
 
+def alone_by_default(model: Model) -> bool:
+    """Whether a line is scored by itself: on a CPU, where a model computes and does not only look up its counts."""
+    return model.device.type == "cpu" and next(model.parameters(), None) is not None
+
+
 @torch.no_grad()
-def line_losses(model: Model, lines: Sequence[Sequence[int]], eos: int) -> list[np.ndarray]:
+def line_losses(model: Model, lines: Sequence[Sequence[int]], eos: int, *, alone: bool = False) -> list[np.ndarray]:
     """−log P of every token of every line (which ends in <eos>), in nats; batches are by length, order is kept."""
     model.eval()
     losses: list[np.ndarray | None] = [None] * len(lines)
@@ -28,7 +38,7 @@ def line_losses(model: Model, lines: Sequence[Sequence[int]], eos: int) -> list[
         losses[n] = segment_losses(model, np.asarray(lines[n]), Method.of(model), eos)
     short.sort(key=lambda n: -len(lines[n]))  # alike lengths together; the first of a batch is its longest
     while short:
-        rows = max(1, min(64, NUMBERS_AT_ONCE // (model.loss_width * len(lines[short[0]]))))
+        rows = 1 if alone else _rows(model, len(lines[short[0]]))
         batch, short = short[:rows], short[rows:]
         targets, lengths = pad([lines[n] for n in batch], model.device)
         tokens, _ = pad([[eos, *lines[n][:-1]] for n in batch], model.device)
@@ -40,7 +50,7 @@ def line_losses(model: Model, lines: Sequence[Sequence[int]], eos: int) -> list[
 
 @torch.no_grad()
 def pair_losses(
-    model: Model, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]], eos: int
+    model: Model, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]], eos: int, *, alone: bool = False
 ) -> list[np.ndarray]:
     """−log P of every token of every target given its source, teacher-forced, in nats; the closing `<eos>` is one.
 
@@ -52,7 +62,7 @@ def pair_losses(
     losses: list[np.ndarray] = [np.empty(0)] * len(written)
     order = sorted(range(len(written)), key=lambda n: (-len(written[n]), -len(read[n])))
     while order:
-        rows = max(1, min(64, NUMBERS_AT_ONCE // (model.loss_width * len(written[order[0]]))))
+        rows = 1 if alone else _rows(model, len(written[order[0]]))
         batch, order = order[:rows], order[rows:]
         source, _ = pad([read[n] for n in batch], model.device)
         source_lengths = torch.tensor([len(read[n]) for n in batch])  # on the CPU: a GPU need not be asked for them
@@ -62,3 +72,7 @@ def pair_losses(
         for row, n in enumerate(batch):
             losses[n] = nll[row, : len(written[n])].double().cpu().numpy()
     return losses
+
+
+def _rows(model: Model, longest: int) -> int:
+    return max(1, min(64, NUMBERS_AT_ONCE // (model.loss_width * longest)))

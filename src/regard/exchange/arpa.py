@@ -64,12 +64,13 @@ def _spell(tokens: list[str]) -> list[str]:
 # -- writing ---------------------------------------------------------------------------------------------------------
 
 
-def write_arpa(model: NGram, tokens: list[str], path: str | Path) -> None:
-    """Write the model with `tokens`, its vocabulary by id, as an ARPA file. Nine digits keep every bit of fp32."""
+def write_arpa(model: NGram, tokens: list[str], path: str | Path, *, new: bool = False) -> None:
+    """Write the model with `tokens`, its vocabulary by id, as an ARPA file (`new`: never over another). Nine digits
+    keep every bit of fp32."""
     if len(tokens) != model.vocabulary:
         raise RegardError(f"The model has {model.vocabulary} tokens, not {len(tokens)}; give its own tokenizer's.")
     words = _spell(tokens)
-    with replacing(Path(path)) as temporary, open(temporary, "w", encoding="utf-8", newline="\n") as file:
+    with replacing(Path(path), new=new) as temporary, open(temporary, "w", encoding="utf-8", newline="\n") as file:
         _write(model, words, file)
 
 

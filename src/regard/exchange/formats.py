@@ -12,7 +12,7 @@ from regard.report.progress import say
 from regard.runs.folder import Tokenizers
 from regard.runs.language_run import load_language_model
 from regard.runs.recipe import compose
-from regard.runs.train import claimed, new_folder, write_facts, write_folder
+from regard.runs.train import check_free, new_folder, write_facts, write_folder
 from regard.systems.ngram import NGram
 from regard.text.tokenizer import Tokenizer
 from regard.training.checkpoint import save_tensors
@@ -28,11 +28,12 @@ def export(run: Path, to: str, out: Path) -> None:
         raise RegardError(f"ARPA holds n-grams, and {run} is a {loaded.recipe.system}.")
     if out.exists():
         raise RegardError(f"{out} exists already; remove it or choose another --out.")
-    write_arpa(loaded.model, loaded.tokenizer.tokens, out)
+    write_arpa(loaded.model, loaded.tokenizer.tokens, out, new=True)
 
 
 def import_file(file: Path, run: Path, tokenizer_file: Path | None = None) -> Path:
     """Make a run of an ARPA file, with the tokenizer that cut its text, or one made from its words."""
+    check_free(run)
     model, tokens = read_arpa(file)
     tokenizer = _tokenizer_of(tokens) if tokenizer_file is None else Tokenizer.load(tokenizer_file)
     if tokenizer.tokens != tokens:
@@ -42,8 +43,7 @@ def import_file(file: Path, run: Path, tokenizer_file: Path | None = None) -> Pa
         "model": {"order": model.order},
     }
     recipe = compose("ngram", None, settings)
-    folder = new_folder(recipe, run)
-    with claimed(folder):
+    with new_folder(recipe, run) as folder:
         write_folder(folder, recipe, Tokenizers(tokenizer))
         save_tensors(folder / "model.safetensors", model.state_dict())
         write_facts(folder, recipe, model, {"name": file.name})

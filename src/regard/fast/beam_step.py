@@ -15,16 +15,25 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from regard.decoding.beam_engine import REFILL, record
-from regard.decoding.beam_slots import Slots
-from regard.fast.kernels.add_norm import add_norm
-from regard.fast.kernels.beam_attention import attend_to_own_words, attend_to_source
-from regard.fast.kernels.beam_choice import choose
+from regard.decoding.beam_engine import REFILL, BeamBatch, BeamEngine, StateReader
+from regard.decoding.beam_slots import Slots, Terms
+from regard.fast.graphs import asks, recorded
+from regard.fast.table import Row, Use, Why, needs_cuda, needs_triton
 from regard.layers.blocks import DecoderBlock, FeedForward, PreNorm
 from regard.layers.embedding import Embedding
-from regard.layers.position import Learned, rotate
+from regard.layers.position import Learned, Position, Rotary, rotate
 from regard.layers.state import Span
+from regard.systems.model import Model
 from regard.systems.transformer import Transformer
+
+WIDEST = 16  # the widest beam that the kernels' unrolled loops are meant for
+
+
+def knows(model: Model) -> bool:
+    """A Transformer whose positions, if they act inside attention, turn queries and keys."""
+    if type(model) is not Transformer:
+        return False
+    return all(type(block.attention.position) in (Position, Rotary) for _, block in model.named_blocks())
 
 
 class TransformerRows:
@@ -67,6 +76,8 @@ class TransformerRows:
         self.lengths[places] = lengths
 
     def choose(self, slots: Slots, logits: Tensor) -> None:
+        from regard.fast.kernels.beam_choice import choose
+
         choose(slots, logits, self.ancestors, self.common)
 
     def __call__(self, slots: Slots) -> Tensor:
@@ -94,13 +105,17 @@ class TransformerRows:
     @staticmethod
     def _sum(x: Tensor, part: Tensor, norm: nn.Module, pre: bool) -> tuple[Tensor, Tensor]:
         """The new x, and what the next part reads."""
+        from regard.fast.kernels.add_norm import add_norm
+
         total, normed = add_norm(x, part, norm, keep=pre)  # type: ignore[arg-type]
         return (total, normed) if pre else (normed, normed)
 
     def _own_words(self, number: int, read: Tensor, seen: Tensor) -> Tensor:
+        from regard.fast.kernels.beam_attention import attend_to_own_words
+
         attention = self.blocks[number].attention
         asked = attention.project(read)  # query, key and value of each row's new word: [N · W, 3 · D]
-        if attention.rotary:
+        if isinstance(attention.position, Rotary):
             turned = asked.view(len(asked), 1, 3 * attention.heads, -1)[:, :, : 2 * attention.heads]
             turned.copy_(rotate(turned, seen.repeat_interleave(self.width)[:, None]))
         caches = self.keys[number], self.values[number]
@@ -108,6 +123,8 @@ class TransformerRows:
         return attention.output(context)
 
     def _source(self, number: int, read: Tensor) -> Tensor:
+        from regard.fast.kernels.beam_attention import attend_to_source
+
         cross = self.blocks[number].cross
         return cross.output(attend_to_source(cross.query(read), self.memory[number], self.lengths, self.width))
 
@@ -122,7 +139,7 @@ class Intake:
         # where fewer are given, the rest are as they were before, and go to the place that is no one's
         self.sources, self.lengths, self.places = numbers(size, longest), numbers(size), numbers(size)
         self.nowhere = self.places.fill_(rows.sources).clone()
-        self.graph = record(lambda: rows.take_in(self.sources, self.lengths, self.places))
+        self.graph = recorded(lambda: rows.take_in(self.sources, self.lengths, self.places))
 
     def __call__(self, sources: Tensor, lengths: Tensor, places: Tensor) -> None:
         self.sources[: len(sources)] = sources
@@ -149,3 +166,64 @@ def work(feedforward: FeedForward, x: Tensor) -> Tensor:
     else:
         inner = feedforward.activation(feedforward.expand(x))
     return feedforward.output(inner)
+
+
+class RecordedBeam:
+    """`BeamBatch.run`, each step one replay. All slots are closed when it is recorded: what is computed then is no
+    one's."""
+
+    def __init__(self, batch: BeamBatch) -> None:
+        self.graph = recorded(batch.step)
+
+    def __call__(self, steps: int) -> None:
+        for _ in range(steps):
+            self.graph.replay()
+
+
+def choose_by_kernels(reader: StateReader, slots: Slots, logits: Tensor) -> None:
+    from regard.fast.kernels.beam_choice import choose
+
+    choose(slots, logits)
+
+
+def known_numbers(numbers: Tensor, width: int) -> bool:
+    """Numbers and beams that the kernels are written for."""
+    return numbers.dtype in (torch.float32, torch.bfloat16, torch.float16) and width <= WIDEST
+
+
+def transformer_reader(engine: BeamEngine, terms: Terms, places: int, longest: int, room: int) -> TransformerRows:
+    return TransformerRows(engine.model, places, longest, room, terms.width)  # type: ignore[arg-type]
+
+
+def allows_transformer(engine: BeamEngine, use: Use) -> Why:
+    return None if type(engine.model) is Transformer else "it knows the Transformer"
+
+
+def allows_recording(batch: BeamBatch, use: Use) -> Why:
+    return "a step of this model makes the host wait for the device" if asks(batch.step) else None
+
+
+ROWS = (
+    Row(
+        "beam step of the Transformer",
+        "regard.decoding.beam_engine:BeamEngine.reader",
+        transformer_reader,
+        fits=lambda engine, terms, *sizes: known_numbers(next(engine.model.parameters()), terms.width),
+        allows=allows_transformer,
+        needs=needs_triton,
+    ),
+    Row(
+        "beam's choice by kernels",
+        "regard.decoding.beam_engine:StateReader.choose",
+        choose_by_kernels,
+        fits=lambda reader, slots, logits: known_numbers(logits, slots.terms.width),
+        needs=needs_triton,
+    ),
+    Row(
+        "beam step in a CUDA graph",
+        "regard.decoding.beam_engine:BeamBatch.run",
+        makes=RecordedBeam,
+        allows=allows_recording,
+        needs=needs_cuda,
+    ),
+)

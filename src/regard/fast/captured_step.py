@@ -14,21 +14,24 @@ recorded when it has come often enough. One replays at a time, so all of them wo
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from regard.base.errors import RegardError
+from regard.fast.graphs import Recorder
+from regard.fast.table import Row, Use, Why, needs_cuda
 from regard.layers.recurrent import Recurrent
 from regard.layers.state import State, map_state, overwrite
 from regard.systems.model import Model
 from regard.systems.recurrent_stack import RecurrentModel
 from regard.systems.transformer import Transformer
 from regard.text.batches import Batch
-from regard.text.pair_batches import PairBatch
+from regard.text.pair_batches import PairBatch, PairBatches
+from regard.text.pair_shapes import ShapedPairBatches
 from regard.training.hyperparameters import Learning, PairTraining, Training
-from regard.training.objective import TensorBatch
+from regard.training.loop import Trainer
+from regard.training.objective import TensorBatch, count, to_device
 
 WARM_UP = 3  # steps run as they are before one is recorded: libraries then have chosen kernels and made their buffers
 PAIR_SHAPES = 48  # of sentence pairs that are recorded, each as it comes
@@ -59,18 +62,12 @@ class Captured:
         """`begin(rows)` makes the state that a row starts from; None: nothing is carried from batch to batch."""
         self.update, self.begin, self.most = update, begin, shapes
         self.recordings: dict[tuple[int, ...], Recording] = {}
-        self.stream: torch.cuda.Stream | None = None
-        self.pool: tuple[int, int] | None = None
+        self.recorder: Recorder | None = None
 
     @property
     def graph(self) -> torch.cuda.CUDAGraph | None:
         """One that was recorded, if any was."""
         return next((found.graph for found in self.recordings.values() if found.graph is not None), None)
-
-    @property
-    def warm_up(self) -> int:
-        """Ordinary steps that are still to come before the first is recorded."""
-        return min((found.warm_up for found in self.recordings.values()), default=WARM_UP)
 
     def fits(self, batch: Batch | PairBatch) -> bool:
         """Ragged text, at its end, is not for a graph; pairs are always ragged, and their lengths are read as tensors.
@@ -83,10 +80,9 @@ class Captured:
         """The step's loss and the state after it, which the next call writes over; state None: a fresh one."""
         shape = _shape(batch)
         if shape not in self.recordings:
-            if self.stream is None:
-                self.stream, self.pool = torch.cuda.Stream(batch.tokens.device), torch.cuda.graph_pool_handle()
+            self.recorder = self.recorder or Recorder(batch.tokens.device)
             first = None if self.begin is None else self.begin(shape[0])
-            self.recordings[shape] = Recording(self.update, batch, first, self.stream, self.pool)
+            self.recordings[shape] = Recording(self.update, batch, first, self.recorder)
         return self.recordings[shape](batch, state)
 
 
@@ -98,10 +94,8 @@ def _shape(batch: Batch | PairBatch | TensorBatch) -> tuple[int, ...]:
 class Recording:
     """The step of one shape."""
 
-    def __init__(
-        self, update: Update, batch: TensorBatch, first: State | None, stream: torch.cuda.Stream, pool: Any
-    ) -> None:
-        self.update, self.first, self.stream, self.pool = update, first, stream, pool
+    def __init__(self, update: Update, batch: TensorBatch, first: State | None, recorder: Recorder) -> None:
+        self.update, self.first, self.recorder = update, first, recorder
         self.batch = batch.each(lambda part: part.to(batch.tokens.device, copy=True))  # host lengths as well
         self.state = None if first is None else map_state(Tensor.clone, first)
         self.warm_up = WARM_UP
@@ -116,27 +110,81 @@ class Recording:
             overwrite(self.state, self.first if state is None else state)
         if self.graph is None and self.warm_up:
             self.warm_up -= 1
-            return self._aside(), self.state
+            return self.recorder.aside(self._run), self.state
         if self.graph is None:
-            self.graph = torch.cuda.CUDAGraph()
-            # Only what this thread does is recorded: another may be bringing the next batches.
-            with torch.cuda.graph(
-                self.graph, pool=self.pool, stream=self.stream, capture_error_mode="thread_local"
-            ):  # records, and computes nothing yet
-                self.loss = self._run()
+            self.graph = self.recorder.record(self._run)
         self.graph.replay()
         return self.loss.clone(), self.state
 
     def _run(self) -> Tensor:
-        loss, state = self.update(self.batch, self.state)
+        self.loss, state = self.update(self.batch, self.state)
         if self.state is not None and state is not None:
             overwrite(self.state, state)
-        return loss
+        return self.loss
 
-    def _aside(self) -> Tensor:
-        """The step as it is, on the stream that will record: whatever has to be set up there is set up before."""
-        self.stream.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(self.stream):
-            loss = self._run()
-        torch.cuda.current_stream().wait_stream(self.stream)
-        return loss
+
+# -- in the trainer --------------------------------------------------------------------------------------------------
+
+
+class CapturedUpdate:
+    """`Trainer.update`, by a graph wherever the batch has one of its shapes."""
+
+    def __init__(self, trainer: Trainer) -> None:
+        self.trainer = trainer
+        model, pairs = trainer.model, isinstance(trainer.settings, PairTraining)
+        begin = (lambda rows: model.begin(rows=rows)) if trainer.carries else None
+        self.captured = Captured(self._whole_step, begin, shapes=PAIR_SHAPES if pairs else 1)
+        trainer.warm_up = WARM_UP + 1
+
+    def __call__(self, batch: Batch | PairBatch) -> tuple[Tensor, int]:
+        trainer = self.trainer
+        if not self.captured.fits(batch):
+            return Trainer.update(trainer, batch)
+        count = batch.targets.size if batch.lengths is None else int(batch.lengths.sum())
+        loss, trainer.state = self.captured(to_device(batch, trainer.device), None if batch.fresh else trainer.state)
+        trainer.doing = "update"  # the weights are those after the step already
+        return loss, count
+
+    def _whole_step(self, batch: TensorBatch, state: State | None) -> tuple[Tensor, State | None]:
+        """Nothing here asks the device, so that a graph can hold it."""
+        loss, state = self.trainer.backward(batch, state, count(batch), self.trainer.settings.accumulate)
+        self.trainer.descend(loss)
+        return loss, state
+
+
+def allows(trainer: Trainer, use: Use) -> Why:
+    if not trainer.group.alone:
+        return "several processes exchange their gradients"
+    return None if captures(trainer.model, trainer.settings) else "its step is not known to gain from a graph"
+
+
+def allows_shapes(trainer: Trainer, use: Use) -> Why:
+    """Also of several processes: their batches are those of one."""
+    known = isinstance(trainer.settings, PairTraining) and captures(trainer.model, trainer.settings)
+    return None if known else "only a Transformer's pairs are laid into few shapes"
+
+
+ROWS = (
+    Row(
+        "training step in CUDA graphs",
+        "regard.training.loop:Trainer.update",
+        makes=CapturedUpdate,
+        allows=allows,
+        needs=needs_cuda,
+    ),
+    Row(
+        "training step that will be recorded",
+        "regard.training.loop:Trainer.is_recorded",
+        lambda trainer: True,
+        allows=allows,
+        needs=needs_cuda,
+    ),
+    Row(
+        "sentence pairs in few shapes",
+        "regard.training.loop:Trainer.arranged",
+        lambda trainer, batches: ShapedPairBatches.of(batches),
+        fits=lambda trainer, batches: isinstance(batches, PairBatches),
+        allows=allows_shapes,
+        needs=needs_cuda,
+    ),
+)

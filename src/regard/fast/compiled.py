@@ -10,18 +10,20 @@ read in eval(), go the way that is written.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from importlib.util import find_spec
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor
 
 from regard.base.errors import RegardError
-from regard.layers.blocks import Block, FinalNorm, PreNormBlock
-from regard.systems.gpt import GPT
+from regard.fast.fused_block import BY_HAND
+from regard.fast.table import Row, Use, Why, installed
+from regard.layers.blocks import Block
+from regard.layers.state import State
 from regard.systems.model import Model, Stack
 from regard.training.hyperparameters import Learning, Training
+from regard.training.loop import Trainer
 from regard.training.objective import TensorBatch
 
 RATE = 400e12  # operations per second that an H200 reaches in GPT-2 as it is written
@@ -41,11 +43,7 @@ def compiles(model: Model, settings: Learning) -> bool:
         return False
     if settings.compile != "auto":
         return settings.compile == "on"
-    return (
-        model.device.type == "cuda"
-        and not all_by_hand(blocks_of(model))
-        and planned_seconds(model, settings) >= SECONDS
-    )
+    return model.device.type == "cuda" and not installed(model, BY_HAND) and planned_seconds(model, settings) >= SECONDS
 
 
 def planned_seconds(model: Model, settings: Learning) -> float:
@@ -82,38 +80,34 @@ class Compiled:
         if batch.lengths is not None or batch.tokens.shape != self.shape:
             yield
             return
+        before = [vars(block).get("forward") for block in self.blocks]  # what `install` put there
         for block, fast in zip(self.blocks, self.fast, strict=True):
             block.forward = fast  # type: ignore[method-assign]
         try:
             yield
         finally:
-            for block in self.blocks:
+            for block, forward in zip(self.blocks, before, strict=True):
                 del block.forward
+                if forward is not None:
+                    block.forward = forward  # type: ignore[method-assign]
 
 
-def prepare(model: Model, settings: Learning, *, bf16: bool) -> None:
-    """Let the blocks of a language model train as fast as this GPU knows how, without compiling: cuDNN's attention,
-    which is the fastest from Hopper on, and blocks by hand. `training.compile off` leaves them as they are written."""
-    blocks = blocks_of(model) if isinstance(settings, Training) else []
-    if model.device.type != "cuda" or not blocks or settings.compile == "off":  # type: ignore[attr-defined]
-        return
-    hopper = torch.cuda.get_device_capability(model.device) >= (9, 0) and torch.backends.cudnn.is_available()
-    for block in blocks:
-        block.attention.cudnn = hopper and block.attention.width // block.attention.heads in (64, 128)
-        if isinstance(block, PreNormBlock) and settings.compile == "auto":  # type: ignore[attr-defined]
-            block.by_hand = bf16 and not settings.shard and can_be_by_hand(block)
-    if isinstance(model, GPT) and isinstance(model.finish, FinalNorm):
-        model.finish.by_hand = all_by_hand(blocks)
+class CompiledForward:
+    """`Trainer.forward` with compiled blocks, unless they turn out to be by hand."""
+
+    def __init__(self, trainer: Trainer) -> None:
+        self.trainer = trainer
+        self.compiled: Compiled | None = None
+
+    def __call__(self, batch: TensorBatch, state: State | None) -> tuple[Tensor, State]:
+        if self.compiled is None and compiles(self.trainer.model, self.trainer.settings):
+            self.compiled = Compiled(self.trainer.model)
+        with nullcontext() if self.compiled is None else self.compiled.reading(batch):
+            return Trainer.forward(self.trainer, batch, state)
 
 
-def all_by_hand(blocks: list[Block]) -> bool:
-    return all(isinstance(block, PreNormBlock) and block.by_hand for block in blocks)
+def allows(trainer: Trainer, use: Use) -> Why:
+    return None if compiles(trainer.model, trainer.settings) else "there are no blocks, or too little to train"
 
 
-def can_be_by_hand(block: PreNormBlock) -> bool:
-    """GPT-2's, without dropout and without turned queries, where there is Triton to compile the kernels."""
-    attention, feedforward = block.attention, block.feedforward
-    rates = (attention.dropout, attention.drop_output.p, feedforward.drop_activation.p, feedforward.drop_output.p)
-    if any(rates) or attention.rotary or not isinstance(feedforward.activation, nn.GELU):
-        return False
-    return find_spec("triton") is not None
+ROWS = (Row("compiled blocks", "regard.training.loop:Trainer.forward", makes=CompiledForward, allows=allows),)

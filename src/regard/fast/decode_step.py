@@ -10,36 +10,27 @@ why they are few: fast/kernels/decode.py.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from importlib.util import find_spec
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from regard.decoding.writer import Step
+from regard.fast.lean_step import is_usual
+from regard.fast.table import Row, Use, Why, needs_triton
 from regard.layers.attention import CausalSelfAttention
 from regard.layers.blocks import PreNormBlock
 from regard.layers.embedding import Embedding, Output
-from regard.layers.position import Learned
+from regard.layers.position import Learned, Position, Rotary
 from regard.layers.state import State
 
-Step = Callable[[Tensor, State], Tensor]
 FEW = 3  # rows, for which a product is bound by reading W
 WHOLE = 8192  # components of a row of W that a warp can hold
 INTERPRETED = False  # a CPU can walk through the kernels too (TRITON_INTERPRET=1), to check their numbers
 
 
-def fast_step(model: nn.Module) -> Step | None:
-    """step(tokens [R], state) → logits [R, V], the state advanced in place; None for a model the kernels do not know.
-
-    The state must have been begun with a capacity. The step asks nothing of the device, so that it can be captured.
-    """
-    if not _known(model):
-        return None
-    return DecodeStep(model)
-
-
-def _known(model: nn.Module) -> bool:
+def is_known(model: nn.Module) -> bool:
     """Whether this is an embedding, pre-norm blocks and a prediction, of one precision, on a GPU with Triton."""
     embedding, output = getattr(model, "embedding", None), getattr(model, "output", None)
     blocks, finish = getattr(model, "layers", None), getattr(model, "finish", None)
@@ -52,6 +43,7 @@ def _known(model: nn.Module) -> bool:
         and len(blocks) > 0
         and all(type(block) is PreNormBlock for block in blocks)
         and all(type(block.attention) is CausalSelfAttention for block in blocks)
+        and all(type(block.attention.position) in (Position, Rotary) for block in blocks)  # type: ignore[union-attr, operator]
         and isinstance(finish, nn.LayerNorm)
         and not embedding.concatenate
         and (embedding.position is None or isinstance(embedding.position, Learned))
@@ -329,7 +321,7 @@ class DecodeStep:
             EACH=each,
             PIECES=len(qkv),
             BIAS=bias is not None,
-            ROTARY=attention.rotary,
+            ROTARY=isinstance(attention.position, Rotary),
             EARLY=self.early,
             num_warps=warps,
             **self.launch,
@@ -345,3 +337,23 @@ def _affine(norm: nn.LayerNorm | None, otherwise: Tensor) -> tuple[Tensor, Tenso
 
 def _name(feedforward: Any) -> str:
     return "gelu" if isinstance(feedforward.activation, nn.GELU) else "relu"
+
+
+def allows(step: Step, use: Use) -> Why:
+    """As it is decoded: the state has a capacity."""
+    known = is_usual(step.model) and is_known(step.model)
+    return (
+        None if known else "it knows pre-norm blocks with learned positions, of one precision, and nothing of one's own"
+    )
+
+
+ROWS = (
+    Row(
+        "GPT step in few kernels",
+        "regard.decoding.writer:Step.step",
+        makes=lambda step: DecodeStep(step.model),
+        fits=lambda *arguments: not torch.is_autocast_enabled("cuda"),
+        allows=allows,
+        needs=needs_triton,
+    ),
+)

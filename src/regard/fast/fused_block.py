@@ -1,4 +1,4 @@
-"""GPT-2's block by hand, for training on a GPU: products by the library, and between two of them one kernel.
+"""GPT-2's blocks by hand, for training on a GPU: products by the library, and between two of them one kernel.
 
     a = x + W_o Attention(W_qkv LN(x)),     y = a + W_2 GELU(W_1 LN(a))
 
@@ -12,11 +12,17 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
+from regard.fast.causal_attention import attend_causal, takes_cudnn
 from regard.fast.products import Products
-from regard.layers.attention import attend
+from regard.fast.table import Row, Use, Why, needs_triton
+from regard.layers.attention import CausalSelfAttention
+from regard.layers.blocks import FeedForward, PreNormBlock
+from regard.layers.position import Position
+from regard.layers.state import Span, State
+from regard.systems.gpt import GPT
 
 NORMS = ("gain", "shift", "second_gain", "second_shift")  # what is computed with in fp32
 
@@ -61,7 +67,8 @@ class FusedBlock(torch.autograd.Function):
         packed = products.add(None, normed, *maps("project")).view(rows, columns, 3 * heads, -1)
         query, key, value = (part.detach().requires_grad_() for part in packed.chunk(3, dim=2))
         with torch.enable_grad():
-            context = attend(query, key, value, None, causal=True, cudnn=cudnn)
+            heads_first = (part.transpose(1, 2) for part in (query, key, value))
+            context = attend_causal(*heads_first, cudnn=cudnn).transpose(1, 2).flatten(2)
         ctx.attention = context, query, key, value
         context = context.detach().view(-1, width)
         attended = products.add(None, context, *maps("output"))
@@ -130,3 +137,57 @@ class FusedNorm(torch.autograd.Function):
         x, gain, shift, *statistics = ctx.saved_tensors
         below, (of_gain, of_shift) = norm_backward(above.reshape(x.shape), None, x, gain, *statistics, sums=2)
         return below.view_as(above), of_gain.to(gain.dtype), None if shift is None else of_shift.to(shift.dtype), None
+
+
+# -- rows ------------------------------------------------------------------------------------------------------------
+
+
+def is_gpt2s(block: nn.Module) -> bool:
+    """A pre-norm block without dropout, with a GELU and with no position inside attention."""
+    if type(block) is not PreNormBlock:
+        return False
+    attention, feedforward = block.attention, block.feedforward
+    if type(attention) is not CausalSelfAttention or type(feedforward) is not FeedForward:
+        return False
+    rates = (attention.dropout, attention.drop_output.p, feedforward.drop_activation.p, feedforward.drop_output.p)
+    return not any(rates) and type(attention.position) is Position and isinstance(feedforward.activation, nn.GELU)
+
+
+def block_by_hand(block: PreNormBlock, x: Tensor) -> Tensor:
+    attention, feedforward = block.attention, block.feedforward
+    looks = (block.attention_norm, attention.project, attention.output)
+    works = (block.feedforward_norm, feedforward.expand, feedforward.output)
+    weights = Weights(*(tensor for part in (*looks, *works) for tensor in (part.weight, part.bias)))
+    cudnn = takes_cudnn(attention, x.device)
+    return fused_block(x, weights, attention.heads, block.attention_norm.eps, cudnn=cudnn)
+
+
+def _trains_by_hand(model: GPT, use: Use) -> Why:
+    if not (use.training and use.bf16 and use.compile == "auto"):
+        return "it is for training in bf16, with training.compile at auto"
+    if not all(is_gpt2s(block) for block in model.layers) or type(model.finish) is not nn.LayerNorm:
+        return "its blocks are not GPT-2's without dropout"
+    return None
+
+
+def _reads_once(model: GPT, tokens: Tensor, state: State, span: Span) -> bool:
+    return model.training and torch.is_autocast_enabled("cuda") and not any(state["past"].values())
+
+
+def _read_by_hand(model: GPT, tokens: Tensor, state: State, span: Span) -> tuple[Tensor, State]:
+    x = model.entry(model.embedding(tokens, span)).to(torch.get_autocast_dtype("cuda"))
+    for block in model.layers:
+        x = block_by_hand(block, x)  # type: ignore[arg-type]  # ModuleList forgets what it holds
+    norm: Any = model.finish
+    return FusedNorm.apply(x, norm.weight, norm.bias, norm.eps), state["past"]
+
+
+BY_HAND = Row(
+    "GPT-2's blocks by hand",
+    "regard.systems.gpt:GPT.contextualise",
+    _read_by_hand,
+    _reads_once,
+    _trains_by_hand,
+    needs_triton,
+)
+ROWS = (BY_HAND,)

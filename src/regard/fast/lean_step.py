@@ -9,24 +9,20 @@ The model's own call is the reference; on a GPU the kernels of fast/decode_step.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from regard.decoding.writer import Step
+from regard.fast.table import Row, Use, Why, needs_cpu
 from regard.layers.attention import CausalSelfAttention
 from regard.layers.blocks import FeedForward, PreNormBlock
 from regard.layers.embedding import Embedding
-from regard.layers.position import Learned
+from regard.layers.position import Learned, Position
 from regard.layers.state import State
 from regard.systems.model import Model, Stack
-
-
-def lean_step(model: Model) -> Callable[[Tensor, State], Tensor] | None:
-    """step(tokens [R], state) → logits [R, V], the state advanced in place; None for a model of another build."""
-    return LeanStep(model) if isinstance(model, Stack) and is_usual(model) and _known(model) else None
 
 
 def is_usual(model: Model) -> bool:
@@ -44,15 +40,17 @@ def is_usual(model: Model) -> bool:
     )
 
 
-def _known(model: Stack) -> bool:
+def is_known(model: Model) -> bool:
     """Whether this is an embedding, pre-norm blocks and a prediction, and nothing of one's own."""
+    if not is_usual(model):
+        return False
+    assert isinstance(model, Stack)
     embedding = model.embedding
     return (
-        model.device.type == "cpu"
-        and not torch.is_autocast_enabled("cpu")
-        and len(model.layers) > 0
+        len(model.layers) > 0
         and all(type(block) is PreNormBlock for block in model.layers)
-        and all(type(block.attention) is CausalSelfAttention and not block.attention.rotary for block in model.layers)
+        and all(type(block.attention) is CausalSelfAttention for block in model.layers)
+        and all(type(block.attention.position) is Position for block in model.layers)  # type: ignore[union-attr]
         and isinstance(model.finish, nn.LayerNorm)
         and not embedding.concatenate
         and (embedding.position is None or type(embedding.position) is Learned)
@@ -117,3 +115,19 @@ def linear(x: Tensor, layer: Any) -> Tensor:
 
 def norm(x: Tensor, layer: Any) -> Tensor:
     return torch.layer_norm(x, layer.normalized_shape, layer.weight, layer.bias, layer.eps)
+
+
+def allows(step: Step, use: Use) -> Why:
+    return None if is_known(step.model) else "it knows pre-norm blocks with learned positions, and nothing of one's own"
+
+
+ROWS = (
+    Row(
+        "GPT step on a CPU",
+        "regard.decoding.writer:Step.step",
+        makes=lambda step: LeanStep(step.model),
+        fits=lambda *arguments: not torch.is_autocast_enabled("cpu"),
+        allows=allows,
+        needs=needs_cpu,
+    ),
+)

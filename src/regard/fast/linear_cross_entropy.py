@@ -19,12 +19,18 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from regard.fast.table import Row, Use, Why
+from regard.layers.state import State, span_of
+from regard.systems.model import Model, Stack
+from regard.systems.translator import Translator
+from regard.training.objective import Objective, TensorBatch, count, real_targets
+
 AT_ONCE = 1 << 20  # logits held, on a CPU: as many as its cache holds
 SHARE = 32  # of a GPU's memory, one part in so many: there large products are worth more
 ALIGNED = 64, 8  # on a GPU, words and components are filled up to multiples: other products leave the fast kernels
 
 
-def surprise(
+def linear_cross_entropy(
     hidden: Tensor,
     weight: Tensor,
     bias: Tensor | None,
@@ -43,13 +49,13 @@ def surprise(
     targets = targets if valid is None else targets.where(valid, -1)
     at_once = at_once or room(hidden.device, dtype)
     with torch.autocast(kind, enabled=False):
-        total: Tensor = Surprise.apply(
+        total: Tensor = LinearCrossEntropy.apply(
             hidden.flatten(0, -2), weight, bias, targets.flatten(), valid is not None, smoothing, dtype, at_once
         )
     return total
 
 
-class Surprise(torch.autograd.Function):
+class LinearCrossEntropy(torch.autograd.Function):
     """Of hidden [N, D], W [V, D], b [V] and targets [N]; where some are `masked`, they are below 0 and cost nothing."""
 
     @staticmethod
@@ -166,3 +172,57 @@ def fused() -> Any:
     except ImportError:
         return None
     return kernel
+
+
+# -- in the objective ------------------------------------------------------------------------------------------------
+
+
+def linear_prediction(model: Model) -> tuple[Tensor, Tensor | None] | None:
+    """The matrix [V, D] and the bias that `predict` is, where it and the loss are nothing else; None where they are, or
+    where several processes hold a share of the matrix each."""
+    known = type(model).predict in (Stack.predict, Translator.predict) and type(model).loss is Model.loss
+    if not known:
+        return None
+    assert isinstance(model, Stack | Translator)
+    matrix, bias = model.output.of(model.embedding.table.weight)
+    return None if hasattr(matrix, "full_tensor") else (matrix, bias)
+
+
+def text_loss(objective: Objective, batch: TensorBatch, state: State | None) -> tuple[Tensor, int | Tensor, State]:
+    model, linear = objective.model, linear_prediction(objective.model)
+    assert linear is not None
+    hidden, state = model.read(batch.tokens, objective.first(batch, state), batch.lengths)
+    valid = span_of(state["seen"], batch.lengths).valid(batch.tokens.size(1))
+    loss = linear_cross_entropy(hidden, *linear, batch.targets, valid=valid)
+    if model.training and (more := model.auxiliary_loss(hidden)) is not None:
+        loss = loss + (more if valid is None else more.where(valid, 0.0)).sum()
+    return loss, count(batch), state
+
+
+def pair_loss(objective: Objective, batch: TensorBatch) -> tuple[Tensor, int | Tensor, State]:
+    model, linear = objective.model, linear_prediction(objective.model)
+    assert linear is not None
+    valid = real_targets(batch)
+    hidden, state = model.read(batch.tokens, model.begin(batch.source, batch.source_lengths))
+    loss = linear_cross_entropy(hidden, *linear, batch.targets, valid=valid, smoothing=objective.smoothing)
+    return loss, valid.sum(), state
+
+
+def fits(objective: Objective, *arguments: object) -> bool:
+    return linear_prediction(objective.model) is not None
+
+
+def allows_pairs(objective: Objective, use: Use) -> Why:
+    return "R-Drop needs the logits themselves" if objective.consistency else None
+
+
+ROWS = (
+    Row("loss of text without its logits", "regard.training.objective:Objective.text", text_loss, fits=fits),
+    Row(
+        "loss of pairs without their logits",
+        "regard.training.objective:Objective.pairs",
+        pair_loss,
+        fits=fits,
+        allows=allows_pairs,
+    ),
+)

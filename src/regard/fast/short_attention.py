@@ -18,18 +18,23 @@ import torch
 from torch import Tensor
 
 from regard.fast.bias_gradients import Place, Tally
+from regard.fast.causal_attention import precision
 from regard.fast.gradient_buffer import Piece, Slot
+from regard.fast.table import Row, Use, Why, needs_triton
+from regard.layers.attention import CrossAttention, FullSelfAttention
+from regard.layers.position import Position
+from regard.layers.state import State
 
 LONGEST = 64  # words of a side: as many as stay on the chip
 DEPTHS = (16, 32, 64, 128)  # components of a head
 WARPS = 4
 
 
-def is_short(like: Tensor, queries: int, keys: int, depth: int) -> bool:
+def is_short(x: Tensor, queries: int, keys: int, depth: int) -> bool:
     """Can so many queries and keys be compared here? On a GPU, and in half precision, where it was measured to pay."""
     return (
-        like.is_cuda
-        and like.dtype in (torch.bfloat16, torch.float16)
+        x.is_cuda
+        and precision(x) in (torch.bfloat16, torch.float16)
         and 1 < queries <= LONGEST
         and 1 <= keys <= LONGEST
         and depth in DEPTHS
@@ -156,3 +161,39 @@ def _launch(
 def _tile(columns: int) -> int:
     """The next power of two that a product on the chip takes."""
     return max(16, 1 << (columns - 1).bit_length())
+
+
+# -- rows ------------------------------------------------------------------------------------------------------------
+
+
+def _is_plain(attention: FullSelfAttention, use: Use) -> Why:
+    return None if type(attention.position) is Position else "a position acts on queries, keys or scores"
+
+
+def _fits_source(attention: FullSelfAttention, x: Tensor, valid: Tensor | None) -> bool:
+    return is_short(x, x.size(1), x.size(1), attention.width // attention.heads)
+
+
+def _read_source(attention: FullSelfAttention, x: Tensor, valid: Tensor | None) -> Tensor:
+    context = attend_packed(attention.project(x), None, attention.heads, valid=valid, dropout=attention.rate)
+    return attention.drop_output(attention.output(context))
+
+
+def _fits_cross(cross: CrossAttention, x: Tensor, source: State, valid: Tensor | None) -> bool:
+    memory = source["keys_values"]
+    queries = len(x) // len(memory) * x.size(1)  # of all hypotheses of a source
+    return is_short(x, queries, memory.size(1), x.size(-1) // cross.heads)
+
+
+def _ask_source(cross: CrossAttention, x: Tensor, source: State, valid: Tensor | None) -> Tensor:
+    memory = source["keys_values"]
+    query = cross.query(x).view(len(memory), -1, x.size(-1))
+    context = attend_packed(query, memory.to(query.dtype), cross.heads, valid=valid, dropout=cross.rate)
+    return cross.drop_output(cross.output(context.view_as(x)))
+
+
+FULL, CROSS = (f"regard.layers.attention:{name}.forward" for name in ("FullSelfAttention", "CrossAttention"))
+ROWS = (
+    Row("attention within a short source", FULL, _read_source, _fits_source, _is_plain, needs_triton),
+    Row("attention to a short source", CROSS, _ask_source, _fits_cross, needs=needs_triton),
+)

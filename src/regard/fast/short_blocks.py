@@ -4,9 +4,11 @@
 
 The products are the library's (half_products.py); between them stand two kernels: attention (short_attention.py), and
 what follows every part (residual.py). Gradients of biases and gains are added up at the end of a stack (tally.py), and
-all decoder blocks look up the source by one product. It says what the blocks say one after the other, which stay the
-reference; it is how a Transformer trains on a GPU in half precision. What post-norm blocks hand on is then in half
-precision too.
+all decoder blocks look up the source by one product. It says what the blocks say one after the other; it is how a
+Transformer trains on a GPU in half precision. What post-norm blocks hand on is then in half precision too.
+
+`remember` keeps the keys and values of all blocks side by side in a leaf of its own, state["source"]["together"], next
+to those that the written code reads. `contextualise` goes this way only where that leaf is there.
 """
 
 from __future__ import annotations
@@ -17,11 +19,14 @@ import torch
 from torch import Tensor, nn
 
 from regard.fast.bias_gradients import Tally, deal
+from regard.fast.causal_attention import precision
 from regard.fast.gradient_buffer import Piece, pieces
 from regard.fast.half_products import Charged, Halves, JoinedProduct
 from regard.fast.residual import add_norm, vectors_of
 from regard.fast.short_attention import attend_packed, is_short
-from regard.layers.attention import CausalSelfAttention
+from regard.fast.table import Row, Use, Why, needs_triton
+from regard.fast.word_vectors import is_plain, read_words
+from regard.layers.attention import CausalSelfAttention, CrossAttention, FullSelfAttention
 from regard.layers.blocks import (
     DecoderBlock,
     EncoderBlock,
@@ -32,35 +37,45 @@ from regard.layers.blocks import (
     PreNormDecoderBlock,
     PreNormEncoderBlock,
 )
-from regard.layers.source_attention import CrossAttention, FullSelfAttention
-from regard.layers.state import State
+from regard.layers.embedding import Embedding
+from regard.layers.encoder import TransformerEncoder, real_columns
+from regard.layers.position import Position
+from regard.layers.state import Span, State
+from regard.systems.transformer import Transformer
 
 KNOWN = (PostNormEncoderBlock, PreNormEncoderBlock, PostNormDecoderBlock, PreNormDecoderBlock)
 Look = CausalSelfAttention | FullSelfAttention | CrossAttention
 Part = Look | FeedForward
 
 
-def are_short(blocks: Sequence[nn.Module], like: Tensor, columns: int, keys: int) -> bool:
-    """Can the blocks go this way, with vectors like that? While they train, on a GPU, in half precision, with so few
-    words on either side."""
-    if not blocks or any(type(block) not in KNOWN for block in blocks):  # somebody's own may do something else
+def are_known(blocks: Sequence[nn.Module]) -> bool:
+    """Are these the blocks that go this way? Somebody's own may do something else."""
+    if not blocks or any(type(block) not in KNOWN for block in blocks):
         return False
+    looks = [part for block in blocks for part in parts_of(block)]
+    if any(type(part) not in (CausalSelfAttention, FullSelfAttention, CrossAttention, FeedForward) for part in looks):
+        return False
+    if any(type(getattr(part, "position", None)) not in (Position, type(None)) for part in looks):
+        return False
+    parts = (part for block in blocks for part in block.modules() if isinstance(part, nn.Linear | nn.LayerNorm))
+    return all(part.bias is not None for part in parts)
+
+
+def are_short(blocks: Sequence[nn.Module], like: Tensor, columns: int, keys: int) -> bool:
+    """Can these blocks go this way now, with vectors like that? While they train, on a GPU, in half precision, with so
+    few words on either side."""
     attention: CausalSelfAttention | FullSelfAttention = blocks[0].attention  # type: ignore[assignment]
-    if not attention.training or attention.rotary:
+    if not attention.training:
         return False
     if hasattr(attention.project.weight, "full_tensor"):  # a share of it: each block gathers its own as it is called
         return False
-    parts = (part for block in blocks for part in block.modules() if isinstance(part, nn.Linear | nn.LayerNorm))
-    if any(part.bias is None for part in parts):
-        return False
     depth = attention.width // attention.heads
-    half = torch.empty(0, dtype=_precision(like), device=like.device)
-    return is_short(half, columns, columns, depth) and is_short(half, columns, keys, depth)
+    return is_short(like, columns, columns, depth) and is_short(like, columns, keys, depth)
 
 
 def running_precision(blocks: Sequence[nn.Module], like: Tensor) -> torch.dtype:
     """Of the sum that runs through the blocks: a sum that is normalised each time can be in half precision."""
-    return like.dtype if isinstance(blocks[0], PreNorm) else _precision(like)
+    return like.dtype if isinstance(blocks[0], PreNorm) else precision(like)
 
 
 def encode(blocks: Sequence[EncoderBlock], finish: nn.Module, x: Tensor, valid: Tensor | None) -> Tensor:
@@ -92,7 +107,7 @@ def remember(blocks: Sequence[DecoderBlock], memory: Tensor) -> Tensor:
     biases get their gradients where it is looked up."""
     maps = [block.cross.project for block in blocks]
     weights, biases = [each.weight for each in maps], [each.bias for each in maps]
-    return JoinedProduct.apply(memory.to(_precision(memory)), biases, *weights)
+    return JoinedProduct.apply(memory.to(precision(memory)), biases, *weights)
 
 
 def remembered(blocks: Sequence[DecoderBlock], memory: Tensor) -> list[Tensor]:
@@ -106,7 +121,7 @@ class _Running:
 
     def __init__(self, x: Tensor, blocks: Sequence[nn.Module], norms: list[nn.Module], remembers: bool = False) -> None:
         """`remembers`: does it learn what to keep of a source?"""
-        half = _precision(x)
+        half = precision(x)
         crossing = {id(block.cross.project) for block in blocks if isinstance(block, DecoderBlock)}  # `remember` has it
         maps = [module for block in blocks for module in block.modules() if isinstance(module, nn.Linear)]
         self.halves = Halves([each for each in maps if id(each) not in crossing], half)
@@ -186,7 +201,81 @@ def _words_of(asked: Tensor, own: CausalSelfAttention) -> State:
     return {"keys": keys, "values": values}
 
 
-def _precision(x: Tensor) -> torch.dtype:
-    """What products are computed in."""
-    kind = x.device.type
-    return torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else x.dtype
+# -- rows ------------------------------------------------------------------------------------------------------------
+
+
+def _knows_encoder(encoder: TransformerEncoder, use: Use) -> Why:
+    return None if are_known(list(encoder.blocks)) else "it has blocks or positions of another kind"
+
+
+def _fits_encoder(encoder: TransformerEncoder, x: Tensor, lengths: Tensor | None = None) -> bool:
+    return are_short(list(encoder.blocks), x, x.size(1), x.size(1))
+
+
+def _encode(encoder: TransformerEncoder, x: Tensor, lengths: Tensor | None = None) -> Tensor:
+    return encode(list(encoder.blocks), encoder.finish, x, real_columns(x, lengths))  # type: ignore[arg-type]
+
+
+def _knows_decoder(model: Transformer, use: Use) -> Why:
+    return None if are_known(list(model.layers)) else "it has blocks or positions of another kind"
+
+
+def _fits_memory(model: Transformer, encoded: State) -> bool:
+    memory = encoded["memory"]
+    return are_short(list(model.layers), memory, memory.size(1), memory.size(1))
+
+
+def _remember(model: Transformer, encoded: State) -> State:
+    names, blocks = zip(*model.named_blocks(), strict=True)
+    kept = remember(blocks, encoded["memory"])
+    each = zip(names, remembered(blocks, kept), strict=True)
+    return {"together": kept} | {name: {"keys_values": own} for name, own in each}
+
+
+def _fits_target(model: Transformer, tokens: Tensor, state: State, span: Span) -> bool:
+    """Nothing was written yet, and each row has a source of its own: known from shapes alone."""
+    source, keys = state["source"], state["past"]["0"].get("keys")
+    if "together" not in source or keys is None or keys.size(2) > 0 or len(source["valid"]) != len(tokens):
+        return False
+    return are_short(list(model.layers), model.embedding.table.weight, tokens.size(1), source["valid"].size(1))
+
+
+def _decode(model: Transformer, tokens: Tensor, state: State, span: Span) -> tuple[Tensor, State]:
+    source, (names, blocks) = state["source"], zip(*model.named_blocks(), strict=True)
+    shared = model.source_embedding is None  # the same table was read for the source
+    x = _vectors(model, model.embedding, tokens, blocks, again=shared)
+    hidden, states = decode(blocks, model.finish, x, source["together"], source["valid"])
+    return hidden, dict(zip(names, states, strict=True))
+
+
+def _knows_source(model: Transformer, use: Use) -> Why:
+    return _knows_encoder(model.encoder, use)
+
+
+def _fits_words(model: Transformer, source: Tensor) -> bool:
+    table = (model.source_embedding or model.embedding).table
+    return are_short(list(model.encoder.blocks), table.weight, source.size(1), source.size(1))
+
+
+def _words(model: Transformer, source: Tensor) -> Tensor:
+    return _vectors(model, model.source_embedding or model.embedding, source, list(model.encoder.blocks))
+
+
+def _vectors(
+    model: Transformer, embedding: Embedding, tokens: Tensor, blocks: Sequence[nn.Module], *, again: bool = False
+) -> Tensor:
+    """What the stacks read, of rows that all begin at position 0."""
+    if not is_plain(embedding):
+        span = Span(torch.zeros(len(tokens), dtype=torch.int64, device=tokens.device))
+        return model.dropout(embedding(tokens, span))
+    rate, dtype = model.dropout.p if model.training else 0.0, running_precision(blocks, embedding.table.weight)
+    return read_words(embedding, tokens, rate, dtype, again=again)
+
+
+ENCODER, MODEL = "regard.layers.encoder:TransformerEncoder", "regard.systems.transformer:Transformer"
+ROWS = (
+    Row("a short source's words", f"{MODEL}._source_vectors", _words, _fits_words, _knows_source, needs_triton),
+    Row("an encoder of short sources", f"{ENCODER}.forward", _encode, _fits_encoder, _knows_encoder, needs_triton),
+    Row("a short source's keys", f"{MODEL}.remember", _remember, _fits_memory, _knows_decoder, needs_triton),
+    Row("a decoder of short targets", f"{MODEL}.contextualise", _decode, _fits_target, _knows_decoder, needs_triton),
+)

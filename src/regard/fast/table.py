@@ -8,6 +8,7 @@ fits runs as written: a subclass, another setting, another shape, another device
     allows(thing, use)         why this module cannot, by its settings; None = it can         asked by `install`
     fits(thing, *arguments)    may this call? by shapes, precision and mode                   asked at every call
     does(thing, *arguments)    what the written method does, faster
+    makes(thing)               instead of `does`, where it keeps something: the function for this very object
 """
 
 from __future__ import annotations
@@ -24,8 +25,24 @@ import torch
 from torch import nn
 
 Why = str | None  # a sentence that says why not; None = nothing speaks against it
-# Of this package, each with its ROWS; of two rows for one method the earlier is asked first.
-MODULES: tuple[str, ...] = ("recurrence", "attentive_recurrence")
+# The modules of this package that have ROWS; of two rows for one method the earlier is asked first.
+MODULES = (
+    "cpu_dropout",
+    "causal_attention",
+    "short_attention",
+    "short_blocks",
+    "fused_block",
+    "recurrence",
+    "attentive_recurrence",
+    "choose_token",
+    "lean_step",
+    "decode_step",
+    "writing",
+    "beam_step",
+    "linear_cross_entropy",
+    "captured_step",
+    "compiled",
+)
 
 
 @dataclass(frozen=True)
@@ -42,10 +59,11 @@ class Use:
 class Row:
     name: str
     stands_in_for: str  # "regard.layers.recurrent:LSTM.forward": the written method, which it must equal
-    does: Callable[..., Any]
+    does: Callable[..., Any] | None = None
     fits: Callable[..., bool] = field(default=lambda *arguments, **options: True)
     allows: Callable[[Any, Use], Why] = field(default=lambda thing, use: None)
     needs: Callable[[torch.device], Why] = field(default=lambda device: None)
+    makes: Callable[[Any], Callable[..., Any]] | None = None
 
     @property
     def method(self) -> str:
@@ -64,15 +82,17 @@ def rows() -> tuple[Row, ...]:
     return tuple(row for name in MODULES for row in import_module(f"regard.fast.{name}").ROWS)
 
 
-def install(thing: Any, use: Use | None = None, *, device: torch.device | None = None) -> list[Row]:
-    """Swap the methods of a model's modules, or of a plain object, for faster ones; the rows that are now in use."""
+def install(thing: Any, use: Use | None = None, *, device: torch.device | None = None, **fields: Any) -> list[Row]:
+    """Swap the methods of a model's modules, or of a plain object, for faster ones; the rows that are now in use.
+    The use may be given by its fields."""
     uninstall(thing)
-    use = use or Use()
+    use = use or Use(**fields)
     device = device or getattr(thing, "device", None) or torch.device("cpu")
     used: list[Row] = []
     for part in parts(thing):
         for method, able in _able(part, use, device).items():
-            part.__dict__[method] = MethodType(_either(getattr(type(part), method), able), part)
+            ways = [(row, row.does if row.makes is None else _unbound(row.makes(part))) for row in able]
+            part.__dict__[method] = MethodType(_either(getattr(type(part), method), ways), part)
             used += [row for row in able if row not in used]
     return used
 
@@ -80,12 +100,17 @@ def install(thing: Any, use: Use | None = None, *, device: torch.device | None =
 def uninstall(thing: Any) -> None:
     """Everything as written again."""
     for part in parts(thing):
-        for name in [name for name, value in vars(part).items() if hasattr(value, "__func__") and is_swapped(value)]:
+        for name in [name for name, value in vars(part).items() if is_swapped(value)]:
             del part.__dict__[name]
 
 
+def installed(thing: Any, row: Row) -> bool:
+    """Does this row stand in for that method of this very thing?"""
+    return row in getattr(getattr(thing, row.method, None), "rows", ())
+
+
 def is_swapped(method: Any) -> bool:
-    return hasattr(method.__func__, "rows")
+    return hasattr(getattr(method, "__func__", None), "rows")
 
 
 def parts(thing: Any) -> Iterable[Any]:
@@ -101,17 +126,21 @@ def _able(part: Any, use: Use, device: torch.device) -> dict[str, list[Row]]:
     return found
 
 
-def _either(written: Callable[..., Any], able: list[Row]) -> Callable[..., Any]:
+def _either(written: Callable[..., Any], ways: list[tuple[Row, Any]]) -> Callable[..., Any]:
     """The first row that fits the call, else the written method; bound, so that it follows a module into copies."""
 
     def call(self: Any, *arguments: Any, **options: Any) -> Any:
-        for row in able:
+        for row, does in ways:
             if row.fits(self, *arguments, **options):
-                return row.does(self, *arguments, **options)
+                return does(self, *arguments, **options)
         return written(self, *arguments, **options)
 
-    call.rows = tuple(able)  # type: ignore[attr-defined]
+    call.rows = tuple(row for row, _ in ways)  # type: ignore[attr-defined]
     return call
+
+
+def _unbound(function: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda self, *arguments, **options: function(*arguments, **options)
 
 
 # -- what machines offer ---------------------------------------------------------------------------------------------

@@ -24,7 +24,9 @@ READINGS: WeakKeyDictionary[Embedding, ref[Reading]] = WeakKeyDictionary()  # th
 
 def is_plain(embedding: Embedding) -> bool:
     """Are its vectors words and waves, and nothing else? Waves are the same for all rows, and are not learnt."""
-    waves = embedding.position is None or (isinstance(embedding.position, Sinusoid) and not embedding.concatenate)
+    if type(embedding) is not Embedding:
+        return False
+    waves = embedding.position is None or (type(embedding.position) is Sinusoid and not embedding.concatenate)
     return waves and not embedding.word_dropout.rate and not hasattr(embedding.table.weight, "full_tensor")
 
 

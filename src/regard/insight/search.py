@@ -74,4 +74,5 @@ class Tree:
     def crown(self, hypothesis: Hypothesis, rank: int) -> None:
         """Mark the branch that a returned hypothesis ends with."""
         place = self._paths.index(tuple(hypothesis.tokens))
-        self.branches[place] = replace(self.branches[place], rank=rank, score=hypothesis.score)
+        text = self.tokenizer.decode(hypothesis.text_tokens).strip()
+        self.branches[place] = replace(self.branches[place], rank=rank, score=hypothesis.score, text=text)

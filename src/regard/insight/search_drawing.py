@@ -1,35 +1,61 @@
 """Beam search as a drawing: a column for each step, in it the beginnings that were thought of, from the most probable
-down; a line leads from each to what it continues, and the thick one to the best hypothesis."""
+down, each with its probability after the words before it; a line leads from each to what it continues, and the thick
+one to the best hypothesis."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from html import escape
 
 from regard.insight.trace import Branch
-from regard.report.colours import OKABE_ITO
-from regard.report.figures import legible
+from regard.insight.words import visible
+from regard.report.colours import EDGE, OKABE_ITO
 
-ACROSS, DOWN, MARGIN = 118, 22, 10
-LONGEST = 8  # letters of a word; all of it is in the tooltip
+ACROSS, DOWN, MARGIN = 156, 24, 10
+LONGEST = 11  # letters of a word; all of it is in the tooltip
+LETTER = 7.0  # width of a letter, about
+PRUNED = 3  # of what was pruned at a step, so many are drawn
 BEST = OKABE_ITO[3]
 
 
 def search_drawing(branches: Sequence[Branch]) -> str:
+    """The tree; of what was pruned, the best of each step."""
+    every, branches = branches, _drawn(branches)
     places = _places(branches)
     winners = _path(branches, next((n for n, branch in enumerate(branches) if branch.rank == 1), -1))
     width = ACROSS * max(branch.step for branch in branches) + 2 * MARGIN
     height = max(y for _, y in places) + DOWN
     ended = sorted((branch for branch in branches if branch.rank), key=lambda branch: branch.rank)
-    best = f"; the best has log-probability {ended[0].log_probability:.2f}" if ended else ""
-    described = f"{len(branches)} beginnings in {max(b.step for b in branches)} steps, {len(ended)} hypotheses{best}."
+    log = f"{ended[0].log_probability:.2f}".replace("-", "−") if ended else ""
+    best = f"; the best has log-probability {log}" if ended else ""
+    steps, left = max(branch.step for branch in every), len(every) - len(branches)
+    described = f"{len(every)} beginnings in {steps} steps, {len(ended)} hypotheses{best}."
+    caption = described + (f" {left} beginnings that were pruned are not drawn." if left else "")
     parts = [*_edges(branches, places, winners), *_nodes(branches, places, winners)]
     return (
         '<figure style="max-width:none"><div class="scroll" tabindex="0" role="region" aria-label="tree of the search">'
         f'<svg class="search" role="img" fill="currentColor" width="{width}" height="{height}" '
         f'viewBox="0 0 {width} {height}"><title>Beam search</title><desc>{described}</desc>{"".join(parts)}</svg>'
-        "</div></figure>"
+        f"</div><figcaption>{caption}</figcaption></figure>"
     )
+
+
+def _drawn(branches: Sequence[Branch]) -> list[Branch]:
+    """What was kept, and the most probable of what was pruned at each step; a pruned branch has none after it."""
+    pruned: dict[int, list[Branch]] = {}
+    for branch in branches:
+        if not branch.kept:
+            pruned.setdefault(branch.step, []).append(branch)
+    best = {
+        id(branch)
+        for some in pruned.values()
+        for branch in sorted(some, key=lambda branch: -branch.log_probability)[:PRUNED]
+    }
+    chosen = [number for number, branch in enumerate(branches) if branch.kept or id(branch) in best]
+    place = {number: at for at, number in enumerate(chosen)} | {-1: -1}
+    return [replace(branches[number], parent=place[branches[number].parent]) for number in chosen]
 
 
 def _places(branches: Sequence[Branch]) -> list[tuple[int, int]]:
@@ -58,22 +84,35 @@ def _edges(branches: Sequence[Branch], places: Sequence[tuple[int, int]], winner
         if branch.parent < 0:
             continue
         (x0, y0), (x1, y1) = places[branch.parent], places[number]
-        start, stop = x0 + ACROSS - 34, x1 - 4
-        stroke = f'stroke="{BEST}" stroke-width="3"' if number in winners else 'stroke="#888" stroke-width="1"'
+        start, stop = min(x0 + LETTER * len(" ".join(_words(branches, branch.parent))) + 6, x1 - 24), x1 - 4
+        stroke = f'stroke="{BEST}" stroke-width="3"' if number in winners else f'stroke="{EDGE}" stroke-width="1"'
         faint = "" if branch.kept else ' stroke-dasharray="3 3" class="pruned"'
-        yield f'<path d="M{start} {y0}C{start + 18} {y0} {stop - 18} {y1} {stop} {y1}" fill="none" {stroke}{faint}/>'
+        bend = (start + stop) / 2
+        yield (f'<path d="M{start:.0f} {y0}C{bend:.0f} {y0} {bend:.0f} {y1} {stop} {y1}" fill="none" {stroke}{faint}/>')
+
+
+def _words(branches: Sequence[Branch], number: int) -> tuple[str, str]:
+    """A branch's word with its rank, and its probability after the words before it."""
+    branch = branches[number]
+    before = branches[branch.parent].log_probability if branch.parent >= 0 else 0.0
+    word = visible(branch.token)
+    share = 100 * math.exp(min(0.0, branch.log_probability - before))
+    chance = f"{share:.0f} %" if share >= 9.95 else f"{share:.1g} %" if share >= 0.01 else "<0.01 %"
+    rank = f"#{branch.rank} " if branch.rank else ""
+    return rank + (word if len(word) <= LONGEST else word[: LONGEST - 1] + "…"), chance
 
 
 def _nodes(branches: Sequence[Branch], places: Sequence[tuple[int, int]], winners: set[int]) -> Iterable[str]:
     for number, branch in enumerate(branches):
         x, y = places[number]
-        word = legible(branch.token)
-        short = word.strip() or word
-        short = short if len(short) <= LONGEST else short[: LONGEST - 1] + "…"
-        rank = f" #{branch.rank}" if branch.rank else ""
-        told = f"{word}: {branch.log_probability:.3f}, {'kept' if branch.kept else 'pruned'}"
+        word, chance = _words(branches, number)
+        told = f"{visible(branch.token)}: log-probability of the beginning {branch.log_probability:.3f}, "
+        told += "kept" if branch.kept else "pruned"
         told += f", hypothesis {branch.rank}" if branch.rank else ""
         told += f", score {branch.score:.3f}" if branch.score is not None else ""
         weight = ' font-weight="700"' if number in winners or branch.rank else ""
         faint = "" if branch.kept else ' class="pruned"'
-        yield f'<text x="{x}" y="{y + 4}"{weight}{faint}>{escape(short)}{rank}<title>{escape(told)}</title></text>'
+        yield (
+            f'<text x="{x}" y="{y + 4}"{weight}{faint}>{escape(word)} <tspan>{escape(chance)}</tspan>'
+            f"<title>{escape(told)}</title></text>"
+        )

@@ -5,6 +5,7 @@ counts the steps (a step reads one token and predicts the next), S the tokens th
 
     trace = run.trace("the dog ran")
     trace.attention["self/0"][head, t, s]      how much step t looked at token s
+    trace.looked("self/0")                     the same with the words of its rows and columns
     trace.gradients[t, s]                      ‖∂L_t/∂e_s‖: how much token s weighs in the loss of step t
 """
 
@@ -38,6 +39,29 @@ class Branch:
     finished: bool = False  # it wrote <eos>
     rank: int = 0  # of a returned hypothesis' last branch: 1 = best; 0 = none
     score: float | None = None  # of the same: what it was ranked by, log_probability / length^length_penalty
+    text: str = ""  # of the same: the whole hypothesis
+
+
+@dataclass(frozen=True, eq=False)
+class Matrix:
+    """An array with what its rows and columns are: the one form in which terminal, page and JSON show it."""
+
+    values: np.ndarray  # [rows, columns], or [heads, rows, columns]
+    rows: tuple[str, ...]  # the token of each row
+    columns: tuple[str, ...]
+    of_rows: str  # "source", "read" or "written": what the rows are
+    of_columns: str  # "source" or "read"
+    causal: bool = False  # a row sees no later column
+
+    @property
+    def seen(self) -> np.ndarray:
+        """The values; not-a-number where a row cannot see a column, which is more than a weight of zero."""
+        if not self.causal:
+            return self.values
+        return np.where(np.tril(np.ones(self.values.shape[-2:], dtype=bool)), self.values, np.nan)
+
+    def as_json(self) -> dict[str, Any]:
+        return {"rows": list(self.rows), "columns": list(self.columns), "values": listed(self.values)}
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -66,25 +90,53 @@ class Trace:
     state_gradients: Mapping[str, np.ndarray] = field(default_factory=dict)  # "layer/0/hidden", "layer/0/cell": [T, T]
     beam: tuple[Branch, ...] = ()
     label: str = ""  # classification: what it answers
+    text: str = ""  # what was given to read
+    translation: str = ""  # what was written of it
+    run: str = ""  # the name of the run's folder
     notes: tuple[str, ...] = ()  # sentences about what this system has not, and why
 
     @property
     def steps(self) -> int:
         return len(self.tokens)
 
-    def looked_at(self, name: str) -> tuple[str, ...]:
-        """The tokens that the columns of `attention[name]` stand for."""
-        return self.source if name.startswith(("cross", "encoder")) else self.tokens
-
     def looking(self, name: str) -> tuple[str, ...]:
-        """The tokens that the rows of `attention[name]`, `hidden[name]` or `gates[name]` stand for."""
+        """The tokens that the rows of `hidden[name]` or `gates[name]` stand for."""
         return self.source if name.startswith("encoder") else self.tokens
+
+    def looked(self, name: str) -> Matrix:
+        """`attention[name]` with its words. What looks across to a source looks for the word that is written next."""
+        weights = self.attention[name]
+        match name.partition("/")[0]:
+            case "cross":
+                return Matrix(weights, self.targets, self.source, "written", "source")
+            case "encoder":
+                return Matrix(weights, self.source, self.source, "source", "source")
+        return Matrix(weights, self.tokens, self.tokens, "read", "read", causal=True)
+
+    @property
+    def aligned(self) -> Matrix | None:
+        """`alignment` with its words."""
+        return self.alignment if self.alignment is None else self._losses(self.alignment, "source")
+
+    @property
+    def slopes(self) -> dict[str, Matrix]:
+        """All gradients with their words: "gradients", "source_gradients", and those of what is carried by name."""
+        found = {"gradients": (self.gradients, "read"), "source_gradients": (self.source_gradients, "source")}
+        found |= {name: (matrix, "read") for name, matrix in self.state_gradients.items()}
+        return {name: self._losses(matrix, of) for name, (matrix, of) in found.items() if matrix is not None}
+
+    def _losses(self, values: np.ndarray, of: str) -> Matrix:
+        """With a row for each word that is predicted."""
+        return Matrix(values, self.targets, self.source if of == "source" else self.tokens, "written", of)
 
     def as_json(self, arrays: bool = True) -> dict[str, Any]:
         """Lists for arrays, null for what is not a number; `arrays` False leaves out hidden states and gates."""
         facts: dict[str, Any] = {
             "system": self.system,
             "task": self.task,
+            "run": self.run,
+            "text": self.text,
+            "translation": self.translation,
             "tokens": list(self.tokens),
             "targets": list(self.targets),
             "source": list(self.source),
@@ -92,13 +144,18 @@ class Trace:
             "rank": [int(rank) for rank in self.rank],
             "entropy": listed(self.entropy),
             "top": [[vars(choice) for choice in choices] for choices in self.top],
-            "attention": {name: listed(weights) for name, weights in self.attention.items()},
-            "state_gradients": {name: listed(matrix) for name, matrix in self.state_gradients.items()},
+            "attention": {name: self.looked(name).as_json() for name in self.attention},
+            "alignment": None if self.aligned is None else self.aligned.as_json(),
+            "gradients": None,
+            "source_gradients": None,
+            "state_gradients": {},
             "beam": [vars(branch) for branch in self.beam],
             "label": self.label,
             "notes": list(self.notes),
         }
-        for name in ("alignment", "order", "backoff", "gradients", "source_gradients"):
+        for name, matrix in self.slopes.items():
+            (facts["state_gradients"] if name in self.state_gradients else facts)[name] = matrix.as_json()
+        for name in ("order", "backoff"):
             value = getattr(self, name)
             facts[name] = None if value is None else listed(value)
         if arrays:

@@ -6,7 +6,8 @@ import numpy as np
 
 from regard.base.errors import RegardError
 from regard.base.settings import meant
-from regard.insight.trace import Trace
+from regard.insight.trace import Matrix, Trace
+from regard.insight.words import attention_name, labels, part_name
 from regard.report.figures import Heat
 
 MANY = 24  # words share a weight of 1: of more than these, each gets so little that shades go by its square root
@@ -19,69 +20,72 @@ def attention(trace: Trace, name: str, head: int | None = None) -> Heat:
         raise RegardError(
             f"There is no attention {name!r}{meant(name, known)}" if known else f"{trace.system} has no attention."
         )
-    weights = trace.attention[name]
-    heads = len(weights)
+    matrix = trace.looked(name)
+    heads = len(matrix.values)
     if head is not None and not 0 <= head < heads:
         raise RegardError(f"{name} has no head {head}: its heads are 0 to {heads - 1}.")
-    which = f"head {head}" if head is not None else "its only head" if heads == 1 else f"mean of {heads} heads"
-    looked, looking = trace.looked_at(name), trace.looking(name)
-    shown = weights.mean(0) if head is None else weights[head]
-    if name.startswith(("self", "average")):
-        shown = causal(shown)
-    return Heat(
-        f"Attention {name}, {which}", looking, looked, shown.tolist(), "looked at", "word read", "weight", 0, 1,
-        root=len(looked) > MANY,
-    )  # fmt: skip
+    asked = f"--layer {name}" + (f" --head {head}" if head is not None else "")
+    shown = matrix.seen.mean(0) if head is None else matrix.seen[head]
+    return _weights(matrix, shown, f"{attention_name(name, head, heads)} ({asked})")
 
 
 def alignment(trace: Trace) -> Heat | None:
     """Which word of the source each step looked at; its rows are the words that were written."""
-    if trace.alignment is None:
-        return None
+    matrix = trace.aligned
+    return None if matrix is None else _weights(matrix, matrix.seen, "Where each written word looked in the source")
+
+
+def _weights(matrix: Matrix, values: np.ndarray, title: str) -> Heat:
+    rows, columns = labels(matrix.rows), labels(matrix.columns)
     return Heat(
-        "Which word of the source each word of the translation looked at",
-        trace.targets, trace.source, trace.alignment.tolist(), "source", "written", "weight", 0, 1,
-        root=len(trace.source) > MANY,
+        title, rows, columns, values.tolist(), "looked at", ROWS[matrix.of_rows], "weight", 0, 1,
+        root=len(columns) > MANY,
     )  # fmt: skip
+
+
+ROWS = {"read": "word read", "written": "word written", "source": "word of the source"}
 
 
 def gradients(trace: Trace) -> dict[str, Heat]:
     """‖∂L_t/∂e_s‖ and its kin by name, as powers of ten, for they fade over many; exact zeros are empty cells."""
-    found: dict[str, tuple[str, np.ndarray, tuple[str, ...]]] = {}
-    if trace.gradients is not None:
-        found["words"] = "How much each word weighs in the loss of each step", trace.gradients, trace.tokens
-    if trace.source_gradients is not None:
-        title = "How much each word of the source weighs in the loss of each step"
-        found["source"] = title, trace.source_gradients, trace.source
-    for name, matrix in trace.state_gradients.items():
-        found[name] = f"How much {name} after each word weighs in the loss of each step", matrix, trace.tokens
-    rows = tuple(target or "–" for target in trace.targets)
-    return {
-        name: Heat(title, rows, columns, powers(matrix).tolist(), "of word s", "loss of predicting", POWER)
-        for name, (title, matrix, columns) in found.items()
+    titles = {
+        "gradients": "How much each word weighs in the loss of each step",
+        "source_gradients": "How much each word of the source weighs in the loss of each step",
     }
+    return {
+        name: Heat(
+            titles.get(name, f"How much {part_name(name)} after each word weighs in the loss of each step"),
+            labels(matrix.rows), labels(matrix.columns), powers(matrix.values).tolist(),
+            "of word s", "loss of predicting", POWER,
+        )
+        for name, matrix in trace.slopes.items()
+    }  # fmt: skip
 
 
 POWER = "log₁₀ of the gradient's norm"
 
 
-def gates(trace: Trace, encoder: bool = False) -> Heat | None:
-    """The mean size of each gate, cell and candidate at each step: a strip for each."""
-    named = {name: values for name, values in trace.gates.items() if name.startswith("encoder") == encoder}
-    if not named:
-        return None
-    words = trace.source if encoder else trace.tokens
-    means = [np.abs(values).mean(-1).tolist() for values in named.values()]
-    title = "Gates of the encoder over time" if encoder else "Gates over time"
-    return Heat(title, tuple(named), words, means, "word read", "", "mean of |value| over units", 0)
+def gates(trace: Trace, encoder: bool = False) -> list[Heat]:
+    """The mean of each gate, cell and candidate at each step. Gates lie between 0 and 1 and share that scale; what can
+    be larger or negative has a scale of its own."""
+    words = labels(trace.source if encoder else trace.tokens)
+    strips: dict[str, dict[str, list[float]]] = {}  # scale → row → means
+    for name, values in trace.gates.items():
+        if name.startswith("encoder") == encoder:
+            scale = GATES if values.min(initial=0.0) >= 0 and values.max(initial=0.0) <= 1 else name.rpartition("/")[2]
+            strips.setdefault(scale, {})[part_name(name)] = np.abs(values).mean(-1).tolist()
+    whose = " of the encoder" if encoder else ""
+    return [
+        Heat(f"{scale.capitalize()}{whose} over time", tuple(rows), words, list(rows.values()), "word read", "",
+             "mean over units" if scale == GATES else "mean of |value| over units", 0, 1 if scale == GATES else None)
+        for scale, rows in sorted(strips.items(), key=lambda strip: strip[0] != GATES)
+    ]  # fmt: skip
+
+
+GATES = "gates"
 
 
 def powers(matrix: np.ndarray) -> np.ndarray:
     """Powers of ten of what is above zero; not-a-number for the rest."""
     above = np.where(matrix > 0, matrix, np.nan)
     return np.log10(above)
-
-
-def causal(weights: np.ndarray) -> np.ndarray:
-    """Words after the one that reads are empty cells: it cannot see them, which is more than a weight of zero."""
-    return np.where(np.tril(np.ones(weights.shape[-2:], dtype=bool)), weights, np.nan)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 import shutil
+import sys
 from collections.abc import Iterable, Sequence
 from textwrap import fill
 
@@ -13,8 +14,9 @@ from rich.cells import cell_len, set_cell_size
 
 from regard.insight import trace_figures as figures
 from regard.insight.trace import Branch, Trace
-from regard.report.figures import Figure, legible
-from regard.report.terminal import WIDEST, terminal
+from regard.insight.words import labels, labels_after, visible
+from regard.report.figures import Figure, isolated, legible
+from regard.report.terminal import UNLIMITED, WIDEST, terminal
 
 EXPECTED = 8  # what the model expected needs at least that much room
 LAYERS = 2  # whose attention is shown unless one is named
@@ -28,8 +30,11 @@ def show(
     attention: str | None = None,
     head: int | None = None,
 ) -> str:
-    """Everything, as text not wider than `width`; `attention` names one layer ("self/0"), `head` one of its heads."""
-    width = width or min(WIDEST, shutil.get_terminal_size().columns)
+    """Everything, as text not wider than `width`; `attention` names one layer ("self/0"), `head` one of its heads.
+
+    Without a width it fits the terminal; in a pipe or a file nothing is cut.
+    """
+    width = width or (min(WIDEST, shutil.get_terminal_size().columns) if sys.stdout.isatty() else UNLIMITED)
     parts = [
         fill(_summary(trace), width),
         "\n".join(_steps(trace, width)),
@@ -42,7 +47,7 @@ def show(
 
 def _summary(trace: Trace) -> str:
     known = trace.probability[np.isfinite(trace.probability)]
-    said = f"{trace.system}, {trace.task}: {trace.steps} steps"
+    said = f"{trace.system}, {trace.task}: {trace.steps} step{'s' * (trace.steps != 1)}"
     if trace.label:
         said += f"; its answer is {trace.label}"
     if len(known) > 1 and known.min() > 0:
@@ -58,18 +63,20 @@ def _steps(trace: Trace, width: int) -> Iterable[str]:
     rows = [["read", "then came", "chance", "rank", "entropy", "it expected"]]
     if trace.order is not None:
         rows[0][4:4] = ["order", "back-off"]
-    for step, token in enumerate(trace.tokens):
+    read, came = labels(trace.tokens), labels(trace.targets)
+    for step in range(trace.steps):
         known = trace.rank[step] > 0
         row = [
-            legible(token),
-            legible(trace.targets[step]) if known else "–",
+            isolated(read[step]),
+            isolated(came[step]),
             f"{trace.probability[step]:.4f}" if known else "–",
             str(trace.rank[step]) if known else "–",
         ]
         if trace.order is not None and trace.backoff is not None:
             row += [str(trace.order[step]), f"{trace.backoff[step]:.3g}"]
-        expected = ", ".join(f"{legible(choice.token)} {choice.probability:.2f}" for choice in trace.top[step])
-        rows.append([*row, f"{trace.entropy[step]:.2f}", expected])
+        choices = labels_after(trace.tokens[: step + 1], (choice.token for choice in trace.top[step]))
+        expected = (f"{isolated(name)} {choice.probability:.2f}" for name, choice in zip(choices, trace.top[step]))
+        rows.append([*row, f"{trace.entropy[step]:.2f}", ", ".join(expected)])
     *widths, _ = (max(cell_len(row[column]) for row in rows) for column in range(len(rows[0])))
     widths[:2] = (min(size, width // 6) for size in widths[:2])
     left = width - sum(widths) - 2 * len(widths)
@@ -93,11 +100,9 @@ def _pictures(trace: Trace, attention: str | None, head: int | None) -> Iterable
     for name in _chosen(trace):
         yield figures.attention(trace, name, head)
     for encoder in (True, False):
-        strip = figures.gates(trace, encoder)
-        if strip is not None:
-            yield strip
+        yield from figures.gates(trace, encoder)
     found = figures.gradients(trace)
-    yield from (found[name] for name in ("words", "source") if name in found)
+    yield from (found[name] for name in ("gradients", "source_gradients") if name in found)
 
 
 def _chosen(trace: Trace) -> list[str]:
@@ -107,9 +112,11 @@ def _chosen(trace: Trace) -> list[str]:
 
 def _left_out(trace: Trace, attention: str | None) -> str:
     shown = {attention} if attention is not None else set(_chosen(trace))
-    others = [f"attention {name}" for name in trace.attention if name not in shown]
-    others += [f"gradients of {name}" for name in trace.state_gradients]
-    return f"Not shown here: {', '.join(others)}." if others else ""
+    others = [name for name in trace.attention if name not in shown]
+    said = f"Not shown here: the attention of {', '.join(others)} (--layer shows one of them)." if others else ""
+    if trace.state_gradients:
+        said += f" The gradients of {', '.join(trace.state_gradients)} are in --json and --html."
+    return said.strip()
 
 
 # -- the tree of a search --------------------------------------------------------------------------------------------
@@ -120,11 +127,18 @@ def _search(branches: Sequence[Branch], width: int) -> Iterable[str]:
     if not branches:
         return
     yield "Beam search"
-    said = "Log-probabilities of beginnings. ① …: hypotheses, best first; †: kept, for so many steps more; ✂: pruned."
+    said = "Log-probabilities of beginnings. ①, ②: hypotheses, best first; †: kept, (+2): for 2 more steps; ✂: pruned."
     yield fill(said, width)
-    tree = _Tree(branches)
-    for line in tree.lines(-1, ""):
+    for line in _Tree(branches).lines(-1, ""):
         yield _cut(line, width)
+    for branch in sorted((branch for branch in branches if branch.rank), key=lambda branch: branch.rank):
+        yield _cut(
+            f"{_crown(branch)} {_signed(branch.log_probability)}  {isolated(legible(branch.text)) or '(empty)'}", width
+        )
+
+
+def _crown(branch: Branch) -> str:
+    return chr(0x245F + branch.rank) if branch.rank <= 20 else str(branch.rank)
 
 
 class _Tree:
@@ -149,7 +163,7 @@ class _Tree:
             branch, forked = self.branches[place], len(paths) > 1
             last = place == paths[-1]
             fork = ("└ " if last else "├ ") if forked else ""
-            crown = f" {chr(0x245F + branch.rank) if branch.rank <= 20 else branch.rank}" if branch.rank else ""
+            crown = f" {_crown(branch)}" if branch.rank else ""
             words = f"{branch.step:>3} {before}{fork}{_named(branch)}{crown}"
             yield f"{words:<28}  {besides}".rstrip() if besides and place == paths[0] else words
             yield from self.lines(place, before + (("  " if last else "│ ") if forked else ""))
@@ -161,7 +175,7 @@ class _Tree:
 
 
 def _named(branch: Branch) -> str:
-    return f"{legible(branch.token).strip() or legible(branch.token)} {_signed(branch.log_probability)}"
+    return f"{isolated(visible(branch.token))} {_signed(branch.log_probability)}"
 
 
 def _signed(value: float) -> str:

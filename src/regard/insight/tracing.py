@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from regard.base.errors import RegardError
+from regard.base.settings import at_least
 from regard.decoding.beam import Beam, Hypothesis, largest
 from regard.decoding.translate import longest_translation
 from regard.insight.gradients import entering, predicting, state_gradients, surprises, tables_of, through_time
@@ -50,6 +51,7 @@ def trace_language(
     top: int = 5,
     gradients: bool = False,
     system: str = "",
+    run: str = "",
 ) -> Trace:
     """What happens while a language model reads `text` from the beginning of a line; "\\n" in it ends one.
 
@@ -81,6 +83,8 @@ def trace_language(
         hidden=inside.hidden,
         gates=inside.gates,
         notes=tuple(notes),
+        text=text,
+        run=run,
         **facts,
     )
 
@@ -98,6 +102,7 @@ def trace_translation(
     top: int = 5,
     gradients: bool = False,
     system: str = "",
+    run: str = "",
 ) -> Trace:
     """What happens while a translator writes `target`, or what beam search finds best, with the tree of that search."""
     _check(top=top)
@@ -137,6 +142,9 @@ def trace_translation(
         alignment=None if aligned is None else array(aligned),
         beam=branches,
         notes=tuple(notes),
+        text=source,
+        translation=tokenizer.decode([token for token in written if token != tokenizer.eos]).strip(),
+        run=run,
         **facts,
     )
 
@@ -151,6 +159,7 @@ def trace_classification(
     top: int = 5,
     gradients: bool = False,
     system: str = "",
+    run: str = "",
 ) -> Trace:
     """What happens while a classifier reads `text`: one step, which predicts the label.
 
@@ -187,6 +196,8 @@ def trace_classification(
         gates=inside.gates,
         label=labels.token(best),
         notes=tuple(notes),
+        text=text,
+        run=run,
         **facts,
     )
 
@@ -311,5 +322,4 @@ def _number_of(label: str, labels: Tokenizer) -> int:
 
 def _check(**counts: int) -> None:
     for name, count in counts.items():
-        if count < 1:
-            raise RegardError(f"--{name.replace('_', '-')} must be at least 1, not {count}.")
+        at_least(f"--{name.replace('_', '-')}", count, 1)

@@ -23,7 +23,7 @@ from regard.laws.learning import it_can_memorise, micro_batches_are_one_batch, u
 from regard.laws.searching import beam_one_is_greedy
 from regard.report.progress import say
 from regard.systems.catalogue import load_class, load_module
-from regard.systems.code import crash
+from regard.systems.code import crash, is_own, name_code
 from regard.systems.model import Model
 from regard.systems.own import OwnLayer
 
@@ -91,7 +91,8 @@ def _outside(error: Exception, advice: str) -> str:
 
 def builder(system: str) -> Build:
     """How to make a small one of a system: a registered one, or one's own."""
-    parts, kind = load_module(system), load_class(system)
+    name = name_code(system).name if is_own(system) else system
+    parts, kind = load_module(name), load_class(name)
     if isinstance(parts, OwnLayer):
         with suppress_but(RegardError):  # a crash is told with its law
             parts.examine()

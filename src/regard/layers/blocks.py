@@ -14,11 +14,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from regard.fast.cpu_dropout import Dropout
-from regard.fast.fused_block import FusedNorm, Weights, fused_block
-from regard.layers.attention import CausalSelfAttention
+from regard.layers.attention import CausalSelfAttention, CrossAttention, FullSelfAttention
+from regard.layers.dropout import Dropout
 from regard.layers.layer import Layer
-from regard.layers.source_attention import CrossAttention, FullSelfAttention
 from regard.layers.state import Span, State
 
 ACTIVATIONS = ("gelu", "relu")
@@ -88,20 +86,10 @@ class PostNorm(Order):
         return norm(total)
 
 
-class FinalNorm(nn.LayerNorm):
-    """What the sum of all blocks is normalised by."""
-
-    by_hand = False  # as its blocks
-
-    def forward(self, x: Tensor) -> Tensor:
-        if not self.by_hand or not self.training or x.dtype == torch.float32:
-            return super().forward(x)
-        normed: Tensor = FusedNorm.apply(x, self.weight, self.bias, self.eps)
-        return normed
-
-
 class Block(Order, Layer):
     """A language model's: the state is the attention's."""
+
+    caches = True
 
     def __init__(self, attention: CausalSelfAttention, feedforward: FeedForward, *, bias: bool = True) -> None:
         super().__init__()
@@ -124,19 +112,7 @@ class Block(Order, Layer):
 
 
 class PreNormBlock(PreNorm, Block):
-    by_hand = False  # whether it trains as fused_block.py has it; fast/compiled.py knows where that can be
-
-    def forward(self, x: Tensor, state: State, span: Span) -> tuple[Tensor, State]:
-        if not self.by_hand or state or not self.training or not torch.is_autocast_enabled("cuda"):
-            return super().forward(x, state, span)
-        x = x.to(torch.get_autocast_dtype("cuda"))
-        heads, eps = self.attention.heads, self.attention_norm.eps
-        return fused_block(x, self._weights(), heads, eps, cudnn=self.attention.cudnn), state
-
-    def _weights(self) -> Weights:
-        looks = (self.attention_norm, self.attention.project, self.attention.output)
-        works = (self.feedforward_norm, self.feedforward.expand, self.feedforward.output)
-        return Weights(*(tensor for part in (*looks, *works) for tensor in (part.weight, part.bias)))
+    pass
 
 
 class PostNormBlock(PostNorm, Block):

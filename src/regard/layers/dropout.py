@@ -1,5 +1,6 @@
-"""Dropout where the papers of recurrent language models have it; all of it is silent in eval().
+"""Dropout: y = x · m / (1 − p), each m_i is 0 with probability p, else 1. All of it is silent in eval().
 
+Dropout              every component by itself                       Srivastava et al. 2014
 VariationalDropout   one mask for all time steps of a row            Gal & Ghahramani 2016
 WordDropout          whole words, wherever they stand                Gal & Ghahramani 2016; Merity et al. 2018
 drop_weight          connections of a matrix, resampled per call     Wan et al. 2013; Merity et al. 2018
@@ -10,6 +11,11 @@ from __future__ import annotations
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+
+
+class Dropout(nn.Dropout):
+    def forward(self, x: Tensor) -> Tensor:
+        return F.dropout(x, self.p, self.training)
 
 
 class VariationalDropout(nn.Module):

@@ -15,7 +15,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from regard.fast.short_blocks import are_short, encode
 from regard.layers.blocks import EncoderBlock
 from regard.layers.cell import walk
 from regard.layers.recurrent import elman, gru, lstm, set_forget_bias
@@ -97,10 +96,8 @@ class TransformerEncoder(nn.Module):
         self.finish = finish or nn.Identity()
 
     def forward(self, x: Tensor, lengths: Tensor | None = None) -> Tensor:
-        valid, blocks = real_columns(x, lengths), list(self.blocks)
-        if are_short(blocks, x, x.size(1), x.size(1)):
-            return encode(blocks, self.finish, x, valid)  # type: ignore[arg-type]  # ModuleList forgets what it holds
-        for block in blocks:
+        valid = real_columns(x, lengths)
+        for block in self.blocks:
             x = block(x, valid)
         return self.finish(x)
 

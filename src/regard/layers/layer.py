@@ -20,12 +20,14 @@ class Layer(nn.Module):
     - Nothing is kept on the module between calls, and no Python branch depends on the value of a tensor.
     """
 
+    caches = False  # whether its state is only a cache of what it read: {} will then do for a text read in one call
+
     def begin(self, rows: int, *, capacity: int | None = None, device: torch.device | str, dtype: torch.dtype) -> State:
         """The state before any token. With a capacity, room for that many tokens in leaves that never change shape."""
         raise NotImplementedError
 
     def forward(self, x: Tensor, state: State, span: Span) -> tuple[Tensor, State]:
-        """The fast path: x [R, T, D] → y [R, T, D'], and the state after each row's last real column."""
+        """x [R, T, D] → y [R, T, D'], and the state after each row's last real column."""
         raise NotImplementedError
 
     def explain(self, x: Tensor, state: State, span: Span) -> tuple[Tensor, State, State]:

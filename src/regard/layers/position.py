@@ -1,10 +1,15 @@
-"""Where a word stands, as a vector: without it, attention sees a set and not a sequence.
+"""Where a word stands: without it, attention sees a set and not a sequence.
 
-    index     t                                        one-hot   e_t
-    sine      sin(ω_k t)          (the notes)          sinusoid  sin(ω_k t), cos(ω_k t)    Vaswani et al. 2017
-    learned   one trained vector for each t            rotary    q and k turned by ω_k t   Su et al. 2021
+    at the input, a vector p_t that is added to the word's or stands beside it
+        index     t                                        one-hot   e_t
+        sine      sin(ω_k t)          (the notes)          sinusoid  sin(ω_k t), cos(ω_k t)    Vaswani et al. 2017
+        learned   one trained vector for each t
+    inside attention
+        rotary    queries and keys are turned by ω_k t                                         Su et al. 2021
+        alibi     −m_h (t_q − t_k) is added to the scores of head h, m_h = 2^(−8h/H)           Press et al. 2022
 
 with ω_k = 10000^(−k/n), k = 0 … n−1. Angles are computed in fp32 or better, whatever the model's precision.
+A kind is one class, which overrides the method of the place where it acts, and an entry in POSITIONS.
 """
 
 from __future__ import annotations
@@ -12,46 +17,74 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-POSITIONS = ("none", "index", "one-hot", "sine", "sinusoid", "learned", "rotary")
-
 
 class Position(nn.Module):
-    """positions [R, T] → encodings [R, T, width]."""
+    """It acts nowhere, unless a kind says otherwise."""
 
-    def __init__(self, width: int, context: int | None = None) -> None:
+    context: int | None = None  # the first `context` positions can be told apart; None = all
+
+    def __init__(self, width: int = 0, context: int | None = None) -> None:
         super().__init__()
-        self.width = width
-        self.context = context  # the first `context` positions can be told apart; None = all
+        self.width = width  # components of its vector at the input
+
+    @classmethod
+    def components(cls, width: int, context: int) -> int:
+        """How many its vector has at the input, where up to `width` are free and `context` places are told apart."""
+        return 0
 
     def forward(self, positions: Tensor, dtype: torch.dtype) -> Tensor:
+        """At the input: positions [R, T] → vectors [R, T, width]."""
         raise NotImplementedError
 
+    def turn(self, vectors: Tensor, positions: Tensor) -> Tensor:
+        """In attention: queries or keys [R, T, H, d] that stand at positions [R, T]."""
+        return vectors
 
-class Index(Position):
-    """The number t itself, as one more component."""
+    def bias(self, positions: Tensor, slots: int, heads: int) -> Tensor | float:
+        """In attention: what is added to scores of queries at positions [R, T] and keys at 0, 1, …: [R, H, T, S]."""
+        return 0.0
 
-    def __init__(self) -> None:
-        super().__init__(width=1)
+
+class AtInput(Position):
+    @classmethod
+    def components(cls, width: int, context: int) -> int:
+        return width
+
+
+class Index(AtInput):
+    """The number t itself, as one component."""
+
+    def __init__(self, width: int = 1, context: int | None = None) -> None:
+        super().__init__(1)
+
+    @classmethod
+    def components(cls, width: int, context: int) -> int:
+        return 1
 
     def forward(self, positions: Tensor, dtype: torch.dtype) -> Tensor:
         return positions[..., None].to(dtype)
 
 
-class OneHot(Position):
-    def __init__(self, context: int) -> None:
-        super().__init__(width=context, context=context)
+class OneHot(AtInput):
+    def __init__(self, width: int, context: int | None = None) -> None:
+        super().__init__(width)
+        self.context = width
+
+    @classmethod
+    def components(cls, width: int, context: int) -> int:
+        return context
 
     def forward(self, positions: Tensor, dtype: torch.dtype) -> Tensor:
         places = torch.arange(self.width, device=positions.device)
         return (positions.clamp(max=self.width - 1)[..., None] == places).to(dtype)
 
 
-class Sine(Position):
+class Sine(AtInput):
     def forward(self, positions: Tensor, dtype: torch.dtype) -> Tensor:
         return angles(positions, self.width, dtype).sin().to(dtype)
 
 
-class Sinusoid(Position):
+class Sinusoid(AtInput):
     """Sines on the even components, cosines on the odd ones."""
 
     def forward(self, positions: Tensor, dtype: torch.dtype) -> Tensor:
@@ -59,14 +92,52 @@ class Sinusoid(Position):
         return torch.stack([angle.sin(), angle.cos()], dim=-1).flatten(-2)[..., : self.width].to(dtype)
 
 
-class Learned(Position):
-    def __init__(self, context: int, width: int) -> None:
-        super().__init__(width, context)
+class Learned(AtInput):
+    def __init__(self, width: int, context: int) -> None:
+        super().__init__(width)
+        self.context = context
         self.table = nn.Embedding(context, width)
 
     def forward(self, positions: Tensor, dtype: torch.dtype) -> Tensor:
         # Padded columns may lie beyond the table: their output is unspecified, but the look-up must not fail.
         return self.table(positions.clamp(max=self.table.num_embeddings - 1))
+
+
+class Rotary(Position):
+    def turn(self, vectors: Tensor, positions: Tensor) -> Tensor:
+        return rotate(vectors, positions)
+
+
+class ALiBi(Position):
+    """Attention with linear biases: the farther a key, the lower its score, in each head by another slope."""
+
+    def bias(self, positions: Tensor, slots: int, heads: int) -> Tensor:
+        slope = 2.0 ** (-8.0 * torch.arange(1, heads + 1, device=positions.device) / heads)  # [H]
+        apart = positions[:, None, :, None] - torch.arange(slots, device=positions.device)  # [R, 1, T, S]
+        return -slope[:, None, None] * apart.abs()
+
+
+POSITIONS: dict[str, type[Position]] = {
+    "none": Position,
+    "index": Index,
+    "one-hot": OneHot,
+    "sine": Sine,
+    "sinusoid": Sinusoid,
+    "learned": Learned,
+    "rotary": Rotary,
+    "alibi": ALiBi,
+}
+INPUT_POSITIONS = ("none", *(name for name, kind in POSITIONS.items() if issubclass(kind, AtInput)))
+
+
+def at_input(name: str, width: int, context: int) -> Position | None:
+    """What the embedding adds or appends; None for a kind that acts elsewhere."""
+    return POSITIONS[name](width, context) if name != "none" and name in INPUT_POSITIONS else None
+
+
+def in_attention(name: str) -> Position:
+    """What turns queries and keys or biases scores."""
+    return Position() if name in INPUT_POSITIONS else POSITIONS[name]()
 
 
 def angles(positions: Tensor, count: int, dtype: torch.dtype) -> Tensor:

@@ -27,7 +27,7 @@ class Score(nn.Module):
     at least one key. The weights of a score are the softmax of what `score` says.
     """
 
-    scale: float | None = None  # of a score that is qᵀk times a number, which the fused attention kernels know
+    scale: float | None = None  # of a score that is qᵀk times a number
 
     def __init__(self, query_width: int, key_width: int) -> None:
         super().__init__()

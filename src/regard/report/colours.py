@@ -2,7 +2,8 @@
 
 Lines take Okabe & Ito's (2008) palette. Shades are computed in OKLab (Ottosson 2020), where equal steps look equal:
 lightness falls evenly from pale yellow over green to dark blue, so that a shade is read even without its hue; a scale
-with two sides goes from blue over white to orange.
+with two sides goes from blue over white to orange. On a dark page the low end is dark and the high end light: what is
+strong stands out on either. This is the only file that names colours; pages take theirs from `variables()`.
 """
 
 from __future__ import annotations
@@ -12,20 +13,45 @@ from functools import cache
 
 OKABE_ITO = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9", "#8C8C8C", "#B8A800")
 
+GRID, EDGE = "#8886", "#888"  # lines that are there to be looked past, on light and dark alike
+
+LIGHT = {
+    "ink": "#1b1b1f", "quiet": "#5b5b66", "paper": "#fdfdfb", "line": "#d9d9de", "tint": "#f1f2f4", "shade": "#0004",
+    "accent": "#0072B2", "mark": "#D55E00", "bar": "#56B4E9", "good": "#009E73", "holds": "#0072B2", "fails": "#B34700",
+    "open": "#6b6b6b",
+}  # fmt: skip
+DARK = {
+    "ink": "#e8e8ec", "quiet": "#a4a4b0", "paper": "#17181b", "line": "#3a3b42", "tint": "#212329", "shade": "#fff4",
+    "accent": "#56B4E9", "mark": "#FF8A3D", "bar": "#2C7FB0", "good": "#2BC49B", "holds": "#0072B2", "fails": "#B34700",
+    "open": "#6b6b6b",
+}  # fmt: skip
+
+
+def variables() -> str:
+    """The colours of a page as CSS variables, --ink, --paper, --mark, …, for a light and a dark screen."""
+    light, dark = (" ".join(f"--{name}: {code};" for name, code in one.items()) for one in (LIGHT, DARK))
+    return f":root {{ {light} }} @media screen and (prefers-color-scheme: dark) {{ :root {{ {dark} }} }}"
+
+
+def variable(name: str) -> str:
+    """One of them in CSS, with its light colour where no page defines it, as in a notebook."""
+    return f"var(--{name}, {LIGHT[name]})"
+
+
 Colour = tuple[int, int, int]  # red, green, blue: 0 to 255
 STEPS = 255  # shades of a scale
 
 
 @cache
-def shades(diverging: bool = False) -> tuple[Colour, ...]:
-    """The scale from its low end to its high end."""
+def shades(diverging: bool = False, dark: bool = False) -> tuple[Colour, ...]:
+    """The scale from its low end to its high end; `dark`: for a dark page."""
     shade = _two_sided if diverging else _one_sided
-    return tuple(shade(step / (STEPS - 1)) for step in range(STEPS))
+    return tuple(shade(step / (STEPS - 1), dark) for step in range(STEPS))
 
 
-def shade(share: float, diverging: bool = False) -> Colour:
+def shade(share: float, diverging: bool = False, dark: bool = False) -> Colour:
     """The colour at `share` of the scale, 0 to 1."""
-    return shades(diverging)[round(share * (STEPS - 1))]
+    return shades(diverging, dark)[round(share * (STEPS - 1))]
 
 
 def hexadecimal(colour: Colour) -> str:
@@ -34,7 +60,7 @@ def hexadecimal(colour: Colour) -> str:
 
 def ink_on(colour: Colour) -> str:
     """Black or white, whichever is read more easily on a colour (contrast as in WCAG 2)."""
-    return "#000" if luminance(colour) > 0.18 else "#fff"
+    return "black" if luminance(colour) > 0.18 else "white"
 
 
 def luminance(colour: Colour) -> float:
@@ -42,14 +68,15 @@ def luminance(colour: Colour) -> float:
     return 0.2126 * red + 0.7152 * green + 0.0722 * blue
 
 
-def _one_sided(share: float) -> Colour:
-    chroma = 0.02 + 0.085 * math.sin(0.8 * math.pi * share)
-    return _from_oklch(0.98 - 0.66 * share, chroma, 105 + 165 * share)
+def _one_sided(share: float, dark: bool) -> Colour:
+    if dark:
+        return _from_oklch(0.25 + 0.67 * share, 0.03 + 0.09 * math.sin(0.8 * math.pi * share), 270 - 165 * share)
+    return _from_oklch(0.98 - 0.66 * share, 0.02 + 0.085 * math.sin(0.8 * math.pi * share), 105 + 165 * share)
 
 
-def _two_sided(share: float) -> Colour:
+def _two_sided(share: float, dark: bool) -> Colour:
     away = abs(2 * share - 1)
-    return _from_oklch(0.97 - 0.47 * away, 0.13 * away, 255 if share < 0.5 else 55)
+    return _from_oklch(0.25 + 0.55 * away if dark else 0.97 - 0.47 * away, 0.13 * away, 255 if share < 0.5 else 55)
 
 
 def _from_oklch(lightness: float, chroma: float, hue: float) -> Colour:

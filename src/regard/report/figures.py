@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any
-from unicodedata import category
+from unicodedata import bidirectional, category
 
 
 @dataclass(frozen=True)
@@ -54,6 +54,7 @@ class Lines:
     zero_y: bool = False  # a linear axis that begins at zero
     top: float = math.inf
     description: str = ""
+    best: str = ""  # the line that stands out
 
     def __post_init__(self) -> None:
         _set(self, lines=tuple(self.lines), description=self.description or _described_lines(self.lines))
@@ -99,6 +100,11 @@ class Heat:
             low = -high
         return (low, high) if high > low else (low, low + max(1.0, abs(low)))  # one is nothing beside a large number
 
+    @cached_property
+    def leftward(self) -> bool:
+        """Whether columns run from right to left, as their script does."""
+        return right_to_left("".join(self.columns))
+
     def share(self, value: float) -> float:
         """Where on the scale a value lies: 0 at its low end, 1 at its high end."""
         low, high = self.scale
@@ -125,6 +131,7 @@ class Intervals:
     threshold: float | None = None
     threshold_name: str = "threshold"
     description: str = ""
+    best: str = ""  # the mark that stands out
 
     def __post_init__(self) -> None:
         _set(self, marks=tuple(self.marks))
@@ -189,14 +196,30 @@ def _set(frozen: Any, **fields: Any) -> None:
         object.__setattr__(frozen, name, value)
 
 
+def right_to_left(words: str) -> bool:
+    """Whether most letters are of a script that is written from right to left, such as Arabic or Hebrew."""
+    ways = [bidirectional(sign) for sign in words]
+    return sum(way in ("R", "AL") for way in ways) > ways.count("L")
+
+
+def isolated(words: str) -> str:
+    """Words that keep their direction to themselves: beside them, numbers and columns stay where they are."""
+    leftward = any(bidirectional(sign) in ("R", "AL") for sign in words)
+    return f"\N{RIGHT-TO-LEFT ISOLATE}{words}\N{POP DIRECTIONAL ISOLATE}" if leftward else words
+
+
 SIGNS = {"\n": "⏎", "\t": "⇥", "\r": "␍"}
 ILLEGIBLE = {"Cc", "Cs", "Cn", "Zl", "Zp"}  # Unicode's categories of what no label can show
+TURNING = {"LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI"}  # what turns the text around it
 
 
 def legible(words: str) -> str:
     """Words as a label can show them: line ends and tabs as signs, what no page may hold as a question mark."""
     signs = (SIGNS.get(sign, sign) for sign in words)
-    return "".join("\N{REPLACEMENT CHARACTER}" if category(sign) in ILLEGIBLE else sign for sign in signs)
+    return "".join(
+        "\N{REPLACEMENT CHARACTER}" if category(sign) in ILLEGIBLE or bidirectional(sign) in TURNING else sign
+        for sign in signs
+    )
 
 
 # -- in words --------------------------------------------------------------------------------------------------------

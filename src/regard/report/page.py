@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from html import escape
 from typing import Any
 
+from regard.report.colours import variables
 from regard.report.table import is_numeric, text
 
 STYLE = """
-:root { color-scheme: light dark; --ink: #1b1b1f; --quiet: #5b5b66; --paper: #fdfdfb; --line: #d9d9de; --tint: #f1f2f4;
-  --shade: #0004 }
-@media (prefers-color-scheme: dark) {
-  :root { --ink: #e8e8ec; --quiet: #a4a4b0; --paper: #17181b; --line: #3a3b42; --tint: #212329; --shade: #fff4 }
-}
+:root { color-scheme: light dark }
 * { box-sizing: border-box }
 body { margin: 0 auto; padding: 1.5rem 1rem 4rem; max-width: 72rem; background: var(--paper); color: var(--ink);
   font: 16px/1.55 system-ui, -apple-system, "Segoe UI", Roboto, "DejaVu Sans", sans-serif }
@@ -36,6 +33,9 @@ th { font-weight: 600; vertical-align: bottom }
 thead th { border-bottom: 2px solid var(--ink); white-space: normal }
 tbody th, thead th:first-child { position: sticky; left: 0; background: var(--paper) }
 .right { text-align: right }
+.badge { font-size: .75rem; font-weight: 600; color: var(--paper); background: var(--accent); border-radius: .25rem;
+  padding: .05rem .4rem; margin-left: .3rem; white-space: nowrap }
+.finding { font-size: 1.15rem; line-height: 1.5; max-width: 52rem; margin: .6rem 0 }
 tr.best td { background: color-mix(in srgb, var(--ink) 6%, transparent) }
 tr.best th { background: color-mix(in srgb, var(--ink) 6%, var(--paper)) }
 figure { margin: 1rem 0 0; max-width: 46rem }
@@ -44,11 +44,16 @@ figure { margin: 1rem 0 0; max-width: 46rem }
 .beside > * { min-width: 0 }
 .beside th, .beside td { padding: 6px 7px }
 figure > svg { width: 100%; height: auto; display: block }
-svg text { fill: var(--ink); font: 16px system-ui, "DejaVu Sans", sans-serif }
+svg text { fill: var(--ink); font-family: system-ui, "DejaVu Sans", sans-serif; font-size: 16px }
 svg text.quiet { fill: var(--quiet) }
 svg .grid { stroke: var(--line); stroke-width: 1 }
 figcaption { font-size: .9rem; margin-top: .3rem }
 figure + .scroll, .beside > .scroll { margin-top: 1rem }
+details { margin: 1rem 0; border-top: 1px solid var(--line); padding-top: .6rem }
+summary { cursor: pointer; font-weight: 600; width: max-content; max-width: 100% }
+summary:focus-visible, .scroll:focus-visible, a:focus-visible { outline: 3px solid var(--accent); outline-offset: 2px }
+details details { border: 0; margin: .6rem 0; padding: 0 }
+@media (prefers-reduced-motion: no-preference) { html { scroll-behavior: smooth } }
 ul.notes { padding-left: 1.1rem; max-width: 52rem; font-size: .93rem }
 .legend { list-style: none; display: flex; flex-wrap: wrap; gap: .2rem 1.2rem; padding: 0; margin: .3rem 0;
   font-size: .9rem }
@@ -70,6 +75,11 @@ dl.texts .quiet { color: var(--quiet) }
   tbody th { white-space: normal; min-width: 6rem; max-width: 42vw } /* it stays while the rest scrolls */
 }
 .heat { display: block } svg.heat text { font-size: 13px }
+svg.heat text.value { fill: var(--light); font-size: 12px } svg .dark { display: none }
+@media screen and (prefers-color-scheme: dark) {
+  svg.heat rect[style] { fill: var(--dark) } svg.heat text.value { fill: var(--dark) }
+  svg .light { display: none } svg .dark { display: inline }
+}
 """
 
 WIDE = 5  # columns that a phone shows at once
@@ -80,14 +90,16 @@ def page(title: str, *parts: str, style: str = "") -> str:
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>{escape(title)}</title>\n<style>{STYLE}{style}</style>\n</head>\n<body>\n"
+        f"<title>{escape(title)}</title>\n<style>{variables()}{STYLE}{style}</style>\n</head>\n<body>\n"
         + "\n".join(part for part in parts if part)
         + "\n</body>\n</html>\n"
     )
 
 
-def table(rows: Sequence[Mapping[str, Any]], columns: Mapping[str, str], best: int | None = None) -> str:
-    """`columns`: key of a row → heading; the first names the row. `best`: the row to tint."""
+def table(
+    rows: Sequence[Mapping[str, Any]], columns: Mapping[str, str], best: Collection[int] = (), badge: str = ""
+) -> str:
+    """`columns`: key of a row → heading; the first names the row. `best`: rows to tint, with a badge at their name."""
     right = {key: is_numeric(rows, key) for key in columns}
 
     def cell(tag: str, key: str, words: str, scope: str = "") -> str:
@@ -98,8 +110,10 @@ def table(rows: Sequence[Mapping[str, Any]], columns: Mapping[str, str], best: i
     for number, row in enumerate(rows):
         first, *rest = columns
         cells = cell("th", first, text(row.get(first)), " scope=row")
+        if badge and number in best:
+            cells = cells.removesuffix("</th>") + f' <b class="badge">{prose(badge)}</b></th>'
         cells += "".join(cell("td", key, text(row.get(key))) for key in rest)
-        body.append(f"<tr{' class=best' * (number == best)}>{cells}</tr>")
+        body.append(f"<tr{' class=best' * (number in best)}>{cells}</tr>")
     inner = f"<thead><tr>{head}</tr></thead><tbody>{''.join(body)}</tbody>"
     hint = '<p class="more note" aria-hidden="true">the table goes on to the right →</p>' * (len(columns) > WIDE)
     return f'{hint}<div class="scroll" tabindex="0" role="region" aria-label="table"><table>{inner}</table></div>'
@@ -122,6 +136,11 @@ def heading(words: str, level: int = 2) -> str:
     return f"<h{level}>{prose(words)}</h{level}>"
 
 
+def folded(summary: str, *parts: str) -> str:
+    """What only some readers want: hidden behind its summary until they ask."""
+    return f"<details><summary>{prose(summary)}</summary>{''.join(parts)}</details>"
+
+
 def beside(*parts: str) -> str:
     """Parts next to each other where there is room, else under each other."""
     return f'<div class="beside">{"".join(f"<div>{part}</div>" for part in parts if part)}</div>'
@@ -131,7 +150,7 @@ def sample(prompt: str, written: str) -> str:
     """Text as a model wrote it, its prompt in a quieter colour; a space that ends the prompt may have become a line."""
     begin = next((words for words in (prompt, prompt.rstrip()) if written.startswith(words)), "")
     quiet = f"<b>{escape(begin)}</b>" if begin else ""
-    return f"<pre>{quiet}{escape(written.removeprefix(begin))}</pre>"
+    return f'<pre dir="auto">{quiet}{escape(written.removeprefix(begin))}</pre>'
 
 
 def command(line: str) -> str:
@@ -143,7 +162,7 @@ def command(line: str) -> str:
 def side_by_side_texts(texts: Mapping[str, str], quiet: Sequence[str] = ()) -> str:
     """Texts under each other, each beside its name; those of the names in `quiet` in a quieter colour."""
     items = "".join(
-        f"<dt>{escape(name)}</dt><dd{' class=quiet' * (name in quiet)}>{escape(words) or '–'}</dd>"
+        f'<dt>{escape(name)}</dt><dd dir="auto"{" class=quiet" * (name in quiet)}>{escape(words) or "–"}</dd>'
         for name, words in texts.items()
     )
     return f'<dl class="texts">{items}</dl>'

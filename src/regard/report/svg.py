@@ -14,7 +14,7 @@ from html import escape
 from textwrap import wrap
 
 from regard.report.axes import Axis, apart, number
-from regard.report.colours import OKABE_ITO
+from regard.report.colours import GRID, OKABE_ITO
 from regard.report.figures import Figure, Heat, Intervals, Line, Lines, Mark, legible
 from regard.report.svg_heat import heat_map
 
@@ -28,6 +28,7 @@ ROW = 30  # height of an interval's row
 MARKS = 7  # on a line, about: every one of twenty points would hide the lines
 NEAREST = 52  # numbers at an axis
 LETTER = 14  # width of a letter, at most
+NAMES, NAME, APART = 8, 16, 28  # at their curves: so many names, of so many letters, so far from each other
 LONGEST, NEXT = 54, 26  # letters of a line below an axis, and how far below it the next one stands
 
 
@@ -57,16 +58,20 @@ def line_chart(
     log_y: bool = True,
     zero_y: bool = False,
     top: float = math.inf,
+    best: str = "",
 ) -> str:
-    """Lines over two axes, or nothing where there are none."""
-    if not any(point[1] <= top for line in lines for point in line.points):
+    """Lines over two axes, or nothing where no line has a course: two points that can be joined."""
+    courses = ([point for point in line.points if point[1] <= top] for line in lines if not line.level)
+    if not any(len(course) > 1 for course in courses):
         return ""
-    return svg(Lines(title, x, y, lines, log_x, log_y, zero_y, top, description))
+    return svg(Lines(title, x, y, lines, log_x, log_y, zero_y, top, description, best))
 
 
-def interval_chart(marks: Sequence[Mark], *, title: str, x: str, description: str, log_x: bool = True) -> str:
+def interval_chart(
+    marks: Sequence[Mark], *, title: str, x: str, description: str, log_x: bool = True, best: str = ""
+) -> str:
     """One row for each name, or nothing where there are none; x logarithmic unless told otherwise."""
-    return svg(Intervals(title, x, marks, log_x, description=description)) if marks else ""
+    return svg(Intervals(title, x, marks, log_x, description=description, best=best)) if marks else ""
 
 
 # -- lines -----------------------------------------------------------------------------------------------------------
@@ -78,6 +83,7 @@ class _Plot:
 
     across: Axis
     up: Axis
+    right: float = WIDTH - RIGHT
 
     @cached_property
     def left(self) -> float:
@@ -85,7 +91,7 @@ class _Plot:
 
     @cached_property
     def x(self) -> Callable[[float], float]:
-        return self.across.onto(self.left, WIDTH - RIGHT)
+        return self.across.onto(self.left, self.right)
 
     @cached_property
     def y(self) -> Callable[[float], float]:
@@ -93,31 +99,47 @@ class _Plot:
 
 
 def _lines(figure: Lines) -> str:
-    """Lines over two axes and a legend below; linear axes begin at zero (y: if told so)."""
+    """Lines over two axes, each with its name at its end, or a legend below where names are many or long; linear axes
+    begin at zero (y: if told so)."""
     widths = (x for line in figure.lines if not line.level for x, _ in line.points)
     heights = [y for line in figure.lines for _, y in line.points]
     edges = [edge for line in figure.lines for low_high in line.band for edge in low_high]
     up = Axis.of((y for y in heights + edges if y <= figure.top), figure.log_y, figure.zero_y)
-    plot = _Plot(Axis.of(widths, figure.log_x, zero=True), up)
     styles = _styles(figure.lines)
+    longest = max(map(len, styles), default=0)
+    named = longest <= NAME and len(styles) <= NAMES
+    plot = _Plot(Axis.of(widths, figure.log_x, zero=True), up, WIDTH - (24 + LETTER * longest if named else RIGHT))
     parts = [*_grid(plot, figure.x, figure.y)]
-    for line in sorted(figure.lines, key=lambda line: not line.faint):  # the strong ones over the faint ones
-        parts += _drawn(line, plot, styles[line.name])
-    legend = _legend(styles, {line.name for line in figure.lines if line.level})
+    ends: dict[str, tuple[float, float]] = {}  # where the strong line of each name ends
+    for line in sorted(figure.lines, key=lambda line: (not line.faint, line.name == figure.best)):  # the best on top
+        path = _path(line, plot)
+        parts += _drawn(line, path, plot, styles[line.name], line.name == figure.best)
+        if path and line.name and not line.faint:
+            ends[line.name] = path[-1]
+    if named:
+        parts += _names(ends, plot, styles, figure.best)
+    legend = (
+        ""
+        if named and ends.keys() == styles.keys() - {""}
+        else _legend(styles, {n.name for n in figure.lines if n.level})
+    )
     return _figure(figure, parts, HEIGHT + _more(figure.x), legend)
 
 
-def _drawn(line: Line, plot: _Plot, style: Style) -> Iterable[str]:
-    colour, dash, mark = style
+def _path(line: Line, plot: _Plot) -> Path:
     if line.level:
         heights = [plot.y(y) for _, y in line.points[:1] if plot.up.holds(y)]
-        path = [(float(x), height) for height in heights for x in (plot.left, WIDTH - RIGHT)]
-    else:
-        held = [(x, y) for x, y in line.points if plot.across.holds(x) and plot.up.holds(y)]
-        path = _entering([(plot.x(x), plot.y(y)) for x, y in held])
+        return [(float(x), height) for height in heights for x in (plot.left, plot.right)]
+    held = [(x, y) for x, y in line.points if plot.across.holds(x) and plot.up.holds(y)]
+    return _entering([(plot.x(x), plot.y(y)) for x, y in held])
+
+
+def _drawn(line: Line, path: Path, plot: _Plot, style: Style, best: bool) -> Iterable[str]:
+    colour, dash, mark = style
     yield from _band(line, plot, colour)
     dashes = f' stroke-dasharray="{dash}"' if dash else ""
-    strength = 'stroke-width="1" stroke-opacity="0.4"' if line.faint else f'stroke-width="2"{dashes}'
+    width = 3.5 if best else 2
+    strength = 'stroke-width="1" stroke-opacity="0.4"' if line.faint else f'stroke-width="{width}"{dashes}'
     if line.joined:
         points = " ".join(f"{a:.1f},{b:.1f}" for a, b in path)
         yield f'<polyline points="{points}" fill="none" stroke="{colour}" {strength}/>'
@@ -125,6 +147,27 @@ def _drawn(line: Line, plot: _Plot, style: Style) -> Iterable[str]:
         measured = [(a, b) for a, b in path if b > TOP]  # not where it came in
         every = max(1, round(len(measured) / MARKS)) if line.joined else 1
         yield from (_mark(mark, a, b, colour, 1 if line.joined else 1.5) for a, b in measured[::-every])
+
+
+def _names(ends: dict[str, tuple[float, float]], plot: _Plot, styles: dict[str, Style], best: str) -> Iterable[str]:
+    """Each name to the right of where its line ends, in that order from top to bottom, none over another."""
+    order = sorted(ends, key=lambda name: ends[name][1])
+    at, free = {}, -math.inf
+    for name in order:
+        at[name] = max(ends[name][1], free)
+        free = at[name] + APART
+    free = float(HEIGHT - BOTTOM)
+    for name in reversed(order):  # where too many end low, up again
+        at[name] = min(at[name], free)
+        free = at[name] - APART
+    for name, y in at.items():
+        x, height = ends[name]
+        bold = ' font-weight="700"' if name == best else ""
+        yield (
+            f'<path d="M{x + 4:.1f} {height:.1f}L{plot.right + 6:.1f} {y:.1f}h8" fill="none" '
+            f'stroke="{styles[name][0]}" stroke-width="1.5" stroke-opacity="0.7"/>'
+            f'<text x="{plot.right + 18:.1f}" y="{y + 6:.1f}"{bold}>{_words(name)}</text>'
+        )
 
 
 def _entering(path: Path) -> Path:
@@ -156,11 +199,11 @@ def _band(line: Line, plot: _Plot, colour: str) -> Iterable[str]:
 def _grid(plot: _Plot, x: str, y: str) -> Iterable[str]:
     for value in plot.up.ticks:
         at = plot.y(value)
-        yield f'<line class="grid" stroke="#8886" x1="{plot.left}" x2="{WIDTH - RIGHT}" y1="{at:.1f}" y2="{at:.1f}"/>'
+        yield f'<line class="grid" stroke="{GRID}" x1="{plot.left}" x2="{plot.right}" y1="{at:.1f}" y2="{at:.1f}"/>'
         yield f'<text x="{plot.left - 8}" y="{at + 6:.1f}" text-anchor="end">{number(value)}</text>'
     for value in apart(plot.across.ticks, plot.x, NEAREST):
         at = plot.x(value)
-        yield f'<line class="grid" stroke="#8886" x1="{at:.1f}" x2="{at:.1f}" y1="{TOP}" y2="{HEIGHT - BOTTOM}"/>'
+        yield f'<line class="grid" stroke="{GRID}" x1="{at:.1f}" x2="{at:.1f}" y1="{TOP}" y2="{HEIGHT - BOTTOM}"/>'
         yield f'<text x="{at:.1f}" y="{HEIGHT - BOTTOM + 24}" text-anchor="middle">{number(value)}</text>'
     yield _below(x, plot.left, HEIGHT - 8)
     yield f'<text x="2" y="22">{_words(y)}</text>'  # upright, above the numbers: it never stands in their way
@@ -182,7 +225,7 @@ def _intervals(figure: Intervals) -> str:
     parts = []
     for value in apart(axis.ticks, place, NEAREST):
         at = f"{place(value):.1f}"
-        parts.append(f'<line class="grid" stroke="#8886" x1="{at}" x2="{at}" y1="{head}" y2="{bottom}"/>')
+        parts.append(f'<line class="grid" stroke="{GRID}" x1="{at}" x2="{at}" y1="{head}" y2="{bottom}"/>')
         parts.append(f'<text x="{at}" y="{bottom + 24}" text-anchor="middle">{number(value)}</text>')
     middle = (left + WIDTH - RIGHT) / 2
     parts.append(_below(figure.x, left, bottom + BOTTOM - 10))
@@ -195,14 +238,15 @@ def _intervals(figure: Intervals) -> str:
             f"{_words(figure.threshold_name)} {number(value)}</text>"
         )
     for row, mark in enumerate(figure.marks):
-        parts += _interval(mark, axis, left, head + ROW // 2 + ROW * row)
+        parts += _interval(mark, axis, left, head + ROW // 2 + ROW * row, mark.name == figure.best)
     return _figure(figure, parts, bottom + BOTTOM + _more(figure.x), "")
 
 
-def _interval(mark: Mark, axis: Axis, left: float, middle: float) -> Iterable[str]:
+def _interval(mark: Mark, axis: Axis, left: float, middle: float, best: bool) -> Iterable[str]:
     """An interval that goes on beyond the axis is drawn to its end."""
     place = axis.onto(left, WIDTH - RIGHT)
-    yield f'<text x="{left - 12}" y="{middle + 6}" text-anchor="end">{_words(mark.name)}</text>'
+    bold = ' font-weight="700"' if best else ""
+    yield f'<text x="{left - 12}" y="{middle + 6}" text-anchor="end"{bold}>{_words(mark.name)}</text>'
     if not (math.isnan(mark.low) or math.isnan(mark.high)):
         low = place(mark.low) if axis.holds(mark.low) else left
         high = place(mark.high) if axis.holds(mark.high) else (WIDTH - RIGHT if mark.high > 0 else left)

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 from html import escape
 
 from regard.report.axes import number
-from regard.report.colours import STEPS, Colour, hexadecimal, ink_on, shade, shades
+from regard.report.colours import GRID, STEPS, Colour, hexadecimal, ink_on, shade, shades
 from regard.report.figures import Heat, legible
 
 LETTER, LINE = 7.6, 15.0  # width of a letter and height of a line, in the small letters of a heat map
@@ -41,7 +41,7 @@ def heat_map(heat: Heat) -> str:
         *_labels(heat, left, top, width, height, turned),
         f'<g transform="translate({left:.1f} {top:.1f})">{"".join(cells(heat, width, height))}</g>',
         f'<rect x="{left:.1f}" y="{top:.1f}" width="{across:.1f}" height="{down:.1f}" fill="none" class="grid" '
-        'stroke="#8886"/>',
+        f'stroke="{GRID}"/>',
         *_scale(heat, left, top + down + 16, min(280.0, max(NARROWEST, across) - 10)),
     ]
     title, tall = escape(legible(heat.title)), top + down + 16 + 2.8 * LINE + (LINE if heat.z else 0)
@@ -79,19 +79,24 @@ def _separate(heat: Heat, width: float, height: float) -> Iterable[str]:
         for column, value in enumerate(values):
             if not math.isfinite(value):
                 continue
-            colour = shade(heat.share(value), heat.diverging)
-            x, y = width * column, height * row
+            light, dark = (shade(heat.share(value), heat.diverging, screen) for screen in (False, True))
+            x, y = width * _at(heat, column), height * row
             told = escape(f"{legible(heat.rows[row])} · {legible(heat.columns[column])}: {value:.4g}")
             yield (
-                f'<rect x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{height:.1f}" fill="{hexadecimal(colour)}">'
-                f"<title>{told}</title></rect>"
+                f'<rect x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{height:.1f}" fill="{hexadecimal(light)}" '
+                f'style="--dark:{hexadecimal(dark)}"><title>{told}</title></rect>'
             )
             if written:
                 yield (
                     f'<text x="{x + width / 2:.1f}" y="{y + height / 2 + 4:.1f}" text-anchor="middle" '
-                    f'pointer-events="none" style="fill:{ink_on(colour)};font-size:12px">'
+                    f'pointer-events="none" class="value" style="--light:{ink_on(light)};--dark:{ink_on(dark)}">'
                     f"{_brief(value, largest)}</text>"
                 )
+
+
+def _at(heat: Heat, column: int) -> int:
+    """Where a column stands: scripts that run from right to left do so here."""
+    return len(heat.columns) - 1 - column if heat.leftward else column
 
 
 def _brief(value: float, largest: float) -> str:
@@ -107,14 +112,18 @@ def _picture(heat: Heat, width: float, height: float) -> Iterable[str]:
     """One pixel for each cell; an empty cell is transparent."""
     last = STEPS - 1
     rows = [bytes(1 + round(heat.share(v) * last) if math.isfinite(v) else 0 for v in row) for row in heat.values]
+    rows = [row[::-1] for row in rows] if heat.leftward else rows
     yield _image(rows, heat.diverging, width * len(heat.columns), height * len(heat.rows))
 
 
 def _image(rows: Sequence[bytes], diverging: bool, width: float, height: float) -> str:
-    picture = b64encode(png(rows, [(0, 0, 0), *shades(diverging)])).decode()
-    return (
-        f'<image width="{width:.1f}" height="{height:.1f}" preserveAspectRatio="none" '
-        f'style="image-rendering:pixelated" href="data:image/png;base64,{picture}"/>'
+    """For a light screen and for a dark one; the page shows one of them."""
+    size = f'width="{width:.1f}" height="{height:.1f}" preserveAspectRatio="none" style="image-rendering:pixelated"'
+    return "".join(
+        f'<image class="{screen}" {size} href="data:image/png;base64,{b64encode(png(rows, palette)).decode()}"/>'
+        for screen, palette in (
+            (screen, [(0, 0, 0), *shades(diverging, screen == "dark")]) for screen in ("light", "dark")
+        )
     )
 
 
@@ -146,7 +155,7 @@ def _labels(heat: Heat, left: float, top: float, width: float, height: float, tu
         y = top + height * (index + 0.5) + 4.5
         yield f'<text x="{left - 6:.1f}" y="{y:.1f}" text-anchor="end">{_short(heat.rows[index])}</text>'
     for index in range(0, len(heat.columns), math.ceil(LINE / width) if turned else 1):
-        x, y = left + width * (index + 0.5), top - 6
+        x, y = left + width * (_at(heat, index) + 0.5), top - 6
         place = (
             f'transform="translate({x + 4:.1f} {y:.1f}) rotate(-60)"'
             if turned
@@ -154,7 +163,8 @@ def _labels(heat: Heat, left: float, top: float, width: float, height: float, tu
         )
         yield f"<text {place}>{_short(heat.columns[index])}</text>"
     if heat.x:
-        yield f'<text class="quiet" x="{left:.1f}" y="{LINE:.1f}">{escape(legible(heat.x))} →</text>'
+        way = "←" if heat.leftward else "→"
+        yield f'<text class="quiet" x="{left:.1f}" y="{LINE:.1f}">{escape(legible(heat.x))} {way}</text>'
     if heat.y:
         middle = top + height * len(heat.rows) / 2
         yield (

@@ -75,7 +75,7 @@ def latex_text(rows: Sequence[Mapping[str, Any]], columns: Mapping[str, str], ca
     )
 
 
-NUMBERS = re.compile(r"[\d.,\s–−]*\d( to −?[\d.]+)?( [A-Za-z]+)?")
+NUMBERS = re.compile(r"[\d.,\s–−]*\d( to −?[\d.]+)?( [A-Za-z]+| %)?")
 LATEX = {
     "\\": r"\textbackslash{}",
     **{sign: "\\" + sign for sign in "&%$#_{}"},

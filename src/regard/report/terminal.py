@@ -12,15 +12,18 @@ import shutil
 import sys
 from collections.abc import Iterable, Sequence
 from itertools import groupby, pairwise
+from unicodedata import category, combining
 
 from rich.cells import cell_len, set_cell_size
 
 from regard.report.axes import Axis, apart, number
 from regard.report.colours import OKABE_ITO, Colour, ink_on, shade
-from regard.report.figures import Figure, Heat, Intervals, Line, Lines, Mark, legible
+from regard.report.figures import Figure, Heat, Intervals, Line, Lines, Mark, isolated, legible
 
 WIDEST, NARROWEST = 100, 40  # columns of a figure, unless told otherwise
+UNLIMITED = 1 << 20  # columns of what is not shown on a terminal: nothing is cut or wrapped
 TALL = 14  # lines of a line chart
+LETTERS = 10  # of a heading from top to bottom
 SHADES = " ░▒▓█"
 MARKS, LEVEL = "●■▲◆○□△◇", "┄"
 MARKED = 12  # points of a line, about
@@ -53,14 +56,17 @@ def _heat(heat: Heat, width: int, colour: bool) -> Iterable[str]:
     names = min(width // 3, max((cell_len(legible(row)) for row in heat.rows), default=0))
     narrow = 2 if heat.diverging and not colour else 1
     room = width - names - 2
-    cell = max(narrow, min(7, room // max(1, len(heat.columns))))
+    widest = max((cell_len(legible(column)) for column in heat.columns), default=0) + 1 if width >= UNLIMITED else 0
+    cell = max(narrow, min(max(7, widest), room // max(1, len(heat.columns))))
     each = max(1, room // cell)
     longest = max((len(_brief(value)) for row in heat.values for value in row if math.isfinite(value)), default=0)
     written = longest <= cell - 2
     if heat.x or heat.y:
-        yield _cut("  ".join(f"{name} {way}" for name, way in ((heat.y, "↓"), (heat.x, "→")) if name), width)
+        across = "←" if heat.leftward else "→"
+        yield _cut("  ".join(f"{name} {way}" for name, way in ((heat.y, "↓"), (heat.x, across)) if name), width)
     for first in range(0, max(1, len(heat.columns)), each):
-        some = range(first, min(first + each, len(heat.columns)))
+        some: Sequence[int] = range(first, min(first + each, len(heat.columns)))
+        some = some[::-1] if heat.leftward else some
         yield from _headings([legible(heat.columns[index]) for index in some], cell, names)
         for row, values in zip(heat.rows, heat.values):
             shown = "".join(_cell(heat, values[index], cell, colour, written) for index in some)
@@ -72,13 +78,25 @@ def _headings(labels: Sequence[str], cell: int, names: int) -> Iterable[str]:
     """Labels across where all fit above their cells, else each from top to bottom."""
     before, labels = " " * (names + 2), [label.strip() for label in labels]
     if all(cell_len(label) < cell for label in labels):
-        yield before + "".join(_centred(label, cell) for label in labels)
+        yield before + "".join(_centred(isolated(label), cell) for label in labels)
         return
-    tall = min(10, max(map(len, labels), default=0))
-    labels = [label if len(label) <= tall else label[: tall - 1] + "…" for label in labels]
+    letters = [_letters(label) for label in labels]
+    tall = min(LETTERS, max(map(len, letters), default=0))
+    letters = [some if len(some) <= tall else [*some[: tall - 1], "…"] for some in letters]
     for line in range(tall):
-        signs = (label.rjust(tall)[line] for label in labels)
+        signs = (([" "] * (tall - len(some)) + some)[line] for some in letters)
         yield before + "".join(_centred(sign if cell_len(sign) <= cell else "?", cell) for sign in signs)
+
+
+def _letters(words: str) -> list[str]:
+    """Letters with the marks that belong to them."""
+    found: list[str] = []
+    for sign in words:
+        if found and (combining(sign) or category(sign) in ("Mn", "Mc", "Me", "Cf")):
+            found[-1] += sign
+        else:
+            found.append(sign)
+    return found
 
 
 def _cell(heat: Heat, value: float, cell: int, colour: bool, written: bool = False) -> str:
@@ -257,7 +275,7 @@ def _cut(words: str, width: int) -> str:
 
 def _right(words: str, width: int) -> str:
     words = _cut(words, width)
-    return " " * (width - cell_len(words)) + words
+    return " " * (width - cell_len(words)) + isolated(words)
 
 
 def _centred(words: str, width: int) -> str:
@@ -271,7 +289,7 @@ def _painted(words: str, index: int) -> str:
 
 
 def _background(colour: Colour) -> str:
-    ink = 30 if ink_on(colour) == "#000" else 97
+    ink = 30 if ink_on(colour) == "black" else 97
     return f"\x1b[{ink};48;{_code(colour)}m"
 
 

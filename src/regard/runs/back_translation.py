@@ -20,9 +20,9 @@ from regard.base.numbers import grouped
 from regard.runs.recipe import Recipe
 from regard.report.progress import progress, say
 from regard.runs.language_run import load_translator
-from regard.text.corpus import content_digest, read_lines
 from regard.corpora.fetch import cache_folder
 from regard.text.pairs import PairCorpus, Pairs, not_held_out
+from regard.text.sources import content_digest, open_text
 
 
 def back_translated(recipe: Recipe, corpus: PairCorpus) -> Pairs:
@@ -36,7 +36,7 @@ def back_translated(recipe: Recipe, corpus: PairCorpus) -> Pairs:
     translator = load_translator(folder, device=str(pick_device(recipe.training.device)))
     made = _place(text, folder)
     if not made.exists():
-        targets = [line for line in read_lines(text) if line.strip()]
+        targets = [line for line in open_text((text,)) if line.strip()]
         sources = []
         with progress(f"translating {text.name} back", len(targets), unit=" lines") as bar:
             for best, *_ in translator.translations(targets, how=Beam(1), truncate=True, min_tokens=2):

@@ -21,7 +21,8 @@ import numpy as np
 from regard.decoding.translate import AHEAD
 from regard.base.errors import RegardError
 from regard.evaluation.accuracy import label_log_probabilities, label_quality
-from regard.runs.folder import TrainedOnPairs
+from regard.evaluation.scoring import alone_by_default
+from regard.runs.folder import TrainedOnPairs, seen_in_training
 from regard.insight.tracing import trace_classification
 from regard.insight.trace import Trace
 from regard.runs.recipe import Recipe
@@ -74,17 +75,20 @@ class ClassificationRun(TrainedOnPairs):
         found = [one.label for one in self.labellings([text] if isinstance(text, str) else text)]
         return found[0] if isinstance(text, str) else found
 
-    def labellings(self, lines: Iterable[str], *, truncate: bool = False, ahead: int = AHEAD) -> Iterator[Labelling]:
-        """For each line its labels; an empty line stays empty. Memory does not grow with the file."""
+    def labellings(self, lines: Iterable[str], *, truncate: bool = False, before: int = 0) -> Iterator[Labelling]:
+        """For each line its labels; an empty line stays empty. Memory does not grow with the file.
+
+        `before`: lines that were labelled earlier; a line that is refused is named by its number.
+        """
         waiting: deque[bool] = deque()  # lines whose labels are still to come; False = an empty one
 
         def sources() -> Iterator[list[int]]:
-            for number, line in enumerate(lines, start=1):
+            for number, line in enumerate(lines, start=before + 1):
                 waiting.append(bool(line.strip()))
                 if waiting[-1]:
                     yield self.source_tokens(line, number, truncate)
 
-        for row in self._log_probabilities(sources(), ahead):
+        for row in self._log_probabilities(sources()):
             while not waiting.popleft():
                 yield Labelling()
             ranked = sorted(self._numbers.items(), key=lambda pair: -row[pair[1]])
@@ -99,13 +103,15 @@ class ClassificationRun(TrainedOnPairs):
 
     # -- how good is it ----------------------------------------------------------------------------------------------
 
-    def evaluate(self, split: str | None = None, *, data: str | None = None, texts: bool = False) -> dict[str, Any]:
+    def evaluate(
+        self, split: str | None = None, *, data: str | None = None, columns: str = "", texts: bool = False
+    ) -> dict[str, Any]:
         """Accuracy, F1 and cross-entropy on held-out lines, and which label is taken for which.
 
         A text that is too long is cut. A label that training has not seen is a mistake, and has no cross-entropy. With
         `texts` also each line's label.
         """
-        corpus, name = self.chosen(data, split)
+        corpus, name = self.chosen(data, split, columns)
         pairs = corpus.splits[name]
         cut = encode_labelled(
             pairs, self.source_tokenizer, self.tokenizer, longest=self.recipe.data.longest, truncate=True
@@ -122,6 +128,7 @@ class ClassificationRun(TrainedOnPairs):
             "corpus": corpus.name,
             "split": name,
             "lines": len(gold),
+            **({} if data is None else seen_in_training(self, corpus, name)),
             **quality,
             "always_the_commonest": max(numbers["lines"] for numbers in labels.values()) / len(gold),
             "cross_entropy": sum(nats) / len(nats) if nats else None,
@@ -151,13 +158,13 @@ class ClassificationRun(TrainedOnPairs):
 
     # -- how probable is this ----------------------------------------------------------------------------------------
 
-    def score(self, pairs: Iterable[tuple[str, str]]) -> Iterator[PairScore]:
-        """log P(label | text) of each pair, in nats."""
-        numbered = enumerate(pairs, start=1)
+    def score(self, pairs: Iterable[tuple[str, str]], *, before: int = 0) -> Iterator[PairScore]:
+        """log P(label | text) of each pair, in nats; on a CPU each is read alone, as `evaluation/scoring.py` says."""
+        numbered = enumerate(pairs, start=before + 1)
         while chunk := list(islice(numbered, AHEAD)):
             numbers = [self._known(label, line) for line, (_, label) in chunk]
             sources = [self.source_tokens(text, line) for line, (text, _) in chunk]
-            rows = self._log_probabilities(sources)
+            rows = self._log_probabilities(sources, 1 if alone_by_default(self.model) else AHEAD)
             for (_, (text, label)), number, row in zip(chunk, numbers, rows, strict=True):
                 yield PairScore(text, label, [clean(label)], [float(row[number])])
 
@@ -187,4 +194,5 @@ class ClassificationRun(TrainedOnPairs):
             top=top,
             gradients=gradients,
             system=self.recipe.system,
+            run=self.folder.resolve().name,
         )

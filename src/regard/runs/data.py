@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -22,6 +22,7 @@ from regard.decoding.translate import translate
 from regard.base.errors import RegardError
 from regard.evaluation.accuracy import label_log_probabilities
 from regard.evaluation.scoring import pair_losses
+from regard.evaluation.scripts import bleu_cut
 from regard.evaluation.bleu import bleu
 from regard.runs.folder import (
     Tokenizers,
@@ -52,6 +53,7 @@ from regard.text.pair_tokens import TokenPairs, encode_pairs
 from regard.text.pairs import PairCorpus, Pairs, weighted
 from regard.text.tokenizer import Tokenizer
 from regard.text.tokens import TokenArray
+from regard.training.defaults import DROPOUT, plan, suited
 from regard.training.loop import Batches
 from regard.training.hyperparameters import Counting, Learning
 from regard.training.validation import PairValidation, TextValidation, Validation, Verdict
@@ -78,6 +80,30 @@ class Material(ABC):
     @abstractmethod
     def tokens(self) -> int:
         """Tokens that are predicted in one reading of the training text."""
+
+    @property
+    def read(self) -> int:
+        """Tokens that are read in one epoch, as training.batch_tokens counts them."""
+        return self.tokens
+
+    @property
+    @abstractmethod
+    def longest(self) -> int:
+        """The fewest tokens that a batch must hold."""
+
+    def suited(self) -> Self:
+        """The same, with what no one has set chosen for a small corpus, and a sentence that says so."""
+        recipe = self.recipe
+        if not isinstance(recipe.training, Learning):
+            return self
+        changes = suited(recipe.training, self.read, self.longest, recipe.given)
+        if not changes:
+            return self
+        recipe = recipe.replace(training=changes)
+        if "model.dropout" not in recipe.given and 0 <= getattr(recipe.model, "dropout", 1.0) < DROPOUT:
+            recipe = recipe.replace(model={"dropout": DROPOUT})
+        say(plan(recipe.training, self.read))
+        return replace(self, recipe=recipe)  # type: ignore[type-var]  # every kind is a dataclass
 
     @abstractmethod
     def batches(self, model: Model) -> Batches: ...
@@ -119,6 +145,10 @@ class TextMaterial(Material):
     corpus: Corpus
     tokenizers: Tokenizers
     arrays: Mapping[str, TokenArray]
+
+    @property
+    def longest(self) -> int:
+        return self.recipe.training.window * self.recipe.training.accumulate
 
     @classmethod
     def cut(cls, recipe: Recipe, corpus: Corpus, tokenizers: Tokenizers) -> TextMaterial:
@@ -165,7 +195,7 @@ def _read_text(recipe: Recipe, tokenizers: Tokenizers | None) -> TextMaterial:
 def read_text(recipe: Recipe, tokenizer: Tokenizer | None = None) -> tuple[Corpus, Tokenizer, Recipe]:
     """The corpus, its tokenizer, and the recipe with what was left to choose filled in."""
     data = recipe.data
-    corpus = open_corpus(data.corpus, data.split)
+    corpus = open_corpus(data.corpus, data.split, columns=data.columns, header=data.header)
     for note in corpus.notes:
         say(note)
     if tokenizer is None:
@@ -178,7 +208,7 @@ def read_text(recipe: Recipe, tokenizer: Tokenizer | None = None) -> tuple[Corpu
             normalise=normalise,
             pretokenised=corpus.pretokenised,
         )
-    resolved = _resolved_data(recipe, tokenizer)
+    resolved = _resolved_data(recipe, corpus, tokenizer)
     return corpus, tokenizer, recipe.replace(data=resolved, training=resolve_training(recipe.training))
 
 
@@ -255,6 +285,14 @@ class PairMaterial(Material):
     def tokens(self) -> int:
         return len(self.train.target)
 
+    @property
+    def read(self) -> int:
+        return len(self.train.source) + len(self.train.target)
+
+    @property
+    def longest(self) -> int:
+        return int((self.train.source_lengths + self.train.target_lengths).max())
+
     def batches(self, model: Model) -> Batches:
         settings, rate = self.recipe.training, self.recipe.data.bpe_dropout
         self._check_context(model)
@@ -277,6 +315,10 @@ class PairMaterial(Material):
     def validation(self, model: Model) -> Validation:
         eos, forbidden = self.tokenizers.target.eos, forbidden_tokens(self.tokenizers.target, one_line=True)
         sources, targets = both_sides(self.valid)
+        cut = bleu_cut(self.references.targets)
+        by_bleu = self.recipe.training.select == "bleu"
+        if by_bleu:
+            say(f"BLEU's tokenizer: {cut.why}")
 
         def loss(model: Model) -> float:
             losses = pair_losses(model, sources, targets, eos)
@@ -285,9 +327,9 @@ class PairMaterial(Material):
         def quality(model: Model) -> float:
             found = translate(model, sources, eos=eos, beam=GREEDY_BEAM, forbidden=forbidden)
             written = [self.tokenizers.target.decode(best.text_tokens).strip() for best, *_ in found]
-            return bleu(written, self.references.targets)
+            return bleu(written, self.references.targets, cut.tokenizer)
 
-        return PairValidation(loss, quality if self.recipe.training.select == "bleu" else None)
+        return PairValidation(loss, quality if by_bleu else None)
 
 
 def _read_pairs(recipe: Recipe, tokenizers: Tokenizers | None) -> PairMaterial:
@@ -300,7 +342,7 @@ def _read_pairs(recipe: Recipe, tokenizers: Tokenizers | None) -> PairMaterial:
         source, target = train_tokenizers(corpus, data.tokenizer, data.vocabulary, normalise, data.joint)
         say(why_this_vocabulary(corpus, (source, target), data.vocabulary))
         tokenizers = Tokenizers(target, source)
-    resolved = _resolved_data(recipe, tokenizers.target) | {"joint": tokenizers.source is tokenizers.target}
+    resolved = _resolved_data(recipe, corpus, tokenizers.target) | {"joint": tokenizers.source is tokenizers.target}
     resolved |= {name: absolute(getattr(data, name)) for name in ("monolingual", "translator")}
     resolved["also"] = ",".join(f"{absolute(path)}:{weight:g}" for path, weight in weighted(data.also))
     recipe = recipe.replace(data=resolved, training=resolve_training(recipe.training))
@@ -370,7 +412,7 @@ def _read_labels(recipe: Recipe, tokenizers: Tokenizers | None) -> LabelMaterial
         )
         tokenizers = Tokenizers(learn_labels(corpus), source)
     assert tokenizers.source is not None
-    resolved = _resolved_data(recipe, tokenizers.source) | {"joint": False}
+    resolved = _resolved_data(recipe, corpus, tokenizers.source) | {"joint": False}
     recipe = recipe.replace(data=resolved, training=resolve_training(recipe.training))
     torch.set_num_threads(recipe.training.threads)
     return LabelMaterial.cut(recipe, corpus, tokenizers)
@@ -379,10 +421,12 @@ def _read_labels(recipe: Recipe, tokenizers: Tokenizers | None) -> LabelMaterial
 # -- what was left to choose -----------------------------------------------------------------------------------------
 
 
-def _resolved_data(recipe: Recipe, tokenizer: Tokenizer) -> dict[str, Any]:
+def _resolved_data(recipe: Recipe, found: Corpus | PairCorpus, tokenizer: Tokenizer) -> dict[str, Any]:
     corpus = recipe.data.corpus
     return {
         "corpus": corpus if is_named(corpus) else str(Path(corpus).resolve()),
+        "columns": found.columns,
+        "header": found.header,
         "normalise": tokenizer.normalisation,
         "tokenizer": tokenizer.kind,
         "vocabulary": tokenizer.vocabulary,

@@ -24,12 +24,13 @@ from torch import Tensor
 from regard.base.errors import RegardError
 from regard.base.files import reading
 from regard.base.numbers import grouped
-from regard.runs.recipe import PairData, Recipe, compose, read_recipe
+from regard.runs.recipe import PairData, Recipe, compose, read_in
 from regard.report.progress import progress, say
 from regard.systems.catalogue import find, load_class
-from regard.systems.code import is_own, locate, reach, vouch, was_named
+from regard.systems.code import admit, admit_copy, is_own, locate, was_named
 from regard.systems.model import Model
-from regard.text.corpus import Corpus, open_corpus
+from regard.text.corpus import Corpus, count_overlap, is_named, open_corpus
+from regard.text.pair_split import count_pair_overlap
 from regard.text.pairs import PairCorpus, open_pairs, read_pairs
 from regard.text.tokenizer import Tokenizer
 from regard.text.tokens import TokenArray, cached
@@ -44,7 +45,7 @@ Known = TypeVar("Known", Corpus, PairCorpus)
 def open_recipe(folder: Path) -> Recipe:
     """The recipe of a run, after making sure that this version can read it."""
     facts = read_facts(folder)
-    tree = read_recipe(folder / "recipe.toml")
+    tree = read_in(folder)
     if is_own(str(tree["system"])):
         tree["system"] = own_code(str(tree["system"]), facts, folder)
     return compose(str(tree["system"]), None, tree)
@@ -83,6 +84,11 @@ def read_facts(folder: Path) -> dict[str, Any]:
     if not folder.exists():
         raise RegardError(f"There is no run {folder}; `regard train` makes one.")
     if not (folder / "run.json").is_file():
+        if any((folder / name).exists() for name in ("model.safetensors", "training.safetensors")):
+            raise RegardError(
+                f"{folder} is not a run: it has weights and no run.json. Put that file back from a copy; the weights "
+                "are left as they are."
+            )
         raise RegardError(f"{folder} is not a run: it has no run.json; `regard train` makes one.")
     with reading(folder / "run.json") as stream:
         content = stream.read()
@@ -105,7 +111,8 @@ def own_code(system: str, facts: dict[str, Any], folder: Path) -> str:
 
     It is run only if this very code was named on this machine before; see `systems/code.py`.
     """
-    recorded = facts.get("code") or {}
+    recorded = facts.get("code")
+    recorded = recorded if isinstance(recorded, dict) else {}
     place, _, label = system.rpartition(":")
     copy = folder / Path(str(recorded.get("file", "")) or "code").name
     for name in (system, f"{copy}:{label}"):
@@ -117,10 +124,8 @@ def own_code(system: str, facts: dict[str, Any], folder: Path) -> str:
             continue
         if name != system and was_named(code.digest, Path(place)):
             say(f"note: {place} is not what {folder} was trained with; using the run's own copy, {copy}")
-            reach(Path(place).parent)
-        else:
-            vouch(code, folder)
-        return code.name
+            return admit_copy(code, Path(place)).name
+        return admit(code, folder).name
     raise RegardError(
         f"{folder} was trained with code of its own, and neither {place} nor {copy} is that code any more: "
         "put it back, or train a new run."
@@ -205,26 +210,28 @@ class TrainedOnPairs(Trained):
         super().__init__(folder, recipe, target, model)
         self.source_tokenizer = source
 
-    def corpus(self, data: str | None = None) -> PairCorpus:
+    def corpus(self, data: str | None = None, columns: str = "") -> PairCorpus:
         """The pairs this run was trained on, or others."""
         if data is None:
+            refuse_columns(columns)
             return pairs_of(self.folder, self.recipe)
         mine = self.recipe.data
-        return open_pairs(data, source=mine.source, target=mine.target, swap=mine.swap)
+        swap = mine.swap and not columns  # columns that are asked for are source and target already
+        return open_pairs(data, source=mine.source, target=mine.target, columns=columns, usual=mine.columns, swap=swap)
 
-    def chosen(self, data: str | None, split: str | None) -> tuple[PairCorpus, str]:
+    def chosen(self, data: str | None, split: str | None, columns: str = "") -> tuple[PairCorpus, str]:
         """A corpus and its split to look at; a single file with no split named is taken whole, as it stands."""
         if data is None or split is not None or not Path(data).is_file():
-            corpus = self.corpus(data)
+            corpus = self.corpus(data, columns)
             return corpus, choose_split(corpus, split)
         mine = self.recipe.data
-        found = read_pairs(data, source=mine.source, target=mine.target)
+        found = read_pairs(data, source=mine.source, target=mine.target, columns=columns, usual=mine.columns)
         whole = PairCorpus(Path(data).name, {WHOLE: found}, mine.source, mine.target, disjoint=True)
-        return whole.swapped() if mine.swap else whole, WHOLE
+        return whole.swapped() if mine.swap and not columns else whole, WHOLE
 
-    def pairs(self, data: str | None, split: str | None = None) -> Iterator[tuple[str, str]]:
+    def pairs(self, data: str | None, split: str | None = None, columns: str = "") -> Iterator[tuple[str, str]]:
         """The pairs of a file as they stand in it, or of one split of a corpus."""
-        corpus, name = self.chosen(data, split)
+        corpus, name = self.chosen(data, split, columns)
         found = corpus.splits[name]
         return zip(found.sources, found.targets)
 
@@ -282,7 +289,14 @@ def pick_device(name: str) -> torch.device:
 
 def corpus_of(folder: Path, recipe: Recipe) -> Corpus:
     """The text a run was trained on, if it still is that text: else what was held out may not be held out any more."""
-    return _unchanged(open_corpus(recipe.data.corpus, recipe.data.split), folder, recipe)
+    recipe = with_data_found(folder, recipe)
+    data = recipe.data
+    return _unchanged(open_corpus(data.corpus, data.split, columns=data.columns, header=data.header), folder, recipe)
+
+
+def refuse_columns(columns: str) -> None:
+    if columns:
+        raise RegardError("--data.columns says how to read another file: name that with --data.")
 
 
 def pairs_asked_for(data: PairData) -> PairCorpus:
@@ -290,6 +304,8 @@ def pairs_asked_for(data: PairData) -> PairCorpus:
         data.corpus,
         source=data.source,
         target=data.target,
+        columns=data.columns,
+        header=data.header,
         swap=data.swap,
         pairs=data.pairs,
         longest=data.words,
@@ -300,7 +316,53 @@ def pairs_asked_for(data: PairData) -> PairCorpus:
 
 def pairs_of(folder: Path, recipe: Recipe) -> PairCorpus:
     """The pairs a run was trained on, if they still are those."""
+    recipe = with_data_found(folder, recipe)
     return _unchanged(pairs_asked_for(recipe.data), folder, recipe)
+
+
+def with_data_found(folder: Path, recipe: Recipe) -> Recipe:
+    """The recipe with its data where they are now: where the run says or, by their name, in its folder or in this one.
+
+    That they are the same data is seen by their checksum.
+    """
+    if is_named(recipe.data.corpus):
+        return recipe
+    there = Path(recipe.data.corpus)
+    places = list(dict.fromkeys([there, folder.resolve() / there.name, Path.cwd() / there.name]))
+    for place in places:
+        if place.exists() or any(place.parent.glob(f"{place.name}.*")):  # or parallel files: train.de and train.en
+            return recipe.replace(data={"corpus": str(place)})
+    looked = ", ".join(map(str, places))
+    raise RegardError(
+        f"What {folder} was trained on is not there; it was looked for at {looked}: put it back at one of them, or "
+        "evaluate on another with --data."
+    )
+
+
+def seen_in_training(trained: Trained, corpus: Corpus | PairCorpus, split: str) -> dict[str, Any]:
+    """How much of a split of another corpus the run was trained on: a sentence, and the share where it can be known."""
+    try:
+        if isinstance(corpus, Corpus):
+            if not trained.recipe.data.corpus:
+                raise RegardError("it was imported without a text")
+            own = corpus_of(trained.folder, trained.recipe)
+            (found,) = count_overlap({"train": own.splits["train"], "asked for": corpus.splits[split]})
+            seen, count, what = found.shared, found.lines, "lines"
+        else:
+            pairs = {
+                name: (pairs.sources, pairs.targets)
+                for name, pairs in (
+                    ("train", pairs_of(trained.folder, trained.recipe).splits["train"]),
+                    ("asked for", corpus.splits[split]),
+                )
+            }
+            (both,) = count_pair_overlap(pairs)
+            seen, count, what = both.both, both.pairs, "pairs"
+    except RegardError as error:
+        return {"seen_in_training": f"unknown: {error}", "share_seen_in_training": None}
+    share = seen / max(count, 1)
+    sentence = f"{grouped(seen)} of {grouped(count)} {what} ({100 * share:.1f} %) were trained on"
+    return {"seen_in_training": sentence, "share_seen_in_training": share}
 
 
 def _unchanged(corpus: Known, folder: Path, recipe: Recipe) -> Known:

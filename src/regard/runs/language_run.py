@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -24,14 +24,14 @@ from typing import Any, NoReturn
 import torch
 
 from regard.runs.classification_run import ClassificationRun
-from regard.decoding.beam import beam_search
+from regard.decoding.beam import WIDEST, beam_search
 from regard.decoding.engine import Engine, Prompt
 from regard.decoding.generate import read_prompts
 from regard.decoding.sampling import Sampling
 from regard.base.errors import RegardError
 from regard.evaluation.documents import Documents
 from regard.evaluation.perplexity import Likelihood, Method, token_losses
-from regard.evaluation.scoring import line_losses
+from regard.evaluation.scoring import alone_by_default, line_losses
 from regard.runs.folder import (
     Trained,
     average_weights,
@@ -43,6 +43,8 @@ from regard.runs.folder import (
     open_tokenizers,
     pick_device,
     read_weights,
+    refuse_columns,
+    seen_in_training,
     set_weights,
     tokens_of,
 )
@@ -50,13 +52,18 @@ from regard.insight.tracing import trace_language
 from regard.insight.trace import Trace
 from regard.layers.state import State
 from regard.base.numbers import grouped
+from regard.runs.speed import install
 from regard.runs.prediction import Prediction
 from regard.report.progress import progress
+from regard.base.settings import at_least
 from regard.systems.classifier import Classifier
 from regard.systems.translator import Translator
 from regard.text.corpus import Corpus, open_corpus
 from regard.text.tokens import TokenArray
 from regard.runs.translation_run import TranslationRun
+
+
+ENGINES = 4  # that a run keeps, for different ways to sample
 
 
 @dataclass(frozen=True)
@@ -110,6 +117,7 @@ class Run(Trained):
         split: str | None = None,
         *,
         data: str | None = None,
+        columns: str = "",
         stream: bool = False,
         segment: int | None = None,
         overlap: int | None = None,
@@ -118,7 +126,7 @@ class Run(Trained):
     ) -> dict[str, Any]:
         """Perplexity and bits per character on held-out text, with how they were computed; with `documents` also the
         loss of each document of it, for intervals."""
-        corpus = self.corpus(data)
+        corpus = self.corpus(data, columns)
         name = choose_split(corpus, split)
         array = tokens_of(corpus, self.tokenizer, name)
         method = Method.of(self.model, segment, overlap, stream)
@@ -130,7 +138,9 @@ class Run(Trained):
                     cut.add(result.tokens, losses)
                 result = result.plus(losses)
                 bar.advance(len(losses))
-        facts = self._report(result, array, corpus, name, method, time.perf_counter() - began)
+        seconds = time.perf_counter() - began
+        seen = {} if data is None else seen_in_training(self, corpus, name)
+        facts = self._report(result, array, corpus, name, method, seconds, seen)
         if cut is not None:
             facts["documents"] = {
                 "tokens": cut.tokens.tolist(), "nats": cut.nats.tolist(), "whole_lines": cut.whole_lines
@@ -138,7 +148,14 @@ class Run(Trained):
         return facts
 
     def _report(
-        self, result: Likelihood, array: TokenArray, corpus: Corpus, split: str, method: Method, seconds: float
+        self,
+        result: Likelihood,
+        array: TokenArray,
+        corpus: Corpus,
+        split: str,
+        method: Method,
+        seconds: float,
+        seen: Mapping[str, Any],
     ) -> dict[str, Any]:
         why_not = self._no_bits_per_character(array)
         bits = None if why_not else result.nats / math.log(2) / array.characters
@@ -146,6 +163,7 @@ class Run(Trained):
             "system": self.recipe.system,
             "corpus": corpus.name,
             "split": split,
+            **seen,
             "perplexity": result.perplexity,
             "nats_per_token": result.mean,
             "bits_per_character": bits,
@@ -170,10 +188,11 @@ class Run(Trained):
             return "word tokens do not say where the spaces were"
         return ""
 
-    def corpus(self, data: str | None = None) -> Corpus:
+    def corpus(self, data: str | None = None, columns: str = "") -> Corpus:
         """The corpus this run was trained on, or another one."""
         if data is not None:
-            return open_corpus(data)
+            return open_corpus(data, columns=columns, usual=self.recipe.data.columns)
+        refuse_columns(columns)
         if not self.recipe.data.corpus:
             raise RegardError(f"{self.folder} was imported without a text: say which one with --data.")
         return corpus_of(self.folder, self.recipe)
@@ -253,8 +272,20 @@ class Run(Trained):
             yield self.tokenizer.decode([*taken.popleft(), *line])
 
     def _engine(self, sampling: Sampling, rows: int | None, *, one_line: bool = False) -> Engine:
-        forbidden = forbidden_tokens(self.tokenizer, one_line=one_line)
-        return Engine(self.model, eos=self.tokenizer.eos, sampling=sampling, forbidden=forbidden, rows=rows)
+        """The engine for texts of this kind, kept for the next call: on a GPU it has recorded its steps."""
+        key = (sampling, rows, one_line)
+        if key not in self._engines:
+            while len(self._engines) >= ENGINES:
+                del self._engines[next(iter(self._engines))]
+            forbidden, eos = forbidden_tokens(self.tokenizer, one_line=one_line), self.tokenizer.eos
+            self._engines[key] = Engine(
+                self.model, eos=eos, sampling=sampling, forbidden=forbidden, rows=rows, install=install
+            )
+        return self._engines[key]
+
+    @cached_property
+    def _engines(self) -> dict[tuple[Sampling, int | None, bool], Engine]:
+        return {}
 
     def _opening(self, prompt: str) -> Prompt:
         """What is read of a prompt, and the tokens that may not come next.
@@ -273,8 +304,7 @@ class Run(Trained):
 
     def beam(self, prompt: str = "", *, width: int = 5, max_tokens: int = 200) -> list[tuple[str, float]]:
         """The most probable ways to finish the prompt's line, with their log-probabilities (nats), best first."""
-        if width < 1:
-            raise RegardError(f"--beam must be at least 1, not {width}.")
+        at_least("--beam", width, 1, WIDEST)
         read = [self.tokenizer.eos, *self.tokenizer.encode(prompt)]
         limit = self.model.context
         if limit is not None and len(read) + max_tokens > limit:
@@ -300,7 +330,10 @@ class Run(Trained):
     # -- how probable is this ----------------------------------------------------------------------------------------
 
     def score(self, lines: Iterable[str]) -> Iterator[LineScore]:
-        """Log-probability of each line, in nats, read on its own from the boundary to its <eos>."""
+        """Log-probability of each line, in nats, read on its own from the boundary to its <eos>.
+
+        On a CPU it depends on no other line, to the last bit; on a GPU others may move the last digits.
+        """
         chunk: list[str] = []
         for line in lines:
             chunk.append(line)
@@ -311,7 +344,8 @@ class Run(Trained):
 
     def _score(self, lines: Sequence[str]) -> Iterator[LineScore]:
         ids = [[*self.tokenizer.encode(line), self.tokenizer.eos] for line in lines]
-        for line, tokens, losses in zip(lines, ids, line_losses(self.model, ids, self.tokenizer.eos)):
+        found = line_losses(self.model, ids, self.tokenizer.eos, alone=alone_by_default(self.model))
+        for line, tokens, losses in zip(lines, ids, found):
             yield LineScore(line, [self.tokenizer.token(n) for n in tokens], [-float(loss) for loss in losses])
 
     # -- what happens inside -----------------------------------------------------------------------------------------
@@ -332,6 +366,7 @@ class Run(Trained):
             top=top,
             gradients=gradients,
             system=self.recipe.system,
+            run=self.folder.resolve().name,
         )
 
 
@@ -349,6 +384,7 @@ def load(folder: str | Path, *, weights: str = "best", average: int | None = Non
     model = build_model(recipe, tokenizers)
     set_weights(model, read_weights(folder, weights) if average is None else average_weights(folder, average), folder)
     model = model.to(pick_device(device))
+    install(model)
     if isinstance(model, Classifier):
         assert tokenizers.source is not None
         return ClassificationRun(folder, recipe, tokenizers.source, tokenizers.target, model)

@@ -13,9 +13,10 @@ a recipe file, `--section.key value`. An unknown key or a wrong value fails wher
 from __future__ import annotations
 
 import dataclasses
+import os
 import tomllib
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, get_type_hints
 
@@ -23,59 +24,65 @@ import tomli_w
 
 from regard.base.errors import RegardError
 from regard.base.files import reading
-from regard.base.settings import at_least, meant, one_of, setting
-from regard.systems.catalogue import System, find, load_module
+from regard.base.settings import RATE, Checked, documentation, meant, one_of, setting
+from regard.base.synonyms import SYSTEM_FIRST
+from regard.text.corpus import is_named
+from regard.text.pairs import weighted
+from regard.systems.catalogue import SYSTEMS, System, find, load_module
 from regard.training.hyperparameters import Counting, PairTraining, Training
 
 SIZES = ("tiny", "small", "medium", "large")
+NORMAL_FORMS, SPLITS = ("auto", "nfc", "nfkc", "none"), ("auto", "lines", "tail")
+HEADER = "whether the first line of a table names its columns: yes, no, or auto = look"
+NORMALISE = "Unicode normalisation: nfc, nfkc or none"
+MOST_SYMBOLS = 10_000_000  # more words than the largest corpora have; larger tables would only exhaust the memory
+TOKENIZERS, TOKENIZER = ("auto", "word", "char", "byte", "bpe"), "word, char, byte or bpe; auto = what suits the corpus"
+VOCABULARY = "most symbols to keep; 0 = all words or characters; for bpe, by the corpus"
 
 
 @dataclass(frozen=True)
-class Data:
+class Data(Checked):
+    section = "data"
     corpus: str = setting("pyref", "a built-in or known corpus, a .txt file, or a folder with train/valid/test files")
-    tokenizer: str = setting("auto", "word, char, byte or bpe; auto = what suits the corpus")
-    vocabulary: int = setting(0, "most symbols to keep; 0 = all words or characters, and for bpe what suits the size")
-    normalise: str = setting("auto", "Unicode normalisation: nfc, nfkc or none; auto = none for bpe and byte, else nfc")
-    split: str = setting("auto", "how a single file is split: lines (by hash, 90/5/5) or tail (the end is held out)")
-
-    def __post_init__(self) -> None:
-        one_of("data.tokenizer", self.tokenizer, ("auto", "word", "char", "byte", "bpe"))
-        one_of("data.normalise", self.normalise, ("auto", "nfc", "nfkc", "none"))
-        one_of("data.split", self.split, ("auto", "lines", "tail"))
-        at_least("data.vocabulary", self.vocabulary, 0)
+    columns: str = setting("", "of a table (CSV, TMX, JSON Lines, …): the column to read, by name or number: en, 2")
+    header: str = setting("auto", HEADER, choices=("auto", "yes", "no"))
+    tokenizer: str = setting("auto", TOKENIZER, choices=TOKENIZERS)
+    vocabulary: int = setting(0, VOCABULARY, least=0, most=MOST_SYMBOLS)
+    normalise: str = setting("auto", f"{NORMALISE}; auto = none for bpe and byte, else nfc", choices=NORMAL_FORMS)
+    split: str = setting(
+        "auto", "how a single file is split: lines (by hash, 90/5/5) or tail (the end is held out)", choices=SPLITS
+    )
 
 
 @dataclass(frozen=True)
-class PairData:
+class PairData(Checked):
     """Sentence pairs, for a system that reads a source and writes a target."""
 
+    section = "data"
     corpus: str = setting("phrasebook", "a built-in or known corpus, a .tsv file (source⇥target), or a folder of files")
-    source: str = setting("", "of files such as train.de and train.en: the language that is read, e.g. de")
-    target: str = setting("", "… and the one that is written, e.g. en")
+    columns: str = setting("", "of a table: the columns of source and target, by name or number: sw,en or 2,3")
+    header: str = setting("auto", HEADER, choices=("auto", "yes", "no"))
+    source: str = setting("", "of files such as train.de and train.en: the language to translate from, e.g. de")
+    target: str = setting("", "… and the language to translate into, e.g. en")
     swap: bool = setting(False, "exchange source and target")
     also: str = setting("", "more training pairs, with how often each counts: more.tsv:2,other.tsv:0.5")
-    monolingual: str = setting("", "text in the target language, whose sources a run of the other direction makes up")
-    translator: str = setting("", "that run, which translates from the target language into the source's")
-    tokenizer: str = setting("auto", "word, char, byte or bpe; auto = what suits the corpus")
-    vocabulary: int = setting(0, "most symbols to keep; 0 = all words or characters, and for bpe what suits the size")
+    monolingual: str = setting("", "text in the target language, for back-translation (Sennrich et al. 2016)")
+    translator: str = setting("", "the run that translates it into the source language")
+    tokenizer: str = setting("auto", TOKENIZER, choices=TOKENIZERS)
+    vocabulary: int = setting(0, VOCABULARY, least=0, most=MOST_SYMBOLS)
     joint: bool = setting(True, "one vocabulary for both sides; false = one for each")
-    normalise: str = setting("auto", "Unicode normalisation: nfc, nfkc or none; auto = nfc")
-    bpe_dropout: float = setting(0.0, "share of merges left out at random while training (Provilkov et al. 2020)")
-    longest: int = setting(256, "pairs with more tokens than this on a side are left out, and counted")
+    normalise: str = setting("auto", f"{NORMALISE}; auto = nfc", choices=NORMAL_FORMS)
+    bpe_dropout: float = setting(0.0, "share of merges left out at random (Provilkov et al. 2020)", **RATE)
+    longest: int = setting(256, "leave out pairs with more tokens than this on a side, and count them", least=1)
     truncate: bool = setting(False, "cut such sides instead")
-    split: str = setting("auto", "how a single file is split: lines (without leaks, by hash) or tail (the end)")
-    pairs: int = setting(0, "train on so many pairs; 0 = all there are")
-    words: int = setting(0, "of the phrasebook: the most words of an English sentence; 0 = its own number")
+    split: str = setting(
+        "auto", "how a single file is split: lines (without leaks, by hash) or tail (the end)", choices=SPLITS
+    )
+    pairs: int = setting(0, "train on this many pairs; 0 = all", least=0)
+    words: int = setting(0, "of the phrasebook: the most words of an English sentence; 0 = its own number", least=0)
 
     def __post_init__(self) -> None:
-        one_of("data.tokenizer", self.tokenizer, ("auto", "word", "char", "byte", "bpe"))
-        one_of("data.normalise", self.normalise, ("auto", "nfc", "nfkc", "none"))
-        one_of("data.split", self.split, ("auto", "lines", "tail"))
-        for name in ("vocabulary", "pairs", "words"):
-            at_least(f"data.{name}", getattr(self, name), 0)
-        at_least("data.longest", self.longest, 1)
-        if not 0 <= self.bpe_dropout < 1:
-            raise RegardError(f"data.bpe_dropout must be at least 0 and below 1, not {self.bpe_dropout}.")
+        super().__post_init__()
         if bool(self.monolingual) != bool(self.translator):
             raise RegardError("data.monolingual and data.translator go together: a text, and a run that translates it.")
 
@@ -87,6 +94,7 @@ class Recipe:
     data: Any  # Data or PairData
     model: Any
     training: Any
+    given: frozenset[str] = field(default=frozenset(), compare=False)  # settings that no default decides: section.key
 
     def tree(self) -> dict[str, Any]:
         return {
@@ -106,7 +114,7 @@ class Recipe:
             lines += ["", f"[{part}]"]
             pairs = [(tomli_w.dumps({f.name: getattr(section, f.name)}).strip(), f) for f in fields(section)]
             width = min(36, max((len(text) for text, _ in pairs), default=0))
-            lines += [f"{text.ljust(width)}  # {f.metadata.get('doc', '')}".rstrip("# ") for text, f in pairs]
+            lines += [f"{text.ljust(width)}  # {documentation(f)}".rstrip("# ") for text, f in pairs]
         return "\n".join(lines) + "\n"
 
     def replace(self, **sections: Mapping[str, Any]) -> Recipe:
@@ -119,14 +127,11 @@ def compose(system: str, size: str | None, *trees: Mapping[str, Any]) -> Recipe:
     """The recipe of a system at a size, with each tree of settings laid over the ones before."""
     entry = find(system)
     module = system_module(entry.name)
-    chosen = size or next((tree["size"] for tree in reversed(trees) if tree.get("size")), "small")
+    chosen = size or next((tree["size"] for tree in reversed(trees) if "size" in tree), "small")
     one_of("size", chosen, SIZES)
-    sections: dict[str, Any] = {
-        "data": Data if entry.task == "language model" else PairData,
-        "model": module.Settings,
-        "training": _training(entry),
-    }
+    sections = _sections(entry)
     values: dict[str, dict[str, Any]] = {part: {} for part in sections}
+    given = frozenset(f"{part}.{name}" for tree in trees for part in sections for name in _section(tree, part))
     if entry.trained != "counting":
         values["training"].update(getattr(module, "TRAINING", {}))
     for key, value in module.SIZES[chosen].items():
@@ -140,13 +145,14 @@ def compose(system: str, size: str | None, *trees: Mapping[str, Any]) -> Recipe:
         raise RegardError(f"The SIZES or TRAINING of {entry.name} do not fit: {error}.") from None
     if isinstance(built["training"], Training):
         built["training"] = built["training"].for_context(getattr(built["model"], "context", None))
-    return Recipe(system=entry.name, size=chosen, **built)
+    return Recipe(system=entry.name, size=chosen, given=given, **built)
 
 
-def _training(entry: System) -> type[Counting | Training | PairTraining]:
-    if entry.trained == "counting":
-        return Counting
-    return Training if entry.task == "language model" else PairTraining
+def _sections(entry: System) -> dict[str, Any]:
+    """The dataclass of each section of a system's recipe."""
+    is_text = entry.task == "language model"
+    learning = Counting if entry.trained == "counting" else Training if is_text else PairTraining
+    return {"data": Data if is_text else PairData, "model": system_module(entry.name).Settings, "training": learning}
 
 
 def system_module(name: str) -> Any:
@@ -162,17 +168,51 @@ def read_recipe(path: Path) -> dict[str, Any]:
         content = stream.read()
     try:
         tree = tomllib.loads(content.decode("utf-8"))
+    except RecursionError:
+        raise RegardError(f"{path} is not a recipe: its values are nested too deeply.") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise RegardError(f"{path} is not valid TOML: {error}.") from None
-    if "system" not in tree:
+    except ValueError:
+        raise RegardError(f"{path} has a number with thousands of digits.") from None
+    if not isinstance(tree.get("system"), str) or "\0" in tree["system"]:
         raise RegardError(f'{path} names no system; begin it with a line such as system = "lstm".')
     return tree
 
 
-def parse_overrides(words: Sequence[str], options: Sequence[str] = ()) -> dict[str, Any]:
+def written_in(recipe: Recipe, folder: Path) -> str:
+    """The TOML of a run: its data are named as they lie from its folder, not as they lay on its maker's machine."""
+    base = folder.resolve()
+
+    def seen_from_there(path: str) -> str:
+        try:
+            return Path(os.path.relpath(path, base)).as_posix()
+        except ValueError:  # another drive
+            return path
+
+    return tomli_w.dumps(_with_paths(recipe.tree(), seen_from_there))
+
+
+def read_in(folder: Path) -> dict[str, Any]:
+    """The tree of a run's recipe, with its data where they lie from the run's folder."""
+    base = folder.resolve()
+    return _with_paths(read_recipe(folder / "recipe.toml"), lambda path: os.path.normpath(base / path))
+
+
+def _with_paths(tree: dict[str, Any], change: Callable[[str], str]) -> dict[str, Any]:
+    data = tree.get("data")
+    if not isinstance(data, dict):  # refused when it is composed
+        return tree
+    names = [name for name in ("corpus", "monolingual", "translator") if isinstance(data.get(name), str) and data[name]]
+    changed = {name: change(data[name]) for name in names if name != "corpus" or not is_named(data[name])}
+    if isinstance(data.get("also"), str) and data["also"]:
+        changed["also"] = ",".join(f"{change(path)}:{weight:g}" for path, weight in weighted(data["also"]))
+    return {**tree, "data": {**data, **changed}}
+
+
+def parse_overrides(words: Sequence[str], options: Sequence[str] = (), system: str | None = None) -> dict[str, Any]:
     """`--model.layers 3 --training.budget=60s` → {"model": {"layers": "3"}, "training": {"budget": "60s"}}.
 
-    `options` are the command's own, for the hint when one is misspelt.
+    `options` are the command's own, and `system` what is trained: for the hint when something is misspelt.
     """
     tree: dict[str, Any] = {}
     words = list(words)
@@ -187,39 +227,57 @@ def parse_overrides(words: Sequence[str], options: Sequence[str] = ()) -> dict[s
             value = words.pop(0)
         part, dot, name = key.replace("-", "_").partition(".")
         if not dot:
-            near = meant(key, options) if options else "."
+            if key in SYSTEM_FIRST.split():
+                raise RegardError(f"There is no option --{key}: the system comes first, as in `regard train lstm`.")
+            known = {f"--{option}": "" for option in options} | {f"--{k}": doc for k, doc in known_settings(system)}
+            near = meant(f"--{key}", known, [f"--{option}" for option in options]) if options else "."
             raise RegardError(f"There is no option --{key}{near}")
         tree.setdefault(part, {})[name] = value
     return tree
 
 
+def known_settings(system: str | None = None) -> Iterator[tuple[str, str]]:
+    """Every setting of a system, or of any system, with its documentation."""
+    for entry in SYSTEMS if system is None or system.endswith(".toml") else (find(system),):
+        for part, section in _sections(entry).items():
+            yield from ((f"{part}.{f.name}", f.metadata.get("doc", "")) for f in fields(section))
+
+
 def _lay_over(
     values: dict[str, dict[str, Any]], tree: Mapping[str, Any], sections: Mapping[str, Any], system: str
 ) -> None:
-    for part, content in tree.items():
+    for part in tree:
         if part in ("system", "size"):
             continue
         if part not in sections:
             raise RegardError(f"There is no setting {part}{meant(part, [*sections, 'system', 'size'])}")
-        if not isinstance(content, Mapping):
-            raise RegardError(f"{part} is a section: write its settings below [{part}].")
+        content = _section(tree, part)
         types = get_type_hints(sections[part])
         for name, value in content.items():
             if name not in types:
                 why = f"{system} is counted, not trained: " if sections[part] is Counting else ""
-                near = meant(f"{part}.{name}", [f"{part}.{n}" for n in types])
+                near = meant(f"{part}.{name}", dict(known_settings(system)), [f"{part}.{n}" for n in types])
                 raise RegardError(f"{why}{system} has no setting {part}.{name}{near}")
             values[part][name] = _typed(f"{part}.{name}", value, types[name])
 
 
+def _section(tree: Mapping[str, Any], part: str) -> Mapping[str, Any]:
+    content = tree.get(part, {})
+    if not isinstance(content, Mapping):
+        raise RegardError(f"{part} is a section: write its settings below [{part}].")
+    return content
+
+
 def _bounded(key: str, value: Any) -> Any:
     if isinstance(value, int) and abs(value) >= 2**31:
-        raise RegardError(f"{key} must be below 2 147 483 648, not {value}.")
+        raise RegardError(f"{key} must be below 2 147 483 648.")
     return value
 
 
 def _typed(key: str, value: Any, kind: type) -> Any:
     """The value as its type; text (from the command line) is read, anything else must already be right."""
+    if isinstance(value, str) and "\0" in value:
+        raise RegardError(f"{key} must be text without the character NUL.")
     if isinstance(value, str) and kind is not str:
         try:
             if kind is bool:
@@ -227,9 +285,10 @@ def _typed(key: str, value: Any, kind: type) -> Any:
             return _bounded(key, kind(value))
         except (ValueError, KeyError):
             pass
-    elif kind is float and isinstance(value, int) and not isinstance(value, bool):
+    elif kind is float and isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**64:
         return float(value)
     elif isinstance(value, kind) and not (kind is int and isinstance(value, bool)):
         return _bounded(key, value)
     words = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}
-    raise RegardError(f"{key} must be {words.get(kind, kind)}, not {value!r}.")
+    shown = repr(value)
+    raise RegardError(f"{key} must be {words.get(kind, kind)}, not {shown if len(shown) < 50 else shown[:40] + '…'}.")

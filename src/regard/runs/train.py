@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import datetime
 import json
+import os
 import platform
 import sys
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -22,7 +23,7 @@ import torch
 
 import regard
 from regard.base.errors import RegardError, Stopped
-from regard.base.files import locked, write_text, writing
+from regard.base.files import is_partial, locked, open_own_file, sweep, write_text, writing
 from regard.runs.folder import (
     FORMAT,
     Tokenizers,
@@ -34,18 +35,22 @@ from regard.runs.folder import (
     pick_device,
     read_weights,
 )
-from regard.runs.data import Material, TextMaterial, material_of, read_material, resolve_training
+from regard.runs.data import Material, PairMaterial, TextMaterial, material_of, read_material, resolve_training
 from regard.base.numbers import grouped
-from regard.runs.recipe import Recipe, compose, read_recipe
+from regard.runs.recipe import Recipe, compose, read_in, read_recipe, written_in
 from regard.report.progress import clock, progress, say
 from regard.runs.language_run import AnyRun, Run, load
+from regard.runs.run_report import write_report
+from regard.runs.speed import install
 from regard.systems.catalogue import find
-from regard.systems.code import is_own, locate, vouch
+from regard.systems.code import admit, in_use, is_own, locate, name_code
 from regard.systems.model import Model
+from regard.text.pairs import Pairs
 from regard.training.checkpoint import save_tensors
-from regard.training.distributed import Crew, join, local_rank
-from regard.training.loop import Trainer, measure_steps, weights_of
-from regard.training.out_of_memory import is_out_of_memory
+from regard.training.distributed import Group, join, local_rank
+from regard.training.defaults import MOST_EPOCHS, SMALL_FILE
+from regard.training.loop import Trainer, kept_weights, measure_steps, weights_of
+from regard.training.out_of_memory import is_out_of_memory, memory_of
 from regard.training.hyperparameters import Learning, PairTraining
 
 
@@ -84,10 +89,13 @@ def compose_recipe(
 ) -> Recipe:
     """One recipe from all the ways to say what is wanted, the more particular overriding the more general."""
     trees: list[Mapping[str, Any]] = []
+    if system is not None and is_own(system):
+        system = name_code(system).name
     if recipe is not None:
-        tree = read_recipe(Path(recipe))
+        is_of_run = (Path(recipe).parent / "run.json").is_file() and Path(recipe).name == "recipe.toml"
+        tree = read_in(Path(recipe).parent) if is_of_run else read_recipe(Path(recipe))
         if system is None and is_own(str(tree["system"])):
-            vouch(locate(str(tree["system"])), recipe)
+            admit(locate(str(tree["system"])), recipe)
         system = system or str(tree["system"])
         trees.append(tree)
     if start is not None:
@@ -97,6 +105,9 @@ def compose_recipe(
         trees.append({"model": before.tree()["model"]})
     if system is None:
         raise RegardError("Name a system (`regard systems` lists them) or a recipe file.")
+    if size is None and not any("size" in tree for tree in trees) and _is_small(data):
+        say(f"Size: tiny, since {data} is small; --size asks for another.")
+        size = "tiny"
     short: dict[str, dict[str, Any]] = {"data": {}, "training": {}}
     if data is not None:
         short["data"]["corpus"] = data
@@ -105,6 +116,11 @@ def compose_recipe(
     if budget is not None:
         short["training"]["budget"] = budget
     return compose(system, size, *trees, short, settings or {})
+
+
+def _is_small(data: str | None) -> bool:
+    """Is it a file of one's own, with little in it?"""
+    return data is not None and Path(data).is_file() and Path(data).stat().st_size < SMALL_FILE
 
 
 def check_start(
@@ -135,7 +151,8 @@ class Prepared:
 
 
 def prepare(recipe: Recipe, start: Path | None = None, tokenizers: Tokenizers | None = None) -> Prepared:
-    material = read_material(recipe, start, tokenizers)
+    material = read_material(recipe, start, tokenizers).suited()
+    check_room(material.recipe, material.tokenizers)
     torch.manual_seed(material.recipe.training.seed)
     model = build_model(material.recipe, material.tokenizers)
     if start is not None:
@@ -146,52 +163,74 @@ def prepare(recipe: Recipe, start: Path | None = None, tokenizers: Tokenizers | 
     return Prepared(material, model)
 
 
+def check_room(recipe: Recipe, tokenizers: Tokenizers) -> None:
+    """Refuse a model that cannot be trained in this machine's memory, before anything is allocated."""
+    settings = recipe.training
+    if not isinstance(settings, Learning) or settings.shard or is_own(recipe.system):
+        return
+    try:
+        with torch.device("meta"):  # shapes alone
+            numbers = sum(p.numel() for p in build_model(recipe, tokenizers).parameters())
+    except RuntimeError:  # more components than 64 bits can count
+        numbers = 2**63
+    copies = {"adamw": 4, "muon": 3}.get(settings.optimizer, 2)  # weights, gradients, moments
+    device = pick_device(settings.device)
+    wanted, room = 4 * copies * numbers, memory_of(device)
+    if wanted > room:
+        raise RegardError(
+            f"This model has {numbers:.2g} parameters, and training it takes {wanted / 2**30:.2g} GiB for its weights, "
+            f"gradients and moments alone; {device} has {room / 2**30:.0f} GiB. Make model.width, model.layers or "
+            "data.vocabulary smaller."
+        )
+
+
 def train_recipe(
     recipe: Recipe, folder: Path | None = None, start: Path | None = None, tokenizers: Tokenizers | None = None
 ) -> AnyRun:
     """Train what a recipe says; `tokenizers`: with these instead of new ones."""
-    crew = join(recipe.training.device if isinstance(recipe.training, Learning) else "cpu")
-    folder = new_folder(recipe, folder) if crew.leads else folder
-    if not crew.alone:
-        return _train_together(crew, recipe, folder, start, tokenizers)
+    group = join(recipe.training.device if isinstance(recipe.training, Learning) else "cpu")
+    if folder is not None and group.is_first:
+        check_free(folder)  # said before anything is read
+    if not group.alone:
+        return _train_together(group, recipe, folder, start, tokenizers)
     ready = prepare(recipe, start, tokenizers)
     say(ready.material.sentence)
-    assert folder is not None
     if is_counted(ready.recipe):
         return _count(ready, folder)
-    trainer = build_trainer(ready, folder)
-    say(f"{find(ready.recipe.system).label}: {grouped(count_parameters(ready.model))} parameters, on {trainer.device}")
-    with claimed(folder):
-        write_folder(folder, ready.recipe, ready.material.tokenizers)
+    with new_folder(ready.recipe, folder) as made:
+        trainer = build_trainer(ready, made)
+        size = grouped(count_parameters(ready.model))
+        say(f"{find(ready.recipe.system).label}: {size} parameters, on {trainer.device}")
+        write_folder(made, ready.recipe, ready.material.tokenizers)
         trainer.save()
-        write_facts(folder, ready.recipe, ready.model, ready.material.origin)
-        return _go_on(trainer)
+        write_facts(made, ready.recipe, ready.model, ready.material.origin)
+        return _go_on(trainer, ready.material)
 
 
 def _train_together(
-    crew: Crew, recipe: Recipe, folder: Path | None, start: Path | None, tokenizers: Tokenizers | None
+    group: Group, recipe: Recipe, folder: Path | None, start: Path | None, tokenizers: Tokenizers | None
 ) -> AnyRun:
     """The same in several processes: the leader reads the text and makes the folder, the others find both there."""
     if is_counted(recipe):
         raise RegardError(f"A {recipe.system} is counted by one process: start it without torchrun.")
-    folder = Path(crew.told(str(folder)))
-    with claimed(folder) if crew.leads else nullcontext():
-        if crew.leads:
+    with new_folder(recipe, folder) if group.is_first else nullcontext() as made:
+        folder = Path(group.broadcast(str(made)))
+        if group.is_first:
             ready = prepare(recipe, start, tokenizers)
             say(ready.material.sentence)
             write_folder(folder, ready.recipe, ready.material.tokenizers)
-        crew.wait()
-        if not crew.leads:
-            recipe = compose(recipe.system, None, read_recipe(folder / "recipe.toml"))
+        group.barrier()
+        if not group.is_first:
+            recipe = compose(recipe.system, None, read_in(folder))
             ready = prepare(recipe, start, open_tokenizers(folder, recipe))
         parameters = count_parameters(ready.model)  # before they are shared out
-        trainer = build_trainer(ready, folder, crew)
-        where = f"{crew.size} processes on {trainer.device.type}"
+        trainer = build_trainer(ready, folder, group)
+        where = f"{group.size} processes on {trainer.device.type}"
         say(f"{find(recipe.system).label}: {grouped(parameters)} parameters, {where}")
         trainer.save()
-        if crew.leads:
-            write_facts(folder, ready.recipe, ready.model, ready.material.origin, crew.size)
-        return _go_on(trainer)
+        if group.is_first:
+            write_facts(folder, ready.recipe, ready.model, ready.material.origin, group.size)
+        return _go_on(trainer, ready.material)
 
 
 # Where and in how many parts it is computed, not what:
@@ -207,17 +246,17 @@ def resume(folder: str | Path, settings: Mapping[str, Mapping[str, Any]] | None 
     if not (folder / "training.safetensors").exists():
         raise RegardError(f"{folder} has no checkpoint (training.safetensors); train it anew.")
     torch.set_num_threads(recipe.training.threads)
-    crew = join(recipe.training.device)
+    group = join(recipe.training.device)
     material = material_of(folder, recipe)
     ready = Prepared(material, build_model(recipe, material.tokenizers))
-    with claimed(folder) if crew.leads else nullcontext():
-        for left in folder.glob(".*.part") if crew.leads else ():  # what a kill in the middle of a save left behind
-            left.unlink()
-        trainer = build_trainer(ready, folder, crew)
+    with claimed(folder) if group.is_first else nullcontext():
+        if group.is_first:
+            tidy(folder)
+        trainer = build_trainer(ready, folder, group)
         _restore(trainer)
-        if settings and crew.leads:
-            write_text(folder / "recipe.toml", recipe.toml())
-        return _go_on(trainer)
+        if settings and group.is_first:
+            write_text(folder / "recipe.toml", written_in(recipe, folder))
+        return _go_on(trainer, material)
 
 
 def _changed(recipe: Recipe, settings: Mapping[str, Mapping[str, Any]]) -> Recipe:
@@ -249,7 +288,7 @@ def _restore(trainer: Trainer) -> None:
         say(f"{folder}: going on from step {trainer.at.step}")
 
 
-def _go_on(trainer: Trainer) -> AnyRun:
+def _go_on(trainer: Trainer, material: Material) -> AnyRun:
     folder, at = trainer.folder, trainer.at
     try:
         trainer.train()
@@ -257,22 +296,26 @@ def _go_on(trainer: Trainer) -> AnyRun:
         say(f"stopped at step {stopped.step}; `regard resume {folder}` goes on from there")
         raise
     except (RuntimeError, ConnectionError) as error:
-        if trainer.crew.alone or isinstance(error, RegardError):
+        if trainer.group.alone or isinstance(error, RegardError):
             raise
         raise RegardError(
             f"Another process of this training ended at step {at.step}; the last checkpoint is in {folder}: "
             f"`torchrun … -m -- regard resume {folder}` goes on from there, with any number of processes."
         ) from error
     trainer.optimizer.zero_grad(set_to_none=True)  # room for the run that is opened beside it
-    trainer.crew.wait()  # the files are the leader's
+    trainer.group.barrier()  # the files are the leader's
     say(
         f"best validation {at.best_words} at step {at.best_step}; "
         f"{grouped(at.tokens)} tokens in {clock(at.seconds)}; the run is in {folder}"
     )
-    return load(folder, device=str(trainer.device))
+    run = load(folder, device=str(trainer.device))
+    if trainer.group.is_first:
+        pairs = material.references if isinstance(material, PairMaterial) else Pairs([], [])
+        write_report(run, zip(pairs.sources, pairs.targets))
+    return run
 
 
-def _count(ready: Prepared, folder: Path) -> Run:
+def _count(ready: Prepared, asked: Path | None) -> Run:
     material = ready.material
     assert isinstance(material, TextMaterial)
     recipe, model, ids = ready.recipe, ready.model, material.arrays["train"].ids
@@ -282,77 +325,137 @@ def _count(ready: Prepared, folder: Path) -> Run:
     for note in model.notes:  # type: ignore[union-attr]
         say(str(note))
     seconds = time.perf_counter() - began
-    with claimed(folder):
+    with new_folder(recipe, asked) as folder:
         write_folder(folder, recipe, material.tokenizers)
         save_tensors(folder / "model.safetensors", weights_of(model), {"seconds": seconds, "tokens": len(ids)})
         write_facts(folder, recipe, model, material.origin)
     say(f"counted {grouped(count_parameters(model))} n-grams in {clock(seconds)}; the run is in {folder}")
-    return Run(folder, recipe, material.tokenizers.target, model)
+    run = Run(folder, recipe, material.tokenizers.target, model)
+    write_report(run)
+    return run
 
 
 # -- trainer -----------------------------------------------------------------------------------------------------
 
 
-def build_trainer(ready: Prepared, folder: Path, crew: Crew | None = None) -> Trainer:
+def build_trainer(ready: Prepared, folder: Path, group: Group | None = None) -> Trainer:
     settings, device = ready.recipe.training, pick_device(ready.recipe.training.device)
-    if crew is not None and not crew.alone and device.type == "cuda":
+    if group is not None and not group.alone and device.type == "cuda":
         device = torch.device("cuda", local_rank())
     model = ready.model.to(device)
     batches, validation = ready.material.batches(model), ready.material.validation(model)
-    return Trainer(model, batches, validation, settings, folder, bf16=settings.precision == "bf16", crew=crew)
+    bf16 = settings.precision == "bf16"
+    return Trainer(model, batches, validation, settings, folder, bf16=bf16, group=group, install=install)
 
 
 # -- the folder ------------------------------------------------------------------------------------------------------
 
 
+BEGINNING = ".beginning"  # in a folder that is not a run yet: what is beside it was made by the start of a training
 OWN_FILES = {
     "recipe.toml",
     "tokenizer.json",
     "tokenizer.source.json",
     "model.safetensors",
     "training.safetensors",
-    "metrics.jsonl",
     ".lock",
+    BEGINNING,
 }
 
 
-def new_folder(recipe: Recipe, folder: Path | None) -> Path:
-    """The folder asked for, if it is free; else runs/SYSTEM-CORPUS, with a number if that is taken."""
-    if folder is None:
-        return free_folder(Path("runs") / f"{find(recipe.system).label}-{Path(recipe.data.corpus).stem}")
+def check_free(folder: Path) -> None:
+    """A new run may begin where nothing is, or where a training was killed before it had begun."""
     if (folder / "run.json").exists():
         raise RegardError(
             f"{folder} exists already: `regard resume {folder}` goes on with it, or choose another --run."
         )
-    if folder.exists():  # a run whose training was killed before it began may be begun again
-        left = {path.name for path in folder.iterdir()} if folder.is_dir() else {folder.name}
-        if any(name not in OWN_FILES and not name.endswith(".part") for name in left):
-            raise RegardError(f"{folder} exists already and is not a run: choose another --run.")
-    return folder
+    if not os.path.lexists(folder):
+        return
+    if not folder.is_dir():
+        raise RegardError(f"{folder} exists already and is not a run: choose another --run.")
+    left = {path.name for path in folder.iterdir()}
+    if BEGINNING in left:
+        left = {name for name in left - OWN_FILES if not name.endswith(".py") and not is_partial(name)}
+    if left - {".lock"}:
+        raise RegardError(f"{folder} exists already and is not a run: choose another --run.")
 
 
-def free_folder(wanted: Path) -> Path:
-    """`wanted`, or wanted-2, wanted-3, … whichever does not exist yet."""
-    free, number = wanted, 1
-    while free.exists():
-        number += 1
-        free = wanted.with_name(f"{wanted.name}-{number}")
-    return free
+@contextmanager
+def new_folder(recipe: Recipe, folder: Path | None) -> Iterator[Path]:
+    """The folder asked for, if it is free, or runs/SYSTEM-CORPUS, numbered if that is taken; held until the work in it
+    is done. It is looked at while it is held, so that of two trainings one is refused."""
+    corpus = "".join(filter(str.isprintable, Path(recipe.data.corpus).stem))[:100]
+    default = Path("runs") / f"{find(recipe.system).label}-{corpus}"
+    if folder is not None:
+        check_free(folder)
+    with free_folder(default) if folder is None else nullcontext(folder) as chosen, claimed(chosen):
+        check_free(chosen)
+        if (chosen / BEGINNING).exists():
+            sweep(chosen)
+        os.close(open_own_file(chosen / BEGINNING, os.O_WRONLY))
+        try:
+            yield chosen
+        except BaseException:
+            if {path.name for path in chosen.iterdir()} == {".lock", BEGINNING}:  # nothing was begun
+                (chosen / BEGINNING).unlink()
+            raise
+
+
+@contextmanager
+def free_folder(wanted: Path) -> Iterator[Path]:
+    """A new folder: `wanted`, or wanted-2, wanted-3, … whichever does not exist yet; gone again if it stays empty."""
+    free, number, made = wanted, 1, not wanted.parent.exists()
+    try:
+        wanted.parent.mkdir(parents=True, exist_ok=True)
+        while True:
+            with suppress(FileExistsError):
+                free.mkdir()  # of several processes one makes it
+                break
+            number += 1
+            free = wanted.with_name(f"{wanted.name}-{number}")
+    except OSError as error:
+        raise RegardError(f"Cannot make the folder {free} ({error.strerror}); choose another --run.") from None
+    try:
+        yield free
+    except BaseException:
+        with suppress(OSError):  # it is not empty
+            free.rmdir()
+            if made:
+                wanted.parent.rmdir()
+        raise
 
 
 @contextmanager
 def claimed(folder: Path) -> Iterator[None]:
-    """The folder, made if need be, and held against other processes until the work in it is done."""
+    """The folder, made if need be, and held against other processes until the work in it is done; gone again if it was
+    made for nothing."""
+    made = not folder.exists()
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise RegardError(f"Cannot make the folder {folder} ({error.strerror}); choose another --run.") from None
     with locked(folder / ".lock"):
-        yield
+        try:
+            yield
+        except BaseException:
+            if [path.name for path in folder.iterdir()] == [".lock"]:
+                with suppress(OSError):  # where files that are open cannot be removed
+                    (folder / ".lock").unlink()
+                    if made:
+                        folder.rmdir()
+            raise
+
+
+def tidy(folder: Path) -> None:
+    """Remove what a kill in the middle of a save left in a run that is held."""
+    sweep(folder)
+    if kept_weights(folder):
+        sweep(folder / "kept")
+    (folder / BEGINNING).unlink(missing_ok=True)
 
 
 def write_folder(folder: Path, recipe: Recipe, tokenizers: Tokenizers) -> None:
-    write_text(folder / "recipe.toml", recipe.toml())
+    write_text(folder / "recipe.toml", written_in(recipe, folder))
     tokenizers.save(folder)
 
 
@@ -373,11 +476,12 @@ def write_facts(folder: Path, recipe: Recipe, model: Model, origin: Mapping[str,
         "corpus": dict(origin),
     }
     if is_own(recipe.system):
-        code = locate(recipe.system)
+        code = in_use(recipe.system)
         facts["code"] = {"file": code.file.name, "sha256": code.digest}
         with writing(folder / code.file.name) as stream:
             stream.write(code.source)
     write_text(folder / "run.json", json.dumps(facts, indent=2, ensure_ascii=False) + "\n")
+    (folder / BEGINNING).unlink(missing_ok=True)
 
 
 def device_name(device: torch.device) -> str:
@@ -385,6 +489,11 @@ def device_name(device: torch.device) -> str:
 
 
 # -- what would it cost ----------------------------------------------------------------------------------------------
+
+
+TOO_MANY = (
+    f"more than {MOST_EPOCHS} epochs: a corpus this small is soon known by heart; set --training.patience to stop then"
+)
 
 
 def dry_run(recipe: Recipe, start: Path | None = None, tokenizers: Tokenizers | None = None) -> dict[str, Any]:
@@ -420,18 +529,20 @@ def dry_run(recipe: Recipe, start: Path | None = None, tokenizers: Tokenizers | 
                 f"The memory of {trainer.device} does not suffice for this training: try {parts}, which changes "
                 "memory and not the result, or a smaller model."
             ) from error
+    epochs = steps * per_step / training_tokens
     return facts | {
         "parameters": count_parameters(ready.model),
         "device": device_name(trainer.device),
         "threads": ready.recipe.training.threads,
         "tokens_per_step": round(per_step),
         "steps": round(steps),
-        "epochs": round(steps * per_step / training_tokens, 2),
+        "epochs": round(epochs, 2),
         "seconds_per_step": round(seconds, 4),
         "tokens_per_second": round(per_step / seconds),
         "training_time": clock(steps * seconds),
         "weights_gradients_optimizer_bytes": resident_bytes(trainer),
         "peak_memory_bytes": peak_memory(trainer.device),
+        **({"warning": TOO_MANY} if epochs > MOST_EPOCHS and not trainer.settings.patience else {}),
         **(on_the_gpu(trainer.device) if trainer.device.type == "cuda" else {}),
     }
 

@@ -14,6 +14,7 @@ import math
 import time
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
 from dataclasses import asdict, dataclass, field, replace
 from itertools import islice
 from typing import Any
@@ -22,17 +23,20 @@ import numpy as np
 import torch
 
 from regard.decoding.beam import Beam, Hypothesis
+from regard.decoding.beam_engine import BeamEngine
 from regard.decoding.sampling import Sampling
 from regard.decoding.translate import BEAM, explain_hypotheses, translate
 from regard.base.errors import RegardError
 from regard.evaluation.alignment_error import alignment_error_rate, spans_in, word_links
-from regard.evaluation.scoring import pair_losses
-from regard.evaluation.bleu import accuracy, by_length, metric_named, quality, refuse_escaped
-from regard.runs.folder import TrainedOnPairs
+from regard.evaluation.scoring import alone_by_default, pair_losses
+from regard.evaluation.scripts import bleu_cut
+from regard.evaluation.bleu import accuracy, by_length, quality, refuse_escaped
+from regard.runs.folder import TrainedOnPairs, seen_in_training
 from regard.insight.tracing import trace_translation
 from regard.insight.trace import Trace
 from regard.layers.state import State
 from regard.runs.prediction import Prediction
+from regard.runs.speed import install
 from regard.report.progress import progress
 from regard.systems.translator import Translator
 from regard.text.pair_tokens import TokenPairs, encode_pairs
@@ -94,6 +98,11 @@ class TranslationRun(TrainedOnPairs):
 
     # -- translating -------------------------------------------------------------------------------------------------
 
+    @cached_property
+    def _beam_engine(self) -> BeamEngine | None:
+        """For searches on a GPU, kept for the next call: it has recorded its steps. Elsewhere the plain search."""
+        return BeamEngine(self.model, install=install) if self.model.device.type == "cuda" else None
+
     def translate(self, text: str | Sequence[str], *, beam: int = 5, length_penalty: float = 1.0) -> Any:
         """The translation of a sentence as a string, or those of several as a list."""
         lines = [text] if isinstance(text, str) else list(text)
@@ -126,7 +135,7 @@ class TranslationRun(TrainedOnPairs):
                     yield ids
 
         limits |= {"forbidden": self.forbidden, "first": before[1]}
-        found = translate(self.model, sources(), eos=self.tokenizer.eos, beam=how, **limits)
+        found = translate(self.model, sources(), eos=self.tokenizer.eos, beam=how, engine=self._beam_engine, **limits)
         for hypotheses in found:
             while not waiting[0][1]:
                 waiting.popleft()
@@ -166,18 +175,20 @@ class TranslationRun(TrainedOnPairs):
         split: str | None = None,
         *,
         data: str | None = None,
+        columns: str = "",
         how: Beam = BEAM,
         lengths: bool = False,
-        bleu_tokenizer: str = "13a",
+        bleu_tokenizer: str | None = None,
         texts: bool = False,
     ) -> dict[str, Any]:
         """Perplexity of the references, BLEU and chrF of translations, alignment error where gold alignments exist.
 
-        With `lengths`, all that also by source length; with `texts`, the translations themselves.
+        With `lengths`, all that also by source length; with `texts`, the translations themselves. `bleu_tokenizer` is
+        one of sacreBLEU's; without it the script of the references decides.
         """
-        corpus, name = self.chosen(data, split)
+        corpus, name = self.chosen(data, split, columns)
         pairs = corpus.splits[name]
-        metric_named("bleu", bleu_tokenizer)  # better known before the translating than after
+        cut_words = bleu_cut(pairs.targets, bleu_tokenizer)  # what is wrong is better known before the translating
         refuse_escaped(pairs.targets, "The references")
         began = time.perf_counter()
         hypotheses = self._translate_all(pairs.sources, how, name)
@@ -191,7 +202,9 @@ class TranslationRun(TrainedOnPairs):
             "split": name,
             "direction": f"{corpus.source or 'source'} → {corpus.target or 'target'}",
             "sentences": len(pairs),
-            **quality(hypotheses, pairs.targets, bleu_tokenizer),
+            **({} if data is None else seen_in_training(self, corpus, name)),
+            **quality(hypotheses, pairs.targets, cut_words.tokenizer),
+            "bleu_tokenizer": cut_words.why,
             "exact": accuracy(hypotheses, pairs.targets),
             "perplexity": math.exp(min(nats / tokens, 700.0)) if tokens else None,
             "tokens": tokens,
@@ -208,7 +221,7 @@ class TranslationRun(TrainedOnPairs):
             "sentences_per_second": round(len(pairs) / max(seconds, 1e-9), 1),
         }
         if lengths:
-            classes = by_length(pairs.sources, hypotheses, pairs.targets, tokenizer=bleu_tokenizer)
+            classes = by_length(pairs.sources, hypotheses, pairs.targets, tokenizer=cut_words.tokenizer)
             facts["by_length"] = [asdict(found) for found in classes]
         if texts:
             facts["translations"] = hypotheses
@@ -260,12 +273,15 @@ class TranslationRun(TrainedOnPairs):
     # -- how probable is this ----------------------------------------------------------------------------------------
 
     def score(self, pairs: Iterable[tuple[str, str]]) -> Iterator[PairScore]:
-        """log P(target | source) of each pair, in nats, token by token."""
-        remaining = iter(pairs)
+        """log P(target | source) of each pair, in nats, token by token.
+
+        On a CPU it depends on no other pair, to the last bit; on a GPU others may move the last digits.
+        """
+        remaining, alone = iter(pairs), alone_by_default(self.model)
         while chunk := list(islice(remaining, 256)):  # constant memory, whatever the size of the file
             sources = [self.source_tokenizer.encode(source) for source, _ in chunk]
             targets = [self.tokenizer.encode(target) for _, target in chunk]
-            losses = pair_losses(self.model, sources, targets, self.tokenizer.eos)
+            losses = pair_losses(self.model, sources, targets, self.tokenizer.eos, alone=alone)
             for (source, target), ids, loss in zip(chunk, targets, losses, strict=True):
                 tokens = [self.tokenizer.token(n) for n in (*ids, self.tokenizer.eos)]
                 yield PairScore(source, target, tokens, [-float(nats) for nats in loss])
@@ -297,6 +313,7 @@ class TranslationRun(TrainedOnPairs):
             top=top,
             gradients=gradients,
             system=self.recipe.system,
+            run=self.folder.resolve().name,
         )
 
 

@@ -17,14 +17,13 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from regard.base.errors import RegardError
-from regard.base.settings import one_of, setting
+from regard.base.settings import setting
+from regard.layers.attention import ScoredAttention
 from regard.layers.cell import walk
 from regard.layers.embedding import Embedding, Output
 from regard.layers.encoder import RecurrentEncoder
 from regard.layers.recurrent import CELLS, Recurrent
 from regard.layers.scores import KERNELS, SCORES
-from regard.layers.source_attention import ScoredAttention
 from regard.layers.state import Span, State, map_state, spread
 from regard.systems.seq2seq import TRAINING as RECURRENT_TRAINING
 from regard.systems.seq2seq import RecurrentPairSettings
@@ -33,16 +32,10 @@ from regard.systems.translator import Translator, explain_through, is_shared, ra
 
 @dataclass(frozen=True)
 class Settings(RecurrentPairSettings):
-    cell: str = setting("gru", "rnn, lstm or gru")
-    score: str = setting("additive", f"α: {', '.join(SCORES)}")
-    bandwidth: float = setting(0.0, f"h, the reach of a kernel ({', '.join(KERNELS)}); 0 = √width")
+    cell: str = setting("gru", "{}", choices=tuple(CELLS))
+    score: str = setting("additive", "α: {}", choices=SCORES)
+    bandwidth: float = setting(0.0, f"h, the reach of a kernel ({', '.join(KERNELS)}); 0 = √width", least=0)
     feed: bool = setting(True, "the context enters the cell (input feeding); false = only the prediction")
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        one_of("model.score", self.score, SCORES)
-        if not self.bandwidth >= 0.0:
-            raise RegardError(f"model.bandwidth must be at least 0, not {self.bandwidth}.")
 
 
 SIZES: dict[str, dict[str, object]] = {

@@ -12,7 +12,7 @@ from typing import Any
 
 from regard.base.errors import RegardError
 from regard.base.settings import meant
-from regard.systems.code import is_own, locate
+from regard.systems.code import in_use, is_own
 
 
 @dataclass(frozen=True)
@@ -125,7 +125,7 @@ SYSTEMS: tuple[System, ...] = (
 
 
 def find(name: str) -> System:
-    """The entry of a system by its name; one's own file is run."""
+    """The entry of a system by its name; one's own file is run, if it was named (`code.name_code`)."""
     for system in SYSTEMS:
         if system.name == name:
             return system
@@ -133,7 +133,7 @@ def find(name: str) -> System:
         raise RegardError(f"There is no system {name!r}{meant(name, [system.name for system in SYSTEMS])}")
     from regard.systems.own import open_own
 
-    code = locate(name)
+    code = in_use(name)
     title, *_ = (open_own(code).kind.__doc__ or "").strip().splitlines() or [""]
     return System(name=code.name, year=None, title=title.strip() or "one's own", paper="", target=code.name)
 
@@ -150,5 +150,5 @@ def load_module(name: str) -> Any:
     if is_own(name):
         from regard.systems.own import open_own
 
-        return open_own(locate(name))
+        return open_own(in_use(name))
     return import_module(find(name).target.partition(":")[0])

@@ -20,13 +20,13 @@ import torch
 from torch import Tensor, nn
 
 from regard.base.errors import RegardError
-from regard.base.settings import at_least, one_of, setting
+from regard.base.settings import MOST_LAYERS, RATE, Checked, at_least, setting
+from regard.layers.attention import FullSelfAttention
 from regard.layers.blocks import FeedForward, PreNormEncoderBlock
 from regard.layers.embedding import Embedding, Output
 from regard.layers.encoder import RecurrentEncoder, TransformerEncoder, real_columns
-from regard.layers.position import Sinusoid
+from regard.layers.position import at_input, in_attention
 from regard.layers.recurrent import CELLS
-from regard.layers.source_attention import FullSelfAttention
 from regard.layers.state import Span, State
 from regard.systems.position_settings import check_heads
 from regard.systems.translator import Translator
@@ -36,27 +36,26 @@ ENCODERS = ("dan", *CELLS, *ATTENTION)
 
 
 @dataclass(frozen=True)
-class Settings:
-    encoder: str = setting("lstm", "dan, rnn, lstm, gru, self-attention or transformer")
-    pool: str = setting("mean", "what the label is read off: the mean of all vectors, or the last")
-    layers: int = setting(1, "layers of the encoder; of dan those above the average, 0 = a bag of words")
-    width: int = setting(128, "components of a vector between layers, of a recurrent one in each direction")
-    embedding: int = setting(0, "components of a word vector; 0 = width, as attention needs it")
+class Settings(Checked):
+    encoder: str = setting("lstm", "{}", choices=ENCODERS)
+    pool: str = setting(
+        "mean", "what the label is read off: the mean of all vectors, or the last", choices=("mean", "last")
+    )
+    layers: int = setting(
+        1, "layers of the encoder; of dan those above the average, 0 = a bag of words", least=0, most=MOST_LAYERS
+    )
+    width: int = setting(128, "components of a vector between layers, of a recurrent one in each direction", least=1)
+    embedding: int = setting(0, "components of a word vector; 0 = width, as attention needs it", least=0)
     bidirectional: bool = setting(True, "rnn, lstm, gru: read the source from both ends")
-    heads: int = setting(4, "self-attention, transformer: heads, which share the width equally")
-    position: str = setting("sinusoid", "self-attention, transformer: none, sinusoid or rotary")
-    dropout: float = setting(0.2, "rate on word vectors, between layers and before the prediction")
+    heads: int = setting(4, "self-attention, transformer: heads, which share the width equally", least=1)
+    position: str = setting(
+        "sinusoid", "self-attention, transformer: {}", choices=("none", "sinusoid", "rotary", "alibi")
+    )
+    dropout: float = setting(0.2, "rate on word vectors, between layers and before the prediction", **RATE)
 
     def __post_init__(self) -> None:
-        one_of("model.encoder", self.encoder, ENCODERS)
-        one_of("model.pool", self.pool, ("mean", "last"))
-        one_of("model.position", self.position, ("none", "sinusoid", "rotary"))
+        super().__post_init__()
         at_least("model.layers", self.layers, 0 if self.encoder == "dan" else 1)
-        at_least("model.width", self.width, 1)
-        at_least("model.embedding", self.embedding, 0)
-        at_least("model.heads", self.heads, 1)
-        if not 0.0 <= self.dropout < 1.0:
-            raise RegardError(f"model.dropout must be at least 0 and below 1, not {self.dropout}.")
         if self.encoder == "dan" and self.pool == "last":
             raise RegardError("model.encoder dan averages the words, of which the last is always <eos>: pool the mean.")
         if self.encoder in ATTENTION:
@@ -118,8 +117,8 @@ class Classifier(Translator):
     """`vocabulary` counts the labels; what embeds is the source's table, for nothing that is written is read."""
 
     def __init__(self, vocabulary: int, settings: Settings, *, source_vocabulary: int | None = None) -> None:
-        waves = settings.encoder in ATTENTION and settings.position == "sinusoid"
-        words, place = settings.words, Sinusoid(settings.width) if waves else None
+        words = settings.words
+        place = at_input(settings.position, words, 0) if settings.encoder in ATTENTION else None
         super().__init__(
             Embedding(source_vocabulary or vocabulary, words, place, scale=words**0.5),
             None,
@@ -194,7 +193,8 @@ def encoder(settings: Settings) -> RecurrentEncoder | TransformerEncoder | None:
         return None
 
     def look() -> FullSelfAttention:
-        return FullSelfAttention(width, settings.heads, dropout_output=dropout, rotary=settings.position == "rotary")
+        position = in_attention(settings.position)
+        return FullSelfAttention(width, settings.heads, dropout_output=dropout, position=position)
 
     layers = range(settings.layers)
     if settings.encoder == "self-attention":

@@ -12,29 +12,20 @@ from itertools import pairwise
 
 from torch import nn
 
-from regard.base.errors import RegardError
-from regard.base.settings import at_least, one_of, setting
+from regard.base.settings import MOST_LAYERS, RATE, Checked, setting
 from regard.layers.context import Average
 from regard.layers.embedding import Embedding, Output
 from regard.systems.model import Stack
 
 
 @dataclass(frozen=True)
-class Settings:
-    layers: int = setting(2, "feed-forward layers on top of the average")
-    width: int = setting(256, "components of a feed-forward layer")
-    embedding: int = setting(0, "components of a word vector; 0 = width")
-    activation: str = setting("tanh", "f: tanh or relu")
-    dropout: float = setting(0.0, "rate on the average and on the output")
+class Settings(Checked):
+    layers: int = setting(2, "feed-forward layers on top of the average", least=0, most=MOST_LAYERS)
+    width: int = setting(256, "components of a feed-forward layer", least=1)
+    embedding: int = setting(0, "components of a word vector; 0 = width", least=0)
+    activation: str = setting("tanh", "f: {}", choices=("tanh", "relu"))
+    dropout: float = setting(0.0, "rate on the average and on the output", **RATE)
     tied: bool = setting(True, "predict with the embedding's matrix; the last layer is then as wide as the embedding")
-
-    def __post_init__(self) -> None:
-        at_least("model.layers", self.layers, 0)
-        at_least("model.width", self.width, 1)
-        at_least("model.embedding", self.embedding, 0)
-        one_of("model.activation", self.activation, ("tanh", "relu"))
-        if not 0.0 <= self.dropout < 1.0:
-            raise RegardError(f"model.dropout must be at least 0 and below 1, not {self.dropout}.")
 
 
 SIZES: dict[str, dict[str, object]] = {

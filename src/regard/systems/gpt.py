@@ -12,45 +12,42 @@ from dataclasses import dataclass
 
 from torch import nn
 
-from regard.base.errors import RegardError
-from regard.base.settings import at_least, one_of, setting
+from regard.base.settings import MOST_LAYERS, RATE, setting
 from regard.layers.attention import CausalSelfAttention
-from regard.layers.blocks import ACTIVATIONS, FeedForward, FinalNorm, PostNormBlock, PreNormBlock
+from regard.layers.blocks import ACTIVATIONS, FeedForward, PostNormBlock, PreNormBlock
 from regard.layers.embedding import Embedding, Output
-from regard.layers.position import POSITIONS
+from regard.layers.position import POSITIONS, in_attention
 from regard.systems.model import Stack
 from regard.systems.position_settings import PositionSettings, check_heads
 
 
 @dataclass(frozen=True)
 class Settings(PositionSettings):
-    layers: int = setting(4, "blocks, one above the other")
-    width: int = setting(128, "components of a vector between blocks")
-    heads: int = setting(4, "attention heads; they share the width equally")
-    context: int = setting(128, "words it can look back at; only the training window for positions that never end")
-    feedforward: int = setting(0, "components inside the feed-forward; 0 = 4 × width")
-    position: str = setting("learned", "none, index, one-hot, sine, sinusoid, learned or rotary")
-    combine: str = setting("add", "add the position to the word vector, or concatenate it (a quarter of the width)")
-    norm: str = setting("pre", "layer norm before each part (pre, as GPT-2) or after each sum (post, as the first GPT)")
-    activation: str = setting("gelu", "gelu (tanh form) or relu")
+    layers: int = setting(4, "blocks, one above the other", least=1, most=MOST_LAYERS)
+    width: int = setting(128, "components of a vector between blocks", least=1)
+    heads: int = setting(4, "attention heads; they share the width equally", least=1)
+    context: int = setting(
+        128, "words it can look back at; only the training window for positions that never end", least=1
+    )
+    feedforward: int = setting(0, "components inside the feed-forward; 0 = 4 × width", least=0)
+    position: str = setting("learned", "{}", choices=tuple(POSITIONS))
+    combine: str = setting(
+        "add",
+        "add the position to the word vector, or concatenate it (a quarter of the width)",
+        choices=("add", "concatenate"),
+    )
+    norm: str = setting(
+        "pre", "layer norm before each part (pre, as GPT-2) or after each sum (post, as GPT)", choices=("pre", "post")
+    )
+    activation: str = setting("gelu", "gelu (tanh form) or relu", choices=ACTIVATIONS)
     bias: bool = setting(True, "biases in linear maps and layer norms")
     tied: bool = setting(True, "predict with the embedding's matrix")
-    dropout: float = setting(0.1, "rate on the embedding, the attention weights and each part's output")
-    initial: float = setting(0.02, "size of first weights: GPT-2's, for a width of 768; narrow ones like more")
-    scale: float = setting(0.0, "word vectors are read so much larger than they are kept; 0 = √width with waves, or 1")
+    dropout: float = setting(0.1, "rate on the embedding, the attention weights and each part's output", **RATE)
+    initial: float = setting(0.02, "standard deviation of first weights; GPT-2's suits a width of 768", above=0)
+    scale: float = setting(0.0, "factor on word vectors when read; 0 = √width with sine waves, else 1", least=0)
 
     def __post_init__(self) -> None:
-        for name in ("layers", "width", "heads", "context"):
-            at_least(f"model.{name}", getattr(self, name), 1)
-        at_least("model.feedforward", self.feedforward, 0)
-        at_least("model.scale", self.scale, 0.0)
-        if not self.initial > 0.0:
-            raise RegardError(f"model.initial must be above 0, not {self.initial}.")
-        self.check_position(POSITIONS)
-        one_of("model.norm", self.norm, ("pre", "post"))
-        one_of("model.activation", self.activation, ACTIVATIONS)
-        if not 0.0 <= self.dropout < 1.0:
-            raise RegardError(f"model.dropout must be at least 0 and below 1, not {self.dropout}.")
+        super().__post_init__()
         check_heads(self.width, self.heads, self.position)
 
 
@@ -87,20 +84,18 @@ TRAINING: dict[str, object] = {
 
 class GPT(Stack):
     def __init__(self, vocabulary: int, settings: Settings) -> None:
-        encoding = settings.encoding()
-        final = FinalNorm(settings.width, bias=settings.bias) if settings.norm == "pre" else None
         super().__init__(
             Embedding(
                 vocabulary,
                 settings.width,
-                encoding,
+                settings.encoding(),
                 concatenate=settings.combine == "concatenate",
                 scale=settings.scale or None,
             ),
             (block(settings) for _ in range(settings.layers)),
             Output(settings.width, vocabulary, tied=settings.tied, bias=False),
             entry=nn.Dropout(settings.dropout),
-            finish=final,
+            finish=nn.LayerNorm(settings.width, bias=settings.bias) if settings.norm == "pre" else None,
         )
         self.settings = settings
         self._initialise()
@@ -136,7 +131,8 @@ def block(settings: Settings) -> PreNormBlock | PostNormBlock:
         settings.heads,
         bias=settings.bias,
         dropout=settings.dropout,
-        rotary=settings.position == "rotary",
+        dropout_output=settings.dropout,
+        position=in_attention(settings.position),
     )
     feedforward = FeedForward(
         settings.width,

@@ -17,27 +17,27 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.base.errors import RegardError
-from regard.base.settings import at_least, setting
+from regard.base.settings import RATE, setting
 from regard.layers.dropout import VariationalDropout
 from regard.layers.recurrent import LSTM
-from regard.systems.recurrent_stack import RecurrentModel, RecurrentSettings
+from regard.systems.recurrent_stack import AS_DROPOUT, RecurrentModel, RecurrentSettings
 
 
 @dataclass(frozen=True)
 class Settings(RecurrentSettings):
-    dropout_input: float = setting(-1.0, "rate on the word vectors; -1 = dropout")
-    dropout_between: float = setting(-1.0, "rate between layers; -1 = dropout")
-    dropout_embedding: float = setting(0.0, "rate at which whole words are dropped")
-    dropout_recurrent: float = setting(0.0, "rate at which recurrent connections are dropped (weight-drop)")
+    dropout_input: float = setting(-1.0, "rate on the word vectors; -1 = dropout", **RATE, unset=AS_DROPOUT)
+    dropout_between: float = setting(-1.0, "rate between layers; -1 = dropout", **RATE, unset=AS_DROPOUT)
+    dropout_embedding: float = setting(0.0, "rate at which whole words are dropped", **RATE)
+    dropout_recurrent: float = setting(0.0, "rate at which recurrent weights are dropped", **RATE)
     variational: bool = setting(False, "drop the same components at every time step of a window")
     forget_bias: float = setting(1.0, "initial bias of the forget gate; 0 forgets half at every step")
-    penalty_size: float = setting(0.0, "α: what large outputs cost while training (activation regularisation)")
-    penalty_change: float = setting(0.0, "β: what outputs that change from word to word cost while training")
+    penalty_size: float = setting(
+        0.0, "α: penalty on large outputs while training (activation regularisation)", least=0
+    )
+    penalty_change: float = setting(0.0, "β: penalty on outputs that change from word to word while training", least=0)
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        at_least("model.penalty_size", self.penalty_size, 0.0)
-        at_least("model.penalty_change", self.penalty_change, 0.0)
         if self.penalty_change and not self.variational:
             raise RegardError(
                 "model.penalty_change compares outputs with the same components dropped: add model.variational true."
@@ -85,7 +85,7 @@ class LSTMModel(RecurrentModel):
             word_dropout=settings.dropout_embedding,
         )
 
-    def charge(self, hidden: Tensor) -> Tensor | None:
+    def auxiliary_loss(self, hidden: Tensor) -> Tensor | None:
         return self._penalty(hidden) if self.settings.penalty_size or self.settings.penalty_change else None
 
     def _penalty(self, dropped: Tensor) -> Tensor:

@@ -12,14 +12,12 @@ from itertools import chain
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.base.errors import RegardError
-from regard.layers.attention import CausalAttention
-from regard.layers.blocks import Block
 from regard.layers.embedding import Embedding, Output
 from regard.layers.layer import Layer
+from regard.layers.loss import negative_log_likelihood
 from regard.layers.state import Span, State, overwrite, span_of
 
 
@@ -47,8 +45,8 @@ class Model(nn.Module):
         """Logits [..., V] of the next token, from hidden vectors."""
         raise NotImplementedError
 
-    def charge(self, hidden: Tensor) -> Tensor | None:
-        """What training charges for hidden vectors besides −log P, for each column [R, T]; None: nothing."""
+    def auxiliary_loss(self, hidden: Tensor) -> Tensor | None:
+        """What training adds to −log P for hidden vectors, for each column [R, T]; None: nothing."""
         return None
 
     def explain_context(self, tokens: Tensor, state: State, span: Span) -> tuple[Tensor, State, State]:
@@ -90,8 +88,8 @@ class Model(nn.Module):
         if source is not None or lengths is not None:
             raise TypeError(f"{type(self).__name__} is a language model: it begins with no source")
         rows = (1 if rows is None else rows) * width
-        device = self.device
-        past = self.first(rows, capacity=capacity, device=device, dtype=self._cached(capacity))
+        device, dtype = self._place()
+        past = self.first(rows, capacity=capacity, device=device, dtype=dtype)
         return {**self._unread(rows, capacity, device), "past": past}
 
     def read(self, tokens: Tensor, state: State | None = None, lengths: Tensor | None = None) -> tuple[Tensor, State]:
@@ -109,13 +107,11 @@ class Model(nn.Module):
     def loss(
         self, tokens: Tensor, targets: Tensor, state: State | None = None, lengths: Tensor | None = None
     ) -> tuple[Tensor, State]:
-        """−log P(target) for every column, in nats: [R, T], 0 in padded columns; in training with its charge."""
+        """−log P(target) for every column, in nats: [R, T], 0 in padded columns; in training with the auxiliary one."""
         hidden, state = self.read(tokens, state, lengths)
-        logits = self.predict(hidden)
-        logits = logits.to(torch.promote_types(logits.dtype, torch.float32))  # bf16 has too few digits for a sum over V
-        cost = F.cross_entropy(logits.flatten(0, 1), targets.flatten(), reduction="none").view_as(targets)
-        if self.training and (charge := self.charge(hidden)) is not None:
-            cost = cost + charge
+        cost = negative_log_likelihood(self.predict(hidden), targets)
+        if self.training and (auxiliary := self.auxiliary_loss(hidden)) is not None:
+            cost = cost + auxiliary
         valid = span_of(state["seen"], lengths).valid(tokens.size(1))
         return cost if valid is None else cost.where(valid, 0.0), state
 
@@ -146,13 +142,6 @@ class Model(nn.Module):
         if capacity is not None:  # this leaf is what tells a fixed state from a growing one
             state["capacity"] = torch.full((rows,), capacity, dtype=torch.int64, device=device)
         return state
-
-    def _cached(self, capacity: int | None) -> torch.dtype:
-        """The precision of a first state; of a fixed one, what keys and values will be computed in."""
-        device, dtype = self._place()
-        if capacity is not None and torch.is_autocast_enabled(device.type) and dtype.is_floating_point:
-            return torch.get_autocast_dtype(device.type)
-        return dtype
 
     @staticmethod
     def _advance(state: State, past: State, seen: Tensor) -> State:
@@ -196,12 +185,11 @@ class Stack(Model):
     def first(self, rows: int, *, capacity: int | None, device: torch.device, dtype: torch.dtype) -> State:
         return {name: layer.begin(rows, capacity=capacity, device=device, dtype=dtype) for name, layer in self._named()}
 
-    def passing(self, rows: int) -> State:
+    def without_cache(self, rows: int) -> State:
         """`begin(rows=rows)` for a text that is read in one call: attention then keeps no keys and values."""
         state = self.begin(rows=rows)
         state["seen"] = state["seen"][:1].expand(rows)  # the same for all: positions need to be looked up only once
-        looks_back = (Block, CausalAttention)
-        past = {name: {} if isinstance(layer, looks_back) else state["past"][name] for name, layer in self._named()}
+        past = {name: {} if layer.caches else state["past"][name] for name, layer in self._named()}
         return {**state, "past": past}
 
     def contextualise(self, tokens: Tensor, state: State, span: Span) -> tuple[Tensor, State]:

@@ -20,8 +20,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from regard.base.errors import RegardError
-from regard.base.settings import one_of, setting
+from regard.base.settings import Checked, setting
 from regard.layers.state import Span, State, last
 from regard.systems.kneser_ney import FALLBACK, Estimate, count_grams, kneser_ney, relative_frequencies
 from regard.systems.model import Model
@@ -30,14 +29,18 @@ ORDERS = range(1, 8)
 
 
 @dataclass(frozen=True)
-class Settings:
-    order: int = setting(5, "words in the longest n-gram: the one predicted and those before it")
-    smoothing: str = setting("kneser-ney", "kneser-ney (interpolated, modified) or counts (count and normalise)")
-
-    def __post_init__(self) -> None:
-        if self.order not in ORDERS:
-            raise RegardError(f"model.order must be from {ORDERS[0]} to {ORDERS[-1]}, not {self.order}.")
-        one_of("model.smoothing", self.smoothing, ("kneser-ney", "counts"))
+class Settings(Checked):
+    order: int = setting(
+        5,
+        "words in the longest n-gram: the one predicted and those before it",
+        least=ORDERS[0],
+        most=ORDERS[-1],
+    )
+    smoothing: str = setting(
+        "kneser-ney",
+        "kneser-ney (interpolated, modified) or counts (count and normalise)",
+        choices=("kneser-ney", "counts"),
+    )
 
 
 SIZES: dict[str, dict[str, object]] = {

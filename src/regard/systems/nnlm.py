@@ -14,32 +14,28 @@ import torch
 from torch import Tensor, nn
 
 from regard.base.errors import RegardError
-from regard.base.settings import at_least, setting
+from regard.base.settings import RATE, Checked, setting
 from regard.layers.context import Window
 from regard.layers.embedding import Embedding, Output
 from regard.systems.model import Stack
 
 
 @dataclass(frozen=True)
-class Settings:
-    order: int = setting(8, "n: the word predicted and the n − 1 words it is predicted from")
-    width: int = setting(256, "components of the tanh layer")
-    embedding: int = setting(64, "components of a word vector; 0 = width")
+class Settings(Checked):
+    order: int = setting(8, "n: the word predicted and the n − 1 words it is predicted from", least=2)
+    width: int = setting(256, "components of the tanh layer", least=1)
+    embedding: int = setting(64, "components of a word vector; 0 = width", least=0)
     direct: bool = setting(False, "direct connections from the word vectors to the prediction")
     tied: bool = setting(False, "predict with the embedding's matrix; the tanh layer is then as wide as the embedding")
-    dropout: float = setting(0.0, "rate on the word vectors and on the tanh layer")
+    dropout: float = setting(0.0, "rate on the word vectors and on the tanh layer", **RATE)
 
     def __post_init__(self) -> None:
-        at_least("model.order", self.order, 2)
-        at_least("model.width", self.width, 1)
-        at_least("model.embedding", self.embedding, 0)
+        super().__post_init__()
         if self.tied and self.embedding not in (0, self.width):
             raise RegardError(
                 f"model.tied predicts with the word vectors, so model.embedding ({self.embedding}) must be "
                 f"model.width ({self.width}), or 0 for the same."
             )
-        if not 0.0 <= self.dropout < 1.0:
-            raise RegardError(f"model.dropout must be at least 0 and below 1, not {self.dropout}.")
 
 
 SIZES: dict[str, dict[str, object]] = {

@@ -1,14 +1,14 @@
-"""The settings of a system that reads where words stand: which encoding, and whether it is added or concatenated."""
+"""The settings of a system that reads where words stand: which position, and whether it is added or concatenated."""
 
 from __future__ import annotations
 
 from regard.base.errors import RegardError
-from regard.base.settings import one_of
-from regard.layers.position import Index, Learned, OneHot, Position, Sine, Sinusoid
+from regard.base.settings import Checked
+from regard.layers.position import POSITIONS, Position, Rotary, at_input
 
 
-class PositionSettings:
-    """For a `Settings` that has these fields; `check_position` belongs into its `__post_init__`."""
+class PositionSettings(Checked):
+    """For a `Settings` that has these fields."""
 
     width: int
     context: int
@@ -16,19 +16,18 @@ class PositionSettings:
     combine: str
     tied: bool
 
-    def check_position(self, known: tuple[str, ...]) -> None:
-        one_of("model.position", self.position, known)
-        one_of("model.combine", self.combine, ("add", "concatenate"))
+    def __post_init__(self) -> None:
+        super().__post_init__()
         if self.combine == "concatenate":
             self._check_concatenation()
-        elif self.position == "one-hot" and self.context > self.width:
+        elif self.position_width > self.width:
             raise RegardError(
-                f"model.position one-hot needs a component for each place: model.context ({self.context}) "
+                f"model.position {self.position} needs a component for each place: model.context ({self.context}) "
                 f"must not exceed model.width ({self.width})."
             )
 
     def _check_concatenation(self) -> None:
-        if self.position in ("none", "rotary"):
+        if not self.position_width:
             raise RegardError(
                 f"model.combine concatenate has nothing to concatenate with model.position {self.position}; use add."
             )
@@ -46,31 +45,20 @@ class PositionSettings:
     @property
     def position_width(self) -> int:
         """Components of a position's vector; where it is free to choose and concatenated, a quarter of the width."""
-        own = {"none": 0, "rotary": 0, "index": 1, "one-hot": self.context}
-        return own.get(self.position, self.width if self.combine == "add" else max(1, self.width // 4))
+        free = self.width if self.combine == "add" else max(1, self.width // 4)
+        return POSITIONS[self.position].components(free, self.context)
 
     def encoding(self) -> Position | None:
-        """The position's part of the embedding; rotary has none, it acts inside attention."""
-        match self.position:
-            case "index":
-                return Index()
-            case "one-hot":
-                return OneHot(self.context)
-            case "sine":
-                return Sine(self.position_width)
-            case "sinusoid":
-                return Sinusoid(self.position_width)
-            case "learned":
-                return Learned(self.context, self.position_width)
-        return None
+        """The position's part of the embedding; None where it acts inside attention, or nowhere."""
+        return at_input(self.position, self.position_width, self.context)
 
 
 def check_heads(width: int, heads: int, position: str) -> None:
     """Heads share the width equally, and rotary positions turn the components of a head in pairs."""
     if width % heads:
         raise RegardError(f"model.heads ({heads}) must divide model.width ({width}).")
-    if position == "rotary" and width // heads % 2:
+    if POSITIONS[position] is Rotary and width // heads % 2:
         raise RegardError(
-            f"model.position rotary turns pairs of components: model.width / model.heads must be even, "
+            f"model.position {position} turns pairs of components: model.width / model.heads must be even, "
             f"not {width // heads}."
         )

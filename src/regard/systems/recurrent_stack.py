@@ -9,13 +9,12 @@ Dropout stands on the input, between layers and on the output, never on the way 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from itertools import pairwise
 
 from torch import nn
 
-from regard.base.errors import RegardError
-from regard.base.settings import at_least, setting
+from regard.base.settings import MOST_LAYERS, RATE, Checked, setting
 from regard.layers.embedding import Embedding, Output
 from regard.layers.layer import Layer
 from regard.systems.model import Stack
@@ -24,21 +23,12 @@ AS_DROPOUT = -1.0  # a rate that was not given its own value
 
 
 @dataclass(frozen=True)
-class RecurrentSettings:
-    layers: int = setting(2, "layers, one above the other")
-    width: int = setting(256, "components of a layer's hidden state")
-    embedding: int = setting(0, "components of a word vector; 0 = width")
-    dropout: float = setting(0.1, "rate on the input, between layers and on the output")
+class RecurrentSettings(Checked):
+    layers: int = setting(2, "layers, one above the other", least=1, most=MOST_LAYERS)
+    width: int = setting(256, "components of a layer's hidden state", least=1)
+    embedding: int = setting(0, "components of a word vector; 0 = width", least=0)
+    dropout: float = setting(0.1, "rate on the input, between layers and on the output", **RATE)
     tied: bool = setting(True, "predict with the embedding's matrix; the last layer is then as wide as the embedding")
-
-    def __post_init__(self) -> None:
-        at_least("model.layers", self.layers, 1)
-        at_least("model.width", self.width, 1)
-        at_least("model.embedding", self.embedding, 0)
-        for field in (field for field in fields(self) if field.name.startswith("dropout")):
-            rate = getattr(self, field.name)
-            if not 0.0 <= rate < 1.0 and not (rate == field.default == AS_DROPOUT):
-                raise RegardError(f"model.{field.name} must be at least 0 and below 1, not {rate}.")
 
     def rate(self, place: str) -> float:
         """The rate of dropout on the "input" or "between" layers: the place's own where the system has one."""

@@ -10,22 +10,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from regard.base.settings import one_of, setting
+from regard.base.settings import setting
 from regard.layers.recurrent import ACTIVATIONS, INITIALISATIONS, Elman
 from regard.systems.recurrent_stack import RecurrentModel, RecurrentSettings
 
 
 @dataclass(frozen=True)
 class Settings(RecurrentSettings):
-    activation: str = setting("tanh", "f: tanh, sigmoid or relu")
+    activation: str = setting("tanh", "f: {}", choices=ACTIVATIONS)
     initialisation: str = setting(
-        "default", "of W_h: default (uniform), orthogonal, or identity; the last two: no bias"
+        "default",
+        "of W_h: default (uniform), orthogonal, or identity; the last two: no bias",
+        choices=INITIALISATIONS,
     )
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        one_of("model.activation", self.activation, ACTIVATIONS)
-        one_of("model.initialisation", self.initialisation, INITIALISATIONS)
 
 
 SIZES: dict[str, dict[str, object]] = {

@@ -15,42 +15,38 @@ from dataclasses import dataclass
 from torch import nn
 
 from regard.base.errors import RegardError
-from regard.base.settings import at_least, one_of, setting
+from regard.base.settings import RATE, setting
 from regard.layers.attention import SelfAttention
 from regard.layers.embedding import Embedding, Output
-from regard.layers.position import POSITIONS
+from regard.layers.position import INPUT_POSITIONS
 from regard.layers.scores import KERNELS, SCORES
 from regard.systems.model import Stack
 from regard.systems.position_settings import PositionSettings
 
-INPUT_POSITIONS = tuple(name for name in POSITIONS if name != "rotary")  # those that come with the word's vector
-
 
 @dataclass(frozen=True)
 class Settings(PositionSettings):
-    width: int = setting(256, "components of words, queries, keys and values")
-    context: int = setting(128, "words it can look back at; only the training window for positions that never end")
-    position: str = setting("none", "none, index, one-hot, sine, sinusoid or learned")
-    combine: str = setting("add", "add the position to the word vector, or concatenate it (a quarter of the width)")
-    score: str = setting("scaled-dot", f"α: {', '.join(SCORES)}")
-    bandwidth: float = setting(1.0, f"h, the reach of a kernel ({', '.join(KERNELS)})")
+    width: int = setting(256, "components of words, queries, keys and values", least=1)
+    context: int = setting(
+        128, "words it can look back at; only the training window for positions that never end", least=1
+    )
+    position: str = setting("none", "{}", choices=INPUT_POSITIONS)
+    combine: str = setting(
+        "add",
+        "add the position to the word vector, or concatenate it (a quarter of the width)",
+        choices=("add", "concatenate"),
+    )
+    score: str = setting("scaled-dot", "α: {}", choices=SCORES)
+    bandwidth: float = setting(1.0, f"h, the reach of a kernel ({', '.join(KERNELS)})", above=0)
     projections: bool = setting(True, "W_q, W_k, W_v; without them a word's vector is its query, key and value")
-    activation: str = setting("identity", "f: identity, tanh or relu")
+    activation: str = setting("identity", "f: {}", choices=("identity", "tanh", "relu"))
     tied: bool = setting(False, "predict with the embedding's matrix")
-    dropout: float = setting(0.0, "rate on the embedding and the attention weights")
+    dropout: float = setting(0.0, "rate on the embedding and the attention weights", **RATE)
 
     def __post_init__(self) -> None:
-        at_least("model.width", self.width, 1)
-        at_least("model.context", self.context, 1)
-        self.check_position(INPUT_POSITIONS)
-        one_of("model.score", self.score, SCORES)
-        one_of("model.activation", self.activation, ("identity", "tanh", "relu"))
-        if not self.bandwidth > 0.0:
-            raise RegardError(f"model.bandwidth must be above 0, not {self.bandwidth}.")
+        super().__post_init__()
         if self.activation != "identity" and not self.projections:
             raise RegardError(f"model.activation {self.activation} acts on projections: set model.projections to true.")
-        if not 0.0 <= self.dropout < 1.0:
-            raise RegardError(f"model.dropout must be at least 0 and below 1, not {self.dropout}.")
 
 
 SIZES: dict[str, dict[str, object]] = {

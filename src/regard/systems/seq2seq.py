@@ -14,32 +14,30 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from regard.base.settings import at_least, one_of, setting
+from regard.base.settings import MOST_LAYERS, RATE, Checked, setting
 from regard.layers.embedding import Embedding, Output
 from regard.layers.encoder import RecurrentEncoder, backwards
 from regard.layers.recurrent import CELLS
 from regard.layers.state import Span, State, map_state, spread
-from regard.systems.translator import Translator, check_dropout, explain_through, is_shared, rate, through
+from regard.systems.translator import BY_CORPUS, Translator, explain_through, is_shared, rate, through
 
 
 @dataclass(frozen=True)
-class RecurrentPairSettings:
+class RecurrentPairSettings(Checked):
     """What both recurrent translators are made of."""
 
-    cell: str = setting("lstm", "rnn, lstm or gru")
-    layers: int = setting(1, "layers of the encoder, and of the decoder")
-    width: int = setting(512, "components of a layer's hidden state, in each direction")
-    embedding: int = setting(256, "components of a word vector; 0 = width")
-    dropout: float = setting(-1.0, "rate on word vectors, between layers and before the prediction; -1 = by the corpus")
+    cell: str = setting("lstm", "{}", choices=tuple(CELLS))
+    layers: int = setting(1, "layers of the encoder, and of the decoder", least=1, most=MOST_LAYERS)
+    width: int = setting(512, "components of a layer's hidden state, in each direction", least=1)
+    embedding: int = setting(256, "components of a word vector; 0 = width", least=0)
+    dropout: float = setting(
+        BY_CORPUS,
+        "rate on word vectors, between layers and before the prediction; -1 = by the corpus",
+        **RATE,
+        unset=BY_CORPUS,
+    )
     tied: bool = setting(True, "predict with the target's word vectors")
     shared: bool = setting(True, "one table of word vectors for source and target, where they have one vocabulary")
-
-    def __post_init__(self) -> None:
-        one_of("model.cell", self.cell, tuple(CELLS))
-        at_least("model.layers", self.layers, 1)
-        at_least("model.width", self.width, 1)
-        at_least("model.embedding", self.embedding, 0)
-        check_dropout(self.dropout)
 
     @property
     def words(self) -> int:
@@ -49,7 +47,7 @@ class RecurrentPairSettings:
 
 @dataclass(frozen=True)
 class Settings(RecurrentPairSettings):
-    layers: int = setting(2, "layers of the encoder, and of the decoder")
+    layers: int = setting(2, "layers of the encoder, and of the decoder", least=1, most=MOST_LAYERS)
     reverse: bool = setting(True, "read the source backwards")
 
 

@@ -10,17 +10,14 @@ are four times as quiet, so that an untrained model prefers no word.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from regard.base.errors import RegardError
-from regard.base.settings import at_least, one_of, setting
-from regard.fast.short_blocks import are_short, decode, remember, remembered, running_precision
-from regard.fast.word_vectors import is_plain, read_words
-from regard.layers.attention import CausalSelfAttention
+from regard.base.settings import MOST_LAYERS, RATE, setting
+from regard.layers.attention import CausalSelfAttention, CrossAttention, FullSelfAttention
 from regard.layers.blocks import (
     ACTIVATIONS,
     DecoderBlock,
@@ -33,45 +30,47 @@ from regard.layers.blocks import (
 )
 from regard.layers.embedding import Embedding, Output
 from regard.layers.encoder import TransformerEncoder
-from regard.layers.position import POSITIONS, Learned
-from regard.layers.source_attention import CrossAttention, FullSelfAttention
+from regard.layers.position import POSITIONS, Learned, in_attention
 from regard.layers.state import Span, State
 from regard.systems.position_settings import PositionSettings, check_heads
-from regard.systems.translator import Translator, check_dropout, is_shared, rate
+from regard.systems.translator import BY_CORPUS, Translator, is_shared, rate
 
 QUIET = 4.0  # how much smaller than in the paper word vectors begin, and how much more they are scaled up
 
 
 @dataclass(frozen=True)
 class Settings(PositionSettings):
-    layers: int = setting(3, "blocks of the encoder, one above the other")
-    decoder_layers: int = setting(0, "blocks of the decoder; 0 = layers")
-    width: int = setting(256, "components of a vector between blocks")
-    heads: int = setting(4, "attention heads; they share the width equally")
-    feedforward: int = setting(0, "components inside the feed-forward; 0 = 4 × width")
-    position: str = setting("sinusoid", "none, index, one-hot, sine, sinusoid, learned or rotary")
-    combine: str = setting("add", "add the position to the word vector, or concatenate it (a quarter of the width)")
-    context: int = setting(256, "most tokens of a source or target, where positions end (one-hot, learned)")
-    norm: str = setting("pre", "layer norm before each part (pre) or after each sum (post, as the first Transformer)")
-    activation: str = setting("relu", "relu or gelu (tanh form)")
+    layers: int = setting(3, "blocks of the encoder, one above the other", least=1, most=MOST_LAYERS)
+    decoder_layers: int = setting(0, "blocks of the decoder; 0 = layers", least=0, most=MOST_LAYERS)
+    width: int = setting(256, "components of a vector between blocks", least=1)
+    heads: int = setting(4, "attention heads; they share the width equally", least=1)
+    feedforward: int = setting(0, "components inside the feed-forward; 0 = 4 × width", least=0)
+    position: str = setting("sinusoid", "{}", choices=tuple(POSITIONS))
+    combine: str = setting(
+        "add",
+        "add the position to the word vector, or concatenate it (a quarter of the width)",
+        choices=("add", "concatenate"),
+    )
+    context: int = setting(256, "most tokens of a source or target, where positions end (one-hot, learned)", least=1)
+    norm: str = setting(
+        "pre",
+        "layer norm before each part (pre) or after each sum (post, as the first Transformer)",
+        choices=("pre", "post"),
+    )
+    activation: str = setting("relu", "relu or gelu (tanh form)", choices=ACTIVATIONS)
     tied: bool = setting(True, "predict with the target's word vectors")
     shared: bool = setting(True, "one table of word vectors for source and target, where they have one vocabulary")
-    dropout: float = setting(-1.0, "rate on word vectors and on what each part adds; -1 = by the corpus")
-    dropout_attention: float = setting(0.0, "rate on attention weights")
-    dropout_activation: float = setting(0.0, "rate inside the feed-forward")
+    dropout: float = setting(
+        BY_CORPUS,
+        "rate on word vectors and on what each part adds; -1 = by the corpus",
+        **RATE,
+        unset=BY_CORPUS,
+    )
+    dropout_attention: float = setting(0.0, "rate on attention weights", **RATE)
+    dropout_activation: float = setting(0.0, "rate inside the feed-forward", **RATE)
 
     def __post_init__(self) -> None:
-        for name in ("layers", "width", "heads", "context"):
-            at_least(f"model.{name}", getattr(self, name), 1)
-        for name in ("decoder_layers", "feedforward"):
-            at_least(f"model.{name}", getattr(self, name), 0)
-        self.check_position(POSITIONS)
-        one_of("model.norm", self.norm, ("pre", "post"))
-        one_of("model.activation", self.activation, ACTIVATIONS)
-        check_dropout(self.dropout)
-        for name in ("dropout_attention", "dropout_activation"):
-            if not 0.0 <= getattr(self, name) < 1.0:
-                raise RegardError(f"model.{name} must be at least 0 and below 1, not {getattr(self, name)}.")
+        super().__post_init__()
         check_heads(self.width, self.heads, self.position)
 
 
@@ -165,37 +164,25 @@ class Transformer(Translator):
         return {"memory": memory}, {"embedding": vectors, "layers": parts}
 
     def remember(self, encoded: State) -> State:
-        memory, (names, blocks) = encoded["memory"], zip(*self._named(), strict=True)
-        if are_short(blocks, memory, memory.size(1), memory.size(1)):
-            kept = remember(blocks, memory)
-            each = zip(names, remembered(blocks, kept), strict=True)
-            return {"together": kept} | {name: {"packed": packed} for name, packed in each}
-        return {name: block.cross.remember(memory) for name, block in self._named()}
+        return {name: block.cross.remember(encoded["memory"]) for name, block in self.named_blocks()}
 
     def opening(self, encoded: State, width: int, *, capacity: int | None, dtype: torch.dtype) -> State:
-        rows, device = len(encoded["memory"]) * width, encoded["memory"].device
-        return {name: block.begin(rows, capacity=capacity, device=device, dtype=dtype) for name, block in self._named()}
+        rows = len(encoded["memory"]) * width
+        how: dict[str, Any] = {"capacity": capacity, "device": encoded["memory"].device, "dtype": dtype}
+        return {name: block.begin(rows, **how) for name, block in self.named_blocks()}
 
     # -- the target --------------------------------------------------------------------------------------------------
 
     def contextualise(self, tokens: Tensor, state: State, span: Span) -> tuple[Tensor, State]:
-        past, source = {}, state["source"]
-        if self._is_unread(state, len(tokens)):
-            names, blocks = zip(*self._named(), strict=True)
-            short = are_short(blocks, self.embedding.table.weight, tokens.size(1), source["valid"].size(1))
-            if short and "together" in source:
-                x = self._vectors(self.embedding, tokens, blocks, again=self._reader is self.embedding)
-                hidden, states = decode(blocks, self.finish, x, source["together"], source["valid"])
-                return hidden, dict(zip(names, states, strict=True))
-        x = self.dropout(self.embedding(tokens, span))
-        for name, block in self._named():
+        x, past, source = self.dropout(self.embedding(tokens, span)), {}, state["source"]
+        for name, block in self.named_blocks():
             x, past[name] = block(x, state["past"][name], span, source[name], source["valid"])
         return self.finish(x), past
 
     def explain_context(self, tokens: Tensor, state: State, span: Span) -> tuple[Tensor, State, State]:
         x, past, source = self.dropout(self.embedding(tokens, span)), {}, state["source"]
         parts: State = {"embedding": x, "layers": {}}
-        for name, block in self._named():
+        for name, block in self.named_blocks():
             x, past[name], inside = block.explain(x, state["past"][name], span, source[name], source["valid"])
             parts["layers"][name] = {**inside, "hidden": x}
         parts["hidden"] = self.finish(x)
@@ -217,29 +204,7 @@ class Transformer(Translator):
         looks = self.settings.layers + 2 * len(self.layers)
         return super().flops_per_token + 12.0 * looks * self.settings.width * 32
 
-    def _source_vectors(self, source: Tensor) -> Tensor:
-        blocks = list(self.encoder.blocks)
-        if are_short(blocks, self._reader.table.weight, source.size(1), source.size(1)):
-            return self._vectors(self._reader, source, blocks)
-        return super()._source_vectors(source)
-
-    def _vectors(
-        self, embedding: Embedding, tokens: Tensor, blocks: Sequence[nn.Module], *, again: bool = False
-    ) -> Tensor:
-        """What the fused stacks read, of rows that all begin at position 0."""
-        if not is_plain(embedding):
-            span = Span(torch.zeros(len(tokens), dtype=torch.int64, device=tokens.device))
-            return self.dropout(embedding(tokens, span))
-        rate, dtype = self.dropout.p if self.training else 0.0, running_precision(blocks, embedding.table.weight)
-        return read_words(embedding, tokens, rate, dtype, again=again)
-
-    @staticmethod
-    def _is_unread(state: State, rows: int) -> bool:
-        """Nothing was written yet, and each row has a source of its own: known from shapes alone."""
-        keys = state["past"]["0"].get("keys")
-        return keys is not None and keys.size(2) == 0 and len(state["source"]["valid"]) == rows
-
-    def _named(self) -> list[tuple[str, DecoderBlock]]:
+    def named_blocks(self) -> list[tuple[str, DecoderBlock]]:
         return list(self.layers.named_children())  # type: ignore[arg-type]  # ModuleList forgets what it holds
 
 
@@ -256,7 +221,7 @@ def encoder_block(settings: Settings) -> EncoderBlock:
         settings.heads,
         dropout=settings.dropout_attention,
         dropout_output=rate(settings.dropout),
-        rotary=settings.position == "rotary",
+        position=in_attention(settings.position),
     )
     kind = PreNormEncoderBlock if settings.norm == "pre" else PostNormEncoderBlock
     return kind(attention, feedforward(settings))
@@ -268,7 +233,7 @@ def decoder_block(settings: Settings) -> DecoderBlock:
         settings.heads,
         dropout=settings.dropout_attention,
         dropout_output=rate(settings.dropout),
-        rotary=settings.position == "rotary",
+        position=in_attention(settings.position),
     )
     cross = CrossAttention(
         settings.width, settings.heads, dropout=settings.dropout_attention, dropout_output=rate(settings.dropout)

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.base.errors import RegardError
-from regard.fast.cpu_dropout import Dropout
+from regard.layers.dropout import Dropout
 from regard.layers.embedding import Embedding, Output
 from regard.layers.encoder import real_columns
 from regard.layers.state import Span, State, map_state
@@ -110,7 +110,7 @@ class Translator(Model):
         self, encoded: State, source: Tensor, lengths: Tensor | None, *, width: int = 1, capacity: int | None = None
     ) -> State:
         """`begin` where the source is already encoded."""
-        past = self.opening(encoded, width, capacity=capacity, dtype=self._cached(capacity))
+        past = self.opening(encoded, width, capacity=capacity, dtype=self._place()[1])
         if capacity is not None:  # a call will write here, so it must be memory of its own
             past = map_state(lambda leaf: leaf.detach().clone(), past)
         valid = real_columns(source, lengths)
@@ -152,11 +152,6 @@ class Translator(Model):
     def _source_vectors(self, source: Tensor) -> Tensor:
         start = torch.zeros(len(source), dtype=torch.int64, device=source.device)
         return self.dropout(self._reader(source, Span(start)))  # [N, S, D]
-
-
-def check_dropout(dropout: float) -> None:
-    if dropout != BY_CORPUS and not 0.0 <= dropout < 1.0:
-        raise RegardError(f"model.dropout must be at least 0 and below 1, or -1, not {dropout}.")
 
 
 def rate(dropout: float) -> float:

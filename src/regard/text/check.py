@@ -15,9 +15,10 @@ from pathlib import Path
 import numpy as np
 
 from regard.base.errors import RegardError
-from regard.base.files import reading
 from regard.corpora.split import Draw, line_hash
-from regard.text.corpus import BOM, FileLines, Overlap, count_overlap, refuse_what_is_no_text, split_files
+from regard.text.corpus import Overlap, count_overlap, split_files
+from regard.text.lines import BOM, bounded_lines, encoding_of, read_head, reading_text
+from regard.text.sources import FileLines, Source, open_text
 from regard.text.tokenizer import SPLIT_SPACES, SPLIT_WORDS, UNK, split_words
 
 KNOWN_WORDS = 10_000  # the vocabulary whose unknown words are counted on held-out text
@@ -42,7 +43,8 @@ class Oddity:
 
 @dataclass(frozen=True)
 class FileReport:
-    encoding: str  # "ASCII", "UTF-8" or "not UTF-8"
+    found: str  # a sentence: what kind of file it is, and what is read of it; "" for plain UTF-8 text
+    encoding: str  # "ASCII", "UTF-8", "UTF-16", … or "not UTF-8"
     byte_order_mark: bool
     bytes: int
     characters: int  # with one per line end
@@ -66,15 +68,15 @@ class TextReport:
     overlap: tuple[Overlap, ...]
 
 
-def check_text(path: str | Path) -> TextReport:
-    """Reports on a text file, or on the train, valid and test files of a folder."""
+def check_text(path: str | Path, *, columns: str = "", header: str = "auto") -> TextReport:
+    """Reports on a text file, a column of a table, or the train, valid and test files of a folder."""
     path = Path(path)
     if not path.exists():
         raise RegardError(f"There is no file or folder {str(path)!r}; check the spelling and the folder.")
     if not path.is_dir():
-        survey = _Survey(path)
+        survey = _Survey(open_text((path,), columns, header))
         return TextReport(str(path), {"text": survey.report(survey.kept, survey.held_out)}, ())
-    surveys = {split: _Survey(file) for split, file in split_files(path).items()}
+    surveys = {split: _Survey(open_text(files, columns, header)) for split, files in split_files(path).items()}
     if "train" not in surveys:
         raise RegardError(f"The folder {str(path)!r} has no training file; name it train.txt, or give one text file.")
     train = surveys["train"].kept + surveys["train"].held_out
@@ -83,24 +85,29 @@ def check_text(path: str | Path) -> TextReport:
         for split, survey in surveys.items()
     }
     readable = all(report.encoding != "not UTF-8" for report in reports.values())
-    overlap = count_overlap({split: FileLines(survey.path) for split, survey in surveys.items()}) if readable else []
+    overlap = count_overlap({split: survey.text for split, survey in surveys.items()}) if readable else []
     return TextReport(str(path), reports, tuple(overlap))
 
 
 class _Survey:
-    """One pass over a file; words are counted apart on the lines that `open_corpus` would hold out for validation."""
+    """One pass over a text; words are counted apart on the lines that `open_corpus` would hold out for validation."""
 
-    def __init__(self, path: Path):
-        refuse_what_is_no_text(path)
-        self.path, self._draw = path, Draw()
+    def __init__(self, text: Source):
+        self.text, self._draw = text, Draw()
         self.kept: Counter[str] = Counter()
         self.held_out: Counter[str] = Counter()
         self._lengths, self._hashes = array("Q"), array("Q")
         self._odd: dict[str, list[int]] = {}  # what: number of lines, first line
         self._bytes, self._plain_ends, self._blank, self._ascii, self._mark = 0, 0, 0, True, False
-        with reading(path) as stream:
-            for number, raw in enumerate(stream, 1):
-                self._read(number, raw)
+        if isinstance(text, FileLines):  # its very bytes: what is not UTF-8 is counted and not refused
+            with reading_text(text.path) as stream:
+                for number, raw in enumerate(bounded_lines(stream, text.path), 1):
+                    self._read(number, raw)
+        else:
+            for number, line in enumerate(text, 1):
+                self._read(number, line.encode() + b"\n")
+        if not self._lengths:
+            raise RegardError(f"{text.name} has no text; give one with a sentence or paragraph per line.")
         if not self._plain_ends:
             self._odd.pop(MIXED, None)  # all lines end alike
 
@@ -137,8 +144,11 @@ class _Survey:
         words = split_words(self.kept + self.held_out, split)
         lengths = np.asarray(self._lengths)
         quantiles = np.quantile(lengths, [0.5, 0.9, 0.99, 1], method="higher").astype(int).tolist()
+        wide = encoding_of(read_head(self.text.paths[0])) if isinstance(self.text, FileLines) else "UTF-8"
+        usual = "ASCII" if self._ascii else "UTF-8"
         return FileReport(
-            encoding="not UTF-8" if "not UTF-8" in self._odd else "ASCII" if self._ascii else "UTF-8",
+            found=self.text.about,
+            encoding="not UTF-8" if "not UTF-8" in self._odd else usual if wide.startswith("UTF-8") else wide,
             byte_order_mark=self._mark,
             bytes=self._bytes,
             characters=int(lengths.sum()) + len(lengths),

@@ -12,20 +12,19 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from regard.base.errors import RegardError
-from regard.base.files import reading
 from regard.base.numbers import grouped
 from regard.corpora.split import PARTS, line_hash
 from regard.text.check import ODDITIES, Oddity
-from regard.text.corpus import BOM, refuse_what_is_no_text
-from regard.text.pair_files import find_pair_files, unequal
+from regard.text.pair_files import PairSource, find_pair_files, open_pair_source
 from regard.text.pair_split import PairOverlap, bare, by_character, count_pair_overlap
+from regard.text.tables import Wanted
 
 BUCKETS = 1 << 18  # into which letter triples are hashed
 EVIDENCE = 6.0  # nats by which a pair must be likelier with its sides exchanged
@@ -49,7 +48,8 @@ class SideReport:
 
 @dataclass(frozen=True)
 class PairFileReport:
-    encoding: str  # "ASCII", "UTF-8" or "not UTF-8"
+    found: str  # a sentence: what kind of file it is, and which columns are read
+    encoding: str  # "ASCII", "UTF-8", "UTF-16", … or "not UTF-8"
     pairs: int
     blank_lines: int
     duplicate_pairs: int  # that repeat an earlier pair exactly
@@ -69,10 +69,13 @@ class PairReport:
     overlap: tuple[PairOverlap, ...]
 
 
-def check_pairs(path: str | Path, *, source: str = "", target: str = "") -> PairReport:
-    """Reports on a file with tabs, on parallel files, or on the splits of a folder of either."""
-    files = find_pair_files(Path(path), source, target)
-    read = {split: _Columns(*paths) for split, paths in files.items()}
+def check_pairs(
+    path: str | Path, *, source: str = "", target: str = "", columns: str = "", header: str = "auto"
+) -> PairReport:
+    """Reports on a table, on parallel files, or on the splits of a folder of either."""
+    wanted = Wanted(columns, header, source, target)
+    files = find_pair_files(Path(path), *wanted.languages)
+    read = {split: _Columns(paths, wanted) for split, paths in files.items()}
     reports = {split: columns.report() for split, columns in read.items()}
     sides = {split: (columns.sources, columns.targets) for split, columns in read.items()}
     return PairReport(str(path), reports, tuple(count_pair_overlap(sides)) if "train" in sides else ())
@@ -81,50 +84,26 @@ def check_pairs(path: str | Path, *, source: str = "", target: str = "") -> Pair
 class _Columns:
     """The two columns of a file, or of two; what cannot be read as a pair is a finding."""
 
-    def __init__(self, *paths: Path):
+    def __init__(self, paths: Sequence[Path], wanted: Wanted):
         self._odd: dict[str, list[int]] = {}  # what: number of lines, first line
-        self._ascii, self._undecodable, self.blank = True, "", 0
+        self._undecodable, self.blank = "", 0
         self.sources: list[str] = []
         self.targets: list[str] = []
         self.lines: list[int] = []  # where each pair stands
-        for path in paths:
-            refuse_what_is_no_text(path)
-        rows = self._table(*paths) if len(paths) == 1 else self._parallel(*paths)
-        for number, fields in rows:
-            if not any(fields):
-                self.blank += 1
-            elif len(fields) < 2:
-                self._note("only one field", number)
-            else:
-                self.sources.append(fields[0])
-                self.targets.append(fields[1])
+        self.found: PairSource = open_pair_source(paths, wanted, self._note_byte)
+        for number, source, target in self.found.rows(self._note):
+            if source or target:
+                self.sources.append(source)
+                self.targets.append(target)
                 self.lines.append(number)
+            else:
+                self.blank += 1
         if not self.lines:
             raise RegardError(f"{str(paths[0])!r} has no pairs; write source, tab, target on every line.")
 
-    def _table(self, path: Path) -> Iterator[tuple[int, Sequence[str]]]:
-        for number, line in enumerate(self._read(path), 1):
-            yield number, [field.strip() for field in line.split("\t")[:2]]
-
-    def _parallel(self, one: Path, other: Path) -> Iterator[tuple[int, Sequence[str]]]:
-        columns = [[line.strip() for line in self._read(path)] for path in (one, other)]
-        if len(columns[0]) != len(columns[1]):
-            raise unequal(one, len(columns[0]), other, len(columns[1]))
-        yield from enumerate(zip(*columns), 1)
-
-    def _read(self, path: Path) -> Iterator[str]:
-        with reading(path) as stream:
-            for number, raw in enumerate(stream, 1):
-                if number == 1:
-                    raw = raw.removeprefix(BOM)
-                self._ascii = self._ascii and raw.isascii()
-                try:
-                    line = raw.decode()
-                except UnicodeDecodeError as error:
-                    self._undecodable = self._undecodable or f"not UTF-8 (byte 0x{raw[error.start]:02X})"
-                    self._note(self._undecodable, number)
-                    line = raw.decode(errors="replace").replace("\ufffd", "?")
-                yield line.removesuffix("\n").rstrip("\r")
+    def _note_byte(self, number: int, byte: int) -> None:
+        self._undecodable = self._undecodable or f"not UTF-8 (byte 0x{byte:02X})"
+        self._note(self._undecodable, number)
 
     def _note(self, what: str, number: int) -> None:
         self._odd.setdefault(what, [0, number])[0] += 1
@@ -152,8 +131,11 @@ class _Columns:
         repeated[np.unique(pair_hashes, return_index=True)[1]] = False
         self._note_where("exact duplicates of an earlier pair", repeated)
         reports = [self._side(letters[k].script, lengths[k], words[k], bared[k], bared[1 - k]) for k in range(2)]
+        usual = "ASCII" if all(text.isascii() for side in sides for text in side) else "UTF-8"
+        encoding = usual if self.found.encoding.startswith("UTF-8") else self.found.encoding
         return PairFileReport(
-            encoding="not UTF-8" if self._undecodable else "ASCII" if self._ascii else "UTF-8",
+            found=self.found.sentence,
+            encoding="not UTF-8" if self._undecodable else encoding,
             pairs=len(self.lines),
             blank_lines=self.blank,
             duplicate_pairs=int(repeated.sum()),

@@ -5,111 +5,29 @@ Files are read as streams: text may be larger than memory.
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
-from abc import ABC, abstractmethod
+from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
-from functools import cached_property, lru_cache
+from functools import cached_property
 from itertools import accumulate, islice, pairwise
 from pathlib import Path
-from typing import BinaryIO
 
 from regard.base.errors import RegardError
-from regard.base.files import reading
 from regard.base.numbers import grouped
 from regard.corpora.builtin import BUILTIN, built_in
 from regard.corpora.downloads import CATALOGUE, DOWNLOADS, Download
 from regard.corpora.fetch import data_folders
-from regard.corpora.split import PARTS, Draw, line_hash
+from regard.corpora.split import Draw, line_hash
+from regard.text.lines import bounded_lines, reading_text, unpacked_name
+from regard.text.sources import DrawnLines, FileLines, GivenLines, Lines, Source, TableLines, digest_of, open_text
+from regard.text.tables import BINARY, KINDS
 
-BOM = b"\xef\xbb\xbf"
 SPLITS = {"train": ("train", "training"), "valid": ("valid", "validation", "val", "dev"), "test": ("test",)}
 SUFFIXES = ("", ".txt", ".text", ".tokens", ".raw")
-LOOK = 1 << 16  # bytes from which a file that is no text is recognised
-
-
-class Lines(ABC):
-    """Lines of text, without their line ends, that can be read again and again."""
-
-    @property
-    def size(self) -> int | None:
-        """About how many bytes of text; None: unknown before it is read."""
-        return None
-
-    @abstractmethod
-    def __iter__(self) -> Iterator[str]: ...
-
-    @abstractmethod
-    def checksum(self) -> str:
-        """A digest that changes when a line changes."""
-
-
-@dataclass(frozen=True)
-class GivenLines(Lines):
-    """Lines in memory."""
-
-    lines: tuple[str, ...] = field(repr=False)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.lines)
-
-    def checksum(self) -> str:
-        digest = hashlib.blake2b(digest_size=16)
-        for line in self.lines:
-            digest.update(line.encode() + b"\n")
-        return digest.hexdigest()
-
-
-@dataclass(frozen=True)
-class FileLines(Lines):
-    """The lines that begin within a stretch of a file's bytes."""
-
-    path: Path
-    start: int = 0
-    stop: int | None = None
-
-    @property
-    def size(self) -> int | None:
-        if self.stop is None and self.path.suffix == ".gz":
-            return None
-        return (self.path.stat().st_size if self.stop is None else self.stop) - self.start
-
-    def __iter__(self) -> Iterator[str]:
-        return read_lines(self.path, self.start, self.stop)
-
-    def checksum(self) -> str:
-        return _digest(content_digest(self.path), str(self.start), str(self.stop))
-
-
-@dataclass(frozen=True)
-class DrawnLines(Lines):
-    """The lines of a file that were drawn for one split; blank lines stay with the line before them."""
-
-    path: Path
-    draw: Draw
-    split: str
-
-    @property
-    def size(self) -> int | None:
-        if self.path.suffix == ".gz":
-            return None
-        parts = PARTS - len(self.draw.held_out) if self.split == "train" else 1
-        return self.path.stat().st_size * parts // PARTS
-
-    def __iter__(self) -> Iterator[str]:
-        split = "train"
-        for line in read_lines(self.path):
-            if line.strip():
-                split = self.draw(line)
-            if split == self.split:
-                yield line
-
-    def checksum(self) -> str:
-        return _digest(content_digest(self.path), "drawn", *self.draw.splits, self.split)
 
 
 @dataclass(frozen=True)
@@ -122,6 +40,8 @@ class Corpus:
     suggested_tokenizer: str = "bpe"
     origin: str = ""  # one sentence: where the splits come from
     disjoint: bool = False  # by construction; otherwise the overlap is counted
+    columns: str = ""  # that was read of a table
+    header: str = "auto"  # whether the table has one: yes or no
 
     @cached_property
     def notes(self) -> tuple[str, ...]:
@@ -130,7 +50,7 @@ class Corpus:
         return (self.origin, *found) if self.origin else found
 
     def checksum(self) -> str:
-        return _digest(*(f"{name}:{lines.checksum()}" for name, lines in sorted(self.splits.items())))
+        return digest_of(*(f"{name}:{lines.checksum()}" for name, lines in sorted(self.splits.items())))
 
 
 @dataclass(frozen=True)
@@ -163,65 +83,18 @@ def count_overlap(splits: Mapping[str, Lines]) -> list[Overlap]:
     ]
 
 
-def read_lines(path: Path, start: int = 0, stop: int | None = None) -> Iterator[str]:
-    """The lines of a UTF-8 file that begin in [start, stop), without line ends (LF or CR LF) and byte-order mark."""
-    offset = start
-    with reading(path) as stream:
-        stream.seek(start)
-        for raw in stream:
-            if stop is not None and offset >= stop:
-                return
-            try:
-                line = raw.decode()
-            except UnicodeDecodeError as error:
-                raise _not_utf8(path, offset, raw, error) from None
-            if offset == 0:
-                line = line.removeprefix("\ufeff")
-            yield line.removesuffix("\n").rstrip("\r")
-            offset += len(raw)
-
-
-def _not_utf8(path: Path, offset: int, raw: bytes, error: UnicodeDecodeError) -> RegardError:
-    number = 1
-    with reading(path) as stream:
-        remaining = offset
-        while remaining and (block := stream.read(min(LOOK, remaining))):
-            number += block.count(b"\n")
-            remaining -= len(block)
-    return RegardError(
-        f"{str(path)!r} is not UTF-8 text: line {number} has the byte 0x{raw[error.start]:02X} at offset "
-        f"{offset + error.start}; convert it, for example with `iconv -f latin1 -t utf-8`."
-    )
-
-
-def content_digest(path: Path) -> str:
-    """The digest of a file's (unpacked) bytes, computed once for as long as the file is not touched."""
-    state = path.stat()
-    return _content_digest(path, state.st_size, state.st_mtime_ns)
-
-
-@lru_cache
-def _content_digest(path: Path, size: int, modified: int) -> str:
-    digest = hashlib.blake2b(digest_size=16)
-    with reading(path) as stream:
-        while block := stream.read(1 << 20):
-            digest.update(block)
-    return digest.hexdigest()
-
-
-def _digest(*parts: str) -> str:
-    return hashlib.blake2b("\n".join(parts).encode(), digest_size=16).hexdigest()
-
-
 def is_named(name: str) -> bool:
     """Whether this is the name of a corpus, built in or known, rather than a file's."""
     return name in BUILTIN or name in CATALOGUE
 
 
-def open_corpus(name_or_path: str | Path, split: str = "auto") -> Corpus:
-    """Opens a built-in corpus, a fetched one, a text file (`.gz` too) or a folder with train, valid and test files.
+def open_corpus(
+    name_or_path: str | Path, split: str = "auto", *, columns: str = "", header: str = "auto", usual: str = ""
+) -> Corpus:
+    """Opens a built-in corpus, a fetched one, a file of text, or a folder: with train, valid and test files, or any.
 
     `split` divides a single file: "lines" (what auto does) draws lines by their hash, "tail" holds out the last tenth.
+    Of a table `columns` names the one to read (`usual`: the one to take if it is there); `header`: auto, yes or no.
     """
     name, path = str(name_or_path), Path(name_or_path)
     is_folder = os.path.isdir(name)
@@ -229,15 +102,17 @@ def open_corpus(name_or_path: str | Path, split: str = "auto") -> Corpus:
         raise RegardError(f"A text cannot be split by {split!r}; choose lines or tail.")
     if split != "auto" and (is_named(name) or is_folder):
         raise RegardError(f"{name!r} has its own splits; leave the split out, or give a single file.")
+    if columns and is_named(name):
+        raise RegardError(f"{name!r} has no columns; leave --data.columns out.")
     if name in BUILTIN:
         return _open_built_in(name)
     if name in CATALOGUE:
         return _open_download(CATALOGUE[name])
     if is_folder:
-        return _open_folder(path)
+        return _open_folder(path, columns, header, usual)
     if not os.path.exists(name):
         raise unknown_corpus(name, path)
-    return _open_file(path, (0.9, 0.95) if split == "tail" else ())
+    return _open_file(open_text((path,), columns, header, usual), (0.9, 0.95) if split == "tail" else ())
 
 
 def available() -> list[dict[str, str]]:
@@ -295,71 +170,112 @@ def _open_whole(download: Download, folder: Path) -> Corpus | None:
     """The corpus in a folder, whose files may also have other names than the download's; None if one is missing."""
     if not download.cuts:
         splits = split_files(folder)
-        return _open_splits(splits) if len(splits) == len(download.files) else None
+        return (
+            _open_splits({name: open_text(paths) for name, paths in splits.items()})
+            if len(splits) == len(download.files)
+            else None
+        )
     files = _text_files(folder)
     exact = [path for path in files if path.name.removesuffix(".gz") == download.files[0].name]
-    return _open_file((exact or files)[0], download.cuts) if files else None
+    return _open_file(FileLines((exact or files)[0]), download.cuts) if files else None
 
 
-def _open_file(path: Path, cuts: tuple[float, ...]) -> Corpus:
-    refuse_what_is_no_text(path)
+def _open_file(text: Source, cuts: tuple[float, ...]) -> Corpus:
     if cuts:
-        _require_distinct(path, 2)
-        splits, origin = _tail_splits(path, cuts)
-        return _corpus(path, splits, origin)
-    splits, origin = _drawn_splits(path, ("valid", "test"))
-    return _corpus(path, splits, origin, disjoint=True)
+        if not isinstance(text, FileLines):
+            raise RegardError(f"Only plain text is cut in file order, not {text.name}; leave --data.split out.")
+        _require_distinct(text, 2)
+        splits, origin = _tail_splits(text.path, cuts)
+        return _corpus(text, splits, origin)
+    splits, origin = _drawn_splits(text, ("valid", "test"))
+    return _corpus(text, splits, origin, disjoint=True)
 
 
-def _open_folder(folder: Path) -> Corpus:
-    files = split_files(folder)
+def _open_folder(folder: Path, columns: str, header: str, usual: str) -> Corpus:
+    name, files = folder.resolve().name, split_files(folder)
+    texts = _text_files(folder)
+    if not files and texts:  # no name says train, valid or test: one text in many files
+        return replace(_open_file(open_text(texts, columns, header, usual), ()), name=name)
     if "train" not in files:
-        single = _text_files(folder)
-        advice = f"or give the file {str(single[0])!r} itself" if len(single) == 1 else "or give one text file"
+        advice = f"or give the file {str(texts[0])!r} itself" if len(texts) == 1 else "or give one text file"
         raise RegardError(f"The folder {str(folder)!r} has no training file; name it train.txt, {advice}.")
-    return replace(_open_splits(files), name=folder.resolve().name)
+    return replace(
+        _open_splits({split: open_text(paths, columns, header, usual) for split, paths in files.items()}), name=name
+    )
 
 
-def _open_splits(files: Mapping[str, Path]) -> Corpus:
-    for path in files.values():
-        refuse_what_is_no_text(path)
-        _require_distinct(path, 1)
-    given = ", ".join(path.name for path in files.values())
+def _open_splits(files: Mapping[str, Source]) -> Corpus:
+    for text in files.values():
+        _require_distinct(text, 1)
+    given = ", ".join(text.name for text in files.values())
+    train = files["train"]
     if "valid" in files:
-        lines = {name: FileLines(path) for name, path in files.items()}
-        return _corpus(files["train"], lines, f"Splits as given: {given}.")
-    splits, origin = _drawn_splits(files["train"], ("valid",) if "test" in files else ("valid", "test"))
-    splits |= {name: FileLines(path) for name, path in files.items() if name != "train"}
-    return _corpus(files["train"], splits, f"Given: {given}. {origin}", disjoint="test" not in files)
+        return _corpus(train, files, f"Splits as given: {given}.")
+    splits, origin = _drawn_splits(train, ("valid",) if "test" in files else ("valid", "test"))
+    splits |= {name: text for name, text in files.items() if name != "train"}
+    return _corpus(train, splits, f"Given: {given}. {origin}", disjoint="test" not in files)
 
 
-def _corpus(path: Path, splits: Mapping[str, Lines], origin: str, disjoint: bool = False) -> Corpus:
-    pretokenised = ".tokens" in path.suffixes or any("<unk>" in line.split() for line in islice(splits["train"], 1000))
-    return Corpus(path.name, splits, pretokenised, "word" if pretokenised else "bpe", origin, disjoint)
+def _corpus(text: Source, splits: Mapping[str, Lines], origin: str, disjoint: bool = False) -> Corpus:
+    pretokenised = ".tokens" in text.paths[0].suffixes or any(
+        "<unk>" in line.split() for line in islice(splits["train"], 1000)
+    )
+    origin = f"{text.about} {origin}" if text.about else origin
+    found = Corpus(text.paths[0].name, splits, pretokenised, "word" if pretokenised else "bpe", origin, disjoint)
+    return replace(found, columns=text.columns, header=text.header) if isinstance(text, TableLines) else found
 
 
-def split_files(folder: Path) -> dict[str, Path]:
-    """The files of a folder whose names say train, valid or test: train.txt, ptb.valid.txt, wiki.test.tokens.gz, …"""
-    files: dict[str, Path] = {}
-    for split, words in SPLITS.items():
-        says_so = re.compile(rf"(?:^|[._-])(?:{'|'.join(words)})(?:[._-]|$)", re.IGNORECASE)
-        found = [path for path in _text_files(folder) if says_so.search(path.name)]
-        found = [path for path in found if path.suffix != ".gz" or path.with_suffix("") not in found]
-        if len(found) > 1:
-            names = ", ".join(path.name for path in found)
-            raise RegardError(f"The folder {str(folder)!r} has several {split} files ({names}); keep one of them.")
-        if found:
-            files[split] = found[0]
-    return files
+def split_files(folder: Path) -> dict[str, tuple[Path, ...]]:
+    """The files of a folder whose names say train, valid or test: train.txt, ptb.valid.txt, wiki.test.tokens.gz, …
+
+    Where no plain text does, tables: train.jsonl, train.tsv, the parts of a Hugging Face dataset.
+    """
+    files: dict[str, tuple[Path, ...]] = {}
+    for split in SPLITS:
+        for texts in (_text_files(folder), _tables(folder)):
+            found = [path for path in texts if says(split, path.name)]
+            found = [path for path in found if unpacked_name(path) == path or unpacked_name(path) not in found]
+            if len(found) > 1:
+                names = ", ".join(path.name for path in found)
+                raise RegardError(f"The folder {str(folder)!r} has several {split} files ({names}); keep one of them.")
+            if found:
+                files[split] = (found[0],)
+                break
+    return files or shards(folder)
+
+
+def says(split: str, name: str) -> bool:
+    """Whether a file's name says that it holds a split."""
+    return bool(re.search(rf"(?:^|[._-])(?:{'|'.join(SPLITS[split])})(?:[._-]|$)", name, re.IGNORECASE))
+
+
+def shards(folder: Path) -> dict[str, tuple[Path, ...]]:
+    """The parts of a Hugging Face dataset by split: train/data-00000-of-00002.arrow, data/train-….parquet, …
+
+    Where neither folders nor names say a split, all parts are train.
+    """
+    parts = [
+        path
+        for depth in ("*", "*/*", "*/*/*")
+        for path in sorted(folder.glob(depth))
+        if KINDS.get(path.suffix) in BINARY and not path.name.startswith(("cache-", "."))
+    ]
+    found: dict[str, list[Path]] = {}
+    for path in parts:
+        place = str(path.relative_to(folder)).replace(os.sep, ".")
+        split = next((split for split in SPLITS if says(split, place)), None)
+        found.setdefault(split or "train", []).append(path)
+    return {split: tuple(found[split]) for split in SPLITS if split in found} if "train" in found else {}
 
 
 def _text_files(folder: Path) -> list[Path]:
     """The files of a folder whose names look like text, plain or packed."""
+    return [path for path in entries(folder) if path.is_file() and unpacked_name(path).suffix.lower() in SUFFIXES]
 
-    def plain(path: Path) -> Path:
-        return path.with_suffix("") if path.suffix == ".gz" else path
 
-    return [path for path in entries(folder) if path.is_file() and plain(path).suffix.lower() in SUFFIXES]
+def _tables(folder: Path) -> list[Path]:
+    kinds = {suffix for suffix, kind in KINDS.items() if kind not in BINARY}
+    return [path for path in entries(folder) if path.is_file() and unpacked_name(path).suffix.lower() in kinds]
 
 
 def entries(folder: Path) -> list[Path]:
@@ -369,43 +285,31 @@ def entries(folder: Path) -> list[Path]:
         raise RegardError(f"The folder {str(folder)!r} cannot be read ({error.strerror}); check it.") from None
 
 
-def refuse_what_is_no_text(path: Path) -> None:
-    if not path.is_file():
-        raise RegardError(f"{str(path)!r} is neither a file nor a folder; give a text file.")
-    with reading(path) as stream:
-        head = stream.read(LOOK)
-    if not head.removeprefix(BOM).strip() and len(head) < LOOK:
-        raise RegardError(f"{str(path)!r} is empty; give a text with one sentence or paragraph per line.")
-    if head.startswith((b"\xff\xfe", b"\xfe\xff")):
-        raise RegardError(f"{str(path)!r} is UTF-16, not UTF-8; convert it with `iconv -f utf-16 -t utf-8`.")
-    if (zero := head.find(b"\0")) >= 0:
-        raise RegardError(f"{str(path)!r} is no text: it has a zero byte at offset {zero}; give a UTF-8 text file.")
-
-
-def _require_distinct(path: Path, enough: int) -> None:
-    """Refuses a file with fewer than `enough` different lines, blank ones aside."""
+def _require_distinct(text: Source, enough: int) -> None:
+    """Refuses a text with fewer than `enough` different lines, blank ones aside."""
     seen: set[str] = set()
-    for line in read_lines(path):
+    for line in text:
         if line.strip():
             seen.add(line)
             if len(seen) >= enough:
                 return
-    raise _too_few(path, len(seen))
+    raise _too_few(text, len(seen))
 
 
-def _too_few(path: Path, distinct: int) -> RegardError:
+def _too_few(text: Source, distinct: int) -> RegardError:
+    name = str(text.paths[0])
     if distinct == 0:
-        return RegardError(f"{str(path)!r} has only blank lines; give a text with one sentence or paragraph per line.")
+        return RegardError(f"{name!r} has only blank lines; give a text with one sentence or paragraph per line.")
     return RegardError(
-        f"{str(path)!r} has only one distinct line, so nothing can be held out; put one sentence or paragraph on each "
+        f"{name!r} has only one distinct line, so nothing can be held out; put one sentence or paragraph on each "
         f"line, or give a folder with train.txt and valid.txt."
     )
 
 
-def _drawn_splits(path: Path, held_out: tuple[str, ...]) -> tuple[dict[str, Lines], str]:
+def _drawn_splits(text: Source, held_out: tuple[str, ...]) -> tuple[dict[str, Lines], str]:
     draw = Draw(held_out)
     missing, seen = set(draw.splits), set()
-    for line in read_lines(path):  # ends after a few dozen lines unless the file is tiny
+    for line in text:  # ends after a few dozen lines unless the file is tiny
         if line.strip():
             missing.discard(draw(line))
             seen.add(line_hash(line))
@@ -413,40 +317,39 @@ def _drawn_splits(path: Path, held_out: tuple[str, ...]) -> tuple[dict[str, Line
                 break
     else:
         if len(seen) < 2:
-            raise _too_few(path, len(seen))
+            raise _too_few(text, len(seen))
         ranks = sorted(seen)
         draw = Draw(held_out, dict.fromkeys(ranks, "train") | dict(zip(ranks[:-1], held_out)))
     share = "one line each, the file being tiny" if draw.ranked else "5 % each"
     origin = f"Lines drawn by their hash for {' and '.join(draw.splits[1:])} ({share}); identical lines share a split."
-    return {name: DrawnLines(path, draw, name) for name in draw.splits}, origin
+    return {name: DrawnLines(text, draw, name) for name in draw.splits}, origin
 
 
-def _tail_splits(path: Path, cuts: tuple[float, ...]) -> tuple[dict[str, Lines], str]:
+def _tail_splits(path: Path, cuts: Sequence[float]) -> tuple[dict[str, Lines], str]:
     """The first part of the bytes for training, what follows, from the next line on, for validation and test."""
-    size = _text_size(path)
-    with reading(path) as stream:
-        starts = [_next_line(stream, int(size * cut)) for cut in cuts]
+    size = FileLines(path).size
+    if size is None:
+        lines = _line_starts(path)
+        size = lines.pop()
+        starts = [[*lines, size][bisect_left(lines, int(size * cut))] for cut in cuts]
+    else:
+        starts = [_next_line(path, int(size * cut)) for cut in cuts]
     if len({*starts, size}) <= len(cuts):  # a handful of long lines: the last ones
-        starts = _line_starts(path)[1:][-len(cuts) :]
+        starts = _line_starts(path)[1:-1][-len(cuts) :]
     names = ("train", "valid", "test")[: len(starts) + 1]
     stretches = dict(zip(names, pairwise([0, *starts, size])))
     shares = ", ".join(f"{100 * (stop - start) / size:.0f} % {name}" for name, (start, stop) in stretches.items())
     return {name: FileLines(path, *stretch) for name, stretch in stretches.items()}, f"Cut in file order: {shares}."
 
 
-def _text_size(path: Path) -> int:
-    if path.suffix != ".gz":
-        return path.stat().st_size
-    with reading(path) as stream:
-        return sum(map(len, stream))
-
-
-def _next_line(stream: BinaryIO, offset: int) -> int:
-    stream.seek(max(offset - 1, 0))
-    stream.readline()
-    return stream.tell()
+def _next_line(path: Path, offset: int) -> int:
+    with reading_text(path) as stream:
+        stream.seek(max(offset - 1, 0))
+        stream.readline()
+        return stream.tell()
 
 
 def _line_starts(path: Path) -> list[int]:
-    with reading(path) as stream:
-        return list(accumulate(map(len, stream), initial=0))[:-1]
+    """Where each line begins in the text as UTF-8, and where the last one ends."""
+    with reading_text(path) as stream:
+        return list(accumulate(map(len, bounded_lines(stream, path)), initial=0))

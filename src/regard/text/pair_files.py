@@ -1,31 +1,37 @@
 """Files of sentence pairs: which there are under a path, and what stands in them.
 
-pairs.tsv                        source⇥target; further columns are ignored            (also .txt, also .gz)
+pairs.tsv                        source⇥target; any table of `tables.py`: .csv, .tmx, .xlf, .jsonl, .parquet, …
 corpus/train.tsv, valid.tsv, …   the same with splits of their own
-corpus/train.de, train.en, …     parallel files: line n of one is the translation of line n of the other
+corpus/train.de, train.en, …     parallel (Moses) files: line n of one is the translation of line n of the other
 corpus/train                     two such files alone
+corpus/train/data-0….arrow       a Hugging Face dataset as it lies on the disk, or its train-0….parquet files
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from regard.base.errors import RegardError
 from regard.base.numbers import grouped
-from regard.text.corpus import SPLITS, entries, is_named, read_lines, refuse_what_is_no_text, unknown_corpus
+from regard.text.corpus import SPLITS, entries, is_named, says, shards, unknown_corpus
+from regard.text.lines import encoding_of, read_head, read_lines, refuse_what_is_no_text, unpacked_name
+from regard.text.tables import BINARY, KINDS, Problem, Table, Wanted, has_tabs, kind_of, open_table, pair_columns
 
-TABLES = (".tsv", ".txt", ".tab")
+TABBED = ("", ".txt", ".text", ".tab")  # suffixes of files that are tables if they have tabs
 LANGUAGE = re.compile(r"[a-z]{2,3}(?:[-_][A-Za-z0-9]+)*")
-NO_LANGUAGE = {"txt", "raw", "tsv", "tab", "csv", "md", "py", "gz", "zip", "log", "xml", "sgm", "bpe", "bin", "npy"}
+NO_LANGUAGE = {"txt", "raw", "md", "py", "gz", "zst", "zip", "log", "xml", "sgm", "bpe", "bin", "npy"} | {
+    suffix[1:] for suffix in KINDS
+}
 
 
 def holds_pairs(path: Path) -> bool:
     """Whether there are pairs under this path."""
     if path.is_dir():
-        return "train" in _tables(path) or len(_parallel(path).get("train", {})) > 1
+        parts = shards(path).get("train", ())
+        return "train" in _tables(path) or len(_parallel(path).get("train", {})) > 1 or any(map(is_table, parts[:1]))
     return is_table(path) if path.is_file() else len(list(filter(_is_language, _beside(path)))) > 1
 
 
@@ -61,6 +67,8 @@ def _find_in_folder(folder: Path, source: str, target: str) -> dict[str, tuple[P
         return {split: (exact[split][source], exact[split][target]) for split in SPLITS if split in exact}
     if len(files.get("train", {})) > 1:
         raise _which_languages(str(folder), files["train"], source, target)
+    if parts := shards(folder):
+        return parts
     single = [path for path in entries(folder) if path.is_file() and is_table(path)]
     advice = f"or give the file {str(single[0])!r} itself" if len(single) == 1 else "or give one file with tabs"
     raise RegardError(
@@ -68,20 +76,18 @@ def _find_in_folder(folder: Path, source: str, target: str) -> dict[str, tuple[P
     )
 
 
-def _plain(path: Path) -> Path:
-    return path.with_suffix("") if path.suffix == ".gz" else path
-
-
 def is_table(path: Path) -> bool:
-    """Whether the first line that is not blank has a tab; a .tsv file is taken by its name."""
-    suffix = _plain(path).suffix.lower()
-    if suffix == ".tsv" or suffix not in TABLES:
-        return suffix == ".tsv"
-    try:
-        first = next((line for line in islice(read_lines(path), 100) if line.strip()), "")
+    """Whether a file is a table of pairs: by its name, or because its first line has a tab."""
+    suffix = unpacked_name(path).suffix.lower()
+    if suffix not in KINDS:
+        return suffix in TABBED and path.is_file() and (bool(kind_of(path)) or has_tabs(path))
+    if KINDS[suffix] not in ("JSON Lines", *BINARY):
+        return True
+    try:  # these may be text for a language model as well: pairs, if it is clear which
+        pair_columns(open_table([path]), Wanted())
     except RegardError:
         return False
-    return "\t" in first
+    return True
 
 
 def _is_language(code: str) -> bool:
@@ -92,8 +98,8 @@ def _beside(path: Path) -> dict[str, Path]:
     """train.de, train.en.gz → de, en: the files whose names add a language to this one."""
     folder = path.parent
     files = entries(folder) if path.name and folder.is_dir() else []
-    found = [file for file in files if _plain(file).stem == path.name and _plain(file).suffix and file.is_file()]
-    return {_plain(file).suffix[1:]: file for file in sorted(found, reverse=True)}  # the plain file before its .gz
+    named = [(unpacked_name(file), file) for file in sorted(files, reverse=True) if file.is_file()]  # before its .gz
+    return {plain.suffix[1:]: file for plain, file in named if plain.stem == path.name and plain.suffix}
 
 
 def _which_languages(where: str, found: Iterable[str], source: str, target: str) -> RegardError:
@@ -103,16 +109,12 @@ def _which_languages(where: str, found: Iterable[str], source: str, target: str)
     first, second = languages[:2]
     return RegardError(
         f"{where!r} has {', '.join(languages)}: say which is read and which is written, for example with "
-        f"--data.source {first} --data.target {second}."
+        f"--data.columns {first},{second}."
     )
 
 
-def _says(split: str, name: str) -> bool:
-    return bool(re.search(rf"(?:^|[._-])(?:{'|'.join(SPLITS[split])})(?:[._-]|$)", name, re.IGNORECASE))
-
-
 def _only(split: str, folder: Path, files: Sequence[Path]) -> Path:
-    if len({_plain(path) for path in files}) > 1:
+    if len({unpacked_name(path) for path in files}) > 1:
         names = ", ".join(path.name for path in files)
         raise RegardError(f"The folder {str(folder)!r} has several {split} files ({names}); keep one of them.")
     return min(files)  # the plain file before its .gz
@@ -121,7 +123,7 @@ def _only(split: str, folder: Path, files: Sequence[Path]) -> Path:
 def _tables(folder: Path) -> dict[str, Path]:
     """The files with tabs of a folder by split: train.tsv, dev.tsv.gz, …"""
     tables = [path for path in entries(folder) if path.is_file() and is_table(path)]
-    found = {split: [path for path in tables if _says(split, _plain(path).stem)] for split in SPLITS}
+    found = {split: [path for path in tables if says(split, unpacked_name(path).stem)] for split in SPLITS}
     return {split: _only(split, folder, files) for split, files in found.items() if files}
 
 
@@ -129,10 +131,10 @@ def _parallel(folder: Path, wanted: Sequence[str] = ()) -> dict[str, dict[str, P
     """The parallel files of a folder by split and language: train.de, val.en.gz, test_2016_flickr.de, …"""
     found: dict[str, dict[str, list[Path]]] = {}
     for path in entries(folder):
-        code = _plain(path).suffix[1:]
+        code = unpacked_name(path).suffix[1:]
         language = code in wanted if wanted else _is_language(code)
         for split in SPLITS:
-            if language and path.is_file() and _says(split, _plain(path).stem):
+            if language and path.is_file() and says(split, unpacked_name(path).stem):
                 found.setdefault(split, {}).setdefault(code, []).append(path)
     return {
         split: {code: _only(f"{code} {split}", folder, files) for code, files in languages.items()}
@@ -140,41 +142,109 @@ def _parallel(folder: Path, wanted: Sequence[str] = ()) -> dict[str, dict[str, P
     }
 
 
-def read_pair_files(paths: Sequence[Path]) -> tuple[list[str], list[str], list[str]]:
-    """Sources and targets of one file with tabs or of two parallel ones, and sentences about what was left out.
+@dataclass(frozen=True)
+class PairSource:
+    """The pairs of one table, or of two parallel files, and what was found out about them."""
 
-    Lines that are blank, on both sides, are passed over; an empty side is kept.
-    """
-    for path in paths:
-        refuse_what_is_no_text(path)
-    rows = list(_table(*paths) if len(paths) == 1 else _side_by_side(*paths))
-    real = [row for row in rows if any(row)]
-    blank = len(rows) - len(real)
-    about = [f"{grouped(blank)} blank lines of {paths[0].name} were passed over."] if blank else []
-    return [source for source, _ in real], [target for _, target in real], about
+    paths: tuple[Path, ...]
+    table: Table | None  # None: parallel files
+    chosen: tuple[int, int] = (0, 1)
+    undecodable: Callable[[int, int], None] | None = field(default=None, repr=False)
 
+    @property
+    def columns(self) -> str:
+        if self.table is None:
+            return ",".join(unpacked_name(path).suffix[1:] for path in self.paths)
+        return self.table.named(self.chosen)
 
-def _table(path: Path) -> Iterator[tuple[str, str]]:
-    for number, line in enumerate(read_lines(path), 1):
-        fields = line.split("\t", 2)
-        if len(fields) < 2 and line.strip():
+    @property
+    def header(self) -> str:
+        return "auto" if self.table is None else "yes" if self.table.header else "no"
+
+    @property
+    def languages(self) -> tuple[str, str]:
+        """Of source and target, where the columns say them."""
+        if self.table is None:
+            one, other = self.columns.split(",")
+            return one, other
+        one, other = (self.table.columns[number] for number in self.chosen)
+        named = [self.table.languages.get(name, "") or name.rpartition(".")[2] for name in (one, other)]
+        return (named[0], named[1]) if all(map(_is_language, named)) else ("", "")
+
+    @property
+    def sentence(self) -> str:
+        """What was found, for the log."""
+        if self.table:
+            return self.table.describe(self.chosen)
+        one, other = self.paths
+        return f"{one.name} and {other.name} are parallel files, line by line."
+
+    @property
+    def encoding(self) -> str:
+        return "" if self.table and self.table.kind in BINARY else encoding_of(read_head(self.paths[0]))
+
+    def rows(self, problem: Problem | None = None) -> Iterator[tuple[int, str, str]]:
+        """Line, source and target; both are empty on a blank line, and in a unit that is not translated."""
+        if self.table is None:
+            yield from self._side_by_side()
+            return
+        one, other = self.chosen
+        few = "only one field" if max(self.chosen) == 1 else f"fewer than {max(self.chosen) + 1} fields"
+        units = self.table.kind.startswith(("TMX", "XLIFF"))
+        refuse = problem or _too_few_fields(self.paths[0])
+        for number, fields in self.table.rows(problem):
+            if len(fields) > max(self.chosen):
+                source, target = fields[one], fields[other]
+                yield (number, "", "") if units and not (source and target) else (number, source, target)
+            elif any(fields):
+                refuse(few, number)
+            else:
+                yield number, "", ""
+
+    def _side_by_side(self) -> Iterator[tuple[int, str, str]]:
+        one, other = self.paths
+        sources, targets = (
+            [line.strip() for line in read_lines(path, undecodable=self.undecodable)] for path in self.paths
+        )
+        if len(sources) != len(targets):
             raise RegardError(
-                f"{str(path)!r} has only one field on line {number}; write source, tab, target on every line "
-                f"(`regard data check` finds all such lines)."
+                f"{str(one)!r} has {grouped(len(sources))} lines and {str(other)!r} {grouped(len(targets))}; line n of "
+                f"one must be the translation of line n of the other: find the line where they part."
             )
-        source, target, *_ = [*fields, ""]
-        yield source.strip(), target.strip()
+        yield from zip(range(1, len(sources) + 1), sources, targets)
 
 
-def _side_by_side(one: Path, other: Path) -> Iterator[tuple[str, str]]:
-    sources, targets = ([line.strip() for line in read_lines(path)] for path in (one, other))
-    if len(sources) != len(targets):
-        raise unequal(one, len(sources), other, len(targets))
-    return zip(sources, targets)
+def _too_few_fields(path: Path) -> Problem:
+    def problem(what: str, line: int) -> None:
+        raise RegardError(
+            f"{str(path)!r} has {what} on line {line}; write source, tab, target on every line (`regard data check` "
+            "finds all such lines)."
+        )
+
+    return problem
 
 
-def unequal(one: Path, lines: int, other: Path, other_lines: int) -> RegardError:
-    return RegardError(
-        f"{str(one)!r} has {grouped(lines)} lines and {str(other)!r} {grouped(other_lines)}; line n of one must be the "
-        f"translation of line n of the other: find the line where they part."
-    )
+def open_pair_source(
+    paths: Sequence[Path], wanted: Wanted, undecodable: Callable[[int, int], None] | None = None
+) -> PairSource:
+    """Recognise what stands in the files of a split."""
+    if len(paths) == 2 and kind_of(paths[0]) not in BINARY:
+        for path in paths:
+            refuse_what_is_no_text(path)
+        return PairSource(tuple(paths), None, undecodable=undecodable)
+    table = open_table(paths, wanted.header, wanted.columns or wanted.usual, undecodable)
+    return PairSource(tuple(paths), table, pair_columns(table, wanted))
+
+
+def read_pair_source(found: PairSource) -> tuple[list[str], list[str], list[str]]:
+    """Sources, targets, and sentences about what was left out: blank lines; an empty side is kept."""
+    sources, targets, blank = [], [], 0
+    for _, source, target in found.rows():
+        if source or target:
+            sources.append(source)
+            targets.append(target)
+        else:
+            blank += 1
+    units = found.table is not None and found.table.kind.startswith(("TMX", "XLIFF"))
+    what = "units without both languages" if units else "blank lines"
+    return sources, targets, [f"{grouped(blank)} {what} of {found.paths[0].name} were passed over."] if blank else []

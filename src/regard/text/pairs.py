@@ -21,8 +21,16 @@ from regard.corpora.downloads import CATALOGUE, Download
 from regard.corpora.fetch import data_folders
 from regard.corpora.split import PARTS, line_hash
 from regard.text.corpus import SPLITS, entries, is_named
-from regard.text.pair_files import find_pair_files, holds_pairs, is_table, read_pair_files
+from regard.text.pair_files import (
+    PairSource,
+    find_pair_files,
+    holds_pairs,
+    is_table,
+    open_pair_source,
+    read_pair_source,
+)
 from regard.text.pair_split import HELD_OUT_MOST, are_labels, bare, count_pair_overlap, draw_pairs
+from regard.text.tables import Wanted
 
 Links = Sequence[tuple[int, int]]  # (source word, target word)
 TOY_ENDS = {"any-b": 1, "recall": 1}  # symbols of a line that are its target; otherwise what follows the bar
@@ -71,6 +79,8 @@ class PairCorpus:
     pretokenised: bool = False
     origin: tuple[str, ...] = ()  # sentences: where the pairs and the splits come from
     disjoint: bool = False  # by construction; otherwise the overlap is counted
+    columns: str = ""  # that were read of a table
+    header: str = "auto"  # whether the table has one: yes or no
 
     @cached_property
     def notes(self) -> tuple[str, ...]:
@@ -95,15 +105,19 @@ def open_pairs(
     *,
     source: str = "",
     target: str = "",
+    columns: str = "",
+    header: str = "auto",
+    usual: str = "",
     swap: bool = False,
     pairs: int = 0,
     longest: int = 0,
     also: str = "",
     split: str = "auto",
 ) -> PairCorpus:
-    """Opens a built-in or fetched corpus of pairs, a file with tabs, parallel files, or a folder of either.
+    """Opens a built-in or fetched corpus of pairs, a table (`tables.py`), parallel files, or a folder of either.
 
-    `source` and `target` say which of the parallel files is which; `swap` exchanges the sides. `pairs` is how many the
+    `source` and `target` say which of the parallel files is which, `columns` which of a table's (`usual`: those to take
+    if they are there), `header` whether it has one; `swap` exchanges the sides. `pairs` is how many the
     phrasebook makes, of any other corpus how many of its training pairs are used; `longest` the most words of a
     phrasebook sentence. `also` names further training pairs and how often each counts: "more.tsv:2,other.tsv:0.5".
     `split` divides a single file: "lines" (what auto does) draws without leaks, "tail" holds out the last pairs.
@@ -115,16 +129,19 @@ def open_pairs(
         raise RegardError(f"{name!r} has its own splits; leave the split out, or give a single file.")
     if longest and name != "phrasebook":
         raise RegardError(f"Only the phrasebook makes sentences of a chosen length, not {name!r}; leave that out.")
+    if columns and is_named(name):
+        raise RegardError(f"{name!r} has no columns; leave --data.columns out.")
+    wanted = Wanted(columns, header, source, target, usual)
     if name in CATALOGUE and CATALOGUE[name].pairs:
         corpus = _open_download(CATALOGUE[name], source, target)
     elif is_named(name):
         corpus = _open_built_in(name, pairs, longest)
     elif os.path.isdir(name):
-        corpus = _open_folder(Path(name), source, target)
+        corpus = _open_folder(Path(name), wanted)
     else:
-        found, about = _read_single(Path(name), source, target)
-        corpus = _split(Path(name).name, found, about, "tail" if split == "tail" else "drawn")
-        corpus = replace(corpus, source=source, target=target)
+        found = open_pair_source(_single(Path(name), wanted), wanted)
+        corpus = _split(Path(name).name, *_read(found), "tail" if split == "tail" else "drawn")
+        corpus = _as_found(corpus, found, wanted)
     if pairs and name != "phrasebook":
         corpus = _fewer(corpus, pairs)
     if also:
@@ -140,41 +157,58 @@ def is_pairs(name_or_path: str | Path) -> bool:
     return holds_pairs(Path(name))
 
 
-def read_pairs(path: str | Path, *, source: str = "", target: str = "") -> Pairs:
+def read_pairs(path: str | Path, *, source: str = "", target: str = "", columns: str = "", usual: str = "") -> Pairs:
     """The pairs of one file, or of two parallel ones by their common name, as they stand there."""
-    return _read_single(Path(path), source, target)[0]
+    wanted = Wanted(columns, "auto", source, target, usual)
+    return _read(open_pair_source(_single(Path(path), wanted), wanted))[0]
 
 
-def _read_single(path: Path, source: str, target: str) -> tuple[Pairs, list[str]]:
-    files = find_pair_files(path, source, target)
+def _single(path: Path, wanted: Wanted) -> tuple[Path, ...]:
+    files = find_pair_files(path, *wanted.languages)
     if "pairs" not in files:
         raise RegardError(f"{str(path)!r} is a folder; give one file of pairs.")
-    return _read(files["pairs"])
+    return files["pairs"]
 
 
-def _read(paths: Sequence[Path]) -> tuple[Pairs, list[str]]:
-    sources, targets, about = read_pair_files(paths)
+def _read(found: PairSource) -> tuple[Pairs, list[str]]:
+    sources, targets, about = read_pair_source(found)
     return Pairs(sources, targets), about
 
 
-def _open_folder(folder: Path, source: str, target: str) -> PairCorpus:
+def _as_found(corpus: PairCorpus, found: PairSource, wanted: Wanted) -> PairCorpus:
+    """The corpus with what was found out about its file."""
+    named = found.languages
+    return replace(
+        corpus,
+        source=wanted.source or named[0],
+        target=wanted.target or named[1],
+        columns=found.columns,
+        header=found.header,
+        origin=(found.sentence, *corpus.origin) if found.table else corpus.origin,
+    )
+
+
+def _open_folder(folder: Path, wanted: Wanted) -> PairCorpus:
     """The given splits of a folder; where validation is missing it is drawn from train."""
-    name, files = folder.resolve().name, find_pair_files(folder, source, target)
+    name, files = folder.resolve().name, find_pair_files(folder, *wanted.languages)
     given = ", ".join(" + ".join(path.name for path in paths) for paths in files.values())
-    read = {split: _read(paths) for split, paths in files.items()}
+    found = {"train": open_pair_source(files["train"], wanted)}
+    alike = replace(wanted, usual=found["train"].columns or wanted.usual)
+    found |= {split: open_pair_source(paths, alike) for split, paths in files.items() if split != "train"}
+    read = {split: _read(one) for split, one in found.items()}
     about = tuple(sentence for _, sentences in read.values() for sentence in sentences)
     splits = {split: pairs for split, (pairs, _) in read.items()}
     if "valid" in splits:
-        return PairCorpus(name, splits, source, target, origin=(f"Splits as given: {given}.", *about))
+        corpus = PairCorpus(name, splits, origin=(f"Splits as given: {given}.", *about))
+        return _as_found(corpus, found["train"], wanted)
     drawn = _split(name, splits["train"], [], "drawn", ("valid",) if "test" in splits else ("valid", "test"))
-    return replace(
+    corpus = replace(
         drawn,
         splits={**splits, **drawn.splits},
-        source=source,
-        target=target,
         origin=(f"Given: {given}.", *drawn.origin, *about),
         disjoint="test" not in splits,
     )
+    return _as_found(corpus, found["train"], wanted)
 
 
 def _split(
@@ -249,13 +283,14 @@ def _open_download(download: Download, source: str, target: str) -> PairCorpus:
         raise RegardError(f"{name!r} is not on this machine; run `regard data fetch {name}` first.")
     languages = (source or usual[0], target or usual[1])
     if len(download.files) > 1:
-        return replace(_open_folder(folders[0], *languages), name=name)
+        corpus = _open_folder(folders[0], Wanted("", "auto", *languages))
+        return replace(corpus, name=name, columns="", header="auto")
     files = [path for path in entries(folders[0]) if path.is_file() and is_table(path)]
     if not files:
         raise RegardError(f"{name!r} is not whole on this machine; run `regard data fetch {name}` first.")
     if sorted(languages) != sorted(usual):
         raise RegardError(f"{name!r} has {usual[0]} and {usual[1]}, not {languages[0]} and {languages[1]}.")
-    corpus = _split(name, *_read(files[:1]), "drawn")
+    corpus = _split(name, *_read(open_pair_source(files[:1], Wanted("1,2", "no"))), "drawn")
     corpus = replace(corpus, source=usual[0], target=usual[1])
     return corpus if languages == usual else corpus.swapped()
 
@@ -282,7 +317,8 @@ def _with_more(corpus: PairCorpus, also: str, source: str, target: str) -> PairC
     train = corpus.splits["train"]
     notes = list(corpus.origin)
     for path, weight in weighted(also):
-        more, about = _read_single(Path(path), source, target)
+        wanted = Wanted("", "auto", source, target, usual=corpus.columns)
+        more, about = _read(open_pair_source(_single(Path(path), wanted), wanted))
         clean = not_held_out(corpus, more)
         chosen = [index for index in clean for _ in range(_times(weight, _pair_hash(more, index)))]
         added = more.take(chosen)

@@ -34,15 +34,15 @@ CALLED = ("begin", "read", "predict", "loss", "explain")  # a model's ways in be
 
 
 @dataclass(frozen=True)
-class Crew:
-    """Process `rank` of `size`; the one of rank 0 leads: it alone writes files and speaks."""
+class Group:
+    """Process `rank` of `size`; rank 0 alone writes files and prints."""
 
     rank: int = 0
     size: int = 1
     messages: Any = None  # a group for the few numbers that hosts exchange; batches and gradients have the default one
 
     @property
-    def leads(self) -> bool:
+    def is_first(self) -> bool:
         return self.rank == 0
 
     @property
@@ -58,34 +58,34 @@ class Crew:
         """What its loss counts: nothing where there were not enough rows for all, and it reads someone else's."""
         return float(rows * (self.rank + 1) // self.size > rows * self.rank // self.size)
 
-    def total(self, tensor: Tensor) -> Tensor:
+    def sum(self, tensor: Tensor) -> Tensor:
         """Summed over all processes."""
         if not self.alone:
             tensor = tensor.clone()
             dist.all_reduce(tensor)
         return tensor
 
-    def agreed(self, seconds: float, stop: bool) -> tuple[float, bool]:
-        """The leader's clock, and whether anyone was asked to stop."""
+    def all_reduce(self, seconds: float, stop: bool) -> tuple[float, bool]:
+        """Rank 0's clock, and whether any rank was asked to stop."""
         if self.alone:
             return seconds, stop
-        said = torch.tensor([seconds if self.leads else 0.0, float(stop)], dtype=torch.float64)
+        said = torch.tensor([seconds if self.is_first else 0.0, float(stop)], dtype=torch.float64)
         dist.all_reduce(said, group=self.messages)
         return float(said[0]), bool(said[1] > 0)
 
-    def told(self, word: Any) -> Any:
-        """What the leader says, to all."""
+    def broadcast(self, word: Any) -> Any:
+        """Rank 0's value, on every rank."""
         if self.alone:
             return word
         words = [word]
         dist.broadcast_object_list(words, src=0, group=self.messages)
         return words[0]
 
-    def wait(self) -> None:
+    def barrier(self) -> None:
         if not self.alone:
             dist.barrier(group=self.messages)
 
-    def joined(self, state: State | None) -> State | None:
+    def all_gather(self, state: State | None) -> State | None:
         """The carried state of all rows, in their order, from every process's own."""
         if state is None or self.alone:
             return state
@@ -98,7 +98,7 @@ class Crew:
         return map_state(join, state)
 
     @contextmanager
-    def speaking(self, together: nn.Module, *, last: bool) -> Iterator[None]:
+    def synchronising(self, together: nn.Module, *, last: bool) -> Iterator[None]:
         """Gradients are exchanged with the last micro-batch of a step alone."""
         quiet = isinstance(together, DistributedDataParallel) and not last
         with together.no_sync() if quiet else nullcontext():  # type: ignore[operator]
@@ -114,12 +114,12 @@ class Crew:
         return objective
 
 
-def join(device: str) -> Crew:
-    """The crew that torchrun's environment describes, joined once; a process that was started alone is one alone.
+def join(device: str) -> Group:
+    """The process group of torchrun's environment; one process where torchrun started none.
     `device`: what was asked for; a GPU for each process only if that is not the CPU."""
     size = int(os.environ.get("WORLD_SIZE", "1"))
     if size == 1:
-        return Crew()
+        return Group()
     if not dist.is_initialized():
         on_gpus = device != "cpu" and torch.cuda.is_available()
         if on_gpus:
@@ -129,7 +129,7 @@ def join(device: str) -> Crew:
                 )
             torch.cuda.set_device(local_rank())
         dist.init_process_group("cuda:nccl,cpu:gloo" if on_gpus else "gloo", timeout=PATIENCE)
-    return Crew(dist.get_rank(), size, dist.new_group(backend="gloo", timeout=PATIENCE))
+    return Group(dist.get_rank(), size, dist.new_group(backend="gloo", timeout=PATIENCE))
 
 
 def local_rank() -> int:
@@ -182,8 +182,8 @@ def is_shared(tensor: Tensor) -> bool:
     return hasattr(tensor, "full_tensor")
 
 
-def refuse_few_rows(rows: int, crew: Crew) -> None:
-    if rows < crew.size:
+def refuse_few_rows(rows: int, group: Group) -> None:
+    if rows < group.size:
         raise RegardError(
-            f"Batches of {rows} rows cannot be carried on by {crew.size} processes: raise training.batch_tokens."
+            f"Batches of {rows} rows cannot be carried on by {group.size} processes: raise training.batch_tokens."
         )

@@ -7,53 +7,56 @@ import re
 from dataclasses import dataclass
 
 from regard.base.errors import RegardError
-from regard.base.settings import at_least, one_of, setting
+from regard.base.settings import RATE, Checked, setting
 
 RECURRENT_WINDOW = 64  # steps gradients flow back through, for a model whose context has no end
+LONGEST = 1e15  # of a budget, whatever its unit
+SWITCH = ("auto", "on", "off")
 
 
 @dataclass(frozen=True)
-class Learning:
+class Learning(Checked):
     """What every neural system's training is made of."""
 
-    steps: int = setting(2000, "optimiser steps; a budget, where one is given, decides instead")
+    section = "training"
+    steps: int = setting(2000, "optimiser steps (--dry-run says how many epochs); a budget overrides them", least=1)
     budget: str = setting("", "60s, 10m, 2h of training time, or tokens such as 5M; empty = steps decide")
-    batch_tokens: int = setting(4096, "tokens in one optimiser step")
-    accumulate: int = setting(1, "micro-batches a step is computed in; changes memory, not the result")
-    optimizer: str = setting("adamw", "adamw, muon (matrices stepped orthogonally), sgd, or asgd (averaged once stuck)")
-    learning_rate: float = setting(1e-3, "at its peak")
-    schedule: str = setting("cosine", "constant, cosine (to a tenth), inverse-sqrt, plateau (÷ 4 when stuck), or decay")
-    decay: float = setting(0.8, "schedule decay: the rate of each epoch as a share of that of the one before")
-    decay_after: int = setting(5, "schedule decay: epochs at the peak before the rate begins to fall")
-    warmup: int = setting(100, "steps of linear warm-up")
-    weight_decay: float = setting(0.01, "shrinks matrices at every step; biases and gains are left alone")
-    beta2: float = setting(0.99, "AdamW's second-moment decay")
-    clip: float = setting(1.0, "largest gradient norm; 0 = no clipping")
-    evaluate_every: int = setting(250, "steps between validations")
-    patience: int = setting(0, "stop after this many validations without improvement; 0 = never")
-    checkpoint_every: int = setting(250, "steps between checkpoints")
-    precision: str = setting("auto", "fp32 or bf16; auto = bf16 on a GPU that has it; the run keeps what was used")
+    batch_tokens: int = setting(4096, "tokens in one optimiser step", least=1)
+    accumulate: int = setting(
+        1, "micro-batches per step: less memory, same gradient; with dropout the rows draw other masks", least=1
+    )
+    optimizer: str = setting(
+        "adamw",
+        "adamw, muon (orthogonalised updates of matrices), sgd, or asgd (averaged once validation stops improving)",
+        choices=("adamw", "muon", "sgd", "asgd"),
+    )
+    learning_rate: float = setting(1e-3, "the rate at its peak", above=0)
+    schedule: str = setting(
+        "cosine",
+        "constant, cosine (to a tenth), inverse-sqrt, plateau (÷ 4 without improvement), or decay",
+        choices=("constant", "cosine", "inverse-sqrt", "plateau", "decay"),
+    )
+    decay: float = setting(0.8, "schedule decay: factor on the rate after each epoch", above=0, most=1)
+    decay_after: int = setting(5, "schedule decay: epochs at the peak before the rate begins to fall", least=0)
+    warmup: int = setting(100, "steps of linear warm-up", least=0)
+    weight_decay: float = setting(0.01, "of matrices; biases and gains have none", least=0)
+    beta2: float = setting(0.99, "AdamW's second-moment decay", **RATE)
+    clip: float = setting(1.0, "largest gradient norm; 0 = no clipping", least=0)
+    evaluate_every: int = setting(250, "steps between validations", least=1)
+    patience: int = setting(0, "stop after this many validations without improvement; 0 = never", least=0)
+    checkpoint_every: int = setting(250, "steps between checkpoints", least=1)
+    precision: str = setting(
+        "auto",
+        "fp32 or bf16; auto = bf16 on a GPU that supports it; the run keeps what was used",
+        choices=("auto", "fp32", "bf16"),
+    )
     device: str = setting("auto", "cpu, cuda or cuda:1; auto = a GPU if there is one; the run keeps what was used")
-    threads: int = setting(0, "CPU threads; 0 = as many as there are cores; recorded, so that resume is exact")
-    shard: bool = setting(False, "with torchrun: weights, gradients and moments shared out, not held by each (FSDP)")
-    seed: int = setting(1, "initial weights, order of batches, dropout")
+    threads: int = setting(0, "CPU threads; 0 = one per core; recorded, so that resume is exact", least=0)
+    shard: bool = setting(False, "with torchrun: shard weights, gradients and optimiser state over processes (FSDP)")
+    seed: int = setting(1, "of the initial weights, the order of batches and dropout", least=0)
 
     def __post_init__(self) -> None:
-        for name in ("steps", "batch_tokens", "accumulate", "evaluate_every", "checkpoint_every"):
-            at_least(f"training.{name}", getattr(self, name), 1)
-        for name in ("warmup", "patience", "threads", "seed", "decay_after"):
-            at_least(f"training.{name}", getattr(self, name), 0)
-        for name in ("weight_decay", "clip"):
-            at_least(f"training.{name}", getattr(self, name), 0.0)
-        one_of("training.optimizer", self.optimizer, ("adamw", "muon", "sgd", "asgd"))
-        one_of("training.schedule", self.schedule, ("constant", "cosine", "inverse-sqrt", "plateau", "decay"))
-        one_of("training.precision", self.precision, ("auto", "fp32", "bf16"))
-        if not self.learning_rate > 0:
-            raise RegardError(f"training.learning_rate must be above 0, not {self.learning_rate}.")
-        if not 0 < self.decay <= 1:
-            raise RegardError(f"training.decay must be above 0 and at most 1, not {self.decay}.")
-        if not 0 <= self.beta2 < 1:
-            raise RegardError(f"training.beta2 must be at least 0 and below 1, not {self.beta2}.")
+        super().__post_init__()
         Budget.parse(self.budget, self.steps)
 
     @property
@@ -66,20 +69,25 @@ class Training(Learning):
     """How a neural language model learns from running text."""
 
     batches: str = setting(
-        "windows", "stream: rows run on through the text and carry their state; windows: fresh pieces"
+        "windows",
+        "stream: rows run on through the text and carry their state; windows: pieces that begin afresh",
+        choices=("stream", "windows"),
     )
-    window: int = setting(0, "tokens of a row in one step, as far as gradients flow back; 0 = the context, or 64")
-    validation_tokens: int = setting(200_000, "validation reads at most this many tokens, always the same ones")
-    capture: str = setting("auto", "the step in one CUDA graph: on, off, or auto = on a GPU, for recurrent layers")
-    compile: str = setting("auto", "a Transformer's blocks: off = as written, on = compiled, auto = as pays on a GPU")
+    window: int = setting(
+        0, "tokens of a row in one step, as far as gradients flow back; 0 = the context, or 64", least=0
+    )
+    validation_tokens: int = setting(200_000, "most tokens a validation reads, always the same; 0 = all", least=0)
+    capture: str = setting(
+        "auto", "the step as one CUDA graph: on, off, or auto = on a GPU, for recurrent layers", choices=SWITCH
+    )
+    compile: str = setting(
+        "auto",
+        "a Transformer's blocks: off = as written, on = compiled, auto = where it pays on a GPU",
+        choices=SWITCH,
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name in ("window", "validation_tokens"):
-            at_least(f"training.{name}", getattr(self, name), 0)
-        one_of("training.batches", self.batches, ("stream", "windows"))
-        one_of("training.compile", self.compile, ("auto", "on", "off"))
-        one_of("training.capture", self.capture, ("auto", "on", "off"))
         if self.batch_tokens < self.window:
             raise RegardError(
                 f"training.batch_tokens ({self.batch_tokens}) must hold at least one window of {self.window} tokens."
@@ -104,38 +112,37 @@ class Training(Learning):
 class PairTraining(Learning):
     """How a translation system learns from pairs: each target given its source and its own beginning."""
 
-    label_smoothing: float = setting(0.1, "share of the truth spread over all words (Szegedy et al. 2016); 0 = none")
-    consistency: float = setting(0.0, "R-Drop: weight of agreement between two passes with different dropout; 0 = none")
-    ema: float = setting(0.0, "decay of the moving average of weights that is validated and kept, e.g. 0.999; 0 = none")
-    keep: int = setting(5, "weights of the last validations that are kept, for `evaluate --average`; 0 = none")
-    select: str = setting("loss", "the best validation has the lowest loss, or the highest bleu (greedy translations)")
-    validation_pairs: int = setting(1000, "validation reads at most this many pairs, always the same ones; 0 = all")
-    capture: str = setting("auto", "steps in CUDA graphs, pairs in few shapes: on, off, or auto = a GPU's Transformer")
+    label_smoothing: float = setting(
+        0.1, "share of the probability spread over all words (Szegedy et al. 2016); 0 = none", **RATE
+    )
+    consistency: float = setting(
+        0.0, "R-Drop: weight of the agreement of two passes with different dropout; 0 = none", least=0
+    )
+    ema: float = setting(0.0, "decay of a moving average of the weights, e.g. 0.999, which is kept; 0 = none", **RATE)
+    keep: int = setting(5, "keep the weights of the last N validations, for `evaluate --average`; 0 = none", least=0)
+    select: str = setting(
+        "loss",
+        "the best validation has the lowest loss, or the highest bleu (greedy translations)",
+        choices=("loss", "bleu"),
+    )
+    validation_pairs: int = setting(1000, "most pairs a validation reads, always the same; 0 = all", least=0)
+    capture: str = setting(
+        "auto", "steps as CUDA graphs, pairs in few shapes: on, off, or auto = a Transformer on a GPU", choices=SWITCH
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name in ("keep", "validation_pairs"):
-            at_least(f"training.{name}", getattr(self, name), 0)
-        one_of("training.capture", self.capture, ("auto", "on", "off"))
-        at_least("training.consistency", self.consistency, 0.0)
-        for name in ("label_smoothing", "ema"):
-            if not 0 <= getattr(self, name) < 1:
-                raise RegardError(f"training.{name} must be at least 0 and below 1, not {getattr(self, name)}.")
-        one_of("training.select", self.select, ("loss", "bleu"))
         if self.ema and self.optimizer == "asgd":
             raise RegardError("training.ema and training.optimizer asgd both average the weights: choose one of them.")
 
 
 @dataclass(frozen=True)
-class Counting:
+class Counting(Checked):
     """A counted system (the n-gram) reads the text once; nothing is optimised."""
 
-    threads: int = setting(0, "CPU threads; 0 = as many as there are cores")
-    seed: int = setting(1, "kept so that every recipe has one; counting draws nothing at random")
-
-    def __post_init__(self) -> None:
-        at_least("training.threads", self.threads, 0)
-        at_least("training.seed", self.seed, 0)
+    section = "training"
+    threads: int = setting(0, "CPU threads; 0 = one per core", least=0)
+    seed: int = setting(1, "in every recipe; counting draws nothing at random", least=0)
 
 
 @dataclass(frozen=True)
@@ -152,7 +159,7 @@ class Budget:
         match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([a-zA-Z]*)\s*(?:tokens?)?\s*", text)
         scale = {"s": 1, "m": 60, "min": 60, "h": 3600}
         tokens = {"": 1, "k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9, "B": 1e9, "tokens": 1, "token": 1}
-        if match and float(match[1]) > 0:
+        if match and 0 < float(match[1]) < LONGEST:
             if match[2] in scale:
                 return cls(float(match[1]) * scale[match[2]], "seconds")
             if match[2] in tokens:

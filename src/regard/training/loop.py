@@ -14,7 +14,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -23,17 +23,14 @@ import torch
 from torch import Tensor
 
 from regard.base.errors import RegardError, Stopped
-from regard.base.files import write_text
+from regard.base.files import append_line, write_text
+from regard.base.install import Install, as_written
 from regard.base.numbers import grouped
-from regard.fast.captured_step import PAIR_SHAPES, WARM_UP, Captured, captures
-from regard.fast.compiled import Compiled, compiles, prepare
-from regard.fast.table import Use, install
 from regard.layers.state import State, detach, map_state
 from regard.report.progress import Bar, progress
 from regard.systems.model import Model
 from regard.text.batches import Batch
-from regard.text.pair_batches import PairBatch, PairBatches
-from regard.text.pair_shapes import ShapedPairBatches
+from regard.text.pair_batches import PairBatch
 from regard.training.checkpoint import (
     flatten,
     load_tensors,
@@ -42,7 +39,7 @@ from regard.training.checkpoint import (
     save_tensors,
     unflatten,
 )
-from regard.training.distributed import Crew, like, refuse_few_rows, whole
+from regard.training.distributed import Group, like, refuse_few_rows, whole
 from regard.training.hyperparameters import Learning, PairTraining, Training
 from regard.training.muon import hidden_matrices
 from regard.training.objective import Objective, TensorBatch, micro_batches, to_device
@@ -102,9 +99,11 @@ class Trainer:
         folder: Path,
         *,
         bf16: bool = False,
-        crew: Crew | None = None,
+        group: Group | None = None,
+        install: Install = as_written,
     ):
-        self.crew = crew or Crew()
+        """`install` swaps methods for faster ones, where there are such."""
+        self.group = group or Group()
         self.model, self.batches, self.validation = model, batches, validation
         self.settings, self.limit, self.folder, self.bf16 = settings, settings.limit, folder, bf16
         self.device = model.device
@@ -117,26 +116,28 @@ class Trainer:
             smoothing=pairs.label_smoothing if pairs else 0.0,
             consistency=pairs.consistency if pairs else 0.0,
         )
-        self.together = self.crew.wrap(self.objective, sharded=settings.shard)
-        prepare(model, settings, bf16=bf16)
-        self.compiled = Compiled(model) if compiles(model, settings) else None
-        recordable = captures(model, settings)
-        captured = self.crew.alone and recordable
+        self.together = self.group.wrap(self.objective, sharded=settings.shard)
+        self.warm_up = 0  # steps of a shape before it is as quick as it will be
+        install(self)
+        refuse_what_was_not_recorded(settings, self.device)
+        self.batches = self.arranged(batches)
+        install(
+            self.objective,
+            device=self.device,
+            training=True,
+            bf16=bf16,
+            captured=self.is_recorded(),
+            compile=getattr(settings, "compile", "off"),
+        )
         self.optimizer = build_optimizer(
             settings.optimizer,
             model.named_parameters(),
             learning_rate=settings.learning_rate,
             weight_decay=settings.weight_decay,
             beta2=settings.beta2,
-            captured=captured,
+            captured=self.is_recorded(),
             hidden=hidden_matrices(model),
         )
-        begin = (lambda rows: model.begin(rows=rows)) if self.carries else None
-        shapes = 1
-        if recordable and isinstance(batches, PairBatches):  # also of several processes: the same batches as of one
-            self.batches, shapes = ShapedPairBatches.of(batches), PAIR_SHAPES
-        self.captured = Captured(self._update, begin, shapes=shapes) if captured else None
-        install(model, Use(training=True, bf16=bf16, captured=captured))
         self.average = Average(self.ema or 1.0)
         self.state: State | None = None  # carried from window to window, on streams
         self.at = Progress()
@@ -164,7 +165,7 @@ class Trainer:
             return self.at
         self.model.train()
         with self._interruptible(), progress("training", self.limit.amount, self._spent(), self._unit()) as bar:
-            log = _Log(self.folder / "metrics.jsonl" if self.crew.leads else None, bar, self.at)
+            log = _Log(self.folder / "metrics.jsonl" if self.group.is_first else None, bar, self.at)
             stuck = False
             if self.at.step and self._validation_is_due() and self.at.step not in dict(self.at.history):
                 self._validate(log)  # memory ran out in it
@@ -175,7 +176,7 @@ class Trainer:
                 if (mean := log.trained(loss, count, rate)) is not None:
                     self._check_finite(mean)
                 seconds = self.at.seconds + time.perf_counter() - began  # without validation and saving
-                self.at.seconds, self.stop_requested = self.crew.agreed(seconds, self.stop_requested)
+                self.at.seconds, self.stop_requested = self.group.all_reduce(seconds, self.stop_requested)
                 bar.advance(self._spent() - spent, log.note)
                 if self._validation_is_due():
                     self._validate(log)
@@ -199,24 +200,32 @@ class Trainer:
     def step(self) -> tuple[Tensor, int]:
         """One optimiser step; the mean loss of its batch (before the step) and the number of tokens in it."""
         set_learning_rate(self.optimizer, self.learning_rate)
-        if not self.crew.alone:  # each drops other components, and so that a resume drops the same
-            torch.manual_seed((self.settings.seed * 1_000_003 + self.at.step) * 65_537 + self.crew.rank)
+        if not self.group.alone:  # each drops other components, and so that a resume drops the same
+            torch.manual_seed((self.settings.seed * 1_000_003 + self.at.step) * 65_537 + self.group.rank)
         self.doing, self.random, self.feed.batches = "step", self._generators(), self.batches
         batch = self.feed(self.at.step)
         self.rows = len(batch.tokens)
-        if self.captured is not None and self.captured.fits(batch):
-            count = batch.targets.size if batch.lengths is None else int(batch.lengths.sum())
-            loss, self.state = self.captured(to_device(batch, self.device), None if batch.fresh else self.state)
-            self.doing = "update"  # the weights are those after the step already
-        else:
-            loss, count = self.gradient(batch)
-            self._descend(loss)
+        loss, count = self.update(batch)
         if self.average.active or self.ema:
             self.average.add(self.model)
         self.at.step += 1
         self.at.tokens += count
         self.doing = "step"
         return loss, count
+
+    def update(self, batch: Batch | PairBatch) -> tuple[Tensor, int]:
+        """Step against the gradient of this batch."""
+        loss, count = self.gradient(batch)
+        self.descend(loss)
+        return loss, count
+
+    def is_recorded(self) -> bool:
+        """Will a device replay the step? Then the optimiser reads its learning rate from a tensor."""
+        return False
+
+    def arranged(self, batches: Batches) -> Batches:
+        """The batches in the shapes that steps want."""
+        return batches
 
     @property
     def learning_rate(self) -> float:
@@ -233,13 +242,13 @@ class Trainer:
         state = None if batch.fresh else self.state
         rows = len(batch.tokens)
         if self.carries:
-            refuse_few_rows(rows, self.crew)
-        mine = to_device(batch, self.device).each(lambda part: part[self.crew.share(rows)])
-        parts = min(self.settings.accumulate, max(1, rows // self.crew.size))  # as many in every process
-        loss, self.state = self._backward(mine, state, count, parts, self.crew.weight(rows))
-        return self.crew.total(loss), count
+            refuse_few_rows(rows, self.group)
+        mine = to_device(batch, self.device).each(lambda part: part[self.group.share(rows)])
+        parts = min(self.settings.accumulate, max(1, rows // self.group.size))  # as many in every process
+        loss, self.state = self.backward(mine, state, count, parts, self.group.weight(rows))
+        return self.group.sum(loss), count
 
-    def _backward(
+    def backward(
         self, batch: TensorBatch, state: State | None, count: int | Tensor, parts: int, weight: float = 1.0
     ) -> tuple[Tensor, State | None]:
         """The gradient of this process's rows, as a share of the mean over `count` tokens of all of them."""
@@ -247,16 +256,16 @@ class Trainer:
         sums: list[Tensor] = []
         states: list[State] = []
         for number, (rows, part) in enumerate(micro_batches(batch, parts), start=1):
-            with self.crew.speaking(self.together, last=number == parts):
-                loss_sum, after = self._forward(part, None if state is None else _rows(state, rows))
+            with self.group.synchronising(self.together, last=number == parts):
+                loss_sum, after = self.forward(part, None if state is None else _rows(state, rows))
                 # processes average their gradients, and a mean of `size` of them is to be a sum
-                (loss_sum * (weight * self.crew.size) / count).backward()
+                (loss_sum * (weight * self.group.size) / count).backward()
             sums.append(loss_sum.detach() * weight)
             if self.carries:
                 states.append(detach(after))
         return torch.stack(sums).sum() / count, _join(states) if states else None
 
-    def _descend(self, loss: Tensor) -> None:
+    def descend(self, loss: Tensor) -> None:
         """Step against the gradient that lies on the parameters."""
         if self.device.type == "cpu":  # elsewhere asking would stall the device; there the log asks, once a second
             self._check_finite(float(loss))
@@ -265,16 +274,8 @@ class Trainer:
         self.doing = "update"
         self.optimizer.step()
 
-    def _update(self, batch: TensorBatch, state: State | None) -> tuple[Tensor, State | None]:
-        """A whole step: what a graph can hold, since nothing here asks the device."""
-        count = batch.targets.numel() if batch.lengths is None else batch.lengths.sum()
-        loss, state = self._backward(batch, state, count, self.settings.accumulate)
-        self._descend(loss)
-        return loss, state
-
-    def _forward(self, batch: TensorBatch, state: State | None) -> tuple[Tensor, State]:
-        compiled = nullcontext() if self.compiled is None else self.compiled.reading(batch)
-        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.bf16), compiled:
+    def forward(self, batch: TensorBatch, state: State | None) -> tuple[Tensor, State]:
+        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.bf16):
             loss_sum, _, state = self.together(batch, state)
         return loss_sum, state
 
@@ -285,7 +286,7 @@ class Trainer:
         self.doing = "validation"
         if self.average.active:
             self.average.swap(self.model)
-        verdict = self.crew.told(self.judge())  # one for all: a last bit must not part their ways
+        verdict = self.group.broadcast(self.judge())  # one for all: a last bit must not part their ways
         self._check_finite(verdict.loss)
         improved = verdict.badness < at.best
         if improved:
@@ -319,15 +320,15 @@ class Trainer:
         """The weights just validated, beside those of the last few validations."""
         if not self.keep:
             return
-        (self.folder / "kept").mkdir(exist_ok=True)
+        kept_weights(self.folder)  # a link that leads elsewhere is refused before anything is written
         self._write(self.folder / "kept" / f"{self.at.step:08d}.safetensors", weights_of(self.model))
-        for old in kept_weights(self.folder)[: -self.keep] if self.crew.leads else []:
+        for old in kept_weights(self.folder)[: -self.keep] if self.group.is_first else []:
             old.unlink()
 
     def _write(self, path: Path, tensors: dict[str, Tensor], note: dict[str, Any] | None = None) -> None:
         """One file by the leader, with what all hold together."""
         tensors = whole(tensors)
-        if self.crew.leads:
+        if self.group.is_first:
             save_tensors(path, tensors, note)
 
     def save(self) -> None:
@@ -337,7 +338,7 @@ class Trainer:
             self._check_finite(math.nan)
         self.at.averaged = self.average.count
         tensors = flatten(weights, "model") | optimizer_tensors(self.optimizer)
-        tensors |= flatten(self.crew.joined(self.state) or {}, "state") | flatten(self.average.weights, "average")
+        tensors |= flatten(self.group.all_gather(self.state) or {}, "state") | flatten(self.average.weights, "average")
         tensors |= self._generators()
         self._write(self.folder / "training.safetensors", tensors, {"progress": asdict(self.at)})
 
@@ -355,14 +356,14 @@ class Trainer:
         self.model.load_state_dict({name: like(value, patterns[name]) for name, value in saved.items()})
         restore_optimizer(self.optimizer, tensors)
         carried = unflatten(tensors, "state")
-        self.state = map_state(lambda leaf: leaf[self.crew.share(len(leaf))].to(self.device), carried) or None
+        self.state = map_state(lambda leaf: leaf[self.group.share(len(leaf))].to(self.device), carried) or None
         self.average.count = self.at.averaged
         means = unflatten(tensors, "average")
         self.average.weights = {name: like(value.to(self.device), patterns[name]) for name, value in means.items()}
         self._set_generators(tensors)
-        if self.crew.leads:
+        if self.group.is_first:
             self._forget_later()
-        self.crew.wait()
+        self.group.barrier()
 
     def _generators(self) -> dict[str, Tensor]:
         random = {"random/cpu": torch.get_rng_state()}
@@ -376,12 +377,12 @@ class Trainer:
     def _rescue(self) -> str:
         """After memory ran out: free what can be freed, save the last whole step, and say how to go on."""
         self.optimizer.zero_grad(set_to_none=True)
-        self.captured = None
+        vars(self).pop("update", None)  # recorded steps hold memory
         gc.collect()
         if self.device.type == "cuda":
             torch.cuda.empty_cache()
-        saved = self.crew.alone and self._save_rescued()
-        rows = self.rows // self.crew.size
+        saved = self.group.alone and self._save_rescued()
+        rows = self.rows // self.group.size
         return how_to_go_on(self.folder, self.settings, self.device, self.at.step, self.doing, rows=rows, saved=saved)
 
     def _save_rescued(self) -> bool:
@@ -404,7 +405,7 @@ class Trainer:
                 later.unlink()
 
     def repeat(self, step: int, times: int) -> None:
-        """One step so often, as a step that is recorded is repeated before."""
+        """Take one step several times: warm-up before it is measured."""
         for _ in range(times):
             self.at.step, self.state = step, None
             self.step()
@@ -421,7 +422,7 @@ class Trainer:
         standing_out = steps_that_stand_out(self.batches, steps)
         for _ in range(2):
             for step in standing_out:
-                self.repeat(step, 1 if self.captured is None else WARM_UP + 1)
+                self.repeat(step, self.warm_up or 1)
             if self.settings.optimizer == "asgd":
                 self.average.add(self.model)
             with torch.autocast(self.device.type, torch.bfloat16, enabled=self.bf16):
@@ -467,6 +468,11 @@ class Trainer:
                 signal.signal(number, handler)
 
 
+def refuse_what_was_not_recorded(settings: Learning, device: torch.device) -> None:
+    if getattr(settings, "capture", "off") == "on" and device.type != "cuda":
+        raise RegardError(f"training.capture on needs a CUDA device, not {device}: leave it at auto.")
+
+
 class _Log:
     """metrics.jsonl and the note beside the progress bar, about once a second."""
 
@@ -504,30 +510,32 @@ class _Log:
         if self.path is None:
             return
         at = {"step": self.at.step, "tokens": self.at.tokens, "seconds": round(self.at.seconds, 3)}
-        with open(self.path, "a", encoding="utf-8") as file:
-            file.write(json.dumps(at | {key: _json(value) for key, value in numbers.items()}) + "\n")
+        append_line(self.path, json.dumps(at | {key: _json(value) for key, value in numbers.items()}))
 
 
 def kept_weights(folder: Path) -> list[Path]:
     """The weights of the last validations, oldest first."""
-    return sorted((folder / "kept").glob("[0-9]*.safetensors"))
+    if (folder / "kept").is_symlink():
+        raise RegardError(f"{folder / 'kept'} leads out of the run: put the folder itself there.")
+    found = (folder / "kept").glob("*.safetensors")
+    return sorted(path for path in found if path.stem.isascii() and path.stem.isdecimal())
 
 
 def cut_metrics(path: Path, step: int) -> None:
     """Drop what was logged after the checkpoint, and a last line that a kill cut short."""
-    if not path.exists():
+    if not path.is_file():
         return
     lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
     kept = [line for line in lines if (entry := _parsed(line)) is not None and entry["step"] <= step]
-    if kept != lines:
+    if kept != lines or path.is_symlink() or path.stat().st_nlink > 1:  # what is elsewhere, too, stays as it is there
         write_text(path, "".join(line + "\n" for line in kept))
 
 
 def _parsed(line: str) -> dict[str, Any] | None:
     try:
         entry = json.loads(line)
-        return entry if isinstance(entry, dict) and "step" in entry else None
-    except json.JSONDecodeError:
+        return entry if isinstance(entry, dict) and type(entry.get("step")) is int else None
+    except (ValueError, RecursionError):
         return None
 
 
@@ -566,7 +574,7 @@ def measure_steps(trainer: Trainer, steps: int, clock: Callable[[], float] = tim
     """Seconds and tokens of a training step, after its warm-up; for --dry-run. The model is spent afterwards."""
     seconds, tokens = 0.0, 0
     for number in range(steps):
-        trainer.repeat(number, WARM_UP + 1 if trainer.captured is not None else int(number == 0))
+        trainer.repeat(number, trainer.warm_up or int(number == 0))
         trainer.at.step, began, before = number, clock(), trainer.at.tokens
         trainer.step()
         if trainer.device.type == "cuda":

@@ -22,10 +22,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from regard.fast.linear_cross_entropy import surprise
-from regard.layers.state import State, span_of
+from regard.layers.state import State
 from regard.systems.model import Model, Stack
-from regard.systems.translator import Translator
 from regard.text.batches import Batch
 from regard.text.pair_batches import PairBatch
 
@@ -46,8 +44,7 @@ class TensorBatch(NamedTuple):
 
 
 class Objective(nn.Module):
-    """Where the prediction is a linear map, its product and the loss are one (linear_cross_entropy.py): the logits of
-    the batch are never all there. `model.loss` is the same, written out."""
+    """loss sum, number of targets, state = objective(batch, state)"""
 
     def __init__(self, model: Model, *, smoothing: float = 0.0, consistency: float = 0.0, keeps: bool = True):
         """`keeps`: the state after a batch of text is wanted, so that the next may begin with it."""
@@ -55,53 +52,43 @@ class Objective(nn.Module):
         self.model, self.smoothing, self.consistency, self.keeps = model, smoothing, consistency, keeps
 
     def forward(self, batch: TensorBatch, state: State | None) -> tuple[Tensor, int | Tensor, State]:
-        if batch.source is not None:
-            return self._pairs(batch)
-        count = batch.targets.numel() if batch.lengths is None else batch.lengths.sum()
-        if state is None and not self.keeps and isinstance(self.model, Stack):
-            state = self.model.passing(len(batch.tokens))
-        if (linear := linear_prediction(self.model)) is None:
-            nll, state = self.model.loss(batch.tokens, batch.targets, state, batch.lengths)  # [R, T], 0 where padded
-            return nll.sum(), count, state
-        hidden, state = self.model.read(batch.tokens, state, batch.lengths)
-        valid = span_of(state["seen"], batch.lengths).valid(batch.tokens.size(1))
-        loss = surprise(hidden, *linear, batch.targets, valid=valid)
-        if self.model.training and (charge := self.model.charge(hidden)) is not None:
-            loss = loss + (charge if valid is None else charge.where(valid, 0.0)).sum()
-        return loss, count, state
+        return self.text(batch, state) if batch.source is None else self.pairs(batch)
 
-    def _pairs(self, batch: TensorBatch) -> tuple[Tensor, int | Tensor, State]:
+    def text(self, batch: TensorBatch, state: State | None) -> tuple[Tensor, int | Tensor, State]:
+        nll, state = self.model.loss(batch.tokens, batch.targets, self.first(batch, state), batch.lengths)
+        return nll.sum(), count(batch), state  # nll [R, T], 0 where padded
+
+    def first(self, batch: TensorBatch, state: State | None) -> State | None:
+        """The state that a text begins with; where nothing follows it, one that keeps nothing."""
+        if state is None and not self.keeps and isinstance(self.model, Stack):
+            return self.model.without_cache(len(batch.tokens))
+        return state
+
+    def pairs(self, batch: TensorBatch) -> tuple[Tensor, int | Tensor, State]:
         """Nothing follows a target, so its padded columns need not be told from the others until the sum."""
-        assert batch.lengths is not None
-        valid = torch.arange(batch.targets.size(1), device=batch.targets.device) < batch.lengths[:, None]  # [R, T]
+        valid = real_targets(batch)
         if self.consistency:
             batch = batch.each(lambda part: torch.cat([part, part]))
-        state = self.model.begin(batch.source, batch.source_lengths)
-        if not self.consistency and (linear := linear_prediction(self.model)) is not None:
-            hidden, state = self.model.read(batch.tokens, state)
-            loss = surprise(hidden, *linear, batch.targets, valid=valid, smoothing=self.smoothing)
-            return loss, valid.sum(), state
-        logits, state = self.model(batch.tokens, state)
+        logits, state = self.model(batch.tokens, self.model.begin(batch.source, batch.source_lengths))
         logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
         loss = F.cross_entropy(
             logits.flatten(0, 1), batch.targets.flatten(), reduction="none", label_smoothing=self.smoothing
         ).view_as(batch.targets)
-        if not self.consistency:
-            return loss.where(valid, 0.0).sum(), valid.sum(), state
-        first, second = loss.chunk(2)
-        loss = 0.5 * (first + second) + 0.25 * self.consistency * disagreement(logits)
+        if self.consistency:
+            first, second = loss.chunk(2)
+            loss = 0.5 * (first + second) + 0.25 * self.consistency * disagreement(logits)
         return loss.where(valid, 0.0).sum(), valid.sum(), state
 
 
-def linear_prediction(model: Model) -> tuple[Tensor, Tensor | None] | None:
-    """The matrix [V, D] and the bias that `predict` is, where it and the loss are nothing else; None where they are, or
-    where several processes hold a share of the matrix each."""
-    known = type(model).predict in (Stack.predict, Translator.predict) and type(model).loss is Model.loss
-    if not known:
-        return None
-    assert isinstance(model, Stack | Translator)
-    matrix, bias = model.output.of(model.embedding.table.weight)
-    return None if hasattr(matrix, "full_tensor") else (matrix, bias)
+def count(batch: TensorBatch) -> int | Tensor:
+    """The number of targets."""
+    return batch.targets.numel() if batch.lengths is None else batch.lengths.sum()
+
+
+def real_targets(batch: TensorBatch) -> Tensor:
+    """Which targets [R, T] of sentence pairs are no padding."""
+    assert batch.lengths is not None
+    return torch.arange(batch.targets.size(1), device=batch.targets.device) < batch.lengths[:, None]
 
 
 def disagreement(logits: Tensor) -> Tensor:

@@ -8,6 +8,7 @@ must the row itself become shorter, or the model smaller.
 from __future__ import annotations
 
 import math
+import os
 import re
 from pathlib import Path
 
@@ -18,6 +19,17 @@ from regard.training.prefetch import Batches
 
 SAID = re.compile(r"out of memory|can't allocate|cannot allocate memory|ALLOC_FAILED", re.I)
 LOOKED_AT = 500  # batches among which the largest is looked for
+
+
+def memory_of(device: torch.device) -> float:
+    """All the bytes that a device has; of the machine, as far as the system says."""
+    if device.type == "cuda":
+        return torch.cuda.get_device_properties(device).total_memory
+    if not hasattr(os, "sysconf"):
+        return math.inf
+    limit = Path("/sys/fs/cgroup/memory.max")  # of a container
+    told = limit.read_text(encoding="ascii").strip() if limit.is_file() else "max"
+    return min(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"), math.inf if told == "max" else int(told))
 
 
 def is_out_of_memory(error: BaseException | None) -> bool:

@@ -190,11 +190,11 @@ def test_files_that_cannot_be_a_corpus_are_refused_with_the_next_step(tmp_path):
     assert "only one distinct line" in refusal(file(b"again\nagain\n\nagain"))
     assert "only one distinct line" in refusal(file(b"again\nagain\n"), split="tail")
     assert "zero byte at offset 5" in refusal(file(b"\x7fELF\n\x00\x01"))
-    assert "UTF-16" in refusal(file("text\nmore".encode("utf-16")))
+    assert "damaged UTF-16" in refusal(file("text\nmore".encode("utf-16")[:-1]))
     assert "line 3 has the byte 0xE9 at offset 12" in refusal(file(b"first\nok\ncaf\xe9\nlast\n"))
     assert "line 3 has the byte 0xE9 at offset 12" in refusal(file(b"first\nok\ncaf\xe9\nlast\n"), split="tail")
-    assert "not a whole gzip" in refusal(file(b"plain text\nnot packed\n", "text.txt.gz"))
-    assert "not a whole gzip" in refusal(file(gzip.compress(os.urandom(1000))[:-20], "text.txt.gz"))
+    assert "not a whole gz file" in refusal(file(b"plain text\nnot packed\n", "text.txt.gz"))
+    assert "not a whole gz file" in refusal(file(gzip.compress(os.urandom(1000))[:-20], "text.txt.gz"))
     assert "choose lines or tail" in refusal(file(b"one\ntwo\n"), split="half")
 
 
@@ -206,8 +206,8 @@ def test_a_file_that_may_not_be_read_is_refused(tmp_path):
 
 def test_folders_that_cannot_be_a_corpus_are_refused_with_the_next_step(tmp_path):
     assert "has no training file" in refusal(tmp_path)
-    write(tmp_path / "input.txt", ENOUGH)
-    assert str(tmp_path / "input.txt") in refusal(tmp_path)
+    write(tmp_path / "test.txt", ENOUGH)
+    assert str(tmp_path / "test.txt") in refusal(tmp_path)
     write(tmp_path / "train.txt", ENOUGH)
     assert "own splits" in refusal(tmp_path, split="tail")
     write(tmp_path / "valid.txt", [""])

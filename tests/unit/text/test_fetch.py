@@ -1,10 +1,13 @@
 """Downloads from a real server on this machine."""
 
+import contextlib
 import errno
 import hashlib
 import http.server
 import io
+import itertools
 import threading
+import urllib.request
 import zipfile
 from pathlib import Path
 
@@ -25,6 +28,8 @@ class Server(http.server.ThreadingHTTPServer):
         self.files: dict[str, bytes] = {}
         self.asked: list[str] = []
         self.break_off = False
+        self.trickle = False
+        self.length: str | None = None  # what Content-Length says instead of the truth
 
     @property
     def address(self) -> str:
@@ -41,9 +46,14 @@ class Handler(http.server.BaseHTTPRequestHandler):
             self.send_error(404)
             return
         self.send_response(200)
-        self.send_header("Content-Length", str(len(content)))
+        self.send_header("Content-Length", str(len(content)) if self.server.length is None else self.server.length)
         self.end_headers()
-        self.wfile.write(content[: len(content) // 2] if self.server.break_off else content)
+        if self.server.trickle:
+            with contextlib.suppress(OSError):  # until nobody listens
+                while True:
+                    self.wfile.write(b"x")
+        else:
+            self.wfile.write(content[: len(content) // 2] if self.server.break_off else content)
 
     def log_message(self, *_):
         pass
@@ -80,7 +90,7 @@ def known(server, monkeypatch) -> Server:
 
 
 def kept(folder: Path) -> list[str]:
-    return sorted(path.name for path in folder.rglob("*") if path.is_file())
+    return sorted(path.name for path in folder.rglob("*") if path.is_file() and path.suffix != ".lock")
 
 
 @pytest.mark.parametrize(("name", "file"), [("plain", "input.txt"), ("packed", "inside")])
@@ -130,7 +140,7 @@ def test_what_is_not_genuine_is_not_kept(known):
     known.files["/host.org/a/input.txt"] = TEXT + b"!"
     assert "not the genuine input.txt" in failure("plain")
     known.files["/host.org/packed.zip"] = b"<html>sorry</html>"
-    assert "no zip archive" in failure("packed")
+    assert "no whole zip archive" in failure("packed")
 
 
 def test_a_broken_connection_is_said_in_one_sentence(known, monkeypatch):
@@ -155,8 +165,103 @@ def test_a_full_disk_is_said_in_one_sentence(known, monkeypatch):
 def test_a_cache_that_cannot_be_written_is_said_in_one_sentence(known, monkeypatch, tmp_path):
     (tmp_path / "occupied").write_text("")
     monkeypatch.setenv("REGARD_CACHE", str(tmp_path / "occupied"))
-    with pytest.raises(RegardError, match="could not be saved"):
+    with pytest.raises(RegardError, match=r"cannot be written .* REGARD_CACHE"):
         fetch("plain")
+
+
+def packed(content: bytes, **options) -> bytes:
+    archive = io.BytesIO()
+    with zipfile.ZipFile(archive, "w", **{"compression": zipfile.ZIP_DEFLATED} | options) as files:
+        files.writestr("inside", content)
+    return archive.getvalue()
+
+
+def encrypted(archive: bytes) -> bytes:
+    """The archive with the flag set that says a password is needed, in both of its headers."""
+    changed = bytearray(archive)
+    changed[6] |= 1
+    changed[archive.index(b"PK\x01\x02") + 8] |= 1
+    return bytes(changed)
+
+
+def test_archives_that_cannot_be_unpacked_are_said_in_one_sentence(known):
+    good = packed(TEXT)
+    middle = good[:2000] + bytes(byte ^ 255 for byte in good[2000:2200]) + good[2200:]
+    empty = io.BytesIO()
+    zipfile.ZipFile(empty, "w").close()
+    unknown = bytearray(good)
+    unknown[8] = unknown[good.index(b"PK\x01\x02") + 10] = 97  # the packing method
+    for archive, said in {
+        encrypted(good): "password",
+        middle: "no whole zip archive",
+        good[:-30]: "no whole zip archive",
+        empty.getvalue(): "without 'inside'",
+        bytes(unknown): "cannot be unpacked",
+    }.items():
+        known.files["/host.org/packed.zip"] = archive
+        assert said in failure("packed")
+
+
+def test_what_is_larger_than_any_corpus_is_not_kept(known, monkeypatch):
+    monkeypatch.setattr(fetch_module, "LARGEST", 1 << 20)
+    known.files["/host.org/packed.zip"] = packed(bytes(1 << 22))
+    assert "more than 1 MiB" in failure("packed")
+    known.files["/host.org/a/input.txt"] = bytes(1 << 21)
+    assert "more than 1 MiB" in failure("plain")
+    known.length = "99999999999"
+    assert "more than 1 MiB" in failure("plain")
+
+
+@pytest.mark.parametrize("length", ["many", "-5", "1e3", "", "9" * 5000])
+def test_a_length_that_is_no_number_is_not_believed(known, length):
+    known.length = length
+    known.files["/host.org/a/input.txt"] = TEXT
+    assert (fetch("plain") / "input.txt").read_bytes() == TEXT
+
+
+def test_a_server_that_sends_too_slowly_is_given_up(known, monkeypatch):
+    known.trickle, known.length = True, ""
+    monkeypatch.setattr(fetch_module, "BLOCK", 64)
+    monkeypatch.setattr(fetch_module, "monotonic", itertools.count(step=1).__next__)  # a second for each read
+    assert "less than 131 072 bytes in 60 seconds" in failure("plain")
+
+
+def test_what_a_kill_left_behind_is_removed_by_the_next_fetch(known):
+    folder = cache_folder() / "data" / "plain"
+    folder.mkdir(parents=True)
+    (folder / ".input.txt.0badcafe.part").write_bytes(b"half")
+    fetch("plain")
+    assert kept(folder) == ["input.txt"]
+
+
+@pytest.mark.parametrize("mirror", [None, "", "/", "/some/where/"])
+@pytest.mark.parametrize("name", [*CATALOGUE])
+def test_every_file_of_the_catalogue_is_asked_for_at_its_address(server, monkeypatch, name, mirror):
+    """Through a mirror a real server is asked; without one, what urllib is asked is sent to that server instead."""
+    files = CATALOGUE[name].files
+    opened, urlopen = [], urllib.request.urlopen
+
+    def nothing_but_the_server(url, **options):
+        opened.append(url)
+        return urlopen(url.replace("https:/", server.address, 1), **options)
+
+    monkeypatch.setattr(urllib.request, "urlopen", nothing_but_the_server)
+    small = [File(file.address, None, file.member) for file in files]
+    monkeypatch.setitem(CATALOGUE, name, Download(name, "", "", tuple(small)))
+    archives = {file.address: io.BytesIO() for file in files if file.member}
+    for file in files:
+        if file.member:
+            with zipfile.ZipFile(archives[file.address], "w") as archive:
+                archive.writestr(file.member, file.name)
+    prefix = (mirror or "").rstrip("/")
+    server.files = {
+        f"{prefix}/{file.address}": archives[file.address].getvalue() if file.member else file.name.encode()
+        for file in files
+    }
+    folder = fetch(name, mirror=None if mirror is None else server.address + mirror)
+    assert opened == [("https:/" if mirror is None else server.address + prefix) + f"/{file.address}" for file in files]
+    assert server.asked == [f"{prefix}/{file.address}" for file in files]
+    assert all((folder / file.name).read_text() == file.name for file in files)
 
 
 def test_an_unknown_name_is_answered_with_the_nearest():

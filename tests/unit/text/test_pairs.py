@@ -43,13 +43,16 @@ def refusal(*arguments, **settings):
 
 
 @pytest.mark.parametrize("name", ["pairs.tsv", "pairs.txt", "pairs.tsv.gz", "pairs.txt.gz"])
-def test_a_file_with_tabs_is_split_and_its_further_columns_ignored(tmp_path, name):
+def test_a_file_with_tabs_is_split_and_where_it_has_more_columns_these_are_asked_for(tmp_path, name):
     path = table(tmp_path / name, more="\tCC-BY\tmore")
-    corpus = open_pairs(path)
     assert is_pairs(path)
+    assert "4 columns (1 'source 0', 2 'cible 0', 3 'CC-BY', 4 'more')" in refusal(path)
+    assert refusal(path).endswith("for example --data.columns 1,2.")
+    corpus = open_pairs(path, columns="1,2")
     assert everything(corpus) == sorted(ENOUGH)
     assert list(corpus.splits) == ["train", "valid", "test"]
-    assert "Drawn by hash" in corpus.notes[0]
+    assert corpus.notes[0] == f"{name} is TSV (UTF-8, no header): column 1 is the source, column 2 the target."
+    assert "Drawn by hash" in corpus.notes[1]
 
 
 def test_blank_lines_are_passed_over_and_counted(tmp_path):
@@ -91,10 +94,10 @@ def test_a_folder_of_parallel_files(tmp_path, packed):
 
 def test_languages_that_are_not_said_or_not_there_are_asked_for(tmp_path):
     parallel(tmp_path, "train", ENOUGH)
-    assert "--data.source de --data.target en" in refusal(tmp_path)
-    assert "--data.source de --data.target en" in refusal(tmp_path / "train")
+    assert "--data.columns de,en" in refusal(tmp_path)
+    assert "--data.columns de,en" in refusal(tmp_path / "train")
     assert "no training file in 'fr'" in refusal(tmp_path, source="de", target="fr")
-    assert "--data.source" in refusal(tmp_path, source="de", target="de")
+    assert "--data.columns" in refusal(tmp_path, source="de", target="de")
 
 
 def test_half_a_split_is_refused(tmp_path):
@@ -225,7 +228,8 @@ def test_the_checksum_follows_the_text_and_the_settings(tmp_path):
     path = table(tmp_path / "pairs.tsv")
     copy = table(tmp_path / "copy.tsv", more="\tanother attribution")
     checksum = open_pairs(path).checksum()
-    assert open_pairs(copy).checksum() == open_pairs(path, source="en", target="fr").checksum() == checksum
+    assert open_pairs(copy, columns="1,2").checksum() == checksum
+    assert open_pairs(path, source="en", target="fr").checksum() == checksum
     table(copy, [*ENOUGH[:-1], ("source 59", "cible  59")])
     others = [open_pairs(copy), open_pairs(path, swap=True), open_pairs(path, pairs=20), open_pairs(path, split="tail")]
     assert len({checksum, *(corpus.checksum() for corpus in others)}) == 5

@@ -4,7 +4,7 @@
 
 A row is read three times: for its maximum, for the sum, for the gradient. Only a few programs on each processor are at
 work at a time, so that it comes from memory once, and then out of the cache. A row whose target is negative costs
-nothing. `surprise.written_rows_` is the same in plain PyTorch.
+nothing. `linear_cross_entropy.written_rows_` is the same in plain PyTorch.
 """
 
 from __future__ import annotations

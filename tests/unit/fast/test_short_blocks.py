@@ -1,4 +1,4 @@
-"""What a Transformer's fused stacks rest on, where no GPU is needed; tests/unit/test_cuda.py has the kernels."""
+"""What a Transformer's fused stacks rest on, where no GPU is needed; tests/cuda/ has the kernels."""
 
 import pytest
 import torch
@@ -7,8 +7,9 @@ from torch import nn
 from regard.fast.half_products import Halves, JoinedProduct
 from regard.fast.residual import written
 from regard.fast.short_attention import is_short
-from regard.fast.short_blocks import are_short
+from regard.fast.short_blocks import are_known, are_short
 from regard.fast.word_vectors import is_plain
+from regard.layers.blocks import FeedForward
 from regard.systems.transformer import Settings, Transformer
 
 
@@ -73,8 +74,26 @@ def test_on_a_cpu_the_blocks_are_called_one_after_the_other():
     x = torch.zeros(2, 8, 64, dtype=torch.bfloat16)
     assert not is_short(x, 8, 8, 16)
     model = Transformer(20, Settings(width=64, layers=2)).train()
+    assert are_known(list(model.layers))
     assert not are_short(list(model.layers), x, 8, 8)
-    assert not are_short([], x, 8, 8)
+    assert not are_known([])
+
+
+@pytest.mark.parametrize("position", ["rotary", "alibi"])
+def test_blocks_with_positions_inside_attention_are_not_known(position):
+    model = Transformer(20, Settings(width=16, layers=2, position=position))
+    assert not are_known(list(model.layers))
+    assert not are_known(list(model.encoder.blocks))
+
+
+class Own(FeedForward):
+    pass
+
+
+def test_blocks_with_parts_of_ones_own_are_not_known():
+    model = Transformer(20, Settings(width=16, layers=2))
+    model.layers[1].feedforward = Own(16, 64)
+    assert not are_known(list(model.layers))
 
 
 def test_only_words_and_waves_are_read_in_one_kernel():

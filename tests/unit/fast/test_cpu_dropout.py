@@ -1,12 +1,20 @@
-"""Dropout from few random numbers: what it must share with the library's."""
+"""Dropout with few random numbers: what it must share with the library's."""
 
 import pytest
 import torch
 
-from regard.fast.cpu_dropout import SIDES, Dropout
+from regard.fast import install
+from regard.fast.cpu_dropout import SIDES
+from regard.layers import dropout
 
 MANY = 400_000
 RATES = (0.1, 0.3, 0.5, 0.9)
+
+
+def Dropout(rate):
+    layer = dropout.Dropout(rate)
+    assert install(layer)
+    return layer
 
 
 def dropped(rate, count=MANY, seed=0):

@@ -1,0 +1,12 @@
+"""How faster code is put to use without being known: trainers and engines are handed a function `install(thing)`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+Install = Callable[..., Any]  # swaps methods of a model or an object for faster ones; keywords say what it is used for
+
+
+def as_written(thing: Any, **use: Any) -> None:
+    """Install nothing."""

@@ -1,0 +1,103 @@
+"""Every verb in its group, and what is said to a command that is not understood or fails."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from cyclopts import App, CycloptsError, Group
+from cyclopts.exceptions import UnknownCommandError, UnknownOptionError, UnusedCliTokensError
+
+from regard import __version__
+from regard.base.errors import RegardError
+from regard.base.settings import meant
+from regard.base.synonyms import COMMANDS, RUN_FIRST, ours
+from regard.cli.benching import bench
+from regard.cli.claiming import claims
+from regard.cli.comparing import compare, demo
+from regard.cli.datasets import data_app
+from regard.cli.evaluating import evaluate, score
+from regard.cli.exchanging import export_run, import_run
+from regard.cli.inspecting import inspect
+from regard.cli.listing import laws, systems
+from regard.cli.training import resume, train
+from regard.cli.writing import classify, generate, translate
+
+GROUPS: dict[str, dict[str, Any]] = {
+    "Start": {"demo": demo, "systems": systems, "data": data_app},
+    "Train": {"train": train, "resume": resume, "compare": compare},
+    "Use": {"generate": generate, "translate": translate, "classify": classify, "score": score},
+    "Look inside": {"inspect": inspect, "claims": claims, "laws": laws},
+    "Exchange": {"export": export_run, "import": import_run},
+    "Measure": {"evaluate": evaluate, "bench": bench},
+}
+VERBS = [name for verbs in GROUPS.values() for name in verbs]
+
+app = App(
+    name="regard",
+    help="Every sequence model from the n-gram to GPT: train it on your own text, compare it, see inside it, ship it.\n"
+    "\n`regard VERB --help` says more about each.",
+    version=__version__,
+    group_commands=Group("Options", sort_key=len(GROUPS)),  # --help and --version, after the verbs
+)
+for place, (title, verbs) in enumerate(GROUPS.items()):
+    group = Group(title, sort_key=place)
+    for order, (name, verb) in enumerate(verbs.items()):
+        if isinstance(verb, App):
+            verb.group, verb.sort_key = group, order
+            app.command(verb)
+        else:
+            app.command(verb, name=name, group=group, sort_key=order)
+
+
+def run(words: list[str]) -> None:
+    """`regard WORDS`; `regard help VERB` is `regard VERB --help`."""
+    if words[:1] == ["help"]:
+        words = [*words[1:], "--help"]
+    try:
+        app(words, exit_on_error=False, print_error=False, result_action="return_value")
+    except UnknownCommandError as error:
+        word = (error.unused_tokens or [""])[0]
+        raise RegardError(f"There is no command {word!r}{_command(word, list(error.command_chain or ()))}") from None
+    except UnusedCliTokensError as error:
+        verb = " ".join(["regard", *(error.command_chain or ())])
+        raise RegardError(
+            f"Did not expect {(error.unused_tokens or [''])[0]!r}: `{verb} --help` says what it takes."
+        ) from None
+    except UnknownOptionError as error:
+        keyword = (error.token.keyword or error.token.value).partition("=")[0]
+        if not keyword.startswith("--"):
+            raise
+        options = [name for argument in error.argument_collection if argument.parse for name in argument.names]
+        verb = " ".join(["regard", *(error.command_chain or ())])
+        raise RegardError(f"{verb} has no option {keyword}{_option(keyword, options, verb)}") from None
+
+
+def _command(word: str, before: list[str]) -> str:
+    if before:  # of `regard data`
+        return f": `regard {' '.join(before)} --help` says what there is."
+    found = ours(word, COMMANDS, COMMANDS)
+    return f": did you mean `regard {found}`?" if found else meant(word, VERBS)
+
+
+def _option(keyword: str, options: list[str], verb: str) -> str:
+    if keyword.strip("-") in RUN_FIRST.split():
+        return f": what it works on comes first, as in `{verb} runs/mine`."
+    return meant(keyword, [name for name in options if name.startswith("--")])
+
+
+def sentence(error: Exception) -> str:
+    """What went wrong, in one sentence; what went wrong inside Regard is raised again."""
+    from regard.systems.code import crash
+
+    if isinstance(error, RegardError | CycloptsError):
+        return " ".join(str(error).split())
+    if line := crash(error):  # in the user's own layer, whose author wants the line and not our stack
+        return f"your own code crashed: {line}"
+    if isinstance(error, OSError):
+        return f"{error.filename}: {error.strerror}." if error.filename else f"{error.strerror or error}."
+    if isinstance(error, UnicodeEncodeError):
+        return "A name or text here is not valid Unicode; rename the file or convert the text."
+    if isinstance(error, MemoryError) or re.search("out of memory|can't allocate|allocate memory", str(error)):
+        return "There is not enough memory for this: make the model, the window or training.batch_tokens smaller."
+    raise error

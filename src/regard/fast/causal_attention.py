@@ -1,0 +1,130 @@
+"""Attention by kernels that need no mask: those that know "up to here" by themselves.
+
+    O = softmax(Q Kᵀ / √d + M) V,    M = −∞ above the diagonal
+
+That is M where a text is read from its beginning. PyTorch has fused kernels for it; from Hopper on cuDNN's is the
+fastest, and PyTorch by itself prefers another one. A single query to a cache on a CPU is two products, and they alone
+take half the time of a fused kernel.
+"""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from regard.fast.table import Row, Use, Why, needs_cpu, needs_hopper
+from regard.layers import cache
+from regard.layers.attention import CausalSelfAttention, SelfAttention
+from regard.layers.cache import visible
+from regard.layers.position import Position, Rotary
+from regard.layers.scores import Dot, ScaledDot
+from regard.layers.state import Span, State
+
+DEPTHS = (64, 128)  # components of a head for which cuDNN's kernel is the fastest
+
+
+def attend_causal(query: Tensor, keys: Tensor, values: Tensor, *, dropout: float = 0.0, cudnn: bool = False) -> Tensor:
+    """[R, H, T, d] from as many queries as keys; `cudnn`: by its kernel, if it can."""
+    if cudnn and not dropout and query.size(2) % 64 == 0 and query.dtype == torch.bfloat16:
+        found = torch.ops.aten._scaled_dot_product_cudnn_attention(query, keys, values, None, True, 0.0, True)
+        return found[0]
+    return F.scaled_dot_product_attention(query, keys, values, is_causal=True, dropout_p=dropout)
+
+
+def takes_cudnn(attention: CausalSelfAttention, device: torch.device) -> bool:
+    return needs_cudnn(device) is None and attention.width // attention.heads in DEPTHS
+
+
+def needs_cudnn(device: torch.device) -> Why:
+    return needs_hopper(device) or (None if torch.backends.cudnn.is_available() else "it needs cuDNN")
+
+
+def is_fresh(state: State) -> bool:
+    """Was nothing read yet? Known from the state's shape alone."""
+    return not state or ("keys" in state and state["keys"].size(2) == 0)
+
+
+def precision(x: Tensor) -> torch.dtype:
+    """What products of x are computed in."""
+    kind = x.device.type
+    return torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else x.dtype
+
+
+# -- rows ------------------------------------------------------------------------------------------------------------
+
+
+def _unbiased(attention: CausalSelfAttention, use: Use) -> Why:
+    return None if type(attention.position) in (Position, Rotary) else "this position biases scores"
+
+
+def _trains_by_cudnn(attention: CausalSelfAttention, use: Use) -> Why:
+    if not use.training or use.compile == "off":
+        return "it is for training, and training.compile may not be off"
+    if attention.width // attention.heads not in DEPTHS:
+        return f"a head must have {' or '.join(map(str, DEPTHS))} components"
+    return _unbiased(attention, use)
+
+
+def _fits_cudnn(attention: CausalSelfAttention, x: Tensor, state: State, span: Span) -> bool:
+    fits = attention.training and not attention.rate and x.size(1) % 64 == 0 and is_fresh(state)
+    return fits and precision(x) == torch.bfloat16
+
+
+def _read_by_cudnn(attention: CausalSelfAttention, x: Tensor, state: State, span: Span) -> tuple[Tensor, State]:
+    return _read(attention, x, state, span, cudnn=True)
+
+
+def _read(
+    attention: CausalSelfAttention, x: Tensor, state: State, span: Span, *, cudnn: bool = False
+) -> tuple[Tensor, State]:
+    query, key, value = attention.ask(x, span.positions(x.size(1)))
+    context = attend_causal(query, key, value, dropout=attention.rate, cudnn=cudnn)
+    _, _, new = cache.remember(state, key, value, span)
+    return attention.conclude(context), new
+
+
+def _reads_first(attention: CausalSelfAttention, x: Tensor, state: State, span: Span) -> bool:
+    return is_fresh(state)
+
+
+def _reads_one_more(attention: CausalSelfAttention, x: Tensor, state: State, span: Span) -> bool:
+    return x.size(1) == 1 and not attention.rate and not is_fresh(state)
+
+
+def _read_one_more(attention: CausalSelfAttention, x: Tensor, state: State, span: Span) -> tuple[Tensor, State]:
+    positions = span.positions(1)
+    query, key, value = attention.ask(x, positions)
+    keys, values, new = cache.remember(state, key, value, span)
+    scores = (query * query.size(-1) ** -0.5) @ keys.transpose(2, 3)  # [R, H, 1, S]
+    hidden = ~visible(positions, keys.size(2))
+    return attention.conclude(scores.masked_fill(hidden, -torch.inf).softmax(dim=-1) @ values), new
+
+
+def _is_dot(attention: SelfAttention, use: Use) -> Why:
+    return None if type(attention.score) in (Dot, ScaledDot) else "no fused kernel knows this score"
+
+
+def _dot_products(attention: SelfAttention, x: Tensor, state: State, span: Span) -> tuple[Tensor, State]:
+    query, key, value = attention.ask(x)
+    keys, values, new = cache.remember(state, key, value, span)
+    fresh = is_fresh(state)
+    context = F.scaled_dot_product_attention(
+        query,
+        keys,
+        values,
+        attn_mask=None if fresh else visible(span.positions(x.size(1)), keys.size(2)),
+        is_causal=fresh,
+        dropout_p=attention.dropout if attention.training else 0.0,
+        scale=attention.score.scale,
+    )
+    return context[:, 0], new
+
+
+CAUSAL = "regard.layers.attention:CausalSelfAttention.forward"
+ROWS = (
+    Row("cuDNN's causal attention", CAUSAL, _read_by_cudnn, _fits_cudnn, _trains_by_cudnn, needs_cudnn),
+    Row("causal attention without a mask", CAUSAL, _read, _reads_first, _unbiased),
+    Row("one query to a cache, on a CPU", CAUSAL, _read_one_more, _reads_one_more, _unbiased, needs_cpu),
+    Row("dot products in one kernel", "regard.layers.attention:SelfAttention.forward", _dot_products, allows=_is_dot),
+)

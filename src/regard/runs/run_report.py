@@ -1,0 +1,267 @@
+"""A run's own page, report.html in its folder: score, learning curves, samples, recipe, and where it comes from.
+
+`train` and `resume` write it when they end, `evaluate` writes it again with the score on the test split. It never stops
+either of them: what keeps it from being written is said in one line.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from regard.base.files import write_text
+from regard.base.numbers import grouped
+from regard.report.figures import Line
+from regard.report.page import (
+    beside,
+    command,
+    folded,
+    heading,
+    listing,
+    page,
+    paragraph,
+    sample,
+    side_by_side_texts,
+    table,
+)
+from regard.report.progress import clock, say
+from regard.report.svg import line_chart
+from regard.report.table import significant
+from regard.runs.classification_run import ClassificationRun
+from regard.runs.folder import read_facts
+from regard.runs.language_run import AnyRun, Run
+from regard.runs.translation_run import TranslationRun
+
+NAME = "report.html"
+OURS = "<!-- the page of a run, written by Regard -->"  # a page without this line is someone else's
+SAMPLES, LONG, EXAMPLES = 2, 48, 5  # texts that a language model writes, their tokens; sentences of the others
+POINTS = 300  # of a curve, at most
+Entry = Mapping[str, Any]  # a line of metrics.jsonl
+
+
+def write_report(
+    run: AnyRun, examples: Iterable[tuple[str, str]] = (), evaluation: Mapping[str, Any] | None = None
+) -> None:
+    """`examples`: held-out sources with their references, of which the first few are shown with the run's answer."""
+    path = run.folder / NAME
+    try:
+        if path.exists() and OURS not in path.read_text(encoding="utf-8", errors="replace"):
+            say(f"note: {path} is not a page that Regard wrote, so it was left as it is")
+            return
+        write_text(path, run_page(run, examples, evaluation))
+        say(f"its page is {path}")
+    except Exception as error:  # the run is complete without its page
+        say(f"note: {path} could not be written: {type(error).__name__}: {error}")
+
+
+def run_page(run: AnyRun, examples: Iterable[tuple[str, str]] = (), evaluation: Mapping[str, Any] | None = None) -> str:
+    facts, entries = read_facts(run.folder), read_metrics(run.folder / "metrics.jsonl")
+    corpus = facts.get("corpus", {})
+    name = run.folder.resolve().name
+    title = f"{name}: {_system(run)}" + (f" on {corpus['name']}" if corpus.get("name") else "")
+    return page(
+        title,
+        OURS,
+        heading(title, 1),
+        paragraph(_finding(entries, evaluation), "finding"),
+        paragraph(_effort(run, facts, entries), "lead"),
+        _score(evaluation) if evaluation else "",
+        *_curves(run, entries),
+        *_samples(run, examples),
+        heading("Where it comes from"),
+        side_by_side_texts(_provenance(facts)),
+        listing(corpus.get("notes", [])) if corpus.get("notes") else "",
+        folded("The recipe: every setting", sample("", run.recipe.toml())),
+        folded(
+            "Commands: its score on the test split, added to this page; the same training again",
+            command(f"regard evaluate {run.folder}"),
+            command(f"regard train {run.folder / 'recipe.toml'}"),
+        ),
+    )
+
+
+def read_metrics(path: Path) -> list[Entry]:
+    """The lines of metrics.jsonl that can be read; none where there is no such file."""
+    found: list[Entry] = []
+    for line in path.read_text(encoding="utf-8", errors="replace").splitlines() if path.exists() else ():
+        try:
+            entry = json.loads(line)
+        except ValueError:
+            continue
+        if isinstance(entry, dict) and all(_is_number(entry.get(key)) for key in ("step", "tokens", "seconds", "loss")):
+            found.append(entry)
+    return found
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and math.isfinite(value)
+
+
+def _system(run: AnyRun) -> str:
+    return str(run.recipe.system).rpartition(":")[2]
+
+
+# -- how good it is, and what that took ------------------------------------------------------------------------------
+
+SCORES = ("bleu", "accuracy", "perplexity")  # the first of these that there is is the finding
+
+
+def _finding(entries: Sequence[Entry], evaluation: Mapping[str, Any] | None) -> str:
+    if evaluation:
+        key = next(key for key in SCORES if evaluation.get(key) is not None)
+        return f"{_named(key)} on the {evaluation['split']} split: {_number(evaluation[key])}."
+    checked = [entry for entry in entries if entry.get("split") == "valid"]
+    if not checked:
+        return "It was counted, not trained step by step." if not entries else "It has not been validated yet."
+    by_bleu = any("bleu" in entry for entry in checked)
+    best = max(checked, key=lambda entry: entry.get("bleu", 0)) if by_bleu else min(checked, key=lambda e: e["loss"])
+    key = next(key for key in SCORES if _is_number(best.get(key)))
+    return f"{_named(key)} on the validation split: {_number(best[key])}, at step {grouped(best['step'])}."
+
+
+def _named(key: str) -> str:
+    return MEASURES[key][:1].upper() + MEASURES[key][1:]
+
+
+def _number(value: Any) -> str:
+    score = value["score"] if isinstance(value, Mapping) else value  # BLEU comes with its signature
+    return significant(float(score)) if _is_number(score) else "–"
+
+
+def _effort(run: AnyRun, facts: Mapping[str, Any], entries: Sequence[Entry]) -> str:
+    said = f"{grouped(run.parameters)} parameters"
+    if entries:
+        last = entries[-1]
+        said += f"; {grouped(last['step'])} steps over {grouped(last['tokens'])} tokens in {clock(last['seconds'])}"
+    return f"{said}, on {facts.get('device', 'an unknown device')}."
+
+
+MEASURES = {
+    "bleu": "BLEU",
+    "chrf": "chrF",
+    "accuracy": "accuracy",
+    "macro_f1": "F1, mean over labels",
+    "exact": "share that equals its reference",
+    "perplexity": "perplexity",
+    "bits_per_character": "bits per character",
+    "cross_entropy": "cross-entropy (nats)",
+    "alignment_error_rate": "alignment error rate",
+}
+
+
+def _score(evaluation: Mapping[str, Any]) -> str:
+    """The scores; folded, all that was said of how they were measured."""
+    scores = [
+        {"what": name, "value": _number(evaluation[key])}
+        for key, name in MEASURES.items()
+        if evaluation.get(key) is not None
+    ]
+    told = {key: value["signature"] if isinstance(value, Mapping) else value for key, value in evaluation.items()
+            if not isinstance(value, (Mapping, Sequence)) or isinstance(value, str) or "signature" in value}  # fmt: skip
+    rows = [
+        {"what": key.replace("_", " "), "value": value} for key, value in told.items() if not isinstance(value, float)
+    ]
+    columns = {"what": "measured", "value": "value"}
+    how = folded("How it was measured", table(rows, columns | {"what": "about"}))
+    return heading(f"Score on the {evaluation['split']} split") + table(scores, columns) + how
+
+
+# -- while it learned ------------------------------------------------------------------------------------------------
+
+
+def _curves(run: AnyRun, entries: Sequence[Entry]) -> list[str]:
+    charts = [
+        _chart(entries, "perplexity", "Perplexity", log=True),
+        _chart(entries, "bleu", "Validation BLEU"),
+        _chart(entries, "accuracy", "Validation accuracy"),
+        _chart(entries, "learning_rate", "Learning rate"),
+    ]
+    if not any(charts):
+        return []
+    return [heading("While it learned"), paragraph(_why_they_differ(run), "lead"), beside(*charts)]
+
+
+def _chart(entries: Sequence[Entry], key: str, title: str, log: bool = False) -> str:
+    def points(some: Iterable[Entry]) -> list[tuple[float, float]]:
+        found = [(float(entry["tokens"]), float(entry[key])) for entry in some if _is_number(entry.get(key))]
+        return found[:: math.ceil(len(found) / POINTS) or 1]
+
+    trained = points(entry for entry in entries if "split" not in entry)
+    checked = points(entry for entry in entries if entry.get("split") == "valid")
+    lines = [Line("validation", checked)] if checked else []
+    lines += [Line("training", trained)] if trained else []
+    if len(lines) == 1:
+        lines = [Line("", lines[0].points)]
+    ends = "; ".join(f"{line.name or 'it'} ends at {line.points[-1][1]:.3g}" for line in lines)
+    return line_chart(
+        lines,
+        title=f"{title} against tokens seen",
+        x="tokens seen",
+        y=title.lower(),
+        description=f"{ends}.".capitalize(),
+        log_y=log,
+        zero_y=not log,
+        best="validation",
+    )
+
+
+def _why_they_differ(run: AnyRun) -> str:
+    """Training and validation are not computed alike."""
+    smoothing = getattr(run.recipe.training, "label_smoothing", 0.0)
+    dropped = [name for name, value in vars(run.recipe.model).items() if name.startswith("dropout") and value]
+    said = ["Validation reads held-out text; training is measured on the batches as they come."]
+    if smoothing:
+        said.append(f"The training loss includes label smoothing ({smoothing:g}), so it is higher by design.")
+    if dropped:
+        said.append("Dropout is on in training and off in validation, which also makes the training loss higher.")
+    return " ".join(said)
+
+
+# -- what it writes --------------------------------------------------------------------------------------------------
+
+
+def _samples(run: AnyRun, examples: Iterable[tuple[str, str]]) -> list[str]:
+    if isinstance(run, Run):
+        texts = [run.generate(max_tokens=LONG, temperature=0.8, seed=seed) for seed in range(1, SAMPLES + 1)]
+        lead = "From the beginning of a line, at temperature 0.8, with the seeds 1 and 2."
+        return [heading("What it writes"), paragraph(lead, "lead"), *(sample("", text) for text in texts)]
+    shown = list(islice(((source, target) for source, target in examples if source.strip()), EXAMPLES))
+    if not shown:
+        return []
+    answers = _answers(run, [source for source, _ in shown])
+    wanted = "reference" if isinstance(run, TranslationRun) else "label"
+    texts = [
+        side_by_side_texts({"source": source, wanted: target, _system(run): answer}, quiet=["source"])
+        for (source, target), answer in zip(shown, answers)
+    ]
+    return [heading("What it writes"), paragraph("The first held-out examples, with its answers.", "lead"), *texts]
+
+
+def _answers(run: TranslationRun | ClassificationRun, sources: Sequence[str]) -> list[str]:
+    if isinstance(run, TranslationRun):
+        return [best.text for best, *_ in run.translations(sources, truncate=True)]
+    return [f"{one.label} ({100 * one.labels[one.label]:.0f} %)" for one in run.labellings(sources, truncate=True)]
+
+
+# -- where it comes from ---------------------------------------------------------------------------------------------
+
+
+def _provenance(facts: Mapping[str, Any]) -> dict[str, str]:
+    corpus, code = facts.get("corpus", {}), facts.get("code") or {}
+    found = {
+        "corpus": corpus.get("name"),
+        "its checksum": corpus.get("checksum"),
+        "own code": f"{code.get('file')}, SHA-256 {code.get('sha256')}" if code else None,
+        "seed": facts.get("seed"),
+        "begun": facts.get("created"),
+        "device": facts.get("device"),
+        "threads": facts.get("threads"),
+        "processes": facts.get("processes"),
+        "versions": f"Regard {facts.get('regard')}, PyTorch {facts.get('torch')}, Python {facts.get('python')}",
+        "platform": facts.get("platform"),
+    }
+    return {name: str(value) for name, value in found.items() if value is not None}

@@ -1,0 +1,217 @@
+"""Where the lines of a language model come from: memory, a file, a column of a table, many files."""
+
+from __future__ import annotations
+
+import hashlib
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+
+from regard.base.files import PACKED, reading
+from regard.corpora.split import PARTS, Draw
+from regard.text.lines import encoding_of, read_head, read_lines, refuse_what_is_no_text
+from regard.text.tables import BINARY, Table, kind_of, open_table, text_column
+
+
+class Lines(ABC):
+    """Lines of text, without their line ends, that can be read again and again."""
+
+    @property
+    def size(self) -> int | None:
+        """About how many bytes of text; None: unknown before it is read."""
+        return None
+
+    @abstractmethod
+    def __iter__(self) -> Iterator[str]: ...
+
+    @abstractmethod
+    def checksum(self) -> str:
+        """A digest that changes when a line changes."""
+
+
+@dataclass(frozen=True)
+class GivenLines(Lines):
+    """Lines in memory."""
+
+    lines: tuple[str, ...] = field(repr=False)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.lines)
+
+    def checksum(self) -> str:
+        digest = hashlib.blake2b(digest_size=16)
+        for line in self.lines:
+            digest.update(line.encode() + b"\n")
+        return digest.hexdigest()
+
+
+class Source(Lines):
+    """Lines of one or several files."""
+
+    paths: tuple[Path, ...]
+
+    @property
+    def name(self) -> str:
+        return self.paths[0].name if len(self.paths) == 1 else f"{len(self.paths)} files"
+
+    @property
+    def about(self) -> str:
+        """What was found in the files, as a sentence, where it is more than UTF-8 text."""
+        return ""
+
+    @abstractmethod
+    def content(self) -> str:
+        """A digest of what is read."""
+
+
+@dataclass(frozen=True)
+class FileLines(Source):
+    """The lines that begin within a stretch of a file's bytes (as UTF-8)."""
+
+    path: Path
+    start: int = 0
+    stop: int | None = None
+
+    @property
+    def paths(self) -> tuple[Path, ...]:  # type: ignore[override]
+        return (self.path,)
+
+    @property
+    def about(self) -> str:
+        encoding = encoding_of(read_head(self.path))
+        return "" if encoding == "UTF-8" else f"{self.path.name} is {encoding}."
+
+    @property
+    def size(self) -> int | None:
+        if self.stop is not None:
+            return self.stop - self.start
+        if self.path.suffix in PACKED or not encoding_of(read_head(self.path)).startswith("UTF-8"):
+            return None
+        return self.path.stat().st_size - self.start
+
+    def __iter__(self) -> Iterator[str]:
+        return read_lines(self.path, self.start, self.stop)
+
+    def content(self) -> str:
+        return content_digest(self.path)
+
+    def checksum(self) -> str:
+        return digest_of(self.content(), str(self.start), str(self.stop))
+
+
+@dataclass(frozen=True)
+class ManyFiles(Source):
+    """The lines of several plain files, one after the other."""
+
+    paths: tuple[Path, ...]
+
+    @property
+    def about(self) -> str:
+        return f"{len(self.paths)} files are read as one text, {self.paths[0].name} first."
+
+    def __iter__(self) -> Iterator[str]:
+        for path in self.paths:
+            yield from read_lines(path)
+
+    def content(self) -> str:
+        return digest_of(*map(content_digest, self.paths))
+
+    def checksum(self) -> str:
+        return digest_of(self.content(), "many")
+
+
+@dataclass(frozen=True)
+class TableLines(Source):
+    """A column of a table; a field of several lines was made one."""
+
+    table: Table
+    chosen: int
+
+    @property
+    def paths(self) -> tuple[Path, ...]:  # type: ignore[override]
+        return self.table.paths
+
+    @property
+    def columns(self) -> str:
+        return self.table.named([self.chosen])
+
+    @property
+    def header(self) -> str:
+        return "yes" if self.table.header else "no"
+
+    @property
+    def about(self) -> str:
+        return self.table.describe([self.chosen])
+
+    def __iter__(self) -> Iterator[str]:
+        for _, fields in self.table.rows():
+            if self.chosen < len(fields) and fields[self.chosen]:
+                yield fields[self.chosen]
+
+    def content(self) -> str:
+        return digest_of(*map(content_digest, self.paths), self.columns, self.header)
+
+    def checksum(self) -> str:
+        return digest_of(self.content(), "column")
+
+
+@dataclass(frozen=True)
+class DrawnLines(Lines):
+    """The lines of a text that were drawn for one split; blank lines stay with the line before them."""
+
+    text: Source
+    draw: Draw
+    split: str
+
+    @property
+    def size(self) -> int | None:
+        parts = PARTS - len(self.draw.held_out) if self.split == "train" else 1
+        return None if self.text.size is None else self.text.size * parts // PARTS
+
+    def __iter__(self) -> Iterator[str]:
+        split = "train"
+        for line in self.text:
+            if line.strip():
+                split = self.draw(line)
+            if split == self.split:
+                yield line
+
+    def checksum(self) -> str:
+        return digest_of(self.text.content(), "drawn", *self.draw.splits, self.split)
+
+
+def open_text(paths: Sequence[Path], columns: str = "", header: str = "auto", usual: str = "") -> Source:
+    """The text of a file, of the parts of a dataset, or of many files; of a table the column that is meant.
+
+    A .txt file with tabs is plain text, unless columns are asked for.
+    """
+    path, kind = paths[0], kind_of(paths[0])
+    if kind in BINARY or (len(paths) == 1 and (kind or columns)):
+        if not kind:
+            refuse_what_is_no_text(path)
+        table = open_table(paths, header, columns or usual)
+        return TableLines(table, text_column(table, columns, usual=usual))
+    for part in paths:
+        refuse_what_is_no_text(part)
+    return FileLines(path) if len(paths) == 1 else ManyFiles(tuple(paths))
+
+
+def content_digest(path: Path) -> str:
+    """The digest of a file's (unpacked) bytes, computed once for as long as the file is not touched."""
+    state = path.stat()
+    return _content_digest(path, state.st_size, state.st_mtime_ns)
+
+
+@lru_cache
+def _content_digest(path: Path, size: int, modified: int) -> str:
+    digest = hashlib.blake2b(digest_size=16)
+    with reading(path) as stream:
+        while block := stream.read(1 << 20):
+            digest.update(block)
+    return digest.hexdigest()
+
+
+def digest_of(*parts: str) -> str:
+    return hashlib.blake2b("\n".join(parts).encode(), digest_size=16).hexdigest()

@@ -1,0 +1,60 @@
+"""How long to train where nothing was said about it: the system's default, or less where the corpus is small.
+
+A system's default number of steps suits millions of tokens. A few hundred sentences would be read a thousand times, for
+hours, and be known by heart within minutes. So by default a corpus is read at most `MOST_EPOCHS` times, in batches
+small enough for `STEPS_PER_EPOCH` steps; training stops after `PATIENCE` validations without improvement, each
+`EPOCHS_PER_VALIDATION` epochs after the one before; and dropout is at least `DROPOUT`. What was set explicitly stays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+from regard.base.numbers import counted, grouped
+from regard.training.hyperparameters import Learning
+
+MOST_EPOCHS = 100
+STEPS_PER_EPOCH = 20
+SMALLEST_BATCH = 512  # tokens: a step with fewer takes as long
+EPOCHS_PER_VALIDATION, PATIENCE = 2, 10
+DROPOUT = 0.3
+SMALL_FILE = 200_000  # bytes: of less, a model of the smallest size learns as much, and sooner
+
+
+def epochs(settings: Learning, tokens: int) -> float:
+    """How often so many training tokens are read in the steps that are set."""
+    return settings.steps * settings.batch_tokens / tokens
+
+
+def suited(settings: Learning, tokens: int, longest: int, given: Collection[str]) -> dict[str, Any]:
+    """What to change for a corpus of so many tokens, in batches that hold pieces of at most `longest` tokens.
+
+    `given`: the settings that were set explicitly, as section.key.
+    """
+    named = {"training.steps", "training.budget"} & set(given)
+    if named or epochs(settings, tokens) <= MOST_EPOCHS:
+        return {}
+    batch = settings.batch_tokens
+    if "training.batch_tokens" not in given:
+        batch = min(batch, max(tokens // STEPS_PER_EPOCH, SMALLEST_BATCH, longest))
+    epoch = max(1.0, tokens / batch)
+    steps = min(settings.steps, round(MOST_EPOCHS * epoch))
+    wanted = {
+        "batch_tokens": batch,
+        "steps": steps,
+        "warmup": min(settings.warmup, max(1, steps // 10)),
+        "evaluate_every": min(settings.evaluate_every, max(1, round(EPOCHS_PER_VALIDATION * epoch))),
+        "patience": PATIENCE,
+    }
+    return {name: value for name, value in wanted.items() if f"training.{name}" not in given}
+
+
+def plan(settings: Learning, tokens: int) -> str:
+    """One sentence: how long a small corpus is trained on."""
+    most = counted(max(1, round(epochs(settings, tokens))), "epoch")
+    ends = f", or until {counted(settings.patience, 'validation')} bring no improvement" if settings.patience else ""
+    return (
+        f"Training: {grouped(tokens)} tokens are few, so at most {grouped(settings.steps)} steps of "
+        f"{grouped(settings.batch_tokens)} tokens ({most}){ends}; --training.steps or --budget asks for more."
+    )

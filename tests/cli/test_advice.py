@@ -1,0 +1,149 @@
+"""Advice that messages give: every option they name exists where they are read, and following it helps."""
+
+import ast
+import json
+import re
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+
+import regard as package
+from regard.cli import app
+from regard.runs.recipe import Data, PairData, system_module
+from regard.systems.catalogue import SYSTEMS
+from regard.training.hyperparameters import Counting, PairTraining, Training
+
+SOURCE = Path(package.__file__).parent
+OPTION = re.compile(r"(?<![\w-])--([a-z][a-z0-9_-]*(?:\.[a-z][a-z0-9_-]*)?)")
+ADVICE = re.compile(r"--data\.columns \S+(?=\.$)")
+ELSEWHERE = {"section.key", "nproc-per-node"}  # the form of every setting; torchrun's own
+READERS = ("train", "compare", "evaluate", "score", "data check")  # verbs that open a user's file
+SETTLERS = ("train", "compare", "resume")  # verbs that take every setting
+
+
+def messages():
+    """(file, line, text) of each sentence in the source that is raised, said or printed; {} for what is filled in."""
+    for path in sorted(SOURCE.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Call):
+                name = getattr(node.func, "id", getattr(node.func, "attr", ""))
+                if name in ("RegardError", "say", "print", "_ask"):
+                    text = "".join(map(text_of, node.args))
+                    if "--" in text:
+                        yield path.relative_to(SOURCE).as_posix(), node.lineno, text
+
+
+def text_of(node):
+    if isinstance(node, ast.JoinedStr):
+        return "".join(map(text_of, node.values))
+    if isinstance(node, ast.Constant):
+        return str(node.value)
+    if isinstance(node, ast.IfExp):
+        return text_of(node.body) + " " + text_of(node.orelse)
+    return "{}"
+
+
+def commands(parent=app, before=""):
+    for name in parent:
+        if not name.startswith("-"):
+            yield f"{before}{name}", parent[name]
+            yield from commands(parent[name], f"{before}{name} ")
+
+
+def options(verb):
+    collection = verb.assemble_argument_collection(parse_docstring=False)
+    return {name.removeprefix("--") for argument in collection for name in argument.names}
+
+
+OPTIONS = {name: options(verb) for name, verb in commands()}
+SETTINGS = {f"data.{f.name}" for section in (Data, PairData) for f in fields(section)}
+SETTINGS |= {f"training.{f.name}" for section in (Training, PairTraining, Counting) for f in fields(section)}
+SETTINGS |= {f"model.{f.name}" for system in SYSTEMS for f in fields(system_module(system.name).Settings)}
+
+
+def takes(verb, option):
+    return option in OPTIONS[verb] or (verb in SETTLERS and option.replace("-", "_") in SETTINGS)
+
+
+MESSAGES = list(messages())
+
+
+def test_there_is_advice_to_follow():
+    assert len(MESSAGES) > 30
+    assert {"train", "data check", "evaluate"} <= OPTIONS.keys()
+
+
+@pytest.mark.parametrize("place, line, text", MESSAGES, ids=[f"{place}:{line}" for place, line, _ in MESSAGES])
+def test_every_option_that_a_message_names_exists(place, line, text):
+    for command in re.findall(r"`regard ([^`]*)`", text):
+        words = command.split()
+        verb = " ".join(words[:2]) if " ".join(words[:2]) in OPTIONS else words[0]
+        assert verb in OPTIONS, command
+        for option in OPTION.findall(command):
+            assert takes(verb, option), f"{verb} has no --{option}"
+    for option in OPTION.findall(re.sub(r"`[^`]*`", "", text)):
+        if option == "data.columns":
+            assert all(takes(verb, option) for verb in READERS), option
+        elif option not in ELSEWHERE:
+            assert any(takes(verb, option) for verb in OPTIONS), f"no verb has --{option}"
+
+
+@pytest.fixture
+def data(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    pairs = [(f"Nina vitabu {n} na {n + 1}.", f"I have {n} books and {n + 1}.") for n in range(80)]
+    texts = {
+        "ids.tsv": "".join(f"{n}\t{one}\t{two}\n" for n, (one, two) in enumerate(pairs)),
+        "keys.jsonl": "".join(json.dumps({"n": n, "a": one, "b": two}) + "\n" for n, (one, two) in enumerate(pairs)),
+        "moses.sw": "".join(f"{one}\n" for one, _ in pairs),
+        "moses.en": "".join(f"{two}\n" for _, two in pairs),
+        "pairs.csv": "sw;en\n" + "".join(f"{one};{two}\n" for one, two in pairs),
+    }
+    for name, text in texts.items():
+        Path(name).write_text(text, encoding="utf-8")
+
+
+TINY = ["--size", "tiny", "--training.steps", "1", "--training.threads", "1", "--run", "new"]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["data", "check", "ids.tsv"],
+        ["data", "check", "moses"],
+        ["train", "transformer", "--data", "ids.tsv", *TINY],
+        ["train", "transformer", "--data", "moses", *TINY],
+        ["train", "transformer", "--data", "keys.jsonl", *TINY],
+        ["train", "ngram", "--data", "pairs.csv", "--run", "new"],
+        ["train", "ngram", "--data", "keys.jsonl", "--run", "new"],
+    ],
+    ids=" ".join,
+)
+def test_following_the_advice_helps(regard, wrong, data, words):
+    said = wrong(*words)
+    advice = ADVICE.search(said)
+    assert advice, said
+    code, _, errors = regard(*words, *advice[0].split())
+    assert code == 0, errors
+
+
+def test_other_data_of_a_run_is_asked_about_in_the_same_words(regard, wrong, data):
+    assert regard("train", "transformer", "--data", "pairs.csv", *TINY)[0] == 0
+    for verb in ("evaluate", "score"):
+        advice = ADVICE.search(wrong(verb, "new", "--data", "ids.tsv"))
+        assert regard(verb, "new", "--data", "ids.tsv", *advice[0].split())[0] == 0
+        assert "name that with --data" in wrong(verb, "new", "--data.columns", "1,2")
+    recipe = Path("new/recipe.toml").read_text(encoding="utf-8")
+    assert 'columns = "sw,en"' in recipe
+    assert 'header = "yes"' in recipe
+    assert regard("resume", "new")[0] == 0
+    assert regard("evaluate", "new", "--json")[0] == 0
+
+
+@pytest.mark.parametrize("verb", ["train", "compare"])
+@pytest.mark.parametrize("option", ["source", "target", "columns"])
+def test_a_setting_of_the_data_without_its_section_leads_to_it(wrong, data, verb, option):
+    said = wrong(verb, "transformer", "--data", "moses", f"--{option}", "sw")
+    assert f"There is no option --{option}: did you mean data.{option}?" in said
+    assert f"did you mean data.{option}?" in wrong(verb, f"--{option}", "sw", "transformer", "--data", "moses")

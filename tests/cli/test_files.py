@@ -1,0 +1,116 @@
+"""From a file to a file: nobody's file is written over, and two processes never write one."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from regard.base.errors import RegardError
+from regard.base.files import locked, write_text
+from regard.cli.file_to_file import line_by_line
+from regard.cli.writing import _digests
+from regard.text.corpus import BOM
+
+
+def upper(lines, before):
+    return (line.upper() for line in lines)
+
+
+@pytest.fixture
+def source(tmp_path):
+    (tmp_path / "in.txt").write_text("one\ntwo\n")
+    return tmp_path / "in.txt"
+
+
+@pytest.fixture
+def out(tmp_path):
+    return tmp_path / "out.txt"
+
+
+def test_lines_go_from_file_to_file_and_nothing_is_left_beside_them(source, out):
+    line_by_line(source, out, {}, upper)
+    assert out.read_text() == "ONE\nTWO\n"
+    assert sorted(path.name for path in out.parent.iterdir()) == ["in.txt", "out.txt"]
+
+
+def test_a_file_that_appears_meanwhile_is_left_alone(source, out):
+    def meanwhile(lines, before):
+        out.write_text("mine")
+        yield from upper(lines, before)
+
+    with pytest.raises(RegardError, match="in the meantime"):
+        line_by_line(source, out, {}, meanwhile)
+    assert out.read_text() == "mine"
+    out.unlink()
+    line_by_line(source, out, {}, upper)  # and what was written is not lost
+    assert out.read_text() == "ONE\nTWO\n"
+
+
+@pytest.mark.parametrize("name", ["out.txt.part", "out.txt.part.json", "out.txt"])
+@pytest.mark.parametrize("kind", ["file", "link"])
+def test_ones_own_files_of_such_names_are_not_touched(source, out, name, kind, tmp_path):
+    path = out.with_name(name)
+    if kind == "file":
+        path.write_text("mine")
+    else:
+        path.symlink_to(tmp_path / "nowhere")
+    with pytest.raises(RegardError, match="choose another --out"):
+        line_by_line(source, out, {}, upper)
+    assert path.read_text() == "mine" if kind == "file" else not (tmp_path / "nowhere").exists()
+    assert not os.path.lexists(out) or name == "out.txt"
+
+
+def test_a_lock_that_its_holder_removed_is_no_lock(tmp_path):
+    """Else a process that had opened it before and one that makes it anew would both hold one."""
+    path = tmp_path / ".lock"
+    with locked(path):
+        path.unlink()
+        with locked(path), pytest.raises(RegardError, match="Another process"), locked(path):
+            pass
+
+
+def test_a_new_file_never_takes_the_place_of_another(tmp_path, monkeypatch):
+    for links in (True, False):
+        if not links:
+            monkeypatch.setattr(os, "link", lambda *paths: (_ for _ in ()).throw(PermissionError()))
+        write_text(tmp_path / f"new{links}", "first", new=True)
+        with pytest.raises(RegardError, match="exists already"):
+            write_text(tmp_path / f"new{links}", "second", new=True)
+        assert (tmp_path / f"new{links}").read_text() == "first"
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+def test_what_can_be_read_only_once_is_refused(tmp_path, out, wrong):
+    """It is read for its digest first: the lines would be gone."""
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(RegardError, match="is a pipe or a device"):
+        line_by_line(tmp_path / "pipe", out, {}, upper)
+    with pytest.raises(RegardError, match="is a pipe or a device"):
+        line_by_line(Path("/dev/null"), out, {}, upper)
+    assert "is neither a file nor a folder" in wrong("train", "ngram", "--data", tmp_path / "pipe")
+    assert [path.name for path in tmp_path.iterdir()] == ["pipe"]
+
+
+def test_a_byte_order_mark_is_no_part_of_the_text(trained, regard, source, out):
+    plain, marked = (regard("score", trained["ngram"], stdin=mark + b"The cat\n\xef\xbb\xbf\n") for mark in (b"", BOM))
+    assert plain == marked
+    source.write_bytes(BOM + source.read_bytes() + BOM + b"\r\n")
+    line_by_line(source, out, {}, upper)
+    assert out.read_bytes() == b"ONE\nTWO\n" + BOM + b"\n"  # at the beginning alone it is a mark
+
+
+@pytest.mark.parametrize("changed", ["kept/00000003.safetensors", "tokenizer.json", "recipe.toml"])
+def test_a_file_is_finished_only_by_the_weights_that_began_it(tmp_path, changed):
+    (tmp_path / "kept").mkdir()
+    for name in (
+        "model.safetensors",
+        "recipe.toml",
+        "tokenizer.json",
+        *(f"kept/0000000{n}.safetensors" for n in "123"),
+    ):
+        (tmp_path / name).write_text("before")
+    before = _digests(tmp_path, "best", 2), _digests(tmp_path, "best", 1)
+    (tmp_path / "kept" / "00000001.safetensors").write_text("it is not among the last two")
+    assert _digests(tmp_path, "best", 2) == before[0]
+    (tmp_path / changed).write_text("afterwards")
+    assert all(a != b for a, b in zip(before, (_digests(tmp_path, "best", 2), _digests(tmp_path, "best", 1))))

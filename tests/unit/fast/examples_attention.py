@@ -1,0 +1,145 @@
+"""Examples for the rows of attention, blocks and dropout."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from examples import Example
+from torch import Tensor
+
+from regard.fast.table import Use
+from regard.layers.attention import CausalSelfAttention, CrossAttention, FullSelfAttention, SelfAttention
+from regard.layers.dropout import Dropout
+from regard.layers.position import Position, Rotary
+from regard.layers.state import Span, State, detach
+from regard.systems import gpt, transformer
+
+CUDA = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+HALF: dict[str, Any] = {"device": CUDA, "dtype": torch.bfloat16}
+
+
+def span(rows: int, start: int = 0, lengths: list[int] | None = None) -> Span:
+    return Span(torch.full((rows,), start), None if lengths is None else torch.tensor(lengths))
+
+
+def read(layer: Any, columns: int, capacity: int | None = None) -> State:
+    """The state of two rows that have read so many columns."""
+    state = layer.begin(2, capacity=capacity, device="cpu", dtype=torch.float64)
+    return detach(layer(numbers(2, columns, layer.width), state, span(2))[1])
+
+
+def numbers(*shape: int, **kind: Any) -> Tensor:
+    return torch.randn(*shape, **({"dtype": torch.float64} | kind)).requires_grad_()
+
+
+def causal(position: Position | None = None, **options: Any) -> CausalSelfAttention:
+    return CausalSelfAttention(8, 2, position=position, **options).double()
+
+
+def without_a_mask() -> Example:
+    layer = causal(Rotary())
+    fresh = layer.begin(2, device="cpu", dtype=torch.float64)
+    x = numbers(2, 5, 8)
+    refused = ((x, read(layer, 3), span(2, 3)), (x, read(layer, 3, capacity=9), span(2, 3)))
+    return Example(layer, (x, fresh, span(2, lengths=[5, 2])), refused=refused)
+
+
+def one_query() -> Example:
+    layer = causal(Rotary())
+    state, x = read(layer, 3), numbers(2, 1, 8)
+    refused = ((x, {}, span(2)), (numbers(2, 2, 8), state, span(2, 3)))
+    return Example(layer, (x, state, span(2, 3)), refused=refused)
+
+
+def dot_products() -> Example:
+    layer = SelfAttention(8, score="dot").double()
+    return Example(layer, (numbers(2, 4, 8), read(layer, 3), span(2, 3)))
+
+
+def dropout() -> Example:
+    return Example(Dropout(1.0), (numbers(3, 4),), refused=((torch.ones(3, dtype=torch.int64),),))
+
+
+def by_cudnn() -> Example:
+    layer = CausalSelfAttention(128, 2).to(**HALF)
+    at = Span(torch.zeros(2, dtype=torch.int64, device=CUDA))
+    x, odd = numbers(2, 64, 128, **HALF), numbers(2, 63, 128, **HALF)
+    return Example(layer, (x, {}, at), Use(training=True), refused=((odd, {}, at),))
+
+
+def within_a_source() -> Example:
+    layer = FullSelfAttention(64, 2).to(**HALF)
+    valid = torch.arange(7, device=CUDA) < torch.tensor([[7], [3]], device=CUDA)
+    return Example(layer, (numbers(2, 7, 64, **HALF), valid), refused=((numbers(2, 65, 64, **HALF), None),))
+
+
+def to_a_source() -> Example:
+    layer = CrossAttention(64, 2).to(**HALF)
+    valid = torch.arange(7, device=CUDA) < torch.tensor([[7], [3]], device=CUDA)
+    near, far = ({"keys_values": numbers(2, length, 128, **HALF)} for length in (7, 65))
+    x = numbers(4, 3, 64, **HALF)  # two hypotheses for each source
+    return Example(layer, (x, near, valid), refused=((x, far, None),))
+
+
+def translator() -> transformer.Transformer:
+    model = transformer.Transformer(20, transformer.Settings(width=64, heads=2, layers=2, dropout=0.0, norm="post"))
+    return model.to(**HALF)
+
+
+def tokens(columns: int) -> Tensor:
+    return torch.arange(2 * columns, device=CUDA).view(2, columns) % 20
+
+
+def source_words() -> Example:
+    return Example(translator(), (tokens(9),), refused=((tokens(65),),))
+
+
+def encoder() -> Example:
+    lengths = torch.tensor([9, 4])
+    refused = ((numbers(2, 65, 64, **HALF), None),)
+    return Example(translator().encoder, (numbers(2, 9, 64, **HALF), lengths), refused=refused)
+
+
+def source_keys() -> Example:
+    near, far = ({"memory": numbers(2, length, 64, **HALF)} for length in (9, 65))
+    return Example(translator(), (near,), refused=((far,),))
+
+
+def target() -> Example:
+    from regard.fast import install, uninstall
+
+    model = translator()
+    install(model)
+    state = model.begin(tokens(9))  # as the rows make it
+    uninstall(model)
+    at = Span(state["seen"])
+    return Example(
+        model, (tokens(5), state, at), refused=((tokens(65), state, at), (tokens(5), model.begin(tokens(9)), at))
+    )
+
+
+def by_hand() -> Example:
+    settings = gpt.Settings(layers=2, width=128, heads=2, context=64, dropout=0.0)
+    model = gpt.GPT(20, settings).to(CUDA)
+    at = Span(torch.zeros(2, dtype=torch.int64, device=CUDA))
+    given = (tokens(9), model.without_cache(2), at)
+    refused = ((tokens(9), model.begin(rows=2), at),)
+    return Example(model, given, Use(training=True, bf16=True), refused=refused)
+
+
+EXAMPLES: dict[str, Callable[[], Example]] = {
+    "dropout with few random numbers": dropout,
+    "cuDNN's causal attention": by_cudnn,
+    "causal attention without a mask": without_a_mask,
+    "one query to a cache, on a CPU": one_query,
+    "dot products in one kernel": dot_products,
+    "attention within a short source": within_a_source,
+    "attention to a short source": to_a_source,
+    "a short source's words": source_words,
+    "an encoder of short sources": encoder,
+    "a short source's keys": source_keys,
+    "a decoder of short targets": target,
+    "GPT-2's blocks by hand": by_hand,
+}

@@ -1,0 +1,102 @@
+"""What no one has set follows the corpus: a small one is not read a thousand times, and what was set stays."""
+
+import pytest
+
+import regard
+from regard.base.errors import RegardError
+from regard.corpora.phrasebook import make_pairs
+from regard.runs.recipe import compose
+from regard.runs.train import compose_recipe, prepare
+from regard.systems.catalogue import SYSTEMS
+from regard.training.defaults import MOST_EPOCHS, PATIENCE, epochs, suited
+
+LEARNED = [system.name for system in SYSTEMS if system.trained == "gradient"]
+
+
+@pytest.fixture(scope="module")
+def pairs(tmp_path_factory):
+    path = tmp_path_factory.mktemp("pairs") / "pairs.tsv"
+    path.write_text("".join(f"{p.source}\t{p.target}\n" for p in make_pairs(300, seed=1, longest=8)), encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize("size", ["tiny", "small", "medium", "large"])
+@pytest.mark.parametrize("system", LEARNED)
+@pytest.mark.parametrize("tokens", [300, 15_000, 200_000])
+def test_no_default_reads_a_corpus_more_often_than_the_most(system, size, tokens):
+    recipe = compose(system, size)
+    longest = getattr(recipe.training, "window", 64)
+    training = recipe.replace(training=suited(recipe.training, tokens, longest, ())).training
+    assert epochs(training, tokens) <= max(MOST_EPOCHS * 1.02, MOST_EPOCHS * training.batch_tokens / tokens)
+    assert training.batch_tokens <= recipe.training.batch_tokens
+    assert training.warmup < training.steps
+
+
+@pytest.mark.parametrize("system", LEARNED)
+def test_a_large_corpus_changes_nothing(system):
+    assert suited(compose(system, "small").training, 10_000_000, 64, ()) == {}
+
+
+@pytest.mark.parametrize("given", ["steps", "budget"])
+def test_whoever_says_how_long_is_obeyed(given):
+    assert suited(compose("lstm", "small").training, 1000, 64, {f"training.{given}"}) == {}
+
+
+@pytest.mark.parametrize("name, value", [("batch_tokens", 2048), ("patience", 3), ("warmup", 7), ("evaluate_every", 9)])
+def test_what_was_set_explicitly_stays(name, value):
+    recipe = compose("transformer", "small", {"training": {name: value}})
+    changes = suited(recipe.training, 15_000, 64, recipe.given)
+    assert changes
+    assert name not in changes
+
+
+def test_a_batch_still_holds_the_longest_pair():
+    assert suited(compose("transformer", "small").training, 15_000, 900, ())["batch_tokens"] == 900
+
+
+def test_few_pairs_are_trained_on_for_a_hundred_epochs_and_the_log_says_so(pairs, capsys):
+    recipe = prepare(compose_recipe("transformer", data=str(pairs), size="small")).recipe
+    assert recipe.training.patience == PATIENCE
+    assert recipe.training.steps < 6000
+    assert recipe.model.dropout == 0.3
+    said = capsys.readouterr().err
+    assert "tokens are few, so at most" in said
+    assert "(100 epochs), or until 10 validations bring no improvement" in said
+
+
+def test_a_short_text_is_treated_alike(tmp_path, capsys):
+    path = tmp_path / "short.txt"
+    path.write_text("".join(f"The {n % 17} boats leave the harbour at {n % 12} .\n" for n in range(400)), "utf-8")
+    recipe = prepare(compose_recipe("lstm", data=str(path), size="small")).recipe
+    assert recipe.training.steps < 2000
+    assert recipe.model.dropout == 0.3
+    given = {"training": {"steps": 5}, "model": {"dropout": 0.0}}
+    recipe = prepare(compose_recipe("lstm", data=str(path), size="small", settings=given)).recipe
+    assert (recipe.training.steps, recipe.model.dropout) == (5, 0.0)
+    assert recipe.training.batch_tokens == 2048
+
+
+def test_a_small_file_is_given_a_small_model_unless_a_size_is_asked_for(pairs, capsys):
+    assert compose_recipe("transformer", data=str(pairs)).size == "tiny"
+    assert "Size: tiny" in capsys.readouterr().err
+    assert compose_recipe("transformer", data=str(pairs), size="small").size == "small"
+    assert compose_recipe("transformer", data="phrasebook").size == "small"
+
+
+def test_the_dry_run_warns_of_a_thousand_epochs(pairs):
+    settings = {"training": {"steps": 100_000, "patience": 0}, "model": {"width": 8, "heads": 2, "layers": 1}}
+    facts = regard.runs.train.dry_run(compose_recipe("transformer", data=str(pairs), settings=settings))
+    assert "more than 100 epochs" in facts["warning"]
+
+
+def test_a_recipe_that_was_resolved_is_resumed_as_it_is(pairs, tmp_path):
+    settings = {"model": {"width": 8, "heads": 2, "layers": 1}, "training": {"patience": 1}}
+    recipe = prepare(compose_recipe("transformer", data=str(pairs), settings=settings)).recipe
+    again = compose(recipe.system, None, recipe.tree())
+    assert again == recipe
+    assert suited(again.training, 10, 10, again.given) == {}
+
+
+def test_a_section_that_is_no_table_is_refused():
+    with pytest.raises(RegardError, match="model is a section"):
+        compose("lstm", None, {"model": 3})
