@@ -17,6 +17,12 @@ def _needs_cuda():
 
 
 @pytest.fixture
+def _exact(monkeypatch):
+    """No TF32: cuDNN and a chain of kernels then compute the same."""
+    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)
+
+
+@pytest.fixture
 def trainer(tmp_path):
     def make(name, model, capture, bf16=False, **training):
         """On a text that ends raggedly after seven windows, so that captured and plain steps take turns."""

@@ -1,80 +1,16 @@
-"""What a captured training step rests on, where no GPU is needed: the kernels, the settings, the schedules."""
+"""What a captured training step rests on, where no GPU is needed: the settings, the schedules."""
 
 import json
 
 import pytest
 import torch
-from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from regard.base.errors import RegardError
 from regard.fast.captured_step import captures
-from regard.layers.recurrent import GRU, LSTM, Elman
-from regard.layers.state import Span
 from regard.runs.recipe import compose
 from regard.systems.lstm import LSTMModel, Settings
 from regard.training import loop
 from regard.training.optimisers import AVERAGE_AFTER, averaging_is_due, build_optimizer, learning_rate_at
-
-CELLS = [LSTM(6, 5), GRU(6, 5), Elman(6, 5), Elman(6, 5, activation="relu")]
-
-
-@pytest.mark.parametrize("ragged", [False, True])
-@pytest.mark.parametrize("cell", CELLS, ids=lambda cell: cell.fused.mode)
-def test_the_kernel_given_the_modules_weights_is_the_module(cell, ragged):
-    torch.manual_seed(0)
-    x = torch.randn(4, 7, 6)
-    state = {name: torch.randn(1, 4, 5) for name in cell.memory}
-    initial = tuple(state.values()) if len(state) > 1 else state["hidden"]
-    if ragged:
-        x = pack_padded_sequence(x, torch.tensor([3, 7, 1, 5]), batch_first=True, enforce_sorted=False)
-    answers = []
-    for hidden, final in (cell.fused(x, initial), cell._fuse_with(dict(cell.fused.named_parameters()), x, initial)):
-        whole = pad_packed_sequence(hidden, batch_first=True)[0] if ragged else hidden
-        answers.append([whole, *(final if isinstance(final, tuple) else (final,))])
-    for one, other in zip(*answers, strict=True):
-        assert torch.equal(one, other)
-
-
-def test_weights_stay_where_they_are_when_connections_are_dropped():
-    layer = LSTM(6, 5, dropout_recurrent=0.5).train()
-    places = [weight.data_ptr() for weight in layer.parameters()]
-    hidden, _ = layer._run(torch.randn(2, 3, 6), layer.begin(2, device="cpu", dtype=torch.float32))
-    hidden.sum().backward()
-    assert [weight.data_ptr() for weight in layer.parameters()] == places
-    assert all(weight.grad is not None for weight in layer.parameters())
-
-
-@pytest.mark.parametrize("width", [5, 8])
-def test_the_chain_is_the_written_equation_values_and_gradients(width):
-    torch.manual_seed(0)
-    layer = LSTM(6, width).double().train()
-    state = {name: torch.randn(3, width, dtype=torch.float64) for name in layer.memory}
-    x = torch.randn(3, 4, 6, dtype=torch.float64, requires_grad=True)
-    wanted = torch.randn(3, 4, width, dtype=torch.float64)
-    answers = []
-    for way in ("chained", "written"):
-        layer.chained = way == "chained"
-        hidden, after, *_ = (layer.forward if layer.chained else layer.explain)(x, state, Span(torch.zeros(3)))
-        cost = (hidden * wanted).sum() + (after["cell"] * after["hidden"]).sum()
-        gradients = torch.autograd.grad(cost, [x, *layer.parameters()])
-        answers.append([hidden, after["hidden"], after["cell"], *gradients])
-    for one, other in zip(*answers, strict=True):
-        torch.testing.assert_close(one, other, rtol=0.0, atol=1e-12)
-
-
-def test_the_chains_gradients_add_up_over_micro_batches():
-    torch.manual_seed(0)
-    layer = LSTM(8, 8).double().train()
-    x = torch.randn(4, 3, 8, dtype=torch.float64)
-    answers = []
-    for layer.chained in (False, True):
-        layer.zero_grad()
-        for part in x.split(2):
-            state = layer.begin(2, device="cpu", dtype=torch.float64)
-            layer(part, state, Span(torch.zeros(2)))[0].square().sum().backward()
-        answers.append([weight.grad.clone() for weight in layer.parameters()])
-    for one, other in zip(*answers, strict=True):
-        torch.testing.assert_close(one, other, rtol=0.0, atol=1e-12)
 
 
 def training(**settings):

@@ -17,12 +17,12 @@ from regard.decoding.engine import Engine
 from regard.decoding.generate import generate, read_prompts
 from regard.decoding.sampling import GREEDY, Sampling, mask_tokens, pick
 from regard.decoding.translate import translate
+from regard.fast import Use, install
 from regard.fast.captured_step import captures
 from regard.fast.choose_token import FusedChoice
 from regard.fast.decode_step import fast_step
 from regard.fast.linear_cross_entropy import linear_cross_entropy, rows_, written_rows_
-from regard.layers.recurrent import GRU, LSTM, Elman
-from regard.layers.state import Span, detach
+from regard.layers.state import detach
 from regard.runs.recipe import compose
 from regard.systems import dan, gpt, gru, lstm, ngram, nnlm, rnn, self_attention, transformer
 from regard.systems.catalogue import load_class
@@ -64,6 +64,7 @@ NUMBERS = range(13)
 @pytest.mark.parametrize("number", NUMBERS)
 def test_bf16_training_with_carried_states_learns(number):
     model = systems()[number].cuda().train()
+    install(model, Use(training=True, bf16=True))
     tokens = torch.randint(50, (4, 33), generator=torch.Generator().manual_seed(0)).cuda()
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
     losses = []
@@ -83,15 +84,6 @@ def test_bf16_training_with_carried_states_learns(number):
     assert losses[-1] < 0.7 * losses[0]
 
 
-def test_the_recurrence_stays_in_fp32_under_autocast():
-    model = systems()[0].cuda().train()
-    with torch.autocast("cuda", torch.bfloat16):
-        _, state = model.read(torch.randint(50, (4, 16)).cuda())
-    cell = state["past"]["0"]["cell"]
-    assert cell.dtype == torch.float32
-    assert not torch.equal(cell, cell.half().float())  # nor had it been rounded to fp16 on the way
-
-
 @pytest.mark.parametrize("precision", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("number", NUMBERS)
 def test_ragged_rows_agree_with_the_cpu(number, precision):
@@ -101,6 +93,7 @@ def test_ragged_rows_agree_with_the_cpu(number, precision):
 
     def read(device: str, capacity: int | None) -> list[torch.Tensor]:
         model.to(device)
+        install(model)
         outputs, start = [], 0
         with torch.no_grad(), torch.autocast(device, precision, enabled=precision != torch.float32):
             state = model.begin(rows=4, capacity=capacity)
@@ -267,23 +260,6 @@ def test_a_captured_training_ends_where_the_plain_one_does(settings, tmp_path):
     assert_same(*runs)
     if settings.get("optimizer") == "asgd":
         assert all(run.average.active for run in runs)
-
-
-@pytest.mark.usefixtures("_exact")
-@pytest.mark.parametrize("inputs, width", [(6, 5), (48, 650), (650, 64)])
-def test_the_chain_agrees_with_cudnn_values_and_gradients(inputs, width):
-    torch.manual_seed(0)
-    layer = LSTM(inputs, width).cuda().train()
-    state = {name: torch.randn(4, width, device="cuda") for name in layer.memory}
-    x = torch.randn(4, 9, inputs, device="cuda", requires_grad=True)
-    wanted = torch.randn(4, 9, width, device="cuda")
-    answers = []
-    for layer.chained in (False, True):
-        hidden, after = layer(x, state, Span(torch.zeros(4, device="cuda")))
-        cost = (hidden * wanted).sum() + (after["cell"] * after["hidden"]).sum()
-        answers.append([hidden, after["cell"], *torch.autograd.grad(cost, [x, *layer.parameters()])])
-    for one, other in zip(*answers, strict=True):
-        torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-4)
 
 
 @pytest.mark.parametrize("settings", LEARNING)
@@ -518,61 +494,6 @@ def test_in_low_precision_only_near_ties_are_decided_otherwise(number, precision
         of_text = logits[0, len(prompt) - 1 : -1]
         chosen = of_text.gather(-1, torch.tensor(tokens, device="cuda")[:, None])[:, 0]
         assert float((of_text.amax(-1) - chosen).max()) < (1e-3 if precision == torch.float32 else 5e-2)
-
-
-# -- a recurrent layer that stays on the device from its first step to its last ----------------------------------------
-
-STAYING = {
-    "lstm": lambda: LSTM(12, 50),
-    "lstm, medium": lambda: LSTM(650, 650),
-    "lstm, large": lambda: LSTM(40, 1500),
-    "lstm, weight-drop": lambda: LSTM(48, 400, dropout_recurrent=0.4),
-    "gru": lambda: GRU(30, 256),
-    "tanh": lambda: Elman(12, 50),
-    "relu": lambda: Elman(20, 70, activation="relu"),
-    "sigmoid": lambda: Elman(20, 64, activation="sigmoid"),
-}
-
-
-@pytest.mark.skipif(
-    torch.cuda.is_available() and torch.cuda.get_device_capability()[0] < 9, reason="needs a GPU with clusters"
-)
-@pytest.mark.parametrize(
-    "name, rows, steps",
-    [*((name, 20, 35) for name in STAYING), ("lstm", 1, 2), ("lstm, medium", 80, 6), ("gru", 7, 9), ("tanh", 64, 5)],
-)
-def test_the_persistent_kernel_agrees_with_the_written_equation_values_and_gradients(name, rows, steps):
-    torch.manual_seed(0)
-    layer = STAYING[name]().cuda().train()
-    with torch.no_grad():  # so that only what the kernel itself rounds is left
-        for weight in layer.parameters():
-            weight.copy_(weight.bfloat16())
-    inputs, width = layer.fused.input_size, layer.fused.hidden_size
-    state = {part: torch.randn(rows, width, device="cuda") / 2 for part in layer.memory}
-    x = torch.randn(rows, steps, inputs, device="cuda").bfloat16().float().requires_grad_()
-    wanted = torch.randn(rows, steps, width, device="cuda")
-    answers = []
-    for way in (layer.forward, layer.explain):
-        torch.manual_seed(1)  # the same connections are dropped
-        with torch.autocast("cuda", torch.bfloat16, enabled=way == layer.forward):
-            hidden, after, *_ = way(x, state, Span(torch.zeros(rows, device="cuda")))
-        assert hidden.dtype == (torch.bfloat16 if way == layer.forward else torch.float32)
-        cost = (hidden.float() * wanted).sum() + sum(part.square().sum() for part in after.values())
-        answers.append([hidden, *after.values(), *torch.autograd.grad(cost, [x, *layer.parameters()])])
-    exact = 0.1 if name == "relu" else 0.02  # a sum that is rounded to the other side of zero has another slope
-    for one, other in zip(*answers, strict=True):
-        assert float((one.detach().float() - other.detach()).norm() / other.detach().norm()) < exact
-
-
-def test_a_net_trained_in_bf16_by_the_persistent_kernel_learns_as_in_fp32(tmp_path):
-    curves = []
-    for bf16 in (True, False):
-        run = trainer(tmp_path / str(bf16), systems()[1], "on", bf16, steps=200)
-        torch.manual_seed(5)
-        run.model.train()
-        curves.append(torch.stack([run.step()[0] for _ in range(200)]).reshape(10, 20).mean(dim=1))
-    torch.testing.assert_close(*curves, rtol=1e-2, atol=0.0)
-    assert float(curves[0][-1]) < 0.99 * float(curves[0][0])  # random text: only its repetition can be learned
 
 
 # -- the loss that never holds its logits; compiled blocks -----------------------------------------------------------

@@ -8,7 +8,6 @@ import torch
 from torch import nn
 from torch.func import functional_call
 
-from regard.fast.attentive_recurrence import Given, look_and_step
 from regard.layers.attention import CausalSelfAttention, FullSelfAttention
 from regard.layers.blocks import FeedForward, PostNormEncoderBlock, PreNormEncoderBlock
 from regard.layers.dropout import VariationalDropout, WordDropout
@@ -307,7 +306,7 @@ def test_selecting_rows_never_touches_the_source():
     assert chosen["past"]["0"]["hidden"].shape == (3, 2)
 
 
-# -- encoders, and the recurrence that looks before every step -------------------------------------------------------
+# -- encoders --------------------------------------------------------------------------------------------------------
 
 
 ENCODERS = {
@@ -353,32 +352,3 @@ def test_an_encoders_fast_path_is_its_equation(name, lengths):
         found.append((memory[real], *gradients))
     for fast, written in zip(*found, strict=True):
         torch.testing.assert_close(fast, written, rtol=1e-10, atol=1e-10)
-
-
-@pytest.mark.parametrize("cell", ["rnn", "lstm", "gru"])
-@pytest.mark.parametrize("score", ["additive", "dot"])
-@pytest.mark.parametrize("beams", [1, 2])
-def test_the_looking_recurrences_gradient_is_that_of_its_values(cell, score, beams):
-    """Finite differences know nothing of how a gradient was written out."""
-    torch.manual_seed(0)
-    sources, slots, steps, width = 2, 3, 3, 4
-    gates = {"rnn": 1, "lstm": 4, "gru": 3}[cell] * width
-
-    def draw(*shape):
-        return torch.randn(*shape, dtype=torch.float64, requires_grad=True)
-
-    visible = torch.tensor([[[True, True, False]], [[True, True, True]]])
-    memory = [draw(sources * beams, width) for _ in ("hidden", "cell")[: 2 if cell == "lstm" else 1]]
-    tensors = [draw(sources * beams, steps, gates), draw(sources, slots, width), draw(sources, slots, gates)]
-    tensors += [draw(gates, width), draw(gates)]
-    tensors += [draw(width, width), draw(1, width)] if score == "additive" else []
-
-    def run(drives, keys, places, weight, bias, *rest):
-        past = dict(zip(("hidden", "cell"), rest[-len(memory) :]))
-        query, judge = rest[:2] if score == "additive" else (None, None)
-        every, weights = look_and_step(
-            drives, past, Given(cell, keys, places, visible, weight, bias, query, judge, scale=0.5)
-        )
-        return (*every.values(), weights)
-
-    assert torch.autograd.gradcheck(run, (*tensors, *memory))
