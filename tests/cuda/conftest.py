@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 
+from regard.fast import install
 from regard.runs.recipe import compose
 from regard.text.batches import Streams, Windows
 from regard.training.loop import Trainer
@@ -33,6 +34,6 @@ def trainer(tmp_path):
         batches = Streams(ids, 4, 16, 0) if kind.batches == "stream" else Windows(ids, 4, 16, 0, seed=1)
         folder = tmp_path / name
         folder.mkdir(exist_ok=True)
-        return Trainer(model.cuda(), batches, TextValidation(ids[:100], 0), kind, folder, bf16=bf16)
+        return Trainer(model.cuda(), batches, TextValidation(ids[:100], 0), kind, folder, bf16=bf16, install=install)
 
     return make

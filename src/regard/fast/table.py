@@ -91,8 +91,9 @@ def install(thing: Any, use: Use | None = None, *, device: torch.device | None =
     used: list[Row] = []
     for part in parts(thing):
         for method, able in _able(part, use, device).items():
-            ways = [(row, row.does if row.makes is None else _unbound(row.makes(part))) for row in able]
-            part.__dict__[method] = MethodType(_either(getattr(type(part), method), ways), part)
+            made = {row.name: row.makes(part) for row in able if row.makes is not None}
+            ways = [(row, _unbound(made[row.name]) if row.name in made else row.does) for row in able]
+            part.__dict__[method] = MethodType(_either(getattr(type(part), method), ways, made), part)
             used += [row for row in able if row not in used]
     return used
 
@@ -126,7 +127,7 @@ def _able(part: Any, use: Use, device: torch.device) -> dict[str, list[Row]]:
     return found
 
 
-def _either(written: Callable[..., Any], ways: list[tuple[Row, Any]]) -> Callable[..., Any]:
+def _either(written: Callable[..., Any], ways: list[tuple[Row, Any]], made: dict[str, Any]) -> Callable[..., Any]:
     """The first row that fits the call, else the written method; bound, so that it follows a module into copies."""
 
     def call(self: Any, *arguments: Any, **options: Any) -> Any:
@@ -135,7 +136,7 @@ def _either(written: Callable[..., Any], ways: list[tuple[Row, Any]]) -> Callabl
                 return does(self, *arguments, **options)
         return written(self, *arguments, **options)
 
-    call.rows = tuple(row for row, _ in ways)  # type: ignore[attr-defined]
+    call.rows, call.made = tuple(row for row, _ in ways), made  # type: ignore[attr-defined]
     return call
 
 

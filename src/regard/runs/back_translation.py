@@ -12,15 +12,15 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
-from regard.decoding.beam import Beam
 from regard.base.errors import RegardError
 from regard.base.files import reading, write_text
-from regard.runs.folder import pick_device
 from regard.base.numbers import grouped
-from regard.runs.recipe import Recipe
-from regard.report.progress import progress, say
-from regard.runs.language_run import load_translator
 from regard.corpora.fetch import cache_folder
+from regard.decoding.beam import Beam
+from regard.report.progress import progress, say
+from regard.runs.folder import pick_device
+from regard.runs.language_run import load_translator
+from regard.runs.recipe import Recipe
 from regard.text.pairs import PairCorpus, Pairs, not_held_out
 from regard.text.sources import content_digest, open_text
 

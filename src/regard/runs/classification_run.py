@@ -18,20 +18,20 @@ from typing import Any
 
 import numpy as np
 
-from regard.decoding.translate import AHEAD
 from regard.base.errors import RegardError
+from regard.decoding.translate import AHEAD
 from regard.evaluation.accuracy import label_log_probabilities, label_quality
 from regard.evaluation.scoring import alone_by_default
-from regard.runs.folder import TrainedOnPairs, seen_in_training
-from regard.insight.tracing import trace_classification
 from regard.insight.trace import Trace
-from regard.runs.recipe import Recipe
+from regard.insight.tracing import trace_classification
 from regard.report.progress import progress
+from regard.runs.folder import TrainedOnPairs, seen_in_training
+from regard.runs.recipe import Recipe
+from regard.runs.translation_run import PairScore
 from regard.systems.classifier import Classifier
 from regard.text.labels import clean, encode_labelled, label_numbers
 from regard.text.pair_tokens import TokenPairs
 from regard.text.tokenizer import Tokenizer
-from regard.runs.translation_run import PairScore
 
 
 @dataclass(frozen=True)

@@ -16,14 +16,17 @@ from typing import Any, Self
 import numpy as np
 import torch
 
-from regard.runs.back_translation import back_translated
+from regard.base.errors import RegardError
+from regard.base.numbers import grouped
 from regard.decoding.beam import GREEDY_BEAM
 from regard.decoding.translate import translate
-from regard.base.errors import RegardError
 from regard.evaluation.accuracy import label_log_probabilities
+from regard.evaluation.bleu import bleu
 from regard.evaluation.scoring import pair_losses
 from regard.evaluation.scripts import bleu_cut
-from regard.evaluation.bleu import bleu
+from regard.layers.state import State
+from regard.report.progress import say
+from regard.runs.back_translation import back_translated
 from regard.runs.folder import (
     Tokenizers,
     corpus_of,
@@ -37,10 +40,8 @@ from regard.runs.folder import (
     read_facts,
     tokens_of,
 )
-from regard.layers.state import State
-from regard.base.numbers import grouped
 from regard.runs.recipe import Recipe
-from regard.report.progress import say
+from regard.runs.translation_run import both_sides
 from regard.systems.model import Model
 from regard.systems.transformer import Transformer
 from regard.systems.translator import BY_CORPUS, dropout_for
@@ -56,10 +57,9 @@ from regard.text.pairs import PairCorpus, Pairs, weighted
 from regard.text.tokenizer import Tokenizer
 from regard.text.tokens import TokenArray
 from regard.training.defaults import DROPOUT, plan, suited
-from regard.training.loop import Batches
 from regard.training.hyperparameters import Counting, Learning
+from regard.training.loop import Batches
 from regard.training.validation import PairValidation, TextValidation, Validation, Verdict
-from regard.runs.translation_run import both_sides
 
 
 class Material(ABC):

@@ -24,8 +24,8 @@ from torch import Tensor
 from regard.base.errors import RegardError
 from regard.base.files import reading
 from regard.base.numbers import grouped
-from regard.runs.recipe import PairData, Recipe, compose, read_in
 from regard.report.progress import progress, say
+from regard.runs.recipe import PairData, Recipe, compose, read_in
 from regard.systems.catalogue import find, load_class
 from regard.systems.code import admit, admit_copy, is_own, locate, was_named
 from regard.systems.model import Model

@@ -23,15 +23,21 @@ from typing import Any, NoReturn
 
 import torch
 
-from regard.runs.classification_run import ClassificationRun
+from regard.base.errors import RegardError
+from regard.base.numbers import grouped
+from regard.base.settings import at_least
 from regard.decoding.beam import WIDEST, beam_search
 from regard.decoding.engine import Engine, Prompt
 from regard.decoding.generate import read_prompts
 from regard.decoding.sampling import Sampling
-from regard.base.errors import RegardError
 from regard.evaluation.documents import Documents
 from regard.evaluation.perplexity import Likelihood, Method, token_losses
 from regard.evaluation.scoring import alone_by_default, line_losses
+from regard.insight.trace import Trace
+from regard.insight.tracing import trace_language
+from regard.layers.state import State
+from regard.report.progress import progress
+from regard.runs.classification_run import ClassificationRun
 from regard.runs.folder import (
     Trained,
     average_weights,
@@ -48,20 +54,13 @@ from regard.runs.folder import (
     set_weights,
     tokens_of,
 )
-from regard.insight.tracing import trace_language
-from regard.insight.trace import Trace
-from regard.layers.state import State
-from regard.base.numbers import grouped
-from regard.runs.speed import install
 from regard.runs.prediction import Prediction
-from regard.report.progress import progress
-from regard.base.settings import at_least
+from regard.runs.speed import install
+from regard.runs.translation_run import TranslationRun
 from regard.systems.classifier import Classifier
 from regard.systems.translator import Translator
 from regard.text.corpus import Corpus, open_corpus
 from regard.text.tokens import TokenArray
-from regard.runs.translation_run import TranslationRun
-
 
 ENGINES = 4  # that a run keeps, for different ways to sample
 

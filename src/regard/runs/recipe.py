@@ -26,9 +26,9 @@ from regard.base.errors import RegardError
 from regard.base.files import reading
 from regard.base.settings import RATE, Checked, documentation, meant, one_of, setting
 from regard.base.synonyms import SYSTEM_FIRST
+from regard.systems.catalogue import SYSTEMS, System, find, load_module
 from regard.text.corpus import is_named
 from regard.text.pairs import weighted
-from regard.systems.catalogue import SYSTEMS, System, find, load_module
 from regard.training.hyperparameters import Counting, PairTraining, Training
 
 SIZES = ("tiny", "small", "medium", "large")

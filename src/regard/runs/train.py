@@ -24,6 +24,9 @@ import torch
 import regard
 from regard.base.errors import RegardError, Stopped
 from regard.base.files import is_partial, locked, open_own_file, sweep, write_text, writing
+from regard.base.numbers import grouped
+from regard.report.progress import clock, progress, say
+from regard.runs.data import Material, PairMaterial, TextMaterial, material_of, read_material, resolve_training
 from regard.runs.folder import (
     FORMAT,
     Tokenizers,
@@ -35,11 +38,8 @@ from regard.runs.folder import (
     pick_device,
     read_weights,
 )
-from regard.runs.data import Material, PairMaterial, TextMaterial, material_of, read_material, resolve_training
-from regard.base.numbers import grouped
-from regard.runs.recipe import Recipe, compose, read_in, read_recipe, written_in
-from regard.report.progress import clock, progress, say
 from regard.runs.language_run import AnyRun, Run, load
+from regard.runs.recipe import Recipe, compose, read_in, read_recipe, written_in
 from regard.runs.run_report import write_report
 from regard.runs.speed import install
 from regard.systems.catalogue import find
@@ -47,11 +47,11 @@ from regard.systems.code import admit, in_use, is_own, locate, name_code
 from regard.systems.model import Model
 from regard.text.pairs import Pairs
 from regard.training.checkpoint import save_tensors
-from regard.training.distributed import Group, join, local_rank
 from regard.training.defaults import MOST_EPOCHS, SMALL_FILE
+from regard.training.distributed import Group, join, local_rank
+from regard.training.hyperparameters import Learning, PairTraining
 from regard.training.loop import Trainer, kept_weights, measure_steps, weights_of
 from regard.training.out_of_memory import is_out_of_memory, memory_of
-from regard.training.hyperparameters import Learning, PairTraining
 
 
 def train(

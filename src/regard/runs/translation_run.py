@@ -14,34 +14,34 @@ import math
 import time
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from functools import cached_property
 from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
 from itertools import islice
 from typing import Any
 
 import numpy as np
 import torch
 
+from regard.base.errors import RegardError
+from regard.corpora.phrasebook import words
 from regard.decoding.beam import Beam, Hypothesis
 from regard.decoding.beam_engine import BeamEngine
 from regard.decoding.sampling import Sampling
 from regard.decoding.translate import BEAM, explain_hypotheses, translate
-from regard.base.errors import RegardError
 from regard.evaluation.alignment_error import alignment_error_rate, spans_in, word_links
+from regard.evaluation.bleu import accuracy, by_length, quality, refuse_escaped
 from regard.evaluation.scoring import alone_by_default, pair_losses
 from regard.evaluation.scripts import bleu_cut
-from regard.evaluation.bleu import accuracy, by_length, quality, refuse_escaped
-from regard.runs.folder import TrainedOnPairs, seen_in_training
-from regard.insight.tracing import trace_translation
 from regard.insight.trace import Trace
+from regard.insight.tracing import trace_translation
 from regard.layers.state import State
+from regard.report.progress import progress
+from regard.runs.folder import TrainedOnPairs, seen_in_training
 from regard.runs.prediction import Prediction
 from regard.runs.speed import install
-from regard.report.progress import progress
 from regard.systems.translator import Translator
 from regard.text.pair_tokens import TokenPairs, encode_pairs
 from regard.text.pairs import Pairs
-from regard.corpora.phrasebook import words
 
 
 @dataclass(frozen=True)
