@@ -1,0 +1,1 @@
+"""A run: its recipe, its folder, what it learns from, how it is trained and what it can do."""
