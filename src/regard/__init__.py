@@ -20,7 +20,7 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from regard.base.errors import RegardError
     from regard.compare.comparison import Comparison, compare
-    from regard.layers.pooling import attention
+    from regard.layers.pooling import attention, density
     from regard.runs.classification_run import ClassificationRun
     from regard.runs.language_run import Run, load
     from regard.runs.prediction import Prediction
@@ -32,6 +32,7 @@ _HOMES = {
     "Comparison": "compare.comparison",
     "RegardError": "base.errors",
     "attention": "layers.pooling",
+    "density": "layers.pooling",
     "resume": "runs.train",
     "train": "runs.train",
     "Prediction": "runs.prediction",
@@ -42,7 +43,7 @@ _HOMES = {
 }
 __all__ = [
     "ClassificationRun", "Comparison", "Prediction", "RegardError", "Run", "Translation", "TranslationRun", "attention",
-    "compare", "load", "resume", "train",
+    "compare", "density", "load", "resume", "train",
 ]  # fmt: skip
 
 

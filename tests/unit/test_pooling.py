@@ -63,6 +63,25 @@ def test_a_kernel_is_nadaraya_watson(random):
             assert found.output[at] == pytest.approx(estimate, rel=1e-12)
 
 
+@pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.parametrize("width", [1, 2])
+def test_a_kernel_density_is_a_density_and_its_ratio_the_regression(kernel, width, random):
+    keys, side = random.normal(size=(6, width)), np.linspace(-9.0, 9.0, 20_001 if width == 1 else 301)
+    grid = np.stack(np.meshgrid(*[side] * width), axis=-1).reshape(-1, width)
+    found = regard.density(grid, keys, kernel, bandwidth=0.7)
+    assert found.sum() * (side[1] - side[0]) ** width == pytest.approx(1.0, abs=1e-2)
+    halves = [regard.density(keys, part, kernel, bandwidth=0.7) * len(part) for part in (keys[:2], keys[2:])]
+    share = regard.attention(keys, keys, np.arange(6) < 2, kernel, bandwidth=0.7).output
+    np.testing.assert_allclose(halves[0] / sum(halves), share, rtol=1e-10)
+
+
+def test_a_density_of_numbers_in_any_shape():
+    assert regard.density(0.0, [0.0, 0.0]) == pytest.approx((2 * np.pi) ** -0.5)
+    assert regard.density([[0.0], [9.0]], [0.0, 1.0], "boxcar") == pytest.approx(np.array([[0.5], [0.0]]))
+    with pytest.raises(RegardError, match="belongs to a kernel"):
+        regard.density(0.0, [0.0], "dot")
+
+
 def test_uniform_weights_are_average_pooling_and_a_look_up_finds_the_one_key(random):
     keys, values = random.normal(size=(5, 3)), random.normal(size=(5, 4))
     average = regard.attention(random.normal(size=3), keys, values, "uniform")

@@ -296,7 +296,7 @@ def test_a_source_that_is_too_long_is_refused_in_one_sentence():
         (bahdanau, {"bandwidth": -1.0}, "model.bandwidth must be at least 0"),
         (bahdanau, {"dropout": 1.0}, "model.dropout must be"),
         (transformer, {"heads": 5}, "must divide model.width"),
-        (transformer, {"position": "alibi"}, "model.position must be one of"),
+        (transformer, {"position": "polar"}, "model.position must be one of"),
         (transformer, {"combine": "concatenate"}, "set model.tied to false"),
         (transformer, {"dropout_attention": -0.1}, "model.dropout_attention must be"),
         (transformer, {"width": 12, "heads": 4, "position": "rotary"}, "must be even"),

@@ -11,6 +11,9 @@ which looks at the source.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
@@ -47,43 +50,34 @@ class FeedForward(nn.Module):
 
 
 class Order:
-    """How a part is added to x, and the part that every block ends with."""
+    """Where the layer norm stands as a part is added to x."""
 
     feedforward: FeedForward
     feedforward_norm: nn.LayerNorm
 
-    def before(self, norm: nn.LayerNorm, x: Tensor) -> Tensor:
-        """What a part reads."""
+    def add(self, norm: nn.LayerNorm, x: Tensor, part: Callable[[Tensor], tuple[Any, ...]]) -> tuple[Any, ...]:
+        """The new x, and what the part returned: what it adds to x, and whatever else."""
         raise NotImplementedError
 
-    def after(self, norm: nn.LayerNorm, total: Tensor) -> Tensor:
-        """What becomes of the sum."""
-        raise NotImplementedError
-
-    def work(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """The feed-forward: the new x, and what was added to it."""
-        changed = self.feedforward(self.before(self.feedforward_norm, x))
-        return self.after(self.feedforward_norm, x + changed), changed
+    def work(self, x: Tensor) -> tuple[Any, ...]:
+        """The part that every block ends with."""
+        return self.add(self.feedforward_norm, x, lambda read: (self.feedforward(read),))
 
 
 class PreNorm(Order):
-    """Each part reads a normalised copy; the sum itself is never normalised, so gradients pass straight down."""
+    """x + part(LN(x)): the sum itself is never normalised, so gradients pass straight down."""
 
-    def before(self, norm: nn.LayerNorm, x: Tensor) -> Tensor:
-        return norm(x)
-
-    def after(self, norm: nn.LayerNorm, total: Tensor) -> Tensor:
-        return total
+    def add(self, norm: nn.LayerNorm, x: Tensor, part: Callable[[Tensor], tuple[Any, ...]]) -> tuple[Any, ...]:
+        added, *rest = part(norm(x))
+        return x + added, added, *rest
 
 
 class PostNorm(Order):
-    """Each sum is normalised, as in the first Transformer."""
+    """LN(x + part(x)), as in the first Transformer."""
 
-    def before(self, norm: nn.LayerNorm, x: Tensor) -> Tensor:
-        return x
-
-    def after(self, norm: nn.LayerNorm, total: Tensor) -> Tensor:
-        return norm(total)
+    def add(self, norm: nn.LayerNorm, x: Tensor, part: Callable[[Tensor], tuple[Any, ...]]) -> tuple[Any, ...]:
+        added, *rest = part(x)
+        return norm(x + added), added, *rest
 
 
 class Block(Order, Layer):
@@ -102,13 +96,14 @@ class Block(Order, Layer):
         return self.attention.begin(rows, capacity=capacity, device=device, dtype=dtype)
 
     def forward(self, x: Tensor, state: State, span: Span) -> tuple[Tensor, State]:
-        attended, state = self.attention(self.before(self.attention_norm, x), state, span)
-        return self.work(self.after(self.attention_norm, x + attended))[0], state
+        x, _, new = self.add(self.attention_norm, x, lambda read: self.attention(read, state, span))
+        x, _ = self.work(x)
+        return x, new
 
     def explain(self, x: Tensor, state: State, span: Span) -> tuple[Tensor, State, State]:
-        attended, state, parts = self.attention.explain(self.before(self.attention_norm, x), state, span)
-        x, changed = self.work(self.after(self.attention_norm, x + attended))
-        return x, state, {"attention": {**parts, "output": attended}, "feedforward": changed}
+        x, attended, new, own = self.add(self.attention_norm, x, lambda read: self.attention.explain(read, state, span))
+        x, changed = self.work(x)
+        return x, new, {"attention": {**own, "output": attended}, "feedforward": changed}
 
 
 class PreNormBlock(PreNorm, Block):
@@ -130,13 +125,14 @@ class EncoderBlock(Order, nn.Module):
         self.feedforward_norm = nn.LayerNorm(attention.width)
 
     def forward(self, x: Tensor, valid: Tensor | None) -> Tensor:
-        attended = self.attention(self.before(self.attention_norm, x), valid)
-        return self.work(self.after(self.attention_norm, x + attended))[0]
+        x, _ = self.add(self.attention_norm, x, lambda read: (self.attention(read, valid),))
+        x, _ = self.work(x)
+        return x
 
     def explain(self, x: Tensor, valid: Tensor | None) -> tuple[Tensor, State]:
-        attended, parts = self.attention.explain(self.before(self.attention_norm, x), valid)
-        x, changed = self.work(self.after(self.attention_norm, x + attended))
-        return x, {"attention": {**parts, "output": attended}, "feedforward": changed}
+        x, attended, own = self.add(self.attention_norm, x, lambda read: self.attention.explain(read, valid))
+        x, changed = self.work(x)
+        return x, {"attention": {**own, "output": attended}, "feedforward": changed}
 
 
 class PreNormEncoderBlock(PreNorm, EncoderBlock):
@@ -163,18 +159,17 @@ class DecoderBlock(Order, nn.Module):
         return self.attention.begin(rows, capacity=capacity, device=device, dtype=dtype)
 
     def forward(self, x: Tensor, state: State, span: Span, source: State, valid: Tensor) -> tuple[Tensor, State]:
-        attended, state = self.attention(self.before(self.attention_norm, x), state, span)
-        x = self.after(self.attention_norm, x + attended)
-        found = self.cross(self.before(self.cross_norm, x), source, valid)
-        return self.work(self.after(self.cross_norm, x + found))[0], state
+        x, _, new = self.add(self.attention_norm, x, lambda read: self.attention(read, state, span))
+        x, _ = self.add(self.cross_norm, x, lambda read: (self.cross(read, source, valid),))
+        x, _ = self.work(x)
+        return x, new
 
     def explain(self, x: Tensor, state: State, span: Span, source: State, valid: Tensor) -> tuple[Tensor, State, State]:
-        attended, state, own = self.attention.explain(self.before(self.attention_norm, x), state, span)
-        x = self.after(self.attention_norm, x + attended)
-        found, across = self.cross.explain(self.before(self.cross_norm, x), source, valid)
-        x, changed = self.work(self.after(self.cross_norm, x + found))
+        x, attended, new, own = self.add(self.attention_norm, x, lambda read: self.attention.explain(read, state, span))
+        x, found, across = self.add(self.cross_norm, x, lambda read: self.cross.explain(read, source, valid))
+        x, changed = self.work(x)
         parts = {"attention": {**own, "output": attended}, "cross": {**across, "output": found}, "feedforward": changed}
-        return x, state, parts
+        return x, new, parts
 
 
 class PreNormDecoderBlock(PreNorm, DecoderBlock):

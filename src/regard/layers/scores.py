@@ -20,6 +20,23 @@ from torch import Tensor, nn
 from regard.layers.state import State
 
 
+def by_softmax(scores: Tensor, visible: Tensor) -> State:
+    """α = exp(s) / Σ exp(s)."""
+    scores = scores.masked_fill(~visible, -torch.inf)
+    return {"scores": scores, "weights": scores.softmax(dim=-1)}
+
+
+def by_ratio(kernel: Tensor, visible: Tensor) -> State:
+    """α = K / Σ K; uniform where the sum is 0, and `empty` […, Tq] says where."""
+    kernel = kernel.masked_fill(~visible, 0.0)
+    total = kernel.sum(dim=-1, keepdim=True)
+    empty = total == 0
+    allowed = visible.to(kernel.dtype)
+    uniform = allowed / allowed.sum(dim=-1, keepdim=True)
+    weights = torch.where(empty, uniform, kernel / total.masked_fill(empty, 1.0))
+    return {"scores": kernel, "weights": weights, "empty": empty[..., 0]}
+
+
 class Score(nn.Module):
     """queries […, Tq, d], keys […, Tk, d′] and what may be seen [… or 1, Tq, Tk] → weights […, Tq, Tk].
 
@@ -45,8 +62,7 @@ class Score(nn.Module):
 
     def weigh(self, scores: Tensor, visible: Tensor) -> State:
         """The weights that follow from the scores; for a kernel that ends, `empty` [… , Tq]: where no key was near."""
-        scores = scores.masked_fill(~visible, -torch.inf)
-        return {"scores": scores, "weights": scores.softmax(dim=-1)}
+        return by_softmax(scores, visible)
 
     def forward(self, query: Tensor, keys: Tensor, visible: Tensor) -> Tensor:
         return self.explain(query, keys, visible)["weights"]
@@ -138,13 +154,7 @@ class Bounded(Kernel):
     """A kernel that is 0 beyond the bandwidth, so that a query may have no key near it."""
 
     def weigh(self, scores: Tensor, visible: Tensor) -> State:
-        kernel = scores.masked_fill(~visible, 0.0)
-        total = kernel.sum(dim=-1, keepdim=True)
-        empty = total == 0
-        allowed = visible.to(kernel.dtype)
-        uniform = allowed / allowed.sum(dim=-1, keepdim=True)
-        weights = torch.where(empty, uniform, kernel / total.masked_fill(empty, 1.0))
-        return {"scores": kernel, "weights": weights, "empty": empty[..., 0]}
+        return by_ratio(scores, visible)
 
 
 class Boxcar(Bounded):
