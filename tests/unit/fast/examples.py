@@ -16,3 +16,4 @@ class Example(NamedTuple):
     use: Use = Use()
     refused: tuple[tuple[Any, ...], ...] = ()  # arguments of calls that do not fit
     promised: Callable[[Any], Any] = lambda returned: returned  # of what is returned: not what stands in padding
+    left: Callable[[Any, tuple[Any, ...]], Any] = lambda thing, arguments: ()  # what it wrote in place
