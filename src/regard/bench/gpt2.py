@@ -19,9 +19,9 @@ from regard.bench.contenders import Contender, Cost, Place, Row
 from regard.bench.plain_gpt import PlainGPT
 from regard.bench.training_step import LEARNING, PlainTraining, RegardTraining, count, full_windows, random_tokens
 from regard.decoding.engine import Engine
-from regard.fast import install
 from regard.layers.state import State
 from regard.runs.recipe import Recipe, compose
+from regard.runs.speed import install
 from regard.systems.gpt import GPT
 from regard.training.objective import TensorBatch
 

@@ -15,9 +15,8 @@ import torch
 from torch import Tensor, nn
 
 from regard.bench.contenders import Place
-from regard.fast import install
-from regard.fast.captured_step import Captured
 from regard.layers.state import State, detach
+from regard.runs.speed import install
 from regard.systems.model import Model
 from regard.text.batches import Batch, Windows
 from regard.training.hyperparameters import Learning
@@ -78,7 +77,7 @@ class PlainTraining:
         self.model = model.to(place.device).train()
         self.mean_loss, self.batches, self.place, self.begin = loss, batches, place, begin
         self.optimizer = adamw(self.model, captured)
-        self.captured = Captured(self._update, begin) if captured else None
+        self.captured = _recorded(self._update, begin) if captured else None
         self.parameters = count(model)
         self.state: State | None = None
         self.step = 0
@@ -100,6 +99,12 @@ class PlainTraining:
         nn.utils.clip_grad_norm_(self.model.parameters(), LEARNING["clip"])
         self.optimizer.step()
         return loss.detach(), None if state is None else detach(state)
+
+
+def _recorded(update: Loss, begin: Callable[[int], State] | None) -> Loss:
+    from regard.fast.captured_step import Captured
+
+    return Captured(update, begin)
 
 
 def adamw(model: nn.Module, captured: bool) -> torch.optim.AdamW:

@@ -20,9 +20,9 @@ from regard.bench.training_step import LEARNING, PlainTraining, RegardTraining, 
 from regard.decoding.beam import Beam
 from regard.decoding.beam_engine import BeamEngine
 from regard.decoding.translate import translate
-from regard.fast import install
 from regard.layers.state import State
 from regard.runs.recipe import Recipe, compose
+from regard.runs.speed import install
 from regard.systems.transformer import Transformer
 from regard.text.pair_batches import PairBatches
 from regard.text.pair_shapes import ShapedPairBatches

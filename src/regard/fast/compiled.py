@@ -26,6 +26,7 @@ from regard.training.hyperparameters import Learning, Training
 from regard.training.loop import Trainer
 from regard.training.objective import TensorBatch
 
+BACKEND = "inductor"
 RATE = 400e12  # operations per second that an H200 reaches in GPT-2 as it is written
 LAUNCHING = 5e-4  # seconds that the host takes for a block, however small, forward and backward
 SECONDS = 120.0  # of training from which compiling pays: it takes 8 of them and saves an eighth of the others
@@ -65,10 +66,10 @@ def blocks_of(model: Model) -> list[Block]:
 class Compiled:
     """The blocks of a model in two forms, as written and compiled; the names of weights are those of the first."""
 
-    def __init__(self, model: Model, backend: str = "inductor") -> None:
+    def __init__(self, model: Model, backend: str | None = None) -> None:
         self.blocks = blocks_of(model)
         self.fast: list[Callable[..., Any]] = [
-            torch.compile(block.forward, dynamic=False, backend=backend) for block in self.blocks
+            torch.compile(block.forward, dynamic=False, backend=backend or BACKEND) for block in self.blocks
         ]
         self.shape: torch.Size | None = None  # the first full batch decides
 
