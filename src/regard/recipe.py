@@ -31,6 +31,7 @@ from regard.text.pairs import weighted
 from regard.training.settings import Counting, PairTraining, Training
 
 SIZES = ("tiny", "small", "medium", "large")
+SHIPPED = Path(__file__).parent / "recipes"  # that come with Regard: `regard train shakespeare-gpt.toml`
 
 
 @dataclass(frozen=True)
@@ -157,10 +158,22 @@ def system_module(name: str) -> Any:
     return load_module(name)
 
 
+def find_recipe(path: Path) -> Path:
+    """A recipe file, or else the one that comes with Regard under this name, as x.toml or recipes/x.toml."""
+    if path.exists():
+        return path
+    advice = "`regard train lstm --print-recipe` prints one to start from."
+    if path.parent not in (Path(), Path("recipes")):
+        raise RegardError(f"There is no recipe {path}; {advice}")
+    if (SHIPPED / path.name).exists():
+        return SHIPPED / path.name
+    near = meant(path.name, [file.name for file in sorted(SHIPPED.glob("*.toml"))])
+    raise RegardError(f"There is no recipe {path}, and none of that name comes with Regard{near} {advice}")
+
+
 def read_recipe(path: Path) -> dict[str, Any]:
     """A recipe file as a tree; its keys are checked when it is composed."""
-    if not path.exists():
-        raise RegardError(f"There is no recipe {path}; `regard train lstm --print-recipe` prints one to start from.")
+    path = find_recipe(path)
     with reading(path) as stream:
         content = stream.read()
     try:
