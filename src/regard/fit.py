@@ -166,7 +166,7 @@ def train_recipe(
         write_folder(folder, ready.recipe, ready.material.tokenizers)
         trainer.save()
         write_facts(folder, ready.recipe, ready.model, ready.material.origin)
-        return _go_on(trainer)
+        return _go_on(trainer, ready.recipe)
 
 
 def _train_together(
@@ -192,7 +192,7 @@ def _train_together(
         trainer.save()
         if crew.leads:
             write_facts(folder, ready.recipe, ready.model, ready.material.origin, crew.size)
-        return _go_on(trainer)
+        return _go_on(trainer, ready.recipe)
 
 
 # Where and in how many parts it is computed, not what:
@@ -218,7 +218,7 @@ def resume(folder: str | Path, settings: Mapping[str, Mapping[str, Any]] | None 
         _restore(trainer)
         if settings and crew.leads:
             write_text(folder / "recipe.toml", written_in(recipe, folder))
-        return _go_on(trainer)
+        return _go_on(trainer, recipe)
 
 
 def _changed(recipe: Recipe, settings: Mapping[str, Mapping[str, Any]]) -> Recipe:
@@ -250,8 +250,26 @@ def _restore(trainer: Trainer) -> None:
         say(f"{folder}: going on from step {trainer.at.step}")
 
 
-def _go_on(trainer: Trainer) -> AnyRun:
+def how_losses_differ(recipe: Recipe) -> str:
+    """What only the loss of training contains, as a sentence; "" where it is what validation measures."""
+    settings = {**vars(recipe.model), **vars(recipe.training)}
+    only = []
+    if any(name.startswith("dropout") and value > 0 for name, value in settings.items()):
+        only.append("dropout")
+    if settings.get("label_smoothing"):
+        only.append(f"label smoothing {settings['label_smoothing']:g}")
+    if settings.get("consistency"):
+        only.append("R-Drop")
+    if not only:
+        return ""
+    extra = " and ".join(only)
+    return f"The training loss is measured with {extra}, the validation loss without: compare each with itself."
+
+
+def _go_on(trainer: Trainer, recipe: Recipe) -> AnyRun:
     folder, at = trainer.folder, trainer.at
+    if trainer.crew.leads and (sentence := how_losses_differ(recipe)):
+        say(sentence)
     try:
         trainer.train()
     except Stopped as stopped:
