@@ -217,8 +217,8 @@ def test_a_text_that_changed_or_went_away_since(wrong, regard, text_file, tmp_pa
     assert "has changed since" in wrong("evaluate", run)  # what was held out may not be any more
     assert regard("evaluate", run, "--data", text)[0] == 0
     text.unlink()
-    assert "There is no" in wrong("resume", run)
-    assert "There is no" in wrong("evaluate", run)
+    assert "looked for at" in wrong("resume", run)
+    assert "looked for at" in wrong("evaluate", run)
 
 
 def test_resuming_what_was_counted(wrong, trained):

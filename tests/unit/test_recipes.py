@@ -1,4 +1,4 @@
-"""Every recipe in recipes/ is what it says: it composes, names its command, and trains."""
+"""Every recipe that comes with Regard is what it says: it composes, names its command, and trains."""
 
 import json
 import re
@@ -11,11 +11,12 @@ from regard.base.errors import RegardError
 from regard.corpora.downloads import CATALOGUE
 from regard.corpora.phrasebook import make_pairs
 from regard.decoding.beam import Beam
+from regard.runs.recipe import SHIPPED
 from regard.runs.train import compose_recipe
 from regard.training.defaults import suited
 
 ROOT = Path(__file__).parents[2]
-RECIPES = sorted((ROOT / "recipes").glob("*.toml"))
+RECIPES = sorted(SHIPPED.glob("*.toml"))
 WORDS = ("the", "cat", "sat", "on", "a", "mat", "while", "dogs", "and", "birds", "sang", "of", "<unk>", "rain", ".")
 named = pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.stem)
 
@@ -59,6 +60,18 @@ def test_no_default_for_small_corpora_touches_a_recipe(path):
     recipe = compose_recipe(None, recipe=path)
     if hasattr(recipe.training, "steps"):
         assert suited(recipe.training, 10, 10, recipe.given) == {}
+
+
+def test_a_recipe_is_found_by_its_name_from_any_folder_and_a_file_of_ones_own_comes_first(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("ptb-kn5.toml", "recipes/ptb-kn5.toml"):
+        assert compose_recipe(None, recipe=name) == compose_recipe(None, recipe=SHIPPED / "ptb-kn5.toml")
+    with pytest.raises(RegardError, match=r"did you mean .?ptb-kn5\.toml"):
+        compose_recipe(None, recipe="ptb-kn.toml")
+    with pytest.raises(RegardError, match=r"There is no recipe other/ptb-kn5\.toml"):
+        compose_recipe(None, recipe="other/ptb-kn5.toml")
+    (tmp_path / "ptb-kn5.toml").write_text('system = "lstm"\n')
+    assert compose_recipe(None, recipe="ptb-kn5.toml").system == "lstm"
 
 
 @named

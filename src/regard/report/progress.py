@@ -15,6 +15,7 @@ from typing import Protocol
 from regard.base.numbers import grouped
 
 PLAIN_SECONDS = 10.0  # in a log, a line at most this often
+ENOUGH = 0.01  # share of the work from which on the time that is left can be estimated
 
 
 class Bar(Protocol):
@@ -108,6 +109,7 @@ class _PlainBar:
         self.title, self.total, self.done, self.unit = title, total, done, unit
         self.began, self.first = time.monotonic(), done
         self.printed = self.began
+        self.lines = 0  # shown so far
         self.note = ""
 
     def advance(self, amount: float = 1, note: str = "") -> None:
@@ -132,13 +134,15 @@ class _PlainBar:
     def _show(self) -> None:
         self.printed = time.monotonic()
         print(self._line(), file=sys.stderr, flush=True)
+        self.lines += 1
 
     def _line(self) -> str:
         parts = [f"{self.title} {self._amount(self.done)}" + (f"/{self._amount(self.total)}" if self.total else "")]
         if self.note:
             parts.append(self.note)
         elapsed, covered = time.monotonic() - self.began, self.done - self.first
-        if self.total and covered > 0 and self.done < self.total:
+        # Work may be done long before it is counted (sentences of a batch, one by one): the first line tells nothing.
+        if self.total and self.lines and covered >= ENOUGH * (self.total - self.first) and self.done < self.total:
             parts.append(f"{clock(elapsed * (self.total - self.done) / covered)} left")
         return " · ".join(parts)
 

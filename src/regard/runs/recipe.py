@@ -38,6 +38,7 @@ NORMALISE = "Unicode normalisation: nfc, nfkc or none"
 MOST_SYMBOLS = 10_000_000  # more words than the largest corpora have; larger tables would only exhaust the memory
 TOKENIZERS, TOKENIZER = ("auto", "word", "char", "byte", "bpe"), "word, char, byte or bpe; auto = what suits the corpus"
 VOCABULARY = "most symbols to keep; 0 = all words or characters; for bpe, by the corpus"
+SHIPPED = Path(__file__).parent.parent / "recipes"  # that come with Regard: `regard train shakespeare-gpt.toml`
 
 
 @dataclass(frozen=True)
@@ -160,10 +161,22 @@ def system_module(name: str) -> Any:
     return load_module(name)
 
 
+def find_recipe(path: Path) -> Path:
+    """A recipe file, or else the one that comes with Regard under this name, as x.toml or recipes/x.toml."""
+    if path.exists():
+        return path
+    advice = "`regard train lstm --print-recipe` prints one to start from."
+    if path.parent not in (Path(), Path("recipes")):
+        raise RegardError(f"There is no recipe {path}; {advice}")
+    if (SHIPPED / path.name).exists():
+        return SHIPPED / path.name
+    near = meant(path.name, [file.name for file in sorted(SHIPPED.glob("*.toml"))])
+    raise RegardError(f"There is no recipe {path}, and none of that name comes with Regard{near} {advice}")
+
+
 def read_recipe(path: Path) -> dict[str, Any]:
     """A recipe file as a tree; its keys are checked when it is composed."""
-    if not path.exists():
-        raise RegardError(f"There is no recipe {path}; `regard train lstm --print-recipe` prints one to start from.")
+    path = find_recipe(path)
     with reading(path) as stream:
         content = stream.read()
     try:

@@ -160,8 +160,11 @@ def _score(evaluation: Mapping[str, Any]) -> str:
         for key, name in MEASURES.items()
         if evaluation.get(key) is not None
     ]
-    told = {key: value["signature"] if isinstance(value, Mapping) else value for key, value in evaluation.items()
-            if not isinstance(value, (Mapping, Sequence)) or isinstance(value, str) or "signature" in value}  # fmt: skip
+    told = {
+        key: value["signature"] if isinstance(value, Mapping) else value
+        for key, value in evaluation.items()
+        if not isinstance(value, (Mapping, Sequence)) or isinstance(value, str) or "signature" in value
+    }
     rows = [
         {"what": key.replace("_", " "), "value": value} for key, value in told.items() if not isinstance(value, float)
     ]

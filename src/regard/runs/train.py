@@ -288,8 +288,26 @@ def _restore(trainer: Trainer) -> None:
         say(f"{folder}: going on from step {trainer.at.step}")
 
 
+def how_losses_differ(recipe: Recipe) -> str:
+    """What only the loss of training contains, as a sentence; "" where it is what validation measures."""
+    settings = {**vars(recipe.model), **vars(recipe.training)}
+    only = []
+    if any(name.startswith("dropout") and value > 0 for name, value in settings.items()):
+        only.append("dropout")
+    if settings.get("label_smoothing"):
+        only.append(f"label smoothing {settings['label_smoothing']:g}")
+    if settings.get("consistency"):
+        only.append("R-Drop")
+    if not only:
+        return ""
+    extra = " and ".join(only)
+    return f"The training loss is measured with {extra}, the validation loss without: compare each with itself."
+
+
 def _go_on(trainer: Trainer, material: Material) -> AnyRun:
     folder, at = trainer.folder, trainer.at
+    if trainer.group.is_first and (sentence := how_losses_differ(material.recipe)):
+        say(sentence)
     try:
         trainer.train()
     except Stopped as stopped:
