@@ -101,15 +101,15 @@ class CausalSelfAttention(MultiHeadSelfAttention, Layer):
         return cache.begin(rows, self.heads, width, capacity=capacity, device=device, dtype=dtype)
 
     def forward(self, x: Tensor, state: State, span: Span) -> tuple[Tensor, State]:
-        *asked, new = self._look_up(x, state, span)
+        *asked, new = self.look_up(x, state, span)
         return self.conclude(attend(*asked, dropout=self.rate)), new
 
     def explain(self, x: Tensor, state: State, span: Span) -> tuple[Tensor, State, State]:
-        *asked, new = self._look_up(x, state, span)
+        *asked, new = self.look_up(x, state, span)
         context, parts = written(*asked, dropout=self.rate)
         return self.conclude(context), new, parts
 
-    def _look_up(self, x: Tensor, state: State, span: Span) -> tuple[Tensor, Tensor, Tensor, Tensor, State]:
+    def look_up(self, x: Tensor, state: State, span: Span) -> tuple[Tensor, Tensor, Tensor, Tensor, State]:
         """Q, K, V, M and the new state."""
         positions = span.positions(x.size(1))
         query, key, value = self.ask(x, positions)
@@ -154,10 +154,10 @@ class CrossAttention(nn.Module):
         return {"keys_values": self.project(memory)}  # [N, S, 2·D]: keys, then values
 
     def forward(self, x: Tensor, source: State, valid: Tensor | None) -> Tensor:
-        return self.conclude(attend(*self._look_up(x, source, valid), dropout=self.rate), x)
+        return self.conclude(attend(*self.look_up(x, source, valid), dropout=self.rate), x)
 
     def explain(self, x: Tensor, source: State, valid: Tensor | None) -> tuple[Tensor, State]:
-        context, parts = written(*self._look_up(x, source, valid), dropout=self.rate)
+        context, parts = written(*self.look_up(x, source, valid), dropout=self.rate)
         return self.conclude(context, x), {name: _by_hypothesis(part, x) for name, part in parts.items()}
 
     def conclude(self, context: Tensor, x: Tensor) -> Tensor:
@@ -168,7 +168,7 @@ class CrossAttention(nn.Module):
     def rate(self) -> float:
         return self.dropout if self.training else 0.0
 
-    def _look_up(self, x: Tensor, source: State, valid: Tensor | None) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
+    def look_up(self, x: Tensor, source: State, valid: Tensor | None) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
         """Queries [N, H, width·T, d], the hypotheses of a source one after the other; K, V [N, H, S, d] and M."""
         memory = source["keys_values"]
         query = self.query(x).view(len(memory), -1, self.heads, x.size(-1) // self.heads)
