@@ -105,6 +105,8 @@ def answer(method, example, bf16):
     leaf = {name: part for name, part in named(example.arguments).items() if part.requires_grad and part.is_leaf}
     weights = dict(example.thing.named_parameters()) if isinstance(example.thing, torch.nn.Module) else {}
     by = {f"gradient by {name}": part for name, part in {**leaf, **weights}.items()}
+    if not by:  # nothing that learns
+        return found
     cost = sum((part.double() * wanted(part)).sum() for name, part in found.items() if part.requires_grad)
     gradients = torch.autograd.grad(
         cost, list(by.values()), allow_unused=True, materialize_grads=True, retain_graph=True
