@@ -34,6 +34,7 @@ MODULES = (
     "fused_block",
     "recurrence",
     "attentive_recurrence",
+    "gram_table",
     "choose_token",
     "lean_step",
     "decode_step",
