@@ -54,9 +54,6 @@ class AtInput(Position):
 class Index(AtInput):
     """The number t itself, as one component."""
 
-    def __init__(self, width: int = 1, context: int | None = None) -> None:
-        super().__init__(1)
-
     @classmethod
     def components(cls, width: int, context: int) -> int:
         return 1
