@@ -45,9 +45,10 @@ def written(
     return F.dropout(weights, dropout) @ values, {"scores": scores, "weights": weights}
 
 
-def additive_mask(seen: Tensor, bias: Tensor | float, dtype: torch.dtype) -> Tensor:
-    """M: what a position adds to the score where a key may be seen, and −∞ where not."""
-    return torch.where(seen, bias, -torch.inf).to(dtype)
+def additive_mask(seen: Tensor, bias: Tensor | None, dtype: torch.dtype) -> Tensor:
+    """M: 0 where a key may be seen, or what a position adds to its score, and −∞ where not."""
+    mask = torch.zeros_like(seen, dtype=dtype).masked_fill(~seen, -torch.inf)
+    return mask if bias is None else (mask + bias).to(dtype)
 
 
 class MultiHeadSelfAttention(nn.Module):
@@ -173,7 +174,7 @@ class CrossAttention(nn.Module):
         memory = source["keys_values"]
         query = self.query(x).view(len(memory), -1, self.heads, x.size(-1) // self.heads)
         keys, values = memory.to(query.dtype).unflatten(-1, (2 * self.heads, -1)).chunk(2, dim=2)
-        mask = None if valid is None else additive_mask(valid[:, None, None], 0.0, query.dtype)
+        mask = None if valid is None else additive_mask(valid[:, None, None], None, query.dtype)
         return query.transpose(1, 2), keys.transpose(1, 2), values.transpose(1, 2), mask
 
 
