@@ -45,7 +45,7 @@ class Unmasked(CausalSelfAttention):
 
     def forward(self, x: Tensor, state: State, span: Span) -> tuple[Tensor, State]:
         query, keys, values, _, new = self.look_up(x, state, span)
-        return self.conclude(attend(query, keys, values, None)), new
+        return self.join_heads(attend(query, keys, values, None)), new
 
 
 def make(system: str, vocabulary: int, **other: object) -> Model:

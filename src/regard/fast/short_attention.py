@@ -175,7 +175,7 @@ def _fits_source(attention: FullSelfAttention, x: Tensor, valid: Tensor | None) 
 
 
 def _read_source(attention: FullSelfAttention, x: Tensor, valid: Tensor | None) -> Tensor:
-    context = attend_packed(attention.project(x), None, attention.heads, valid=valid, dropout=attention.rate)
+    context = attend_packed(attention.project(x), None, attention.heads, valid=valid, dropout=attention.weight_dropout)
     return attention.drop_output(attention.output(context))
 
 
@@ -188,7 +188,7 @@ def _fits_cross(cross: CrossAttention, x: Tensor, source: State, valid: Tensor |
 def _ask_source(cross: CrossAttention, x: Tensor, source: State, valid: Tensor | None) -> Tensor:
     memory = source["keys_values"]
     query = cross.query(x).view(len(memory), -1, x.size(-1))
-    context = attend_packed(query, memory.to(query.dtype), cross.heads, valid=valid, dropout=cross.rate)
+    context = attend_packed(query, memory.to(query.dtype), cross.heads, valid=valid, dropout=cross.weight_dropout)
     return cross.drop_output(cross.output(context.view_as(x)))
 
 

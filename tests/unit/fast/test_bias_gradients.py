@@ -21,11 +21,11 @@ class Scaled(torch.autograd.Function):
     @staticmethod
     def backward(ctx, above):
         x, gain = ctx.saved_tensors
-        shares, deferred = ctx.place.open(x.device)
+        shares, views = ctx.place.open(x.device)
         terms = torch.cat([above * x, above], dim=1)
         for program, part in enumerate(terms.tensor_split(len(shares))):
             shares[program] = part.sum(0)
-        return above * gain, None, *deferred
+        return above * gain, None, *views
 
 
 @settings(max_examples=30, deadline=None)
@@ -37,10 +37,10 @@ def test_deferred_gradients_are_those_of_autograd(widths, shares, rows):
         vector.requires_grad_()
     xs = [torch.randn(rows, width, requires_grad=True) for width in widths]
     deferred, answers = DeferredSums(layers, shares), []
-    for deferred in (True, False):
+    for late in (True, False):
         cost = torch.zeros(())
         for x, (gain, shift) in zip(xs, layers, strict=True):
-            if deferred:
+            if late:
                 place, (gain, shift) = deferred.take(gain, shift)
                 cost = cost + Scaled.apply(x, place, gain, shift).sin().sum()
             else:
