@@ -94,6 +94,16 @@ def test_the_paired_bootstrap_draws_what_sacrebleus_draws(name, metric):
     assert [ours.low, ours.high] == pytest.approx(np.quantile(differences, [0.025, 0.975]).tolist(), abs=1.5)
 
 
+def test_the_p_value_is_sacrebleus():
+    logging.getLogger("sacrebleu").setLevel(logging.WARNING)
+    close = sentences(150, 71, noise=0.2, like=REFERENCES)
+    _, results = PairedTest([("close", close), ("good", GOOD)], {"bleu": BLEU()}, [REFERENCES], "bs", n_samples=1000)()
+    (theirs,) = (values[1].p_value for key, values in results.items() if key != "System")
+    ours = paired_bootstrap(*(Statistics.of("bleu", lines, REFERENCES) for lines in (GOOD, close))).p_value
+    assert 0.1 < theirs < 0.9  # else a factor would not show
+    assert ours == pytest.approx(theirs, abs=0.05)
+
+
 def test_two_systems_that_differ_by_chance_are_not_called_different():
     twin = sentences(150, 77, noise=0.2, like=REFERENCES)
     same, other = (Statistics.of("bleu", lines, REFERENCES) for lines in (GOOD, twin))
@@ -154,6 +164,8 @@ def test_the_alignment_error_rate_is_och_and_neys():
     assert alignment_error_rate(sure, [{(2, 2)}]) == 1
     found = [{(0, 0), (2, 1), (5, 5)}]  # |A∩S| = 1, |A∩P| = 2, |A| = 3, |S| = 2
     assert alignment_error_rate(sure, found, possible) == pytest.approx(1 - 3 / 5)
+    # sure links are possible ones, also where the possible do not repeat them: |A∩S| = 1, |A∩P| = 2, |A| = 2, |S| = 1
+    assert alignment_error_rate([{(0, 0)}], [{(0, 0), (1, 1)}], [{(1, 1)}]) == 0
     # over sentences the counts are added, not the rates
     assert alignment_error_rate(sure * 2, [sure[0], set()]) == pytest.approx(1 - 4 / 6)
     with pytest.raises(RegardError):
