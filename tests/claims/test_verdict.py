@@ -104,6 +104,12 @@ def test_students_quantiles_are_those_of_the_tables(probability, freedom, table)
     assert student_quantile(probability, freedom) == pytest.approx(table, abs=6e-4)
 
 
+def test_with_one_degree_of_freedom_students_t_is_cauchys_distribution():
+    for probability in (0.5, 0.75, 0.975, 0.9995):
+        expected = math.tan(math.pi * (probability - 0.5))
+        assert student_quantile(probability, 1) == pytest.approx(expected, rel=1e-4, abs=1e-9)
+
+
 def test_the_interval_of_a_share_is_wilsons():
     assert share_interval(8, 10, 0.95) == pytest.approx((0.4902, 0.9433), abs=1e-4)  # Wilson's, worked by hand
     low, high = share_interval(0, 5, 0.99)

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 import regard
 from regard.compare.curves import Curve, averaged, in_order, other_order
-from regard.compare.differences import Difference, alike
+from regard.compare.differences import Difference, alike, named
 from regard.compare.language import LANGUAGE
 from regard.compare.question import Question
 from regard.compare.width import match_parameters, size_of
@@ -259,6 +259,13 @@ def test_sets_not_told_apart_are_all_the_largest_in_which_no_two_differ(drawn):
     inner = [set(s) for n in range(2, 7) for s in combinations(order, n) if set(combinations(s, 2)) <= same]
     largest = [s for s in inner if not any(s < other for other in inner)]
     assert sorted(map(sorted, largest)) == sorted(map(list, alike(order, pairs)))
+
+
+def test_rows_differ_where_zero_lies_outside_the_interval_and_are_named_in_groups():
+    intervals = [(0.1, 1.0), (0.0, 1.0), (-1.0, 1.0), (-1.0, 0.0), (-1.0, -0.1)]
+    assert [Difference("a", "b", 0.0, *each).beyond for each in intervals] == [True, False, False, False, True]
+    assert named([("a", "b"), ("c", "d", "e")]) == "a and b; c, d and e"
+    assert named([]) == ""
 
 
 # -- language models -------------------------------------------------------------------------------------------------
