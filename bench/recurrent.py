@@ -1,6 +1,6 @@
 """The LSTM language model's training step: kernel by kernel, and in one CUDA graph.
 
-    python bench/recurrent.py [--vocabulary 10000] [--steps 60] [--shapes 0 3] [--ways plain graph] [--cells]
+    python bench/recurrent_training.py [--vocabulary 10000] [--steps 60] [--shapes 0 3] [--ways plain graph] [--cells]
 
 For each shape the same Trainer as `regard train` reads random tokens, carries its state and steps with AdamW in bf16,
 after a warm-up, in up to three ways: "plain" (training.capture off) and "graph" (on) with one kernel for all steps of

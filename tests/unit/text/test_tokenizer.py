@@ -1,5 +1,6 @@
 """Laws of the tokenizers, with the `tokenizers` library's own encoding as the outside oracle."""
 
+import unicodedata
 from collections import Counter
 from itertools import chain
 from pathlib import Path
@@ -142,6 +143,19 @@ def test_saving_and_loading_changes_nothing(tmp_path_factory, kind, lines, probe
         assert getattr(after, name) == getattr(before, name)
     assert after.encode(probe) == before.encode(probe)
     assert [entry.name for entry in path.parent.iterdir()] == ["tokenizer.json"]
+
+
+@pytest.mark.parametrize("form", ["nfc", "nfkc", "none"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_text_is_normalised_as_unicode_says(kind, form):
+    text = "ﬁve ① cafe\u0301 Å ｆｕｌｌ 2⁵"
+    expected = text if form == "none" else unicodedata.normalize(form.upper(), text)
+    tokenizer = Tokenizer.train([text] * 3, kind, normalise=form)
+    assert tokenizer.normalisation == form
+    assert tokenizer.normalise(text) == expected
+    assert tokenizer.encode(text) == tokenizer.encode(expected)
+    if kind != "word":  # which does not keep its spaces
+        assert tokenizer.decode(tokenizer.encode(text)) == expected
 
 
 @pytest.mark.parametrize("kind", KINDS)
