@@ -22,7 +22,7 @@ from regard.compare.plan import Entrant, Plan, paced
 from regard.errors import RegardError, Stopped
 from regard.files import write_text
 from regard.fit import device_name, dry_run, peak_memory, resume, train_recipe
-from regard.folder import Trained
+from regard.folder import Trained, read_facts
 from regard.report.progress import hush
 from regard.run import load
 from regard.systems.code import named_before
@@ -82,7 +82,7 @@ def _effort(run: Trained, before: int) -> dict[str, Any]:
     device = run.model.device
     checkpoint = run.folder / "training.safetensors"
     note = load_tensors(checkpoint if checkpoint.exists() else run.folder / "model.safetensors")[1]
-    at = note.get("progress", note)
+    at = note.get("progress") or read_facts(run.folder) | note
     return {
         "parameters": run.parameters,
         "tokens_seen": at["tokens"],
