@@ -131,6 +131,10 @@ def test_a_truncated_weights_file(wrong, broken):
 def test_weights_of_another_shape(wrong, broken):
     recipe = (broken / "recipe.toml").read_text()
     (broken / "recipe.toml").write_text(recipe.replace("width = 32", "width = 48"))
+    assert "model.width was 32 and is 48" in wrong("evaluate", broken)
+    facts = json.loads((broken / "run.json").read_text())
+    del facts["recipe"]
+    (broken / "run.json").write_text(json.dumps(facts))
     assert "do not fit" in wrong("evaluate", broken)
 
 
@@ -306,7 +310,11 @@ def test_a_checkpoint_of_other_layers_is_not_gone_on_with(wrong, broken):
     text = path.read_text(encoding="utf-8")
     for layers in (2, 3):
         path.write_text(re.sub(r"(?m)^layers = \d+", f"layers = {layers}", text), encoding="utf-8")
-        assert "does not fit its recipe.toml" in wrong("resume", broken)
+        assert f"model.layers was 1 and is {layers}" in wrong("resume", broken)
+    facts = json.loads((broken / "run.json").read_text())
+    del facts["recipe"]  # a run of an older version does not know what it was made with
+    (broken / "run.json").write_text(json.dumps(facts))
+    assert "does not fit its recipe.toml" in wrong("resume", broken)
 
 
 def test_what_a_kill_left_of_a_save_is_removed_on_resume(regard, broken):

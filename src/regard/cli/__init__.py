@@ -46,6 +46,12 @@ def main(words: list[str] | None = None) -> None:
     for stream in (sys.stdout, sys.stderr):  # a pipe on Windows, or a bare locale, could not print "é"
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(encoding="utf-8", errors="replace")
+    from regard.report.screen import Screen
+
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is not None and stream.isatty() and not isinstance(stream, Screen):
+            setattr(sys, name, Screen(stream))
     if _follows():
         sys.stdout = sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115  # until the process ends
     try:
@@ -85,5 +91,7 @@ def _sentence(error: Exception) -> str:
 
 
 def _fail(sentence: str, code: int) -> NoReturn:
-    print(f"regard: {sentence}", file=sys.__stderr__ if _follows() else sys.stderr)
+    from regard.report.screen import harmless
+
+    print(harmless(f"regard: {sentence}"), file=sys.__stderr__ if _follows() else sys.stderr)
     sys.exit(code)
