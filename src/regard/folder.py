@@ -121,7 +121,7 @@ def read_facts(folder: Path) -> dict[str, Any]:
         content = stream.read()
     try:
         facts = json.loads(content)
-    except ValueError:
+    except (ValueError, RecursionError):
         facts = None
     if not isinstance(facts, dict):
         raise RegardError(f"{folder / 'run.json'} is damaged; restore it, or train the run again.")

@@ -28,6 +28,7 @@ from regard.systems.catalogue import System, find, load_module
 from regard.training.settings import Counting, PairTraining, Training
 
 SIZES = ("tiny", "small", "medium", "large")
+MOST = {"data.vocabulary": 10_000_000, "model.layers": 10_000}  # far beyond any use, and still answered at once
 
 
 @dataclass(frozen=True)
@@ -162,10 +163,15 @@ def read_recipe(path: Path) -> dict[str, Any]:
         content = stream.read()
     try:
         tree = tomllib.loads(content.decode("utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except RecursionError:
+        raise RegardError(f"{path} is not a recipe: it is nested too deeply.") from None
+    except ValueError as error:  # also of a number with thousands of digits
         raise RegardError(f"{path} is not valid TOML: {error}.") from None
     if "system" not in tree:
         raise RegardError(f'{path} names no system; begin it with a line such as system = "lstm".')
+    for name in ("system", "size"):
+        if not isinstance(tree.get(name, ""), str):
+            raise RegardError(f"{name} must be text, not {tree[name]!r}.")
     return tree
 
 
@@ -213,6 +219,8 @@ def _lay_over(
 
 
 def _bounded(key: str, value: Any) -> Any:
+    if key in MOST and value > MOST[key]:
+        raise RegardError(f"{key} must be at most {MOST[key]}, not {value}.")
     if isinstance(value, int) and abs(value) >= 2**31:
         raise RegardError(f"{key} must be below 2 147 483 648, not {value}.")
     return value

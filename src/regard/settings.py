@@ -23,6 +23,8 @@ def one_of(key: str, value: str, allowed: Sequence[str]) -> None:
 def at_least(key: str, value: float, least: float) -> None:
     if not value >= least:
         raise RegardError(f"{key} must be at least {least}, not {value}.")
+    if value >= 2**31:
+        raise RegardError(f"{key} must be below 2 147 483 648, not {value}.")
 
 
 def meant(word: str, known: Sequence[str]) -> str:

@@ -3,7 +3,10 @@
 import json
 import os
 import re
+import shlex
 import shutil
+import subprocess
+import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -11,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from regard import fit
+from regard.compare.contest import read_result
 from regard.errors import RegardError
 from regard.files import locked
 from regard.training.checkpoint import load_tensors
@@ -354,3 +358,38 @@ def test_closed_stdin_and_a_full_pipe(process, trained):
     _, errors = started.communicate()
     assert started.returncode == 2
     assert "stdin is closed" in errors
+
+
+@pytest.mark.parametrize("recipe, said", [
+    ("a = " + "[" * 5000, "recipe.toml"),
+    ("seed = " + "9" * 5000, "is not valid TOML"),
+    ('system = "lstm"\nsize = []', "size must be text"),
+    ("system = []", "system must be text"),
+    ('system = "lstm"\n[data]\nvocabulary = 500000000', "data.vocabulary must be at most"),
+    ('system = "gpt"\n[model]\nlayers = 2147483647', "model.layers must be at most"),
+])  # fmt: skip
+def test_a_recipe_beyond_all_bounds(wrong, tmp_path, recipe, said):
+    (tmp_path / "recipe.toml").write_text(recipe)
+    assert said in wrong("train", tmp_path / "recipe.toml")
+
+
+def test_numbers_and_names_beyond_all_bounds(wrong, trained):
+    for option in ("--segment", "--rows"):
+        assert wrong("evaluate", trained["lstm"], option, 2**63)
+    assert wrong("evaluate", "a\0b")
+    assert wrong("train", "lstm", "--data", "a\0b")
+
+
+def test_facts_and_results_nested_too_deeply_are_damaged(wrong, broken):
+    (broken / "run.json").write_text("[" * 100_000)
+    assert "is damaged" in wrong("evaluate", broken)
+    (broken / "result.json").write_text("3")
+    assert read_result(broken) is None
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-"])
+def test_a_stream_that_is_closed_is_not_missed(closed):
+    command = f"{shlex.quote(sys.executable)} -m regard systems {closed}"
+    done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=False)
+    assert done.returncode == 0
+    assert "Traceback" not in done.stdout + done.stderr

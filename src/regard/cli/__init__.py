@@ -49,8 +49,10 @@ def main(words: list[str] | None = None) -> None:
     from regard.report.screen import Screen
 
     for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # it was closed: what would be said there is not missed
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
         stream = getattr(sys, name)
-        if stream is not None and stream.isatty() and not isinstance(stream, Screen):
+        if stream.isatty() and not isinstance(stream, Screen):
             setattr(sys, name, Screen(stream))
     if _follows():
         sys.stdout = sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115  # until the process ends
@@ -83,6 +85,10 @@ def _sentence(error: Exception) -> str:
         return f"your own code crashed: {line}"
     if isinstance(error, OSError):
         return f"{error.filename}: {error.strerror}." if error.filename else f"{error.strerror or error}."
+    if isinstance(error, OverflowError) or "Overflow when unpacking long" in str(error):
+        return "A number here is too large: give a smaller one."
+    if isinstance(error, ValueError) and "embedded null" in str(error):
+        return "A name here holds a NUL character, and so names no file: write it without."
     if isinstance(error, UnicodeEncodeError):
         return "A name or text here is not valid Unicode; rename the file or convert the text."
     if isinstance(error, MemoryError) or re.search("out of memory|can't allocate|allocate memory", str(error)):

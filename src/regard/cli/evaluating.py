@@ -9,6 +9,7 @@ from typing import Annotated, Any
 from regard.cli.options import Flag, beam_search, refuse
 from regard.cli.printing import print_facts, print_labels, print_quality
 from regard.cli.stdin import stdin_lines, stdin_pairs
+from regard.settings import at_least
 
 
 def evaluate(
@@ -72,6 +73,8 @@ def evaluate(
 
     loaded = load(run, weights=weights, average=average, device=device)
     reading = {"--stream": stream or None, "--segment": segment, "--overlap": overlap, "--rows": rows}
+    for name, value in reading.items():
+        at_least(name, value or 0, min(value or 0, 0))  # too small a one is refused below
     searching = {
         "--beam": beam,
         "--length-penalty": length_penalty,

@@ -32,7 +32,9 @@ from regard.text.fetch import cache_folder
 from regard.text.tokenizer import EOS, Tokenizer, blocks
 
 Progress = Callable[[int, int | None], None]  # bytes of text done, about how many in all if known
-WRITTEN_EOS = re.compile(rf"[ \t]*{EOS}[ \t]*$", re.M)  # some token files spell it out: it is the line's end itself
+# Some token files spell it out: it is the line's end itself. Its blanks are taken from the first one on, since a search
+# from each of a million would read the rest a million times.
+WRITTEN_EOS = re.compile(rf"(?<![ \t])[ \t]*{EOS}[ \t]*$", re.M)
 LARGE = 64 << 20  # bytes of a text that is worth starting processes for
 KEPT_EVERY = 64 << 20  # bytes of text after which what was done is made safe from a kill
 LAYOUT = 2  # of the cached files; a change makes old ones unfindable
