@@ -3,7 +3,10 @@
 import json
 import os
 import re
+import shlex
 import shutil
+import subprocess
+import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -12,6 +15,7 @@ import pytest
 
 from regard.base.errors import RegardError
 from regard.base.files import locked
+from regard.compare.processes import read_result
 from regard.runs import train as fit
 from regard.training.checkpoint import load_tensors
 
@@ -186,6 +190,10 @@ def test_a_truncated_weights_file(wrong, broken):
 def test_weights_of_another_shape(wrong, broken):
     recipe = (broken / "recipe.toml").read_text()
     (broken / "recipe.toml").write_text(recipe.replace("width = 32", "width = 48"))
+    assert "model.width was 32 and is 48" in wrong("evaluate", broken)
+    facts = json.loads((broken / "run.json").read_text())
+    del facts["recipe"]
+    (broken / "run.json").write_text(json.dumps(facts))
     assert "do not fit" in wrong("evaluate", broken)
 
 
@@ -361,7 +369,11 @@ def test_a_checkpoint_of_other_layers_is_not_gone_on_with(wrong, broken):
     text = path.read_text(encoding="utf-8")
     for layers in (2, 3):
         path.write_text(re.sub(r"(?m)^layers = \d+", f"layers = {layers}", text), encoding="utf-8")
-        assert "does not fit its recipe.toml" in wrong("resume", broken)
+        assert f"model.layers was 1 and is {layers}" in wrong("resume", broken)
+    facts = json.loads((broken / "run.json").read_text())
+    del facts["recipe"]  # a run of an older version does not know what it was made with
+    (broken / "run.json").write_text(json.dumps(facts))
+    assert "does not fit its recipe.toml" in wrong("resume", broken)
 
 
 def test_what_a_kill_left_of_a_save_is_removed_on_resume(regard, broken):
@@ -401,3 +413,38 @@ def test_closed_stdin_and_a_full_pipe(process, trained):
     _, errors = started.communicate()
     assert started.returncode == 2
     assert "stdin is closed" in errors
+
+
+@pytest.mark.parametrize("recipe, said", [
+    ("a = " + "[" * 5000, "recipe.toml"),
+    ("seed = " + "9" * 5000, "is not valid TOML"),
+    ('system = "lstm"\nsize = []', "size must be text"),
+    ("system = []", "system must be text"),
+    ('system = "lstm"\n[data]\nvocabulary = 500000000', "data.vocabulary must be at most"),
+    ('system = "gpt"\n[model]\nlayers = 2147483647', "model.layers must be at most"),
+])  # fmt: skip
+def test_a_recipe_beyond_all_bounds(wrong, tmp_path, recipe, said):
+    (tmp_path / "recipe.toml").write_text(recipe)
+    assert said in wrong("train", tmp_path / "recipe.toml")
+
+
+def test_numbers_and_names_beyond_all_bounds(wrong, trained):
+    for option in ("--segment", "--rows"):
+        assert wrong("evaluate", trained["lstm"], option, 2**63)
+    assert wrong("evaluate", "a\0b")
+    assert wrong("train", "lstm", "--data", "a\0b")
+
+
+def test_facts_and_results_nested_too_deeply_are_damaged(wrong, broken):
+    (broken / "run.json").write_text("[" * 100_000)
+    assert "is damaged" in wrong("evaluate", broken)
+    (broken / "result.json").write_text("3")
+    assert read_result(broken) is None
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-"])
+def test_a_stream_that_is_closed_is_not_missed(closed):
+    command = f"{shlex.quote(sys.executable)} -m regard systems {closed}"
+    done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=False)
+    assert done.returncode == 0
+    assert "Traceback" not in done.stdout + done.stderr

@@ -8,7 +8,8 @@ import re
 import subprocess
 import sys
 import xml.etree.ElementTree as ET
-from itertools import combinations
+from html.parser import HTMLParser
+from itertools import combinations, pairwise
 from types import SimpleNamespace
 
 import numpy as np
@@ -26,7 +27,7 @@ from regard.compare.question import Question
 from regard.compare.width import match_parameters, size_of
 from regard.evaluation.documents import FEWEST, MOST, Documents
 from regard.evaluation.intervals import Resampling, interval
-from regard.report.figures import Heat, Intervals, Line, Mark
+from regard.report.figures import Heat, Intervals, Line, Lines, Mark
 from regard.report.page import command, folded, heading, listing, page, paragraph, sample, side_by_side_texts, table
 from regard.report.svg import interval_chart, line_chart, svg
 from regard.report.table import csv_text, latex_text, plain_table, seconds, significant

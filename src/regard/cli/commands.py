@@ -96,6 +96,10 @@ def sentence(error: Exception) -> str:
         return f"your own code crashed: {line}"
     if isinstance(error, OSError):
         return f"{error.filename}: {error.strerror}." if error.filename else f"{error.strerror or error}."
+    if isinstance(error, OverflowError) or "Overflow when unpacking long" in str(error):
+        return "A number here is too large: give a smaller one."
+    if isinstance(error, ValueError) and "embedded null" in str(error):
+        return "A name here holds a NUL character, and so names no file: write it without."
     if isinstance(error, UnicodeEncodeError):
         return "A name or text here is not valid Unicode; rename the file or convert the text."
     if isinstance(error, MemoryError) or re.search("out of memory|can't allocate|allocate memory", str(error)):

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
+from regard.base.settings import at_least
 from regard.cli.options import Columns, Flag, beam_search, refuse
 from regard.cli.printing import print_facts, print_labels, print_quality
 from regard.cli.stdin import stdin_batches, stdin_pairs
@@ -81,6 +82,8 @@ def evaluate(
     loaded = load(run, weights=weights, average=average, device=device)
     own = data is None and split in (None, "test") and weights == "best" and average is None
     reading = {"--stream": stream or None, "--segment": segment, "--overlap": overlap, "--rows": rows}
+    for name, value in reading.items():
+        at_least(name, value or 0, min(value or 0, 0))  # too small a one is refused below
     searching = {
         "--beam": beam,
         "--length-penalty": length_penalty,

@@ -22,7 +22,7 @@ from regard.base.errors import RegardError, Stopped
 from regard.base.files import write_text
 from regard.compare.plan import Entrant, Plan, paced
 from regard.report.progress import hush
-from regard.runs.folder import Trained
+from regard.runs.folder import Trained, read_facts
 from regard.runs.language_run import load
 from regard.runs.train import device_name, dry_run, peak_memory, resume, train_recipe
 from regard.systems.code import named_before
@@ -82,7 +82,7 @@ def _effort(run: Trained, before: int) -> dict[str, Any]:
     device = run.model.device
     checkpoint = run.folder / "training.safetensors"
     note = load_tensors(checkpoint if checkpoint.exists() else run.folder / "model.safetensors")[1]
-    at = note.get("progress", note)
+    at = note.get("progress") or read_facts(run.folder) | note
     return {
         "parameters": run.parameters,
         "tokens_seen": at["tokens"],

@@ -58,9 +58,9 @@ def read_result(folder: Path) -> dict[str, Any] | None:
     """The result of a finished run; None if it is not finished."""
     try:
         result = json.loads((folder / "result.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return None
-    return result if "evaluation" in result else None
+    return result if isinstance(result, dict) and "evaluation" in result else None
 
 
 class _Contest:

@@ -13,7 +13,7 @@ mine.py                where the system is one's own: its code, as it was
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 
 from regard.base.errors import RegardError
-from regard.base.files import reading
+from regard.base.files import check_digests, reading
 from regard.base.numbers import grouped
 from regard.report.progress import progress, say
 from regard.runs.recipe import PairData, Recipe, compose, read_in
@@ -38,6 +38,7 @@ from regard.training.checkpoint import load_tensors, unflatten
 from regard.training.loop import kept_weights
 
 FORMAT = 1  # of the run folder; raised when an older Regard could not read it
+TOKENIZER_FILES = ("tokenizer.json", "tokenizer.source.json")
 WHOLE = "whole file"  # the split of a file that is taken as it stands
 Known = TypeVar("Known", Corpus, PairCorpus)
 
@@ -46,9 +47,34 @@ def open_recipe(folder: Path) -> Recipe:
     """The recipe of a run, after making sure that this version can read it."""
     facts = read_facts(folder)
     tree = read_in(folder)
-    if is_own(str(tree["system"])):
-        tree["system"] = own_code(str(tree["system"]), facts, folder)
-    return compose(str(tree["system"]), None, tree)
+    named = str(tree["system"])
+    if is_own(named):
+        tree["system"] = own_code(named, facts, folder)
+    recipe = compose(str(tree["system"]), None, tree)
+    if isinstance(made := facts.get("recipe"), dict):  # older runs have none
+        _check_kept(made, json.loads(json.dumps(recipe.tree() | {"system": named})), folder)
+    return recipe
+
+
+# Where and in how many parts it is computed, not what; and where the data lie, whose content is looked at:
+MAY_CHANGE = ("accumulate", "capture", "checkpoint_every", "compile", "device", "shard", "threads")
+MAY_MOVE = ("corpus", "also", "monolingual", "translator")
+
+
+def stays(name: str) -> str:
+    may = ", ".join(f"training.{name}" for name in MAY_CHANGE)
+    return f"A run keeps its {name}; what may change when it goes on: {may}."
+
+
+def _check_kept(made: Mapping[str, Any], found: Mapping[str, Any], folder: Path) -> None:
+    """Refuse a recipe.toml that is not what the run was made with."""
+    for part, values in made.items():
+        for name, value in values.items() if isinstance(values, dict) else [("", values)]:
+            now = found.get(part, {}).get(name) if name else found.get(part)
+            if now == value or (part == "training" and name in MAY_CHANGE) or (part == "data" and name in MAY_MOVE):
+                continue
+            key = f"{part}.{name}" if name else part
+            raise RegardError(f"{folder / 'recipe.toml'} was changed: {key} was {value!r} and is {now!r}. {stays(key)}")
 
 
 @dataclass(frozen=True)
@@ -76,6 +102,8 @@ class Tokenizers:
 
 
 def open_tokenizers(folder: Path, recipe: Recipe) -> Tokenizers:
+    if isinstance(recorded := read_facts(folder).get("files"), dict):  # older runs have none
+        check_digests(folder, TOKENIZER_FILES, recorded)
     return Tokenizers.load(folder, has_source(recipe))
 
 
@@ -94,7 +122,7 @@ def read_facts(folder: Path) -> dict[str, Any]:
         content = stream.read()
     try:
         facts = json.loads(content)
-    except ValueError:
+    except (ValueError, RecursionError):
         facts = None
     if not isinstance(facts, dict):
         raise RegardError(f"{folder / 'run.json'} is damaged; restore it, or train the run again.")

@@ -23,20 +23,23 @@ import torch
 
 import regard
 from regard.base.errors import RegardError, Stopped
-from regard.base.files import is_partial, locked, open_own_file, sweep, write_text, writing
+from regard.base.files import file_digest, is_partial, locked, open_own_file, sweep, write_text, writing
 from regard.base.numbers import grouped
 from regard.report.progress import clock, progress, say
 from regard.runs.data import Material, PairMaterial, TextMaterial, material_of, read_material, resolve_training
 from regard.runs.folder import (
     FORMAT,
+    MAY_CHANGE,
+    TOKENIZER_FILES,
     Tokenizers,
     build_model,
     count_parameters,
+    has_source,
     is_counted,
     open_recipe,
-    open_tokenizers,
     pick_device,
     read_weights,
+    stays,
 )
 from regard.runs.language_run import AnyRun, Run, load
 from regard.runs.recipe import Recipe, compose, read_in, read_recipe, written_in
@@ -222,7 +225,7 @@ def _train_together(
         group.barrier()
         if not group.is_first:
             recipe = compose(recipe.system, None, read_in(folder))
-            ready = prepare(recipe, start, open_tokenizers(folder, recipe))
+            ready = prepare(recipe, start, Tokenizers.load(folder, has_source(recipe)))
         parameters = count_parameters(ready.model)  # before they are shared out
         trainer = build_trainer(ready, folder, group)
         where = f"{group.size} processes on {trainer.device.type}"
@@ -231,10 +234,6 @@ def _train_together(
         if group.is_first:
             write_facts(folder, ready.recipe, ready.model, ready.material.origin, group.size)
         return _go_on(trainer, ready.material)
-
-
-# Where and in how many parts it is computed, not what:
-MAY_CHANGE = ("accumulate", "capture", "checkpoint_every", "compile", "device", "shard", "threads")
 
 
 def resume(folder: str | Path, settings: Mapping[str, Mapping[str, Any]] | None = None) -> AnyRun:
@@ -264,8 +263,7 @@ def _changed(recipe: Recipe, settings: Mapping[str, Mapping[str, Any]]) -> Recip
     for section, values in settings.items():
         for name in values:
             if section != "training" or name not in MAY_CHANGE:
-                may = ", ".join(f"training.{name}" for name in MAY_CHANGE)
-                raise RegardError(f"A run keeps its {section}.{name}; what may change when it goes on: {may}.")
+                raise RegardError(stays(f"{section}.{name}"))
     if isinstance(recipe.training, PairTraining) and "capture" in settings.get("training", {}):
         raise RegardError("A training on pairs keeps its training.capture: it decides which pairs share a batch.")
     if not settings or is_counted(recipe):
@@ -345,8 +343,8 @@ def _count(ready: Prepared, asked: Path | None) -> Run:
     seconds = time.perf_counter() - began
     with new_folder(recipe, asked) as folder:
         write_folder(folder, recipe, material.tokenizers)
-        save_tensors(folder / "model.safetensors", weights_of(model), {"seconds": seconds, "tokens": len(ids)})
-        write_facts(folder, recipe, model, material.origin)
+        save_tensors(folder / "model.safetensors", weights_of(model), {"tokens": len(ids)})
+        write_facts(folder, recipe, model, material.origin, seconds=seconds)
     say(f"counted {grouped(count_parameters(model))} n-grams in {clock(seconds)}; the run is in {folder}")
     run = Run(folder, recipe, material.tokenizers.target, model)
     write_report(run)
@@ -477,8 +475,16 @@ def write_folder(folder: Path, recipe: Recipe, tokenizers: Tokenizers) -> None:
     tokenizers.save(folder)
 
 
-def write_facts(folder: Path, recipe: Recipe, model: Model, origin: Mapping[str, Any], processes: int = 1) -> None:
-    """run.json, written last: a folder that has one is a run. `origin` says what text it comes from."""
+def write_facts(
+    folder: Path,
+    recipe: Recipe,
+    model: Model,
+    origin: Mapping[str, Any],
+    processes: int = 1,
+    seconds: float | None = None,
+) -> None:
+    """run.json, written last: a folder that has one is a run. `origin` says what text it comes from; `seconds`: how
+    long it was counted, where no checkpoint says so."""
     facts = {
         "format": FORMAT,
         "regard": regard.__version__,
@@ -491,7 +497,10 @@ def write_facts(folder: Path, recipe: Recipe, model: Model, origin: Mapping[str,
         "seed": recipe.training.seed,
         "created": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "parameters": count_parameters(model),
+        **({} if seconds is None else {"seconds": seconds}),
         "corpus": dict(origin),
+        "recipe": recipe.tree(),
+        "files": {name: file_digest(folder / name) for name in TOKENIZER_FILES if (folder / name).exists()},
     }
     if is_own(recipe.system):
         code = in_use(recipe.system)
