@@ -37,7 +37,7 @@ from regard.report.progress import progress
 from regard.systems.translation import Translator
 from regard.text.pair_tokens import TokenPairs, encode_pairs
 from regard.text.pairs import Pairs
-from regard.text.phrasebook import words
+from regard.text.word_spans import find_words
 
 
 @dataclass(frozen=True)
@@ -253,8 +253,8 @@ class TranslationRun(TrainedOnPairs):
             matrix,
             spans_in(self.source_tokenizer, source_ids, source),
             spans_in(self.tokenizer, written, target),
-            words(self.source_tokenizer.normalise(source)),
-            words(self.tokenizer.normalise(target)),
+            find_words(self.source_tokenizer.normalise(source)),
+            find_words(self.tokenizer.normalise(target)),
         )
         return sorted(links)
 

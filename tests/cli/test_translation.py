@@ -12,7 +12,7 @@ from test_kill import bits, wait_for_step
 import regard as package
 from regard.cli import main
 from regard.text.phrasebook import make_pairs
-from regard.text.phrasebook import words as words_of
+from regard.text.word_spans import find_words as words_of
 from regard.training.checkpoint import load_tensors
 
 TINY = [

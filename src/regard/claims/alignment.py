@@ -25,7 +25,8 @@ from regard.evaluation.alignment import Link, alignment_error_rate, diagonal_lin
 from regard.folder import Tokenizers, build_model
 from regard.report.figures import Heat, Intervals, Mark
 from regard.systems.translation import Translator
-from regard.text.phrasebook import Pair, make_pairs, words
+from regard.text.phrasebook import Pair, make_pairs
+from regard.text.word_spans import find_words
 from regard.translation import TranslationRun
 
 MADE, LONGEST, HELD_OUT = 30_000, 8, 400
@@ -83,7 +84,7 @@ def sentences(common: int) -> list[Pair]:
 
 def cut(sentence: str) -> list[str]:
     """The words that gold links count, in small letters and without apostrophes: a token for each."""
-    return [sentence[start:end].lower().strip("'’") for start, end in words(sentence)]
+    return [sentence[start:end].lower().strip("'’") for start, end in find_words(sentence)]
 
 
 def crosses(pair: Pair) -> bool:

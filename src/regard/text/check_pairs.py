@@ -25,6 +25,7 @@ from regard.text.pair_files import PairSource, find_pair_files, open_pair_source
 from regard.text.pair_split import PairOverlap, bare, by_character, count_pair_overlap
 from regard.text.split import PARTS, line_hash
 from regard.text.tables import Wanted
+from regard.text.word_spans import find_words
 
 BUCKETS = 1 << 18  # into which letter triples are hashed
 EVIDENCE = 6.0  # nats by which a pair must be likelier with its sides exchanged
@@ -115,7 +116,7 @@ class _Columns:
     def report(self) -> PairFileReport:
         sides = (self.sources, self.targets)
         lengths = [np.fromiter(map(len, side), np.int64, len(side)) for side in sides]
-        words = [np.fromiter((len(text.split()) for text in side), np.int64, len(side)) for side in sides]
+        words = [np.fromiter((len(find_words(text)) for text in side), np.int64, len(side)) for side in sides]
         letters = [_Letters(side) for side in sides]
         bared = [bare(side) for side in sides]
         pair_hashes = np.fromiter(map(line_hash, map("\n".join, zip(*sides))), np.uint64, len(self.lines))

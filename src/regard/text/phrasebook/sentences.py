@@ -7,7 +7,7 @@ from regard.text.phrasebook.clauses import Clauses
 from regard.text.phrasebook.frames import ACTIONS, MAIN, PLACE, TIME_OF, Clause, Plan
 from regard.text.phrasebook.lexicon import BE, GREETINGS, HAVE, Noun
 from regard.text.phrasebook.nouns import BARE, NUMBER_WORDS, YOU_ALL, Nominal, article_words, nouns_with
-from regard.text.phrasebook.pair import Pair, Word, length, make_pair, words
+from regard.text.phrasebook.pair import Pair, Word, length, make_pair
 from regard.text.phrasebook.verbs import (
     CONDITION,
     CONDITIONAL,
@@ -25,6 +25,7 @@ from regard.text.phrasebook.verbs import (
     imperative,
     simple_form,
 )
+from regard.text.word_spans import find_words
 
 # a clause that comes first: its conjunction and tenses, and the tenses of the main clause
 FRONTED = (
@@ -48,11 +49,11 @@ class Sentences(Clauses):
         """The best of a few: not every frame can be filled."""
         best = self.attempt(room)
         for _ in range(4):
-            size = len(words(best.source))
+            size = len(find_words(best.source))
             if room - room // 10 <= size <= room:
                 break
             other = self.attempt(room)
-            if abs(len(words(other.source)) - room) < abs(size - room):
+            if abs(len(find_words(other.source)) - room) < abs(size - room):
                 best = other
         return best
 
