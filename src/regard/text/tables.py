@@ -224,7 +224,7 @@ def pair_columns(table: Table, wanted: Wanted) -> tuple[int, int]:
     inside = [number for number in candidates if "." in table.columns[number]]  # translation.de, translation.en
     if len(inside) == 2 and len({table.columns[number].rpartition(".")[0] for number in inside}) == 1:
         candidates = inside
-    if len(candidates) == 3 and all(ATTRIBUTION.search(row[2]) for row in table.sample if len(row) > 2):
+    while len(candidates) > 2 and table.kind in ("TSV", "CSV") and _says_nothing(table, candidates[-1]):
         candidates.pop()
     if len(candidates) == 2 and not any(_numbers_rows(table, column) for column in candidates):
         return candidates[0], candidates[1]
@@ -271,6 +271,12 @@ def _find(table: Table, wanted: str) -> int | None:
         if len(candidates) == 1:
             return candidates[0]
     return None
+
+
+def _says_nothing(table: Table, column: int) -> bool:
+    """Whether a column says the same in all rows, such as a licence, or attributes them."""
+    fields = [row[column] for row in table.sample if len(row) > column]
+    return (len(fields) > 1 and len(set(fields)) == 1) or all(map(ATTRIBUTION.search, fields))
 
 
 def _numbers_rows(table: Table, column: int) -> bool:
