@@ -49,7 +49,7 @@ BINARY = ("Parquet", "Arrow")
 SAMPLE = 1000  # rows from which columns are recognised
 SAMPLE_CHARACTERS = 1 << 20
 QUOTED = re.compile(r'"(?:[^"]|"")*"')
-LINE_ENDS = re.compile(r"\s*[\r\n\t]+\s*")
+LINE_ENDS = re.compile(r"[\r\n\t]+")
 BROKEN_QUOTES = "a quote that is not closed or not doubled"
 NO_OBJECT = "no JSON object"
 PAIR_NAMES = (("source", "target"), ("src", "tgt"), ("src", "trg"), ("text", "label"), ("sentence", "label"))
@@ -142,7 +142,7 @@ def refusing(path: Path) -> Problem:
 
 def one_line(text: str) -> str:
     """A field as one line without space around it."""
-    return LINE_ENDS.sub(" ", text.strip())
+    return " ".join(filter(None, map(str.strip, LINE_ENDS.split(text))))
 
 
 def split_fields(line: str) -> list[str]:
