@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from regard.text.phrasebook import make_pairs
-from regard.text.word_spans import WORD, find_words
+from regard.text.word_spans import ASCII_WORD, WORD, find_words
 
 
 def words(text):
@@ -66,6 +66,11 @@ def test_between_apostrophes_boundaries_are_those_of_unicode(text):
     pieces = [(a, b) for a, b in itertools.pairwise(cuts) if regex.search(r"[\p{L}\p{N}]", text[a:b])]
     found = [match.span() for match in WORD.finditer(text) if regex.search(r"[\p{L}\p{N}]", match[0])]
     assert found == pieces
+
+
+@given(st.text(st.sampled_from("aB3_'.,:;- \"\n"), max_size=24))
+def test_words_of_ascii_are_the_same_words(text):
+    assert [match.span() for match in ASCII_WORD.finditer(text)] == [match.span() for match in WORD.finditer(text)]
 
 
 @given(st.text(max_size=40))
