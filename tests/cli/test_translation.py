@@ -10,9 +10,9 @@ import sacrebleu
 from test_kill import bits, digest, wait_for_step
 
 import regard as package
+from regard.base.word_spans import find_words as words_of
 from regard.cli import main
 from regard.corpora.phrasebook import make_pairs
-from regard.corpora.phrasebook import words as words_of
 from regard.training.checkpoint import load_tensors
 
 TINY = [

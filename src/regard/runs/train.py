@@ -113,7 +113,7 @@ def compose_recipe(
         size = "tiny"
     short: dict[str, dict[str, Any]] = {"data": {}, "training": {}}
     if data is not None:
-        short["data"]["corpus"] = data
+        short["data"] |= {"corpus": data, "header": "auto"}  # another file than the recipe's
     if seed is not None:
         short["training"]["seed"] = seed
     if budget is not None:

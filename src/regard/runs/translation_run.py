@@ -23,7 +23,7 @@ import numpy as np
 import torch
 
 from regard.base.errors import RegardError
-from regard.corpora.phrasebook import words
+from regard.base.word_spans import find_words
 from regard.decoding.beam import Beam, Hypothesis
 from regard.decoding.beam_engine import BeamEngine
 from regard.decoding.sampling import Sampling
@@ -265,8 +265,8 @@ class TranslationRun(TrainedOnPairs):
             matrix,
             spans_in(self.source_tokenizer, source_ids, source),
             spans_in(self.tokenizer, written, target),
-            words(self.source_tokenizer.normalise(source)),
-            words(self.tokenizer.normalise(target)),
+            find_words(self.source_tokenizer.normalise(source)),
+            find_words(self.tokenizer.normalise(target)),
         )
         return sorted(links)
 

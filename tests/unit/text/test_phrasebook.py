@@ -9,7 +9,8 @@ from itertools import islice
 import pytest
 
 from regard.base.errors import RegardError
-from regard.corpora.phrasebook import LECTURES, Pair, french, make_pairs, normalised, phrasebook, words
+from regard.base.word_spans import find_words
+from regard.corpora.phrasebook import LECTURES, Pair, french, make_pairs, normalised, phrasebook
 from regard.corpora.phrasebook.lexicon import GIVING, INTRANSITIVE
 from regard.corpora.phrasebook.nouns import BARE, after, article_words
 from regard.corpora.phrasebook.pair import make_pair
@@ -22,7 +23,7 @@ def pairs() -> list[Pair]:
 
 
 def word_list(sentence: str) -> list[str]:
-    return [sentence[start:end] for start, end in words(sentence)]
+    return [sentence[start:end] for start, end in find_words(sentence)]
 
 
 # ---- the same every time, apart, and as long as asked ----
@@ -63,7 +64,7 @@ def test_a_small_phrasebook_has_as_many_pairs_as_asked(count):
 
 def test_lengths_are_spread_over_the_whole_range():
     for shortest, longest, count, step in ((3, 15, 5_000, 1), (21, 80, 1_500, 10)):
-        lengths = [len(words(pair.source)) for pair in make_pairs(count, shortest=shortest, longest=longest)]
+        lengths = [len(find_words(pair.source)) for pair in make_pairs(count, shortest=shortest, longest=longest)]
         assert min(lengths) == shortest
         assert max(lengths) == longest
         counts = Counter((length - shortest) // step for length in lengths)
@@ -143,8 +144,8 @@ def test_words_stand_apart_at_elisions_hyphens_and_possessives():
 def test_every_word_has_a_link_and_every_link_its_words(pairs):
     for pair in pairs:
         assert list(pair.alignment) == sorted(set(pair.alignment))
-        assert {source for source, _ in pair.alignment} == set(range(len(words(pair.source))))
-        assert {target for _, target in pair.alignment} == set(range(len(words(pair.target))))
+        assert {source for source, _ in pair.alignment} == set(range(len(find_words(pair.source))))
+        assert {target for _, target in pair.alignment} == set(range(len(find_words(pair.target))))
 
 
 def test_not_is_linked_with_ne_and_pas(pairs):
