@@ -16,7 +16,7 @@ from regard.decoding.beam import Beam
 from regard.errors import RegardError
 from regard.files import reading, write_text
 from regard.folder import pick_device
-from regard.numbers import grouped
+from regard.numbers import counted, grouped
 from regard.recipe import Recipe
 from regard.report.progress import progress, say
 from regard.run import load_translator
@@ -49,9 +49,9 @@ def back_translated(recipe: Recipe, corpus: PairCorpus) -> Pairs:
     said = Pairs([source for source, _ in lines if source], [target for source, target in lines if source])
     found = said.take(not_held_out(corpus, said))
     empty, held = len(lines) - len(said), len(said) - len(found)
-    left_out = f" ({grouped(empty)} lines without a translation and {grouped(held)} held-out ones left out)"
+    left_out = f" ({counted(empty, 'line')} without a translation and {grouped(held)} held-out ones left out)"
     made_by = f"their sources made up by {folder}{left_out if empty + held else ''}"
-    say(f"{grouped(len(found))} pairs from {text.name}, {made_by}")
+    say(f"{counted(len(found), 'pair')} from {text.name}, {made_by}")
     if not len(found):
         raise RegardError(f"Nothing of {text} is left to learn from: {folder} translates none, or all is held out.")
     return found

@@ -25,6 +25,7 @@ from regard.compare.words import notes
 from regard.errors import RegardError
 from regard.fit import free_folder
 from regard.material import cores
+from regard.numbers import counted
 from regard.report.progress import clock, say
 from regard.report.table import print_json, print_table
 from regard.systems.catalogue import SYSTEMS
@@ -117,7 +118,7 @@ def run_demo(*, budget: str | None = None, folder: Path | None = None, as_json: 
         _print_translators(translators)
         _print_next(models, translators, time.perf_counter() - began)
     if failed := {**models.failed, **translators.failed}:
-        raise RegardError(f"Not all of the ladders came to a number: {'; '.join(failed.values())}")
+        raise RegardError(f"Some runs failed: {'; '.join(failed.values())}")
 
 
 def climb(question: Question, folder: Path) -> Comparison:
@@ -140,7 +141,7 @@ def climbing_aside(question: Question, folder: Path) -> Iterator[None]:
         yield
         return
     words = [*shlex.split(question.command())[1:], "--run", str(folder)]
-    say(f"the {len(question.systems)} translators are trained beside the language models, on the other core")
+    say(f"{counted(len(question.systems), 'translator')} train beside the language models, on the other core")
     folder.parent.mkdir(parents=True, exist_ok=True)
     path = folder.parent / f"{folder.name}.log"  # two bars would overwrite each other
     with path.open("a", encoding="utf-8") as log:
@@ -149,7 +150,7 @@ def climbing_aside(question: Question, folder: Path) -> Iterator[None]:
         )
         try:
             yield
-            say(f"waiting for the translators; {log.name} says how far they are")
+            say(f"waiting for the translators; their progress is in {log.name}")
             aside.wait()
         finally:
             if aside.poll() is None:

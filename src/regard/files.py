@@ -26,9 +26,9 @@ def reading(path: Path) -> Iterator[BinaryIO]:
     except FileNotFoundError:
         raise RegardError(f"There is no file {str(path)!r}; check the spelling and the folder.") from None
     except PermissionError:
-        raise RegardError(f"{str(path)!r} may not be read; change its permissions or give a copy of it.") from None
+        raise RegardError(f"{str(path)!r} may not be read: change its permissions, or use a copy.") from None
     except (gzip.BadGzipFile, EOFError, zlib.error):
-        raise RegardError(f"{str(path)!r} is not a whole gzip file; copy or download it again.") from None
+        raise RegardError(f"{str(path)!r} is an incomplete gzip file: copy or download it again.") from None
     except OSError as error:
         raise RegardError(f"{str(path)!r} cannot be read ({error.strerror or error}); check the file.") from None
 

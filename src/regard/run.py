@@ -49,7 +49,7 @@ from regard.folder import (
 from regard.insight.reading import trace_language
 from regard.insight.trace import Trace
 from regard.layers.state import State
-from regard.numbers import grouped
+from regard.numbers import a, grouped
 from regard.prediction import Prediction
 from regard.report.progress import progress
 from regard.settings import at_least
@@ -388,4 +388,4 @@ def _refuse(run: AnyRun) -> NoReturn:
         what, verb = "which translates", "translate"
     else:
         what, verb = "a language model with no source to translate or label", "generate"
-    raise RegardError(f"{run.folder} is a {run.recipe.system}, {what}: use `regard {verb} {run.folder}`.")
+    raise RegardError(f"{run.folder} is {a(run.recipe.system)}, {what}: use `regard {verb} {run.folder}`.")

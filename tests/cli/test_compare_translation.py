@@ -147,6 +147,6 @@ def test_a_stopped_comparison_goes_on_where_it_stopped(regard, process, pairs, t
     assert started.returncode == 130, errors
     code, out, errors = regard(*words, "--json")
     assert code == 0, errors
-    assert "seq2seq: going on where it stopped" in errors
+    assert "seq2seq: continuing where it stopped" in errors
     (row,) = json.loads(out)
     assert row["tokens_seen"] >= 60_000

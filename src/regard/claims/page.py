@@ -11,7 +11,7 @@ from html import escape
 from pathlib import Path
 
 from regard.claims.result import Result
-from regard.claims.verdict import LEVEL, SIGNS, Finding
+from regard.claims.verdict import LEVEL, SIGNS, Finding, tally
 from regard.files import write_text
 from regard.report.figures import Figure, Heat
 from regard.report.page import beside, heading, page, paragraph, prose, table
@@ -80,7 +80,7 @@ def section(result: Result) -> str:
 
 def _tally(results: Sequence[Result]) -> str:
     counts = Counter(result.verdict for result in results)
-    parts = (f"{_sign(verdict)} {counts[verdict]} {verdict}" for verdict in SIGNS)
+    parts = (f"{_sign(verdict)} {tally(counts[verdict], verdict)}" for verdict in SIGNS)
     return f'<p class="tally">{" &nbsp; ".join(parts)}</p>'
 
 
@@ -144,7 +144,7 @@ def _claim(result: Result) -> str:
             beside(*drawn) if len(drawn) > 1 and not _wide(result.figures) else "".join(drawn),
             _findings("Expected", result.expected),
             _findings(f"Control: {result.control_words}", result.control),
-            _findings("Besides, and without a say in the verdict", result.besides),
+            _findings("Additional checks (not part of the verdict)", result.besides),
             *(paragraph(_minus(remark)) for remark in result.remarks),
             table(rows, columns) if rows else "",
             _facts(result),

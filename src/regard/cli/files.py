@@ -17,6 +17,7 @@ from typing import Any, BinaryIO
 from regard.cli.stdin import as_text
 from regard.errors import RegardError
 from regard.files import locked, reading, write_text
+from regard.numbers import counted
 from regard.report.progress import Bar, progress, say
 from regard.text.corpus import content_digest
 
@@ -58,7 +59,7 @@ def _done(part: Path, note: Path, asked: str) -> int:
             lines, size = lines + 1, size + len(line)
         stream.truncate(size)
     if lines:
-        say(f"{part}: {lines} lines were there before; going on")
+        say(f"{part}: {counted(lines, 'line')} were there before; continuing")
     return lines
 
 

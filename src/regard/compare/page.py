@@ -30,7 +30,7 @@ def comparison_page(comparison: Comparison) -> str:
         paragraph(told.lead(comparison), "lead"),
         table(comparison.shown, _first(columns, task.columns.first), best),
         listing(notes(comparison)),
-        heading("Who differs from whom"),
+        heading("Which differences are significant"),
         paragraph(f"{comparison.ranking} {told.paired()}"),
         beside(told.differences(comparison), told.intervals(comparison)),
         heading("While they learned"),

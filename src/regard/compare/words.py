@@ -33,9 +33,7 @@ def notes(comparison: Comparison) -> list[str]:
     if any(r.get("memory_of") == "GPU" for r in comparison.results.values()):
         found.append("For systems on the GPU, memory is the most that tensors held there while training.")
     if (jobs := side_by_side(comparison)) > 1:
-        found.append(
-            f"At times at least {jobs} runs shared the machine: speeds and seconds are slower than of one run alone."
-        )
+        found.append(f"At times at least {jobs} runs shared the machine: each was slower than it would be alone.")
     if comparison.plan.facts["split"] == "valid":
         found.append("There is no test split: the numbers are of the validation split, which also chose the weights.")
     if sentence := _other_order(comparison):

@@ -8,7 +8,7 @@ from regard.errors import RegardError
 from regard.exchange.arpa import read_arpa, write_arpa
 from regard.fit import claimed, new_folder, write_facts, write_folder
 from regard.folder import Tokenizers
-from regard.numbers import grouped
+from regard.numbers import a, grouped
 from regard.recipe import compose
 from regard.report.progress import say
 from regard.run import load_language_model
@@ -25,7 +25,7 @@ def export(run: Path, to: str, out: Path) -> None:
     one_of("--to", to, FORMATS)
     loaded = load_language_model(run)
     if not isinstance(loaded.model, NGram):
-        raise RegardError(f"ARPA holds n-grams, and {run} is a {loaded.recipe.system}.")
+        raise RegardError(f"ARPA holds n-grams, and {run} is {a(loaded.recipe.system)}.")
     if out.exists():
         raise RegardError(f"{out} exists already; remove it or choose another --out.")
     write_arpa(loaded.model, loaded.tokenizer.tokens, out)

@@ -13,6 +13,7 @@ from rich.cells import cell_len, set_cell_size
 
 from regard.insight import figures
 from regard.insight.trace import Branch, Trace
+from regard.numbers import counted
 from regard.report.figures import Figure, legible
 from regard.report.terminal import WIDEST, terminal
 
@@ -42,11 +43,11 @@ def show(
 
 def _summary(trace: Trace) -> str:
     known = trace.probability[np.isfinite(trace.probability)]
-    said = f"{trace.system}, {trace.task}: {trace.steps} steps"
+    said = f"{trace.system}, {trace.task}: {counted(trace.steps, 'step')}"
     if trace.label:
         said += f"; its answer is {trace.label}"
     if len(known) > 1 and known.min() > 0:
-        said += f"; perplexity {math.exp(-np.log(known).mean()):.4g} of the {len(known)} words that followed"
+        said += f"; perplexity {math.exp(-np.log(known).mean()):.4g} of the {counted(len(known), 'word')} that followed"
     return said
 
 

@@ -89,7 +89,7 @@ def _weigh(
             return score.explain(query, keys, visible)
         except RuntimeError as error:
             raise RegardError(
-                f"This {type(score).__name__} compares no queries of width {query.size(-1)} with keys of width "
+                f"This {type(score).__name__} cannot compare queries of width {query.size(-1)} with keys of width "
                 f"{keys.size(-1)} in {query.dtype}: give it what it was made for."
             ) from error
     if not isinstance(score, str):
@@ -208,7 +208,7 @@ def _as_sequences(
     if plain:
         values = values[:, None]
     if keys.size(-2) != values.size(-2):
-        raise RegardError(f"{keys.size(-2)} keys and {values.size(-2)} values are no pairs: give as many of each.")
+        raise RegardError(f"{keys.size(-2)} keys and {values.size(-2)} values do not pair up: give as many of each.")
     single = query.dim() == 1
     query = query[None] if single else query
 

@@ -14,6 +14,7 @@ from typing import Protocol
 
 from regard.numbers import grouped
 
+ENOUGH = 0.02  # of the work, before the time that is left is guessed: the first part warms up
 PLAIN_SECONDS = 10.0  # in a log, a line at most this often
 
 
@@ -138,7 +139,8 @@ class _PlainBar:
         if self.note:
             parts.append(self.note)
         elapsed, covered = time.monotonic() - self.began, self.done - self.first
-        if self.total and covered > 0 and self.done < self.total:
+        told = self.total and (covered > ENOUGH * (self.total - self.first) or elapsed > 6 * PLAIN_SECONDS)
+        if self.total and told and covered > 0 and self.done < self.total:
             parts.append(f"{clock(elapsed * (self.total - self.done) / covered)} left")
         return " · ".join(parts)
 

@@ -20,7 +20,7 @@ from typing import BinaryIO
 
 from regard.errors import RegardError
 from regard.files import reading
-from regard.numbers import grouped
+from regard.numbers import counted, grouped
 from regard.text.builtin import BUILTIN, built_in
 from regard.text.catalogue import CATALOGUE, DOWNLOADS, Download
 from regard.text.fetch import data_folders
@@ -145,8 +145,9 @@ class Overlap:
     def sentence(self) -> str:
         if not self.shared:
             return f"No line of {self.split} occurs in train."
-        shared = f"{grouped(self.shared)} of {grouped(self.lines)} lines"
-        return f"{shared} of {self.split} ({100 * self.shared / self.lines:.1f} %) also occur in train."
+        shared = f"{grouped(self.shared)} of {counted(self.lines, 'line')} of {self.split}"
+        verb = "occurs" if self.shared == 1 else "occur"
+        return f"{shared} ({100 * self.shared / self.lines:.1f} %) also {verb} in train."
 
 
 def count_overlap(splits: Mapping[str, Lines]) -> list[Overlap]:
@@ -379,7 +380,7 @@ def refuse_what_is_no_text(path: Path) -> None:
     if head.startswith((b"\xff\xfe", b"\xfe\xff")):
         raise RegardError(f"{str(path)!r} is UTF-16, not UTF-8; convert it with `iconv -f utf-16 -t utf-8`.")
     if (zero := head.find(b"\0")) >= 0:
-        raise RegardError(f"{str(path)!r} is no text: it has a zero byte at offset {zero}; give a UTF-8 text file.")
+        raise RegardError(f"{str(path)!r} is not text: it has a zero byte at offset {zero}; give a UTF-8 text file.")
 
 
 def _require_distinct(path: Path, enough: int) -> None:

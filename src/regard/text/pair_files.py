@@ -102,7 +102,7 @@ def _which_languages(where: str, found: Iterable[str], source: str, target: str)
         return RegardError(f"{where!r} has no training file in {missing[0]!r}; it has {', '.join(languages)}.")
     first, second = languages[:2]
     return RegardError(
-        f"{where!r} has {', '.join(languages)}: say which is read and which is written, for example with "
+        f"{where!r} has {', '.join(languages)}: say which to translate from and into, for example with "
         f"--data.source {first} --data.target {second}."
     )
 
@@ -176,5 +176,5 @@ def _side_by_side(one: Path, other: Path) -> Iterator[tuple[str, str]]:
 def unequal(one: Path, lines: int, other: Path, other_lines: int) -> RegardError:
     return RegardError(
         f"{str(one)!r} has {grouped(lines)} lines and {str(other)!r} {grouped(other_lines)}; line n of one must be the "
-        f"translation of line n of the other: find the line where they part."
+        f"translation of line n of the other: find the line where they diverge."
     )

@@ -25,7 +25,7 @@ from torch import Tensor
 from regard.errors import RegardError, Stopped
 from regard.files import write_text
 from regard.layers.state import State, detach, map_state
-from regard.numbers import grouped
+from regard.numbers import counted, grouped
 from regard.report.progress import Bar, progress
 from regard.systems.model import Model
 from regard.text.batches import Batch
@@ -180,7 +180,7 @@ class Trainer:
                 if self._validation_is_due():
                     self._validate(log)
                     if self.settings.patience and self.at.stuck >= self.settings.patience:
-                        bar.say(f"stopping: {self.at.stuck} validations without improvement")
+                        bar.say(f"stopping: {counted(self.at.stuck, 'validation')} without improvement")
                         break
                 if self.at.step % self.settings.checkpoint_every == 0:
                     self.save()

@@ -228,7 +228,7 @@ def test_a_fetched_corpus_is_found_first_where_the_user_says(tmp_path, own_cache
 
 def test_a_corpus_fetched_in_part_is_refused(own_cache):
     write(own_cache / "data" / "ptb" / "ptb.train.txt", ENOUGH)
-    assert "'ptb' is not whole on this machine; run `regard data fetch ptb`" in refusal("ptb")
+    assert "'ptb' is incomplete on this machine; run `regard data fetch ptb`" in refusal("ptb")
 
 
 def test_a_part_where_the_user_says_does_not_hide_the_whole_in_the_cache(tmp_path, own_cache, monkeypatch):
