@@ -34,9 +34,10 @@ CORPUS = "phrasebook"
 PROMPT = "The "
 SIZE = "tiny"
 FAMILIES = (
-    "Rows stand by year, and newer is not better as such: rnn, lstm and gru are one family, nnlm's window is another, "
+    "Newer is not always better: rnn, lstm and gru are one family, nnlm's window is another, "
     "and self-attention is the bare heart of a layer of gpt. dan averages all it has read and knows no order."
 )
+NOTHING = "(nothing: it was trained for too short a time)"
 
 
 @dataclass(frozen=True)
@@ -53,6 +54,12 @@ class Ladder:
     def question(self, budget: str) -> Question:
         names = tuple(system.name for system in SYSTEMS if system.task == self.task)
         return Question(names, CORPUS, "seconds", budget, 1, SIZE, self.settings, self.prompt)
+
+    def too_short(self, seconds: float) -> str:
+        return (
+            f"A budget of {seconds:g} s is too small for a {self.task} system to learn much, so expect poor or empty "
+            f"output; {self.seconds:g} s are enough."
+        )
 
     def budget(self) -> str:
         return f"{self.seconds if side_by_side() else self.seconds / 2:g}s"
@@ -108,6 +115,9 @@ def run_demo(*, budget: str | None = None, folder: Path | None = None, as_json: 
         LANGUAGE.question(budget or LANGUAGE.budget()),
         TRANSLATION.question(budget or TRANSLATION.budget()),
     )
+    for ladder, question in ((LANGUAGE, language), (TRANSLATION, translation)):
+        if question.limit.unit == "seconds" and question.limit.amount < ladder.seconds / 2:
+            say(ladder.too_short(question.limit.amount))
     with climbing_aside(translation, folder / TRANSLATION.folder):
         models = climb(language, folder / LANGUAGE.folder)
     translators = climb(translation, folder / TRANSLATION.folder)  # goes on where that stands: at its end
@@ -164,7 +174,7 @@ def climbing_aside(question: Question, folder: Path) -> Iterator[None]:
 def _print_models(comparison: Comparison) -> None:
     for row in comparison.rows:
         if row["perplexity"] is not None:
-            print(f"\n── {row['label']} writes ──\n{row['sample']}")
+            print(f"\n── {row['label']} writes ──\n{row['sample'] if row['sample'].strip() else NOTHING}")
     _print_table(comparison)
     print(FAMILIES)
 
@@ -174,7 +184,9 @@ def _print_translators(comparison: Comparison) -> None:
     done = [row["label"] for row in comparison.order]
     for number in comparison.plan.facts["examples"]:
         said = {"English": sources[number], "reference": references[number]}
-        said |= {label: comparison.results[label, 1]["evaluation"]["translations"][number] for label in done}
+        for label in done:
+            written = comparison.results[label, 1]["evaluation"]["translations"][number]
+            said[label] = written.strip() or NOTHING
         print("\n" + "\n".join(f"{who:<12}{text}" for who, text in said.items()))
     _print_table(comparison)
     columns = {"words": "words of the source", "sentences": "sentences", **{label: label for label in done}}

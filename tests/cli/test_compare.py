@@ -41,7 +41,7 @@ def again(regard, compared, text_file, *more):
 def rows(regard, compared, text_file):
     code, out, errors = again(regard, compared, text_file, "--json")
     assert code == 0, errors
-    assert "6 of 6 runs were finished before; nothing is left to do" in errors
+    assert "6 of 6 runs finished before; nothing is left to do" in errors
     return json.loads(out)
 
 
@@ -142,7 +142,7 @@ def test_a_folder_is_never_written_over(regard, compared, text_file, tmp_path):
         (["lsmt", "--data", "pyref"], "did you mean lstm"),
         (["lstm", "--data", "pyref", "--match", "tokens", "--budget", "60s"], "needs a budget in tokens"),
         (["lstm", "--data", "pyref", "--model.haeds", "2"], "No system of this comparison"),
-        (["lstm", "--data", "pyref", "--sedes", "2"], "There is no option --sedes: did you mean seeds?"),
+        (["lstm", "--data", "pyref", "--sedes", "2"], "There is no option --sedes: did you mean --seeds?"),
         (["lstm", "--data", "nowhere.txt"], "There is no corpus"),
         (["lstm", "--data", "pyref", "--training.device", "abacus"], "abacus"),
     ],
@@ -209,11 +209,11 @@ def test_an_interrupted_comparison_goes_on_where_it_stopped(regard, process, tex
 
     code, errors = stop(signal.SIGTERM)
     assert code == 130
-    assert f"--run {folder} goes on" in errors
+    assert f"--run {folder} continues" in errors
     counted = (folder / "5-gram" / "result.json").stat().st_mtime_ns
     step = checkpoint(folder)
     code, errors = stop(signal.SIGKILL)
-    assert "2 of 3 runs were finished before" in errors
+    assert "2 of 3 runs finished before" in errors
     assert "lstm: continuing where it stopped" in errors
     time.sleep(1)  # the orphan notices that it is alone, saves and ends
     killed = checkpoint(folder)

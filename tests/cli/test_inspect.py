@@ -216,7 +216,7 @@ def test_other_slips_are_one_sentence(wrong, runs, tmp_path):
     assert str(tmp_path / "none") in wrong("inspect", tmp_path / "none", LINE)
     assert "--top must be at least 1" in wrong("inspect", runs["gpt"], LINE, "--top", "0")
     assert "--beam must be at least 1" in wrong("inspect", runs["transformer"], SENTENCE, "--beam", "0")
-    assert "no label" in wrong("inspect", runs["classifier"], SENTENCE, "--target", "de")
+    assert "not a label" in wrong("inspect", runs["classifier"], SENTENCE, "--target", "de")
     assert "more than one line" in wrong("inspect", runs["transformer"], stdin=f"{SENTENCE}\n{SENTENCE}\n")
     assert '"The cat sees"' in wrong("inspect", runs["gpt"], "The", "cat", "sees")
     assert "did you mean --gradients" in wrong("inspect", runs["gpt"], "--gradient", stdin=LINE).lower()

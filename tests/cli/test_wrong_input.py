@@ -89,7 +89,7 @@ def test_a_folder_without_training_text(wrong, tmp_path):
     (["train", "lstm", "--data"], "requires an argument"),
     (["train", "gpt", "--model.heads", "3"], "model.heads (3) must divide model.width"),
     (["train", "gpt", "--training.batches", "stream"], "use training.batches windows"),
-    (["train", "ngram", "--model.order", "9"], "model.order must be from 1 to 7"),
+    (["train", "ngram", "--model.order", "9"], "model.order must be at least 1 and at most 7"),
     (["train", "ngram", "--training.learning-rate", "1"], "counted, not trained"),
     (["train", "lstm", "--data.tokenizer", "bpe", "--data.vocabulary", "10"], "too small"),
     (["train", "missing.toml"], "There is no recipe"),
@@ -292,8 +292,8 @@ def test_what_a_kill_left_of_a_save_is_removed_on_resume(regard, broken):
 def test_fine_tuning_refuses_what_it_would_ignore(wrong, trained, text_file, tmp_path):
     words = ["train", "--data", text_file, "--run", tmp_path / "x", "--from"]
     assert "count both texts together" in wrong(*words, trained["ngram"])
-    assert "leave --size out" in wrong(*words, trained["lstm"], "--size", "large")
-    assert "leave --data.tokenizer out" in wrong(*words, trained["lstm"], "--data.tokenizer", "word")
+    assert "leave out --size" in wrong(*words, trained["lstm"], "--size", "large")
+    assert "leave out --data.tokenizer" in wrong(*words, trained["lstm"], "--data.tokenizer", "word")
     assert "do not fit the weights" in wrong(*words, trained["lstm"], "--model.width", "48")
     assert not (tmp_path / "x").exists()
 

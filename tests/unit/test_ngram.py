@@ -103,7 +103,7 @@ def test_the_text_may_be_a_memory_map_of_small_integers(tmp_path):
 @pytest.mark.parametrize(
     "mistake, part",
     [
-        (lambda: Settings(order=0), "model.order must be from 1 to 7"),
+        (lambda: Settings(order=0), "model.order must be at least 1 and at most 7"),
         (lambda: Settings(order=8), "not 8"),
         (lambda: Settings(smoothing="good-turing"), "model.smoothing must be one of kneser-ney, counts"),
         (lambda: NGram(5, Settings()).count(np.zeros(0, dtype=np.int64)), "no text to count"),

@@ -110,7 +110,7 @@ def test_the_tail_split_holds_out_a_tenth_and_counts_the_overlap(tmp_path):
     assert corpus.notes == (
         "Cut in file order: 90 % train, 5 % valid, 5 % test.",
         "No line of valid occurs in train.",
-        "1 of 20 lines of test (5.0 %) also occur in train.",
+        "1 of 20 lines of test (5.0 %) also occurs in train.",
     )
 
 
@@ -135,7 +135,7 @@ def test_a_folder_with_splits_is_used_as_it_is(tmp_path, names):
     assert corpus.name == tmp_path.name
     assert corpus.pretokenised == (".tokens" in names[1])
     assert corpus.notes[1:] == (
-        "1 of 2 lines of valid (50.0 %) also occur in train.",
+        "1 of 2 lines of valid (50.0 %) also occurs in train.",
         "No line of test occurs in train.",
     )
 
@@ -193,8 +193,8 @@ def test_files_that_cannot_be_a_corpus_are_refused_with_the_next_step(tmp_path):
     assert "UTF-16" in refusal(file("text\nmore".encode("utf-16")))
     assert "line 3 has the byte 0xE9 at offset 12" in refusal(file(b"first\nok\ncaf\xe9\nlast\n"))
     assert "line 3 has the byte 0xE9 at offset 12" in refusal(file(b"first\nok\ncaf\xe9\nlast\n"), split="tail")
-    assert "not a whole gzip" in refusal(file(b"plain text\nnot packed\n", "text.txt.gz"))
-    assert "not a whole gzip" in refusal(file(gzip.compress(os.urandom(1000))[:-20], "text.txt.gz"))
+    assert "incomplete gzip" in refusal(file(b"plain text\nnot packed\n", "text.txt.gz"))
+    assert "incomplete gzip" in refusal(file(gzip.compress(os.urandom(1000))[:-20], "text.txt.gz"))
     assert "choose lines or tail" in refusal(file(b"one\ntwo\n"), split="half")
 
 

@@ -288,14 +288,16 @@ def test_verbs_are_conjugated_as_in_the_grammar_books(infinitive, forms):
 
 
 IRREGULAR = """be was been, become became become, bite bit bitten, break broke broken, bring brought brought, build
-    built built, buy bought bought, catch caught caught, choose chose chosen, come came come, cut cut cut, draw drew drawn,
-    drink drank drunk, drive drove driven, eat ate eaten, fall fell fallen, feed fed fed, feel felt felt, find found
-    found, forget forgot forgotten, get got got, give gave given, go went gone, have had had, hear heard heard, hide
-    hid hidden, know knew known, leave left left, lend lent lent, lose lost lost, meet met met, read read read, run
-    ran run, say said said, see saw seen, sell sold sold, send sent sent, show showed shown, sing sang sung, sleep
-    slept slept, speak spoke spoken, steal stole stolen, swim swam swum, take took taken, teach taught taught, tell
-    told told, think thought thought, throw threw thrown, understand understood understood, wake woke woken, wear wore
-    worn, win won won, write wrote written, can could could"""
+    built built, buy bought bought, catch caught caught, choose chose chosen, come came come, cut
+    cut cut, draw drew drawn, drink drank drunk, drive drove driven, eat ate eaten, fall fell
+    fallen, feed fed fed, feel felt felt, find found found, forget forgot forgotten, get got got,
+    give gave given, go went gone, have had had, hear heard heard, hide hid hidden, know knew known,
+    leave left left, lend lent lent, lose lost lost, meet met met, read read read, run ran run, say
+    said said, see saw seen, sell sold sold, send sent sent, show showed shown, sing sang sung,
+    sleep slept slept, speak spoke spoken, steal stole stolen, swim swam swum, take took taken,
+    teach taught taught, tell told told, think thought thought, throw threw thrown, understand
+    understood understood, wake woke woken, wear wore worn, win won won, write wrote written, can
+    could could"""
 
 
 def test_every_irregular_verb_has_the_forms_of_the_dictionary():
