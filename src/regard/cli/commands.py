@@ -44,7 +44,7 @@ for place, (title, verbs) in enumerate(GROUPS.items()):
     group = Group(title, sort_key=place)
     for order, (name, verb) in enumerate(verbs.items()):
         if isinstance(verb, App):
-            verb.group, verb.sort_key = group, order
+            verb.group, verb.sort_key, verb.group_commands = group, order, Group("Commands")
             app.command(verb)
         else:
             app.command(verb, name=name, group=group, sort_key=order)

@@ -33,7 +33,8 @@ def train(
     target
         a system (`regard systems`), a layer of your own (./mine.py:MyCell), or a recipe.toml
     data
-        a built-in or known corpus, a .txt file, or a folder with train/valid/test files
+        a built-in or known corpus, a .txt file, a .tsv file of pairs, or a folder with train/valid/test files; default:
+        pyref, for translators phrasebook
     run
         folder of the new run; default: runs/SYSTEM-CORPUS
     size
