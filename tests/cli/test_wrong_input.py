@@ -59,6 +59,7 @@ def test_a_folder_without_training_text(wrong, tmp_path):
     (["test"], "did you mean `regard evaluate`?"),
     (["data", "fetsh"], "`regard data --help` says what it takes"),
     (["translate", "runs/x", "--num-beams", "3"], "did you mean --beam?"),
+    (["translate", "runs/x", "--output", "y"], "did you mean --out?"),
     (["translate", "runs/x", "--model", "y"], "what it works on comes first"),
     (["train", "lstm", "--lr", "0.1"], "did you mean --training.learning_rate"),
     (["train", "lstm", "--model.width", "2147483647"], "Make model.width, model.layers or data.vocabulary smaller"),
