@@ -135,7 +135,8 @@ class _PlainBar:
         print(self._line(), file=sys.stderr, flush=True)
 
     def _line(self) -> str:
-        parts = [f"{self.title} {self._amount(self.done)}" + (f"/{self._amount(self.total)}" if self.total else "")]
+        amount = f"{grouped(self.done)}/{grouped(self.total)}" if self.total else grouped(self.done)
+        parts = [f"{self.title} {amount}{self.unit}"]
         if self.note:
             parts.append(self.note)
         elapsed, covered = time.monotonic() - self.began, self.done - self.first
@@ -143,9 +144,6 @@ class _PlainBar:
         if self.total and told and covered > 0 and self.done < self.total:
             parts.append(f"{clock(elapsed * (self.total - self.done) / covered)} left")
         return " · ".join(parts)
-
-    def _amount(self, value: float) -> str:
-        return f"{grouped(value)}{self.unit}"
 
 
 def clock(seconds: float) -> str:
