@@ -288,7 +288,7 @@ def _open_download(download: Download) -> Corpus:
             return replace(
                 corpus, name=name, pretokenised=download.pretokenised, suggested_tokenizer=download.tokenizer
             )
-    found = "is not whole" if folders else "is not"
+    found = "is incomplete" if folders else "is not"
     raise RegardError(f"{name!r} {found} on this machine; run `regard data fetch {name}` first.")
 
 
