@@ -621,7 +621,7 @@ def test_a_file_that_has_changed_or_gone_leaves_old_runs_as_they_were(run, here,
     (run / "mine.py").unlink()
     code, _, err = regard("evaluate", run)
     assert code == 2
-    assert "is that code any more: put it back, or train a new run." in err
+    assert "is that code now: put it back, or train a new run." in err
 
 
 def test_a_file_that_is_edited_is_read_again_in_the_same_process(here):

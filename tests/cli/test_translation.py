@@ -247,8 +247,8 @@ def test_unequal_numbers_of_lines(wrong, tmp_path):
 def test_a_language_model_cannot_translate_and_a_translator_does_not_ramble(wrong, trained, translators):
     assert "regard generate" in wrong("translate", trained["lstm"], stdin="a\n")
     assert "regard translate" in wrong("generate", translators["transformer"])
-    assert "--stream means nothing" in wrong("evaluate", translators["transformer"], "--stream")
-    assert "--by-length means nothing" in wrong("evaluate", trained["lstm"], "--by-length")
+    assert "--stream does not apply" in wrong("evaluate", translators["transformer"], "--stream")
+    assert "--by-length does not apply" in wrong("evaluate", trained["lstm"], "--by-length")
 
 
 def test_a_sentence_without_end_is_refused_by_its_line_or_cut_on_request(wrong, regard, translators):

@@ -274,7 +274,7 @@ def test_fine_tuning_begins_with_the_old_weights_and_tokenizer(regard, trained, 
     assert after.recipe.model == before.recipe.model
     code, _, errors = regard("train", "gpt", "--data", new, "--from", trained["lstm"], "--run", tmp_path / "x")
     assert code == 2
-    assert "cannot begin with its weights" in errors
+    assert "cannot start from its weights" in errors
 
 
 def test_a_recipe_file_makes_the_same_run_again(regard, trained, tmp_path):
@@ -336,6 +336,8 @@ def test_the_demo_prints_a_table_for_each_ladder_and_a_sample_from_each_system(r
     first = [line.split()[0] for line in out.splitlines() if line.startswith(("English ", "transformer "))]
     assert first.count("English") == 5
     assert first.count("transformer") == 6  # its five translations and its row of the table
+    assert all(len(line.split()) > 1 for line in out.splitlines() if line.startswith("transformer "))  # never a blank
+    assert "A budget of 1 s is too small for a translation system to learn much" in errors
     for ladder, run in (("language", "gpt"), ("translation", "transformer")):
         assert str(Path("runs") / "demo" / ladder / "report.html") in out
         assert (tmp_path / "runs" / "demo" / ladder / "report.html").exists()

@@ -70,6 +70,7 @@ def test_a_folder_without_training_text(wrong, tmp_path):
     (["test"], "did you mean `regard evaluate`?"),
     (["data", "fetsh"], "`regard data --help` says what it takes"),
     (["translate", "runs/x", "--num-beams", "3"], "did you mean --beam?"),
+    (["translate", "runs/x", "--output", "y"], "did you mean --out?"),
     (["translate", "runs/x", "--model", "y"], "what it works on comes first"),
     (["train", "lstm", "--lr", "0.1"], "did you mean --training.learning_rate"),
     (["train", "lstm", "--model.width", "2147483647"], "Make model.width, model.layers or data.vocabulary smaller"),
@@ -90,17 +91,17 @@ def test_a_folder_without_training_text(wrong, tmp_path):
     (["train", "LSTM"], "did you mean lstm?"),
     (["train", "lstm", "--seed", "99999999999999999999999"], "training.seed must be below"),
     (["train", "lstm", "--model.width", "99999999999"], "model.width must be below"),
-    (["train", "lstm", "--size", "tiny", "--model.width", "300000"], "not enough memory"),
+    (["train", "lstm", "--size", "tiny", "--model.width", "300000"], "gradients and moments alone"),
     (["train", "lstm", "--training.device", "meta"], "is not available"),
     (["evaluate", "x" * 300], "name too long"),
     (["train", "lstm", "--run", "x" * 300], "name too long"),
-    (["train", "lstm", "--seeed", "3"], "did you mean seed?"),
+    (["train", "lstm", "--seeed", "3"], "did you mean --seed?"),
     (["train", "lstm", "stray"], "Did not expect 'stray'"),
     (["train", "lstm", "--seed", "x"], "--seed"),
     (["train", "lstm", "--data"], "requires an argument"),
     (["train", "gpt", "--model.heads", "3"], "model.heads (3) must divide model.width"),
     (["train", "gpt", "--training.batches", "stream"], "use training.batches windows"),
-    (["train", "ngram", "--model.order", "9"], "model.order must be from 1 to 7"),
+    (["train", "ngram", "--model.order", "9"], "model.order must be at least 1 and at most 7"),
     (["train", "ngram", "--training.learning-rate", "1"], "counted, not trained"),
     (["train", "lstm", "--data.tokenizer", "bpe", "--data.vocabulary", "10"], "too small"),
     (["train", "missing.toml"], "There is no recipe"),
@@ -385,8 +386,8 @@ def test_what_a_kill_left_of_a_save_is_removed_on_resume(regard, broken):
 def test_fine_tuning_refuses_what_it_would_ignore(wrong, trained, text_file, tmp_path):
     words = ["train", "--data", text_file, "--run", tmp_path / "x", "--from"]
     assert "count both texts together" in wrong(*words, trained["ngram"])
-    assert "leave --size out" in wrong(*words, trained["lstm"], "--size", "large")
-    assert "leave --data.tokenizer out" in wrong(*words, trained["lstm"], "--data.tokenizer", "word")
+    assert "leave out --size" in wrong(*words, trained["lstm"], "--size", "large")
+    assert "leave out --data.tokenizer" in wrong(*words, trained["lstm"], "--data.tokenizer", "word")
     assert "do not fit the weights" in wrong(*words, trained["lstm"], "--model.width", "48")
     assert not (tmp_path / "x").exists()
 

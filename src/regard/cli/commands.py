@@ -44,7 +44,7 @@ for place, (title, verbs) in enumerate(GROUPS.items()):
     group = Group(title, sort_key=place)
     for order, (name, verb) in enumerate(verbs.items()):
         if isinstance(verb, App):
-            verb.group, verb.sort_key = group, order
+            verb.group, verb.sort_key, verb.group_commands = group, order, Group("Commands")
             app.command(verb)
         else:
             app.command(verb, name=name, group=group, sort_key=order)
@@ -68,7 +68,8 @@ def run(words: list[str]) -> None:
         keyword = (error.token.keyword or error.token.value).partition("=")[0]
         if not keyword.startswith("--"):
             raise
-        options = [name for argument in error.argument_collection if argument.parse for name in argument.names]
+        named = (one for one in error.argument_collection if one.parse and one.index is None)  # not what comes first
+        options = [name for one in named for name in one.names]
         verb = " ".join(["regard", *(error.command_chain or ())])
         raise RegardError(f"{verb} has no option {keyword}{_option(keyword, options, verb)}") from None
 

@@ -15,6 +15,7 @@ from typing import Protocol
 from regard.base.numbers import grouped
 from regard.report.screen import Screen, harmless
 
+ENOUGH = 0.02  # of the work, before the time that is left is guessed: the first part warms up
 PLAIN_SECONDS = 10.0  # in a log, a line at most this often
 ENOUGH = 0.01  # share of the work from which on the time that is left can be estimated
 
@@ -139,7 +140,8 @@ class _PlainBar:
         self.lines += 1
 
     def _line(self) -> str:
-        parts = [f"{self.title} {self._amount(self.done)}" + (f"/{self._amount(self.total)}" if self.total else "")]
+        amount = f"{grouped(self.done)}/{grouped(self.total)}" if self.total else grouped(self.done)
+        parts = [f"{self.title} {amount}{self.unit}"]
         if self.note:
             parts.append(self.note)
         elapsed, covered = time.monotonic() - self.began, self.done - self.first
@@ -147,9 +149,6 @@ class _PlainBar:
         if self.total and self.lines and covered >= ENOUGH * (self.total - self.first) and self.done < self.total:
             parts.append(f"{clock(elapsed * (self.total - self.done) / covered)} left")
         return " · ".join(parts)
-
-    def _amount(self, value: float) -> str:
-        return f"{grouped(value)}{self.unit}"
 
 
 def clock(seconds: float) -> str:

@@ -24,7 +24,7 @@ from torch import Tensor
 
 from regard.base.errors import RegardError
 from regard.base.files import check_digests, reading
-from regard.base.numbers import grouped
+from regard.base.numbers import counted, grouped
 from regard.report.progress import progress, say
 from regard.runs.recipe import PairData, Recipe, compose, read_in
 from regard.systems.catalogue import find, load_class
@@ -156,7 +156,7 @@ def own_code(system: str, facts: dict[str, Any], folder: Path) -> str:
             return admit_copy(code, Path(place)).name
         return admit(code, folder).name
     raise RegardError(
-        f"{folder} was trained with code of its own, and neither {place} nor {copy} is that code any more: "
+        f"{folder} was trained with code of its own, and neither {place} nor {copy} is that code now: "
         "put it back, or train a new run."
     )
 
@@ -169,7 +169,7 @@ def read_weights(folder: Path, weights: str = "best") -> dict[str, Tensor]:
         return load_tensors(best)[0]
     if checkpoint.exists():
         if weights == "best":
-            say(f"note: {folder} has not been validated yet; these are its last weights")
+            say(f"note: {folder} has not been validated yet; using its last weights")
         return unflatten(load_tensors(checkpoint)[0], "model")
     if best.exists():  # a counted system has one set of numbers
         return load_tensors(best)[0]
@@ -180,12 +180,12 @@ def average_weights(folder: Path, count: int) -> dict[str, Tensor]:
     """The mean of the weights of the last `count` validations (Vaswani et al. 2017, section 6.1)."""
     kept = kept_weights(folder)
     if not kept:
-        raise RegardError(f"{folder} kept no weights to average: only trainings on pairs do, with training.keep.")
+        raise RegardError(f"{folder} kept no weights to average: training.keep does, on pairs.")
     if count < 1:
         raise RegardError(f"--average must be at least 1, not {count}.")
     if len(kept) < count:
         raise RegardError(
-            f"{folder} kept the weights of {len(kept)} validations: ask for at most so many with --average, or train "
+            f"{folder} kept the weights of {counted(len(kept), 'validation')}: ask --average for no more, or train "
             "with a larger training.keep."
         )
     mean: dict[str, Tensor] = {}

@@ -24,7 +24,7 @@ from typing import Any, NoReturn
 import torch
 
 from regard.base.errors import RegardError
-from regard.base.numbers import grouped
+from regard.base.numbers import a, grouped
 from regard.base.settings import at_least
 from regard.decoding.beam import WIDEST, beam_search
 from regard.decoding.engine import Engine, Prompt
@@ -33,6 +33,7 @@ from regard.decoding.sampling import Sampling
 from regard.evaluation.documents import Documents
 from regard.evaluation.perplexity import Likelihood, Method, token_losses
 from regard.evaluation.scoring import alone_by_default, line_losses
+from regard.fast.table import install
 from regard.insight.trace import Trace
 from regard.insight.tracing import trace_language
 from regard.layers.state import State
@@ -55,7 +56,6 @@ from regard.runs.folder import (
     tokens_of,
 )
 from regard.runs.prediction import Prediction
-from regard.runs.speed import install
 from regard.runs.translation_run import TranslationRun
 from regard.systems.classifier import Classifier
 from regard.systems.translator import Translator
@@ -423,4 +423,4 @@ def _refuse(run: AnyRun) -> NoReturn:
         what, verb = "which translates", "translate"
     else:
         what, verb = "a language model with no source to translate or label", "generate"
-    raise RegardError(f"{run.folder} is a {run.recipe.system}, {what}: use `regard {verb} {run.folder}`.")
+    raise RegardError(f"{run.folder} is {a(run.recipe.system)}, {what}: use `regard {verb} {run.folder}`.")

@@ -135,7 +135,7 @@ class Tokenizer:
                 f"{str(path)!r} was not written by Regard{error}; train a tokenizer on your text."
             ) from None
         except Exception:  # the engine raises nothing more precise
-            raise RegardError(f"{str(path)!r} is damaged or no tokenizer; restore it or train it again.") from None
+            raise RegardError(f"{str(path)!r} is damaged or not a tokenizer: restore it or train it again.") from None
 
     @classmethod
     def from_json(cls, made_of: str) -> Tokenizer:

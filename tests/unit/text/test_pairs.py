@@ -223,7 +223,7 @@ def test_fewer_training_pairs_are_drawn_and_stay_when_there_are_more(tmp_path):
     assert len(ten["train"]) == 10
     assert set(ten["train"]) < set(twenty["train"]) < set(whole["train"])
     assert ten["test"] == whole["test"]
-    assert "leave that out" in refusal(path, longest=7)
+    assert "leave out data.words" in refusal(path, longest=7)
 
 
 def test_the_checksum_follows_the_text_and_the_settings(tmp_path):

@@ -10,7 +10,7 @@ import pytest
 
 from regard.base.errors import RegardError
 from regard.base.word_spans import find_words
-from regard.corpora.phrasebook import LECTURES, Pair, french, make_pairs, normalised, phrasebook
+from regard.corpora.phrasebook import LECTURES, Pair, french, lexicon, make_pairs, normalised, phrasebook
 from regard.corpora.phrasebook.lexicon import GIVING, INTRANSITIVE
 from regard.corpora.phrasebook.nouns import BARE, after, article_words
 from regard.corpora.phrasebook.pair import make_pair
@@ -286,3 +286,29 @@ def test_verbs_are_conjugated_as_in_the_grammar_books(infinitive, forms):
     verb = french.conjugate(infinitive)
     said = [verb.present[0], verb.present[3], verb.imperfect[0], verb.future[0], verb.participle]
     assert " ".join(said) == forms
+
+
+IRREGULAR = """be was been, become became become, bite bit bitten, break broke broken, bring brought brought, build
+    built built, buy bought bought, catch caught caught, choose chose chosen, come came come, cut
+    cut cut, draw drew drawn, drink drank drunk, drive drove driven, eat ate eaten, fall fell
+    fallen, feed fed fed, feel felt felt, find found found, forget forgot forgotten, get got got,
+    give gave given, go went gone, have had had, hear heard heard, hide hid hidden, know knew known,
+    leave left left, lend lent lent, lose lost lost, meet met met, read read read, run ran run, say
+    said said, see saw seen, sell sold sold, send sent sent, show showed shown, sing sang sung,
+    sleep slept slept, speak spoke spoken, steal stole stolen, swim swam swum, take took taken,
+    teach taught taught, tell told told, think thought thought, throw threw thrown, understand
+    understood understood, wake woke woken, wear wore worn, win won won, write wrote written, can
+    could could"""
+
+
+def test_every_irregular_verb_has_the_forms_of_the_dictionary():
+    known = {base: (past, participle) for base, past, participle in map(str.split, IRREGULAR.split(","))}
+    lists = [value for value in vars(lexicon).values() if isinstance(value, list | tuple | dict)]
+    found = {}
+    for values in [*lists, [v for v in vars(lexicon).values() if isinstance(v, lexicon.Verb)]]:
+        for verb in values.values() if isinstance(values, dict) else values:
+            if isinstance(verb, lexicon.Verb):
+                found[verb.english.base] = (verb.english.past, verb.english.participle)
+    regular = {base: forms for base, forms in found.items() if base not in known}
+    assert {base: forms for base, forms in found.items() if base in known} == known
+    assert all(past == participle and past.endswith("ed") for past, participle in regular.values()), regular
