@@ -7,7 +7,7 @@ from regard.fast import install, uninstall
 from regard.fast.fused_block import BY_HAND, block_by_hand
 from regard.fast.half_products import rectified_sums
 from regard.fast.residual import add_norm
-from regard.fast.table import installed
+from regard.fast.row_table import installed
 from regard.fast.word_vectors import read_words
 from regard.layers.encoder import TransformerEncoder
 from regard.layers.state import Span

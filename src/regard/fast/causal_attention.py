@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from regard.fast.table import Row, Use, Why, needs_cpu, needs_hopper
+from regard.fast.row_table import Row, Use, Why, needs_cpu, needs_hopper
 from regard.layers import cache
 from regard.layers.attention import CausalSelfAttention, SelfAttention
 from regard.layers.cache import visible

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from regard.fast.table import Row
+from regard.fast.row_table import Row
 from regard.systems.ngram import Grams, look_up
 
 FACTORS = (-7046029254386353131, -4417276706812531889)  # odd, with bits as if at random: so are a product's high bits

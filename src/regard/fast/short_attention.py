@@ -20,7 +20,7 @@ from torch import Tensor
 from regard.fast.bias_gradients import DeferredSums, Place
 from regard.fast.causal_attention import precision
 from regard.fast.gradient_buffer import Piece, Slot
-from regard.fast.table import Row, Use, Why, needs_triton
+from regard.fast.row_table import Row, Use, Why, needs_triton
 from regard.layers.attention import CrossAttention, FullSelfAttention
 from regard.layers.position import Position
 from regard.layers.state import State

@@ -24,8 +24,8 @@ from regard.fast.causal_attention import precision
 from regard.fast.gradient_buffer import Piece, pieces
 from regard.fast.half_products import BiasGradient, Halves, JoinedProduct
 from regard.fast.residual import add_norm, vectors_of
+from regard.fast.row_table import Row, Use, Why, needs_triton
 from regard.fast.short_attention import attend_packed, is_short
-from regard.fast.table import Row, Use, Why, needs_triton
 from regard.fast.word_vectors import is_plain, read_words
 from regard.layers.attention import CausalSelfAttention, CrossAttention, FullSelfAttention
 from regard.layers.blocks import (

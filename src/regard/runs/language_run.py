@@ -33,7 +33,7 @@ from regard.decoding.sampling import Sampling
 from regard.evaluation.documents import Documents
 from regard.evaluation.perplexity import Likelihood, Method, token_losses
 from regard.evaluation.scoring import alone_by_default, line_losses
-from regard.fast.table import install
+from regard.fast.row_table import install
 from regard.insight.trace import Trace
 from regard.insight.tracing import trace_language
 from regard.layers.state import State

@@ -25,7 +25,7 @@ import regard
 from regard.base.errors import RegardError, Stopped
 from regard.base.files import file_digest, is_partial, locked, open_own_file, sweep, write_text, writing
 from regard.base.numbers import a, counted, grouped
-from regard.fast.table import install
+from regard.fast.row_table import install
 from regard.report.progress import clock, progress, say
 from regard.runs.data import Material, PairMaterial, TextMaterial, material_of, read_material, resolve_training
 from regard.runs.folder import (

@@ -38,7 +38,7 @@ MODULES = (
     "choose_token",
     "lean_step",
     "decode_step",
-    "writing",
+    "recorded_writer",
     "beam_step",
     "linear_cross_entropy",
     "captured_step",
