@@ -33,7 +33,6 @@ from regard.decoding.sampling import Sampling
 from regard.evaluation.documents import Documents
 from regard.evaluation.perplexity import Likelihood, Method, token_losses
 from regard.evaluation.scoring import alone_by_default, line_losses
-from regard.fast.row_table import install
 from regard.insight.trace import Trace
 from regard.insight.tracing import trace_language
 from regard.layers.state import State
@@ -56,6 +55,7 @@ from regard.runs.folder import (
     tokens_of,
 )
 from regard.runs.prediction import Prediction
+from regard.runs.speed import install
 from regard.runs.translation_run import TranslationRun
 from regard.systems.classifier import Classifier
 from regard.systems.translator import Translator

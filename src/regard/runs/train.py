@@ -25,7 +25,6 @@ import regard
 from regard.base.errors import RegardError, Stopped
 from regard.base.files import file_digest, is_partial, locked, open_own_file, sweep, write_text, writing
 from regard.base.numbers import a, counted, grouped
-from regard.fast.row_table import install
 from regard.report.progress import clock, progress, say
 from regard.runs.data import Material, PairMaterial, TextMaterial, material_of, read_material, resolve_training
 from regard.runs.folder import (
@@ -45,6 +44,7 @@ from regard.runs.folder import (
 from regard.runs.language_run import AnyRun, Run, load
 from regard.runs.recipe import Recipe, compose, read_in, read_recipe, written_in
 from regard.runs.run_report import write_report
+from regard.runs.speed import install
 from regard.systems.catalogue import find
 from regard.systems.code import admit, in_use, is_own, locate, name_code
 from regard.systems.model import Model
