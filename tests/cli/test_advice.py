@@ -10,7 +10,7 @@ import pytest
 
 import regard as package
 from regard.cli import app
-from regard.runs.recipe import Data, PairData, system_module
+from regard.runs.recipe import DataSettings, PairDataSettings, system_module
 from regard.systems.catalogue import SYSTEMS
 from regard.training.hyperparameters import Counting, PairTraining, Training
 
@@ -57,7 +57,7 @@ def options(verb):
 
 
 OPTIONS = {name: options(verb) for name, verb in commands()}
-SETTINGS = {f"data.{f.name}" for section in (Data, PairData) for f in fields(section)}
+SETTINGS = {f"data.{f.name}" for section in (DataSettings, PairDataSettings) for f in fields(section)}
 SETTINGS |= {f"training.{f.name}" for section in (Training, PairTraining, Counting) for f in fields(section)}
 SETTINGS |= {f"model.{f.name}" for system in SYSTEMS for f in fields(system_module(system.name).Settings)}
 

@@ -12,7 +12,7 @@ import os
 import platform
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,7 +26,7 @@ from regard.base.errors import RegardError, Stopped
 from regard.base.files import is_partial, locked, open_own_file, sweep, write_text, writing
 from regard.base.numbers import grouped
 from regard.report.progress import clock, progress, say
-from regard.runs.data import Material, PairMaterial, TextMaterial, material_of, read_material, resolve_training
+from regard.runs.data import Data, PairData, TextData, data_of, read_data, resolve_training
 from regard.runs.folder import (
     FORMAT,
     Tokenizers,
@@ -38,7 +38,9 @@ from regard.runs.folder import (
     pick_device,
     read_weights,
 )
-from regard.runs.language_run import AnyRun, Run, load
+from regard.runs.language_run import LanguageRun
+from regard.runs.lists import GivenData, as_file
+from regard.runs.load import AnyRun, load
 from regard.runs.recipe import Recipe, compose, read_in, read_recipe, written_in
 from regard.runs.run_report import write_report
 from regard.runs.speed import install
@@ -50,14 +52,14 @@ from regard.training.checkpoint import save_tensors
 from regard.training.defaults import MOST_EPOCHS, SMALL_FILE
 from regard.training.distributed import Group, join, local_rank
 from regard.training.hyperparameters import Learning, PairTraining
-from regard.training.loop import Trainer, kept_weights, measure_steps, weights_of
+from regard.training.loop import Callback, Trainer, kept_weights, measure_steps, weights_of
 from regard.training.out_of_memory import is_out_of_memory, memory_of
 
 
 def train(
     system: str | None = None,
     *,
-    data: str | None = None,
+    data: GivenData | None = None,
     run: str | Path | None = None,
     size: str | None = None,
     seed: int | None = None,
@@ -65,15 +67,27 @@ def train(
     start: str | Path | None = None,
     recipe: str | Path | None = None,
     settings: Mapping[str, Mapping[str, Any]] | None = None,
+    callbacks: Sequence[Callback] = (),
 ) -> AnyRun:
     """Train a system on a text and return the run. `start`: a run whose weights and tokenizer it begins with.
+
+    `data`: the name of a corpus or a path, or a list of lines, or of pairs. Each of the `callbacks` is called with
+    every row of metrics.jsonl as it is written; an exception in one ends the training, after a checkpoint.
 
     regard.train("lstm", data="my.txt", run="runs/mine", settings={"model": {"layers": 1}, "training": {"steps": 500}})
     """
     composed = compose_recipe(
-        system, data=data, size=size, seed=seed, budget=budget, start=start, recipe=recipe, settings=settings
+        system,
+        data=None if data is None else as_file(data),
+        size=size,
+        seed=seed,
+        budget=budget,
+        start=start,
+        recipe=recipe,
+        settings=settings,
     )
-    return train_recipe(composed, Path(run) if run is not None else None, Path(start) if start is not None else None)
+    folder, before = (None if path is None else Path(path) for path in (run, start))
+    return train_recipe(composed, folder, before, callbacks=callbacks)
 
 
 def compose_recipe(
@@ -142,25 +156,25 @@ def check_start(
 class Prepared:
     """Everything that training needs, before anything is written."""
 
-    material: Material
+    data: Data
     model: Model
 
     @property
     def recipe(self) -> Recipe:
-        return self.material.recipe
+        return self.data.recipe
 
 
 def prepare(recipe: Recipe, start: Path | None = None, tokenizers: Tokenizers | None = None) -> Prepared:
-    material = read_material(recipe, start, tokenizers).suited()
-    check_room(material.recipe, material.tokenizers)
-    torch.manual_seed(material.recipe.training.seed)
-    model = build_model(material.recipe, material.tokenizers)
+    data = read_data(recipe, start, tokenizers).suited()
+    check_room(data.recipe, data.tokenizers)
+    torch.manual_seed(data.recipe.training.seed)
+    model = build_model(data.recipe, data.tokenizers)
     if start is not None:
         try:
             model.load_state_dict(read_weights(start))
         except RuntimeError:
             raise RegardError(f"These model settings do not fit the weights of {start}: leave model.* out.") from None
-    return Prepared(material, model)
+    return Prepared(data, model)
 
 
 def check_room(recipe: Recipe, tokenizers: Tokenizers) -> None:
@@ -185,30 +199,39 @@ def check_room(recipe: Recipe, tokenizers: Tokenizers) -> None:
 
 
 def train_recipe(
-    recipe: Recipe, folder: Path | None = None, start: Path | None = None, tokenizers: Tokenizers | None = None
+    recipe: Recipe,
+    folder: Path | None = None,
+    start: Path | None = None,
+    tokenizers: Tokenizers | None = None,
+    callbacks: Sequence[Callback] = (),
 ) -> AnyRun:
     """Train what a recipe says; `tokenizers`: with these instead of new ones."""
     group = join(recipe.training.device if isinstance(recipe.training, Learning) else "cpu")
     if folder is not None and group.is_first:
         check_free(folder)  # said before anything is read
     if not group.alone:
-        return _train_together(group, recipe, folder, start, tokenizers)
+        return _train_together(group, recipe, folder, start, tokenizers, callbacks)
     ready = prepare(recipe, start, tokenizers)
-    say(ready.material.sentence)
+    say(ready.data.sentence)
     if is_counted(ready.recipe):
         return _count(ready, folder)
     with new_folder(ready.recipe, folder) as made:
         trainer = build_trainer(ready, made)
         size = grouped(count_parameters(ready.model))
         say(f"{find(ready.recipe.system).label}: {size} parameters, on {trainer.device}")
-        write_folder(made, ready.recipe, ready.material.tokenizers)
+        write_folder(made, ready.recipe, ready.data.tokenizers)
         trainer.save()
-        write_facts(made, ready.recipe, ready.model, ready.material.origin)
-        return _go_on(trainer, ready.material)
+        write_facts(made, ready.recipe, ready.model, ready.data.origin)
+        return _go_on(trainer, ready.data, callbacks)
 
 
 def _train_together(
-    group: Group, recipe: Recipe, folder: Path | None, start: Path | None, tokenizers: Tokenizers | None
+    group: Group,
+    recipe: Recipe,
+    folder: Path | None,
+    start: Path | None,
+    tokenizers: Tokenizers | None,
+    callbacks: Sequence[Callback],
 ) -> AnyRun:
     """The same in several processes: the leader reads the text and makes the folder, the others find both there."""
     if is_counted(recipe):
@@ -217,8 +240,8 @@ def _train_together(
         folder = Path(group.broadcast(str(made)))
         if group.is_first:
             ready = prepare(recipe, start, tokenizers)
-            say(ready.material.sentence)
-            write_folder(folder, ready.recipe, ready.material.tokenizers)
+            say(ready.data.sentence)
+            write_folder(folder, ready.recipe, ready.data.tokenizers)
         group.barrier()
         if not group.is_first:
             recipe = compose(recipe.system, None, read_in(folder))
@@ -229,15 +252,20 @@ def _train_together(
         say(f"{find(recipe.system).label}: {grouped(parameters)} parameters, {where}")
         trainer.save()
         if group.is_first:
-            write_facts(folder, ready.recipe, ready.model, ready.material.origin, group.size)
-        return _go_on(trainer, ready.material)
+            write_facts(folder, ready.recipe, ready.model, ready.data.origin, group.size)
+        return _go_on(trainer, ready.data, callbacks)
 
 
 # Where and in how many parts it is computed, not what:
 MAY_CHANGE = ("accumulate", "capture", "checkpoint_every", "compile", "device", "shard", "threads")
 
 
-def resume(folder: str | Path, settings: Mapping[str, Mapping[str, Any]] | None = None) -> AnyRun:
+def resume(
+    folder: str | Path,
+    settings: Mapping[str, Mapping[str, Any]] | None = None,
+    *,
+    callbacks: Sequence[Callback] = (),
+) -> AnyRun:
     """Go on exactly where a run stopped; `settings`: of those that only say where and in how many parts."""
     folder = Path(folder)
     recipe = _changed(open_recipe(folder), settings or {})
@@ -247,8 +275,8 @@ def resume(folder: str | Path, settings: Mapping[str, Mapping[str, Any]] | None 
         raise RegardError(f"{folder} has no checkpoint (training.safetensors); train it anew.")
     torch.set_num_threads(recipe.training.threads)
     group = join(recipe.training.device)
-    material = material_of(folder, recipe)
-    ready = Prepared(material, build_model(recipe, material.tokenizers))
+    data = data_of(folder, recipe)
+    ready = Prepared(data, build_model(recipe, data.tokenizers))
     with claimed(folder) if group.is_first else nullcontext():
         if group.is_first:
             tidy(folder)
@@ -256,7 +284,7 @@ def resume(folder: str | Path, settings: Mapping[str, Mapping[str, Any]] | None 
         _restore(trainer)
         if settings and group.is_first:
             write_text(folder / "recipe.toml", written_in(recipe, folder))
-        return _go_on(trainer, material)
+        return _go_on(trainer, data, callbacks)
 
 
 def _changed(recipe: Recipe, settings: Mapping[str, Mapping[str, Any]]) -> Recipe:
@@ -304,9 +332,10 @@ def how_losses_differ(recipe: Recipe) -> str:
     return f"The training loss is measured with {extra}, the validation loss without: compare each with itself."
 
 
-def _go_on(trainer: Trainer, material: Material) -> AnyRun:
+def _go_on(trainer: Trainer, data: Data, callbacks: Sequence[Callback]) -> AnyRun:
     folder, at = trainer.folder, trainer.at
-    if trainer.group.is_first and (sentence := how_losses_differ(material.recipe)):
+    trainer.callbacks = tuple(callbacks)
+    if trainer.group.is_first and (sentence := how_losses_differ(data.recipe)):
         say(sentence)
     try:
         trainer.train()
@@ -328,15 +357,15 @@ def _go_on(trainer: Trainer, material: Material) -> AnyRun:
     )
     run = load(folder, device=str(trainer.device))
     if trainer.group.is_first:
-        pairs = material.references if isinstance(material, PairMaterial) else Pairs([], [])
+        pairs = data.references if isinstance(data, PairData) else Pairs([], [])
         write_report(run, zip(pairs.sources, pairs.targets))
     return run
 
 
-def _count(ready: Prepared, asked: Path | None) -> Run:
-    material = ready.material
-    assert isinstance(material, TextMaterial)
-    recipe, model, ids = ready.recipe, ready.model, material.arrays["train"].ids
+def _count(ready: Prepared, asked: Path | None) -> LanguageRun:
+    data = ready.data
+    assert isinstance(data, TextData)
+    recipe, model, ids = ready.recipe, ready.model, data.arrays["train"].ids
     began = time.perf_counter()
     with progress(f"counting up to {recipe.model.order}-grams", recipe.model.order) as bar:
         model.count(ids, progress=lambda: bar.advance(1))  # type: ignore[operator]  # counted systems have it
@@ -344,11 +373,11 @@ def _count(ready: Prepared, asked: Path | None) -> Run:
         say(str(note))
     seconds = time.perf_counter() - began
     with new_folder(recipe, asked) as folder:
-        write_folder(folder, recipe, material.tokenizers)
+        write_folder(folder, recipe, data.tokenizers)
         save_tensors(folder / "model.safetensors", weights_of(model), {"seconds": seconds, "tokens": len(ids)})
-        write_facts(folder, recipe, model, material.origin)
+        write_facts(folder, recipe, model, data.origin)
     say(f"counted {grouped(count_parameters(model))} n-grams in {clock(seconds)}; the run is in {folder}")
-    run = Run(folder, recipe, material.tokenizers.target, model)
+    run = LanguageRun(folder, recipe, data.tokenizers.target, model)
     write_report(run)
     return run
 
@@ -361,7 +390,7 @@ def build_trainer(ready: Prepared, folder: Path, group: Group | None = None) -> 
     if group is not None and not group.alone and device.type == "cuda":
         device = torch.device("cuda", local_rank())
     model = ready.model.to(device)
-    batches, validation = ready.material.batches(model), ready.material.validation(model)
+    batches, validation = ready.data.batches(model), ready.data.validation(model)
     bf16 = settings.precision == "bf16"
     return Trainer(model, batches, validation, settings, folder, bf16=bf16, group=group, install=install)
 
@@ -521,11 +550,11 @@ def dry_run(recipe: Recipe, start: Path | None = None, tokenizers: Tokenizers | 
     does: the batches that stand out, a validation, a checkpoint.
     """
     ready = prepare(recipe, start, tokenizers)
-    training_tokens = ready.material.tokens
+    training_tokens = ready.data.tokens
     facts: dict[str, Any] = {
         "system": ready.recipe.system,
-        "corpus": ready.material.origin["name"],
-        "vocabulary": ready.material.tokenizers.target.vocabulary,
+        "corpus": ready.data.origin["name"],
+        "vocabulary": ready.data.tokenizers.target.vocabulary,
         "training_tokens": training_tokens,
     }
     if is_counted(ready.recipe):
