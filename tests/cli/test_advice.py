@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import regard as package
-from regard.cli import app
+from regard.cli.commands import app
 from regard.runs.recipe import DataSettings, PairDataSettings, system_module
 from regard.systems.catalogue import SYSTEMS
 from regard.training.hyperparameters import Counting, PairTraining, Training

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -57,9 +58,10 @@ def as_file(data: GivenData) -> str:
     if isinstance(items[0], str):
         kind, content = "lines", "".join(f"{line}\n" for line in lines_of(items))
     else:
-        kind, content = "pairs", "".join(f"{source}\t{target}\n" for source, target in zip(*sides(items)))
+        pairs = ({"source": source, "target": target} for source, target in zip(*sides(items)))
+        kind, content = "pairs", "".join(f"{json.dumps(pair, ensure_ascii=False)}\n" for pair in pairs)
     digest = hashlib.blake2b(content.encode(), digest_size=6).hexdigest()
-    path = cache_folder() / "lists" / f"{kind}-{digest}.{'txt' if kind == 'lines' else 'tsv'}"
+    path = cache_folder() / "lists" / f"{kind}-{digest}.{'txt' if kind == 'lines' else 'jsonl'}"
     if not path.exists():
         write_text(path, content)
     say(f"The {len(items)} {kind} of the list are in {path}; keep that file as long as you resume or evaluate the run.")
