@@ -142,7 +142,7 @@ def test_a_generation_from_file_to_file_that_was_killed_goes_on_where_it_was(reg
     with pytest.MonkeyPatch.context() as patched:
         noted = []
         before = files.write_text
-        patched.setattr(files, "write_text", lambda path, text: noted.append(text) or before(path, text))
+        patched.setattr(files, "write_text", lambda path, text, **how: noted.append(text) or before(path, text, **how))
         assert regard(*command)[0] == 0
     whole = out.read_bytes().splitlines(keepends=True)
     assert [json.loads(line)["line"] for line in whole] == [*range(1, 71)]
