@@ -7,7 +7,7 @@ PIP    := $(BIN)/python -m pip install --quiet --constraint constraints.txt
 # Idle OpenMP threads must sleep: two busy torch processes on the same cores otherwise slow each other a hundredfold.
 export OMP_WAIT_POLICY ?= passive
 
-.PHONY: setup demo test check clean
+.PHONY: setup demo test check mutants clean
 
 setup: $(VENV)/.tests-ready
 
@@ -35,6 +35,10 @@ check: $(VENV)/.tests-ready
 	$(BIN)/ruff check src tests bench
 	$(BIN)/ruff format --check --quiet src tests bench
 	$(BIN)/mypy
+
+# Would the tests notice? Small faults in copies of the source: which of them are killed, package by package.
+mutants: $(VENV)/.tests-ready
+	OMP_NUM_THREADS=1 $(BIN)/python tests/mutants.py
 
 clean:
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache

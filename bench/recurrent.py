@@ -20,11 +20,13 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 import numpy as np
 import torch
 from torch import nn
 
+from regard.fast import install
 from regard.fast.kernels.persistent import recur
 from regard.runs.recipe import compose
 from regard.systems.lstm import LSTMModel
@@ -83,14 +85,25 @@ def speed(shape: tuple[int, int, int, int, int, float], way: str, options: argpa
     )
     torch.manual_seed(1)
     model = LSTMModel(options.vocabulary, recipe.model).to(options.device)
-    for layer in model.layers:
-        layer.staying = way != "graph-chain"
     ids = np.random.default_rng(0).integers(options.vocabulary, size=rows * window * 1000).astype(np.uint16)
     batches = Streams(ids, rows, window, 0)
     with tempfile.TemporaryDirectory() as folder:
-        trainer = Trainer(model, batches, TextValidation(ids[:100], 0), recipe.training, Path(folder), bf16=True)
+        trainer = Trainer(
+            model,
+            batches,
+            TextValidation(ids[:100], 0),
+            recipe.training,
+            Path(folder),
+            bf16=True,
+            install=without_bf16 if way == "graph-chain" else install,
+        )
         model.train()
         return rows * window * options.steps / rounds(lambda: [trainer.step() for _ in range(options.steps)])
+
+
+def without_bf16(thing: object, **use: Any) -> object:
+    """Install what trains in fp32: the chain, and not the kernel that stays."""
+    return install(thing, **{**use, "bf16": False})
 
 
 def rounds(work: Callable[[], object]) -> float:

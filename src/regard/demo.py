@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from regard.base.errors import RegardError
+from regard.base.numbers import counted
 from regard.compare.comparison import Comparison, compare
 from regard.compare.findings import notes
 from regard.compare.question import Question
@@ -33,9 +34,10 @@ CORPUS = "phrasebook"
 PROMPT = "The "
 SIZE = "tiny"
 FAMILIES = (
-    "Rows stand by year, and newer is not better as such: rnn, lstm and gru are one family, nnlm's window is another, "
+    "Newer is not always better: rnn, lstm and gru are one family, nnlm's window is another, "
     "and self-attention is the bare heart of a layer of gpt. dan averages all it has read and knows no order."
 )
+NOTHING = "(nothing: it was trained for too short a time)"
 
 
 @dataclass(frozen=True)
@@ -52,6 +54,12 @@ class Ladder:
     def question(self, budget: str) -> Question:
         names = tuple(system.name for system in SYSTEMS if system.task == self.task)
         return Question(names, CORPUS, "seconds", budget, 1, SIZE, self.settings, self.prompt)
+
+    def too_short(self, seconds: float) -> str:
+        return (
+            f"A budget of {seconds:g} s is too small for a {self.task} system to learn much, so expect poor or empty "
+            f"output; {self.seconds:g} s are enough."
+        )
 
     def budget(self) -> str:
         return f"{self.seconds if side_by_side() else self.seconds / 2:g}s"
@@ -106,6 +114,9 @@ def run_demo(*, budget: str | None = None, folder: Path | None = None, as_json: 
         LANGUAGE.question(budget or LANGUAGE.budget()),
         TRANSLATION.question(budget or TRANSLATION.budget()),
     )
+    for ladder, question in ((LANGUAGE, language), (TRANSLATION, translation)):
+        if question.limit.unit == "seconds" and question.limit.amount < ladder.seconds / 2:
+            say(ladder.too_short(question.limit.amount))
     with nullcontext(folder) if folder is not None else free_folder(Path("runs") / "demo") as place:
         with climbing_aside(translation, place / TRANSLATION.folder):
             models = climb(language, place / LANGUAGE.folder)
@@ -117,7 +128,7 @@ def run_demo(*, budget: str | None = None, folder: Path | None = None, as_json: 
         _print_translators(translators)
         _print_next(models, translators, time.perf_counter() - began)
     if failed := {**models.failed, **translators.failed}:
-        raise RegardError(f"Not all of the ladders came to a number: {'; '.join(failed.values())}")
+        raise RegardError(f"Some runs failed: {'; '.join(failed.values())}")
 
 
 def climb(question: Question, folder: Path) -> Comparison:
@@ -140,7 +151,7 @@ def climbing_aside(question: Question, folder: Path) -> Iterator[None]:
         yield
         return
     words = [*shlex.split(question.command())[1:], "--run", str(folder)]
-    say(f"the {len(question.systems)} translators are trained beside the language models, on the other core")
+    say(f"{counted(len(question.systems), 'translator')} train beside the language models, on the other core")
     folder.parent.mkdir(parents=True, exist_ok=True)
     path = folder.parent / f"{folder.name}.log"  # two bars would overwrite each other
     with path.open("a", encoding="utf-8") as log:
@@ -149,7 +160,7 @@ def climbing_aside(question: Question, folder: Path) -> Iterator[None]:
         )
         try:
             yield
-            say(f"waiting for the translators; {log.name} says how far they are")
+            say(f"waiting for the translators; their progress is in {log.name}")
             aside.wait()
         finally:
             if aside.poll() is None:
@@ -163,7 +174,7 @@ def climbing_aside(question: Question, folder: Path) -> Iterator[None]:
 def _print_models(comparison: Comparison) -> None:
     for row in comparison.rows:
         if row["perplexity"] is not None:
-            print(f"\n── {row['label']} writes ──\n{row['sample']}")
+            print(f"\n── {row['label']} writes ──\n{row['sample'] if row['sample'].strip() else NOTHING}")
     _print_table(comparison)
     print(FAMILIES)
 
@@ -173,7 +184,9 @@ def _print_translators(comparison: Comparison) -> None:
     done = [row["label"] for row in comparison.order]
     for number in comparison.plan.facts["examples"]:
         said = {"English": sources[number], "reference": references[number]}
-        said |= {label: comparison.results[label, 1]["evaluation"]["translations"][number] for label in done}
+        for label in done:
+            written = comparison.results[label, 1]["evaluation"]["translations"][number]
+            said[label] = written.strip() or NOTHING
         print("\n" + "\n".join(f"{who:<12}{text}" for who, text in said.items()))
     _print_table(comparison)
     columns = {"words": "words of the source", "sentences": "sentences", **{label: label for label in done}}

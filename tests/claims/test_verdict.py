@@ -55,6 +55,21 @@ def test_a_claim_never_holds_unless_its_control_comes_out_the_other_way(effect, 
     assert verdict({"effect": effect, "control": control}) == wanted
 
 
+@pytest.mark.parametrize(
+    ("effect", "other", "wanted"),
+    [
+        (CLEAR, CLEAR, HOLDS),
+        (CLEAR, CONTRARY, FAILS),  # what fails is not made up for by what holds
+        (CONTRARY, CLEAR, FAILS),
+        (CONTRARY, UNCLEAR, FAILS),
+        (CLEAR, UNCLEAR, OPEN),
+    ],
+)
+def test_a_claim_holds_when_all_it_says_holds_and_fails_when_any_of_it_fails(effect, other, wanted):
+    both = (*EFFECT, Expect("other", "at least", 1.0))
+    assert verdict({"effect": effect, "other": other, "control": CONTRARY}, expected=both) == wanted
+
+
 def test_one_draw_refutes_an_identity():
     expect = Expect("error", "at most", 1e-9, over="draws")
     assert find(expect, [1e-12] * 99).verdict == HOLDS
@@ -89,11 +104,24 @@ def test_students_quantiles_are_those_of_the_tables(probability, freedom, table)
     assert student_quantile(probability, freedom) == pytest.approx(table, abs=6e-4)
 
 
+def test_with_one_degree_of_freedom_students_t_is_cauchys_distribution():
+    for probability in (0.5, 0.75, 0.975, 0.9995):
+        expected = math.tan(math.pi * (probability - 0.5))
+        assert student_quantile(probability, 1) == pytest.approx(expected, rel=1e-4, abs=1e-9)
+
+
 def test_the_interval_of_a_share_is_wilsons():
     assert share_interval(8, 10, 0.95) == pytest.approx((0.4902, 0.9433), abs=1e-4)  # Wilson's, worked by hand
     low, high = share_interval(0, 5, 0.99)
     assert low == pytest.approx(0.0, abs=1e-12)
     assert 0.5 < high < 0.6
+
+
+def test_the_interval_of_a_mean_is_students():
+    """1 … 5: s = √2.5, s/√5 = √½, and t with 4 degrees of freedom is 2.7764 at 97.5 % and 4.6041 at 99.5 %."""
+    for level, t in ((0.95, 2.7764), (0.99, 4.6041)):
+        reach = t * math.sqrt(0.5)
+        assert student_interval([1, 2, 3, 4, 5], level) == pytest.approx((3 - reach, 3 + reach), abs=1e-3)
 
 
 @given(NUMBERS)

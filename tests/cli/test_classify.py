@@ -136,8 +136,8 @@ def test_the_verbs_of_others_name_the_right_one(wrong, labeller, trained):
     for verb in ("translate", "generate"):
         assert f"use `regard classify {labeller}`" in wrong(verb, labeller, stdin="a\n")
     assert "regard generate" in wrong("classify", trained["lstm"], stdin="a\n")
-    assert "--beam means nothing" in wrong("evaluate", labeller, "--beam", 3)
-    assert "--stream means nothing" in wrong("evaluate", labeller, "--stream")
+    assert "--beam does not apply" in wrong("evaluate", labeller, "--beam", 3)
+    assert "--stream does not apply" in wrong("evaluate", labeller, "--stream")
     assert wrong("export", labeller, "--to", "arpa", "--out", labeller / "model.arpa")
 
 

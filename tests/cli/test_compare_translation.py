@@ -43,7 +43,7 @@ def compared(tmp_path_factory, pairs):
 def rows(regard, compared, pairs):
     code, out, errors = regard(*question(pairs), "--run", compared / "c", "--json")
     assert code == 0, errors
-    assert "4 of 4 runs were finished before; nothing is left to do" in errors
+    assert "4 of 4 runs finished before; nothing is left to do" in errors
     return json.loads(out)
 
 
@@ -144,6 +144,6 @@ def test_a_stopped_comparison_goes_on_where_it_stopped(regard, process, pairs, t
     assert started.returncode == 130, errors
     code, out, errors = regard(*words, "--json")
     assert code == 0, errors
-    assert "seq2seq: going on where it stopped" in errors
+    assert "seq2seq: continuing where it stopped" in errors
     (row,) = json.loads(out)
     assert row["tokens_seen"] >= 60_000

@@ -198,10 +198,10 @@ def test_a_text_that_is_too_long_is_refused(wrong, runs):
 
 def test_options_that_mean_nothing_for_a_task_are_refused(wrong, runs):
     for option in ("--target", "--beam", "--length-penalty"):
-        assert f"{option} means nothing" in wrong("inspect", runs["gpt"], LINE, option, "1")
-    assert "--beam means nothing" in wrong("inspect", runs["classifier"], SENTENCE, "--beam", "2")
+        assert f"{option} does not apply" in wrong("inspect", runs["gpt"], LINE, option, "1")
+    assert "--beam does not apply" in wrong("inspect", runs["classifier"], SENTENCE, "--beam", "2")
     both = wrong("inspect", runs["transformer"], SENTENCE, "--target", "Ils", "--beam", "2")
-    assert "--beam means nothing" in both
+    assert "--beam does not apply" in both
     for output in (["--json"], ["--html", "out.html"]):
         assert "--layer and --head" in wrong("inspect", runs["gpt"], LINE, "--head", "0", *output)
 
@@ -219,7 +219,7 @@ def test_other_slips_are_one_sentence(wrong, runs, tmp_path):
     assert str(tmp_path / "none") in wrong("inspect", tmp_path / "none", LINE)
     assert "--top must be at least 1" in wrong("inspect", runs["gpt"], LINE, "--top", "0")
     assert "--beam must be at least 1" in wrong("inspect", runs["transformer"], SENTENCE, "--beam", "0")
-    assert "no label" in wrong("inspect", runs["classifier"], SENTENCE, "--target", "de")
+    assert "not a label" in wrong("inspect", runs["classifier"], SENTENCE, "--target", "de")
     assert "more than one line" in wrong("inspect", runs["transformer"], stdin=f"{SENTENCE}\n{SENTENCE}\n")
     assert '"The cat sees"' in wrong("inspect", runs["gpt"], "The", "cat", "sees")
     assert "did you mean --gradients" in wrong("inspect", runs["gpt"], "--gradient", stdin=LINE).lower()

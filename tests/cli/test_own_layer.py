@@ -621,7 +621,7 @@ def test_a_file_that_has_changed_or_gone_leaves_old_runs_as_they_were(run, here,
     (run / "mine.py").unlink()
     code, _, err = regard("evaluate", run)
     assert code == 2
-    assert "is that code any more: put it back, or train a new run." in err
+    assert "is that code now: put it back, or train a new run." in err
 
 
 def test_a_file_that_is_edited_is_read_again_in_the_same_process(here):
@@ -662,6 +662,20 @@ def test_opening_a_run_never_runs_code_that_was_not_named_here(run, here, regard
     assert regard("laws", f"{run}/trap.py:MinimalGatedUnit")[0] == 0  # who has read it may say so
     assert (here / "sprung").exists()
     assert regard("evaluate", run)[0] == 0
+
+
+def test_a_file_that_was_edited_after_it_was_named_is_not_run_unasked(run, here, regard):
+    mine = here / "mine.py"
+    mine.write_text(f"open({str(here / 'sprung')!r}, 'w')\n" + mine.read_text(), encoding="utf-8")
+    code, _, err = regard("train", run / "recipe.toml", "--run", here / "again")
+    assert code == 2
+    assert f"recipe.toml would run {mine}" in err
+    facts = json.loads((run / "run.json").read_text())  # a run that says it was trained with what the file is now
+    facts["code"]["sha256"] = hashlib.sha256(mine.read_bytes()).hexdigest()
+    (run / "run.json").write_text(json.dumps(facts))
+    assert regard("evaluate", run)[0] == 2
+    assert not (here / "sprung").exists()
+    assert not (here / "again").exists()
 
 
 def test_a_module_is_a_system_too(here, regard):

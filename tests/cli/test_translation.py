@@ -10,9 +10,9 @@ import sacrebleu
 from test_kill import bits, digest, wait_for_step
 
 import regard as package
+from regard.base.word_spans import find_words as words_of
 from regard.cli import main
 from regard.corpora.phrasebook import make_pairs
-from regard.corpora.phrasebook import words as words_of
 from regard.training.checkpoint import load_tensors
 
 TINY = [
@@ -247,8 +247,8 @@ def test_unequal_numbers_of_lines(wrong, tmp_path):
 def test_a_language_model_cannot_translate_and_a_translator_does_not_ramble(wrong, trained, translators):
     assert "regard generate" in wrong("translate", trained["lstm"], stdin="a\n")
     assert "regard translate" in wrong("generate", translators["transformer"])
-    assert "--stream means nothing" in wrong("evaluate", translators["transformer"], "--stream")
-    assert "--by-length means nothing" in wrong("evaluate", trained["lstm"], "--by-length")
+    assert "--stream does not apply" in wrong("evaluate", translators["transformer"], "--stream")
+    assert "--by-length does not apply" in wrong("evaluate", trained["lstm"], "--by-length")
 
 
 def test_a_sentence_without_end_is_refused_by_its_line_or_cut_on_request(wrong, regard, translators):

@@ -50,6 +50,19 @@ def test_evaluate_prints_perplexity_and_how_it_was_computed(regard, trained, sys
     assert package.load(trained[system]).evaluate()["perplexity"] == pytest.approx(facts["perplexity"])
 
 
+def test_bits_per_character_are_shared_out_over_characters_however_the_text_is_cut(regard, text_file, tmp_path):
+    lines = text_file.read_text(encoding="utf-8").splitlines()
+    for split, part in {"train": lines, "valid": lines[:20], "test": lines[20:50]}.items():
+        (tmp_path / f"{split}.txt").write_text("".join(f"{line}\n" for line in part), encoding="utf-8")
+    assert regard("train", "ngram", "--data", tmp_path, "--data.tokenizer", "bpe", "--run", tmp_path / "run")[0] == 0
+    facts = json.loads(regard("evaluate", tmp_path / "run", "--json")[1])
+    characters = sum(len(line) + 1 for line in lines[20:50])  # the end of a line is one, too
+    assert facts["characters"] == characters
+    assert facts["tokens"] < 0.8 * characters
+    bits = facts["nats_per_token"] * facts["tokens"] / math.log(2)
+    assert facts["bits_per_character"] == pytest.approx(bits / characters)
+
+
 @pytest.mark.parametrize("system", SYSTEMS)
 def test_the_batch_size_changes_nothing(trained, system):
     run = package.load(trained[system])
@@ -261,7 +274,7 @@ def test_fine_tuning_begins_with_the_old_weights_and_tokenizer(regard, trained, 
     assert after.recipe.model == before.recipe.model
     code, _, errors = regard("train", "gpt", "--data", new, "--from", trained["lstm"], "--run", tmp_path / "x")
     assert code == 2
-    assert "cannot begin with its weights" in errors
+    assert "cannot start from its weights" in errors
 
 
 def test_a_recipe_file_makes_the_same_run_again(regard, trained, tmp_path):
@@ -323,6 +336,8 @@ def test_the_demo_prints_a_table_for_each_ladder_and_a_sample_from_each_system(r
     first = [line.split()[0] for line in out.splitlines() if line.startswith(("English ", "transformer "))]
     assert first.count("English") == 5
     assert first.count("transformer") == 6  # its five translations and its row of the table
+    assert all(len(line.split()) > 1 for line in out.splitlines() if line.startswith("transformer "))  # never a blank
+    assert "A budget of 1 s is too small for a translation system to learn much" in errors
     for ladder, run in (("language", "gpt"), ("translation", "transformer")):
         assert str(Path("runs") / "demo" / ladder / "report.html") in out
         assert (tmp_path / "runs" / "demo" / ladder / "report.html").exists()

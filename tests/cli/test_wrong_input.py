@@ -3,7 +3,10 @@
 import json
 import os
 import re
+import shlex
 import shutil
+import subprocess
+import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -12,6 +15,7 @@ import pytest
 
 from regard.base.errors import RegardError
 from regard.base.files import locked
+from regard.compare.processes import read_result
 from regard.runs import train as fit
 from regard.training.checkpoint import load_tensors
 
@@ -66,6 +70,7 @@ def test_a_folder_without_training_text(wrong, tmp_path):
     (["test"], "did you mean `regard evaluate`?"),
     (["data", "fetsh"], "`regard data --help` says what it takes"),
     (["translate", "runs/x", "--num-beams", "3"], "did you mean --beam?"),
+    (["translate", "runs/x", "--output", "y"], "did you mean --out?"),
     (["translate", "runs/x", "--model", "y"], "what it works on comes first"),
     (["train", "lstm", "--lr", "0.1"], "did you mean --training.learning_rate"),
     (["train", "lstm", "--model.width", "2147483647"], "Make model.width, model.layers or data.vocabulary smaller"),
@@ -86,17 +91,17 @@ def test_a_folder_without_training_text(wrong, tmp_path):
     (["train", "LSTM"], "did you mean lstm?"),
     (["train", "lstm", "--seed", "99999999999999999999999"], "training.seed must be below"),
     (["train", "lstm", "--model.width", "99999999999"], "model.width must be below"),
-    (["train", "lstm", "--size", "tiny", "--model.width", "300000"], "not enough memory"),
+    (["train", "lstm", "--size", "tiny", "--model.width", "300000"], "gradients and moments alone"),
     (["train", "lstm", "--training.device", "meta"], "is not available"),
     (["evaluate", "x" * 300], "name too long"),
     (["train", "lstm", "--run", "x" * 300], "name too long"),
-    (["train", "lstm", "--seeed", "3"], "did you mean seed?"),
+    (["train", "lstm", "--seeed", "3"], "did you mean --seed?"),
     (["train", "lstm", "stray"], "Did not expect 'stray'"),
     (["train", "lstm", "--seed", "x"], "--seed"),
     (["train", "lstm", "--data"], "requires an argument"),
     (["train", "gpt", "--model.heads", "3"], "model.heads (3) must divide model.width"),
     (["train", "gpt", "--training.batches", "stream"], "use training.batches windows"),
-    (["train", "ngram", "--model.order", "9"], "model.order must be from 1 to 7"),
+    (["train", "ngram", "--model.order", "9"], "model.order must be at least 1 and at most 7"),
     (["train", "ngram", "--training.learning-rate", "1"], "counted, not trained"),
     (["train", "lstm", "--data.tokenizer", "bpe", "--data.vocabulary", "10"], "too small"),
     (["train", "missing.toml"], "There is no recipe"),
@@ -186,6 +191,10 @@ def test_a_truncated_weights_file(wrong, broken):
 def test_weights_of_another_shape(wrong, broken):
     recipe = (broken / "recipe.toml").read_text()
     (broken / "recipe.toml").write_text(recipe.replace("width = 32", "width = 48"))
+    assert "model.width was 32 and is 48" in wrong("evaluate", broken)
+    facts = json.loads((broken / "run.json").read_text())
+    del facts["recipe"]
+    (broken / "run.json").write_text(json.dumps(facts))
     assert "do not fit" in wrong("evaluate", broken)
 
 
@@ -361,7 +370,11 @@ def test_a_checkpoint_of_other_layers_is_not_gone_on_with(wrong, broken):
     text = path.read_text(encoding="utf-8")
     for layers in (2, 3):
         path.write_text(re.sub(r"(?m)^layers = \d+", f"layers = {layers}", text), encoding="utf-8")
-        assert "does not fit its recipe.toml" in wrong("resume", broken)
+        assert f"model.layers was 1 and is {layers}" in wrong("resume", broken)
+    facts = json.loads((broken / "run.json").read_text())
+    del facts["recipe"]  # a run of an older version does not know what it was made with
+    (broken / "run.json").write_text(json.dumps(facts))
+    assert "does not fit its recipe.toml" in wrong("resume", broken)
 
 
 def test_what_a_kill_left_of_a_save_is_removed_on_resume(regard, broken):
@@ -373,8 +386,8 @@ def test_what_a_kill_left_of_a_save_is_removed_on_resume(regard, broken):
 def test_fine_tuning_refuses_what_it_would_ignore(wrong, trained, text_file, tmp_path):
     words = ["train", "--data", text_file, "--run", tmp_path / "x", "--from"]
     assert "count both texts together" in wrong(*words, trained["ngram"])
-    assert "leave --size out" in wrong(*words, trained["lstm"], "--size", "large")
-    assert "leave --data.tokenizer out" in wrong(*words, trained["lstm"], "--data.tokenizer", "word")
+    assert "leave out --size" in wrong(*words, trained["lstm"], "--size", "large")
+    assert "leave out --data.tokenizer" in wrong(*words, trained["lstm"], "--data.tokenizer", "word")
     assert "do not fit the weights" in wrong(*words, trained["lstm"], "--model.width", "48")
     assert not (tmp_path / "x").exists()
 
@@ -401,3 +414,38 @@ def test_closed_stdin_and_a_full_pipe(process, trained):
     _, errors = started.communicate()
     assert started.returncode == 2
     assert "stdin is closed" in errors
+
+
+@pytest.mark.parametrize("recipe, said", [
+    ("a = " + "[" * 5000, "recipe.toml"),
+    ("seed = " + "9" * 5000, "is not valid TOML"),
+    ('system = "lstm"\nsize = []', "size must be text"),
+    ("system = []", "system must be text"),
+    ('system = "lstm"\n[data]\nvocabulary = 500000000', "data.vocabulary must be at most"),
+    ('system = "gpt"\n[model]\nlayers = 2147483647', "model.layers must be at most"),
+])  # fmt: skip
+def test_a_recipe_beyond_all_bounds(wrong, tmp_path, recipe, said):
+    (tmp_path / "recipe.toml").write_text(recipe)
+    assert said in wrong("train", tmp_path / "recipe.toml")
+
+
+def test_numbers_and_names_beyond_all_bounds(wrong, trained):
+    for option in ("--segment", "--rows"):
+        assert wrong("evaluate", trained["lstm"], option, 2**63)
+    assert wrong("evaluate", "a\0b")
+    assert wrong("train", "lstm", "--data", "a\0b")
+
+
+def test_facts_and_results_nested_too_deeply_are_damaged(wrong, broken):
+    (broken / "run.json").write_text("[" * 100_000)
+    assert "is damaged" in wrong("evaluate", broken)
+    (broken / "result.json").write_text("3")
+    assert read_result(broken) is None
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-"])
+def test_a_stream_that_is_closed_is_not_missed(closed):
+    command = f"{shlex.quote(sys.executable)} -m regard systems {closed}"
+    done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=False)
+    assert done.returncode == 0
+    assert "Traceback" not in done.stdout + done.stderr

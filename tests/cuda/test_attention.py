@@ -5,7 +5,7 @@ import torch
 
 from regard.fast.causal_attention import attend_causal
 from regard.fast.short_attention import ShortAttention, attend_packed, is_short
-from regard.layers.attention import hide, written
+from regard.layers.attention import additive_mask, written
 
 
 @pytest.mark.parametrize("masked, causal", [(False, False), (True, False), (False, True)])
@@ -28,7 +28,7 @@ def test_short_attention_is_the_written_one_values_and_gradients(causal, masked,
         parts = queries_.chunk(3, -1) if memory is None else (queries_, *memory.chunk(2, -1))
         seen = torch.ones(rows, 1, queries, keys, dtype=torch.bool, device="cuda")
         seen = seen if valid is None else seen & valid[:, None, None]
-        mask = hide(seen.tril() if causal else seen, 0.0, torch.float32)
+        mask = additive_mask(seen.tril() if causal else seen, None, torch.float32)
         context, _ = written(*(part.unflatten(-1, (heads, depth)).transpose(1, 2) for part in parts), mask)
         return context.transpose(1, 2).flatten(2)
 

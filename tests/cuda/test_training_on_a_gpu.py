@@ -10,7 +10,7 @@ from cuda_systems import NUMBERS, systems
 from regard.base.errors import RegardError, Stopped
 from regard.fast.captured_step import captures
 from regard.fast.linear_cross_entropy import linear_cross_entropy, rows_, written_rows_
-from regard.fast.table import install, is_swapped
+from regard.fast.row_table import install, is_swapped
 from regard.runs.recipe import compose
 from regard.systems import gpt, transformer
 from regard.systems.catalogue import load_class

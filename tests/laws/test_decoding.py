@@ -213,6 +213,17 @@ def test_samples_of_a_line_depend_on_its_number_alone(subject):
     assert one != translated(model, SOURCES, beam=Sampling(), samples=1, seed=6)
 
 
+@pytest.mark.parametrize("beam", [Beam(2), GREEDY, Sampling()], ids=str)
+@pytest.mark.parametrize("least", [0, 1, 2, 5])
+def test_who_would_end_at_once_writes_exactly_the_fewest_tokens(beam, least):
+    model = copy.deepcopy(build(TRANSLATORS[-1]))
+    predict = model.predict
+    model.predict = lambda hidden: predict(hidden) + 1e3 * (torch.arange(VOCABULARY) == EOS)
+    for (only,) in translated(model, SOURCES, beam=beam, min_tokens=least):
+        assert len(only.tokens) == max(least, 1)  # <eos> is one of them
+        assert only.finished
+
+
 @pytest.mark.parametrize("subject", TRANSLATORS, ids=title)
 def test_losses_of_pairs_are_those_of_each_alone(subject):
     model = build(subject)

@@ -12,7 +12,8 @@ from subjects import CONTEXT, SUBJECTS, VOCABULARY, build, title
 from regard.decoding.engine import Engine
 from regard.decoding.generate import generate
 from regard.decoding.sampling import GREEDY, Sampling
-from regard.fast import table, writing
+from regard.fast import recorded_writer as writing
+from regard.fast import row_table as table
 
 EOS = 0
 ONE_EACH = [*{subject[0]: subject for subject in reversed(SUBJECTS)}.values()]

@@ -148,7 +148,7 @@ def test_targets_that_are_sentences_are_refused_and_swapped_columns_are_seen():
         learn_labels(corpus(lines, [line + " too" for line in lines]))
     with pytest.raises(RegardError, match=r"data\.swap"):
         learn_labels(corpus(["yes", "no"] * 20, lines))
-    with pytest.raises(RegardError, match="one label only"):
+    with pytest.raises(RegardError, match="only one label"):
         learn_labels(corpus(lines, ["yes"] * 40))
     with pytest.raises(RegardError, match="rename it"):
         learn_labels(corpus(lines, ["yes", "<unk>"] * 20))

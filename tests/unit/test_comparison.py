@@ -10,6 +10,7 @@ import sys
 import xml.etree.ElementTree as ET
 from html.parser import HTMLParser
 from itertools import combinations, pairwise
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -20,25 +21,17 @@ import regard
 from regard.base.errors import RegardError
 from regard.base.numbers import grouped
 from regard.compare.curves import Curve, averaged, in_order, other_order
-from regard.compare.differences import Difference, alike
+from regard.compare.differences import Difference, alike, named
+from regard.compare.language_task import LANGUAGE
 from regard.compare.question import Question
 from regard.compare.width import match_parameters, size_of
 from regard.evaluation.documents import FEWEST, MOST, Documents
 from regard.evaluation.intervals import Resampling, interval
 from regard.report.figures import Heat, Intervals, Line, Lines, Mark
-from regard.report.page import (
-    command,
-    folded,
-    heading,
-    listing,
-    page,
-    paragraph,
-    sample,
-    side_by_side_texts,
-    table,
-)
+from regard.report.page import command, folded, heading, listing, page, paragraph, sample, side_by_side_texts, table
 from regard.report.svg import interval_chart, line_chart, svg
 from regard.report.table import csv_text, latex_text, plain_table, seconds, significant
+from regard.runs.recipe import compose
 from regard.systems.catalogue import SYSTEMS
 from regard.text.tokenizer import Tokenizer
 
@@ -270,6 +263,51 @@ def test_sets_not_told_apart_are_all_the_largest_in_which_no_two_differ(drawn):
     assert sorted(map(sorted, largest)) == sorted(map(list, alike(order, pairs)))
 
 
+def test_rows_differ_where_zero_lies_outside_the_interval_and_are_named_in_groups():
+    intervals = [(0.1, 1.0), (0.0, 1.0), (-1.0, 1.0), (-1.0, 0.0), (-1.0, -0.1)]
+    assert [Difference("a", "b", 0.0, *each).beyond for each in intervals] == [True, False, False, False, True]
+    assert named([("a", "b"), ("c", "d", "e")]) == "a and b; c, d and e"
+    assert named([]) == ""
+
+
+# -- language models -------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def my_text(tmp_path):
+    path = tmp_path / "my.txt"
+    path.write_text("".join(f"line {n} of the text, number {n * n}\n" for n in range(400)), encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize("system", ["lstm", "gpt"])
+def test_as_many_steps_are_foreseen_as_it_takes_to_read_the_tokens(my_text, system):
+    def foreseen(batch_tokens, amount):
+        data = {"corpus": str(my_text), "tokenizer": "char"}
+        training = {"batch_tokens": batch_tokens, "window": 32}
+        recipe = compose(system, "tiny", {"data": data, "training": training})
+        ground = LANGUAGE.ground(recipe, "")
+        return ground.steps(recipe, amount * ground.facts["tokens"]["train"] if amount < 100 else amount)
+
+    assert [foreseen(320, amount) for amount in (3200, 3201, 6400)] == [10, 11, 20]
+    assert foreseen(640, 6400) == 10  # a step that reads twice as much
+    assert foreseen(10**6, 10) in (10, 11)  # ten times the text, when a batch would hold more than all of it
+
+
+def test_bits_per_character_are_counted_by_characters_and_not_by_tokens():
+    """Two seeds, two documents of 10 tokens that are 40 characters each; 3 bits a token."""
+    nats = 30 * math.log(2)
+    facts = {
+        "documents": {"tokens": [10, 10], "nats": [nats, nats]}, "tokens": 20, "characters": 80, "perplexity": 8.0,
+        "bits_per_character": 0.75, "unknown_rate": 0.0,
+    }  # fmt: skip
+    done = [{"evaluation": facts, "generation_tokens_per_second": 9.0, "sample": ""}] * 2
+    plan = SimpleNamespace(entrants=[SimpleNamespace(label="a", seeds=(1, 2))])
+    row = LANGUAGE.scores(plan, {("a", 1): done[0], ("a", 2): done[1]}).row("a", done)
+    assert row["perplexity"] == pytest.approx(8.0)
+    assert row["bits_per_character"] == pytest.approx(0.75)
+
+
 # -- tables, figures, page -------------------------------------------------------------------------------------------
 
 ROWS = [
@@ -444,6 +482,18 @@ def test_a_page_asks_for_nothing_and_escapes_what_models_write():
     assert not re.search(r"(?:src|href|action)\s*=|url\(|@import|https?://", whole)
     assert "<script" not in whole
     assert "&lt;c&gt;" in whole
+
+
+def test_titles_and_translations_are_escaped():
+    evil = "<script>alert('&')</script>"
+    safe = "&lt;script&gt;alert(&#x27;&amp;&#x27;)&lt;/script&gt;"
+    assert f"<title>{safe}</title>" in page(evil)
+    assert side_by_side_texts({evil: "", "quiet": evil}, quiet=["quiet"]) == (
+        f'<dl class="texts"><dt>{safe}</dt><dd>–</dd><dt>quiet</dt><dd class=quiet>{safe}</dd></dl>'
+    )
+    for made in (heading(evil), paragraph(evil, "lead"), listing([evil]), sample(evil, evil), command(evil)):
+        assert safe in made
+        assert evil not in made
 
 
 def test_the_verb_stays_callable_whatever_was_imported_first():

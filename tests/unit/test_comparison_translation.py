@@ -1,5 +1,6 @@
 """Translators in the honest table: the task is plain from what is asked, intervals are Koehn's and cover seeds too."""
 
+import html
 import json
 import math
 import re
@@ -12,7 +13,7 @@ import sacrebleu
 from regard.base.errors import RegardError
 from regard.compare.comparison import Comparison
 from regard.compare.comparison_page import comparison_page
-from regard.compare.findings import methods, notes
+from regard.compare.findings import finding, measured, methods, notes, tied_with_best
 from regard.compare.plan import Entrant, Plan
 from regard.compare.question import Question, match_for
 from regard.compare.translation_task import TEST, TRANSLATION
@@ -20,6 +21,7 @@ from regard.compare.width import match_parameters, size_of
 from regard.evaluation.bleu import Statistics, by_length, quality
 from regard.evaluation.intervals import interval
 from regard.evaluation.paired import paired_bootstrap
+from regard.report.page import prose
 from regard.text.tokenizer import Tokenizer
 
 LADDER = ["seq2seq", "bahdanau", "transformer"]
@@ -259,6 +261,53 @@ def test_the_page_shows_lengths_examples_and_methods_and_asks_for_nothing(compar
     sizes = [of["sentences"] for of in done.rows[0]["by_length"]]
     assert sum(sizes) == 60
     assert all(f">{size}</td>" in page for size in sizes)
+
+
+def test_the_page_begins_with_what_was_found_and_folds_the_fine_print(compared):
+    curves = {label: [(100, 10.0, 3.0), (200, 20.0, 1.0)] for label in LADDER}
+    done = compared({"seq2seq": [0.7], "bahdanau": [0.1], "transformer": [0.6]}, curves)
+    page = comparison_page(done)
+    best = done.order[0]
+    said = re.search(r"<p class=finding>(.*?)</p>", page)[1].replace("\xa0", " ")
+    assert said.startswith(f"bahdanau has the best BLEU: {best['bleu']:.2f} (95 % interval {best['bleu_low']:.2f} to ")
+    assert said.endswith("the next best; the difference is significant.")
+    assert page.index("class=finding") < page.index("<table") < page.index("<details")
+    folded = "".join(re.findall(r"<details>.*?</details>", page, re.DOTALL))
+    for words in (*measured(done), methods(done)):
+        assert prose(words) in folded
+    assert re.findall(r"scope=row>(\w+) <b class=\"badge\">(.*?)</b>", page) == [("bahdanau", "best")]
+    assert "Which differences are significant" in page
+
+
+def test_who_does_not_differ_from_the_best_is_tied_with_it(compared):
+    done = compared({"seq2seq": [0.3], "bahdanau": [0.3], "transformer": [0.9]})
+    assert set(tied_with_best(done)) == {"seq2seq", "bahdanau"} - {done.order[0]["label"]}
+    assert finding(done).endswith("is not significant.")
+    page = comparison_page(done)
+    badges = re.findall(r"scope=row>(\w+) <b class=\"badge\">(.*?)</b>", page)
+    assert dict(badges) == {"seq2seq": "tied best", "bahdanau": "tied best"}
+    assert "One seed: " in re.sub(r"<details>.*?</details>", "", page, flags=re.DOTALL)  # a limit of the finding
+    assert "While they learned" not in page  # no curve has a course
+
+
+def test_no_translation_label_or_note_becomes_markup(compared):
+    evil = """<script>alert("1")</script><img src=x onerror='alert(1)'>&"'"""
+    done = compared({"seq2seq": [0.3], "bahdanau": [0.5]})
+    for found in done.results.values():
+        found["evaluation"]["translations"] = [evil] * 60
+        found["notes"] = [evil]
+    done.results["seq2seq", 1] = {"failed": evil}
+    done.plan.facts["corpus"] |= {"name": evil, "notes": [evil], "checksum": evil}
+    done.plan.facts["command"] = done.plan.facts["direction"] = evil
+    test = json.loads((done.folder / TEST).read_text())
+    test = {side: [evil.replace(" ", "") + " " + text for text in texts] for side, texts in test.items()}
+    for of in done.results["bahdanau", 1]["evaluation"]["by_length"]:
+        of |= {"shortest": 1, "longest": None}
+    (done.folder / TEST).write_text(json.dumps(test))
+    done = Comparison(done.plan, done.results)
+    page = comparison_page(done)
+    assert not re.search("<script|<img", page)
+    assert page.count(html.escape(evil)) > 10
 
 
 def test_a_comparison_of_systems_that_write_nothing_right_still_has_a_page(compared):

@@ -9,7 +9,7 @@ from regard.base.errors import RegardError
 from regard.fast import Use
 from regard.fast.compiled import Compiled, compiles
 from regard.fast.fused_block import BY_HAND, is_gpt2s
-from regard.fast.table import install, installed, is_swapped
+from regard.fast.row_table import install, installed, is_swapped
 from regard.runs.recipe import compose
 from regard.systems import gpt, lstm
 from regard.text.batches import Batch, Windows

@@ -97,6 +97,13 @@ def test_a_recipe_that_was_resolved_is_resumed_as_it_is(pairs, tmp_path):
     assert suited(again.training, 10, 10, again.given) == {}
 
 
+def test_training_without_data_says_what_it_takes(capsys):
+    prepare(compose_recipe("transformer", size="tiny"))
+    assert "No --data was given, so this trains on the built-in corpus phrasebook." in capsys.readouterr().err
+    prepare(compose_recipe("transformer", data="phrasebook", size="tiny"))
+    assert "No --data" not in capsys.readouterr().err
+
+
 def test_a_section_that_is_no_table_is_refused():
     with pytest.raises(RegardError, match="model is a section"):
         compose("lstm", None, {"model": 3})

@@ -1,6 +1,7 @@
 """Scores of translations against sacreBLEU's own, alignments against counted examples."""
 
 import logging
+from statistics import NormalDist
 
 import numpy as np
 import pytest
@@ -95,6 +96,17 @@ def test_the_paired_bootstrap_draws_what_sacrebleus_draws(name, metric):
     assert [ours.low, ours.high] == pytest.approx(np.quantile(differences, [0.025, 0.975]).tolist(), abs=1.5)
 
 
+@pytest.mark.parametrize("seed", [71, 73, 79])
+def test_the_p_value_counts_both_sides(seed):
+    """The draws of a corpus's BLEU are nearly normal, so that p ≈ 2 (1 − Φ(|d| / their spread))."""
+    good, other = (Statistics.of("bleu", each, REFERENCES) for each in (GOOD, sentences(150, seed, 0.2, REFERENCES)))
+    drawn = np.random.default_rng(5).integers(150, size=(2000, 150))
+    times = np.stack([np.bincount(row, minlength=150) for row in drawn]).astype(float)
+    spread = (resampled(good, times) - resampled(other, times)).std()
+    found = paired_bootstrap(good, other)
+    assert found.p_value == pytest.approx(2 * NormalDist().cdf(-abs(found.difference) / spread), abs=0.04, rel=0.15)
+
+
 def test_two_systems_that_differ_by_chance_are_not_called_different():
     twin = sentences(150, 77, noise=0.2, like=REFERENCES)
     same, other = (Statistics.of("bleu", lines, REFERENCES) for lines in (GOOD, twin))
@@ -155,6 +167,8 @@ def test_the_alignment_error_rate_is_och_and_neys():
     assert alignment_error_rate(sure, [{(2, 2)}]) == 1
     found = [{(0, 0), (2, 1), (5, 5)}]  # |A∩S| = 1, |A∩P| = 2, |A| = 3, |S| = 2
     assert alignment_error_rate(sure, found, possible) == pytest.approx(1 - 3 / 5)
+    # sure links are possible ones, also where the possible do not repeat them: |A∩S| = 1, |A∩P| = 2, |A| = 2, |S| = 1
+    assert alignment_error_rate([{(0, 0)}], [{(0, 0), (1, 1)}], [{(1, 1)}]) == 0
     # over sentences the counts are added, not the rates
     assert alignment_error_rate(sure * 2, [sure[0], set()]) == pytest.approx(1 - 4 / 6)
     with pytest.raises(RegardError):

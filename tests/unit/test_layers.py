@@ -39,7 +39,7 @@ def test_a_one_hot_vector_times_the_matrix_is_a_table_look_up():
 
 def test_added_and_concatenated_positions():
     tokens, places = torch.tensor([[3, 1, 4]]), torch.tensor([[0.0, 1.0, 2.0]])
-    added, joined = Embedding(10, 4, Index()), Embedding(10, 4, Index(), concatenate=True)
+    added, joined = Embedding(10, 4, Index(1)), Embedding(10, 4, Index(1), concatenate=True)
     torch.testing.assert_close(added(tokens, span(1))[..., 0], added.table(tokens)[..., 0] + places)
     torch.testing.assert_close(added(tokens, span(1))[..., 1:], added.table(tokens)[..., 1:])  # padded with zeros
     torch.testing.assert_close(joined(tokens, span(1))[..., :3], joined.table(tokens))
@@ -66,7 +66,7 @@ def test_positions_are_the_written_formulas():
     torch.testing.assert_close(vaswani[..., 1::2], cosine)
     assert Sinusoid(7)(t, torch.float32).shape == (1, 4, 7)
     assert OneHot(3)(torch.tensor([[0, 2]]), torch.float32).tolist() == [[[1, 0, 0], [0, 0, 1]]]
-    assert Index()(t, torch.float32).flatten().tolist() == [0, 1, 7, 1000]
+    assert Index(1)(t, torch.float32).flatten().tolist() == [0, 1, 7, 1000]
 
 
 def test_a_wave_is_computed_in_fp32_whatever_the_precision():
@@ -240,7 +240,7 @@ def test_attention_vectors_have_one_two_three_entries():
 def test_rotary_attention_sees_distances_and_plain_attention_sees_none():
     layer, x = CausalSelfAttention(8, 2, position=Rotary()).double().eval(), torch.randn(1, 5, 8, dtype=torch.float64)
     _, _, here = layer.explain(x, begin(layer, 1), span(1))
-    query, keys, _ = layer.ask(x, torch.arange(40, 45)[None])
+    query, keys, _ = layer.queries_keys_values(x, torch.arange(40, 45)[None])
     there = (query @ keys.transpose(2, 3) / 2).masked_fill(torch.ones(5, 5).triu(1).bool(), -torch.inf)
     torch.testing.assert_close(here["scores"], there)
     layer.position = Position()

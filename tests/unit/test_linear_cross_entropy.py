@@ -11,7 +11,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from regard.fast.linear_cross_entropy import linear_cross_entropy, linear_prediction
-from regard.fast.table import install
+from regard.fast.row_table import install
 from regard.systems import bahdanau, gpt, gru, lstm, nnlm, self_attention, transformer
 from regard.text.batches import Batch
 from regard.text.pair_batches import PairBatch

@@ -10,7 +10,7 @@ from regard.runs.recipe import compose
 from regard.systems.catalogue import load_class
 from regard.text.pair_batches import PairBatch, side_by_side
 from regard.text.pair_tokens import TokenPairs, offsets_of
-from regard.training.checkpoint import save_tensors
+from regard.training.checkpoint import load_tensors, save_tensors
 from regard.training.loop import Trainer
 from regard.training.objective import Objective, disagreement, to_device
 from regard.training.optimisers import Average
@@ -134,15 +134,26 @@ def test_the_moving_average_is_a_mean_first_and_then_forgets():
 
 
 def test_the_average_is_what_is_validated_and_saved(tmp_path):
-    run = trainer("transformer", tmp_path, steps=6, ema=0.5, evaluate_every=3, keep=2, learning_rate=0.01)
-    seen = []
-    run.validation = lambda model: (
-        seen.append(model.embedding.table.weight.detach().clone()) or Verdict(1.0 / len(seen))
-    )
-    run.train()
-    last = run.model.embedding.table.weight
-    torch.testing.assert_close(seen[-1], run.average.weights["embedding.table.weight"])
-    assert not torch.equal(seen[-1], last)
+    settings = {"steps": 6, "keep": 2, "learning_rate": 0.01}
+
+    def validated(folder, **more):
+        """What the validations were shown, and what training went on with."""
+        run, seen = trainer("transformer", folder, **settings, **more), []
+        run.validation = lambda model: (
+            seen.append(model.embedding.table.weight.detach().clone()) or Verdict(1.0 / len(seen))
+        )
+        run.train()
+        return seen, run.model.embedding.table.weight
+
+    (tmp_path / "plain").mkdir()
+    weights, last = validated(tmp_path / "plain", evaluate_every=1)  # after each step
+    seen, still_last = validated(tmp_path, ema=0.5, evaluate_every=3)
+    torch.testing.assert_close(still_last, last)
+    averages = [weights[0]]
+    for each in weights[1:]:  # max(1/n, 1 − decay) is ½ from the second on
+        averages.append((averages[-1] + each) / 2)
+    torch.testing.assert_close(seen, [averages[2], averages[5]])
+    torch.testing.assert_close(load_tensors(tmp_path / "model.safetensors")[0]["embedding.table.weight"], seen[-1])
     mean = average_weights(tmp_path, 2)["embedding.table.weight"]
     torch.testing.assert_close(mean, (seen[0] + seen[1]) / 2)
 

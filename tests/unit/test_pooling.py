@@ -191,7 +191,7 @@ def test_given_weights_are_what_a_trained_score_does_and_draw_nothing(random):
         (([1.0], [[1.0]], [1.0], "dot"), {"M": [[1.0]]}, "no weights"),
         (([1.0], [[1.0]], [1.0], "bilinear"), {"M": [[1.0, 2.0]]}, "shape"),
         (([1.0, 2.0], [[1.0]], [1.0], "dot"), {}, "bilinear or additive"),
-        (([1.0], [[1.0]], [1.0, 2.0], "dot"), {}, "no pairs"),
+        (([1.0], [[1.0]], [1.0, 2.0], "dot"), {}, "do not pair up"),
         ((1.0, [[1.0]], [1.0], "dot"), {}, "keys of shape"),
         (([1.0], [], [], "dot"), {}, "at least 1"),
         (([1.0], [[1.0]], [1.0], 3), {}, "must be a name"),
@@ -214,7 +214,7 @@ def test_given_weights_are_what_a_trained_score_does_and_draw_nothing(random):
         (([1.0], [[1.0]], [1.0], lambda q, k: np.ones((3, 4))), {}, r"returned shape \(3, 4\)"),
         ((np.ones((2, 1, 1)), np.ones((3, 1, 1)), np.ones((3, 1, 1))), {}, "do not go together"),
         ((np.ones((2, 1, 1)), np.ones((2, 1, 1)), np.ones((3, 1, 1))), {}, "do not go together"),
-        (([1.0, 2.0, 3.0], [[1.0, 2.0]], [1.0], Dot(2, 2)), {}, "compares no queries of width 3"),
+        (([1.0, 2.0, 3.0], [[1.0, 2.0]], [1.0], Dot(2, 2)), {}, "cannot compare queries of width 3"),
     ],
 )
 def test_a_mistake_is_said_in_one_sentence(arguments, settings, words):

@@ -16,8 +16,8 @@ from regard.systems.catalogue import load_class
 from regard.text.batches import Streams, Windows
 from regard.training.checkpoint import load_tensors, save_tensors
 from regard.training.loop import Trainer, cut_metrics
-from regard.training.optimisers import Average, learning_rate_at
-from regard.training.validation import TextValidation
+from regard.training.optimisers import Average, build_optimizer, learning_rate_at
+from regard.training.validation import TextValidation, Verdict
 
 VOCABULARY = 11
 
@@ -246,6 +246,46 @@ def test_schedules_follow_their_formulas():
     assert rate("cosine", 99, 1.0) == pytest.approx(0.1)
     assert rate("inverse-sqrt", 40) == pytest.approx(0.5)
     assert rate("plateau", 40, drops=2) == pytest.approx(1 / 16)
+
+
+def test_a_plateau_lowers_the_rate_when_a_validation_is_no_better_and_only_then(tmp_path):
+    one = trainer(tmp_path, "gpt", optimizer="sgd", schedule="plateau", learning_rate=1.0, warmup=0, evaluate_every=1)
+    losses, rates = [3.0, 2.0, 2.5, 1.0, 1.0, 0.5, *[0.1] * 6], []
+
+    def validation(model):
+        rates.append(one.optimizer.param_groups[0]["lr"])  # of the step before
+        return Verdict(losses[len(rates) - 1])
+
+    one.validation = validation
+    one.train()
+    assert rates[:7] == [1.0, 1.0, 1.0, 0.25, 0.25, 0.0625, 0.0625]
+
+
+@pytest.mark.parametrize("kind", ["adamw", "sgd", "muon"])
+def test_weight_decay_shrinks_matrices_and_leaves_biases_and_gains_alone(kind):
+    model = torch.nn.Sequential(torch.nn.Linear(3, 2), torch.nn.LayerNorm(2))
+    before = [weight.detach().clone() for weight in model.parameters()]
+    optimizer = build_optimizer(kind, model.named_parameters(), learning_rate=0.5, weight_decay=0.2, beta2=0.99)
+    for weight in model.parameters():
+        weight.grad = torch.zeros_like(weight)  # nothing else moves them
+    optimizer.step()
+    for was, now in zip(before, model.parameters(), strict=True):
+        torch.testing.assert_close(now.detach(), was * (0.9 if was.dim() == 2 else 1.0))
+
+
+@pytest.mark.parametrize("kind", ["adamw", "muon"])
+def test_adam_forgets_squared_gradients_as_beta2_says(kind):
+    """Two steps by hand: v̂ = (β₂(1 − β₂) g₁² + (1 − β₂) g₂²) / (1 − β₂²), and m̂ likewise with β₁ = 0.9."""
+    model, rate = torch.nn.Linear(1, 1, bias=False), 0.1
+    optimizer = build_optimizer(kind, model.named_parameters(), learning_rate=rate, weight_decay=0.0, beta2=0.6)
+    with torch.no_grad():
+        model.weight.fill_(1.0)
+    for gradient in (2.0, 1.0):
+        model.weight.grad = torch.full_like(model.weight, gradient)
+        optimizer.step()
+    mean = (0.9 * 0.1 * 2.0 + 0.1 * 1.0) / (1 - 0.9**2)
+    square = (0.6 * 0.4 * 4.0 + 0.4 * 1.0) / (1 - 0.6**2)
+    assert model.weight.item() == pytest.approx(1.0 - rate - rate * mean / math.sqrt(square), abs=1e-6)
 
 
 def test_the_average_is_the_mean_of_the_weights_seen():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import gzip
+import hashlib
 import io
 import os
 import re
@@ -13,7 +14,7 @@ import sys
 import time
 import unicodedata
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO, cast
@@ -92,6 +93,21 @@ class _Unpacked(io.RawIOBase):
 
     def tell(self) -> int:
         return self._stream.tell()
+
+
+def file_digest(path: Path) -> str:
+    """Of a file's bytes as they stand on the disk, read now."""
+    with open(path, "rb") as stream:
+        return hashlib.file_digest(stream, lambda: hashlib.blake2b(digest_size=16)).hexdigest()
+
+
+def check_digests(folder: Path, names: Sequence[str], recorded: Mapping[str, str]) -> None:
+    """Refuse a folder in which one of these files is not the one whose digest was recorded."""
+    for name in names:
+        if (folder / name).exists() != (name in recorded):
+            raise RegardError(f"{folder / name} {'is missing' if name in recorded else 'does not belong there'}.")
+        if name in recorded and file_digest(folder / name) != recorded[name]:
+            raise RegardError(f"{folder / name} is damaged or was changed: put it back from a copy.")
 
 
 @contextmanager

@@ -12,3 +12,9 @@ def grouped(number: float) -> str:
 def counted(number: int, noun: str, plural: str = "") -> str:
     """1 sentence, 12 400 sentences; `plural` where it is not the noun with an s."""
     return f"{grouped(number)} {noun if number == 1 else plural or noun + 's'}"
+
+
+def a(name: str) -> str:
+    """A name with its article, as it is spoken: an lstm, a gpt, an n-gram."""
+    spoken = name[:1].lower() in "aeiou" or name in ("lstm", "rnn", "nnlm", "ngram")
+    return f"{'an' if spoken else 'a'} {name}"

@@ -20,6 +20,7 @@ from regard.base.numbers import grouped
 from regard.bench.contenders import Contender, Place, Row
 from regard.evaluation.perplexity import Method, token_losses
 from regard.exchange.arpa import write_arpa
+from regard.fast import install
 from regard.systems.ngram import NGram, Settings
 from regard.text.corpus import open_corpus
 from regard.training.checkpoint import load_tensors, save_tensors
@@ -68,6 +69,7 @@ class RegardScoring:
     def __init__(self) -> None:
         self.model = NGram(len(words().numbers), Settings(order=ORDER)).eval()
         self.model.load_state_dict(load_tensors(Path(estimated().name, "model.safetensors"))[0])
+        install(self.model)
         self.parameters = self.model.stored_numbers
 
     def __call__(self) -> int:

@@ -17,10 +17,11 @@ from statistics import mean
 
 import torch
 
+from regard.base.word_spans import find_words
 from regard.claims import corpora
 from regard.claims.claim import Claim, Evidence, Expect, Trial, Worked
 from regard.claims.models import trained
-from regard.corpora.phrasebook import Pair, make_pairs, words
+from regard.corpora.phrasebook import Pair, make_pairs
 from regard.decoding.translate import explain_hypotheses
 from regard.evaluation.alignment_error import Link, alignment_error_rate, diagonal_links, ibm1
 from regard.report.figures import Heat, Intervals, Mark
@@ -83,7 +84,7 @@ def sentences(common: int) -> list[Pair]:
 
 def cut(sentence: str) -> list[str]:
     """The words that gold links count, in small letters and without apostrophes: a token for each."""
-    return [sentence[start:end].lower().strip("'’") for start, end in words(sentence)]
+    return [sentence[start:end].lower().strip("'’") for start, end in find_words(sentence)]
 
 
 def crosses(pair: Pair) -> bool:

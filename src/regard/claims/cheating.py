@@ -44,8 +44,8 @@ class Unmasked(CausalSelfAttention):
     """The attention of a gpt with its mask taken away."""
 
     def forward(self, x: Tensor, state: State, span: Span) -> tuple[Tensor, State]:
-        query, keys, values, _, new = self._look_up(x, state, span)
-        return self.conclude(attend(query, keys, values, None)), new
+        query, keys, values, _, new = self.look_up(x, state, span)
+        return self.join_heads(attend(query, keys, values, None)), new
 
 
 def make(system: str, vocabulary: int, **other: object) -> Model:

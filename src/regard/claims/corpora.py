@@ -12,8 +12,9 @@ from pathlib import Path
 from random import Random
 
 from regard.base.files import write_text
+from regard.base.word_spans import find_words
 from regard.claims.models import kept
-from regard.corpora.phrasebook import make_pairs, words
+from regard.corpora.phrasebook import make_pairs
 
 Symbols = Sequence[str]
 Rule = Callable[[Symbols], Symbols]
@@ -76,7 +77,7 @@ def shuffled(splits: Splits, seed: int = 0) -> dict[str, list[str]]:
 def sentences(count: int = 8000, longest: int = 12) -> dict[str, list[str]]:
     """English of the phrasebook as words alone, in small letters: what follows a word is a word."""
     spoken = [
-        " ".join(pair.source[start:end] for start, end in words(pair.source)).lower()
+        " ".join(pair.source[start:end] for start, end in find_words(pair.source)).lower()
         for pair in make_pairs(count, seed=0, longest=longest)
     ]
     held = count // 20

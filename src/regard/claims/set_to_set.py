@@ -23,7 +23,7 @@ from regard.report.figures import Intervals, Mark
 WIDTH, HEADS, LONGEST = 16, 2, 12
 DEPTHS = (1, 2, 4)
 ENCODINGS: dict[str, Callable[[], nn.Module]] = {
-    "index": Index,
+    "index": lambda: Index(1),
     "one-hot": lambda: OneHot(LONGEST),
     "sine": lambda: Sine(WIDTH),
     "sinusoid": lambda: Sinusoid(WIDTH),

@@ -19,6 +19,11 @@ SIGNS = {HOLDS: "✓", FAILS: "✗", OPEN: "?"}
 LEVEL = 0.99  # there are many claims: at 95 % one in twenty true ones would be doubted
 
 
+def tally(count: int, verdict: str) -> str:
+    """1 holds, 6 hold."""
+    return f"{count} {verdict if count == 1 else verdict.removesuffix('s')}"
+
+
 @dataclass(frozen=True)
 class Finding:
     expect: Expect

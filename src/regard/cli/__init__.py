@@ -22,6 +22,14 @@ def main(words: list[str] | None = None) -> None:
     for stream in (sys.stdout, sys.stderr):  # a pipe on Windows, or a bare locale, could not print "é"
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(encoding="utf-8", errors="replace")
+    from regard.report.screen import Screen
+
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # it was closed: what would be said there is not missed
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
+        stream = getattr(sys, name)
+        if stream.isatty() and not isinstance(stream, Screen):
+            setattr(sys, name, Screen(stream))
     if _follows():
         sys.stdout = sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115  # until the process ends
     try:
@@ -59,5 +67,7 @@ def _follows() -> bool:
 
 
 def _fail(said: str, code: int) -> NoReturn:
-    print(f"regard: {said}", file=sys.__stderr__ if _follows() else sys.stderr)
+    from regard.report.screen import harmless
+
+    print(harmless(f"regard: {said}"), file=sys.__stderr__ if _follows() else sys.stderr)
     sys.exit(code)

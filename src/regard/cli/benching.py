@@ -26,19 +26,19 @@ def bench(
     listing: Annotated[bool, Parameter(name="--list", negative=())] = False,
     json: Annotated[bool, Flag] = False,
 ) -> None:
-    """Measure Regard and its peers at the same work, in turns, beside what this machine could do at best.
+    """Measure Regard and other toolkits at the same work, in turns, and what this machine could do at best.
 
-    On a GPU the work has the size of the papers; on a CPU it is small. What could not run is said, with the reason.
+    On a GPU the work has the size of the papers; on a CPU it is small. What could not run is listed, with the reason.
     Nothing else should run meanwhile.
 
     Parameters
     ----------
     names
-        benchmarks (`regard bench --list`); without a name all of them
+        benchmarks (`regard bench --list`); default: all of them
     device
         cpu or cuda; auto = a GPU if there is one
     repeats
-        timed turns of each side; without it 7, with --quick 2
+        timed turns of each side; default: 7, with --quick 2
     quick
         tiny sizes, only to see that everything runs
     listing

@@ -33,7 +33,7 @@ def claims(
     listing: Annotated[bool, Parameter(name="--list", negative=())] = False,
     json: Annotated[bool, Flag] = False,
 ) -> None:
-    """Put the lectures' statements to the test: ✓ holds, ✗ fails, ? inconclusive; and write report.html.
+    """Test the lectures' statements: ✓ holds, ✗ fails, ? inconclusive; and write report.html.
 
     With one name its worked numbers, findings and figures are printed, too. What was measured before, by the same code
     and with the same settings, is not measured again.
@@ -41,17 +41,17 @@ def claims(
     Parameters
     ----------
     names
-        claims (`regard claims --list`), by name or number: any-b or C10; without a name all of them
+        claims (`regard claims --list`), by name or number: any-b or C10; default: all of them
     quick
         small forms of the experiments and fewer seeds: a few minutes for all, and the report says so
     again
         measure anew what was measured before
     jobs
-        claims at a time, each a process of its own; without it one for each core. Those that measure time run alone
+        claims at a time, each in its own process; default: one per core. Those that measure time run alone
     device
         cpu, cuda, …; auto = a GPU if there is one
     run
-        folder of the report; without it runs/claims, with the names of the claims that were chosen
+        folder of the report; default: runs/claims, with the names of the chosen claims
     listing
         print names and statements, and run nothing
     json
@@ -212,12 +212,12 @@ def _print_verdicts(results: Sequence[Result]) -> None:
 
 def _print_origin(results: Sequence[Result], quick: bool, report: Path) -> None:
     """How many of each verdict; by which experiments; and what was not run now."""
-    from regard.claims.verdict import SIGNS
+    from regard.claims.verdict import SIGNS, tally
 
     print()
     if len(results) > 1:
         verdicts = [result.verdict for result in results]
-        print(", ".join(f"{verdicts.count(verdict)} {sign} {verdict}" for verdict, sign in SIGNS.items()) + ".")
+        print(", ".join(f"{sign} {tally(verdicts.count(verdict), verdict)}" for verdict, sign in SIGNS.items()) + ".")
     if quick:
         print("Quick forms of the experiments, with fewer seeds: without --quick they are run in full.")
     if before := sum(result.cached for result in results):

@@ -45,7 +45,7 @@ for place, (title, verbs) in enumerate(GROUPS.items()):
     group = Group(title, sort_key=place)
     for order, (name, verb) in enumerate(verbs.items()):
         if isinstance(verb, App):
-            verb.group, verb.sort_key = group, order
+            verb.group, verb.sort_key, verb.group_commands = group, order, Group("Commands")
             app.command(verb)
         else:
             app.command(verb, name=name, group=group, sort_key=order)
@@ -69,7 +69,8 @@ def run(words: list[str]) -> None:
         keyword = (error.token.keyword or error.token.value).partition("=")[0]
         if not keyword.startswith("--"):
             raise
-        options = [name for argument in error.argument_collection if argument.parse for name in argument.names]
+        named = (one for one in error.argument_collection if one.parse and one.index is None)  # not what comes first
+        options = [name for one in named for name in one.names]
         verb = " ".join(["regard", *(error.command_chain or ())])
         raise RegardError(f"{verb} has no option {keyword}{_option(keyword, options, verb)}") from None
 
@@ -97,6 +98,10 @@ def sentence(error: Exception) -> str:
         return f"your own code crashed: {line}"
     if isinstance(error, OSError):
         return f"{error.filename}: {error.strerror}." if error.filename else f"{error.strerror or error}."
+    if isinstance(error, OverflowError) or "Overflow when unpacking long" in str(error):
+        return "A number here is too large: give a smaller one."
+    if isinstance(error, ValueError) and "embedded null" in str(error):
+        return "A name here holds a NUL character, and so names no file: write it without."
     if isinstance(error, UnicodeEncodeError):
         return "A name or text here is not valid Unicode; rename the file or convert the text."
     if isinstance(error, MemoryError) or re.search("out of memory|can't allocate|allocate memory", str(error)):

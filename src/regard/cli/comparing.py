@@ -29,17 +29,18 @@ def compare(
 ) -> None:
     """Train systems on the same data, tokens and budget; print one table with intervals, and write report.html.
 
-    `regard compare lstm gpt --data my.txt` sets them beside a 2-gram and a 5-gram; `regard compare seq2seq transformer
-    --data pairs.tsv` compares translators, by BLEU. With no system named all of a task are compared: translators where
-    the data are pairs (also on the phrasebook), else language models. --section.key value applies to every system that
-    has the setting. Called again with the same --run, a comparison that was stopped goes on.
+    `regard compare lstm gpt --data my.txt` compares them with a 2-gram and a 5-gram; `regard compare seq2seq
+    transformer --data pairs.tsv` compares translators, by BLEU. If no system is named, all systems of a task are
+    compared: translators if the data are pairs (also on the phrasebook), else language models. --section.key value
+    applies to every system that has the setting. Run again with the same --run, it continues a comparison that was
+    stopped.
 
     Parameters
     ----------
     data
         a built-in or known corpus, or your own file or folder (docs/data.md): text, pairs, a table with --data.columns
     match
-        what is equal for all: tokens, seconds, or parameters (and tokens); without it, what the budget counts
+        what is equal for all: tokens, seconds, or parameters (and tokens); default: what the budget counts
     budget
         tokens such as 5M (of the targets, where there are pairs), or a time such as 60s
     seeds
@@ -47,11 +48,11 @@ def compare(
     size
         tiny, small, medium or large
     prompt
-        what each language model's sample begins with; without it the first words of the held-out text
+        what each language model's sample begins with; default: the first words of the held-out text
     jobs
-        runs at a time, each a process of its own; not with --match seconds
+        runs at a time, each in its own process; not with --match seconds
     run
-        folder of the comparison; without it runs/compare-CORPUS
+        folder of the comparison; default: runs/compare-CORPUS
     csv
         write the table to this new file, with full precision
     latex
@@ -94,20 +95,20 @@ def compare(
         print("\n".join(["", done.ranking, *notes(done), f"The report: {done.report}"]))
     if done.failed:
         runs = ", ".join(done.failed)
-        raise RegardError(f"Not all runs came to a number ({runs}); the same command with --run {done.folder} retries.")
+        raise RegardError(f"Some runs failed ({runs}); the same command with --run {done.folder} tries them again.")
 
 
 def demo(*, budget: str | None = None, run: Path | None = None, json: Annotated[bool, Flag] = False) -> None:
-    """Train every language model and every translator on built-in data: the main job, in five minutes.
+    """Train every language model and every translator on built-in data, in five minutes.
 
-    Prints a table for each ladder and a sample from each system, and writes two reports.
+    Prints a table for each task and a sample from each system, and writes two reports.
 
     Parameters
     ----------
     budget
-        training time of each neural system, such as 30s; without it, what fits into five minutes for all
+        training time of each neural system, such as 30s; default: what fits into five minutes in all
     run
-        folder for both comparisons; runs/demo if it is free
+        folder for both comparisons; default: runs/demo, with a number if that exists
     json
         print a list of objects
     """

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 
 from cyclopts import App, Parameter
 
+from regard.base.numbers import counted
 from regard.cli.options import Columns, Flag
 
 data_app = App(name="data", help="The corpora there are; check one of your own; download a known one.")
@@ -57,7 +58,7 @@ def data_check(
     header
         whether the first line of a table names its columns; auto = look
     source
-        of parallel files such as train.de and train.en: the language that is read
+        of parallel files such as train.de and train.en: the language to translate from
     target
         … and the one that is written
     json
@@ -102,7 +103,7 @@ def data_fetch(name: str) -> None:
 
 
 def _print_check(report: Any) -> None:
-    from regard.report.table import print_table, text
+    from regard.report.table import print_table
 
     names = {
         "encoding": "encoding",
@@ -132,13 +133,13 @@ def _print_check(report: Any) -> None:
             + (", and a byte order mark" * file.byte_order_mark)
         )
         for odd in file.oddities:
-            print(f"{split}: {odd.what} on {text(odd.lines)} lines, the first is line {odd.first}")
+            print(f"{split}: {odd.what} on {counted(odd.lines, 'line')}, first on line {odd.first}")
     for overlap in report.overlap:
         print(overlap.sentence)
 
 
 def _print_pair_check(report: Any) -> None:
-    from regard.report.table import print_table, text
+    from regard.report.table import print_table
 
     whole = {
         "encoding": "encoding",
@@ -171,9 +172,11 @@ def _print_pair_check(report: Any) -> None:
         if file.found:
             print(f"{split}: {file.found}")
         for odd in file.findings:
-            print(f"{split}: {odd.what} on {text(odd.lines)} lines, the first is line {odd.first}")
+            print(f"{split}: {odd.what} on {counted(odd.lines, 'line')}, first on line {odd.first}")
         if len(report.files) == 1:
-            print(f"Were 5 % drawn at random to be held out: {file.random_leak.sentence}")
+            leak = file.random_leak
+            shares = f"leak: {leak.sentence}" if leak.sources or leak.targets else "share no sentence with training."
+            print(f"A random 5 % test split would {shares}")
     for overlap in report.overlap:
         print(overlap.sentence)
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
+from regard.base.settings import at_least
 from regard.cli.options import Columns, Flag, beam_search, refuse
 from regard.cli.printing import print_facts, print_labels, print_quality
 from regard.cli.stdin import stdin_batches, stdin_pairs
@@ -41,30 +42,30 @@ def evaluate(
     run
         the run's folder
     split
-        test, valid or train; without it test, or valid where there is no test
+        test, valid or train; default: test, or valid where there is no test
     data
-        evaluate on another corpus than the run's own; how much of it was trained on is said
+        evaluate on this corpus instead of the run's own; says how much of it was trained on
     columns
         of a table: which columns of --data to read, by name or number: en, or sw,en
     stream
         language model: read the text as one row, state carried throughout, as papers on recurrent nets do
     segment
-        language model: tokens read at once; 256, or the model's context if that is shorter
+        language model: tokens read at once; default: 256, or the model's context if shorter
     overlap
-        language model: of these, tokens that only warm the state up; half
+        language model: of these, tokens that only warm up the state; default: half
     rows
-        language model: segments read side by side; changes speed, and of the numbers at most the last digits
+        language model: segments read side by side; affects speed, and at most the last digits of the numbers
     beam
-        translator: hypotheses of the search, 1 = greedy; 5
+        translator: hypotheses of the search, 1 = greedy; default: 5
     length_penalty
-        translator: log P is divided by the length to this power; 1
+        translator: log P is divided by the length to this power; default: 1
     by_length
         translator: also BLEU, chrF and accuracy by the length of the source
     bleu_tokenizer
         translator: how sacreBLEU cuts words: 13a, intl, char, zh, ja-mecab, ko-mecab or none; without it the script of
         the references decides
     average
-        translator, classifier: use the mean of the weights of the last so many validations
+        translator, classifier: use the mean of the weights of the last N validations
     weights
         best on validation, or last
     device
@@ -82,6 +83,8 @@ def evaluate(
     loaded = load(run, weights=weights, average=average, device=device)
     own = data is None and split in (None, "test") and weights == "best" and average is None
     reading = {"--stream": stream or None, "--segment": segment, "--overlap": overlap, "--rows": rows}
+    for name, value in reading.items():
+        at_least(name, value or 0, min(value or 0, 0))  # too small a one is refused below
     searching = {
         "--beam": beam,
         "--length-penalty": length_penalty,

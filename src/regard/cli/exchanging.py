@@ -6,7 +6,7 @@ from pathlib import Path
 
 
 def export_run(run: Path, *, to: str, out: Path) -> None:
-    """Hand a run to the ecosystem.
+    """Export a run to a format that other tools read.
 
     Parameters
     ----------
@@ -24,7 +24,7 @@ def export_run(run: Path, *, to: str, out: Path) -> None:
 
 
 def import_run(file: Path, *, run: Path, tokenizer: Path | None = None) -> None:
-    """Make a run of a model from the ecosystem: an .arpa file.
+    """Import a model from another tool as a run: an .arpa file.
 
     Parameters
     ----------
@@ -33,7 +33,7 @@ def import_run(file: Path, *, run: Path, tokenizer: Path | None = None) -> None:
     run
         folder of the new run
     tokenizer
-        the tokenizer.json that cut the model's text; without it, words are what stands between spaces
+        the tokenizer.json that the model's text was tokenised with; default: words are separated by spaces
     """
     from regard.exchange.formats import import_file
 

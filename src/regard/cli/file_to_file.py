@@ -17,6 +17,7 @@ from typing import Any, BinaryIO
 
 from regard.base.errors import RegardError
 from regard.base.files import give_name, locked, open_own_file, reading, write_text
+from regard.base.numbers import counted
 from regard.cli.stdin import as_text
 from regard.report.progress import Bar, progress, say
 from regard.text.sources import content_digest
@@ -79,7 +80,7 @@ def _done(part: Path, note: Path, asked: str) -> int:
             lines, size = lines + 1, size + len(line)
         stream.truncate(size)
     if lines:
-        say(f"{part}: {lines} lines were there before; going on")
+        say(f"{part}: {counted(lines, 'line')} were there before; continuing")
     return lines
 
 

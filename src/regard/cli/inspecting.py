@@ -36,32 +36,32 @@ def inspect(
     device: str = "auto",
     json: Annotated[bool, Flag] = False,
 ) -> None:
-    """See what happens inside while a run reads a text: what it expects at each step, attention, gates, gradients.
+    """Show what happens inside while a run reads a text: what it expects at each step, attention, gates, gradients.
 
-    Of a translator also the tree of its beam search; of an n-gram which order answered.
+    For a translator also the tree of its beam search; for an n-gram which order gave the probability.
 
     Parameters
     ----------
     run
         the run's folder
     text
-        the text, or for a translator the source, in quotes; after -- where it begins with -; without it stdin is read
+        the text, or for a translator the source, in quotes; after -- if it begins with -; default: stdin
     target
         translator: look at this translation instead of the one that beam search finds; classifier: the true label
     gradients
-        also how much each token weighs in the loss of each step: one backward pass per step
+        also how much each token contributes to the loss of each step: one backward pass per step
     layer
-        show the attention of this layer alone: 0 is the lowest; of a translator also self/0, cross/0 or encoder/0
+        show only the attention of this layer: 0 is the lowest; of a translator also self/0, cross/0 or encoder/0
     head
-        show this head of it, from 0; without it the mean of all
+        show this head, from 0; default: the mean of all heads
     top
-        show so many of the most probable next tokens
+        show the N most probable next tokens
     beam
-        translator: hypotheses of the search; 5
+        translator: hypotheses of the search; default: 5
     length_penalty
-        translator: log P is divided by the length to this power; 1
+        translator: log P is divided by the length to this power; default: 1
     html
-        write everything to this new file, one page that needs no network
+        write everything to this new file, a page that works offline
     weights
         best on validation, or last
     device
@@ -78,7 +78,7 @@ def inspect(
     at_least("--top", top, 1)
     at_least("--beam", 1 if beam is None else beam, 1)
     if (json or html) and not (layer is None and head is None):
-        raise RegardError("--layer and --head choose what the terminal shows; --json and --html hold all of them.")
+        raise RegardError("--layer and --head choose what the terminal shows; --json and --html hold everything.")
     if html is not None and html.exists():
         raise RegardError(f"{html} exists already; --html writes a new file.")
     if unquoted:
@@ -120,7 +120,7 @@ def _trace(loaded: AnyRun, text: str, target: str | None, search: dict[str, Any]
     if target is not None:
         given = [name for name, value in search.items() if value is not None]
         if given:
-            raise RegardError(f"With --target nothing is searched, so {given[0]} means nothing: leave one of them out.")
+            raise RegardError(f"--target replaces the search, so {given[0]} does not apply: leave one of them out.")
     how = {name.removeprefix("--").replace("-", "_"): value for name, value in search.items() if value is not None}
     return loaded.trace(text, target, top=top, gradients=gradients, **how)
 

@@ -29,7 +29,7 @@ def systems(*, json: Annotated[bool, Flag] = False) -> None:
 
 
 def laws(target: str, *, json: Annotated[bool, Flag] = False) -> None:
-    """Try every law of the contract on a system, also on your own: ./mine.py:MyCell. Exit 1 if one is broken.
+    """Test a system against every law of the contract, also your own: ./mine.py:MyCell. Exit 1 if one is broken.
 
     Parameters
     ----------

@@ -41,4 +41,4 @@ def beam_search(width: int | None, length_penalty: float | None, n_best: int = 1
 def refuse(loaded: Any, kind: str, options: dict[str, Any]) -> None:
     """One sentence for options that mean nothing here."""
     if given := [name for name, value in options.items() if value is not None]:
-        raise RegardError(f"{loaded.folder} is {kind} ({loaded.recipe.system}), for which {given[0]} means nothing.")
+        raise RegardError(f"{loaded.folder} is {kind} ({loaded.recipe.system}): {given[0]} does not apply here.")

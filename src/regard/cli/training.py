@@ -34,9 +34,10 @@ def train(
     target
         a system (`regard systems`), a layer of your own (./mine.py:MyCell), or a recipe.toml
     data
-        a built-in or known corpus, or your own file or folder (docs/data.md): text, pairs, a table with --data.columns
+        a built-in or known corpus, or your own file or folder (docs/data.md): text, pairs, a table with --data.columns;
+        default: pyref, for translators phrasebook
     run
-        folder of the new run; without it runs/SYSTEM-CORPUS
+        folder of the new run; default: runs/SYSTEM-CORPUS
     size
         tiny, small, medium or large
     seed
@@ -44,11 +45,11 @@ def train(
     budget
         short for --training.budget: 60s, 10m, 2h, or tokens such as 5M
     start
-        begin with the weights and tokenizer of this run (fine-tune)
+        start from the weights and tokenizer of this run (fine-tuning)
     print_recipe
         print every setting with its documentation, as TOML, and stop
     dry_run
-        report parameters, memory and time, from three measured steps, and stop
+        estimate parameters, memory and time from three measured steps, and stop
     json
         with --dry-run: print one object
     """
@@ -77,7 +78,7 @@ def train(
 
 
 def resume(run: Path, *settings: Settings) -> None:
-    """Go on exactly where a run stopped; where memory ran out, in more parts: --training.accumulate 2.
+    """Continue exactly where a run stopped; if memory ran out, with smaller micro-batches: --training.accumulate 2.
 
     Parameters
     ----------

@@ -47,15 +47,15 @@ def translate(
     run
         the run's folder
     beam
-        hypotheses of the search, 1 = greedy; 5
+        hypotheses of the search, 1 = greedy; default: 5
     n_best
-        print so many translations of each line, best first: `line, score, log P, text`, tab-separated
+        print the N best translations of each line: `line, score, log P, text`, tab-separated
     length_penalty
-        log P is divided by the length to this power; 1
+        log P is divided by the length to this power; default: 1
     min_tokens
-        write at least so many tokens, the closing `<eos>` counted
+        write at least this many tokens, the closing `<eos>` counted
     max_tokens
-        write at most so many tokens; without it twice the source's and ten
+        write at most this many tokens; default: 2 × source length + 10
     temperature
         above 0: draw instead of searching
     top_k
@@ -73,9 +73,9 @@ def translate(
     source
         translate this file instead of stdin, of any size, with progress
     out
-        with --in: write to this file; after a kill the same command goes on where it was
+        with --in: write to this file; if interrupted, the same command continues where it stopped
     average
-        use the mean of the weights of the last so many validations
+        use the mean of the weights of the last N validations
     weights
         best on validation, or last
     device
@@ -157,11 +157,11 @@ def classify(
     run
         the run's folder
     n_best
-        print so many labels of each line, best first: `line, label, probability`
+        print the N best labels of each line: `line, label, probability`
     truncate
         cut lines that are longer than anything the model was trained on, instead of refusing them
     average
-        use the mean of the weights of the last so many validations
+        use the mean of the weights of the last N validations
     weights
         best on validation, or last
     device
@@ -207,20 +207,20 @@ def generate(
     device: str = "auto",
     json: Annotated[bool, Flag] = False,
 ) -> None:
-    """Write on from a prompt, token by token; or from each line of a file, many at once.
+    """Continue a prompt, token by token; or each line of a file, many at once.
 
     Parameters
     ----------
     run
         the run's folder
     prompt
-        the text to go on from; "-" reads it from stdin
+        the text to continue; "-" reads it from stdin
     max_tokens
         write at most this many tokens
     lines
-        stop after this many lines; 0 = write on
+        stop after this many lines; 0 = no limit
     temperature
-        below 1 plays safe, above 1 takes risks, 0 is greedy
+        below 1: safer, above 1: more varied, 0: greedy
     top_k
         draw only from the k most probable tokens; 0 = all
     top_p
@@ -232,7 +232,7 @@ def generate(
     source
         finish each line of this file, of any size, with progress; an empty line is written from its beginning
     out
-        with --in: write the lines to this file; after a kill the same command goes on where it was
+        with --in: write the lines to this file; if interrupted, the same command continues where it stopped
     precision
         fp32, or bf16: faster on a GPU, and less exact
     weights
@@ -265,7 +265,7 @@ def generate(
     def reread(kept: int) -> None:
         if not told:
             told.append(kept)
-            say(f"note: the context of {loaded.model.context} tokens is full; going on from the last {kept}")
+            say(f"note: the context of {loaded.model.context} tokens is full; continuing from the last {kept}")
 
     how: dict[str, Any] = {"max_tokens": max_tokens, "sampling": sampling, "seed": seed, "on_reread": reread}
     if source is not None and out is not None:

@@ -22,6 +22,7 @@ from regard.base.errors import RegardError, Stopped
 from regard.base.files import write_text
 from regard.compare.plan import Entrant, Plan, paced
 from regard.report.progress import hush
+from regard.runs.folder import read_facts
 from regard.runs.load import load
 from regard.runs.run import Run
 from regard.runs.train import device_name, dry_run, peak_memory, resume, train_recipe
@@ -82,7 +83,7 @@ def _effort(run: Run, before: int) -> dict[str, Any]:
     device = run.model.device
     checkpoint = run.folder / "training.safetensors"
     note = load_tensors(checkpoint if checkpoint.exists() else run.folder / "model.safetensors")[1]
-    at = note.get("progress", note)
+    at = note.get("progress") or read_facts(run.folder) | note
     return {
         "parameters": run.parameters,
         "tokens_seen": at["tokens"],

@@ -61,7 +61,7 @@ def compare(
     question = Question(names, data, match, budget, seeds, size, settings or {}, prompt)
     at_least("--jobs", jobs, 1)
     if jobs > 1 and match == "seconds":
-        raise RegardError("--match seconds counts time, which runs side by side would take from each other: --jobs 1.")
+        raise RegardError("--match seconds counts time, and runs side by side slow each other down: use --jobs 1.")
     default = Path("runs") / f"compare-{Path(data).stem}"
     if run is not None:
         check_folder(Path(run))
@@ -70,7 +70,7 @@ def compare(
         results, made = run_all(plan, jobs)
     comparison = Comparison(plan, results)
     if not comparison.order:
-        raise RegardError(f"No run came to a number: {next(iter(comparison.failed.values()))}")
+        raise RegardError(f"Every run failed: {next(iter(comparison.failed.values()))}")
     if made or not comparison.report.exists():
         from regard.compare.comparison_page import comparison_page
 
@@ -87,9 +87,8 @@ class Comparison:
 
     @cached_property
     def rows(self) -> list[dict[str, Any]]:
-        """One for each system, oldest first or best first; numbers over several seeds are means."""
-        rows = [self._row(number) for number in range(len(self.plan.entrants))]
-        return sorted(rows, key=self._rank) if self.task.best_first else rows
+        """One for each system, best first; numbers over several seeds are means."""
+        return sorted(map(self._row, range(len(self.plan.entrants))), key=self._rank)
 
     @property
     def columns(self) -> Mapping[str, str]:

@@ -53,7 +53,7 @@ COLUMNS = {
 class _LanguageModels(Task):
     name, title, reference = "language model", "Language models", "lstm"
     neural, tokens = "every neural system", "tokens"
-    score, score_name, more_is_better, best_first = "perplexity", "perplexity", False, False
+    score, score_name, more_is_better = "perplexity", "perplexity", False
     columns = Columns(
         COLUMNS,
         first=("label", "perplexity", "interval", "bits_per_character"),

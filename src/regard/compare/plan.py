@@ -19,19 +19,20 @@ from typing import Any
 
 import regard
 from regard.base.errors import RegardError
-from regard.base.files import check_names, write_text
+from regard.base.files import check_digests, check_names, file_digest, write_text
 from regard.base.numbers import grouped
 from regard.compare.question import Question, Rung
 from regard.compare.task import Ground, Task, task_named
 from regard.compare.width import match_parameters, size_of
 from regard.report.progress import say
-from regard.runs.folder import Tokenizers, pick_device
+from regard.runs.folder import TOKENIZER_FILES, Tokenizers, pick_device
 from regard.runs.recipe import Recipe, compose
 from regard.systems.catalogue import find
 from regard.systems.code import admit, is_own, locate
 from regard.training.hyperparameters import Learning
 
 FORMAT = 1
+SHARED = (*TOKENIZER_FILES, "test.json")  # what all runs stand on
 VALIDATIONS = 20  # looks at the validation text, as many for every system: each may keep its best weights
 
 
@@ -93,6 +94,7 @@ class Plan:
                 for entrant in self.entrants
             ],
             "facts": self.facts,
+            "files": {name: file_digest(self.folder / name) for name in SHARED if (self.folder / name).exists()},
         }
         write_text(self.folder / "comparison.json", json.dumps(tree, indent=2, ensure_ascii=False) + "\n")
 
@@ -116,8 +118,11 @@ class Plan:
                 tuple(_read_entrant(entry, path) for entry in tree["entrants"]),
                 tree["facts"],
             )
-        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            files = tree.get("files")
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
             raise RegardError(f"{path} is damaged; choose another --run.") from None
+        if isinstance(files, dict):  # older comparisons have none
+            check_digests(folder, SHARED, files)
         check_names([entrant.name(seed) for entrant, seed in plan.runs], path)
         return plan
 

@@ -18,6 +18,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from regard.base.numbers import counted
 from regard.compare.plan import Entrant, Plan
 from regard.compare.task import Results
 from regard.report.progress import clock, say
@@ -38,8 +39,8 @@ def run_all(plan: Plan, jobs: int = 1) -> tuple[Results, int]:
         else:
             results[entrant.label, seed] = found
     if results:
-        left = f"going on with the other {len(missing)}" if missing else "nothing is left to do"
-        say(f"{plan.folder}: {len(results)} of {len(plan.runs)} runs were finished before; {left}")
+        left = f"continuing with the other {len(missing)}" if missing else "nothing is left to do"
+        say(f"{plan.folder}: {len(results)} of {counted(len(plan.runs), 'run')} finished before; {left}")
     jobs = max(1, min(jobs, len(missing)))
     contest = _Contest(plan, jobs, len(missing))
     with contest.passing_on_signals(), ThreadPoolExecutor(jobs) as pool:
@@ -47,7 +48,7 @@ def run_all(plan: Plan, jobs: int = 1) -> tuple[Results, int]:
             pool.submit(contest.run, entrant, seed, number) for number, (entrant, seed) in enumerate(missing, start=1)
         ]
     if contest.heard:
-        say(f"stopped; the same command with --run {plan.folder} goes on from there")
+        say(f"stopped; the same command with --run {plan.folder} continues from there")
         raise KeyboardInterrupt
     for (entrant, seed), future in zip(missing, made):
         results[entrant.label, seed] = future.result()
@@ -58,9 +59,9 @@ def read_result(folder: Path) -> dict[str, Any] | None:
     """The result of a finished run; None if it is not finished."""
     try:
         result = json.loads((folder / "result.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return None
-    return result if "evaluation" in result else None
+    return result if isinstance(result, dict) and "evaluation" in result else None
 
 
 class _Contest:
@@ -77,7 +78,7 @@ class _Contest:
             return {"failed": "stopped."}
         name = entrant.label if len(entrant.seeds) == 1 else f"{entrant.label}, seed {seed}"
         going_on = (self.plan.run_folder(entrant, seed) / "training.safetensors").exists()
-        say(f"{name}: {'going on where it stopped' if going_on else 'begins'} ({number} of {self.runs})")
+        say(f"{name}: {'continuing where it stopped' if going_on else 'begins'} ({number} of {self.runs})")
         began = time.monotonic()
         result = self._result(entrant, seed)
         if self.heard:

@@ -75,7 +75,7 @@ class Question:
         for part, values in self.settings.items():
             for name in values:
                 if advice := OWNED.get(f"{part}.{name}"):
-                    raise RegardError(f"{part}.{name} is not one system's to choose here: {advice}.")
+                    raise RegardError(f"{part}.{name} cannot be chosen for one system here: {advice}.")
         if self.match == "parameters" and "width" in self.settings.get("model", {}):
             raise RegardError("--match parameters chooses every system's model.width: leave it out, or match tokens.")
 

@@ -92,7 +92,6 @@ class Task(ABC):
     score: ClassVar[str]  # the column that orders the rows …
     score_name: ClassVar[str]  # … in words
     more_is_better: ClassVar[bool]
-    best_first: ClassVar[bool]  # rows of the table; else oldest first
     columns: ClassVar[Columns]
 
     @abstractmethod
@@ -128,4 +127,4 @@ def task_named(name: str) -> Task:
         from regard.compare.language_task import LANGUAGE
 
         return LANGUAGE
-    raise RegardError(f"Systems for the task {name} cannot be compared; `regard systems` lists who has which.")
+    raise RegardError(f"Systems for the task {name} cannot be compared; `regard systems` lists the tasks.")

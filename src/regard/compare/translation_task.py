@@ -60,7 +60,7 @@ HEADINGS = {
 class _Translators(Task):
     name, title, reference = "translation", "Translators", "transformer"
     neural, tokens = "every system", "target tokens"
-    score, score_name, more_is_better, best_first = "bleu", "BLEU", True, True
+    score, score_name, more_is_better = "bleu", "BLEU", True
     columns = Columns(
         HEADINGS,
         first=("label", "bleu", "interval", "chrf"),

@@ -232,7 +232,7 @@ class Ended:
     def best(self) -> list[list[Hypothesis]]:
         """For each source its hypotheses: the finished by score, then the cut off by score."""
         if bool(self.damaged):
-            raise RegardError("The model's predictions are not numbers: its weights are damaged; train it again.")
+            raise RegardError("The model's predictions are NaN: its weights are damaged; train it again.")
         columns = (self.count, self.tokens, self.length, self.total, self.score)
         found = []
         for count, tokens, lengths, totals, scores in zip(*(column.tolist() for column in columns)):

@@ -202,7 +202,7 @@ class BeamEngine:
         """With half as many sources at once, and nothing kept."""
         if places == 1:
             raise RegardError(
-                "This source's search does not fit into the GPU's memory: use --beam with a smaller width."
+                "The beam search of this source does not fit into the GPU's memory: use a smaller --beam."
             )
         self.batch_tokens //= 2
         self.batches.clear()

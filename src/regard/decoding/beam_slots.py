@@ -146,7 +146,7 @@ def hypotheses(words: Tensor, columns: Tensor) -> list[list[Hypothesis]]:
     """From tokens [n, b, room] and, of each, whether it is damaged and there, its length, total, score and end."""
     damaged, *rest = columns.tolist()
     if any(map(any, damaged)):
-        raise RegardError("The model's predictions are not numbers: its weights are damaged; train it again.")
+        raise RegardError("The model's predictions are NaN: its weights are damaged; train it again.")
     return [
         [
             Hypothesis(tokens[: int(size)], log_probability, score, finished > 0)

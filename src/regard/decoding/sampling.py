@@ -75,7 +75,7 @@ def choose(logits: Tensor, sampling: Sampling, uniform: Tensor) -> Tensor:
 
 
 def damaged() -> RegardError:
-    return RegardError("The model's predictions are not numbers: its weights are damaged; train it again.")
+    return RegardError("The model's predictions are NaN: its weights are damaged; train it again.")
 
 
 def pick(logits: Tensor, sampling: Sampling, uniform: Tensor) -> tuple[Tensor, Tensor]:

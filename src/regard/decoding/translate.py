@@ -130,7 +130,7 @@ def _limit(model: Model, source: int, max_tokens: int | None, min_tokens: int) -
     limit = limit if model.context is None else min(limit, model.context)
     if limit < max(min_tokens, 1):
         raise RegardError(
-            f"A translation cannot have at least {max(min_tokens, 1)} and at most {limit} tokens; change the bounds."
+            f"--min-tokens ({max(min_tokens, 1)}) exceeds the {limit} tokens that are allowed: change one of them."
         )
     return limit
 

@@ -171,8 +171,8 @@ def refuse_escaped(texts: Sequence[str], whose: str, share: float = ESCAPED_REFE
     if len(found) > share * len(texts):
         line, escape = found[0]
         raise RegardError(
-            f"{whose} are escaped or tokenised text ({escape} in line {line}, {len(found)} such lines), whose BLEU "
-            "would be wrong: give the text as one writes it."
+            f"{whose} are escaped or tokenised ({escape} in line {line}, {len(found)} such lines), whose BLEU "
+            "would be wrong: give plain, untokenised text."
         )
 
 

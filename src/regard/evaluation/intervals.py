@@ -96,8 +96,8 @@ def share_interval(successes: int, trials: int, level: float = LEVEL) -> tuple[f
 @cache
 def student_quantile(probability: float, freedom: int) -> float:
     """Where Student's t with that many degrees of freedom has this probability below it: its density integrated."""
-    angles = np.linspace(0.0, np.pi / 2, 200_001)[:-1]  # t = √ν tan θ turns the tail into a finite range
+    angles = np.linspace(0.0, np.pi / 2, 200_001)  # t = √ν tan θ turns the tail into a finite range
     density = np.cos(angles) ** (freedom - 1)
     below = np.concatenate([[0.0], np.cumsum((density[1:] + density[:-1]) / 2)])
-    below = 0.5 + 0.5 * below / (below[-1] + density[-1] / 2)
+    below = 0.5 + 0.5 * below / below[-1]
     return float(math.sqrt(freedom) * math.tan(np.interp(probability, below, angles)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from regard.base.errors import RegardError
-from regard.base.numbers import grouped
+from regard.base.numbers import a, grouped
 from regard.base.settings import one_of
 from regard.exchange.arpa import read_arpa, write_arpa
 from regard.report.progress import say
@@ -25,7 +25,7 @@ def export(run: Path, to: str, out: Path) -> None:
     one_of("--to", to, FORMATS)
     loaded = load_language_model(run, device="cpu")
     if not isinstance(loaded.model, NGram):
-        raise RegardError(f"ARPA holds n-grams, and {run} is a {loaded.recipe.system}.")
+        raise RegardError(f"ARPA holds n-grams, and {run} is {a(loaded.recipe.system)}.")
     if out.exists():
         raise RegardError(f"{out} exists already; remove it or choose another --out.")
     write_arpa(loaded.model, loaded.tokenizer.tokens, out, new=True)

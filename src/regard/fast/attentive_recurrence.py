@@ -18,7 +18,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from regard.fast.table import Row, Use, Why
+from regard.fast.row_table import Row, Use, Why
 from regard.layers.recurrent import CELLS, Elman
 from regard.layers.scores import Additive, Bilinear, Dot, ScaledDot
 from regard.layers.state import Span, State, last

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from regard.decoding.beam_engine import REFILL, BeamBatch, BeamEngine, StateReader
 from regard.decoding.beam_slots import Slots, Terms
 from regard.fast.graphs import asks, recorded
-from regard.fast.table import Row, Use, Why, needs_cuda, needs_triton
+from regard.fast.row_table import Row, Use, Why, needs_cuda, needs_triton
 from regard.layers.blocks import DecoderBlock, FeedForward, PreNorm
 from regard.layers.embedding import Embedding
 from regard.layers.position import Learned, Position, Rotary, rotate

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from regard.base.errors import RegardError
 from regard.fast.graphs import Recorder
-from regard.fast.table import Row, Use, Why, needs_cuda
+from regard.fast.row_table import Row, Use, Why, needs_cuda
 from regard.layers.recurrent import Recurrent
 from regard.layers.state import State, map_state, overwrite
 from regard.systems.model import Model

@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from regard.fast.table import Row, Use, Why, needs_cpu, needs_hopper
+from regard.fast.row_table import Row, Use, Why, needs_cpu, needs_hopper
 from regard.layers import cache
 from regard.layers.attention import CausalSelfAttention, SelfAttention
 from regard.layers.cache import visible
@@ -67,7 +67,7 @@ def _trains_by_cudnn(attention: CausalSelfAttention, use: Use) -> Why:
 
 
 def _fits_cudnn(attention: CausalSelfAttention, x: Tensor, state: State, span: Span) -> bool:
-    fits = attention.training and not attention.rate and x.size(1) % 64 == 0 and is_fresh(state)
+    fits = attention.training and not attention.weight_dropout and x.size(1) % 64 == 0 and is_fresh(state)
     return fits and precision(x) == torch.bfloat16
 
 
@@ -78,10 +78,10 @@ def _read_by_cudnn(attention: CausalSelfAttention, x: Tensor, state: State, span
 def _read(
     attention: CausalSelfAttention, x: Tensor, state: State, span: Span, *, cudnn: bool = False
 ) -> tuple[Tensor, State]:
-    query, key, value = attention.ask(x, span.positions(x.size(1)))
-    context = attend_causal(query, key, value, dropout=attention.rate, cudnn=cudnn)
+    query, key, value = attention.queries_keys_values(x, span.positions(x.size(1)))
+    context = attend_causal(query, key, value, dropout=attention.weight_dropout, cudnn=cudnn)
     _, _, new = cache.remember(state, key, value, span)
-    return attention.conclude(context), new
+    return attention.join_heads(context), new
 
 
 def _reads_first(attention: CausalSelfAttention, x: Tensor, state: State, span: Span) -> bool:
@@ -89,16 +89,16 @@ def _reads_first(attention: CausalSelfAttention, x: Tensor, state: State, span: 
 
 
 def _reads_one_more(attention: CausalSelfAttention, x: Tensor, state: State, span: Span) -> bool:
-    return x.size(1) == 1 and not attention.rate and not is_fresh(state)
+    return x.size(1) == 1 and not attention.weight_dropout and not is_fresh(state)
 
 
 def _read_one_more(attention: CausalSelfAttention, x: Tensor, state: State, span: Span) -> tuple[Tensor, State]:
     positions = span.positions(1)
-    query, key, value = attention.ask(x, positions)
+    query, key, value = attention.queries_keys_values(x, positions)
     keys, values, new = cache.remember(state, key, value, span)
     scores = (query * query.size(-1) ** -0.5) @ keys.transpose(2, 3)  # [R, H, 1, S]
     hidden = ~visible(positions, keys.size(2))
-    return attention.conclude(scores.masked_fill(hidden, -torch.inf).softmax(dim=-1) @ values), new
+    return attention.join_heads(scores.masked_fill(hidden, -torch.inf).softmax(dim=-1) @ values), new
 
 
 def _is_dot(attention: SelfAttention, use: Use) -> Why:
@@ -106,7 +106,7 @@ def _is_dot(attention: SelfAttention, use: Use) -> Why:
 
 
 def _dot_products(attention: SelfAttention, x: Tensor, state: State, span: Span) -> tuple[Tensor, State]:
-    query, key, value = attention.ask(x)
+    query, key, value = attention.queries_keys_values(x)
     keys, values, new = cache.remember(state, key, value, span)
     fresh = is_fresh(state)
     context = F.scaled_dot_product_attention(

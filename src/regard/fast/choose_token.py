@@ -7,7 +7,7 @@ from torch import Tensor
 
 from regard.decoding.sampling import least_logit
 from regard.decoding.writer import Step
-from regard.fast.table import Row, Use, Why, needs_triton
+from regard.fast.row_table import Row, Use, Why, needs_triton
 
 
 class Choice:

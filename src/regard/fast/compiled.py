@@ -18,7 +18,7 @@ from torch import Tensor
 
 from regard.base.errors import RegardError
 from regard.fast.fused_block import BY_HAND
-from regard.fast.table import Row, Use, Why, installed
+from regard.fast.row_table import Row, Use, Why, installed
 from regard.layers.blocks import Block
 from regard.layers.state import State
 from regard.systems.model import Model, Stack

@@ -9,7 +9,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from regard.fast.table import Row, needs_cpu
+from regard.fast.row_table import Row, needs_cpu
 from regard.layers.dropout import Dropout
 
 SIDES = 2**16  # how finely a rate can be chosen

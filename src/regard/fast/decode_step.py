@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from regard.decoding.writer import Step
 from regard.fast.lean_step import is_usual
-from regard.fast.table import Row, Use, Why, needs_triton
+from regard.fast.row_table import Row, Use, Why, needs_triton
 from regard.layers.attention import CausalSelfAttention
 from regard.layers.blocks import PreNormBlock
 from regard.layers.embedding import Embedding, Output

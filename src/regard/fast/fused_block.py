@@ -17,7 +17,7 @@ from torch.autograd.function import once_differentiable
 
 from regard.fast.causal_attention import attend_causal, takes_cudnn
 from regard.fast.products import Products
-from regard.fast.table import Row, Use, Why, needs_triton
+from regard.fast.row_table import Row, Use, Why, needs_triton
 from regard.layers.attention import CausalSelfAttention
 from regard.layers.blocks import FeedForward, PreNormBlock
 from regard.layers.position import Position

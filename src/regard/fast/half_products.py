@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from regard.fast.bias_gradients import Place, Tally, deal
+from regard.fast.bias_gradients import DeferredSums, Place, deal
 from regard.fast.products import Products
 from regard.fast.residual import tile
 from regard.fast.short_attention import has_triton
@@ -33,25 +33,33 @@ class Halves:
         self.of = {id(weight): half for weight, half in zip(weights, halves, strict=True)}
 
     def __call__(
-        self, each: nn.Linear, x: Tensor, *, bias: bool = True, charged: bool = True, tally: Tally | None = None
+        self,
+        each: nn.Linear,
+        x: Tensor,
+        *,
+        bias: bool = True,
+        bias_gradient: bool = True,
+        deferred: DeferredSums | None = None,
     ) -> Tensor:
         """x through the map; without its bias if another will add it, or with one that gets its gradient elsewhere."""
         half, half_bias = self.of[id(each.weight)], self.of[id(each.bias)] if bias and each.bias is not None else None
-        place, learnt = taken(each.bias if half_bias is not None and charged else None, tally)
+        place, learnt = taken(each.bias if half_bias is not None and bias_gradient else None, deferred)
         return HalfProduct.apply(x.to(half.dtype), each.weight, learnt, half, half_bias, place)
 
-    def rectified(self, expand: nn.Linear, contract: nn.Linear, x: Tensor, tally: Tally | None = None) -> Tensor:
+    def rectified(
+        self, expand: nn.Linear, contract: nn.Linear, x: Tensor, deferred: DeferredSums | None = None
+    ) -> Tensor:
         """x through both maps with max(0, ·) in between, without the bias of the second: another will add it."""
         halves = [self.of[id(part)] for part in (expand.weight, expand.bias, contract.weight)]
-        place, learnt = taken(expand.bias, tally)
+        place, learnt = taken(expand.bias, deferred)
         return RectifiedProducts.apply(x.to(halves[0].dtype), expand.weight, learnt, contract.weight, *halves, place)
 
 
-def taken(bias: Tensor | None, tally: Tally | None) -> tuple[Place | None, Tensor | None]:
-    """The bias, and where its gradient is added up, if it has a place in a tally."""
-    if tally is None or bias is None:
+def taken(bias: Tensor | None, deferred: DeferredSums | None) -> tuple[Place | None, Tensor | None]:
+    """The bias, and where its gradient is added up, if that is deferred."""
+    if deferred is None or bias is None:
         return None, bias
-    place, (handed,) = tally.take(bias)
+    place, (handed,) = deferred.take(bias)
     return place, handed
 
 
@@ -141,8 +149,8 @@ def joined(parts: Sequence[Tensor], dtype: torch.dtype) -> Tensor:
     return whole
 
 
-class Charged(torch.autograd.Function):
-    """x that a bias was added to, handed on: the bias gets the gradient of what is done with it from here."""
+class BiasGradient(torch.autograd.Function):
+    """x as it is; the bias that was added to it elsewhere gets its gradient here."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, bias: Tensor) -> Tensor:
@@ -157,8 +165,8 @@ class Charged(torch.autograd.Function):
 def rectified_sums(
     gradient: Tensor, found: Tensor | None, dtype: torch.dtype, place: Place | None = None
 ) -> tuple[Tensor, Tensor]:
-    """The gradient [N, D] where what was found is above 0 (None: everywhere), and its sum over rows in `dtype`, only
-    promised where it has a place in a tally."""
+    """The gradient [N, D] where what was found is above 0 (None: everywhere), and its sum over rows in `dtype`, a view
+    that is filled later where the sum is deferred."""
     if not gradient.is_cuda or not has_triton():
         if found is not None:
             gradient = torch.ops.aten.threshold_backward(gradient, found, 0)
@@ -170,11 +178,11 @@ def rectified_sums(
     passed = gradient if found is None else torch.empty_like(gradient)
     each, programs = deal(rows)
     if place is None:
-        sums, promised = torch.empty(programs, width, device=gradient.device, dtype=torch.float32), None
+        sums, views = torch.empty(programs, width, device=gradient.device, dtype=torch.float32), None
     else:
-        sums, (promised,) = place.open(gradient.device)
+        sums, (views,) = place.open(gradient.device)
     given = (gradient, gradient if found is None else found, passed, sums, rows, width, each, sums.stride(0))
     block = min(BLOCK, tile(width))
     how = {"RECTIFIED": found is not None, "ROWS": TILE, "BLOCK": block, "num_warps": WARPS}
     kernels.column_sums[(programs, -(-width // block))](*given, **how)
-    return passed, sums.sum(0).to(dtype) if promised is None else promised
+    return passed, sums.sum(0).to(dtype) if views is None else views

@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.decoding.writer import Step
-from regard.fast.table import Row, Use, Why, needs_cpu
+from regard.fast.row_table import Row, Use, Why, needs_cpu
 from regard.layers.attention import CausalSelfAttention
 from regard.layers.blocks import FeedForward, PreNormBlock
 from regard.layers.embedding import Embedding

@@ -19,7 +19,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from regard.fast.table import Row, Use, Why
+from regard.fast.row_table import Row, Use, Why
 from regard.layers.state import State, span_of
 from regard.systems.model import Model, Stack
 from regard.systems.translator import Translator

@@ -20,7 +20,7 @@ from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_
 
 from regard.fast.kernels import persistent
 from regard.fast.lstm_chain import lstm_chain
-from regard.fast.table import Row, Use, Why, needs_cuda, needs_hopper
+from regard.fast.row_table import Row, Use, Why, needs_cuda, needs_hopper
 from regard.layers.encoder import RecurrentEncoder
 from regard.layers.recurrent import ACTIVATIONS, Elman, Recurrent
 from regard.layers.state import Span, State

@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from regard.fast.bias_gradients import Place, Tally, deal
+from regard.fast.bias_gradients import DeferredSums, Place, deal
 
 SIDES = 2**16  # of a coin: how finely a rate can be chosen
 ROWS, WARPS = 2, 2  # of a program
@@ -28,15 +28,16 @@ def add_norm(
     norm: nn.LayerNorm,
     dropout: float,
     seed: Tensor | None = None,
-    tally: Tally | None = None,
+    deferred: DeferredSums | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """s, in the finer precision of both, and y twice, in that of the part [..., D]: for two who read it, so that their
-    gradients are added where they are used. The coins follow from `seed[0]`; `tally` has a place for `vectors_of`."""
+    gradients are added where they are used. What is dropped follows from `seed[0]`; `deferred` has a place for
+    `vectors_of`."""
     if dropout and seed is None:
         seed = torch.randint(2**62, (1,), device=x.device)
     vectors = vectors_of(norm, bias)
-    tally = tally or Tally([vectors], deal(x.numel() // x.size(-1))[1])
-    place, vectors = tally.take(*vectors)
+    deferred = deferred or DeferredSums([vectors], deal(x.numel() // x.size(-1))[1])
+    place, vectors = deferred.take(*vectors)
     total, normed, carried = AddNorm.apply(x, part, *vectors, place, norm.eps, dropout, seed)
     return total, normed, carried
 
@@ -96,14 +97,14 @@ class AddNorm(torch.autograd.Function):
         rows = total.numel() // width
         each, programs = deal(rows)
         d_x, d_part = (torch.empty_like(total, dtype=dtype) for dtype in ctx.dtypes)
-        sums, promised = ctx.place.open(total.device)
+        sums, views = ctx.place.open(total.device)
         flowing = (d_normed if part is None else part for part in (d_normed, d_carried, d_total))
         tensors = (total, *flowing, gain, seed, mean, spread, d_x, d_part, sums)
         how = ctx.how | {"CARRIED": d_carried is not None, "SUMMED": d_total is not None}
         kernels.add_norm_backward[(programs,)](
             *tensors, rows, width, each, sums.stride(0), *ctx.coin, **how, ROWS=BACK_ROWS, num_warps=BACK_WARPS
         )
-        return d_x, d_part, *promised, None, None, None, None
+        return d_x, d_part, *views, None, None, None, None
 
 
 def coin(rate: float) -> tuple[int, float]:

@@ -17,10 +17,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from regard.fast.bias_gradients import Place, Tally
+from regard.fast.bias_gradients import DeferredSums, Place
 from regard.fast.causal_attention import precision
 from regard.fast.gradient_buffer import Piece, Slot
-from regard.fast.table import Row, Use, Why, needs_triton
+from regard.fast.row_table import Row, Use, Why, needs_triton
 from regard.layers.attention import CrossAttention, FullSelfAttention
 from regard.layers.position import Position
 from regard.layers.state import State
@@ -56,18 +56,18 @@ def attend_packed(
     causal: bool = False,
     dropout: float = 0.0,
     biases: Sequence[Tensor] = (),
-    tally: Tally | None = None,
+    deferred: DeferredSums | None = None,
 ) -> Tensor:
     """[N, T, H·d] from queries [N, T, H·d] and a memory [N, S, 2·H·d] of keys and values, of which valid [N, S] are
     real; without a memory, from [N, T, 3·H·d] that holds queries, keys and values.
 
     `biases` were added already by whoever made queries, keys and values, but get their gradients here, where the terms
-    are at hand: of all three, or of the queries alone. `tally` has a place for them, a share for each of N sentences.
+    are at hand: of all three, or of the queries alone. `deferred` has a place for them, with a share of each sentence.
     """
     seed = torch.randint(2**62, (1,), device=queries.device) if dropout else None
     place = None
     if biases:
-        place, biases = (tally or Tally([biases], len(queries))).take(*biases)
+        place, biases = (deferred or DeferredSums([biases], len(queries))).take(*biases)
     memory, slot = memory if isinstance(memory, Piece) else (memory, None)
     return ShortAttention.apply(queries, memory, valid, seed, heads, causal, dropout, slot, place, *biases)
 
@@ -108,10 +108,10 @@ class ShortAttention(torch.autograd.Function):
         q, k, v = _parts(queries, memory)
         d_q, d_k, d_v = _parts(d_queries, d_memory)
         tensors, strided = (q, k, v, d_out, d_q, d_k, d_v), (q, k, d_out, d_q, d_k)
-        sums, promised = (q[:, 0, :0], []) if ctx.place is None else ctx.place.open(q.device)
+        sums, views = (q[:, 0, :0], []) if ctx.place is None else ctx.place.open(q.device)
         summed = {"SUMMED": sums.size(1) // q.size(2), "sums_row": sums.stride(0)}
         _launch(kernels.short_attention_backward, (*tensors, sums), strided, valid, seed, *ctx.how, **summed)
-        return d_queries, d_memory, *[None] * 7, *promised
+        return d_queries, d_memory, *[None] * 7, *views
 
 
 def _parts(queries: Tensor | None, memory: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
@@ -175,7 +175,7 @@ def _fits_source(attention: FullSelfAttention, x: Tensor, valid: Tensor | None) 
 
 
 def _read_source(attention: FullSelfAttention, x: Tensor, valid: Tensor | None) -> Tensor:
-    context = attend_packed(attention.project(x), None, attention.heads, valid=valid, dropout=attention.rate)
+    context = attend_packed(attention.project(x), None, attention.heads, valid=valid, dropout=attention.weight_dropout)
     return attention.drop_output(attention.output(context))
 
 
@@ -188,7 +188,7 @@ def _fits_cross(cross: CrossAttention, x: Tensor, source: State, valid: Tensor |
 def _ask_source(cross: CrossAttention, x: Tensor, source: State, valid: Tensor | None) -> Tensor:
     memory = source["keys_values"]
     query = cross.query(x).view(len(memory), -1, x.size(-1))
-    context = attend_packed(query, memory.to(query.dtype), cross.heads, valid=valid, dropout=cross.rate)
+    context = attend_packed(query, memory.to(query.dtype), cross.heads, valid=valid, dropout=cross.weight_dropout)
     return cross.drop_output(cross.output(context.view_as(x)))
 
 

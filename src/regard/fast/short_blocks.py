@@ -3,9 +3,10 @@
     post-norm   x = LN(x + drop(part(x)))                 pre-norm   x = x + drop(part(LN(x)))
 
 The products are the library's (half_products.py); between them stand two kernels: attention (short_attention.py), and
-what follows every part (residual.py). Gradients of biases and gains are added up at the end of a stack (tally.py), and
-all decoder blocks look up the source by one product. It says what the blocks say one after the other; it is how a
-Transformer trains on a GPU in half precision. What post-norm blocks hand on is then in half precision too.
+what follows every part (residual.py). Gradients of biases and gains are added up at the end of a stack
+(bias_gradients.py), and all decoder blocks look up the source by one product. It says what the blocks say one after the
+other; it is how a Transformer trains on a GPU in half precision. What post-norm blocks hand on is then in half
+precision too.
 
 `remember` keeps the keys and values of all blocks side by side in a leaf of its own, state["source"]["together"], next
 to those that the written code reads. `contextualise` goes this way only where that leaf is there.
@@ -18,13 +19,13 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from regard.fast.bias_gradients import Tally, deal
+from regard.fast.bias_gradients import DeferredSums, deal
 from regard.fast.causal_attention import precision
 from regard.fast.gradient_buffer import Piece, pieces
-from regard.fast.half_products import Charged, Halves, JoinedProduct
+from regard.fast.half_products import BiasGradient, Halves, JoinedProduct
 from regard.fast.residual import add_norm, vectors_of
+from regard.fast.row_table import Row, Use, Why, needs_triton
 from regard.fast.short_attention import attend_packed, is_short
-from regard.fast.table import Row, Use, Why, needs_triton
 from regard.fast.word_vectors import is_plain, read_words
 from regard.layers.attention import CausalSelfAttention, CrossAttention, FullSelfAttention
 from regard.layers.blocks import (
@@ -113,7 +114,7 @@ def remember(blocks: Sequence[DecoderBlock], memory: Tensor) -> Tensor:
 def remembered(blocks: Sequence[DecoderBlock], memory: Tensor) -> list[Tensor]:
     """The same for blocks that are called one after the other, [N, S, 2D] each."""
     parts = zip(blocks, memory.chunk(len(blocks), dim=-1), strict=True)
-    return [Charged.apply(part, block.cross.project.bias) for block, part in parts]
+    return [BiasGradient.apply(part, block.cross.project.bias) for block, part in parts]
 
 
 class _Running:
@@ -135,8 +136,8 @@ class _Running:
             vectors_of(norm, part.output.bias)  # type: ignore[arg-type]
             for norm, part in zip(norms[self.pre :], parts)
         ]
-        self.by_sentence = Tally(looks, len(x))
-        self.by_row = Tally([*works, *ends], deal(x.numel() // x.size(-1))[1])
+        self.by_sentence = DeferredSums(looks, len(x))
+        self.by_row = DeferredSums([*works, *ends], deal(x.numel() // x.size(-1))[1])
         self.x = x.to(running_precision(blocks, x))
         self.read: Tensor = next(self.norms)(x) if self.pre else self.x
 
@@ -145,7 +146,7 @@ class _Running:
     ) -> Tensor:
         """Attention, and the projection that it asks with."""
         project = part.query if isinstance(part, CrossAttention) else part.project
-        asked = self.halves(project, self.read, charged=False)
+        asked = self.halves(project, self.read, bias_gradient=False)
         context = attend_packed(
             asked,
             memory,
@@ -154,7 +155,7 @@ class _Running:
             causal=causal,
             dropout=part.dropout if part.training else 0.0,
             biases=biases_of(part, self.remembers),
-            tally=self.by_sentence,
+            deferred=self.by_sentence,
         )
         self.end(context, part)
         return asked
@@ -165,7 +166,7 @@ class _Running:
             maps = (feedforward.expand, feedforward.output)
             self.add(self.halves.rectified(*maps, self.read, self.by_row), feedforward)
             return
-        inner = feedforward.activation(self.halves(feedforward.expand, self.read, tally=self.by_row))
+        inner = feedforward.activation(self.halves(feedforward.expand, self.read, deferred=self.by_row))
         self.end(feedforward.drop_activation(inner), feedforward)
 
     def end(self, context: Tensor, part: Part) -> None:
@@ -196,7 +197,7 @@ def biases_of(part: Look, remembers: bool) -> tuple[Tensor, ...]:
 
 def _words_of(asked: Tensor, own: CausalSelfAttention) -> State:
     """The keys and values [N, H, T, d] of words that were just read, views."""
-    asked = Charged.apply(asked, own.project.bias)
+    asked = BiasGradient.apply(asked, own.project.bias)
     _, keys, values = asked.unflatten(-1, (3 * own.heads, -1)).transpose(1, 2).chunk(3, dim=1)
     return {"keys": keys, "values": values}
 

@@ -13,7 +13,7 @@ from weakref import WeakKeyDictionary, ref
 import torch
 from torch import Tensor
 
-from regard.fast.bias_gradients import promised
+from regard.fast.bias_gradients import unfilled
 from regard.fast.residual import ROWS, WARPS, coin, tile
 from regard.layers.embedding import Embedding
 from regard.layers.position import Sinusoid
@@ -138,7 +138,7 @@ class ReadWords(torch.autograd.Function):
 
         tokens, seed = ctx.saved_tensors
         d_out, reading = gradients[0].contiguous(), ctx.reading
-        empty = promised(1, device=d_out.device, dtype=reading.of.dtype)
+        empty = unfilled(1, device=d_out.device, dtype=reading.of.dtype)
         promise = None if reading.parts else empty.expand_as(reading.of)  # the real one comes with the last reader
         d_words = reading.place(tokens, ctx.rows)
         given, sizes = (d_out, tokens if seed is None else seed, d_words), (tokens.numel(), d_out.size(-1), ctx.factor)

@@ -18,6 +18,8 @@ from typing import Any
 
 import numpy as np
 
+from regard.base.numbers import counted
+
 
 @dataclass(frozen=True)
 class Choice:
@@ -165,7 +167,7 @@ class Trace:
 
     def __repr__(self) -> str:
         inside = ", ".join([*self.attention, *self.hidden, *self.gates])
-        return f"Trace({self.system}, {self.steps} steps: {inside or 'nothing inside'})"
+        return f"Trace({self.system}, {counted(self.steps, 'step')}: {inside or 'nothing inside'})"
 
     def _repr_html_(self) -> str:
         from regard.insight.trace_page import fragment

@@ -51,7 +51,7 @@ const lastOf = (test) => trace.attention.findLastIndex(test);
 const one = (map) => ({ map, head: map >= 0 && trace.attention[map].heads.length === 1 ? 0 : -1 });
 const state = {
   step: trace.opens,
-  source: null,
+  source: trace.task === "classification" && lastOf((map) => map.rows === "source") >= 0 ? 0 : null,
   pick: { read: one(lastOf((map) => map.rows === "read")), source: one(lastOf((map) => map.rows === "written")) },
   encoder: one(lastOf((map) => map.rows === "source")),
 };
@@ -239,7 +239,8 @@ function drawSaid() {
   const step = state.step, best = trace.top[step]?.[0], said = [];
   const place = `Step ${step + 1} of ${words.read.length}`;
   if (trace.task !== "classification") said.push(`${place} read ${quoted(words.read[step])}.`);
-  if (best) said.push(`It expected ${quoted(best[0])} (${chance(best[1])}); entropy ${trace.entropy[step]} nats.`);
+  const verb = trace.task === "classification" ? "answers" : "expected";
+  if (best) said.push(`It ${verb} ${quoted(best[0])} (${chance(best[1])}); entropy ${trace.entropy[step]} nats.`);
   const came = quoted(words.written[step]), likely = chance(trace.probability[step]);
   if (trace.known[step]) said.push(`Then came ${came}: ${likely}, rank ${trace.rank[step]}.`);
   if (trace.order)
@@ -264,7 +265,7 @@ function drawChoices() {
     const cells = ["word", "chance", "number"].map((kind) => made("div", { className: kind + (right ? " true" : "") }));
     lettered(cells[0], word);
     cells[1].style.width = `${100 * p}%`;
-    cells[2].textContent = chance(p) + (right ? ` · came, rank ${trace.rank[step]}` : "");
+    cells[2].textContent = chance(p) + (right ? " · came" : "");
     return cells;
   }));
 }

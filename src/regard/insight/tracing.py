@@ -316,7 +316,7 @@ def _number_of(label: str, labels: Tokenizer) -> int:
     numbers = label_numbers(labels)
     if clean(label) not in numbers:
         few = ", ".join([*numbers][:10]) + (", …" if len(numbers) > 10 else "")
-        raise RegardError(f"{label!r} is no label of this classifier; it knows {few}.")
+        raise RegardError(f"{label!r} is not a label of this classifier; it knows {few}.")
     return numbers[clean(label)]
 
 

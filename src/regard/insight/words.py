@@ -21,7 +21,7 @@ LOOKS = {
 }
 PARTS = {
     "embedding": "word vectors",
-    "hidden": "what predicts the next word",
+    "hidden": "what the prediction is made from",
     "feedforward": "feed-forward",
     "context": "context vector",
     "attention": "self-attention",

@@ -45,9 +45,10 @@ def written(
     return F.dropout(weights, dropout) @ values, {"scores": scores, "weights": weights}
 
 
-def hide(seen: Tensor, bias: Tensor | float, dtype: torch.dtype) -> Tensor:
-    """M: what a position adds to the score where a key may be seen, and −∞ where not."""
-    return torch.where(seen, bias, -torch.inf).to(dtype)
+def additive_mask(seen: Tensor, bias: Tensor | None, dtype: torch.dtype) -> Tensor:
+    """M: 0 where a key may be seen, or what a position adds to its score, and −∞ where not."""
+    mask = torch.zeros_like(seen, dtype=dtype).masked_fill(~seen, -torch.inf)
+    return mask if bias is None else (mask + bias).to(dtype)
 
 
 class MultiHeadSelfAttention(nn.Module):
@@ -75,19 +76,19 @@ class MultiHeadSelfAttention(nn.Module):
         self.output = nn.Linear(width, width, bias=bias)
         self.drop_output = Dropout(dropout_output)
 
-    def ask(self, x: Tensor, positions: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def queries_keys_values(self, x: Tensor, positions: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Queries, keys and values [R, H, T, d] of x [R, T, D] at positions [R, T]."""
         query, key, value = self.project(x).unflatten(-1, (3 * self.heads, -1)).chunk(3, dim=2)  # [R, T, H, d]
         query, key = self.position.turn(query, positions), self.position.turn(key, positions)
         return query.transpose(1, 2), key.transpose(1, 2), value.transpose(1, 2)
 
-    def conclude(self, context: Tensor) -> Tensor:
+    def join_heads(self, context: Tensor) -> Tensor:
         """The heads [R, H, T, d] concatenated and projected: [R, T, D]."""
         return self.drop_output(self.output(context.transpose(1, 2).flatten(2)))
 
     @property
-    def rate(self) -> float:
-        """Of dropout on the weights, now."""
+    def weight_dropout(self) -> float:
+        """The rate on the weights, now."""
         return self.dropout if self.training else 0.0
 
 
@@ -101,21 +102,21 @@ class CausalSelfAttention(MultiHeadSelfAttention, Layer):
         return cache.begin(rows, self.heads, width, capacity=capacity, device=device, dtype=dtype)
 
     def forward(self, x: Tensor, state: State, span: Span) -> tuple[Tensor, State]:
-        *asked, new = self._look_up(x, state, span)
-        return self.conclude(attend(*asked, dropout=self.rate)), new
+        *asked, new = self.look_up(x, state, span)
+        return self.join_heads(attend(*asked, dropout=self.weight_dropout)), new
 
     def explain(self, x: Tensor, state: State, span: Span) -> tuple[Tensor, State, State]:
-        *asked, new = self._look_up(x, state, span)
-        context, parts = written(*asked, dropout=self.rate)
-        return self.conclude(context), new, parts
+        *asked, new = self.look_up(x, state, span)
+        context, parts = written(*asked, dropout=self.weight_dropout)
+        return self.join_heads(context), new, parts
 
-    def _look_up(self, x: Tensor, state: State, span: Span) -> tuple[Tensor, Tensor, Tensor, Tensor, State]:
+    def look_up(self, x: Tensor, state: State, span: Span) -> tuple[Tensor, Tensor, Tensor, Tensor, State]:
         """Q, K, V, M and the new state."""
         positions = span.positions(x.size(1))
-        query, key, value = self.ask(x, positions)
+        query, key, value = self.queries_keys_values(x, positions)
         keys, values, new = cache.remember(state, key, value, span)
         slots = keys.size(2)
-        mask = hide(visible(positions, slots), self.position.bias(positions, slots, self.heads), query.dtype)
+        mask = additive_mask(visible(positions, slots), self.position.bias(positions, slots, self.heads), query.dtype)
         return query, keys, values, mask, new
 
 
@@ -123,19 +124,19 @@ class FullSelfAttention(MultiHeadSelfAttention):
     """Every position asks every other; `valid` [N, S] says which columns are real, None = all."""
 
     def forward(self, x: Tensor, valid: Tensor | None) -> Tensor:
-        return self.conclude(attend(*self.look_up(x, valid), dropout=self.rate))
+        return self.join_heads(attend(*self.look_up(x, valid), dropout=self.weight_dropout))
 
     def explain(self, x: Tensor, valid: Tensor | None) -> tuple[Tensor, State]:
-        context, parts = written(*self.look_up(x, valid), dropout=self.rate)
-        return self.conclude(context), parts
+        context, parts = written(*self.look_up(x, valid), dropout=self.weight_dropout)
+        return self.join_heads(context), parts
 
     def look_up(self, x: Tensor, valid: Tensor | None) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Q, K, V and M."""
         positions = torch.arange(x.size(1), device=x.device)[None]
-        query, key, value = self.ask(x, positions)
+        query, key, value = self.queries_keys_values(x, positions)
         seen = torch.ones_like(positions, dtype=torch.bool) if valid is None else valid
         bias = self.position.bias(positions, x.size(1), self.heads)
-        return query, key, value, hide(seen[:, None, None], bias, query.dtype)
+        return query, key, value, additive_mask(seen[:, None, None], bias, query.dtype)
 
 
 class CrossAttention(nn.Module):
@@ -154,26 +155,26 @@ class CrossAttention(nn.Module):
         return {"keys_values": self.project(memory)}  # [N, S, 2·D]: keys, then values
 
     def forward(self, x: Tensor, source: State, valid: Tensor | None) -> Tensor:
-        return self.conclude(attend(*self._look_up(x, source, valid), dropout=self.rate), x)
+        return self.join_heads(attend(*self.look_up(x, source, valid), dropout=self.weight_dropout), x)
 
     def explain(self, x: Tensor, source: State, valid: Tensor | None) -> tuple[Tensor, State]:
-        context, parts = written(*self._look_up(x, source, valid), dropout=self.rate)
-        return self.conclude(context, x), {name: _by_hypothesis(part, x) for name, part in parts.items()}
+        context, parts = written(*self.look_up(x, source, valid), dropout=self.weight_dropout)
+        return self.join_heads(context, x), {name: _by_hypothesis(part, x) for name, part in parts.items()}
 
-    def conclude(self, context: Tensor, x: Tensor) -> Tensor:
+    def join_heads(self, context: Tensor, x: Tensor) -> Tensor:
         """Of the heads [N, H, width·T, d], each hypothesis' own: [R, T, D]."""
         return self.drop_output(self.output(context.transpose(1, 2).reshape(x.shape)))
 
     @property
-    def rate(self) -> float:
+    def weight_dropout(self) -> float:
         return self.dropout if self.training else 0.0
 
-    def _look_up(self, x: Tensor, source: State, valid: Tensor | None) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
+    def look_up(self, x: Tensor, source: State, valid: Tensor | None) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
         """Queries [N, H, width·T, d], the hypotheses of a source one after the other; K, V [N, H, S, d] and M."""
         memory = source["keys_values"]
         query = self.query(x).view(len(memory), -1, self.heads, x.size(-1) // self.heads)
         keys, values = memory.to(query.dtype).unflatten(-1, (2 * self.heads, -1)).chunk(2, dim=2)
-        mask = None if valid is None else hide(valid[:, None, None], 0.0, query.dtype)
+        mask = None if valid is None else additive_mask(valid[:, None, None], None, query.dtype)
         return query.transpose(1, 2), keys.transpose(1, 2), values.transpose(1, 2), mask
 
 
@@ -218,14 +219,14 @@ class SelfAttention(Layer):
         return hidden, new
 
     def explain(self, x: Tensor, state: State, span: Span) -> tuple[Tensor, State, State]:
-        query, key, value = self.ask(x)
+        query, key, value = self.queries_keys_values(x)
         keys, values, new = cache.remember(state, key, value, span)
         seen = visible(span.positions(x.size(1)), keys.size(2))
         parts = self.score.explain(query, keys, seen)  # weights [R, 1, T, S], each row of which sums to 1
         context = F.dropout(parts["weights"], self.dropout, self.training) @ values
         return context[:, 0], new, parts
 
-    def ask(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def queries_keys_values(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Query, key and value of each column, as one head: [R, 1, T, D]."""
         query, key, value = (self.activation(part(x))[:, None] for part in (self.query, self.key, self.value))
         return query, key, value

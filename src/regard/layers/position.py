@@ -40,9 +40,9 @@ class Position(nn.Module):
         """In attention: queries or keys [R, T, H, d] that stand at positions [R, T]."""
         return vectors
 
-    def bias(self, positions: Tensor, slots: int, heads: int) -> Tensor | float:
+    def bias(self, positions: Tensor, slots: int, heads: int) -> Tensor | None:
         """In attention: what is added to scores of queries at positions [R, T] and keys at 0, 1, …: [R, H, T, S]."""
-        return 0.0
+        return None
 
 
 class AtInput(Position):
@@ -53,9 +53,6 @@ class AtInput(Position):
 
 class Index(AtInput):
     """The number t itself, as one component."""
-
-    def __init__(self, width: int = 1, context: int | None = None) -> None:
-        super().__init__(1)
 
     @classmethod
     def components(cls, width: int, context: int) -> int:

@@ -76,6 +76,7 @@ class Recurrent(Cell):
         return getattr(self.fused, f"{name}_l0")
 
     def step(self, x: Tensor, state: State, weights: Sequence[Tensor] | None = None) -> State:
+        """One word, with the layer's weights or with those of a call that dropped some."""
         w, u, b, b_u = weights or self.fused.all_weights[0]
         return self.gates(F.linear(x, w, b), F.linear(state["hidden"], u, b_u), state)
 

@@ -13,7 +13,9 @@ from contextlib import contextmanager
 from typing import Protocol
 
 from regard.base.numbers import grouped
+from regard.report.screen import Screen, harmless
 
+ENOUGH = 0.02  # of the work, before the time that is left is guessed: the first part warms up
 PLAIN_SECONDS = 10.0  # in a log, a line at most this often
 ENOUGH = 0.01  # share of the work from which on the time that is left can be estimated
 
@@ -49,12 +51,13 @@ def hushed() -> Iterator[None]:
 def say(line: str) -> None:
     """One line of log: stderr, so that stdout stays data."""
     if not _hushed:
-        print(line, file=sys.stderr, flush=True)
+        print(harmless(line), file=sys.stderr, flush=True)
 
 
 @contextmanager
 def progress(title: str, total: float | None = None, done: float = 0, unit: str = "") -> Iterator[Bar]:
     """`total` None means unknown; `done` is where a resumed job starts; `unit` names what is counted, e.g. "s"."""
+    title = harmless(title)
     if _still:
         yield _NoBar()
     elif sys.stderr.isatty():
@@ -72,13 +75,13 @@ def _live(title: str, total: float | None, done: float) -> Iterator[Bar]:
     from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
     columns = (
-        TextColumn("[bold]{task.description}"),
+        TextColumn("{task.description}", style="bold", markup=False),
         BarColumn(bar_width=None),
         TaskProgressColumn(),
         TimeRemainingColumn(compact=True),
         TextColumn("{task.fields[note]}"),
     )
-    console = Console(stderr=True)
+    console = Console(file=sys.stderr.stream if isinstance(sys.stderr, Screen) else sys.stderr)  # it moves the cursor
     with Progress(*columns, console=console, transient=True) as display:
         task = display.add_task(title, total=total, completed=int(done), note="")
 
@@ -93,7 +96,7 @@ def _live(title: str, total: float | None, done: float) -> Iterator[Bar]:
 
             def say(self, line: str) -> None:
                 if not _hushed:
-                    console.print(line, markup=False, highlight=False)
+                    console.print(harmless(line), markup=False, highlight=False)
 
         yield _LiveBar()
 
@@ -137,7 +140,8 @@ class _PlainBar:
         self.lines += 1
 
     def _line(self) -> str:
-        parts = [f"{self.title} {self._amount(self.done)}" + (f"/{self._amount(self.total)}" if self.total else "")]
+        amount = f"{grouped(self.done)}/{grouped(self.total)}" if self.total else grouped(self.done)
+        parts = [f"{self.title} {amount}{self.unit}"]
         if self.note:
             parts.append(self.note)
         elapsed, covered = time.monotonic() - self.began, self.done - self.first
@@ -145,9 +149,6 @@ class _PlainBar:
         if self.total and self.lines and covered >= ENOUGH * (self.total - self.first) and self.done < self.total:
             parts.append(f"{clock(elapsed * (self.total - self.done) / covered)} left")
         return " · ".join(parts)
-
-    def _amount(self, value: float) -> str:
-        return f"{grouped(value)}{self.unit}"
 
 
 def clock(seconds: float) -> str:

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from regard.base.numbers import grouped
+from regard.report.screen import harmless
 
 
 def print_json(value: Any) -> None:
@@ -37,7 +38,7 @@ def plain_table(rows: Sequence[Mapping[str, Any]], columns: Mapping[str, str], t
         "  ".join(cell.rjust(w) if r else cell.ljust(w) for cell, w, r in zip(row, widths, right)).rstrip()
         for row in cells
     ]
-    return "\n".join([title, *lines] if title else lines)
+    return "\n".join([harmless(title), *lines] if title else lines)
 
 
 def csv_text(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> str:
@@ -102,9 +103,11 @@ def _rich_table(rows: Sequence[Mapping[str, Any]], columns: Mapping[str, str], t
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(title=title or None, title_justify="left", box=SIMPLE_HEAD, title_style="bold")
-    for key, heading in columns.items():
-        table.add_column(heading, justify="right" if is_numeric(rows, key) else "left")
+    table = Table(
+        title=Text(harmless(title)) if title else None, title_justify="left", box=SIMPLE_HEAD, title_style="bold"
+    )
+    for key, column in columns.items():
+        table.add_column(column, justify="right" if is_numeric(rows, key) else "left")
     for row in rows:
         table.add_row(*(Text(text(row.get(key))) for key in columns))
     Console().print(table)
@@ -115,7 +118,7 @@ def text(value: Any) -> str:
     if value is None or value == "":
         return "–"
     if isinstance(value, (bool, str)):
-        return str(value)
+        return harmless(str(value))
     if isinstance(value, int):
         return grouped(value)
     if isinstance(value, float):

@@ -13,8 +13,8 @@ import hashlib
 from pathlib import Path
 
 from regard.base.errors import RegardError
-from regard.base.files import reading, write_text
-from regard.base.numbers import grouped
+from regard.base.files import write_text
+from regard.base.numbers import counted, grouped
 from regard.corpora.fetch import cache_folder
 from regard.report.progress import progress, say
 from regard.runs.folder import pick_device
@@ -34,23 +34,23 @@ def back_translated(recipe: Recipe, corpus: PairCorpus) -> Pairs:
         raise RegardError(f"There is no text {recipe.data.monolingual!r} to translate back; check data.monolingual.")
     translator = load_translator(folder, device=str(pick_device(recipe.training.device)))
     made = _place(text, folder)
-    if not made.exists():
+    lines = _kept(made)
+    if lines is None:
         targets = [line for line in open_text((text,)) if line.strip()]
         sources = []
         with progress(f"translating {text.name} back", len(targets), unit=" lines") as bar:
             for best, *_ in translator.translations(targets, beam=1, truncate=True, min_tokens=2):
                 sources.append(best.text)
                 bar.advance(1)
-        made.parent.mkdir(parents=True, exist_ok=True)
-        write_text(made, "".join(f"{_plain(s)}\t{_plain(t)}\n" for s, t in zip(sources, targets)))
-    with reading(made) as stream:
-        lines = [line.split("\t") for line in stream.read().decode().split("\n")[:-1]]
+        lines = [(_plain(source), _plain(target)) for source, target in zip(sources, targets)]
+        content = "".join(f"{source}\t{target}\n" for source, target in lines)
+        write_text(made, f"{_digest(content)}\n{content}")
     said = Pairs([source for source, _ in lines if source], [target for source, target in lines if source])
     found = said.take(not_held_out(corpus, said))
     empty, held = len(lines) - len(said), len(said) - len(found)
-    left_out = f" ({grouped(empty)} lines without a translation and {grouped(held)} held-out ones left out)"
+    left_out = f" ({counted(empty, 'line')} without a translation and {grouped(held)} held-out ones left out)"
     made_by = f"their sources made up by {folder}{left_out if empty + held else ''}"
-    say(f"{grouped(len(found))} pairs from {text.name}, {made_by}")
+    say(f"{counted(len(found), 'pair')} from {text.name}, {made_by}")
     if not len(found):
         raise RegardError(f"Nothing of {text} is left to learn from: {folder} translates none, or all is held out.")
     return found
@@ -60,6 +60,21 @@ def _place(text: Path, folder: Path) -> Path:
     """Where the pairs of this text and this translator are kept: other weights or another text, another file."""
     name = f"{content_digest(text)} {content_digest(folder / 'model.safetensors')}"
     return cache_folder() / "back-translation" / f"{hashlib.blake2b(name.encode(), digest_size=16).hexdigest()}.tsv"
+
+
+def _kept(made: Path) -> list[tuple[str, str]] | None:
+    """The pairs of an earlier time; None where there are none, or the file is damaged."""
+    try:
+        digest, _, content = made.read_text(encoding="utf-8").partition("\n")
+    except (OSError, UnicodeDecodeError):
+        return None
+    if digest != _digest(content):
+        return None
+    return [(source, target) for source, _, target in (line.partition("\t") for line in content.split("\n")[:-1])]
+
+
+def _digest(content: str) -> str:
+    return hashlib.blake2b(content.encode(), digest_size=16).hexdigest()
 
 
 def _plain(line: str) -> str:

@@ -17,7 +17,7 @@ import numpy as np
 import torch
 
 from regard.base.errors import RegardError
-from regard.base.numbers import grouped
+from regard.base.numbers import counted, grouped
 from regard.decoding.beam import GREEDY_BEAM
 from regard.decoding.translate import translate
 from regard.evaluation.accuracy import label_log_probabilities
@@ -166,7 +166,7 @@ class TextData(Data):
     def sentence(self) -> str:
         tokenizer = self.tokenizers.target
         return (
-            f"{self.corpus.name}: {grouped(self.tokens)} training tokens, "
+            f"{self.corpus.name}: {counted(self.tokens, 'training token')}, "
             f"{tokenizer.kind} vocabulary of {grouped(tokenizer.vocabulary)}"
         )
 
@@ -281,7 +281,7 @@ class PairData(Data):
         kind, target, source = self.tokenizers.target.kind, self.tokenizers.target, self.tokenizers.source
         sizes = grouped(target.vocabulary) if source is target else f"{source.vocabulary} and {target.vocabulary}"
         joint = "joint " if source is target else ""
-        return f"{self.corpus.name}: {grouped(len(self.train))} training pairs, {joint}{kind} vocabulary of {sizes}"
+        return f"{self.corpus.name}: {counted(len(self.train), 'training pair')}, {joint}{kind} vocabulary of {sizes}"
 
     @property
     def tokens(self) -> int:
@@ -361,7 +361,7 @@ def settle_dropout(recipe: Recipe, pairs: int) -> Recipe:
     if recipe.model.dropout != BY_CORPUS:
         return recipe
     chosen = dropout_for(pairs)
-    many = "few and soon known by heart" if chosen == dropout_for(0) else "many"
+    many = "few, and soon memorised" if chosen == dropout_for(0) else "many"
     say(f"Dropout: {chosen}, since {grouped(pairs)} pairs are {many}.")
     return recipe.replace(model={"dropout": chosen})
 
@@ -380,7 +380,7 @@ class LabelData(PairData):
         assert self.tokenizers.source is not None
         source, count = self.tokenizers.source, len(label_numbers(self.tokenizers.target))
         return (
-            f"{self.corpus.name}: {grouped(len(self.train))} labelled training lines, {count} labels, "
+            f"{self.corpus.name}: {counted(len(self.train), 'labelled training line')}, {counted(count, 'label')}, "
             f"{source.kind} vocabulary of {grouped(source.vocabulary)}"
         )
 

@@ -7,12 +7,14 @@ model.safetensors      the weights that were best on validation
 training.safetensors   the checkpoint a resume starts from (the last weights are in it)
 kept/                  for pairs, the weights of the last validations
 metrics.jsonl          the learning curve
+report.html            the run's own page
 mine.py                where the system is one's own: its code, as it was
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -21,7 +23,8 @@ import torch
 from torch import Tensor
 
 from regard.base.errors import RegardError
-from regard.base.files import reading
+from regard.base.files import check_digests, reading
+from regard.base.numbers import counted
 from regard.report.progress import progress, say
 from regard.runs.recipe import PairDataSettings, Recipe, compose, read_in
 from regard.systems.catalogue import find, load_class
@@ -35,6 +38,7 @@ from regard.training.checkpoint import load_tensors, unflatten
 from regard.training.loop import kept_weights
 
 FORMAT = 1  # of the run folder; raised when an older Regard could not read it
+TOKENIZER_FILES = ("tokenizer.json", "tokenizer.source.json")
 Known = TypeVar("Known", Corpus, PairCorpus)
 
 
@@ -42,9 +46,34 @@ def open_recipe(folder: Path) -> Recipe:
     """The recipe of a run, after making sure that this version can read it."""
     facts = read_facts(folder)
     tree = read_in(folder)
-    if is_own(str(tree["system"])):
-        tree["system"] = own_code(str(tree["system"]), facts, folder)
-    return compose(str(tree["system"]), None, tree)
+    named = str(tree["system"])
+    if is_own(named):
+        tree["system"] = own_code(named, facts, folder)
+    recipe = compose(str(tree["system"]), None, tree)
+    if isinstance(made := facts.get("recipe"), dict):  # older runs have none
+        _check_kept(made, json.loads(json.dumps(recipe.tree() | {"system": named})), folder)
+    return recipe
+
+
+# Where and in how many parts it is computed, not what; and where the data lie, whose content is looked at:
+MAY_CHANGE = ("accumulate", "capture", "checkpoint_every", "compile", "device", "shard", "threads")
+MAY_MOVE = ("corpus", "also", "monolingual", "translator")
+
+
+def stays(name: str) -> str:
+    may = ", ".join(f"training.{name}" for name in MAY_CHANGE)
+    return f"A run keeps its {name}; what may change when it goes on: {may}."
+
+
+def _check_kept(made: Mapping[str, Any], found: Mapping[str, Any], folder: Path) -> None:
+    """Refuse a recipe.toml that is not what the run was made with."""
+    for part, values in made.items():
+        for name, value in values.items() if isinstance(values, dict) else [("", values)]:
+            now = found.get(part, {}).get(name) if name else found.get(part)
+            if now == value or (part == "training" and name in MAY_CHANGE) or (part == "data" and name in MAY_MOVE):
+                continue
+            key = f"{part}.{name}" if name else part
+            raise RegardError(f"{folder / 'recipe.toml'} was changed: {key} was {value!r} and is {now!r}. {stays(key)}")
 
 
 @dataclass(frozen=True)
@@ -72,6 +101,8 @@ class Tokenizers:
 
 
 def open_tokenizers(folder: Path, recipe: Recipe) -> Tokenizers:
+    if isinstance(recorded := read_facts(folder).get("files"), dict):  # older runs have none
+        check_digests(folder, TOKENIZER_FILES, recorded)
     return Tokenizers.load(folder, has_source(recipe))
 
 
@@ -90,7 +121,7 @@ def read_facts(folder: Path) -> dict[str, Any]:
         content = stream.read()
     try:
         facts = json.loads(content)
-    except ValueError:
+    except (ValueError, RecursionError):
         facts = None
     if not isinstance(facts, dict):
         raise RegardError(f"{folder / 'run.json'} is damaged; restore it, or train the run again.")
@@ -123,7 +154,7 @@ def own_code(system: str, facts: dict[str, Any], folder: Path) -> str:
             return admit_copy(code, Path(place)).name
         return admit(code, folder).name
     raise RegardError(
-        f"{folder} was trained with code of its own, and neither {place} nor {copy} is that code any more: "
+        f"{folder} was trained with code of its own, and neither {place} nor {copy} is that code now: "
         "put it back, or train a new run."
     )
 
@@ -136,7 +167,7 @@ def read_weights(folder: Path, weights: str = "best") -> dict[str, Tensor]:
         return load_tensors(best)[0]
     if checkpoint.exists():
         if weights == "best":
-            say(f"note: {folder} has not been validated yet; these are its last weights")
+            say(f"note: {folder} has not been validated yet; using its last weights")
         return unflatten(load_tensors(checkpoint)[0], "model")
     if best.exists():  # a counted system has one set of numbers
         return load_tensors(best)[0]
@@ -147,12 +178,12 @@ def average_weights(folder: Path, count: int) -> dict[str, Tensor]:
     """The mean of the weights of the last `count` validations (Vaswani et al. 2017, section 6.1)."""
     kept = kept_weights(folder)
     if not kept:
-        raise RegardError(f"{folder} kept no weights to average: only trainings on pairs do, with training.keep.")
+        raise RegardError(f"{folder} kept no weights to average: training.keep does, on pairs.")
     if count < 1:
         raise RegardError(f"--average must be at least 1, not {count}.")
     if len(kept) < count:
         raise RegardError(
-            f"{folder} kept the weights of {len(kept)} validations: ask for at most so many with --average, or train "
+            f"{folder} kept the weights of {counted(len(kept), 'validation')}: ask --average for no more, or train "
             "with a larger training.keep."
         )
     mean: dict[str, Tensor] = {}

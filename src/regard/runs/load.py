@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from regard.base.errors import RegardError
+from regard.base.numbers import a
 from regard.runs.classification_run import ClassificationRun
 from regard.runs.folder import (
     average_weights,
@@ -74,4 +75,4 @@ def _refuse(run: AnyRun) -> NoReturn:
         what, verb = "which translates", "translate"
     else:
         what, verb = "a language model with no source to translate or label", "generate"
-    raise RegardError(f"{run.folder} is a {run.recipe.system}, {what}: use `regard {verb} {run.folder}`.")
+    raise RegardError(f"{run.folder} is {a(run.recipe.system)}, {what}: use `regard {verb} {run.folder}`.")

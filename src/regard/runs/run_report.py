@@ -142,16 +142,13 @@ def _score(evaluation: Mapping[str, Any]) -> str:
         for key, name in MEASURES.items()
         if evaluation.get(key) is not None
     ]
-    told = {
-        key: value["signature"] if isinstance(value, Mapping) else value
-        for key, value in evaluation.items()
-        if not isinstance(value, (Mapping, Sequence)) or isinstance(value, str) or "signature" in value
-    }
-    rows = [
-        {"what": key.replace("_", " "), "value": value} for key, value in told.items() if not isinstance(value, float)
-    ]
+    told = []
+    for key, value in evaluation.items():
+        words = value.get("signature") if isinstance(value, Mapping) else value  # of BLEU, how it was computed
+        if isinstance(words, (str, int)):
+            told.append({"what": key.replace("_", " "), "value": words})
     columns = {"what": "measured", "value": "value"}
-    how = folded("How it was measured", table(rows, columns | {"what": "about"}))
+    how = folded("How it was measured", table(told, columns | {"what": "about"}))
     return heading(f"Score on the {evaluation['split']} split") + table(scores, columns) + how
 
 

@@ -23,20 +23,23 @@ import torch
 
 import regard
 from regard.base.errors import RegardError, Stopped
-from regard.base.files import is_partial, locked, open_own_file, sweep, write_text, writing
-from regard.base.numbers import grouped
+from regard.base.files import file_digest, is_partial, locked, open_own_file, sweep, write_text, writing
+from regard.base.numbers import a, counted, grouped
 from regard.report.progress import clock, progress, say
 from regard.runs.data import Data, PairData, TextData, data_of, read_data, resolve_training
 from regard.runs.folder import (
     FORMAT,
+    MAY_CHANGE,
+    TOKENIZER_FILES,
     Tokenizers,
     build_model,
     count_parameters,
+    has_source,
     is_counted,
     open_recipe,
-    open_tokenizers,
     pick_device,
     read_weights,
+    stays,
 )
 from regard.runs.language_run import LanguageRun
 from regard.runs.lists import GivenData, as_file
@@ -124,7 +127,7 @@ def compose_recipe(
         size = "tiny"
     short: dict[str, dict[str, Any]] = {"data": {}, "training": {}}
     if data is not None:
-        short["data"]["corpus"] = data
+        short["data"] |= {"corpus": data, "header": "auto"}  # another file than the recipe's
     if seed is not None:
         short["training"]["seed"] = seed
     if budget is not None:
@@ -142,14 +145,14 @@ def check_start(
 ) -> None:
     """What a fine-tuned run takes from the run it begins with cannot be asked for otherwise."""
     if is_counted(before):
-        raise RegardError(f"{start} is a {before.system}, which is counted, not fine-tuned: count both texts together.")
+        raise RegardError(f"{start} is {a(before.system)}, which is counted: count both texts together.")
     if system is not None and find(system).name != before.system:
-        raise RegardError(f"{start} is a {before.system}; a {system} cannot begin with its weights.")
+        raise RegardError(f"{start} is {a(before.system)}: {a(system)} cannot start from its weights.")
     if size is not None and size != before.size:
-        raise RegardError(f"A run that begins with {start} has its size, {before.size}: leave --size out.")
+        raise RegardError(f"A run that starts from {start} keeps its size, {before.size}: leave out --size.")
     for key in ("tokenizer", "vocabulary", "normalise", "joint"):
         if key in settings.get("data", {}):
-            raise RegardError(f"A run that begins with {start} has its tokenizer: leave --data.{key} out.")
+            raise RegardError(f"A run that starts from {start} keeps its tokenizer: leave out --data.{key}.")
 
 
 @dataclass(frozen=True)
@@ -165,6 +168,8 @@ class Prepared:
 
 
 def prepare(recipe: Recipe, start: Path | None = None, tokenizers: Tokenizers | None = None) -> Prepared:
+    if "data.corpus" not in recipe.given:
+        say(f"No --data was given, so this trains on the built-in corpus {recipe.data.corpus}.")
     data = read_data(recipe, start, tokenizers).suited()
     check_room(data.recipe, data.tokenizers)
     torch.manual_seed(data.recipe.training.seed)
@@ -235,7 +240,7 @@ def _train_together(
 ) -> AnyRun:
     """The same in several processes: the leader reads the text and makes the folder, the others find both there."""
     if is_counted(recipe):
-        raise RegardError(f"A {recipe.system} is counted by one process: start it without torchrun.")
+        raise RegardError(f"{recipe.system} is counted in one process: start it without torchrun.")
     with new_folder(recipe, folder) if group.is_first else nullcontext() as made:
         folder = Path(group.broadcast(str(made)))
         if group.is_first:
@@ -245,7 +250,7 @@ def _train_together(
         group.barrier()
         if not group.is_first:
             recipe = compose(recipe.system, None, read_in(folder))
-            ready = prepare(recipe, start, open_tokenizers(folder, recipe))
+            ready = prepare(recipe, start, Tokenizers.load(folder, has_source(recipe)))
         parameters = count_parameters(ready.model)  # before they are shared out
         trainer = build_trainer(ready, folder, group)
         where = f"{group.size} processes on {trainer.device.type}"
@@ -254,10 +259,6 @@ def _train_together(
         if group.is_first:
             write_facts(folder, ready.recipe, ready.model, ready.data.origin, group.size)
         return _go_on(trainer, ready.data, callbacks)
-
-
-# Where and in how many parts it is computed, not what:
-MAY_CHANGE = ("accumulate", "capture", "checkpoint_every", "compile", "device", "shard", "threads")
 
 
 def resume(
@@ -270,7 +271,7 @@ def resume(
     folder = Path(folder)
     recipe = _changed(open_recipe(folder), settings or {})
     if is_counted(recipe):
-        raise RegardError(f"{folder} is complete: a {recipe.system} is counted in one go.")
+        raise RegardError(f"{folder} is complete: {recipe.system} is counted in one pass.")
     if not (folder / "training.safetensors").exists():
         raise RegardError(f"{folder} has no checkpoint (training.safetensors); train it anew.")
     torch.set_num_threads(recipe.training.threads)
@@ -292,10 +293,9 @@ def _changed(recipe: Recipe, settings: Mapping[str, Mapping[str, Any]]) -> Recip
     for section, values in settings.items():
         for name in values:
             if section != "training" or name not in MAY_CHANGE:
-                may = ", ".join(f"training.{name}" for name in MAY_CHANGE)
-                raise RegardError(f"A run keeps its {section}.{name}; what may change when it goes on: {may}.")
+                raise RegardError(stays(f"{section}.{name}"))
     if isinstance(recipe.training, PairTraining) and "capture" in settings.get("training", {}):
-        raise RegardError("A training on pairs keeps its training.capture: it decides which pairs share a batch.")
+        raise RegardError("A run on pairs keeps its training.capture, which decides the pairs that share a batch.")
     if not settings or is_counted(recipe):
         return recipe
     changed = compose(recipe.system, None, recipe.tree(), settings)
@@ -311,9 +311,9 @@ def _restore(trainer: Trainer) -> None:
             f"The checkpoint of {folder} does not fit its recipe.toml: one of the two was changed."
         ) from None
     if trainer.at.finished:
-        say(f"{folder} had finished: {trainer.at.step} steps.")
+        say(f"{folder} was already finished, after {counted(trainer.at.step, 'step')}.")
     else:
-        say(f"{folder}: going on from step {trainer.at.step}")
+        say(f"{folder}: continuing from step {trainer.at.step}")
 
 
 def how_losses_differ(recipe: Recipe) -> str:
@@ -340,20 +340,20 @@ def _go_on(trainer: Trainer, data: Data, callbacks: Sequence[Callback]) -> AnyRu
     try:
         trainer.train()
     except Stopped as stopped:
-        say(f"stopped at step {stopped.step}; `regard resume {folder}` goes on from there")
+        say(f"stopped at step {stopped.step}; `regard resume {folder}` continues from there")
         raise
     except (RuntimeError, ConnectionError) as error:
         if trainer.group.alone or isinstance(error, RegardError):
             raise
         raise RegardError(
             f"Another process of this training ended at step {at.step}; the last checkpoint is in {folder}: "
-            f"`torchrun … -m -- regard resume {folder}` goes on from there, with any number of processes."
+            f"`torchrun … -m -- regard resume {folder}` continues from there, with any number of processes."
         ) from error
     trainer.optimizer.zero_grad(set_to_none=True)  # room for the run that is opened beside it
     trainer.group.barrier()  # the files are the leader's
     say(
         f"best validation {at.best_words} at step {at.best_step}; "
-        f"{grouped(at.tokens)} tokens in {clock(at.seconds)}; the run is in {folder}"
+        f"{grouped(at.tokens)} tokens in {clock(at.seconds)}; saved in {folder}"
     )
     run = load(folder, device=str(trainer.device))
     if trainer.group.is_first:
@@ -374,9 +374,9 @@ def _count(ready: Prepared, asked: Path | None) -> LanguageRun:
     seconds = time.perf_counter() - began
     with new_folder(recipe, asked) as folder:
         write_folder(folder, recipe, data.tokenizers)
-        save_tensors(folder / "model.safetensors", weights_of(model), {"seconds": seconds, "tokens": len(ids)})
-        write_facts(folder, recipe, model, data.origin)
-    say(f"counted {grouped(count_parameters(model))} n-grams in {clock(seconds)}; the run is in {folder}")
+        save_tensors(folder / "model.safetensors", weights_of(model), {"tokens": len(ids)})
+        write_facts(folder, recipe, model, data.origin, seconds=seconds)
+    say(f"counted {grouped(count_parameters(model))} n-grams in {clock(seconds)}; saved in {folder}")
     run = LanguageRun(folder, recipe, data.tokenizers.target, model)
     write_report(run)
     return run
@@ -413,9 +413,7 @@ OWN_FILES = {
 def check_free(folder: Path) -> None:
     """A new run may begin where nothing is, or where a training was killed before it had begun."""
     if (folder / "run.json").exists():
-        raise RegardError(
-            f"{folder} exists already: `regard resume {folder}` goes on with it, or choose another --run."
-        )
+        raise RegardError(f"{folder} exists already: `regard resume {folder}` continues it, or choose another --run.")
     if not os.path.lexists(folder):
         return
     if not folder.is_dir():
@@ -506,8 +504,16 @@ def write_folder(folder: Path, recipe: Recipe, tokenizers: Tokenizers) -> None:
     tokenizers.save(folder)
 
 
-def write_facts(folder: Path, recipe: Recipe, model: Model, origin: Mapping[str, Any], processes: int = 1) -> None:
-    """run.json, written last: a folder that has one is a run. `origin` says what text it comes from."""
+def write_facts(
+    folder: Path,
+    recipe: Recipe,
+    model: Model,
+    origin: Mapping[str, Any],
+    processes: int = 1,
+    seconds: float | None = None,
+) -> None:
+    """run.json, written last: a folder that has one is a run. `origin` says what text it comes from; `seconds`: how
+    long it was counted, where no checkpoint says so."""
     facts = {
         "format": FORMAT,
         "regard": regard.__version__,
@@ -520,7 +526,10 @@ def write_facts(folder: Path, recipe: Recipe, model: Model, origin: Mapping[str,
         "seed": recipe.training.seed,
         "created": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "parameters": count_parameters(model),
+        **({} if seconds is None else {"seconds": seconds}),
         "corpus": dict(origin),
+        "recipe": recipe.tree(),
+        "files": {name: file_digest(folder / name) for name in TOKENIZER_FILES if (folder / name).exists()},
     }
     if is_own(recipe.system):
         code = in_use(recipe.system)
@@ -539,7 +548,7 @@ def device_name(device: torch.device) -> str:
 
 
 TOO_MANY = (
-    f"more than {MOST_EPOCHS} epochs: a corpus this small is soon known by heart; set --training.patience to stop then"
+    f"more than {MOST_EPOCHS} epochs: a corpus this small is soon memorised; set --training.patience to stop then"
 )
 
 
@@ -573,8 +582,8 @@ def dry_run(recipe: Recipe, start: Path | None = None, tokenizers: Tokenizers | 
                 raise
             parts = f"--training.accumulate {2 * trainer.settings.accumulate}"
             raise RegardError(
-                f"The memory of {trainer.device} does not suffice for this training: try {parts}, which changes "
-                "memory and not the result, or a smaller model."
+                f"{trainer.device} has too little memory for this training: try {parts}, which changes "
+                "memory and not the gradient, or a smaller model."
             ) from error
     epochs = steps * per_step / training_tokens
     return facts | {

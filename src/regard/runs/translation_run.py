@@ -22,7 +22,7 @@ import numpy as np
 import torch
 
 from regard.base.errors import RegardError
-from regard.corpora.phrasebook import words
+from regard.base.word_spans import find_words
 from regard.decoding.beam import BEAM, Beam, Hypothesis
 from regard.decoding.beam_engine import BeamEngine
 from regard.decoding.sampling import Sampling, one_sampling
@@ -305,8 +305,8 @@ class TranslationRun(PairRun):
             matrix,
             spans_in(self.source_tokenizer, source_ids, source),
             spans_in(self.tokenizer, written, target),
-            words(self.source_tokenizer.normalise(source)),
-            words(self.tokenizer.normalise(target)),
+            find_words(self.source_tokenizer.normalise(source)),
+            find_words(self.tokenizer.normalise(target)),
         )
         return sorted(links)
 

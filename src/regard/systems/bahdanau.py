@@ -149,6 +149,8 @@ class Bahdanau(Translator):
     def explain_look_and_step(
         self, words: Tensor, past: State, source: State, span: Span
     ) -> tuple[Tensor, State, State]:
+        """Look, then step: c_t from s_{t-1}, then s_t from the word and c_t."""
+
         def step(word: Tensor, before: State) -> State:
             found = self.look(before["hidden"][:, None], source)
             found = {name: part[:, 0] for name, part in found.items()}

@@ -58,14 +58,12 @@ class Grams(nn.Module):
     keys: Tensor  # [N + 1] int64
     log_probability: Tensor  # [N + 1] of the last word after the others
     log_backoff: Tensor  # [N + 1] of shorter contexts after this gram
-    slots: Tensor  # [2^b] where to find a key: see `hash_keys`
 
     def __init__(self, estimate: Estimate) -> None:
         super().__init__()
         self.register_buffer("log_probability", torch.empty(0))
         self.register_buffer("log_backoff", torch.empty(0))
         self.register_buffer("keys", torch.empty(0, dtype=torch.int64))
-        self.register_buffer("slots", torch.empty(0, dtype=torch.int64), persistent=False)
         self.fill(estimate)
 
     def fill(self, estimate: Estimate) -> None:
@@ -74,7 +72,6 @@ class Grams(nn.Module):
         self.keys = _closed(estimate.keys, np.iinfo(np.int64).max).to(like.device)
         self.log_probability = _closed(estimate.log_probability, -np.inf).to(like)
         self.log_backoff = _closed(estimate.log_backoff, 0.0).to(like)
-        self.slots = hash_keys(self.keys)
 
     def __len__(self) -> int:
         return len(self.keys) - 1
@@ -85,17 +82,15 @@ class Grams(nn.Module):
         return len(self)
 
     def find(self, queries: Tensor) -> Tensor:
-        """The names of the grams with these keys, `nothing` where there is none: two places to look, and no search."""
-        names = [_at(self.slots, _slot(queries, factor, len(self.slots))) for factor in FACTORS]
-        name = torch.where(_at(self.keys, names[0]) == queries, names[0], names[1])
-        return torch.where(_at(self.keys, name) == queries, name, self.nothing).long()
+        """The names of the grams with these keys, `nothing` where there is none."""
+        name = torch.searchsorted(self.keys, queries)
+        return torch.where(look_up(self.keys, name) == queries, name, self.nothing)
 
     def _load_from_state_dict(self, state_dict: Mapping[str, Any], prefix: str, *rest: Any) -> None:
         for name, buffer in self.named_buffers(recurse=False):  # how many grams there are, the file knows
             if prefix + name in state_dict:
                 setattr(self, name, buffer.new_empty(state_dict[prefix + name].shape))
         super()._load_from_state_dict(state_dict, prefix, *rest)
-        self.slots = hash_keys(self.keys)
 
 
 class NGram(Model):
@@ -189,10 +184,12 @@ class NGram(Model):
             _, contexts = self._read(tokens, before, self.order - 1)
             names = [targets]
             names += [self._child(k, context, targets) for k, context in enumerate(contexts, start=1)]
-        score = _at(self.levels[0].log_probability, targets)  # [R, T]
+        score = look_up(self.levels[0].log_probability, targets)  # [R, T]
         for k, (context, name) in enumerate(zip(contexts, names[1:]), start=1):
-            backed_off = score + _at(self.levels[k - 1].log_backoff, context)
-            score = torch.where(name == self.levels[k].nothing, backed_off, _at(self.levels[k].log_probability, name))
+            backed_off = score + look_up(self.levels[k - 1].log_backoff, context)
+            score = torch.where(
+                name == self.levels[k].nothing, backed_off, look_up(self.levels[k].log_probability, name)
+            )
         past = {"contexts": last(torch.stack(contexts, dim=-1), before, span)} if contexts else {"contexts": before}
         state = self._advance(state, past, span.end(tokens.size(1)))
         return -score if valid is None else (-score).where(valid, 0.0), state
@@ -263,42 +260,8 @@ class NGram(Model):
         return row, torch.arange(len(row), device=row.device) + (begin - skipped)[row]
 
 
-# -- a table of keys -------------------------------------------------------------------------------------------------
-
-FACTORS = (-7046029254386353131, -4417276706812531889)  # odd, with bits as if at random: so are a product's high bits
-
-
-def _slot(keys: Any, factor: int, slots: int) -> Any:
-    """One of the two slots where a key may be: the high bits of a product (in 64 bits, wrapping around)."""
-    return (keys * factor) >> (65 - slots.bit_length()) & (slots - 1)
-
-
-def hash_keys(keys: Tensor) -> Tensor:
-    """Cuckoo hashing (Pagh & Rodler 2001): the name of each key in one of its two slots, `nothing` in the others.
-
-    All homeless names move in at once; who was pushed out, or lost the race for a slot, tries its other slot next.
-    A table more than half empty settles quickly; if it does not, a table of twice the size does.
-    """
-    known = keys[:-1].cpu().numpy()
-    size = 2 ** max(4, (2 * len(known)).bit_length())
-    while True:
-        slots = np.full(size, len(known), dtype=np.int32 if len(known) < 2**31 else np.int64)
-        homes = [_slot(known, factor, size) for factor in FACTORS]
-        homeless, first = np.arange(len(known), dtype=slots.dtype), np.zeros(len(known), dtype=bool)
-        for _ in range(300):
-            first[homeless] ^= True
-            at = np.where(first[homeless], homes[0][homeless], homes[1][homeless])
-            pushed = slots[at]
-            slots[at] = homeless
-            settled = slots[at] == homeless
-            homeless = np.concatenate([homeless[~settled], pushed[settled & (pushed != len(known))]])
-            if not len(homeless):
-                return torch.from_numpy(slots).to(keys.device)
-        size *= 2
-
-
-def _at(table: Tensor, names: Tensor) -> Tensor:
-    """table[names], which torch does thrice as fast by this name."""
+def look_up(table: Tensor, names: Tensor) -> Tensor:
+    """table[names]."""
     return table.index_select(0, names.reshape(-1)).view(names.shape)
 
 

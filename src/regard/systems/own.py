@@ -106,7 +106,7 @@ class OwnModel:
         names = {field.name for field in fields(self.Settings)}
         for size, values in self.SIZES.items():
             if unknown := [key for key in values if "." not in key and key not in names]:
-                raise RegardError(f"SIZES of {code.file.name} sets {unknown[0]} for {size}, which Settings has not.")
+                raise RegardError(f"SIZES of {code.file.name} sets {unknown[0]} for {size}, which Settings lacks.")
 
 
 def open_own(code: Code) -> OwnLayer | OwnModel:

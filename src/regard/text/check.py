@@ -15,11 +15,12 @@ from pathlib import Path
 import numpy as np
 
 from regard.base.errors import RegardError
+from regard.base.word_spans import find_words
 from regard.corpora.split import Draw, line_hash
 from regard.text.corpus import Overlap, count_overlap, split_files
 from regard.text.lines import BOM, bounded_lines, encoding_of, read_head, reading_text
 from regard.text.sources import FileLines, Source, open_text
-from regard.text.tokenizer import SPLIT_SPACES, SPLIT_WORDS, UNK, split_words
+from regard.text.tokenizer import UNK
 
 KNOWN_WORDS = 10_000  # the vocabulary whose unknown words are counted on held-out text
 MIXED = "CR LF line ends among LF"
@@ -140,8 +141,8 @@ class _Survey:
         self._odd.setdefault(what, [0, number])[0] += 1
 
     def report(self, train: Counter[str], held_out: Counter[str] | None) -> FileReport:
-        split = SPLIT_SPACES if UNK in train else SPLIT_WORDS
-        words = split_words(self.kept + self.held_out, split)
+        count = Counter if UNK in train else _count_words  # a text with <unk> is cut into words already
+        words = count(self.kept + self.held_out)
         lengths = np.asarray(self._lengths)
         quantiles = np.quantile(lengths, [0.5, 0.9, 0.99, 1], method="higher").astype(int).tolist()
         wide = encoding_of(read_head(self.text.paths[0])) if isinstance(self.text, FileLines) else "UTF-8"
@@ -159,12 +160,21 @@ class _Survey:
             duplicate_lines=len(self._hashes) - len(np.unique(np.asarray(self._hashes))),
             line_lengths=dict(zip(("median", "90 %", "99 %", "longest"), quantiles)),
             longest_line=int(lengths.argmax()) + 1,
-            unknown_rate=_unknown_rate(split_words(train, split), split_words(held_out, split)) if held_out else None,
+            unknown_rate=_unknown_rate(count(train), count(held_out)) if held_out else None,
             oddities=tuple(Oddity(what, lines, first) for what, (lines, first) in sorted(self._odd.items())),
         )
+
+
+def _count_words(pieces: Counter[str]) -> Counter[str]:
+    """Counts of the words in counted pieces of text that stood between spaces."""
+    words: Counter[str] = Counter()
+    for piece, times in pieces.items():
+        for start, end in find_words(piece):
+            words[piece[start:end]] += times
+    return words
 
 
 def _unknown_rate(train: Counter[str], held_out: Counter[str]) -> float:
     ranked = sorted(train, key=lambda word: (-train[word], word))
     known = sum(held_out[word] for word in ranked[:KNOWN_WORDS])
-    return 1 - known / held_out.total()
+    return 1 - known / max(1, held_out.total())

@@ -20,6 +20,7 @@ import numpy as np
 
 from regard.base.errors import RegardError
 from regard.base.numbers import grouped
+from regard.base.word_spans import find_words
 from regard.corpora.split import PARTS, line_hash
 from regard.text.check import ODDITIES, Oddity
 from regard.text.pair_files import PairSource, find_pair_files, open_pair_source
@@ -115,7 +116,7 @@ class _Columns:
     def report(self) -> PairFileReport:
         sides = (self.sources, self.targets)
         lengths = [np.fromiter(map(len, side), np.int64, len(side)) for side in sides]
-        words = [np.fromiter((len(text.split()) for text in side), np.int64, len(side)) for side in sides]
+        words = [np.fromiter((len(find_words(text)) for text in side), np.int64, len(side)) for side in sides]
         letters = [_Letters(side) for side in sides]
         bared = [bare(side) for side in sides]
         pair_hashes = np.fromiter(map(line_hash, map("\n".join, zip(*sides))), np.uint64, len(self.lines))

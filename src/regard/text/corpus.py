@@ -17,7 +17,7 @@ from itertools import accumulate, islice, pairwise
 from pathlib import Path
 
 from regard.base.errors import RegardError
-from regard.base.numbers import grouped
+from regard.base.numbers import counted, grouped
 from regard.corpora.builtin import BUILTIN, built_in
 from regard.corpora.downloads import CATALOGUE, DOWNLOADS, Download
 from regard.corpora.fetch import data_folders
@@ -65,8 +65,9 @@ class Overlap:
     def sentence(self) -> str:
         if not self.shared:
             return f"No line of {self.split} occurs in train."
-        shared = f"{grouped(self.shared)} of {grouped(self.lines)} lines"
-        return f"{shared} of {self.split} ({100 * self.shared / self.lines:.1f} %) also occur in train."
+        shared = f"{grouped(self.shared)} of {counted(self.lines, 'line')} of {self.split}"
+        verb = "occurs" if self.shared == 1 else "occur"
+        return f"{shared} ({100 * self.shared / self.lines:.1f} %) also {verb} in train."
 
 
 def count_overlap(splits: Mapping[str, Lines]) -> list[Overlap]:
@@ -162,7 +163,7 @@ def _open_download(download: Download) -> Corpus:
             return replace(
                 corpus, name=name, pretokenised=download.pretokenised, suggested_tokenizer=download.tokenizer
             )
-    found = "is not whole" if folders else "is not"
+    found = "is incomplete" if folders else "is not"
     raise RegardError(f"{name!r} {found} on this machine; run `regard data fetch {name}` first.")
 
 

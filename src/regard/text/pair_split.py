@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from regard.base.numbers import grouped
+from regard.base.numbers import counted, grouped
 from regard.corpora.split import PARTS, line_hash
 
 HELD_OUT_MOST = 2000  # pairs of valid and of test: more would cost training text and time, and tell little more
@@ -133,7 +133,7 @@ def draw_pairs(sources: Sequence[str], targets: Sequence[str], held_out: Sequenc
 
 def _origin(splits: Mapping[str, np.ndarray], sizes: np.ndarray, large: np.ndarray, labels: list[bool]) -> str:
     shares = " and ".join(
-        f"{grouped(len(chosen))} pairs for {name}" for name, chosen in splits.items() if name != "train"
+        f"{counted(len(chosen), 'pair')} for {name}" for name, chosen in splits.items() if name != "train"
     )
     what = {(False, False): "source or a target", (False, True): "source", (True, False): "target"}[
         labels[0], labels[1]

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from regard.base.numbers import grouped
+from regard.base.numbers import counted, grouped
 from regard.text.pairs import Pairs
 from regard.text.tokenizer import Tokenizer, blocks
 
@@ -63,9 +63,9 @@ class TokenPairs:
         found, total = [], len(self) + sum(self.dropped.values())
         if count := sum(self.dropped.values()):
             reasons = ", ".join(f"{grouped(number)} {wording[reason]}" for reason, number in self.dropped.items())
-            found.append(f"{grouped(count)} of {grouped(total)} pairs were dropped: {reasons}.")
+            found.append(f"{grouped(count)} of {counted(total, 'pair')} dropped: {reasons}.")
         if self.truncated:
-            found.append(f"{grouped(self.truncated)} of {grouped(total)} pairs were cut off at {self.longest} tokens.")
+            found.append(f"{grouped(self.truncated)} of {counted(total, 'pair')} cut off at {self.longest} tokens.")
         return found
 
 

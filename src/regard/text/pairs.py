@@ -15,7 +15,7 @@ from functools import cached_property
 from pathlib import Path
 
 from regard.base.errors import RegardError
-from regard.base.numbers import grouped
+from regard.base.numbers import counted, grouped
 from regard.corpora.builtin import TOYS, phrases, toy_task
 from regard.corpora.downloads import CATALOGUE, Download
 from regard.corpora.fetch import data_folders
@@ -128,7 +128,7 @@ def open_pairs(
     if split != "auto" and (is_named(name) or os.path.isdir(name)):
         raise RegardError(f"{name!r} has its own splits; leave the split out, or give a single file.")
     if longest and name != "phrasebook":
-        raise RegardError(f"Only the phrasebook makes sentences of a chosen length, not {name!r}; leave that out.")
+        raise RegardError(f"Only the phrasebook has sentences of a chosen length, not {name!r}: leave out data.words.")
     if columns and is_named(name):
         raise RegardError(f"{name!r} has no columns; leave --data.columns out.")
     wanted = Wanted(columns, header, source, target, usual)
@@ -287,7 +287,7 @@ def _open_download(download: Download, source: str, target: str) -> PairCorpus:
         return replace(corpus, name=name, columns="", header="auto")
     files = [path for path in entries(folders[0]) if path.is_file() and is_table(path)]
     if not files:
-        raise RegardError(f"{name!r} is not whole on this machine; run `regard data fetch {name}` first.")
+        raise RegardError(f"{name!r} is incomplete on this machine; run `regard data fetch {name}` first.")
     if sorted(languages) != sorted(usual):
         raise RegardError(f"{name!r} has {usual[0]} and {usual[1]}, not {languages[0]} and {languages[1]}.")
     corpus = _split(name, *_read(open_pair_source(files[:1], Wanted("1,2", "no"))), "drawn")
@@ -326,7 +326,7 @@ def _with_more(corpus: PairCorpus, also: str, source: str, target: str) -> PairC
         leaks = len(more) - len(clean)
         left_out = f"; {grouped(leaks)} of which a side is held out were left out" if leaks else ""
         notes += [
-            f"{grouped(len(clean))} training pairs more from {path}, {weight:g} times per epoch{left_out}.",
+            f"{counted(len(clean), 'more training pair')} from {path}, {weight:g} times per epoch{left_out}.",
             *about,
         ]
     return replace(corpus, splits={**corpus.splits, "train": train}, origin=tuple(notes))

@@ -49,7 +49,7 @@ BINARY = ("Parquet", "Arrow")
 SAMPLE = 1000  # rows from which columns are recognised
 SAMPLE_CHARACTERS = 1 << 20
 QUOTED = re.compile(r'"(?:[^"]|"")*"')
-LINE_ENDS = re.compile(r"\s*[\r\n\t]+\s*")
+LINE_ENDS = re.compile(r"[\r\n\t]+")
 BROKEN_QUOTES = "a quote that is not closed or not doubled"
 NO_OBJECT = "no JSON object"
 PAIR_NAMES = (("source", "target"), ("src", "tgt"), ("src", "trg"), ("text", "label"), ("sentence", "label"))
@@ -142,7 +142,7 @@ def refusing(path: Path) -> Problem:
 
 def one_line(text: str) -> str:
     """A field as one line without space around it."""
-    return LINE_ENDS.sub(" ", text.strip())
+    return " ".join(filter(None, map(str.strip, LINE_ENDS.split(text))))
 
 
 def split_fields(line: str) -> list[str]:
@@ -224,7 +224,7 @@ def pair_columns(table: Table, wanted: Wanted) -> tuple[int, int]:
     inside = [number for number in candidates if "." in table.columns[number]]  # translation.de, translation.en
     if len(inside) == 2 and len({table.columns[number].rpartition(".")[0] for number in inside}) == 1:
         candidates = inside
-    if len(candidates) == 3 and all(ATTRIBUTION.search(row[2]) for row in table.sample if len(row) > 2):
+    while len(candidates) > 2 and table.kind in ("TSV", "CSV") and _says_nothing(table, candidates[-1]):
         candidates.pop()
     if len(candidates) == 2 and not any(_numbers_rows(table, column) for column in candidates):
         return candidates[0], candidates[1]
@@ -271,6 +271,12 @@ def _find(table: Table, wanted: str) -> int | None:
         if len(candidates) == 1:
             return candidates[0]
     return None
+
+
+def _says_nothing(table: Table, column: int) -> bool:
+    """Whether a column says the same in all rows, such as a licence, or attributes them."""
+    fields = [row[column] for row in table.sample if len(row) > column]
+    return (len(fields) > 1 and len(set(fields)) == 1) or all(map(ATTRIBUTION.search, fields))
 
 
 def _numbers_rows(table: Table, column: int) -> bool:

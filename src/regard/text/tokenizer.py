@@ -127,11 +127,15 @@ class Tokenizer:
         with reading(Path(path)) as stream:
             content = stream.read()
         try:
-            return cls(Engine.from_str(content.decode()))
-        except RegardError:
-            raise RegardError(f"{str(path)!r} was not written by Regard; train a tokenizer on your text.") from None
+            made = cls(Engine.from_str(content.decode()))
+            _check_parts(made)
+            return made
+        except RegardError as error:
+            raise RegardError(
+                f"{str(path)!r} was not written by Regard{error}; train a tokenizer on your text."
+            ) from None
         except Exception:  # the engine raises nothing more precise
-            raise RegardError(f"{str(path)!r} is damaged or no tokenizer; restore it or train it again.") from None
+            raise RegardError(f"{str(path)!r} is damaged or not a tokenizer: restore it or train it again.") from None
 
     @classmethod
     def from_json(cls, made_of: str) -> Tokenizer:
@@ -319,9 +323,37 @@ def _recognise(engine: Engine) -> tuple[Kind, Normalise, bool]:
         or engine.token_to_id(EOS) != 0
         or (kinds[cutting][0] in ("word", "char") and engine.token_to_id(UNK) != 1)
     ):
-        raise RegardError("This tokenizer was not made by Regard.")
+        raise RegardError("")
     kind, pretokenised = kinds[cutting]
     return kind, normalisations[normalising], pretokenised
+
+
+def _check_parts(tokenizer: Tokenizer) -> None:
+    """Refuse what would change the tokens of a text unseen: the engine must be what its vocabulary alone makes."""
+    there = json.loads(tokenizer.json)
+    vocabulary, merges = there["model"]["vocab"], there["model"].get("merges", [])
+    if sorted(vocabulary.values()) != list(range(len(vocabulary))):
+        raise RegardError(" (its ids have gaps)")
+    if tokenizer.kind in ("byte", "bpe"):
+        symbols = sorted(vocabulary, key=vocabulary.__getitem__)[1:]
+        if not {*BYTE_SYMBOLS} <= {*symbols} or not {*"".join(symbols)} <= {*BYTE_SYMBOLS}:
+            raise RegardError(" (its symbols are not made of bytes)")
+        if tokenizer.kind == "byte" and symbols != BYTE_SYMBOLS:
+            raise RegardError(" (its bytes are in another order)")
+        plain = _byte_pairs(vocabulary, [(left, right) for left, right in merges], tokenizer.kind == "bpe")
+    else:
+        split = (
+            SPLIT_CHARACTERS if tokenizer.kind == "char" else SPLIT_SPACES if tokenizer.pretokenised else SPLIT_WORDS
+        )
+        if tokenizer.kind == "char" and any(len(symbol) > 1 for symbol in vocabulary.keys() - {EOS, UNK}):
+            raise RegardError(" (a symbol is longer than a character)")
+        plain = _look_up(vocabulary, split)
+    made = json.loads(plain.to_str())
+    for part in there.keys() - {"decoder", "normalizer", "version"}:  # the first is not used, the second was recognised
+        if there[part] != made[part]:
+            parts = there[part].keys() | made[part].keys() if isinstance(there[part], dict) and made[part] else []
+            unlike = [name for name in sorted(parts) if there[part].get(name) != made[part].get(name)]
+            raise RegardError(f" (its {'.'.join([part, *unlike[:1]])} is not used here, and would change the tokens)")
 
 
 def _splitter(pattern: str) -> pre_tokenizers.Split:

@@ -26,13 +26,15 @@ from typing import BinaryIO
 import numpy as np
 
 from regard.base.errors import RegardError
-from regard.base.files import reading, waiting_for, write_text
+from regard.base.files import file_digest, reading, waiting_for, write_text
 from regard.corpora.fetch import cache_folder
 from regard.text.corpus import Corpus
 from regard.text.tokenizer import EOS, Tokenizer, blocks
 
 Progress = Callable[[int, int | None], None]  # bytes of text done, about how many in all if known
-WRITTEN_EOS = re.compile(rf"[ \t]*{EOS}[ \t]*$", re.M)  # some token files spell it out: it is the line's end itself
+# Some token files spell it out: it is the line's end itself. Its blanks are taken from the first one on, since a search
+# from each of a million would read the rest a million times.
+WRITTEN_EOS = re.compile(rf"(?<![ \t])[ \t]*{EOS}[ \t]*$", re.M)
 LARGE = 64 << 20  # bytes of a text that is worth starting processes for
 KEPT_EVERY = 64 << 20  # bytes of text after which what was done is made safe from a kill
 LAYOUT = 2  # of the cached files; a change makes old ones unfindable
@@ -87,7 +89,8 @@ def tokenise(
         stream.seek(0)
         _write_header(stream, number, counted["tokens"])  # NumPy pads headers: a longer array's has the same length
     del counted["bytes"]
-    write_text(path.with_suffix(".json"), json.dumps(counted))  # before the array: who sees one finds both
+    described = {**counted, "blake2b": _digest(part, counted)}
+    write_text(path.with_suffix(".json"), json.dumps(described))  # before the array: who sees one finds both
     os.replace(part, path)
     note.unlink(missing_ok=True)
     return load_tokens(path)
@@ -202,18 +205,24 @@ def _write_header(stream: BinaryIO, number: np.dtype, tokens: int) -> None:
 
 
 def load_tokens(path: str | Path) -> TokenArray:
-    """Opens what `tokenise` wrote, without reading it into memory."""
+    """Opens what `tokenise` wrote, if it still is that, without keeping it in memory."""
     path = Path(path)
     with reading(path.with_suffix(".json")) as stream:
         content = stream.read()
     try:
         counted = json.loads(content)
         ids = np.load(path, mmap_mode="r")
-        if len(ids) != counted.pop("tokens"):
+        if counted.pop("blake2b") != _digest(path, counted) or len(ids) != counted.pop("tokens"):
             raise ValueError
         return TokenArray(ids, **counted)
-    except (ValueError, KeyError, TypeError, AttributeError, OSError):
+    except (ValueError, KeyError, TypeError, AttributeError, OSError, EOFError, RecursionError):
         raise RegardError(f"{str(path)!r} is damaged; delete it and tokenise the text again.") from None
+
+
+def _digest(path: Path, counted: Mapping[str, int]) -> str:
+    """Of an array and of what was counted in it."""
+    content = f"{file_digest(path)} {json.dumps(counted, sort_keys=True)}"
+    return hashlib.blake2b(content.encode(), digest_size=16).hexdigest()
 
 
 def cached(corpus: Corpus, tokenizer: Tokenizer, split: str, progress: Progress | None = None) -> TokenArray:

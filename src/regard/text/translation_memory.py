@@ -41,7 +41,9 @@ def memory_kind(head: bytes) -> str:
     text = head.decode("utf-16" if head.startswith((b"\xff\xfe", b"\xfe\xff")) else "utf-8", "ignore").lstrip("\ufeff")
     if not PREAMBLE.match(text):
         return ""
-    root = ROOT.search(re.sub(r"<!--.*?-->", "", text, flags=re.DOTALL))
+    while (start := text.find("<!--")) >= 0:  # a comment may name anything
+        text = text[:start] + text[start:].partition("-->")[2]
+    root = ROOT.search(text)
     return {"tmx": "TMX", "xliff": "XLIFF"}.get(root[1].lower(), "") if root else ""
 
 

@@ -8,6 +8,7 @@ renamed: killed at any moment, either the old checkpoint is there or the new one
 from __future__ import annotations
 
 import errno
+import hashlib
 import json
 import os
 from collections.abc import Mapping
@@ -23,11 +24,16 @@ from regard.base.errors import RegardError
 from regard.base.files import replacing
 from regard.training.distributed import like
 
+DIGEST = "blake2b"  # in the header's note
+
 
 def save_tensors(path: Path, tensors: Mapping[str, Tensor], note: Mapping[str, Any] | None = None) -> None:
-    """`note` is any JSON; it stands in the file's header under "regard"."""
-    header = {"format": "pt", "regard": json.dumps(note or {})}
+    """`note` is any JSON object; it stands in the file's header under "regard", with a digest of everything.
+
+    The header has this one entry: the library writes several in any order, and equal runs are to be equal files.
+    """
     ready = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    header = {"regard": json.dumps({**(note or {}), DIGEST: _digest(ready, note or {})}, sort_keys=True)}
     with replacing(path) as temporary:
         try:
             save_file(ready, temporary, metadata=header)
@@ -45,12 +51,27 @@ def _umask() -> int:
 def load_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     try:
         with safe_open(path, framework="pt") as file:
-            header = file.metadata() or {}
-            return {name: file.get_tensor(name) for name in file.keys()}, json.loads(header.get("regard", "{}"))  # noqa: SIM118
+            note = json.loads((file.metadata() or {}).get("regard", "{}"))
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except FileNotFoundError:
         raise RegardError(f"{path} is missing.") from None
-    except (SafetensorError, OSError, json.JSONDecodeError) as error:
+    except (SafetensorError, OSError, ValueError, RecursionError) as error:
         raise RegardError(f"{path} cannot be read as safetensors ({error}): it is damaged or was cut short.") from None
+    if not isinstance(note, dict):
+        raise RegardError(f"{path} is damaged: its header is not what Regard writes.")
+    written = note.pop(DIGEST, None)  # older files have none
+    if written is not None and written != _digest(tensors, note):
+        raise RegardError(f"{path} is damaged: its content is not what was written. Put it back from a copy.")
+    return tensors, note
+
+
+def _digest(tensors: Mapping[str, Tensor], note: Mapping[str, Any]) -> str:
+    digest = hashlib.blake2b(json.dumps(note, sort_keys=True).encode(), digest_size=16)
+    for name in sorted(tensors):
+        tensor = tensors[name]
+        digest.update(f"\n{name!r} {tensor.dtype} {list(tensor.shape)}\n".encode())
+        digest.update(tensor.reshape(-1).view(torch.uint8).numpy().data)
+    return digest.hexdigest()
 
 
 def flatten(tree: Mapping[str, Any], prefix: str) -> dict[str, Tensor]:

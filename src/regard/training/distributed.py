@@ -125,7 +125,7 @@ def join(device: str) -> Group:
         if on_gpus:
             if local_rank() >= torch.cuda.device_count():
                 raise RegardError(
-                    f"There are {torch.cuda.device_count()} GPUs here and more processes: lower --nproc-per-node."
+                    f"There are more processes than GPUs ({torch.cuda.device_count()}) here: lower --nproc-per-node."
                 )
             torch.cuda.set_device(local_rank())
         dist.init_process_group("cuda:nccl,cpu:gloo" if on_gpus else "gloo", timeout=PATIENCE)
@@ -185,5 +185,5 @@ def is_shared(tensor: Tensor) -> bool:
 def refuse_few_rows(rows: int, group: Group) -> None:
     if rows < group.size:
         raise RegardError(
-            f"Batches of {rows} rows cannot be carried on by {group.size} processes: raise training.batch_tokens."
+            f"{group.size} processes need as many rows in a batch, and it has {rows}: raise training.batch_tokens."
         )

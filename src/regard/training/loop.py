@@ -25,7 +25,7 @@ from torch import Tensor
 from regard.base.errors import RegardError, Stopped
 from regard.base.files import append_line, write_text
 from regard.base.install import Install, as_written
-from regard.base.numbers import grouped
+from regard.base.numbers import counted, grouped
 from regard.layers.state import State, detach, map_state
 from regard.report.progress import Bar, progress
 from regard.systems.model import Model
@@ -184,7 +184,7 @@ class Trainer:
                 if self._validation_is_due():
                     self._validate(log)
                     if self.settings.patience and self.at.stuck >= self.settings.patience:
-                        bar.say(f"stopping: {self.at.stuck} validations without improvement")
+                        bar.say(f"stopping: {counted(self.at.stuck, 'validation')} without improvement")
                         break
                 if self.at.step % self.settings.checkpoint_every == 0:
                     self.save()

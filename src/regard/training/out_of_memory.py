@@ -56,7 +56,7 @@ def how_to_go_on(
     if doing == "step" and parts > settings.accumulate:
         return (
             f"{what}: `regard resume {folder} --training.accumulate {parts}` goes on from {place} with each batch "
-            f"in {parts} parts, which changes memory and not the result."
+            f"in {parts} parts, which changes memory and not the gradient (dropout draws other masks)."
         )
     row = f"training.window (now {settings.window})" if isinstance(settings, Training) else "data.longest"
     other = f"{row}, training.batch_tokens (now {settings.batch_tokens}) or model" if doing == "step" else "model"

@@ -17,3 +17,4 @@ class Example(NamedTuple):
     refused: tuple[tuple[Any, ...], ...] = ()  # arguments of calls that do not fit
     promised: Callable[[Any], Any] = lambda returned: returned  # of what is returned: not what stands in padding
     left: Callable[[Any, tuple[Any, ...]], Any] = lambda thing, arguments: ()  # what it wrote in place
+    exact: float | None = None  # how far it may be off, where its precision does not say so

@@ -9,7 +9,7 @@ import torch
 from examples import Example
 from torch import Tensor
 
-from regard.fast.table import Use
+from regard.fast.row_table import Use
 from regard.layers.attention import CausalSelfAttention, CrossAttention, FullSelfAttention, SelfAttention
 from regard.layers.dropout import Dropout
 from regard.layers.position import Position, Rotary

@@ -1,7 +1,8 @@
-"""Examples of the rows of fast/recurrence.py and fast/attentive_recurrence.py, in shapes drawn anew at each call."""
+"""Examples of the rows of recurrence, attentive_recurrence and gram_table, in shapes drawn anew at each call."""
 
 import random
 
+import numpy as np
 import torch
 from examples import DEVICE, Example
 
@@ -11,6 +12,8 @@ from regard.layers.encoder import RecurrentEncoder
 from regard.layers.recurrent import GRU, LSTM, Elman
 from regard.layers.state import Span
 from regard.systems.bahdanau import Bahdanau, Settings
+from regard.systems.kneser_ney import Estimate
+from regard.systems.ngram import Grams
 
 
 def span(lengths):
@@ -118,7 +121,14 @@ def loop():
     return Example(model, (words, past, source, where), Use(), refused, real(where.lengths))
 
 
+def grams():
+    keys = np.unique(np.random.default_rng(random.randint(0, 99)).integers(10**6, size=random.randint(1, 50)))
+    made = Grams(Estimate(keys, np.zeros(len(keys)), np.zeros(len(keys))))
+    return Example(made, (torch.cat([made.keys[:-1], made.keys[:-1] + 1, torch.randint(10**6, (20,))]),))
+
+
 EXAMPLES = {
+    "grams by hashing": grams,
     "fused Elman": lambda: fused(elman),
     "fused LSTM": lambda: fused(lstm),
     "fused GRU": lambda: fused(GRU),

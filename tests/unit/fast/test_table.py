@@ -12,7 +12,7 @@ import torch
 from examples import DEVICE
 
 from regard.fast import Use, install, rows, uninstall
-from regard.fast.table import is_swapped
+from regard.fast.row_table import is_swapped
 
 EXAMPLES = {}
 for path in sorted(Path(__file__).parent.glob("examples_*.py")):
@@ -46,7 +46,7 @@ def test_a_row_is_the_written_method_values_and_gradients(name, seed):
     found = answer(does, example, bf16=example.use.bf16)
     assert wanted.keys() <= found.keys()  # a row may add leaves of its own to a state
     for part, value in wanted.items():
-        close(found[part], value, part, example.use.bf16)
+        close(found[part], value, part, example)
 
 
 @pytest.mark.parametrize("name", ROWS)
@@ -139,16 +139,20 @@ def weigh(part):
     return torch.randn(part.shape, generator=draw, dtype=torch.float64).to(part.device)
 
 
-def close(found, wanted, name, bf16):
+def close(found, wanted, name, example):
     found, wanted = found.detach(), wanted.detach()
     if not wanted.is_floating_point():
         assert torch.equal(found, wanted), name
         return
     rough = min((found, wanted), key=lambda part: part.element_size()).dtype
-    if bf16 or rough not in EXACT:
-        assert float((found.double() - wanted.double()).norm()) < 0.03 * float(wanted.double().norm()) + 1e-3, name
+    if example.use.bf16 or rough not in EXACT:
+        assert float((found.double() - wanted.double()).norm()) < 0.06 * float(wanted.double().norm()) + 1e-3, name
     else:
         scale = max(1.0, float(wanted.double().abs().max())) if wanted.numel() else 1.0
         torch.testing.assert_close(
-            found.double(), wanted.double(), rtol=0.0, atol=EXACT[rough] * scale, msg=lambda text: f"{name}: {text}"
+            found.double(),
+            wanted.double(),
+            rtol=0.0,
+            atol=(example.exact or EXACT[rough]) * scale,
+            msg=lambda text: f"{name}: {text}",
         )

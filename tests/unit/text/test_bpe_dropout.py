@@ -66,6 +66,8 @@ def test_epochs_seeds_and_occurrences_differ():
     assert rows(one.epoch(0)) != rows(one.epoch(1))
     assert rows(one.epoch(0)) != rows(other.epoch(0))
     assert len({tuple(row) for row in rows(one.epoch(0))}) > 1
+    one, other = (Segmentations(lines, TOKENIZER, 0.2, seed, variants=1) for seed in (1, 2))
+    assert rows(one.epoch(0)) != rows(other.epoch(0))  # the segmentations themselves, not only which is taken
 
 
 def test_merges_are_left_out_as_often_as_asked():

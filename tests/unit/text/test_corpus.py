@@ -110,7 +110,7 @@ def test_the_tail_split_holds_out_a_tenth_and_counts_the_overlap(tmp_path):
     assert corpus.notes == (
         "Cut in file order: 90 % train, 5 % valid, 5 % test.",
         "No line of valid occurs in train.",
-        "1 of 20 lines of test (5.0 %) also occur in train.",
+        "1 of 20 lines of test (5.0 %) also occurs in train.",
     )
 
 
@@ -135,7 +135,7 @@ def test_a_folder_with_splits_is_used_as_it_is(tmp_path, names):
     assert corpus.name == tmp_path.name
     assert corpus.pretokenised == (".tokens" in names[1])
     assert corpus.notes[1:] == (
-        "1 of 2 lines of valid (50.0 %) also occur in train.",
+        "1 of 2 lines of valid (50.0 %) also occurs in train.",
         "No line of test occurs in train.",
     )
 
@@ -228,7 +228,7 @@ def test_a_fetched_corpus_is_found_first_where_the_user_says(tmp_path, own_cache
 
 def test_a_corpus_fetched_in_part_is_refused(own_cache):
     write(own_cache / "data" / "ptb" / "ptb.train.txt", ENOUGH)
-    assert "'ptb' is not whole on this machine; run `regard data fetch ptb`" in refusal("ptb")
+    assert "'ptb' is incomplete on this machine; run `regard data fetch ptb`" in refusal("ptb")
 
 
 def test_a_part_where_the_user_says_does_not_hide_the_whole_in_the_cache(tmp_path, own_cache, monkeypatch):

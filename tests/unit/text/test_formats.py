@@ -475,6 +475,14 @@ def test_a_packed_file_that_unfolds_without_end_is_refused(tmp_path, monkeypatch
         assert "200 times" in refusal(write(tmp_path / "bomb.tsv.gz", gzip.compress(content)))
 
 
+def test_blanks_are_read_in_linear_time(tmp_path):
+    wide = f"a{' ' * 1_000_000}b\tc\t"
+    path = write(tmp_path / "wide.tsv", f"{wide}\n" + tsv(PAIRS))
+    assert pairs_in(path, columns="1,2")[0] == (f"a{' ' * 1_000_000}b", "c")
+    comments = write(tmp_path / "c.txt", "<!--" * 16_000 + "<tmx>")
+    assert not is_pairs(comments)
+
+
 def test_a_line_without_end_is_refused(tmp_path):
     path = write(tmp_path / "long.txt", b"word " * (LONGEST_LINE // 5 + 10) + b"\nshort\n")
     assert "a line of more than 4 MiB" in text_refusal(path)

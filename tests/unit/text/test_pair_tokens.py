@@ -54,7 +54,7 @@ def test_each_reason_is_said():
     encoded = encode_pairs(as_pairs(rows), tokenizer, tokenizer, longest=8)
     assert encoded.dropped == {"empty source": 1, "empty target": 1, "long source": 2, "long target": 1}
     assert encoded.sentences == [
-        "5 of 6 pairs were dropped: 1 with an empty source, 1 with an empty target, 2 whose source has more than 8 "
+        "5 of 6 pairs dropped: 1 with an empty source, 1 with an empty target, 2 whose source has more than 8 "
         "tokens, 1 whose target has more than 8 tokens."
     ]
     assert encode_pairs(as_pairs(rows), tokenizer, tokenizer, longest=9).dropped.keys() == {

@@ -44,15 +44,17 @@ def refusal(*arguments, **settings):
 
 @pytest.mark.parametrize("name", ["pairs.tsv", "pairs.txt", "pairs.tsv.gz", "pairs.txt.gz"])
 def test_a_file_with_tabs_is_split_and_where_it_has_more_columns_these_are_asked_for(tmp_path, name):
-    path = table(tmp_path / name, more="\tCC-BY\tmore")
+    path = write(tmp_path / name, [f"{a}\t{b}\t{n % 3}\tCC-BY" for n, (a, b) in enumerate(ENOUGH)])
     assert is_pairs(path)
-    assert "4 columns (1 'source 0', 2 'cible 0', 3 'CC-BY', 4 'more')" in refusal(path)
+    assert "4 columns (1 'source 0', 2 'cible 0', 3 '0', 4 'CC-BY')" in refusal(path)
     assert refusal(path).endswith("for example --data.columns 1,2.")
     corpus = open_pairs(path, columns="1,2")
     assert everything(corpus) == sorted(ENOUGH)
     assert list(corpus.splits) == ["train", "valid", "test"]
     assert corpus.notes[0] == f"{name} is TSV (UTF-8, no header): column 1 is the source, column 2 the target."
     assert "Drawn by hash" in corpus.notes[1]
+    licensed = table(tmp_path / f"licensed-{name}", more="\tCC-BY\tmore")  # the same in all rows: no translation
+    assert everything(open_pairs(licensed)) == sorted(ENOUGH)
 
 
 def test_blank_lines_are_passed_over_and_counted(tmp_path):
@@ -221,7 +223,7 @@ def test_fewer_training_pairs_are_drawn_and_stay_when_there_are_more(tmp_path):
     assert len(ten["train"]) == 10
     assert set(ten["train"]) < set(twenty["train"]) < set(whole["train"])
     assert ten["test"] == whole["test"]
-    assert "leave that out" in refusal(path, longest=7)
+    assert "leave out data.words" in refusal(path, longest=7)
 
 
 def test_the_checksum_follows_the_text_and_the_settings(tmp_path):

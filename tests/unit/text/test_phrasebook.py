@@ -9,7 +9,8 @@ from itertools import islice
 import pytest
 
 from regard.base.errors import RegardError
-from regard.corpora.phrasebook import LECTURES, Pair, french, make_pairs, normalised, phrasebook, words
+from regard.base.word_spans import find_words
+from regard.corpora.phrasebook import LECTURES, Pair, french, lexicon, make_pairs, normalised, phrasebook
 from regard.corpora.phrasebook.lexicon import GIVING, INTRANSITIVE
 from regard.corpora.phrasebook.nouns import BARE, after, article_words
 from regard.corpora.phrasebook.pair import make_pair
@@ -22,7 +23,7 @@ def pairs() -> list[Pair]:
 
 
 def word_list(sentence: str) -> list[str]:
-    return [sentence[start:end] for start, end in words(sentence)]
+    return [sentence[start:end] for start, end in find_words(sentence)]
 
 
 # ---- the same every time, apart, and as long as asked ----
@@ -63,7 +64,7 @@ def test_a_small_phrasebook_has_as_many_pairs_as_asked(count):
 
 def test_lengths_are_spread_over_the_whole_range():
     for shortest, longest, count, step in ((3, 15, 5_000, 1), (21, 80, 1_500, 10)):
-        lengths = [len(words(pair.source)) for pair in make_pairs(count, shortest=shortest, longest=longest)]
+        lengths = [len(find_words(pair.source)) for pair in make_pairs(count, shortest=shortest, longest=longest)]
         assert min(lengths) == shortest
         assert max(lengths) == longest
         counts = Counter((length - shortest) // step for length in lengths)
@@ -143,8 +144,8 @@ def test_words_stand_apart_at_elisions_hyphens_and_possessives():
 def test_every_word_has_a_link_and_every_link_its_words(pairs):
     for pair in pairs:
         assert list(pair.alignment) == sorted(set(pair.alignment))
-        assert {source for source, _ in pair.alignment} == set(range(len(words(pair.source))))
-        assert {target for _, target in pair.alignment} == set(range(len(words(pair.target))))
+        assert {source for source, _ in pair.alignment} == set(range(len(find_words(pair.source))))
+        assert {target for _, target in pair.alignment} == set(range(len(find_words(pair.target))))
 
 
 def test_not_is_linked_with_ne_and_pas(pairs):
@@ -285,3 +286,29 @@ def test_verbs_are_conjugated_as_in_the_grammar_books(infinitive, forms):
     verb = french.conjugate(infinitive)
     said = [verb.present[0], verb.present[3], verb.imperfect[0], verb.future[0], verb.participle]
     assert " ".join(said) == forms
+
+
+IRREGULAR = """be was been, become became become, bite bit bitten, break broke broken, bring brought brought, build
+    built built, buy bought bought, catch caught caught, choose chose chosen, come came come, cut
+    cut cut, draw drew drawn, drink drank drunk, drive drove driven, eat ate eaten, fall fell
+    fallen, feed fed fed, feel felt felt, find found found, forget forgot forgotten, get got got,
+    give gave given, go went gone, have had had, hear heard heard, hide hid hidden, know knew known,
+    leave left left, lend lent lent, lose lost lost, meet met met, read read read, run ran run, say
+    said said, see saw seen, sell sold sold, send sent sent, show showed shown, sing sang sung,
+    sleep slept slept, speak spoke spoken, steal stole stolen, swim swam swum, take took taken,
+    teach taught taught, tell told told, think thought thought, throw threw thrown, understand
+    understood understood, wake woke woken, wear wore worn, win won won, write wrote written, can
+    could could"""
+
+
+def test_every_irregular_verb_has_the_forms_of_the_dictionary():
+    known = {base: (past, participle) for base, past, participle in map(str.split, IRREGULAR.split(","))}
+    lists = [value for value in vars(lexicon).values() if isinstance(value, list | tuple | dict)]
+    found = {}
+    for values in [*lists, [v for v in vars(lexicon).values() if isinstance(v, lexicon.Verb)]]:
+        for verb in values.values() if isinstance(values, dict) else values:
+            if isinstance(verb, lexicon.Verb):
+                found[verb.english.base] = (verb.english.past, verb.english.participle)
+    regular = {base: forms for base, forms in found.items() if base not in known}
+    assert {base: forms for base, forms in found.items() if base in known} == known
+    assert all(past == participle and past.endswith("ed") for past, participle in regular.values()), regular

@@ -1,5 +1,7 @@
 """Laws of the tokenizers, with the `tokenizers` library's own encoding as the outside oracle."""
 
+import json
+import unicodedata
 from collections import Counter
 from itertools import chain
 from pathlib import Path
@@ -144,6 +146,19 @@ def test_saving_and_loading_changes_nothing(tmp_path_factory, kind, lines, probe
     assert [entry.name for entry in path.parent.iterdir()] == ["tokenizer.json"]
 
 
+@pytest.mark.parametrize("form", ["nfc", "nfkc", "none"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_text_is_normalised_as_unicode_says(kind, form):
+    text = "ﬁve ① cafe\u0301 Å ｆｕｌｌ 2⁵"
+    expected = text if form == "none" else unicodedata.normalize(form.upper(), text)
+    tokenizer = Tokenizer.train([text] * 3, kind, normalise=form)
+    assert tokenizer.normalisation == form
+    assert tokenizer.normalise(text) == expected
+    assert tokenizer.encode(text) == tokenizer.encode(expected)
+    if kind != "word":  # which does not keep its spaces
+        assert tokenizer.decode(tokenizer.encode(text)) == expected
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_same_text_gives_the_same_tokenizer(kind):
     assert Tokenizer.train(iter(TEXT), kind).digest == Tokenizer.train(TEXT, kind).digest
@@ -272,3 +287,36 @@ def test_files_that_are_no_tokenizer_are_refused(tmp_path: Path):
         Tokenizer.load(broken)
     with pytest.raises(RegardError, match="no file"):
         Tokenizer.load(tmp_path / "absent.json")
+
+
+@pytest.mark.parametrize("kind", ["word", "char", "byte", "bpe"])
+@pytest.mark.parametrize("change, said", [
+    ({"truncation": {"direction": "Right", "max_length": 3, "strategy": "LongestFirst", "stride": 0}}, "truncation"),
+    ({"padding": {"strategy": {"Fixed": 9}, "direction": "Right", "pad_to_multiple_of": None, "pad_id": 0,
+                  "pad_type_id": 0, "pad_token": "<eos>"}}, "padding"),
+    ({"added_tokens": [{"id": 1, "content": "cat", "single_word": False, "lstrip": False, "rstrip": False,
+                        "normalized": False, "special": True}]}, ""),
+    ({"post_processor": {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": True, "use_regex": True}},
+     "post_processor"),
+    ({"model.dropout": 0.5}, "dropout"), ({"model.unk_token": "a"}, "unk_token"),
+    ({"model.continuing_subword_prefix": "a"}, ""), ({"model.ignore_merges": True}, "ignore_merges"),
+    ({"model.vocab.q": 70000}, ""), ({"model.vocab.zebra": "V"}, ""),
+])  # fmt: skip
+def test_a_part_that_would_change_the_tokens_is_refused(tmp_path, kind, change, said):
+    made = Tokenizer.train(["the cat sat on a mat", "the cat sat"] * 3, kind)
+    tree = json.loads(made.json)
+    for path, value in change.items():
+        *parents, name = path.split(".")
+        branch = tree
+        for parent in parents:
+            branch = branch[parent]
+        if kind in ("word", "char") and name in ("dropout", "continuing_subword_prefix", "ignore_merges"):
+            pytest.skip("a look-up has none")
+        if kind in ("word", "bpe") and name == "zebra":
+            pytest.skip("a symbol like any other")
+        branch[name] = made.vocabulary if value == "V" else value
+    (tmp_path / "tokenizer.json").write_text(json.dumps(tree), encoding="utf-8")
+    with pytest.raises(RegardError, match=said or None):
+        Tokenizer.load(tmp_path / "tokenizer.json")
+    made.save(tmp_path / "tokenizer.json")
+    assert Tokenizer.load(tmp_path / "tokenizer.json").json == made.json

@@ -2,6 +2,7 @@
 
 import errno
 import json
+import re
 from functools import partial
 
 import numpy as np
@@ -13,7 +14,7 @@ from regard.base.errors import RegardError
 from regard.text import tokens as tokens_module
 from regard.text.corpus import Corpus, GivenLines, open_corpus
 from regard.text.tokenizer import Tokenizer, blocks
-from regard.text.tokens import cached, load_tokens, tokenise
+from regard.text.tokens import WRITTEN_EOS, cached, load_tokens, tokenise
 
 law = settings(derandomize=True, deadline=None, max_examples=40)
 some_line = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\n"))
@@ -177,3 +178,9 @@ def test_a_broken_note_is_not_believed(tmp_path):
     (tmp_path / "x.part").write_bytes(b"junk")
     (tmp_path / "x.part.json").write_text('{"tokens": 3}', encoding="utf-8")
     assert tokenise(lines, Tokenizer.train(lines, "word"), tmp_path / "x.npy").lines == 5
+
+
+def test_an_end_that_is_written_out_is_found_in_any_number_of_blanks():
+    for text in ("a <eos>", "a  \t<eos> \t", "a<eos>", "<eos>", " <eos>", "a <eos> b", "a <eos> <eos>", "a\n <eos>\nb"):
+        assert WRITTEN_EOS.sub("", text) == re.sub(r"[ \t]*<eos>[ \t]*$", "", text, flags=re.M)
+    assert WRITTEN_EOS.sub("", " " * 1_000_000) == " " * 1_000_000  # at once: it took minutes

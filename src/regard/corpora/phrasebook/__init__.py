@@ -25,11 +25,12 @@ from random import Random
 
 from regard.base.errors import RegardError
 from regard.base.numbers import grouped
-from regard.corpora.phrasebook.pair import WORD, Pair, words
+from regard.base.word_spans import find_words
+from regard.corpora.phrasebook.pair import Pair
 from regard.corpora.phrasebook.sentences import Sentences
 from regard.corpora.split import line_hash
 
-__all__ = ["Pair", "make_pairs", "phrasebook", "words"]
+__all__ = ["Pair", "make_pairs", "phrasebook"]
 
 PAIRS = 20_000
 HELD_OUT = 500  # for validation and again for the test, or one pair in 20 where that is less
@@ -60,7 +61,7 @@ def make_pairs(count: int, *, seed: int = 0, shortest: int = 1, longest: int = 1
     grammar, seen, in_vain = Sentences(random), set[str](), 0
     while len(seen) < count:
         pair = grammar.sentence(shortest + int(random.random() * (longest - shortest + 1)))
-        if pair.source in seen or not shortest <= len(words(pair.source)) <= longest:
+        if pair.source in seen or not shortest <= len(find_words(pair.source)) <= longest:
             in_vain += 1
             if in_vain > PATIENCE:
                 raise RegardError(
@@ -75,7 +76,7 @@ def make_pairs(count: int, *, seed: int = 0, shortest: int = 1, longest: int = 1
 
 def phrasebook(count: int = PAIRS, *, seed: int = 0, longest: int = 15) -> dict[str, list[Pair]]:
     """Train, valid and test, which share no source and no target; the lectures' sentences are in train."""
-    lectures = [pair for pair in LECTURES if len(words(pair.source)) <= longest][:count]
+    lectures = [pair for pair in LECTURES if len(find_words(pair.source)) <= longest][:count]
     known = {pair.source for pair in lectures}
     made = make_pairs(count, seed=seed, longest=longest)
     pairs = [*lectures, *(pair for pair in made if pair.source not in known)][:count]
@@ -102,4 +103,5 @@ def phrasebook(count: int = PAIRS, *, seed: int = 0, longest: int = 15) -> dict[
 
 def normalised(sentence: str) -> str:
     """Without capitals and punctuation."""
-    return " ".join(WORD.findall(sentence.casefold()))
+    folded = sentence.casefold()
+    return " ".join(folded[start:end] for start, end in find_words(folded))

@@ -533,7 +533,7 @@ decorate | décorer | hu"""
 GIVING = _verbs(
     """give gave given giving | donner | tfmdxcan
 send sent | envoyer | xt
-show | montrer | txchn
+show showed shown | montrer | txchn
 sell sold | vendre | tcvf
 lend lent | prêter | tvcx
 offer | offrir | tfmdxc

@@ -6,35 +6,25 @@ if they share a key. Orthography comes last: capitals, *an*, elision, commas.
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from functools import cache
 
+from regard.base.word_spans import find_words
 from regard.corpora.phrasebook import english, french
 
 Word = tuple[str, tuple[int, ...]]
-WORD = re.compile(r"(?i:aujourd['’]hui)|['’]s\b|[^\W\d_]+(?:['’](?!s\b)(?=\w))?|\d+")
 
 
 @dataclass(frozen=True)
 class Pair:
     source: str
     target: str
-    alignment: tuple[tuple[int, int], ...]  # (source word, target word), indices into words(source), words(target)
-
-
-def words(sentence: str) -> list[tuple[int, int]]:
-    """The character spans of a sentence's words.
-
-    Whitespace, punctuation and hyphens separate words and belong to none. An elided word keeps its apostrophe and
-    stands alone (`l'` `eau`, `qu'` `il`), and so does the English possessive (`Jill` `'s`); *aujourd'hui* is one word.
-    """
-    return [match.span() for match in WORD.finditer(sentence)]
+    alignment: tuple[tuple[int, int], ...]  # (source word, target word), which `find_words` finds
 
 
 @cache
 def count_words(text: str) -> int:
-    return len(words(text))
+    return len(find_words(text))
 
 
 def length(phrase: list[Word]) -> int:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from regard.base.word_spans import find_words
 from regard.corpora.phrasebook import french
 from regard.corpora.phrasebook.clauses import Clauses
 from regard.corpora.phrasebook.frames import ACTIONS, MAIN, PLACE, TIME_OF, Clause, Plan
 from regard.corpora.phrasebook.lexicon import BE, GREETINGS, HAVE, Noun
 from regard.corpora.phrasebook.nouns import BARE, NUMBER_WORDS, YOU_ALL, Nominal, article_words, nouns_with
-from regard.corpora.phrasebook.pair import Pair, Word, length, make_pair, words
+from regard.corpora.phrasebook.pair import Pair, Word, length, make_pair
 from regard.corpora.phrasebook.verbs import (
     CONDITION,
     CONDITIONAL,
@@ -48,11 +49,11 @@ class Sentences(Clauses):
         """The best of a few: not every frame can be filled."""
         best = self.attempt(room)
         for _ in range(4):
-            size = len(words(best.source))
+            size = len(find_words(best.source))
             if room - room // 10 <= size <= room:
                 break
             other = self.attempt(room)
-            if abs(len(words(other.source)) - room) < abs(size - room):
+            if abs(len(find_words(other.source)) - room) < abs(size - room):
                 best = other
         return best
 

@@ -5,7 +5,7 @@
 Said step by step, the recurrent matrix is read anew at every step, and each kernel waits for the one before to end.
 Here every processor reads its block of U once and keeps it in registers, and a step waits only for the outputs that it
 needs (persistent RNNs: Diamos et al. 2016). Products are of bf16, sums, gates and cells are fp32: what bf16 training
-means for a recurrent net. The kernel is `persistent.cu`; `chain.py` computes the same with a kernel for each step.
+means for a recurrent net. The kernel is `persistent.cu`; `lstm_chain.py` has kernels for each step.
 """
 
 from __future__ import annotations

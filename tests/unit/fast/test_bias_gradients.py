@@ -1,11 +1,11 @@
-"""Gradients that are promised and kept at the end of a stack, and those of pieces that are written side by side."""
+"""Gradients that are summed at the end of a stack, and those of pieces that are written side by side."""
 
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from regard.fast.bias_gradients import PROGRAMS, Tally, deal
+from regard.fast.bias_gradients import PROGRAMS, DeferredSums, deal
 from regard.fast.gradient_buffer import pieces
 
 
@@ -21,27 +21,27 @@ class Scaled(torch.autograd.Function):
     @staticmethod
     def backward(ctx, above):
         x, gain = ctx.saved_tensors
-        shares, promised = ctx.place.open(x.device)
+        shares, views = ctx.place.open(x.device)
         terms = torch.cat([above * x, above], dim=1)
         for program, part in enumerate(terms.tensor_split(len(shares))):
             shares[program] = part.sum(0)
-        return above * gain, None, *promised
+        return above * gain, None, *views
 
 
 @settings(max_examples=30, deadline=None)
 @given(st.lists(st.integers(1, 7), min_size=1, max_size=5), st.integers(1, 9), st.integers(1, 20))
-def test_promised_gradients_are_those_of_autograd(widths, shares, rows):
+def test_deferred_gradients_are_those_of_autograd(widths, shares, rows):
     torch.manual_seed(0)
     layers = [tuple(torch.randn(2, width).unbind()) for width in widths]
     for vector in (vector for layer in layers for vector in layer):
         vector.requires_grad_()
     xs = [torch.randn(rows, width, requires_grad=True) for width in widths]
-    tally, answers = Tally(layers, shares), []
-    for promised in (True, False):
+    deferred, answers = DeferredSums(layers, shares), []
+    for late in (True, False):
         cost = torch.zeros(())
         for x, (gain, shift) in zip(xs, layers, strict=True):
-            if promised:
-                place, (gain, shift) = tally.take(gain, shift)
+            if late:
+                place, (gain, shift) = deferred.take(gain, shift)
                 cost = cost + Scaled.apply(x, place, gain, shift).sin().sum()
             else:
                 cost = cost + (x * gain + shift).sin().sum()
@@ -52,23 +52,23 @@ def test_promised_gradients_are_those_of_autograd(widths, shares, rows):
 
 def test_all_sums_of_a_stack_are_one(monkeypatch):
     layers = [tuple(torch.ones(2, 5).requires_grad_().unbind()) for _ in range(6)]
-    tally, cost, summed = Tally(layers, 4), torch.zeros(()), []
+    deferred, cost, summed = DeferredSums(layers, 4), torch.zeros(()), []
     for gain, shift in layers:
-        place, vectors = tally.take(gain, shift)
+        place, vectors = deferred.take(gain, shift)
         cost = cost + Scaled.apply(torch.ones(8, 5), place, *vectors).sum()
     add_up = torch.sum
     monkeypatch.setattr(torch, "sum", lambda *given, **how: summed.append(given[0].shape) or add_up(*given, **how))
     cost.backward()
-    assert summed == [(4, tally.width)]
-    assert tally.found is None  # nothing is kept until the next step
+    assert summed == [(4, deferred.width)]
+    assert deferred.found is None  # nothing is kept until the next step
 
 
 def test_a_vector_is_given_out_once_and_its_gradient_has_its_precision():
     gain, shift = torch.ones(3, dtype=torch.float64).requires_grad_(), torch.zeros(3).requires_grad_()
-    tally = Tally([(gain, shift)], 2)
-    place, vectors = tally.take(gain, shift)
+    deferred = DeferredSums([(gain, shift)], 2)
+    place, vectors = deferred.take(gain, shift)
     with pytest.raises(KeyError):
-        tally.take(gain, shift)
+        deferred.take(gain, shift)
     Scaled.apply(torch.ones(4, 3), place, *vectors).sum().backward()
     assert gain.grad.dtype == torch.float64
     assert gain.grad.tolist() == shift.grad.tolist() == [4.0] * 3
@@ -77,8 +77,8 @@ def test_a_vector_is_given_out_once_and_its_gradient_has_its_precision():
 def test_a_vector_that_nobody_used_has_no_gradient():
     used, unused = (tuple(torch.ones(2, 3).requires_grad_().unbind()) for _ in range(2))
     vectors = [vector.detach().requires_grad_() for vector in (*used, *unused)]
-    tally = Tally([vectors[:2], vectors[2:]], 2)
-    place, taken = tally.take(*vectors[:2])
+    deferred = DeferredSums([vectors[:2], vectors[2:]], 2)
+    place, taken = deferred.take(*vectors[:2])
     Scaled.apply(torch.ones(4, 3), place, *taken).sum().backward()
     assert [vector.grad is None for vector in vectors] == [False, False, True, True]
 

@@ -14,7 +14,7 @@ import torch
 
 from regard.decoding.writer import Prompts, Step, Writer
 from regard.fast.graphs import Recorder, asks
-from regard.fast.table import Row, Use, Why, is_swapped, needs_cuda
+from regard.fast.row_table import Row, Use, Why, is_swapped, needs_cuda
 
 WARM_UP = 2  # steps taken as they are before any is recorded
 COLUMNS = 16  # a recorded reading is of a multiple of so many columns, so that few are recorded

@@ -1,0 +1,39 @@
+"""Grams found by hashing are those that a search finds, also after the grams have changed."""
+
+import numpy as np
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from regard.fast import install
+from regard.fast.gram_table import find
+from regard.systems.ngram import Grams, NGram, Settings
+
+
+@settings(derandomize=True, max_examples=60, deadline=None)
+@given(st.lists(st.integers(0, 2**62), unique=True, max_size=200), st.sampled_from([1, 3, 16, 2**20, 2**31, 2**40]))
+def test_the_table_finds_what_a_search_finds(chosen, stride):
+    keys = torch.tensor([*sorted({key % 2**20 * stride for key in chosen}), 2**63 - 1])
+    grams = NGram(2, Settings(order=2)).levels[1]
+    grams.keys = keys
+    queries = torch.cat([keys[:-1], keys[:-1] + 1, torch.arange(50), torch.tensor([2**62])])
+    names = {int(key): name for name, key in enumerate(keys[:-1])}
+    expected = [names.get(int(query), len(keys) - 1) for query in queries]
+    assert Grams.find(grams, queries).tolist() == expected
+    assert find(grams, queries).tolist() == expected
+
+
+def test_an_installed_model_that_counts_again_or_is_loaded_finds_its_new_grams():
+    draw = np.random.default_rng(0)
+    one, other = NGram(9, Settings(order=3)), NGram(9, Settings(order=3))
+    install(one)
+    text = torch.from_numpy(draw.integers(9, size=(4, 20)))
+    for model in (one, other):
+        model.count(np.random.default_rng(1).integers(9, size=300))
+    torch.testing.assert_close(one(text)[0], other(text)[0])
+    for model in (one, other):
+        model.count(np.random.default_rng(2).integers(9, size=500))
+    torch.testing.assert_close(one.loss(text, text)[0], other.loss(text, text)[0])
+    other.count(draw.integers(9, size=200))
+    one.load_state_dict(other.state_dict())
+    torch.testing.assert_close(one.loss(text, text)[0], other.loss(text, text)[0])
