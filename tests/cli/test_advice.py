@@ -146,4 +146,4 @@ def test_other_data_of_a_run_is_asked_about_in_the_same_words(regard, wrong, dat
 def test_a_setting_of_the_data_without_its_section_leads_to_it(wrong, data, verb, option):
     said = wrong(verb, "transformer", "--data", "moses", f"--{option}", "sw")
     assert f"There is no option --{option}: did you mean --data.{option}?" in said
-    assert f"did you mean data.{option}?" in wrong(verb, f"--{option}", "sw", "transformer", "--data", "moses")
+    assert f"did you mean --data.{option}?" in wrong(verb, f"--{option}", "sw", "transformer", "--data", "moses")

@@ -27,7 +27,7 @@ from regard.evaluation.paired import resampled, resamplings
 from regard.evaluation.scripts import Cut, bleu_cut, count_words
 from regard.report.table import seconds, significant
 from regard.runs.data import PairData, origin_of, read_data
-from regard.runs.folder import choose_split
+from regard.runs.data_lookup import choose_split
 from regard.runs.recipe import Recipe
 from regard.runs.run import Run
 from regard.runs.translation_run import TranslationRun

@@ -27,18 +27,15 @@ from regard.evaluation.scripts import bleu_cut
 from regard.layers.state import State
 from regard.report.progress import say
 from regard.runs.back_translation import back_translated
+from regard.runs.data_lookup import corpus_of, pairs_asked_for, pairs_of, tokens_of
 from regard.runs.folder import (
     Tokenizers,
-    corpus_of,
     forbidden_tokens,
     has_source,
     labels,
     open_tokenizers,
-    pairs_asked_for,
-    pairs_of,
     pick_device,
     read_facts,
-    tokens_of,
 )
 from regard.runs.recipe import Recipe
 from regard.runs.translation_run import both_sides

@@ -17,7 +17,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -25,21 +25,17 @@ from torch import Tensor
 from regard.base.errors import RegardError
 from regard.base.files import check_digests, reading
 from regard.base.numbers import counted
-from regard.report.progress import progress, say
-from regard.runs.recipe import PairDataSettings, Recipe, compose, read_in
+from regard.report.progress import say
+from regard.runs.recipe import Recipe, compose, read_in
 from regard.systems.catalogue import find, load_class
 from regard.systems.code import admit, admit_copy, is_own, locate, was_named
 from regard.systems.model import Model
-from regard.text.corpus import Corpus, is_named, open_corpus
-from regard.text.pairs import PairCorpus, open_pairs
 from regard.text.tokenizer import Tokenizer
-from regard.text.tokens import TokenArray, cached
 from regard.training.checkpoint import load_tensors, unflatten
 from regard.training.loop import kept_weights
 
 FORMAT = 1  # of the run folder; raised when an older Regard could not read it
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer.source.json")
-Known = TypeVar("Known", Corpus, PairCorpus)
 
 
 def open_recipe(folder: Path) -> Recipe:
@@ -243,81 +239,3 @@ def pick_device(name: str) -> torch.device:
     if device.type not in ("cpu", "cuda"):
         raise RegardError(f"The device {name!r} is not available here; use cpu, cuda or auto.")
     return device
-
-
-def corpus_of(folder: Path, recipe: Recipe) -> Corpus:
-    """The text a run was trained on, if it still is that text: else what was held out may not be held out any more."""
-    recipe = with_data_found(folder, recipe)
-    data = recipe.data
-    return _unchanged(open_corpus(data.corpus, data.split, columns=data.columns, header=data.header), folder, recipe)
-
-
-def refuse_columns(columns: str) -> None:
-    if columns:
-        raise RegardError("--data.columns says how to read another file: name that with --data.")
-
-
-def pairs_asked_for(data: PairDataSettings) -> PairCorpus:
-    return open_pairs(
-        data.corpus,
-        source=data.source,
-        target=data.target,
-        columns=data.columns,
-        header=data.header,
-        swap=data.swap,
-        pairs=data.pairs,
-        longest=data.words,
-        also=data.also,
-        split=data.split,
-    )
-
-
-def pairs_of(folder: Path, recipe: Recipe) -> PairCorpus:
-    """The pairs a run was trained on, if they still are those."""
-    recipe = with_data_found(folder, recipe)
-    return _unchanged(pairs_asked_for(recipe.data), folder, recipe)
-
-
-def with_data_found(folder: Path, recipe: Recipe) -> Recipe:
-    """The recipe with its data where they are now: where the run says or, by their name, in its folder or in this one.
-
-    That they are the same data is seen by their checksum.
-    """
-    if is_named(recipe.data.corpus):
-        return recipe
-    there = Path(recipe.data.corpus)
-    places = list(dict.fromkeys([there, folder.resolve() / there.name, Path.cwd() / there.name]))
-    for place in places:
-        if place.exists() or any(place.parent.glob(f"{place.name}.*")):  # or parallel files: train.de and train.en
-            return recipe.replace(data={"corpus": str(place)})
-    looked = ", ".join(map(str, places))
-    raise RegardError(
-        f"What {folder} was trained on is not there; it was looked for at {looked}: put it back at one of them, or "
-        "evaluate on another with --data."
-    )
-
-
-def _unchanged(corpus: Known, folder: Path, recipe: Recipe) -> Known:
-    if corpus.checksum() != read_facts(folder)["corpus"].get("checksum"):
-        raise RegardError(
-            f"{recipe.data.corpus} has changed since {folder} was trained on it; put it back, evaluate on another "
-            f"with --data, or start anew with --from {folder}."
-        )
-    return corpus
-
-
-def choose_split(corpus: Corpus | PairCorpus, split: str | None) -> str:
-    """The split asked for; without one test, or valid where there is no test, or the only one there is."""
-    if split is None and len(corpus.splits) == 1:
-        return next(iter(corpus.splits))
-    if split is None:
-        return "test" if "test" in corpus.splits else "valid"
-    if split not in corpus.splits:
-        raise RegardError(f"{corpus.name} has no split {split!r}; it has {', '.join(corpus.splits)}.")
-    return split
-
-
-def tokens_of(corpus: Corpus, tokenizer: Tokenizer, split: str) -> TokenArray:
-    """A split as one array of tokens, made once and kept in the cache."""
-    with progress(f"tokenising {split}", corpus.splits[split].size, unit=" bytes") as bar:
-        return cached(corpus, tokenizer, split, progress=bar.reach)

@@ -37,7 +37,8 @@ from regard.insight.trace import Trace
 from regard.insight.tracing import trace_language
 from regard.layers.state import State
 from regard.report.progress import progress
-from regard.runs.folder import choose_split, corpus_of, forbidden_tokens, refuse_columns, tokens_of
+from regard.runs.data_lookup import choose_split, corpus_of, refuse_columns, tokens_of
+from regard.runs.folder import forbidden_tokens
 from regard.runs.lists import GivenLines, lines_of
 from regard.runs.prediction import Prediction
 from regard.runs.run import GIVEN, Run, given_state

@@ -14,15 +14,8 @@ import numpy as np
 from regard.base.errors import RegardError
 from regard.base.numbers import grouped
 from regard.layers.state import State
-from regard.runs.folder import (
-    choose_split,
-    corpus_of,
-    count_parameters,
-    forbidden_tokens,
-    pairs_of,
-    pick_device,
-    refuse_columns,
-)
+from regard.runs.data_lookup import choose_split, corpus_of, pairs_of, refuse_columns
+from regard.runs.folder import count_parameters, forbidden_tokens, pick_device
 from regard.runs.history import History, read_metrics
 from regard.runs.lists import GivenPairs, sides
 from regard.runs.recipe import Recipe
