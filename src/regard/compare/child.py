@@ -24,8 +24,9 @@ from regard.compare.plan import Entrant, Plan, paced
 from regard.report.progress import hush
 from regard.runs.folder import read_facts
 from regard.runs.load import load
+from regard.runs.new_folder import device_name
 from regard.runs.run import Run
-from regard.runs.train import device_name, dry_run, peak_memory, resume, train_recipe
+from regard.runs.train import dry_run, peak_memory, resume, train_recipe
 from regard.systems.code import named_before
 from regard.training.checkpoint import load_tensors
 

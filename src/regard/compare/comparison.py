@@ -25,7 +25,7 @@ from regard.compare.task import Results
 from regard.evaluation.intervals import LEVEL, interval
 from regard.report.table import csv_text, latex_text, plain_table
 from regard.runs.lists import GivenData, as_file
-from regard.runs.train import claimed, free_folder
+from regard.runs.new_folder import claimed, free_folder
 from regard.systems.code import is_own, name_code
 
 __all__ = ["COLUMNS", "Comparison", "Difference", "check_free", "compare"]

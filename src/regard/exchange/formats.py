@@ -11,8 +11,8 @@ from regard.exchange.arpa import read_arpa, write_arpa
 from regard.report.progress import say
 from regard.runs.folder import Tokenizers
 from regard.runs.load import load_language_model
+from regard.runs.new_folder import check_free, new_folder, write_facts, write_folder
 from regard.runs.recipe import compose
-from regard.runs.train import check_free, new_folder, write_facts, write_folder
 from regard.systems.ngram import NGram
 from regard.text.tokenizer import Tokenizer
 from regard.training.checkpoint import save_tensors
