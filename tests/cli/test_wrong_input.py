@@ -17,6 +17,7 @@ from regard.base.errors import RegardError
 from regard.base.files import locked
 from regard.compare.processes import read_result
 from regard.runs import train as fit
+from regard.runs.new_folder import free_folder
 from regard.training.checkpoint import load_tensors
 
 GOLDEN = Path(__file__).parents[1] / "golden"
@@ -333,7 +334,7 @@ def test_a_folder_that_becomes_a_run_meanwhile_is_left_alone(monkeypatch, regard
 def test_each_of_many_starts_gets_a_folder_of_its_own(tmp_path):
     def take(barrier):
         barrier.wait()
-        with fit.free_folder(tmp_path / "runs" / "lstm-my") as folder:
+        with free_folder(tmp_path / "runs" / "lstm-my") as folder:
             (folder / "mine").touch()
             return folder
 
@@ -341,11 +342,11 @@ def test_each_of_many_starts_gets_a_folder_of_its_own(tmp_path):
     with ThreadPoolExecutor(8) as pool:
         found = list(pool.map(take, [barrier] * 8))
     assert len(set(found)) == 8
-    with pytest.raises(RegardError), fit.free_folder(tmp_path / "runs" / "lstm-my") as folder:
+    with pytest.raises(RegardError), free_folder(tmp_path / "runs" / "lstm-my") as folder:
         raise RegardError("nothing came of it")
     assert not folder.exists()
     (tmp_path / "file").touch()
-    with pytest.raises(RegardError, match="Cannot make the folder"), fit.free_folder(tmp_path / "file" / "run"):
+    with pytest.raises(RegardError, match="Cannot make the folder"), free_folder(tmp_path / "file" / "run"):
         pass
 
 

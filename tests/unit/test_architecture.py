@@ -75,6 +75,7 @@ def test_text_and_report_know_nothing_of_torch(package):
         ["compare", "--help"],
         ["inspect", "--help"],
         ["claims", "--help"],
+        ["doctor", "--help"],
         ["data"],
         ["--version"],
     ],
