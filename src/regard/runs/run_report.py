@@ -34,6 +34,7 @@ from regard.runs.folder import read_facts
 from regard.runs.history import Entry, is_number, read_metrics
 from regard.runs.language_run import LanguageRun
 from regard.runs.load import AnyRun
+from regard.runs.recipe import written_in
 from regard.runs.translation_run import TranslationRun
 
 NAME = "report.html"
@@ -74,7 +75,7 @@ def run_page(run: AnyRun, examples: Iterable[tuple[str, str]] = (), evaluation: 
         heading("Where it comes from"),
         side_by_side_texts(_provenance(facts)),
         listing(corpus.get("notes", [])) if corpus.get("notes") else "",
-        folded("The recipe: every setting", sample("", run.recipe.toml())),
+        folded("The recipe: every setting", sample("", written_in(run.recipe, run.folder))),
         folded(
             "Commands: its score on the test split, added to this page; the same training again",
             command(f"regard evaluate {run.folder}"),
