@@ -98,7 +98,7 @@ def test_the_parts_that_a_cell_returns_are_what_inspect_shows(here, regard):
     assert gates.shape == (len("The cat") + 1, 16)
     assert ((gates > 0) & (gates < 1)).all()
     assert trace["gradients"]
-    assert "layer/0/gate" in regard("inspect", "mine", "The cat")[1]
+    assert "Layer 1: gate" in regard("inspect", "mine", "The cat")[1]
 
 
 def test_the_lstm_of_contributing_is_torchs(write):
@@ -640,6 +640,7 @@ def test_opening_a_run_never_runs_code_that_was_not_named_here(run, here, regard
     for copied in (False, True):
         facts = json.loads((run / "run.json").read_text())
         facts["code"] = {"file": "trap.py", "sha256": hashlib.sha256(trap.read_bytes()).hexdigest()}
+        facts["recipe"]["system"] = facts["recipe"]["system"].replace("/mine.py:", "/trap.py:")
         (run / "run.json").write_text(json.dumps(facts))
         recipe = (run / "recipe.toml").read_text().replace("/mine.py:", "/trap.py:")
         (run / "recipe.toml").write_text(recipe)

@@ -95,7 +95,7 @@ def compare(
         print("\n".join(["", done.ranking, *notes(done), f"The report: {done.report}"]))
     if done.failed:
         runs = ", ".join(done.failed)
-        raise RegardError(f"Some runs failed ({runs}); the same command with --run {done.folder} tries them again.")
+        raise RegardError(f"Some runs failed ({runs}); the same command with --run {done.folder} retries them.")
 
 
 def demo(*, budget: str | None = None, run: Path | None = None, json: Annotated[bool, Flag] = False) -> None:

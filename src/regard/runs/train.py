@@ -116,6 +116,7 @@ def compose_recipe(
         trees.append({"model": before.tree()["model"]})
     if system is None:
         raise RegardError("Name a system (`regard systems` lists them) or a recipe file.")
+    find(system)  # a system that is not there is said before anything else
     if size is None and not any("size" in tree for tree in trees) and _is_small(data):
         say(f"Size: tiny, since {data} is small; --size asks for another.")
         size = "tiny"
