@@ -46,7 +46,7 @@ class _Epoch:
 
 
 class PairBatches:
-    """`batch(step)` for training. `epochs` returns the pairs of an epoch (BPE-dropout); by default they stay the same."""
+    """`batch(step)` for training. `epochs` returns an epoch's pairs (BPE-dropout); by default they stay the same."""
 
     def __init__(
         self, pairs: TokenPairs, batch_tokens: int, seed: int, *, epochs: Callable[[int], TokenPairs] | None = None
