@@ -137,13 +137,13 @@ class _Contest:
             yield  # only the main thread receives signals
             return
 
-        def ask(number: int, frame: Any) -> None:
+        def request_stop(number: int, frame: Any) -> None:
             again = bool(self.signals)
             self.signals.append(number)
             for child in list(self.children):
                 child.kill() if again else child.terminate()
 
-        previous = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
+        previous = {number: signal.signal(number, request_stop) for number in (signal.SIGINT, signal.SIGTERM)}
         try:
             yield
         finally:

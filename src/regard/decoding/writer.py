@@ -1,6 +1,6 @@
 """The engine's rows: a state at fixed addresses, and the tokens that its steps write.
 
-    read      some rows anew: w_1 from P(· | prompt)            take      steps of all rows: w_{t+1} from P(· | state)
+    read      prompts into rows: w_1 from P(· | prompt)           take      steps of all rows: w_{t+1} from P(· | state)
 
 Neither synchronises with the device: rows, tokens and random numbers are given as tensors.
 """

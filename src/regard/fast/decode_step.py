@@ -25,7 +25,7 @@ from regard.layers.embedding import Embedding, Output
 from regard.layers.position import Learned, Position, Rotary
 from regard.layers.state import State
 
-FEW = 3  # up to so many rows, a product is bound by reading W
+FEW = 3  # with at most this many rows, a product is bound by reading W
 WIDEST = 8192  # the most components of a row of W that a warp can hold
 INTERPRETED = False  # for tests: run the kernels on a CPU (TRITON_INTERPRET=1)
 

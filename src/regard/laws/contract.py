@@ -332,7 +332,7 @@ def _has_its_rows(state: State, sources: int, width: int) -> None:
 
 
 def length_zero_freezes(model: Model, draw: Draw) -> None:
-    """11: length 0 freezes: the row goes on as if the call had not been."""
+    """11: length 0 freezes: the row continues as if the call had not happened."""
     frozen = draw.lengths() == 0
     frozen[-1] = True
     for capacity in (None, 3 * draw.columns):

@@ -185,7 +185,7 @@ class DrawnLines(Lines):
 def open_text(paths: Sequence[Path], columns: str = "", header: str = "auto", usual: str = "") -> Source:
     """The text of a file, of the parts of a dataset, or of many files; of a table the chosen column.
 
-    A .txt file with tabs is plain text, unless columns are asked for.
+    A .txt file with tabs is plain text, unless columns are requested.
     """
     path, kind = paths[0], kind_of(paths[0])
     if kind in BINARY or (len(paths) == 1 and (kind or columns)):

@@ -92,7 +92,7 @@ def tokenise(
     described = {**counted, "blake2b": _digest(part, counted)}
     write_text(
         path.with_suffix(".json"), json.dumps(described)
-    )  # before the array, so that whoever sees the array finds both
+    )  # before the array, so that the array never exists without it
     os.replace(part, path)
     note.unlink(missing_ok=True)
     return load_tokens(path)

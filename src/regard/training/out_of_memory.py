@@ -17,7 +17,7 @@ from regard.training.hyperparameters import Learning, Training
 from regard.training.prefetch import Batches
 
 MESSAGE = re.compile(r"out of memory|can't allocate|cannot allocate memory|ALLOC_FAILED", re.I)
-SEARCHED = 500  # the largest batch is searched for among the first so many
+SEARCHED = 500  # number of first batches among which the largest is searched
 
 
 def memory_of(device: torch.device) -> float:

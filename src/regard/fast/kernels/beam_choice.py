@@ -147,8 +147,10 @@ def _choose(
     new_total = tl.full([SLOTS], float("-inf"), tl.float64)
     new_parent = tl.zeros([SLOTS], tl.int64)
     new_token = tl.zeros([SLOTS], tl.int64)
-    opened = count * 0  # slots that go on
-    old = words + ((length - 1) % 2) * everything  # nobody reads what another writes: even and odd steps take turns
+    opened = count * 0  # open slots
+    old = (
+        words + ((length - 1) % 2) * everything
+    )  # double-buffered by even and odd steps: no program reads what another writes
     new = words + (length % 2) * everything
     best_open = tl.max(new_total, axis=0)
     for rank in tl.static_range(WIDTH):

@@ -147,13 +147,13 @@ __device__ __forceinline__ void wait_for(bf16* acts, const bf16* source, int beg
 
 // weight     U [G H, HP] in bf16, beyond H zero
 // gates      forward: the drives W x [T, rows, GH], overwritten by the opened gates; backward: these
-// bias       [G H]; the GRU's [4 H]: reset, update, the candidate's, and that of what is asked of the past
+// bias       [G H]; the GRU's [4 H]: reset, update, the candidate's, and b_u, inside the reset gate
 // hiddens    [T + 1, rows, HP], the first is given, the others UNWRITTEN
-// cells      LSTM: [T + 1, rows, H], the first is given; GRU: what was asked of the past, [T, rows, H]
+// cells      LSTM: [T + 1, rows, H], the first is given; GRU: U_n h_{t-1} + b_u, [T, rows, H]
 // d_gates    backward [T + 1, rows, GH], the last is zero, the others UNWRITTEN
 // d_drives   of the GRU, where they differ from these, [T, rows, GH]
 // d_hiddens  backward: from above, steps and rows d_step and d_row apart
-// d_cell     [rows, H]: backward in that of the last cell, out the first's (GRU: d_hidden that comes past the gates);
+// d_cell     [rows, H]: backward: in, the last cell's; out, the first's (GRU: d_hidden that bypasses the gates);
 //            the GRU's forward: the first hidden in fp32
 extern "C" __global__ void __cluster_dims__(S, 1, 1) __launch_bounds__(THREADS, 1)
 recurrence(const bf16* weight, bf16* gates, const float* bias, bf16* hiddens, float* cells,
