@@ -201,7 +201,7 @@ def run_all(options: argparse.Namespace) -> None:
 def one(options: argparse.Namespace) -> None:
     study, name = options.one.split("/")
     run = train(options, study, name)
-    tested = run.evaluate("test", how=_beam(options.beam), texts=True)
+    tested = run.evaluate("test", beam=_beam(options.beam), texts=True)
     lines = (options.work / study.split("-")[0] / "test.tsv").read_text(encoding="utf-8").splitlines()
     sources, references = zip(*(line.split("\t") for line in lines))
     facts = {

@@ -32,7 +32,7 @@ from regard.bench.training_step import RegardTraining
 from regard.bench.translators import random_pairs, recipe, regard_transformer, vocabulary
 from regard.fast import uninstall
 from regard.fast.short_attention import attend_packed
-from regard.runs.data import read_material
+from regard.runs.data import read_data
 from regard.runs.recipe import compose
 from regard.text.pair_batches import PairBatches
 from regard.text.pair_shapes import ShapedPairBatches
@@ -153,7 +153,7 @@ def rounds(work: Callable[[], object]) -> float:
 def padding(corpus: str) -> list[dict[str, Any]]:
     """Of the batches of an epoch, as many as they come and in few shapes."""
     data = {"corpus": corpus, "source": "de", "target": "en", "vocabulary": 6000}
-    pairs = read_material(compose("transformer", "small", {"data": data})).train
+    pairs = read_data(compose("transformer", "small", {"data": data})).train
     rows = []
     for budget in (4096, 8192, 32768):
         for kind in (PairBatches, ShapedPairBatches):

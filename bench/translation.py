@@ -113,7 +113,7 @@ REGARD_TRANSLATE = """
 import sys, time
 import torch
 from regard.decoding.beam import Beam
-from regard.runs.language_run import load_translator
+from regard.runs.load import load_translator
 
 run, source, length, threads, batch = sys.argv[1:3] + [int(number) for number in sys.argv[3:]]
 torch.set_num_threads(threads)
@@ -122,7 +122,7 @@ lines = open(source, encoding="utf-8").read().splitlines()
 began = time.perf_counter()
 limits = {"max_tokens": length, "min_tokens": length}
 batches = {"ahead": batch, "batch_tokens": 10**9}  # so many lines as they come, as Joey NMT reads them
-found = list(translator.translations(lines, how=Beam(5), **limits, **batches))
+found = list(translator.translations(lines, beam=5, **limits, **batches))
 print(time.perf_counter() - began, len(found), sum(len(best.tokens) for best, *_ in found), translator.parameters)
 """
 

@@ -20,30 +20,49 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from regard.base.errors import RegardError
     from regard.compare.comparison import Comparison, compare
+    from regard.decoding.beam import Beam
+    from regard.decoding.sampling import Sampling
+    from regard.insight.trace import Trace
+    from regard.layers.cell import Cell
+    from regard.layers.layer import Layer
     from regard.layers.pooling import attention, density
-    from regard.runs.classification_run import ClassificationRun
-    from regard.runs.language_run import Run, load
+    from regard.runs.classification_run import ClassificationRun, Labelling
+    from regard.runs.history import History
+    from regard.runs.language_run import LanguageRun
+    from regard.runs.load import load
     from regard.runs.prediction import Prediction
+    from regard.runs.run import Run
     from regard.runs.train import resume, train
     from regard.runs.translation_run import Translation, TranslationRun
+    from regard.systems.model import Model
 
 _HOMES = {
+    "Beam": "decoding.beam",
+    "Cell": "layers.cell",
     "ClassificationRun": "runs.classification_run",
     "Comparison": "compare.comparison",
-    "RegardError": "base.errors",
-    "attention": "layers.pooling",
-    "density": "layers.pooling",
-    "resume": "runs.train",
-    "train": "runs.train",
+    "History": "runs.history",
+    "Labelling": "runs.classification_run",
+    "LanguageRun": "runs.language_run",
+    "Layer": "layers.layer",
+    "Model": "systems.model",
     "Prediction": "runs.prediction",
-    "Run": "runs.language_run",
-    "load": "runs.language_run",
+    "RegardError": "base.errors",
+    "Run": "runs.run",
+    "Sampling": "decoding.sampling",
+    "Trace": "insight.trace",
     "Translation": "runs.translation_run",
     "TranslationRun": "runs.translation_run",
+    "attention": "layers.pooling",
+    "density": "layers.pooling",
+    "load": "runs.load",
+    "resume": "runs.train",
+    "train": "runs.train",
 }
 __all__ = [
-    "ClassificationRun", "Comparison", "Prediction", "RegardError", "Run", "Translation", "TranslationRun", "attention",
-    "compare", "density", "load", "resume", "train",
+    "Beam", "Cell", "ClassificationRun", "Comparison", "History", "Labelling", "LanguageRun", "Layer", "Model",
+    "Prediction", "RegardError", "Run", "Sampling", "Trace", "Translation", "TranslationRun", "attention", "compare",
+    "density", "load", "resume", "train",
 ]  # fmt: skip
 
 
@@ -56,3 +75,7 @@ def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'regard' has no attribute {name!r}")
     return getattr(import_module(f"regard.{_HOMES[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted([*__all__, "__version__"])

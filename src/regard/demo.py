@@ -27,7 +27,7 @@ from regard.compare.translation_task import read_test
 from regard.report.progress import clock, say
 from regard.report.table import print_json, print_table
 from regard.runs.data import cores
-from regard.runs.train import free_folder
+from regard.runs.new_folder import free_folder
 from regard.systems.catalogue import SYSTEMS
 
 CORPUS = "phrasebook"

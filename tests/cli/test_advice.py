@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 import regard as package
-from regard.cli import app
-from regard.runs.recipe import Data, PairData, system_module
+from regard.cli.commands import app
+from regard.runs.recipe import DataSettings, PairDataSettings, system_module
 from regard.systems.catalogue import SYSTEMS
 from regard.training.hyperparameters import Counting, PairTraining, Training
 
@@ -57,7 +57,7 @@ def options(verb):
 
 
 OPTIONS = {name: options(verb) for name, verb in commands()}
-SETTINGS = {f"data.{f.name}" for section in (Data, PairData) for f in fields(section)}
+SETTINGS = {f"data.{f.name}" for section in (DataSettings, PairDataSettings) for f in fields(section)}
 SETTINGS |= {f"training.{f.name}" for section in (Training, PairTraining, Counting) for f in fields(section)}
 SETTINGS |= {f"model.{f.name}" for system in SYSTEMS for f in fields(system_module(system.name).Settings)}
 
@@ -145,5 +145,5 @@ def test_other_data_of_a_run_is_asked_about_in_the_same_words(regard, wrong, dat
 @pytest.mark.parametrize("option", ["source", "target", "columns"])
 def test_a_setting_of_the_data_without_its_section_leads_to_it(wrong, data, verb, option):
     said = wrong(verb, "transformer", "--data", "moses", f"--{option}", "sw")
-    assert f"There is no option --{option}: did you mean data.{option}?" in said
-    assert f"did you mean data.{option}?" in wrong(verb, f"--{option}", "sw", "transformer", "--data", "moses")
+    assert f"There is no option --{option}: did you mean --data.{option}?" in said
+    assert f"did you mean --data.{option}?" in wrong(verb, f"--{option}", "sw", "transformer", "--data", "moses")

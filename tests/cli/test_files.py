@@ -9,7 +9,7 @@ from regard.base.errors import RegardError
 from regard.base.files import locked, write_text
 from regard.cli.file_to_file import line_by_line
 from regard.cli.writing import _digests
-from regard.text.corpus import BOM
+from regard.text.lines import BOM
 
 
 def upper(lines, before):

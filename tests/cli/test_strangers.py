@@ -238,7 +238,7 @@ def test_a_resume_writes_nothing_outside_its_run(trained, here, regard, link):
     before = {path: path.read_bytes() for path in (here / "outside").iterdir()}
     code, _, errors = regard("resume", run, "--training.threads", "1")
     assert code == 0, errors
-    assert "going on from step 20" in errors
+    assert "continuing from step 20" in errors
     assert {path: path.read_bytes() for path in before} == before
     assert not any(path.is_symlink() for path in run.iterdir())
 

@@ -75,6 +75,7 @@ def test_text_and_report_know_nothing_of_torch(package):
         ["compare", "--help"],
         ["inspect", "--help"],
         ["claims", "--help"],
+        ["doctor", "--help"],
         ["data"],
         ["--version"],
     ],
@@ -99,3 +100,11 @@ def test_weights_are_never_pickled():
         assert "import pickle" not in text
         assert "torch.load(" not in text
         assert "torch.save(" not in text
+
+
+def test_only_one_door_leads_to_fast():
+    """Without that package everything works, so nobody may import it but the door, which knows what to do then."""
+    doors = {SOURCE / "runs" / "speed.py", SOURCE / "bench" / "training_step.py"}  # a peer's own recording
+    for path in FILES:
+        if package_of(path) != "fast" and path not in doors:
+            assert not any(name.startswith("regard.fast") for name in imports(path)), path

@@ -489,7 +489,8 @@ def test_titles_and_translations_are_escaped():
     safe = "&lt;script&gt;alert(&#x27;&amp;&#x27;)&lt;/script&gt;"
     assert f"<title>{safe}</title>" in page(evil)
     assert side_by_side_texts({evil: "", "quiet": evil}, quiet=["quiet"]) == (
-        f'<dl class="texts"><dt>{safe}</dt><dd>–</dd><dt>quiet</dt><dd class=quiet>{safe}</dd></dl>'
+        f'<dl class="texts"><dt>{safe}</dt><dd dir="auto">–</dd>'
+        f'<dt>quiet</dt><dd dir="auto" class=quiet>{safe}</dd></dl>'
     )
     for made in (heading(evil), paragraph(evil, "lead"), listing([evil]), sample(evil, evil), command(evil)):
         assert safe in made

@@ -7,7 +7,6 @@ import pytest
 
 import regard
 from regard.base.errors import RegardError
-from regard.decoding.beam import Beam
 
 LINES = [
     f"{who} {does} {what} ." for who in ("the cat", "a dog") for does in ("sees", "eats") for what in ("it", "them")
@@ -55,7 +54,7 @@ def test_a_language_models_trace_is_what_it_scores(folder, system):
 def test_a_translators_trace_is_what_it_translates(folder):
     run = trained(folder, "bahdanau", "pairs.tsv")
     trace = run.trace(LINES[0], beam=3)
-    ((best, *_),) = run.translations([LINES[0]], how=Beam(3), attention=True)
+    ((best, *_),) = run.translations([LINES[0]], beam=3, attention=True)
     assert trace.targets == tuple(best.tokens)
     assert np.log(trace.probability).sum() == pytest.approx(best.log_probability, rel=1e-4)
     np.testing.assert_allclose(trace.attention["cross/0"], best.attention["cross/0"], atol=1e-5)

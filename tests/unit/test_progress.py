@@ -23,12 +23,12 @@ def test_the_first_of_a_batch_that_took_long_says_nothing_of_the_rest(watched):
     bar, go_to, printed = watched(2000)
     go_to(12.0)
     bar.advance(1)  # 500 were translated together; the first of them is counted now
-    assert printed() == "translating 1 sentences/2000 sentences\n"
+    assert printed() == "translating 1/2000 sentences\n"
     for _ in range(499):
         bar.advance(1)
     go_to(24.0)
     bar.advance(1)
-    assert printed() == "translating 501 sentences/2000 sentences · 1 min 12 s left\n"
+    assert printed() == "translating 501/2000 sentences · 1 min 12 s left\n"
 
 
 def test_too_little_of_a_long_work_says_nothing_of_the_rest(watched):

@@ -10,7 +10,6 @@ import regard
 from regard.base.errors import RegardError
 from regard.corpora.downloads import CATALOGUE
 from regard.corpora.phrasebook import make_pairs
-from regard.decoding.beam import Beam
 from regard.runs.recipe import SHIPPED
 from regard.runs.train import compose_recipe
 from regard.training.defaults import suited
@@ -122,7 +121,7 @@ def train_on_pairs(path, tmp_path):
     if hasattr(recipe.model, "embedding"):
         settings["model"]["embedding"] = 8
     run = regard.train(recipe=path, data=str(tmp_path), run=tmp_path / "run", settings=settings)
-    assert 1 < run.evaluate("test", how=Beam(1))["perplexity"] < 4000
+    assert 1 < run.evaluate("test", beam=1)["perplexity"] < 4000
 
 
 def test_a_recipe_whose_corpus_is_not_here_says_how_to_get_it(monkeypatch, tmp_path):

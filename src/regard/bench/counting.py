@@ -19,7 +19,7 @@ from regard.base.numbers import grouped
 from regard.bench.contenders import Contender, Place, Row
 from regard.evaluation.perplexity import Method, token_losses
 from regard.exchange.arpa import write_arpa
-from regard.fast import install
+from regard.runs.speed import install
 from regard.systems.ngram import NGram, Settings
 from regard.text.corpus import open_corpus
 from regard.training.checkpoint import load_tensors, save_tensors

@@ -76,7 +76,7 @@ def settings(width: int, steps: int, rate: float, device: str) -> dict[str, dict
 def right_by_length(run: TranslationRun, pairs: Sequence[tuple[str, str]]) -> ByLength:
     """The share of symbols that are right at their place, for each length of the string."""
     found: dict[int, list[float]] = {}
-    written = run.translations([source for source, _ in pairs], how=GREEDY_BEAM)
+    written = run.translations([source for source, _ in pairs], beam=GREEDY_BEAM)
     for (_, target), (best, *_) in zip(pairs, written, strict=True):
         found.setdefault(len(target.split()), []).append(right(target.split(), best.text.split()))
     return {length: mean(shares) for length, shares in sorted(found.items())}

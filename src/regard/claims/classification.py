@@ -28,7 +28,7 @@ from regard.layers.attention import FullSelfAttention
 from regard.layers.encoder import RecurrentEncoder
 from regard.report.figures import Line, Lines
 from regard.runs.classification_run import ClassificationRun
-from regard.runs.language_run import Run
+from regard.runs.language_run import LanguageRun
 from regard.runs.translation_run import TranslationRun
 
 WIDTH, WORDS, FAR, DRAWS = 32, 41, 15, 20  # of the probe: components, words of the text, how far is far, and encoders
@@ -80,7 +80,7 @@ def shares(trial: Trial, seed: int, language: str, encoder: str, translator: str
 
 
 @torch.no_grad()
-def next_words(run: Run) -> float:
+def next_words(run: LanguageRun) -> float:
     """The share of held-out words that are the most probable one, each sentence by itself."""
     hits = total = 0
     for line in spoken()["test"]:
@@ -134,7 +134,7 @@ def classifier(trial: Trial, encoder: str, seed: int) -> ClassificationRun:
 def words_right(run: TranslationRun) -> float:
     """The share of places that have the right word, in greedy translations of the held-out pairs."""
     held = run.corpus(None).splits["test"]
-    written = run.translations(held.sources, how=GREEDY_BEAM)
+    written = run.translations(held.sources, beam=GREEDY_BEAM)
     return mean(
         in_place(best.text.split(), target.split()) for (best, *_), target in zip(written, held.targets, strict=True)
     )

@@ -22,7 +22,7 @@ from regard.claims.claim import Claim, Evidence, Expect, Trial
 from regard.claims.language_models import reader, spoken
 from regard.corpora.phrasebook import lexicon
 from regard.report.figures import Heat
-from regard.runs.language_run import Run
+from regard.runs.language_run import LanguageRun
 
 OFTEN = 8  # times a word must occur in the training text
 SHOWN = 5  # words of a class in the figure
@@ -74,7 +74,7 @@ def classes() -> dict[str, str]:
     return {word.lower(): name for name, given in groups.items() for word in given if several[word.lower()] == 1}
 
 
-def known(run: Run, counts: Mapping[str, int]) -> dict[str, str]:
+def known(run: LanguageRun, counts: Mapping[str, int]) -> dict[str, str]:
     """The classified words that the text has often enough and the vocabulary knows."""
     vocabulary = set(run.tokenizer.tokens)
     often = {word: name for word, name in classes().items() if counts.get(word, 0) >= OFTEN and word in vocabulary}
@@ -82,7 +82,7 @@ def known(run: Run, counts: Mapping[str, int]) -> dict[str, str]:
     return {word: name for word, name in sorted(often.items()) if several[name] > 1}
 
 
-def vectors_of(run: Run, words: Mapping[str, str]) -> Tensor:
+def vectors_of(run: LanguageRun, words: Mapping[str, str]) -> Tensor:
     """[words, width] of the embedding's table."""
     table = run.model.get_parameter("embedding.table.weight").detach().cpu().float()
     return table[[run.tokenizer.encode(word)[0] for word in words]]

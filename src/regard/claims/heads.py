@@ -17,7 +17,7 @@ from regard.claims.claim import Claim, Evidence, Expect, Trial
 from regard.claims.language_models import WINDOW, reader, spoken
 from regard.report.figures import Line, Lines
 from regard.runs.folder import Tokenizers, build_model
-from regard.runs.language_run import Run
+from regard.runs.language_run import LanguageRun
 from regard.systems.model import Model
 
 ROWS = 64  # windows that are looked at
@@ -49,14 +49,14 @@ def experiment(trial: Trial) -> Evidence:
     return Evidence(measured, (figure(found),), table=table)
 
 
-def windows(run: Run) -> Tensor:
+def windows(run: LanguageRun) -> Tensor:
     """Held-out sentences as windows of tokens: [rows, WINDOW]."""
     ids = [symbol for line in spoken()["test"] for symbol in (*run.tokenizer.encode(line), run.tokenizer.eos)]
     rows = min(ROWS, len(ids) // WINDOW)
     return torch.tensor(ids[: rows * WINDOW]).view(rows, WINDOW)
 
 
-def untrained(run: Run, seed: int) -> Model:
+def untrained(run: LanguageRun, seed: int) -> Model:
     """The same model before its first step."""
     torch.manual_seed(seed)
     return build_model(run.recipe, Tokenizers(run.tokenizer))

@@ -7,7 +7,7 @@ from functools import cache
 from regard.claims import corpora
 from regard.claims.claim import Trial
 from regard.claims.models import trained
-from regard.runs.language_run import Run
+from regard.runs.language_run import LanguageRun
 
 WINDOW = 32
 STEPS, QUICK_STEPS = 1200, 200
@@ -24,7 +24,7 @@ def spoken() -> dict[str, list[str]]:
     return corpora.sentences()
 
 
-def reader(trial: Trial, system: str, seed: int, *, shuffled: bool = False) -> Run:
+def reader(trial: Trial, system: str, seed: int, *, shuffled: bool = False) -> LanguageRun:
     """A language model trained on the sentences, or on their shuffled words."""
     splits = corpora.shuffled(spoken()) if shuffled else spoken()
     folder = corpora.keep("shuffled" if shuffled else "sentences", splits, "txt", trial.store)
@@ -51,5 +51,5 @@ def reader(trial: Trial, system: str, seed: int, *, shuffled: bool = False) -> R
             },
         },
     )
-    assert isinstance(run, Run)
+    assert isinstance(run, LanguageRun)
     return run

@@ -17,7 +17,7 @@ from regard.base.files import waiting_for
 from regard.claims.source_digest import digest
 from regard.corpora.fetch import cache_folder
 from regard.report.progress import hushed
-from regard.runs.language_run import AnyRun, load
+from regard.runs.load import AnyRun, load
 from regard.runs.train import compose_recipe, resume, train_recipe
 from regard.text.corpus import open_corpus
 
@@ -39,7 +39,7 @@ def trained(
     folder = (store or kept()) / "models" / name
     with waiting_for(folder.with_name(f".{folder.name}.lock")):
         if (folder / "done.json").exists():
-            return load(folder)
+            return load(folder, device="cpu")
         with hushed():
             run = resume(folder) if (folder / "run.json").exists() else train_recipe(recipe, folder)
         (folder / "done.json").write_text(json.dumps({"system": system, "data": data, "seed": seed}) + "\n")

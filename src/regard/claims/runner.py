@@ -31,7 +31,7 @@ from regard.claims.source_digest import digest
 from regard.report.progress import hushed, progress
 from regard.runs.data import cores
 from regard.runs.folder import pick_device
-from regard.runs.train import device_name
+from regard.runs.new_folder import device_name
 
 
 def run_claim(name: str, *, quick: bool = False, device: str = "cpu", again: bool = False, **knobs: float) -> Result:

@@ -94,7 +94,7 @@ def learn(trial: Trial, name: str, pairs: dict[str, list[tuple[str, str]]], seed
 
 def by_place(run: TranslationRun, pairs: Sequence[tuple[str, str]], places: int = PLACES) -> ByPlace:
     truths = np.array([target.split()[:places] for _, target in pairs])
-    written = run.translations([source for source, _ in pairs], how=GREEDY_BEAM)
+    written = run.translations([source for source, _ in pairs], beam=GREEDY_BEAM)
     own = [[*best.text.split(), *[""] * places][:places] for best, *_ in written]
     forced = [follow(run, source, target)[:places] for source, target in pairs]
     return ByPlace((np.array(forced) == truths).mean(0), (np.array(own) == truths).mean(0))

@@ -16,6 +16,7 @@ from regard.cli.benching import bench
 from regard.cli.claiming import claims
 from regard.cli.comparing import compare, demo
 from regard.cli.datasets import data_app
+from regard.cli.doctor import doctor
 from regard.cli.evaluating import evaluate, score
 from regard.cli.exchanging import export_run, import_run
 from regard.cli.inspecting import inspect
@@ -29,7 +30,7 @@ GROUPS: dict[str, dict[str, Any]] = {
     "Use": {"generate": generate, "translate": translate, "classify": classify, "score": score},
     "Look inside": {"inspect": inspect, "claims": claims, "laws": laws},
     "Exchange": {"export": export_run, "import": import_run},
-    "Measure": {"evaluate": evaluate, "bench": bench},
+    "Measure": {"evaluate": evaluate, "bench": bench, "doctor": doctor},
 }
 VERBS = [name for verbs in GROUPS.values() for name in verbs]
 

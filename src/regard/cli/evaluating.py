@@ -76,7 +76,8 @@ def evaluate(
     On the run's own held-out text the result is also added to the run's page, report.html in its folder.
     """
     from regard.runs.classification_run import ClassificationRun
-    from regard.runs.language_run import Run, load
+    from regard.runs.language_run import LanguageRun
+    from regard.runs.load import load
     from regard.runs.run_report import write_report
 
     loaded = load(run, weights=weights, average=average, device=device)
@@ -90,7 +91,7 @@ def evaluate(
         "--bleu-tokenizer": bleu_tokenizer,
         "--by-length": by_length or None,
     }
-    if isinstance(loaded, Run):
+    if isinstance(loaded, LanguageRun):
         refuse(loaded, "a language model", searching)
         facts = loaded.evaluate(
             split, data=data, columns=columns, stream=stream, segment=segment, overlap=overlap, rows=rows
@@ -111,7 +112,7 @@ def evaluate(
         split,
         data=data,
         columns=columns,
-        how=beam_search(beam, length_penalty),
+        beam=beam_search(beam, length_penalty),
         lengths=by_length,
         bleu_tokenizer=bleu_tokenizer,
     )
@@ -155,20 +156,21 @@ def score(
         print one JSON object per line
     """
     from regard.runs.classification_run import ClassificationRun
-    from regard.runs.language_run import Run, load
+    from regard.runs.language_run import LanguageRun
+    from regard.runs.load import load
 
     loaded = load(run, weights=weights, device=device)
-    if isinstance(loaded, Run):
+    if isinstance(loaded, LanguageRun):
         refuse(loaded, "a language model", {"--data": data, "--data.columns": columns or None, "--split": split})
 
     def batches() -> Iterator[Iterator[Any]]:
         """The scores of what has come so far, again and again."""
-        if not isinstance(loaded, Run) and (data is not None or split is not None or columns):
+        if not isinstance(loaded, LanguageRun) and (data is not None or split is not None or columns):
             yield loaded.score(loaded.pairs(data, split, columns))
             return
         done = 0
         for lines in stdin_batches():
-            if isinstance(loaded, Run):
+            if isinstance(loaded, LanguageRun):
                 yield loaded.score(lines)
             elif isinstance(loaded, ClassificationRun):
                 yield loaded.score(stdin_pairs(lines, done + 1), before=done)

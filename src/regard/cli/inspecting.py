@@ -16,8 +16,8 @@ from regard.cli.stdin import stdin_lines
 
 if TYPE_CHECKING:
     from regard.insight.trace import Trace
-    from regard.runs.folder import TrainedOnPairs
-    from regard.runs.language_run import AnyRun
+    from regard.runs.load import AnyRun
+    from regard.runs.run import PairRun
 
 
 def inspect(
@@ -73,7 +73,7 @@ def inspect(
     from regard.insight.trace_page import trace_page
     from regard.insight.trace_terminal import show
     from regard.report.progress import say
-    from regard.runs.language_run import load
+    from regard.runs.load import load
 
     at_least("--top", top, 1)
     at_least("--beam", 1 if beam is None else beam, 1)
@@ -108,9 +108,9 @@ def _given(text: str | None) -> str:
 
 def _trace(loaded: AnyRun, text: str, target: str | None, search: dict[str, Any], top: int, gradients: bool) -> Trace:
     from regard.runs.classification_run import ClassificationRun
-    from regard.runs.language_run import Run
+    from regard.runs.language_run import LanguageRun
 
-    if isinstance(loaded, Run):
+    if isinstance(loaded, LanguageRun):
         refuse(loaded, "a language model", {"--target": target, **search})
         return loaded.trace(text, top=top, gradients=gradients)
     _check_source(loaded, text)
@@ -125,7 +125,7 @@ def _trace(loaded: AnyRun, text: str, target: str | None, search: dict[str, Any]
     return loaded.trace(text, target, top=top, gradients=gradients, **how)
 
 
-def _check_source(loaded: TrainedOnPairs, text: str) -> None:
+def _check_source(loaded: PairRun, text: str) -> None:
     """A source is one line, and no longer than what the model has learned from."""
     if "\n" in text:
         raise RegardError("There is more than one line: inspect looks at one sentence, so give one of them.")

@@ -85,7 +85,7 @@ def translate(
     """
     from regard.cli.file_to_file import line_by_line
     from regard.decoding.sampling import Sampling
-    from regard.runs.language_run import load_translator
+    from regard.runs.load import load_translator
 
     sampling = Sampling(temperature, top_k, top_p)
     at_least("--n-best", n_best, 1)
@@ -99,7 +99,9 @@ def translate(
         raise RegardError("--in and --out go together: from one file to another.")
     if out is not None and n_best > 1 and not json:
         raise RegardError("--n-best writes several lines for one: with --out, add --json.")
-    how = sampling if temperature > 0 else beam_search(beam, length_penalty, n_best)
+    how: dict[str, Any] = {"sampling": sampling}
+    if temperature == 0:
+        how = {"beam": beam_search(beam, length_penalty, n_best)}
     loaded = load_translator(run, weights=weights, average=average, device=device)
 
     def answers(lines: Iterable[str], before: tuple[int, int] = (0, 0), **more: Any) -> Iterator[list[str]]:
@@ -107,7 +109,7 @@ def translate(
         kept = _Kept(iter(lines))
         found = loaded.translations(
             kept,
-            how=how,
+            **how,
             alignment=alignment,
             attention=attention,
             truncate=truncate,
@@ -169,7 +171,7 @@ def classify(
     """
     import json as json_module
 
-    from regard.runs.language_run import load_classifier
+    from regard.runs.load import load_classifier
 
     at_least("--n-best", n_best, 1)
     loaded = load_classifier(run, weights=weights, average=average, device=device)
@@ -243,7 +245,7 @@ def generate(
     from regard.decoding.sampling import Sampling
     from regard.report.progress import say
     from regard.report.table import print_json
-    from regard.runs.language_run import load_language_model
+    from regard.runs.load import load_language_model
 
     at_least("--max-tokens", max_tokens, 1)
     at_least("--lines", lines, 0)
@@ -282,14 +284,16 @@ def generate(
             print(f"{one['log_probability']:.4f}\t{one['text']}")
         return
 
-    written = ""
-    for text in loaded.stream(prompt, lines=lines, **how):
+    text = loaded.as_read(prompt)
+    if not json:
+        print(text, end="", flush=True)
+    for piece in loaded.stream(prompt, lines=lines, **how):
+        text += piece
         if not json:
-            print(text[len(written) :], end="", flush=True)
-        written = text
+            print(piece, end="", flush=True)
     if json:
-        print_json({"prompt": prompt, "text": written, "seed": seed})
-    elif not written.endswith("\n"):
+        print_json({"prompt": prompt, "text": text, "seed": seed})
+    elif not text.endswith("\n"):
         print()
 
 

@@ -22,9 +22,11 @@ from regard.base.errors import RegardError, Stopped
 from regard.base.files import write_text
 from regard.compare.plan import Entrant, Plan, paced
 from regard.report.progress import hush
-from regard.runs.folder import Trained, read_facts
-from regard.runs.language_run import load
-from regard.runs.train import device_name, dry_run, peak_memory, resume, train_recipe
+from regard.runs.folder import read_facts
+from regard.runs.load import load
+from regard.runs.new_folder import device_name
+from regard.runs.run import Run
+from regard.runs.train import dry_run, peak_memory, resume, train_recipe
 from regard.systems.code import named_before
 from regard.training.checkpoint import load_tensors
 
@@ -58,7 +60,7 @@ def take_part(plan: Plan, entrant: Entrant, seed: int, jobs: int = 1) -> None:
     write_text(path, json.dumps(trained | measured, indent=2, ensure_ascii=False) + "\n")
 
 
-def _train(plan: Plan, entrant: Entrant, seed: int, folder: Path) -> tuple[Trained, int]:
+def _train(plan: Plan, entrant: Entrant, seed: int, folder: Path) -> tuple[Run, int]:
     """The trained run, and the memory that this process used before."""
     before = peak_memory(torch.device("cpu"))
     if folder.is_symlink():
@@ -77,7 +79,7 @@ def _train(plan: Plan, entrant: Entrant, seed: int, folder: Path) -> tuple[Train
     return train_recipe(recipe, folder, tokenizers=tokenizers), before
 
 
-def _effort(run: Trained, before: int) -> dict[str, Any]:
+def _effort(run: Run, before: int) -> dict[str, Any]:
     """Time and tokens of the training, from the run's files, and its peak memory."""
     device = run.model.device
     checkpoint = run.folder / "training.safetensors"

@@ -24,7 +24,8 @@ from regard.compare.question import Question, match_for
 from regard.compare.task import Results
 from regard.evaluation.intervals import LEVEL, interval
 from regard.report.table import csv_text, latex_text, plain_table
-from regard.runs.train import claimed, free_folder
+from regard.runs.lists import GivenData, as_file
+from regard.runs.new_folder import claimed, free_folder
 from regard.systems.code import is_own, name_code
 
 __all__ = ["COLUMNS", "Comparison", "Difference", "check_free", "compare"]
@@ -33,7 +34,7 @@ __all__ = ["COLUMNS", "Comparison", "Difference", "check_free", "compare"]
 def compare(
     systems: Sequence[str] | str = (),
     *,
-    data: str | Path = "",
+    data: GivenData = "",
     match: str = "",
     budget: str = "",
     seeds: int = 1,
@@ -45,22 +46,23 @@ def compare(
 ) -> Comparison:
     """Trains systems of one task under the same conditions, tests them on the same data, and compares them.
 
+    `data`: the name of a corpus or a path, or a list of lines, or of pairs.
     `match`: tokens, seconds or parameters; without it, seconds if the budget is a time, else tokens.
     `jobs`: runs at a time, each a process; only their speeds depend on it.
 
     regard.compare(["lstm", "gpt"], data="my.txt", budget="5M", seeds=3).table()
     regard.compare(["seq2seq", "bahdanau", "transformer"], data="phrasebook", budget="120s").table()
     """
-    names = (systems,) if isinstance(systems, str) else tuple(systems)
+    names, data = (systems,) if isinstance(systems, str) else tuple(systems), as_file(data)
     match = match or match_for(budget)
     for name in names:
         if is_own(name):
             name_code(name)
-    question = Question(names, str(data), match, budget, seeds, size, settings or {}, prompt)
+    question = Question(names, data, match, budget, seeds, size, settings or {}, prompt)
     at_least("--jobs", jobs, 1)
     if jobs > 1 and match == "seconds":
         raise RegardError("--match seconds counts time, and runs side by side slow each other down: use --jobs 1.")
-    default = Path("runs") / f"compare-{Path(str(data)).stem}"
+    default = Path("runs") / f"compare-{Path(data).stem}"
     if run is not None:
         check_folder(Path(run))
     with nullcontext(Path(run)) if run is not None else free_folder(default) as folder, claimed(folder):

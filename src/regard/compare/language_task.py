@@ -22,9 +22,11 @@ from regard.evaluation.intervals import Resampling, interval, mean_loss
 from regard.evaluation.perplexity import SEGMENT, Method, likelihood
 from regard.report.table import seconds, significant
 from regard.runs.data import check_tokens, origin_of, read_text
-from regard.runs.folder import Tokenizers, Trained, choose_split, tokens_of
-from regard.runs.language_run import Run
+from regard.runs.data_lookup import choose_split, tokens_of
+from regard.runs.folder import Tokenizers
+from regard.runs.language_run import LanguageRun
 from regard.runs.recipe import Recipe
+from regard.runs.run import Run
 
 if TYPE_CHECKING:
     from regard.compare.plan import Entrant, Plan
@@ -104,8 +106,8 @@ class _LanguageModels(Task):
 
     # -- in the run's process ----------------------------------------------------------------------------------------
 
-    def measure(self, plan: Plan, entrant: Entrant, run: Trained) -> dict[str, Any]:
-        assert isinstance(run, Run)
+    def measure(self, plan: Plan, entrant: Entrant, run: Run) -> dict[str, Any]:
+        assert isinstance(run, LanguageRun)
         facts = plan.facts
         return {
             "evaluation": run.evaluate(facts["split"], segment=facts["segment"], documents=True),
@@ -138,7 +140,7 @@ def _prompt(lines: Any) -> str:
     return ""
 
 
-def _validation(plan: Plan, run: Run) -> float:
+def _validation(plan: Plan, run: LanguageRun) -> float:
     """A counted system's loss on the validation text of the others."""
     limits = [e.recipe.training.validation_tokens for e in plan.entrants if not e.counted]
     ids = tokens_of(run.corpus(), run.tokenizer, "valid").ids[: max(limits, default=0) or None]
@@ -146,7 +148,7 @@ def _validation(plan: Plan, run: Run) -> float:
     return whole.mean
 
 
-def generation_speed(run: Run) -> float:
+def generation_speed(run: LanguageRun) -> float:
     """Tokens written per second: one text at a time, greedily, after a few to warm up."""
     began, written = 0.0, 0
     steps = generate(

@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 import numpy as np
 
 from regard.base.errors import RegardError
-from regard.runs.folder import Tokenizers, Trained
+from regard.runs.folder import Tokenizers
 from regard.runs.recipe import Recipe
+from regard.runs.run import Run
 
 if TYPE_CHECKING:
     from regard.compare.comparison import Comparison
@@ -102,7 +103,7 @@ class Task(ABC):
         return {}
 
     @abstractmethod
-    def measure(self, plan: Plan, entrant: Entrant, run: Trained) -> dict[str, Any]:
+    def measure(self, plan: Plan, entrant: Entrant, run: Run) -> dict[str, Any]:
         """A trained run's part of result.json, in the run's own process."""
 
     @abstractmethod

@@ -26,9 +26,10 @@ from regard.evaluation.intervals import DRAWS, Resampling, interval
 from regard.evaluation.paired import resampled, resamplings
 from regard.evaluation.scripts import Cut, bleu_cut, count_words
 from regard.report.table import seconds, significant
-from regard.runs.data import PairMaterial, origin_of, read_material
-from regard.runs.folder import Trained, choose_split
+from regard.runs.data import PairData, origin_of, read_data
+from regard.runs.data_lookup import choose_split
 from regard.runs.recipe import Recipe
+from regard.runs.run import Run
 from regard.runs.translation_run import TranslationRun
 from regard.text.pair_batches import PairBatches
 from regard.text.pairs import Pairs
@@ -86,27 +87,27 @@ class _Translators(Task):
     def ground(self, recipe: Recipe, prompt: str) -> Ground:
         if prompt:
             raise RegardError("--prompt begins a language model's sample; translators are shown the test sentences.")
-        material = read_material(recipe)
-        assert isinstance(material, PairMaterial)
-        source, target = material.tokenizers.source, material.tokenizers.target
+        data = read_data(recipe)
+        assert isinstance(data, PairData)
+        source, target = data.tokenizers.source, data.tokenizers.target
         assert source is not None
-        corpus, split = material.corpus, choose_split(material.corpus, None)
+        corpus, split = data.corpus, choose_split(data.corpus, None)
         test = corpus.splits[split]
         refuse_escaped(test.targets, "The references")  # before training rather than after
 
         @cache
         def steps_per_epoch(batch_tokens: int) -> int:
-            return PairBatches(material.train, batch_tokens, 1).steps_per_epoch
+            return PairBatches(data.train, batch_tokens, 1).steps_per_epoch
 
         def steps(recipe: Recipe, amount: float) -> int:
-            return math.ceil(amount * steps_per_epoch(recipe.training.batch_tokens) / material.tokens)
+            return math.ceil(amount * steps_per_epoch(recipe.training.batch_tokens) / data.tokens)
 
         facts = {
             "corpus": origin_of(corpus),
             "direction": f"{corpus.source or 'source'} → {corpus.target or 'target'}",
             "pairs": {name: len(pairs) for name, pairs in corpus.splits.items()},
-            "training_pairs": len(material.train),  # without too long ones, with those from back-translation
-            "training_tokens": material.tokens,
+            "training_pairs": len(data.train),  # without too long ones, with those from back-translation
+            "training_tokens": data.tokens,
             "tokenizer": {
                 "kind": target.kind,
                 "vocabulary": target.vocabulary,
@@ -123,14 +124,14 @@ class _Translators(Task):
         kept = {"sources": list(test.sources), "references": list(test.targets)}
         files = {TEST: json.dumps(kept, indent=1, ensure_ascii=False) + "\n"}
         shared = ("corpus", "tokenizer", "vocabulary", "normalise", "joint")
-        return Ground(material.tokenizers, material.recipe, shared, steps, facts, files)
+        return Ground(data.tokenizers, data.recipe, shared, steps, facts, files)
 
     # -- in the run's process ----------------------------------------------------------------------------------------
 
-    def measure(self, plan: Plan, entrant: Entrant, run: Trained) -> dict[str, Any]:
+    def measure(self, plan: Plan, entrant: Entrant, run: Run) -> dict[str, Any]:
         assert isinstance(run, TranslationRun)
         cut = words_of(plan).tokenizer
-        return {"evaluation": run.evaluate(plan.facts["split"], how=BEAM, lengths=True, bleu_tokenizer=cut, texts=True)}
+        return {"evaluation": run.evaluate(plan.facts["split"], lengths=True, bleu_tokenizer=cut, texts=True)}
 
     def headline(self, evaluation: Mapping[str, Any]) -> str:
         return f"BLEU {evaluation['bleu']['score']:.2f}, chrF {evaluation['chrf']['score']:.2f}"

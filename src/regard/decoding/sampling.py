@@ -41,6 +41,17 @@ class Sampling:
 GREEDY = Sampling(temperature=0.0)
 
 
+def one_sampling(
+    sampling: Sampling | None, temperature: float | None, top_k: int | None, top_p: float | None
+) -> Sampling:
+    """How to draw, said by a Sampling or by its fields; what is None is as in Sampling()."""
+    fields = {"temperature": temperature, "top_k": top_k, "top_p": top_p}
+    given = {name: value for name, value in fields.items() if value is not None}
+    if sampling is not None and given:
+        raise RegardError(f"sampling and {next(iter(given))} both say how to draw: give one of them.")
+    return sampling or Sampling(**given)  # type: ignore[arg-type]
+
+
 def random_stream(seed: int, number: int, sample: int = 0) -> np.random.Generator:
     """The random generator of text `number`, or of one of its samples; independent of all other texts."""
     if not 0 <= seed < 2**63:

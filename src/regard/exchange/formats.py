@@ -10,9 +10,9 @@ from regard.base.settings import one_of
 from regard.exchange.arpa import read_arpa, write_arpa
 from regard.report.progress import say
 from regard.runs.folder import Tokenizers
-from regard.runs.language_run import load_language_model
+from regard.runs.load import load_language_model
+from regard.runs.new_folder import check_free, new_folder, write_facts, write_folder
 from regard.runs.recipe import compose
-from regard.runs.train import check_free, new_folder, write_facts, write_folder
 from regard.systems.ngram import NGram
 from regard.text.tokenizer import Tokenizer
 from regard.training.checkpoint import save_tensors
@@ -23,7 +23,7 @@ FORMATS = ("arpa",)
 def export(run: Path, to: str, out: Path) -> None:
     """Write the run's model as `out`; a file that is there already is never overwritten."""
     one_of("--to", to, FORMATS)
-    loaded = load_language_model(run)
+    loaded = load_language_model(run, device="cpu")
     if not isinstance(loaded.model, NGram):
         raise RegardError(f"ARPA holds n-grams, and {run} is {a(loaded.recipe.system)}.")
     if out.exists():

@@ -64,7 +64,7 @@ def as_sequences(
     if plain:
         values = values[:, None]
     if keys.size(-2) != values.size(-2):
-        raise RegardError(f"{keys.size(-2)} keys and {values.size(-2)} values are no pairs: give as many of each.")
+        raise RegardError(f"{keys.size(-2)} keys and {values.size(-2)} values do not pair up: give as many of each.")
     single = query.dim() == 1
     query = query[None] if single else query
 

@@ -132,7 +132,7 @@ def _by_score(score: Score, query: Tensor, keys: Tensor, visible: Tensor) -> Sta
         return score.explain(query, keys, visible)
     except RuntimeError as error:
         raise RegardError(
-            f"This {type(score).__name__} compares no queries of width {query.size(-1)} with keys of width "
+            f"This {type(score).__name__} cannot compare queries of width {query.size(-1)} with keys of width "
             f"{keys.size(-1)} in {query.dtype}: give it what it was made for."
         ) from error
 

@@ -16,10 +16,9 @@ from regard.base.errors import RegardError
 from regard.base.files import write_text
 from regard.base.numbers import counted, grouped
 from regard.corpora.fetch import cache_folder
-from regard.decoding.beam import Beam
 from regard.report.progress import progress, say
 from regard.runs.folder import pick_device
-from regard.runs.language_run import load_translator
+from regard.runs.load import load_translator
 from regard.runs.recipe import Recipe
 from regard.text.pairs import PairCorpus, Pairs, not_held_out
 from regard.text.sources import content_digest, open_text
@@ -40,7 +39,7 @@ def back_translated(recipe: Recipe, corpus: PairCorpus) -> Pairs:
         targets = [line for line in open_text((text,)) if line.strip()]
         sources = []
         with progress(f"translating {text.name} back", len(targets), unit=" lines") as bar:
-            for best, *_ in translator.translations(targets, how=Beam(1), truncate=True, min_tokens=2):
+            for best, *_ in translator.translations(targets, beam=1, truncate=True, min_tokens=2):
                 sources.append(best.text)
                 bar.advance(1)
         lines = [(_plain(source), _plain(target)) for source, target in zip(sources, targets)]

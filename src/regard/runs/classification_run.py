@@ -25,8 +25,9 @@ from regard.evaluation.scoring import alone_by_default
 from regard.insight.trace import Trace
 from regard.insight.tracing import trace_classification
 from regard.report.progress import progress
-from regard.runs.folder import TrainedOnPairs, seen_in_training
+from regard.runs.lists import GivenPairs
 from regard.runs.recipe import Recipe
+from regard.runs.run import PairRun
 from regard.runs.translation_run import PairScore
 from regard.systems.classifier import Classifier
 from regard.text.labels import clean, encode_labelled, label_numbers
@@ -51,7 +52,7 @@ class Labelling:
         return "Labelling(" + ", ".join(f"{label!r} {p:.3f}" for label, p in self.top(3)) + ")"
 
 
-class ClassificationRun(TrainedOnPairs):
+class ClassificationRun(PairRun):
     """A trained classifier with its tokenizer and its labels."""
 
     model: Classifier
@@ -104,7 +105,7 @@ class ClassificationRun(TrainedOnPairs):
     # -- how good is it ----------------------------------------------------------------------------------------------
 
     def evaluate(
-        self, split: str | None = None, *, data: str | None = None, columns: str = "", texts: bool = False
+        self, split: str | None = None, *, data: GivenPairs | None = None, columns: str = "", texts: bool = False
     ) -> dict[str, Any]:
         """Accuracy, F1 and cross-entropy on held-out lines, and which label is taken for which.
 
@@ -128,7 +129,7 @@ class ClassificationRun(TrainedOnPairs):
             "corpus": corpus.name,
             "split": name,
             "lines": len(gold),
-            **({} if data is None else seen_in_training(self, corpus, name)),
+            **({} if data is None else self._seen_in_training(corpus, name)),
             **quality,
             "always_the_commonest": max(numbers["lines"] for numbers in labels.values()) / len(gold),
             "cross_entropy": sum(nats) / len(nats) if nats else None,

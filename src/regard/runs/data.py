@@ -27,18 +27,15 @@ from regard.evaluation.scripts import bleu_cut
 from regard.layers.state import State
 from regard.report.progress import say
 from regard.runs.back_translation import back_translated
+from regard.runs.data_lookup import corpus_of, pairs_asked_for, pairs_of, tokens_of
 from regard.runs.folder import (
     Tokenizers,
-    corpus_of,
     forbidden_tokens,
     has_source,
     labels,
     open_tokenizers,
-    pairs_asked_for,
-    pairs_of,
     pick_device,
     read_facts,
-    tokens_of,
 )
 from regard.runs.recipe import Recipe
 from regard.runs.translation_run import both_sides
@@ -62,7 +59,7 @@ from regard.training.loop import Batches
 from regard.training.validation import PairValidation, TextValidation, Validation, Verdict
 
 
-class Material(ABC):
+class Data(ABC):
     """Everything about its data that a training needs; the recipe has what was left to choose filled in."""
 
     recipe: Recipe
@@ -114,7 +111,7 @@ class Material(ABC):
     def validation(self, model: Model) -> Validation: ...
 
 
-def read_material(recipe: Recipe, start: Path | None = None, tokenizers: Tokenizers | None = None) -> Material:
+def read_data(recipe: Recipe, start: Path | None = None, tokenizers: Tokenizers | None = None) -> Data:
     """Open what the recipe names; with the tokenizers given, or those of the run `start`, or new ones."""
     if start is not None:
         tokenizers = open_tokenizers(start, recipe)
@@ -123,26 +120,26 @@ def read_material(recipe: Recipe, start: Path | None = None, tokenizers: Tokeniz
     return (_read_pairs if has_source(recipe) else _read_text)(recipe, tokenizers)
 
 
-def material_of(folder: Path, recipe: Recipe) -> Material:
+def data_of(folder: Path, recipe: Recipe) -> Data:
     """What a run was trained on, unchanged since."""
     tokenizers = open_tokenizers(folder, recipe)
     if has_source(recipe):
-        kind = LabelMaterial if labels(recipe) else PairMaterial
-        material = kind.cut(recipe, pairs_of(folder, recipe), tokenizers)
-        if material.made_up != read_facts(folder)["corpus"].get("made_up", ""):
+        kind = LabelData if labels(recipe) else PairData
+        data = kind.cut(recipe, pairs_of(folder, recipe), tokenizers)
+        if data.made_up != read_facts(folder)["corpus"].get("made_up", ""):
             raise RegardError(
                 f"{recipe.data.monolingual} or {recipe.data.translator} has changed since {folder} was trained with "
                 f"them; put them back, or start anew with --from {folder}."
             )
-        return material
-    return TextMaterial.cut(recipe, corpus_of(folder, recipe), tokenizers)
+        return data
+    return TextData.cut(recipe, corpus_of(folder, recipe), tokenizers)
 
 
 # -- running text ----------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
-class TextMaterial(Material):
+class TextData(Data):
     recipe: Recipe
     corpus: Corpus
     tokenizers: Tokenizers
@@ -153,7 +150,7 @@ class TextMaterial(Material):
         return self.recipe.training.window * self.recipe.training.accumulate
 
     @classmethod
-    def cut(cls, recipe: Recipe, corpus: Corpus, tokenizers: Tokenizers) -> TextMaterial:
+    def cut(cls, recipe: Recipe, corpus: Corpus, tokenizers: Tokenizers) -> TextData:
         arrays = {split: tokens_of(corpus, tokenizers.target, split) for split in ("train", "valid")}
         check_tokens(corpus, arrays)
         return cls(recipe, corpus, tokenizers, arrays)
@@ -188,10 +185,10 @@ class TextMaterial(Material):
         return TextValidation(self.arrays["valid"].ids[:limit], self.tokenizers.target.eos)
 
 
-def _read_text(recipe: Recipe, tokenizers: Tokenizers | None) -> TextMaterial:
+def _read_text(recipe: Recipe, tokenizers: Tokenizers | None) -> TextData:
     corpus, tokenizer, recipe = read_text(recipe, tokenizers.target if tokenizers is not None else None)
     torch.set_num_threads(recipe.training.threads)
-    return TextMaterial.cut(recipe, corpus, Tokenizers(tokenizer))
+    return TextData.cut(recipe, corpus, Tokenizers(tokenizer))
 
 
 def read_text(recipe: Recipe, tokenizer: Tokenizer | None = None) -> tuple[Corpus, Tokenizer, Recipe]:
@@ -233,7 +230,7 @@ def grows(model: Model) -> bool:
 
 
 @dataclass(frozen=True)
-class PairMaterial(Material):
+class PairData(Data):
     recipe: Recipe
     corpus: PairCorpus
     tokenizers: Tokenizers
@@ -337,7 +334,7 @@ class PairMaterial(Material):
         return PairValidation(loss, quality if by_bleu else None)
 
 
-def _read_pairs(recipe: Recipe, tokenizers: Tokenizers | None) -> PairMaterial:
+def _read_pairs(recipe: Recipe, tokenizers: Tokenizers | None) -> PairData:
     data = recipe.data
     corpus = pairs_asked_for(data)
     for note in corpus.notes:
@@ -353,7 +350,7 @@ def _read_pairs(recipe: Recipe, tokenizers: Tokenizers | None) -> PairMaterial:
     recipe = recipe.replace(data=resolved, training=resolve_training(recipe.training))
     recipe = settle_dropout(recipe, len(corpus.splits["train"]))
     torch.set_num_threads(recipe.training.threads)
-    return PairMaterial.cut(recipe, corpus, tokenizers)
+    return PairData.cut(recipe, corpus, tokenizers)
 
 
 def settle_dropout(recipe: Recipe, pairs: int) -> Recipe:
@@ -370,7 +367,7 @@ def settle_dropout(recipe: Recipe, pairs: int) -> Recipe:
 
 
 @dataclass(frozen=True)
-class LabelMaterial(PairMaterial):
+class LabelData(PairData):
     """Pairs whose target is a label: one symbol, which is all that is predicted."""
 
     encode = staticmethod(encode_labelled)
@@ -397,7 +394,7 @@ class LabelMaterial(PairMaterial):
         return judge
 
 
-def _read_labels(recipe: Recipe, tokenizers: Tokenizers | None) -> LabelMaterial:
+def _read_labels(recipe: Recipe, tokenizers: Tokenizers | None) -> LabelData:
     data = recipe.data
     for key, given in {"monolingual": data.monolingual, "bpe_dropout": data.bpe_dropout}.items():
         if given:
@@ -420,7 +417,7 @@ def _read_labels(recipe: Recipe, tokenizers: Tokenizers | None) -> LabelMaterial
     resolved = _resolved_data(recipe, corpus, tokenizers.source) | {"joint": False}
     recipe = recipe.replace(data=resolved, training=resolve_training(recipe.training))
     torch.set_num_threads(recipe.training.threads)
-    return LabelMaterial.cut(recipe, corpus, tokenizers)
+    return LabelData.cut(recipe, corpus, tokenizers)
 
 
 # -- what was left to choose -----------------------------------------------------------------------------------------

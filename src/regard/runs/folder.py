@@ -14,34 +14,28 @@ mine.py                where the system is one's own: its code, as it was
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from regard.base.errors import RegardError
 from regard.base.files import check_digests, reading
-from regard.base.numbers import counted, grouped
-from regard.report.progress import progress, say
-from regard.runs.recipe import PairData, Recipe, compose, read_in
+from regard.base.numbers import counted
+from regard.report.progress import say
+from regard.runs.recipe import Recipe, compose, read_in
 from regard.systems.catalogue import find, load_class
 from regard.systems.code import admit, admit_copy, is_own, locate, was_named
 from regard.systems.model import Model
-from regard.text.corpus import Corpus, count_overlap, is_named, open_corpus
-from regard.text.pair_split import count_pair_overlap
-from regard.text.pairs import PairCorpus, open_pairs, read_pairs
 from regard.text.tokenizer import Tokenizer
-from regard.text.tokens import TokenArray, cached
 from regard.training.checkpoint import load_tensors, unflatten
 from regard.training.loop import kept_weights
 
 FORMAT = 1  # of the run folder; raised when an older Regard could not read it
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer.source.json")
-WHOLE = "whole file"  # the split of a file that is taken as it stands
-Known = TypeVar("Known", Corpus, PairCorpus)
 
 
 def open_recipe(folder: Path) -> Recipe:
@@ -210,75 +204,6 @@ def build_model(recipe: Recipe, tokenizers: Tokenizers) -> Model:
     return kind(tokenizers.target.vocabulary, recipe.model, source_vocabulary=tokenizers.source.vocabulary)
 
 
-class Trained:
-    """A trained model with its tokenizer, as it came out of its folder."""
-
-    def __init__(self, folder: Path, recipe: Recipe, tokenizer: Tokenizer, model: Model):
-        self.folder, self.recipe, self.tokenizer, self.model = folder, recipe, tokenizer, model
-        model.eval()
-
-    def __repr__(self) -> str:
-        size = f"{grouped(self.parameters)} parameters"
-        return f"{type(self).__name__}({str(self.folder)!r}: {self.recipe.system}, {size})"
-
-    @property
-    def parameters(self) -> int:
-        """Numbers learned from the text: weights, or what an n-gram stores."""
-        return count_parameters(self.model)
-
-    @property
-    def forbidden(self) -> list[int]:
-        """Tokens that may be read but are never written."""
-        return forbidden_tokens(self.tokenizer)
-
-
-class TrainedOnPairs(Trained):
-    """One that reads a source: what translators and classifiers have in common."""
-
-    def __init__(self, folder: Path, recipe: Recipe, source: Tokenizer, target: Tokenizer, model: Model):
-        super().__init__(folder, recipe, target, model)
-        self.source_tokenizer = source
-
-    def corpus(self, data: str | None = None, columns: str = "") -> PairCorpus:
-        """The pairs this run was trained on, or others."""
-        if data is None:
-            refuse_columns(columns)
-            return pairs_of(self.folder, self.recipe)
-        mine = self.recipe.data
-        swap = mine.swap and not columns  # columns that are asked for are source and target already
-        return open_pairs(data, source=mine.source, target=mine.target, columns=columns, usual=mine.columns, swap=swap)
-
-    def chosen(self, data: str | None, split: str | None, columns: str = "") -> tuple[PairCorpus, str]:
-        """A corpus and its split to look at; a single file with no split named is taken whole, as it stands."""
-        if data is None or split is not None or not Path(data).is_file():
-            corpus = self.corpus(data, columns)
-            return corpus, choose_split(corpus, split)
-        mine = self.recipe.data
-        found = read_pairs(data, source=mine.source, target=mine.target, columns=columns, usual=mine.columns)
-        whole = PairCorpus(Path(data).name, {WHOLE: found}, mine.source, mine.target, disjoint=True)
-        return whole.swapped() if mine.swap and not columns else whole, WHOLE
-
-    def pairs(self, data: str | None, split: str | None = None, columns: str = "") -> Iterator[tuple[str, str]]:
-        """The pairs of a file as they stand in it, or of one split of a corpus."""
-        corpus, name = self.chosen(data, split, columns)
-        found = corpus.splits[name]
-        return zip(found.sources, found.targets)
-
-    @property
-    def forbidden(self) -> list[int]:
-        return forbidden_tokens(self.tokenizer, one_line=True)
-
-    def source_tokens(self, line: str, number: int, truncate: bool = False) -> list[int]:
-        """A line's tokens, refused where it is longer than anything the model was trained on."""
-        ids, longest = self.source_tokenizer.encode(line), self.recipe.data.longest
-        if len(ids) <= longest or truncate:
-            return ids[:longest]
-        raise RegardError(
-            f"Line {grouped(number)} has {grouped(len(ids))} tokens, and this model was trained on at most {longest}: "
-            "split the line into sentences, or let --truncate cut it."
-        )
-
-
 def forbidden_tokens(tokenizer: Tokenizer, *, one_line: bool = False) -> list[int]:
     """Special symbols; where a text must stay one line and one field, also every token with a line end or a tab."""
     breaks = [n for n, token in enumerate(tokenizer.tokens) if one_line and {"\n", "\r", "\t"} & set(token)]
@@ -314,105 +239,3 @@ def pick_device(name: str) -> torch.device:
     if device.type not in ("cpu", "cuda"):
         raise RegardError(f"The device {name!r} is not available here; use cpu, cuda or auto.")
     return device
-
-
-def corpus_of(folder: Path, recipe: Recipe) -> Corpus:
-    """The text a run was trained on, if it still is that text: else what was held out may not be held out any more."""
-    recipe = with_data_found(folder, recipe)
-    data = recipe.data
-    return _unchanged(open_corpus(data.corpus, data.split, columns=data.columns, header=data.header), folder, recipe)
-
-
-def refuse_columns(columns: str) -> None:
-    if columns:
-        raise RegardError("--data.columns says how to read another file: name that with --data.")
-
-
-def pairs_asked_for(data: PairData) -> PairCorpus:
-    return open_pairs(
-        data.corpus,
-        source=data.source,
-        target=data.target,
-        columns=data.columns,
-        header=data.header,
-        swap=data.swap,
-        pairs=data.pairs,
-        longest=data.words,
-        also=data.also,
-        split=data.split,
-    )
-
-
-def pairs_of(folder: Path, recipe: Recipe) -> PairCorpus:
-    """The pairs a run was trained on, if they still are those."""
-    recipe = with_data_found(folder, recipe)
-    return _unchanged(pairs_asked_for(recipe.data), folder, recipe)
-
-
-def with_data_found(folder: Path, recipe: Recipe) -> Recipe:
-    """The recipe with its data where they are now: where the run says or, by their name, in its folder or in this one.
-
-    That they are the same data is seen by their checksum.
-    """
-    if is_named(recipe.data.corpus):
-        return recipe
-    there = Path(recipe.data.corpus)
-    places = list(dict.fromkeys([there, folder.resolve() / there.name, Path.cwd() / there.name]))
-    for place in places:
-        if place.exists() or any(place.parent.glob(f"{place.name}.*")):  # or parallel files: train.de and train.en
-            return recipe.replace(data={"corpus": str(place)})
-    looked = ", ".join(map(str, places))
-    raise RegardError(
-        f"What {folder} was trained on is not there; it was looked for at {looked}: put it back at one of them, or "
-        "evaluate on another with --data."
-    )
-
-
-def seen_in_training(trained: Trained, corpus: Corpus | PairCorpus, split: str) -> dict[str, Any]:
-    """How much of a split of another corpus the run was trained on: a sentence, and the share where it can be known."""
-    try:
-        if isinstance(corpus, Corpus):
-            if not trained.recipe.data.corpus:
-                raise RegardError("it was imported without a text")
-            own = corpus_of(trained.folder, trained.recipe)
-            (found,) = count_overlap({"train": own.splits["train"], "asked for": corpus.splits[split]})
-            seen, count, what = found.shared, found.lines, "lines"
-        else:
-            pairs = {
-                name: (pairs.sources, pairs.targets)
-                for name, pairs in (
-                    ("train", pairs_of(trained.folder, trained.recipe).splits["train"]),
-                    ("asked for", corpus.splits[split]),
-                )
-            }
-            (both,) = count_pair_overlap(pairs)
-            seen, count, what = both.both, both.pairs, "pairs"
-    except RegardError as error:
-        return {"seen_in_training": f"unknown: {error}", "share_seen_in_training": None}
-    share = seen / max(count, 1)
-    sentence = f"{grouped(seen)} of {grouped(count)} {what} ({100 * share:.1f} %) were trained on"
-    return {"seen_in_training": sentence, "share_seen_in_training": share}
-
-
-def _unchanged(corpus: Known, folder: Path, recipe: Recipe) -> Known:
-    if corpus.checksum() != read_facts(folder)["corpus"].get("checksum"):
-        raise RegardError(
-            f"{recipe.data.corpus} has changed since {folder} was trained on it; put it back, evaluate on another "
-            f"with --data, or start anew with --from {folder}."
-        )
-    return corpus
-
-
-def choose_split(corpus: Corpus | PairCorpus, split: str | None) -> str:
-    """The split asked for; without one, test, or valid where there is no test."""
-    if split is None:
-        return "test" if "test" in corpus.splits else "valid"
-    if split not in corpus.splits:
-        raise RegardError(f"{corpus.name} has no split {split!r}; it has {', '.join(corpus.splits)}.")
-    return split
-
-
-def tokens_of(corpus: Corpus, tokenizer: Tokenizer, split: str) -> TokenArray:
-    """A split as one array of tokens, made once and kept in the cache."""
-    with progress(f"tokenising {split}", corpus.splits[split].size, unit=" bytes") as bar:
-        return cached(corpus, tokenizer, split, progress=bar.reach)

@@ -1,4 +1,4 @@
-"""A run that knows a language: what can be done with a trained language model (`folder.py` says what is on disk).
+"""The run of a language model: call it, evaluate it, let it write, let it score (`folder.py` says what is on disk).
 
 In Python the lecture's loop works on it with plain strings:
 
@@ -19,50 +19,33 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import torch
 
 from regard.base.errors import RegardError
-from regard.base.numbers import a, grouped
+from regard.base.numbers import grouped
 from regard.base.settings import at_least
 from regard.decoding.beam import WIDEST, beam_search
 from regard.decoding.engine import Engine, Prompt
 from regard.decoding.generate import read_prompts
-from regard.decoding.sampling import Sampling
+from regard.decoding.sampling import Sampling, one_sampling
 from regard.evaluation.documents import Documents
 from regard.evaluation.perplexity import Likelihood, Method, token_losses
 from regard.evaluation.scoring import alone_by_default, line_losses
-from regard.fast.row_table import install
 from regard.insight.trace import Trace
 from regard.insight.tracing import trace_language
 from regard.layers.state import State
 from regard.report.progress import progress
-from regard.runs.classification_run import ClassificationRun
-from regard.runs.folder import (
-    Trained,
-    average_weights,
-    build_model,
-    choose_split,
-    corpus_of,
-    forbidden_tokens,
-    open_recipe,
-    open_tokenizers,
-    pick_device,
-    read_weights,
-    refuse_columns,
-    seen_in_training,
-    set_weights,
-    tokens_of,
-)
+from regard.runs.data_lookup import choose_split, corpus_of, refuse_columns, tokens_of
+from regard.runs.folder import forbidden_tokens
+from regard.runs.lists import GivenLines, lines_of
 from regard.runs.prediction import Prediction
-from regard.runs.translation_run import TranslationRun
-from regard.systems.classifier import Classifier
-from regard.systems.translator import Translator
+from regard.runs.run import GIVEN, Run, given_state
+from regard.runs.speed import install
+from regard.text import sources
 from regard.text.corpus import Corpus, open_corpus
 from regard.text.tokens import TokenArray
-
-ENGINES = 4  # that a run keeps, for different ways to sample
 
 
 @dataclass(frozen=True)
@@ -76,14 +59,18 @@ class LineScore:
         return float(sum(self.log_probabilities))
 
 
-class Run(Trained):
+class LanguageRun(Run):
     """A trained language model with its tokenizer: call it, evaluate it, let it write, let it score."""
 
     # -- the lecture's call ------------------------------------------------------------------------------------------
 
     @torch.no_grad()
-    def __call__(self, words: str, state: State | None = None) -> tuple[Prediction, State]:
-        """Read some text after `state` (None: the beginning of a line) and predict what follows."""
+    def __call__(self, words: str, state: State | Sequence[float] | None = None) -> tuple[Prediction, State]:
+        """Read some text after `state` and predict what follows.
+
+        None is the beginning of a line, and so are zeros, as the lecture writes it: hidden_state = [0, 0, 0, 0].
+        """
+        state = given_state(state)
         ids = self.tokenizer.encode(words)
         if state is None:
             ids = [self.tokenizer.eos, *ids]
@@ -115,7 +102,7 @@ class Run(Trained):
         self,
         split: str | None = None,
         *,
-        data: str | None = None,
+        data: GivenLines | None = None,
         columns: str = "",
         stream: bool = False,
         segment: int | None = None,
@@ -124,7 +111,7 @@ class Run(Trained):
         documents: bool = False,
     ) -> dict[str, Any]:
         """Perplexity and bits per character on held-out text, with how they were computed; with `documents` also the
-        loss of each document of it, for intervals."""
+        loss of each document of it, for intervals. `data`: another corpus, or a list of lines, which is read whole."""
         corpus = self.corpus(data, columns)
         name = choose_split(corpus, split)
         array = tokens_of(corpus, self.tokenizer, name)
@@ -138,7 +125,7 @@ class Run(Trained):
                 result = result.plus(losses)
                 bar.advance(len(losses))
         seconds = time.perf_counter() - began
-        seen = {} if data is None else seen_in_training(self, corpus, name)
+        seen = {} if data is None else self._seen_in_training(corpus, name)
         facts = self._report(result, array, corpus, name, method, seconds, seen)
         if cut is not None:
             facts["documents"] = {
@@ -187,8 +174,11 @@ class Run(Trained):
             return "word tokens do not say where the spaces were"
         return ""
 
-    def corpus(self, data: str | None = None, columns: str = "") -> Corpus:
+    def corpus(self, data: GivenLines | None = None, columns: str = "") -> Corpus:
         """The corpus this run was trained on, or another one."""
+        if data is not None and not isinstance(data, (str, Path)):
+            refuse_columns(columns)
+            return Corpus("a list", {GIVEN: sources.GivenLines(lines_of(data))}, disjoint=True)
         if data is not None:
             return open_corpus(data, columns=columns, usual=self.recipe.data.columns)
         refuse_columns(columns)
@@ -203,42 +193,52 @@ class Run(Trained):
         prompt: str = "",
         *,
         max_tokens: int = 200,
-        temperature: float = 1.0,
-        top_k: int = 0,
-        top_p: float = 1.0,
+        sampling: Sampling | None = None,
+        temperature: float | None = None,
+        top_k: int | None = None,
+        top_p: float | None = None,
         seed: int = 0,
         lines: int = 0,
         on_reread: Callable[[int], None] | None = None,
     ) -> str:
-        """The prompt and what the model writes after it; temperature 0 is greedy, `lines` > 0 ends after so many."""
+        """The prompt and what the model writes after it; `lines` > 0 ends after so many.
+
+        How to draw is said by `sampling`, or by its fields: temperature 0 is greedy.
+        """
         opening = self._opening(prompt)
-        engine = self._engine(Sampling(temperature, top_k, top_p), rows=1)
+        engine = self._engine(one_sampling(sampling, temperature, top_k, top_p), rows=1)
         (tokens,) = engine.texts([opening], max_tokens=max_tokens, lines=lines, seed=seed, on_reread=on_reread)
         return self.tokenizer.decode([*opening.tokens[1:], *tokens])
 
     def stream(
         self,
-        prompt: str,
+        prompt: str = "",
         *,
-        max_tokens: int,
-        sampling: Sampling,
+        max_tokens: int = 200,
+        sampling: Sampling | None = None,
+        temperature: float | None = None,
+        top_k: int | None = None,
+        top_p: float | None = None,
         seed: int = 0,
         lines: int = 0,
         on_reread: Callable[[int], None] | None = None,
     ) -> Iterator[str]:
-        """The text so far, prompt included, each time it has grown by tokens that complete a character."""
+        """What `generate` writes after the prompt, piece by piece as it is written: each piece is new, and none is of
+        the prompt. A piece ends where a character does."""
         opening = self._opening(prompt)
-        read = list(opening.tokens[1:])
-        steps = self._engine(sampling, rows=1).stream(
-            [opening], max_tokens=max_tokens, lines=lines, seed=seed, on_reread=on_reread
-        )
-        yield self.tokenizer.decode(read)
-        for _, tokens, _ in steps:
+        read, written = list(opening.tokens[1:]), self.as_read(prompt)
+        engine = self._engine(one_sampling(sampling, temperature, top_k, top_p), rows=1)
+        steps = engine.stream([opening], max_tokens=max_tokens, lines=lines, seed=seed, on_reread=on_reread)
+        for _, tokens, done in steps:
             read += tokens
             text = self.tokenizer.decode(read)
-            if not text.endswith("\ufffd"):  # a character of several bytes is still being written
-                yield text
-        yield self.tokenizer.decode(read)
+            if len(text) > len(written) and (done or not text.endswith("\ufffd")):  # else a character has bytes to come
+                yield text[len(written) :]
+                written = text
+
+    def as_read(self, text: str) -> str:
+        """The text as the model's tokens spell it: normalised, and without spaces that no token holds."""
+        return self.tokenizer.decode(self.tokenizer.encode(text))
 
     def completions(
         self,
@@ -246,6 +246,9 @@ class Run(Trained):
         *,
         max_tokens: int = 200,
         sampling: Sampling | None = None,
+        temperature: float | None = None,
+        top_k: int | None = None,
+        top_p: float | None = None,
         seed: int = 0,
         before: int = 0,
         rows: int | None = None,
@@ -264,27 +267,20 @@ class Run(Trained):
                 taken.append(list(opening.tokens[1:]))
                 yield opening
 
-        engine = self._engine(sampling or Sampling(), rows, one_line=True)
+        engine = self._engine(one_sampling(sampling, temperature, top_k, top_p), rows, one_line=True)
         limits: dict[str, Any] = {"max_tokens": max_tokens, "lines": 1, "seed": seed, "first": before}
         for tokens in engine.texts(openings(), on_reread=on_reread, **limits):
             line = tokens[:-1] if tokens[-1:] == [self.tokenizer.eos] else tokens
             yield self.tokenizer.decode([*taken.popleft(), *line])
 
     def _engine(self, sampling: Sampling, rows: int | None, *, one_line: bool = False) -> Engine:
-        """The engine for texts of this kind, kept for the next call: on a GPU it has recorded its steps."""
-        key = (sampling, rows, one_line)
-        if key not in self._engines:
-            while len(self._engines) >= ENGINES:
-                del self._engines[next(iter(self._engines))]
-            forbidden, eos = forbidden_tokens(self.tokenizer, one_line=one_line), self.tokenizer.eos
-            self._engines[key] = Engine(
-                self.model, eos=eos, sampling=sampling, forbidden=forbidden, rows=rows, install=install
-            )
-        return self._engines[key]
+        def build() -> Engine:
+            forbidden = forbidden_tokens(self.tokenizer, one_line=one_line)
+            eos = self.tokenizer.eos
+            return Engine(self.model, eos=eos, sampling=sampling, forbidden=forbidden, rows=rows, install=install)
 
-    @cached_property
-    def _engines(self) -> dict[tuple[Sampling, int | None, bool], Engine]:
-        return {}
+        engine: Engine = self._engine_for((sampling, rows, one_line), build)
+        return engine
 
     def _opening(self, prompt: str) -> Prompt:
         """What is read of a prompt, and the tokens that may not come next.
@@ -367,60 +363,3 @@ class Run(Trained):
             system=self.recipe.system,
             run=self.folder.resolve().name,
         )
-
-
-AnyRun = Run | TranslationRun | ClassificationRun  # what `train` and `load` give, by the system's task
-
-
-# -- opening a folder ------------------------------------------------------------------------------------------------
-
-
-def load(folder: str | Path, *, weights: str = "best", average: int | None = None, device: str = "cpu") -> AnyRun:
-    """Open a run folder. `weights`: "best" on validation, or "last"; `average`: the mean of the last validations'."""
-    folder = Path(folder)
-    recipe = open_recipe(folder)
-    tokenizers = open_tokenizers(folder, recipe)
-    model = build_model(recipe, tokenizers)
-    set_weights(model, read_weights(folder, weights) if average is None else average_weights(folder, average), folder)
-    model = model.to(pick_device(device))
-    install(model)
-    if isinstance(model, Classifier):
-        assert tokenizers.source is not None
-        return ClassificationRun(folder, recipe, tokenizers.source, tokenizers.target, model)
-    if isinstance(model, Translator):
-        assert tokenizers.source is not None
-        return TranslationRun(folder, recipe, tokenizers.source, tokenizers.target, model)
-    return Run(folder, recipe, tokenizers.target, model)
-
-
-def load_language_model(folder: str | Path, *, weights: str = "best", device: str = "cpu") -> Run:
-    """Open the run of a language model; any other is refused."""
-    run = load(folder, weights=weights, device=device)
-    return run if isinstance(run, Run) else _refuse(run)
-
-
-def load_translator(
-    folder: str | Path, *, weights: str = "best", average: int | None = None, device: str = "cpu"
-) -> TranslationRun:
-    """Open the run of a translator; any other is refused."""
-    run = load(folder, weights=weights, average=average, device=device)
-    return run if isinstance(run, TranslationRun) else _refuse(run)
-
-
-def load_classifier(
-    folder: str | Path, *, weights: str = "best", average: int | None = None, device: str = "cpu"
-) -> ClassificationRun:
-    """Open the run of a classifier; any other is refused."""
-    run = load(folder, weights=weights, average=average, device=device)
-    return run if isinstance(run, ClassificationRun) else _refuse(run)
-
-
-def _refuse(run: AnyRun) -> NoReturn:
-    """What this run is instead, and the verb for that."""
-    if isinstance(run, ClassificationRun):
-        what, verb = "which labels", "classify"
-    elif isinstance(run, TranslationRun):
-        what, verb = "which translates", "translate"
-    else:
-        what, verb = "a language model with no source to translate or label", "generate"
-    raise RegardError(f"{run.folder} is {a(run.recipe.system)}, {what}: use `regard {verb} {run.folder}`.")

@@ -42,7 +42,7 @@ SHIPPED = Path(__file__).parent.parent / "recipes"  # that come with Regard: `re
 
 
 @dataclass(frozen=True)
-class Data(Checked):
+class DataSettings(Checked):
     section = "data"
     corpus: str = setting("pyref", "a built-in or known corpus, a .txt file, or a folder with train/valid/test files")
     columns: str = setting("", "of a table (CSV, TMX, JSON Lines, …): the column to read, by name or number: en, 2")
@@ -56,7 +56,7 @@ class Data(Checked):
 
 
 @dataclass(frozen=True)
-class PairData(Checked):
+class PairDataSettings(Checked):
     """Sentence pairs, for a system that reads a source and writes a target."""
 
     section = "data"
@@ -92,7 +92,7 @@ class PairData(Checked):
 class Recipe:
     system: str
     size: str
-    data: Any  # Data or PairData
+    data: Any  # DataSettings or PairDataSettings
     model: Any
     training: Any
     given: frozenset[str] = field(default=frozenset(), compare=False)  # settings that no default decides: section.key
@@ -153,7 +153,11 @@ def _sections(entry: System) -> dict[str, Any]:
     """The dataclass of each section of a system's recipe."""
     is_text = entry.task == "language model"
     learning = Counting if entry.trained == "counting" else Training if is_text else PairTraining
-    return {"data": Data if is_text else PairData, "model": system_module(entry.name).Settings, "training": learning}
+    return {
+        "data": DataSettings if is_text else PairDataSettings,
+        "model": system_module(entry.name).Settings,
+        "training": learning,
+    }
 
 
 def system_module(name: str) -> Any:

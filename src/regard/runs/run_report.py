@@ -6,11 +6,9 @@ either of them: what keeps it from being written is said in one line.
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
-from pathlib import Path
 from typing import Any
 
 from regard.base.files import write_text
@@ -33,14 +31,16 @@ from regard.report.svg import line_chart
 from regard.report.table import significant
 from regard.runs.classification_run import ClassificationRun
 from regard.runs.folder import read_facts
-from regard.runs.language_run import AnyRun, Run
+from regard.runs.history import Entry, is_number, read_metrics
+from regard.runs.language_run import LanguageRun
+from regard.runs.load import AnyRun
+from regard.runs.recipe import written_in
 from regard.runs.translation_run import TranslationRun
 
 NAME = "report.html"
 OURS = "<!-- the page of a run, written by Regard -->"  # a page without this line is someone else's
 SAMPLES, LONG, EXAMPLES = 2, 48, 5  # texts that a language model writes, their tokens; sentences of the others
 POINTS = 300  # of a curve, at most
-Entry = Mapping[str, Any]  # a line of metrics.jsonl
 
 
 def write_report(
@@ -75,30 +75,13 @@ def run_page(run: AnyRun, examples: Iterable[tuple[str, str]] = (), evaluation: 
         heading("Where it comes from"),
         side_by_side_texts(_provenance(facts)),
         listing(corpus.get("notes", [])) if corpus.get("notes") else "",
-        folded("The recipe: every setting", sample("", run.recipe.toml())),
+        folded("The recipe: every setting", sample("", written_in(run.recipe, run.folder))),
         folded(
             "Commands: its score on the test split, added to this page; the same training again",
             command(f"regard evaluate {run.folder}"),
             command(f"regard train {run.folder / 'recipe.toml'}"),
         ),
     )
-
-
-def read_metrics(path: Path) -> list[Entry]:
-    """The lines of metrics.jsonl that can be read; none where there is no such file."""
-    found: list[Entry] = []
-    for line in path.read_text(encoding="utf-8", errors="replace").splitlines() if path.exists() else ():
-        try:
-            entry = json.loads(line)
-        except ValueError:
-            continue
-        if isinstance(entry, dict) and all(_is_number(entry.get(key)) for key in ("step", "tokens", "seconds", "loss")):
-            found.append(entry)
-    return found
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and math.isfinite(value)
 
 
 def _system(run: AnyRun) -> str:
@@ -119,7 +102,7 @@ def _finding(entries: Sequence[Entry], evaluation: Mapping[str, Any] | None) -> 
         return "It was counted, not trained step by step." if not entries else "It has not been validated yet."
     by_bleu = any("bleu" in entry for entry in checked)
     best = max(checked, key=lambda entry: entry.get("bleu", 0)) if by_bleu else min(checked, key=lambda e: e["loss"])
-    key = next(key for key in SCORES if _is_number(best.get(key)))
+    key = next(key for key in SCORES if is_number(best.get(key)))
     return f"{_named(key)} on the validation split: {_number(best[key])}, at step {grouped(best['step'])}."
 
 
@@ -129,7 +112,7 @@ def _named(key: str) -> str:
 
 def _number(value: Any) -> str:
     score = value["score"] if isinstance(value, Mapping) else value  # BLEU comes with its signature
-    return significant(float(score)) if _is_number(score) else "–"
+    return significant(float(score)) if is_number(score) else "–"
 
 
 def _effort(run: AnyRun, facts: Mapping[str, Any], entries: Sequence[Entry]) -> str:
@@ -187,7 +170,7 @@ def _curves(run: AnyRun, entries: Sequence[Entry]) -> list[str]:
 
 def _chart(entries: Sequence[Entry], key: str, title: str, log: bool = False) -> str:
     def points(some: Iterable[Entry]) -> list[tuple[float, float]]:
-        found = [(float(entry["tokens"]), float(entry[key])) for entry in some if _is_number(entry.get(key))]
+        found = [(float(entry["tokens"]), float(entry[key])) for entry in some if is_number(entry.get(key))]
         return found[:: math.ceil(len(found) / POINTS) or 1]
 
     trained = points(entry for entry in entries if "split" not in entry)
@@ -225,7 +208,7 @@ def _why_they_differ(run: AnyRun) -> str:
 
 
 def _samples(run: AnyRun, examples: Iterable[tuple[str, str]]) -> list[str]:
-    if isinstance(run, Run):
+    if isinstance(run, LanguageRun):
         texts = [run.generate(max_tokens=LONG, temperature=0.8, seed=seed) for seed in range(1, SAMPLES + 1)]
         lead = "From the beginning of a line, at temperature 0.8, with the seeds 1 and 2."
         return [heading("What it writes"), paragraph(lead, "lead"), *(sample("", text) for text in texts)]

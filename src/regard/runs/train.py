@@ -6,14 +6,10 @@ that holds something already is never written into.
 
 from __future__ import annotations
 
-import datetime
-import json
-import os
-import platform
 import sys
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, nullcontext, suppress
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -21,17 +17,13 @@ from typing import Any
 
 import torch
 
-import regard
 from regard.base.errors import RegardError, Stopped
-from regard.base.files import file_digest, is_partial, locked, open_own_file, sweep, write_text, writing
+from regard.base.files import write_text
 from regard.base.numbers import a, counted, grouped
-from regard.fast.row_table import install
 from regard.report.progress import clock, progress, say
-from regard.runs.data import Material, PairMaterial, TextMaterial, material_of, read_material, resolve_training
+from regard.runs.data import Data, PairData, TextData, data_of, read_data, resolve_training
 from regard.runs.folder import (
-    FORMAT,
     MAY_CHANGE,
-    TOKENIZER_FILES,
     Tokenizers,
     build_model,
     count_parameters,
@@ -42,25 +34,29 @@ from regard.runs.folder import (
     read_weights,
     stays,
 )
-from regard.runs.language_run import AnyRun, Run, load
+from regard.runs.language_run import LanguageRun
+from regard.runs.lists import GivenData, as_file
+from regard.runs.load import AnyRun, load
+from regard.runs.new_folder import check_free, claimed, device_name, new_folder, tidy, write_facts, write_folder
 from regard.runs.recipe import Recipe, compose, read_in, read_recipe, written_in
 from regard.runs.run_report import write_report
+from regard.runs.speed import install
 from regard.systems.catalogue import find
-from regard.systems.code import admit, in_use, is_own, locate, name_code
+from regard.systems.code import admit, is_own, locate, name_code
 from regard.systems.model import Model
 from regard.text.pairs import Pairs
 from regard.training.checkpoint import save_tensors
 from regard.training.defaults import MOST_EPOCHS, SMALL_FILE
 from regard.training.distributed import Group, join, local_rank
 from regard.training.hyperparameters import Learning, PairTraining
-from regard.training.loop import Trainer, kept_weights, measure_steps, weights_of
+from regard.training.loop import Callback, Trainer, measure_steps, weights_of
 from regard.training.out_of_memory import is_out_of_memory, memory_of
 
 
 def train(
     system: str | None = None,
     *,
-    data: str | None = None,
+    data: GivenData | None = None,
     run: str | Path | None = None,
     size: str | None = None,
     seed: int | None = None,
@@ -68,15 +64,27 @@ def train(
     start: str | Path | None = None,
     recipe: str | Path | None = None,
     settings: Mapping[str, Mapping[str, Any]] | None = None,
+    callbacks: Sequence[Callback] = (),
 ) -> AnyRun:
     """Train a system on a text and return the run. `start`: a run whose weights and tokenizer it begins with.
+
+    `data`: the name of a corpus or a path, or a list of lines, or of pairs. Each of the `callbacks` is called with
+    every row of metrics.jsonl as it is written; an exception in one ends the training, after a checkpoint.
 
     regard.train("lstm", data="my.txt", run="runs/mine", settings={"model": {"layers": 1}, "training": {"steps": 500}})
     """
     composed = compose_recipe(
-        system, data=data, size=size, seed=seed, budget=budget, start=start, recipe=recipe, settings=settings
+        system,
+        data=None if data is None else as_file(data),
+        size=size,
+        seed=seed,
+        budget=budget,
+        start=start,
+        recipe=recipe,
+        settings=settings,
     )
-    return train_recipe(composed, Path(run) if run is not None else None, Path(start) if start is not None else None)
+    folder, before = (None if path is None else Path(path) for path in (run, start))
+    return train_recipe(composed, folder, before, callbacks=callbacks)
 
 
 def compose_recipe(
@@ -145,27 +153,27 @@ def check_start(
 class Prepared:
     """Everything that training needs, before anything is written."""
 
-    material: Material
+    data: Data
     model: Model
 
     @property
     def recipe(self) -> Recipe:
-        return self.material.recipe
+        return self.data.recipe
 
 
 def prepare(recipe: Recipe, start: Path | None = None, tokenizers: Tokenizers | None = None) -> Prepared:
     if "data.corpus" not in recipe.given:
         say(f"No --data was given, so this trains on the built-in corpus {recipe.data.corpus}.")
-    material = read_material(recipe, start, tokenizers).suited()
-    check_room(material.recipe, material.tokenizers)
-    torch.manual_seed(material.recipe.training.seed)
-    model = build_model(material.recipe, material.tokenizers)
+    data = read_data(recipe, start, tokenizers).suited()
+    check_room(data.recipe, data.tokenizers)
+    torch.manual_seed(data.recipe.training.seed)
+    model = build_model(data.recipe, data.tokenizers)
     if start is not None:
         try:
             model.load_state_dict(read_weights(start))
         except RuntimeError:
             raise RegardError(f"These model settings do not fit the weights of {start}: leave model.* out.") from None
-    return Prepared(material, model)
+    return Prepared(data, model)
 
 
 def check_room(recipe: Recipe, tokenizers: Tokenizers) -> None:
@@ -190,30 +198,39 @@ def check_room(recipe: Recipe, tokenizers: Tokenizers) -> None:
 
 
 def train_recipe(
-    recipe: Recipe, folder: Path | None = None, start: Path | None = None, tokenizers: Tokenizers | None = None
+    recipe: Recipe,
+    folder: Path | None = None,
+    start: Path | None = None,
+    tokenizers: Tokenizers | None = None,
+    callbacks: Sequence[Callback] = (),
 ) -> AnyRun:
     """Train what a recipe says; `tokenizers`: with these instead of new ones."""
     group = join(recipe.training.device if isinstance(recipe.training, Learning) else "cpu")
     if folder is not None and group.is_first:
         check_free(folder)  # said before anything is read
     if not group.alone:
-        return _train_together(group, recipe, folder, start, tokenizers)
+        return _train_together(group, recipe, folder, start, tokenizers, callbacks)
     ready = prepare(recipe, start, tokenizers)
-    say(ready.material.sentence)
+    say(ready.data.sentence)
     if is_counted(ready.recipe):
         return _count(ready, folder)
     with new_folder(ready.recipe, folder) as made:
         trainer = build_trainer(ready, made)
         size = grouped(count_parameters(ready.model))
         say(f"{find(ready.recipe.system).label}: {size} parameters, on {trainer.device}")
-        write_folder(made, ready.recipe, ready.material.tokenizers)
+        write_folder(made, ready.recipe, ready.data.tokenizers)
         trainer.save()
-        write_facts(made, ready.recipe, ready.model, ready.material.origin)
-        return _go_on(trainer, ready.material)
+        write_facts(made, ready.recipe, ready.model, ready.data.origin)
+        return _go_on(trainer, ready.data, callbacks)
 
 
 def _train_together(
-    group: Group, recipe: Recipe, folder: Path | None, start: Path | None, tokenizers: Tokenizers | None
+    group: Group,
+    recipe: Recipe,
+    folder: Path | None,
+    start: Path | None,
+    tokenizers: Tokenizers | None,
+    callbacks: Sequence[Callback],
 ) -> AnyRun:
     """The same in several processes: the leader reads the text and makes the folder, the others find both there."""
     if is_counted(recipe):
@@ -222,8 +239,8 @@ def _train_together(
         folder = Path(group.broadcast(str(made)))
         if group.is_first:
             ready = prepare(recipe, start, tokenizers)
-            say(ready.material.sentence)
-            write_folder(folder, ready.recipe, ready.material.tokenizers)
+            say(ready.data.sentence)
+            write_folder(folder, ready.recipe, ready.data.tokenizers)
         group.barrier()
         if not group.is_first:
             recipe = compose(recipe.system, None, read_in(folder))
@@ -234,11 +251,16 @@ def _train_together(
         say(f"{find(recipe.system).label}: {grouped(parameters)} parameters, {where}")
         trainer.save()
         if group.is_first:
-            write_facts(folder, ready.recipe, ready.model, ready.material.origin, group.size)
-        return _go_on(trainer, ready.material)
+            write_facts(folder, ready.recipe, ready.model, ready.data.origin, group.size)
+        return _go_on(trainer, ready.data, callbacks)
 
 
-def resume(folder: str | Path, settings: Mapping[str, Mapping[str, Any]] | None = None) -> AnyRun:
+def resume(
+    folder: str | Path,
+    settings: Mapping[str, Mapping[str, Any]] | None = None,
+    *,
+    callbacks: Sequence[Callback] = (),
+) -> AnyRun:
     """Go on exactly where a run stopped; `settings`: of those that only say where and in how many parts."""
     folder = Path(folder)
     recipe = _changed(open_recipe(folder), settings or {})
@@ -248,8 +270,8 @@ def resume(folder: str | Path, settings: Mapping[str, Mapping[str, Any]] | None 
         raise RegardError(f"{folder} has no checkpoint (training.safetensors); train it anew.")
     torch.set_num_threads(recipe.training.threads)
     group = join(recipe.training.device)
-    material = material_of(folder, recipe)
-    ready = Prepared(material, build_model(recipe, material.tokenizers))
+    data = data_of(folder, recipe)
+    ready = Prepared(data, build_model(recipe, data.tokenizers))
     with claimed(folder) if group.is_first else nullcontext():
         if group.is_first:
             tidy(folder)
@@ -257,7 +279,7 @@ def resume(folder: str | Path, settings: Mapping[str, Mapping[str, Any]] | None 
         _restore(trainer)
         if settings and group.is_first:
             write_text(folder / "recipe.toml", written_in(recipe, folder))
-        return _go_on(trainer, material)
+        return _go_on(trainer, data, callbacks)
 
 
 def _changed(recipe: Recipe, settings: Mapping[str, Mapping[str, Any]]) -> Recipe:
@@ -304,9 +326,10 @@ def how_losses_differ(recipe: Recipe) -> str:
     return f"The training loss is measured with {extra}, the validation loss without: compare each with itself."
 
 
-def _go_on(trainer: Trainer, material: Material) -> AnyRun:
+def _go_on(trainer: Trainer, data: Data, callbacks: Sequence[Callback]) -> AnyRun:
     folder, at = trainer.folder, trainer.at
-    if trainer.group.is_first and (sentence := how_losses_differ(material.recipe)):
+    trainer.callbacks = tuple(callbacks)
+    if trainer.group.is_first and (sentence := how_losses_differ(data.recipe)):
         say(sentence)
     try:
         trainer.train()
@@ -328,15 +351,15 @@ def _go_on(trainer: Trainer, material: Material) -> AnyRun:
     )
     run = load(folder, device=str(trainer.device))
     if trainer.group.is_first:
-        pairs = material.references if isinstance(material, PairMaterial) else Pairs([], [])
+        pairs = data.references if isinstance(data, PairData) else Pairs([], [])
         write_report(run, zip(pairs.sources, pairs.targets))
     return run
 
 
-def _count(ready: Prepared, asked: Path | None) -> Run:
-    material = ready.material
-    assert isinstance(material, TextMaterial)
-    recipe, model, ids = ready.recipe, ready.model, material.arrays["train"].ids
+def _count(ready: Prepared, asked: Path | None) -> LanguageRun:
+    data = ready.data
+    assert isinstance(data, TextData)
+    recipe, model, ids = ready.recipe, ready.model, data.arrays["train"].ids
     began = time.perf_counter()
     with progress(f"counting up to {recipe.model.order}-grams", recipe.model.order) as bar:
         model.count(ids, progress=lambda: bar.advance(1))  # type: ignore[operator]  # counted systems have it
@@ -344,11 +367,11 @@ def _count(ready: Prepared, asked: Path | None) -> Run:
         say(str(note))
     seconds = time.perf_counter() - began
     with new_folder(recipe, asked) as folder:
-        write_folder(folder, recipe, material.tokenizers)
+        write_folder(folder, recipe, data.tokenizers)
         save_tensors(folder / "model.safetensors", weights_of(model), {"tokens": len(ids)})
-        write_facts(folder, recipe, model, material.origin, seconds=seconds)
+        write_facts(folder, recipe, model, data.origin, seconds=seconds)
     say(f"counted {grouped(count_parameters(model))} n-grams in {clock(seconds)}; saved in {folder}")
-    run = Run(folder, recipe, material.tokenizers.target, model)
+    run = LanguageRun(folder, recipe, data.tokenizers.target, model)
     write_report(run)
     return run
 
@@ -361,158 +384,9 @@ def build_trainer(ready: Prepared, folder: Path, group: Group | None = None) -> 
     if group is not None and not group.alone and device.type == "cuda":
         device = torch.device("cuda", local_rank())
     model = ready.model.to(device)
-    batches, validation = ready.material.batches(model), ready.material.validation(model)
+    batches, validation = ready.data.batches(model), ready.data.validation(model)
     bf16 = settings.precision == "bf16"
     return Trainer(model, batches, validation, settings, folder, bf16=bf16, group=group, install=install)
-
-
-# -- the folder ------------------------------------------------------------------------------------------------------
-
-
-BEGINNING = ".beginning"  # in a folder that is not a run yet: what is beside it was made by the start of a training
-OWN_FILES = {
-    "recipe.toml",
-    "tokenizer.json",
-    "tokenizer.source.json",
-    "model.safetensors",
-    "training.safetensors",
-    ".lock",
-    BEGINNING,
-}
-
-
-def check_free(folder: Path) -> None:
-    """A new run may begin where nothing is, or where a training was killed before it had begun."""
-    if (folder / "run.json").exists():
-        raise RegardError(f"{folder} exists already: `regard resume {folder}` continues it, or choose another --run.")
-    if not os.path.lexists(folder):
-        return
-    if not folder.is_dir():
-        raise RegardError(f"{folder} exists already and is not a run: choose another --run.")
-    left = {path.name for path in folder.iterdir()}
-    if BEGINNING in left:
-        left = {name for name in left - OWN_FILES if not name.endswith(".py") and not is_partial(name)}
-    if left - {".lock"}:
-        raise RegardError(f"{folder} exists already and is not a run: choose another --run.")
-
-
-@contextmanager
-def new_folder(recipe: Recipe, folder: Path | None) -> Iterator[Path]:
-    """The folder asked for, if it is free, or runs/SYSTEM-CORPUS, numbered if that is taken; held until the work in it
-    is done. It is looked at while it is held, so that of two trainings one is refused."""
-    corpus = "".join(filter(str.isprintable, Path(recipe.data.corpus).stem))[:100]
-    default = Path("runs") / f"{find(recipe.system).label}-{corpus}"
-    if folder is not None:
-        check_free(folder)
-    with free_folder(default) if folder is None else nullcontext(folder) as chosen, claimed(chosen):
-        check_free(chosen)
-        if (chosen / BEGINNING).exists():
-            sweep(chosen)
-        os.close(open_own_file(chosen / BEGINNING, os.O_WRONLY))
-        try:
-            yield chosen
-        except BaseException:
-            if {path.name for path in chosen.iterdir()} == {".lock", BEGINNING}:  # nothing was begun
-                (chosen / BEGINNING).unlink()
-            raise
-
-
-@contextmanager
-def free_folder(wanted: Path) -> Iterator[Path]:
-    """A new folder: `wanted`, or wanted-2, wanted-3, … whichever does not exist yet; gone again if it stays empty."""
-    free, number, made = wanted, 1, not wanted.parent.exists()
-    try:
-        wanted.parent.mkdir(parents=True, exist_ok=True)
-        while True:
-            with suppress(FileExistsError):
-                free.mkdir()  # of several processes one makes it
-                break
-            number += 1
-            free = wanted.with_name(f"{wanted.name}-{number}")
-    except OSError as error:
-        raise RegardError(f"Cannot make the folder {free} ({error.strerror}); choose another --run.") from None
-    try:
-        yield free
-    except BaseException:
-        with suppress(OSError):  # it is not empty
-            free.rmdir()
-            if made:
-                wanted.parent.rmdir()
-        raise
-
-
-@contextmanager
-def claimed(folder: Path) -> Iterator[None]:
-    """The folder, made if need be, and held against other processes until the work in it is done; gone again if it was
-    made for nothing."""
-    made = not folder.exists()
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise RegardError(f"Cannot make the folder {folder} ({error.strerror}); choose another --run.") from None
-    with locked(folder / ".lock"):
-        try:
-            yield
-        except BaseException:
-            if [path.name for path in folder.iterdir()] == [".lock"]:
-                with suppress(OSError):  # where files that are open cannot be removed
-                    (folder / ".lock").unlink()
-                    if made:
-                        folder.rmdir()
-            raise
-
-
-def tidy(folder: Path) -> None:
-    """Remove what a kill in the middle of a save left in a run that is held."""
-    sweep(folder)
-    if kept_weights(folder):
-        sweep(folder / "kept")
-    (folder / BEGINNING).unlink(missing_ok=True)
-
-
-def write_folder(folder: Path, recipe: Recipe, tokenizers: Tokenizers) -> None:
-    write_text(folder / "recipe.toml", written_in(recipe, folder))
-    tokenizers.save(folder)
-
-
-def write_facts(
-    folder: Path,
-    recipe: Recipe,
-    model: Model,
-    origin: Mapping[str, Any],
-    processes: int = 1,
-    seconds: float | None = None,
-) -> None:
-    """run.json, written last: a folder that has one is a run. `origin` says what text it comes from; `seconds`: how
-    long it was counted, where no checkpoint says so."""
-    facts = {
-        "format": FORMAT,
-        "regard": regard.__version__,
-        "torch": torch.__version__,
-        "python": platform.python_version(),
-        "platform": platform.platform(),
-        "device": device_name(model.device),
-        "threads": recipe.training.threads,
-        **({"processes": processes} if processes > 1 else {}),
-        "seed": recipe.training.seed,
-        "created": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        "parameters": count_parameters(model),
-        **({} if seconds is None else {"seconds": seconds}),
-        "corpus": dict(origin),
-        "recipe": recipe.tree(),
-        "files": {name: file_digest(folder / name) for name in TOKENIZER_FILES if (folder / name).exists()},
-    }
-    if is_own(recipe.system):
-        code = in_use(recipe.system)
-        facts["code"] = {"file": code.file.name, "sha256": code.digest}
-        with writing(folder / code.file.name) as stream:
-            stream.write(code.source)
-    write_text(folder / "run.json", json.dumps(facts, indent=2, ensure_ascii=False) + "\n")
-    (folder / BEGINNING).unlink(missing_ok=True)
-
-
-def device_name(device: torch.device) -> str:
-    return torch.cuda.get_device_name(device) if device.type == "cuda" else f"{device} ({platform.machine()})"
 
 
 # -- what would it cost ----------------------------------------------------------------------------------------------
@@ -530,11 +404,11 @@ def dry_run(recipe: Recipe, start: Path | None = None, tokenizers: Tokenizers | 
     does: the batches that stand out, a validation, a checkpoint.
     """
     ready = prepare(recipe, start, tokenizers)
-    training_tokens = ready.material.tokens
+    training_tokens = ready.data.tokens
     facts: dict[str, Any] = {
         "system": ready.recipe.system,
-        "corpus": ready.material.origin["name"],
-        "vocabulary": ready.material.tokenizers.target.vocabulary,
+        "corpus": ready.data.origin["name"],
+        "vocabulary": ready.data.tokenizers.target.vocabulary,
         "training_tokens": training_tokens,
     }
     if is_counted(ready.recipe):

@@ -15,7 +15,6 @@ import time
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from functools import cached_property
 from itertools import islice
 from typing import Any
 
@@ -24,10 +23,10 @@ import torch
 
 from regard.base.errors import RegardError
 from regard.base.word_spans import find_words
-from regard.decoding.beam import Beam, Hypothesis
+from regard.decoding.beam import BEAM, Beam, Hypothesis
 from regard.decoding.beam_engine import BeamEngine
-from regard.decoding.sampling import Sampling
-from regard.decoding.translate import BEAM, explain_hypotheses, translate
+from regard.decoding.sampling import Sampling, one_sampling
+from regard.decoding.translate import explain_hypotheses, translate
 from regard.evaluation.alignment_error import alignment_error_rate, spans_in, word_links
 from regard.evaluation.bleu import accuracy, by_length, quality, refuse_escaped
 from regard.evaluation.scoring import alone_by_default, pair_losses
@@ -36,8 +35,9 @@ from regard.insight.trace import Trace
 from regard.insight.tracing import trace_translation
 from regard.layers.state import State
 from regard.report.progress import progress
-from regard.runs.folder import TrainedOnPairs, seen_in_training
+from regard.runs.lists import GivenPairs
 from regard.runs.prediction import Prediction
+from regard.runs.run import PairRun, given_state
 from regard.runs.speed import install
 from regard.systems.translator import Translator
 from regard.text.pair_tokens import TokenPairs, encode_pairs
@@ -71,7 +71,7 @@ class PairScore:
 NOTHING = Translation("", 0.0, 0.0, [])  # of an empty line
 
 
-class TranslationRun(TrainedOnPairs):
+class TranslationRun(PairRun):
     """A trained translator with its tokenizers."""
 
     model: Translator
@@ -86,6 +86,7 @@ class TranslationRun(TrainedOnPairs):
     @torch.no_grad()
     def __call__(self, words: str, state: State | None = None) -> tuple[Prediction, State]:
         """Read some of the translation after `state` and predict how it goes on; first, nothing: `run("", state)`."""
+        state = given_state(state)
         if state is None:
             raise RegardError("A translation begins with its source: state = run.begin(source).")
         ids = self.tokenizer.encode(words)
@@ -98,22 +99,45 @@ class TranslationRun(TrainedOnPairs):
 
     # -- translating -------------------------------------------------------------------------------------------------
 
-    @cached_property
+    @property
     def _beam_engine(self) -> BeamEngine | None:
-        """For searches on a GPU, kept for the next call: it has recorded its steps. Elsewhere the plain search."""
-        return BeamEngine(self.model, install=install) if self.model.device.type == "cuda" else None
+        """For searches on a GPU. Elsewhere the plain search."""
+        if self.model.device.type != "cuda":
+            return None
+        engine: BeamEngine = self._engine_for("beam", lambda: BeamEngine(self.model, install=install))
+        return engine
 
-    def translate(self, text: str | Sequence[str], *, beam: int = 5, length_penalty: float = 1.0) -> Any:
-        """The translation of a sentence as a string, or those of several as a list."""
+    def translate(
+        self,
+        text: str | Sequence[str],
+        *,
+        beam: int | Beam | None = None,
+        length_penalty: float | None = None,
+        sampling: Sampling | None = None,
+        temperature: float | None = None,
+        top_k: int | None = None,
+        top_p: float | None = None,
+        seed: int = 0,
+    ) -> Any:
+        """The translation of a sentence as a string, or those of several as a list.
+
+        Beam search with 5 hypotheses, unless `sampling` or its fields (temperature, …) ask for a draw.
+        """
         lines = [text] if isinstance(text, str) else list(text)
-        found = [best.text for best, *_ in self.translations(lines, how=Beam(beam, length_penalty))]
+        how = search_or_draw(beam, length_penalty, sampling, temperature, top_k, top_p)
+        found = [best.text for best, *_ in self._translations(lines, how, seed=seed)]
         return found[0] if isinstance(text, str) else found
 
     def translations(
         self,
         lines: Iterable[str],
         *,
-        how: Beam | Sampling = BEAM,
+        beam: int | Beam | None = None,
+        length_penalty: float | None = None,
+        sampling: Sampling | None = None,
+        temperature: float | None = None,
+        top_k: int | None = None,
+        top_p: float | None = None,
         alignment: bool = False,
         attention: bool = False,
         truncate: bool = False,
@@ -122,9 +146,23 @@ class TranslationRun(TrainedOnPairs):
     ) -> Iterator[list[Translation]]:
         """For each line its translations, best first; an empty line stays empty. Memory does not grow with the file.
 
+        How to search or to draw is said as in `translate`; Beam(5, n_best=3) gives three translations of each line.
         `before`: lines that were translated earlier, and how many of them were not empty. `limits`: max_tokens,
         min_tokens, samples, seed, as `decoding.translate` has them.
         """
+        how = search_or_draw(beam, length_penalty, sampling, temperature, top_k, top_p)
+        return self._translations(lines, how, alignment, attention, truncate, before, **limits)
+
+    def _translations(
+        self,
+        lines: Iterable[str],
+        how: Beam | Sampling,
+        alignment: bool = False,
+        attention: bool = False,
+        truncate: bool = False,
+        before: tuple[int, int] = (0, 0),
+        **limits: Any,
+    ) -> Iterator[list[Translation]]:
         waiting: deque[tuple[str, list[int]]] = deque()  # lines whose translations are still to come; [] = an empty one
 
         def sources() -> Iterator[list[int]]:
@@ -174,9 +212,10 @@ class TranslationRun(TrainedOnPairs):
         self,
         split: str | None = None,
         *,
-        data: str | None = None,
+        data: GivenPairs | None = None,
         columns: str = "",
-        how: Beam = BEAM,
+        beam: int | Beam | None = None,
+        length_penalty: float | None = None,
         lengths: bool = False,
         bleu_tokenizer: str | None = None,
         texts: bool = False,
@@ -184,8 +223,9 @@ class TranslationRun(TrainedOnPairs):
         """Perplexity of the references, BLEU and chrF of translations, alignment error where gold alignments exist.
 
         With `lengths`, all that also by source length; with `texts`, the translations themselves. `bleu_tokenizer` is
-        one of sacreBLEU's; without it the script of the references decides.
+        one of sacreBLEU's; without it the script of the references decides. `data`: another corpus, or a list of pairs.
         """
+        how = one_beam(beam, length_penalty)
         corpus, name = self.chosen(data, split, columns)
         pairs = corpus.splits[name]
         cut_words = bleu_cut(pairs.targets, bleu_tokenizer)  # what is wrong is better known before the translating
@@ -202,7 +242,7 @@ class TranslationRun(TrainedOnPairs):
             "split": name,
             "direction": f"{corpus.source or 'source'} → {corpus.target or 'target'}",
             "sentences": len(pairs),
-            **({} if data is None else seen_in_training(self, corpus, name)),
+            **({} if data is None else self._seen_in_training(corpus, name)),
             **quality(hypotheses, pairs.targets, cut_words.tokenizer),
             "bleu_tokenizer": cut_words.why,
             "exact": accuracy(hypotheses, pairs.targets),
@@ -230,7 +270,7 @@ class TranslationRun(TrainedOnPairs):
     def _translate_all(self, sources: Sequence[str], how: Beam, name: str) -> list[str]:
         found = []
         with progress(f"translating {name}", len(sources), unit=" sentences") as bar:
-            for best, *_ in self.translations(sources, how=how, truncate=True):
+            for best, *_ in self._translations(sources, how, truncate=True):
                 found.append(best.text)
                 bar.advance(1)
         return found
@@ -315,6 +355,31 @@ class TranslationRun(TrainedOnPairs):
             system=self.recipe.system,
             run=self.folder.resolve().name,
         )
+
+
+def one_beam(beam: int | Beam | None, length_penalty: float | None) -> Beam:
+    """How to search, said by a Beam or by its fields; what is None is as in Beam()."""
+    if isinstance(beam, Beam) and length_penalty is not None:
+        raise RegardError("Beam(…) says the length penalty already: leave length_penalty out.")
+    if isinstance(beam, Beam):
+        return beam
+    return Beam(BEAM.width if beam is None else beam, BEAM.length_penalty if length_penalty is None else length_penalty)
+
+
+def search_or_draw(
+    beam: int | Beam | None,
+    length_penalty: float | None,
+    sampling: Sampling | None,
+    temperature: float | None,
+    top_k: int | None,
+    top_p: float | None,
+) -> Beam | Sampling:
+    """Beam search, unless one says how to draw."""
+    if sampling is None and temperature is None and top_k is None and top_p is None:
+        return one_beam(beam, length_penalty)
+    if beam is not None or length_penalty is not None:
+        raise RegardError("beam searches, and sampling or temperature draw: choose one of them.")
+    return one_sampling(sampling, temperature, top_k, top_p)
 
 
 def both_sides(pairs: TokenPairs) -> tuple[list[list[int]], list[list[int]]]:

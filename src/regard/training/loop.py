@@ -57,6 +57,7 @@ from regard.training.prefetch import Feed
 from regard.training.validation import TextValidation, Validation, Verdict, best_words
 
 REHEARSED = 20_000  # tokens of validation text that a dry run reads: more than one batch
+Callback = Callable[[dict[str, Any]], object]  # is called with each row of metrics.jsonl
 LOG_SECONDS = 1.0  # interval at which metrics.jsonl and the progress note are updated
 
 
@@ -146,6 +147,7 @@ class Trainer:
         self.doing = "step"  # or "update" or "validation": for error messages
         self.rows = 0  # of the current batch
         self.random: dict[str, Tensor] = {}  # the generators before the current step
+        self.callbacks: tuple[Callback, ...] = ()
 
     # -- the loop ----------------------------------------------------------------------------------------------------
 
@@ -165,7 +167,7 @@ class Trainer:
             return self.at
         self.model.train()
         with self._interruptible(), progress("training", self.limit.amount, self._spent(), self._unit()) as bar:
-            log = _Log(self.folder / "metrics.jsonl" if self.group.is_first else None, bar, self.at)
+            log = _Log(self.folder / "metrics.jsonl" if self.group.is_first else None, bar, self.at, self.callbacks)
             stuck = False
             if self.at.step and self._validation_is_due() and self.at.step not in dict(self.at.history):
                 self._validate(log)  # it ran out of memory before the resume
@@ -176,7 +178,8 @@ class Trainer:
                 if (mean := log.trained(loss, count, rate)) is not None:
                     self._check_finite(mean)
                 seconds = self.at.seconds + time.perf_counter() - began  # without validation and saving
-                self.at.seconds, self.stop_requested = self.group.all_reduce(seconds, self.stop_requested)
+                stop = self.stop_requested or log.failure is not None
+                self.at.seconds, self.stop_requested = self.group.all_reduce(seconds, stop)
                 bar.advance(self._spent() - spent, log.note)
                 if self._validation_is_due():
                     self._validate(log)
@@ -187,11 +190,13 @@ class Trainer:
                     self.save()
                 if self.stop_requested:
                     self.save()
-                    raise Stopped(self.at.step)
+                    raise log.failure or Stopped(self.at.step)
             if not self.at.history or self.at.history[-1][0] != self.at.step:
                 self._validate(log)
             self.at.finished = True
             self.save()
+            if log.failure is not None:
+                raise log.failure
         return self.at
 
     def _validation_is_due(self) -> bool:
@@ -470,9 +475,10 @@ def refuse_what_was_not_recorded(settings: Learning, device: torch.device) -> No
 class _Log:
     """metrics.jsonl and the note beside the progress bar, about once a second."""
 
-    def __init__(self, path: Path | None, bar: Bar, at: Progress):
+    def __init__(self, path: Path | None, bar: Bar, at: Progress, callbacks: tuple[Callback, ...] = ()):
         """`path` None: this process does not write."""
-        self.path, self.bar, self.at = path, bar, at
+        self.path, self.bar, self.at, self.callbacks = path, bar, at, callbacks
+        self.failure: Exception | None = None  # of a callback; the training ends with it after its step
         self.since = time.monotonic()
         self.pending: list[tuple[Tensor, int]] = []
         self.note = ""
@@ -504,7 +510,13 @@ class _Log:
         if self.path is None:
             return
         at = {"step": self.at.step, "tokens": self.at.tokens, "seconds": round(self.at.seconds, 3)}
-        append_line(self.path, json.dumps(at | {key: _json(value) for key, value in numbers.items()}))
+        row = at | {key: _json(value) for key, value in numbers.items()}
+        append_line(self.path, json.dumps(row))
+        try:
+            for callback in self.callbacks:
+                callback(dict(row))
+        except Exception as error:
+            self.failure = error
 
 
 def kept_weights(folder: Path) -> list[Path]:

@@ -1,0 +1,213 @@
+"""What this machine has and what runs on it: `doctor`."""
+
+from __future__ import annotations
+
+import math
+import os
+import platform
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from importlib import metadata
+from pathlib import Path
+from typing import Annotated, Any
+
+from regard.base.settings import at_least
+from regard.cli.options import Flag
+from regard.cli.printing import print_facts, print_prose
+
+PARTS = {  # of the cache folder
+    "tokens": "texts cut into tokens; made again when they are needed",
+    "data": "corpora that `regard data fetch` has downloaded",
+    "lists": "lists that a Python program trained on; runs need them to resume",
+    "back-translation": "sentences that a run has translated back; made again when they are needed",
+    "claims": "models and results of `regard claims`; made again when they are needed",
+    "own-code.txt": "which code of your own may run; without it you name that code again",
+}
+PACKAGES = [  # that Regard can do without: package, what it is for, how it is installed
+    ("pyarrow", "corpora in Parquet and Arrow", 'pip install "regard[data]"'),
+    ("backports.zstd", "files that end in .zst", 'pip install "regard[data]"'),
+    ("mecab-python3", "BLEU of Japanese by words", 'pip install "regard[ja]"'),
+    ("mecab-ko", "BLEU of Korean by words", 'pip install "regard[ko]"'),
+    ("matplotlib", "run.history.plot()", "pip install matplotlib"),
+    ("triton", "faster code on an NVIDIA GPU", "comes with the CUDA build of PyTorch on Linux"),
+    ("transformers", "a peer in `regard bench`", "pip install transformers"),
+]
+
+
+def doctor(*, device: str = "auto", prune: int | None = None, json: Annotated[bool, Flag] = False) -> None:
+    """Look at this machine: versions, memory, GPUs, the cache, optional packages, and which faster code runs here.
+
+    Parameters
+    ----------
+    device
+        list the faster code for this device: cpu, cuda, …; auto = a GPU if there is one
+    prune
+        first delete from the cache the tokens of texts that are older than this many days; they are made again when
+        they are needed
+    json
+        print one object
+    """
+    from regard.corpora.fetch import cache_folder
+    from regard.report.progress import say
+    from regard.report.table import print_json
+
+    if prune is not None:
+        at_least("--prune", prune, 0)
+        say(_prune(cache_folder() / "tokens", prune))
+    facts = {
+        "machine": _machine(),
+        "cache": {"folder": str(cache_folder()), "parts": list(_cache(cache_folder()))},
+        "packages": list(_packages()),
+        "device": device,
+        "faster_code": [],
+    }
+    if "threads" in facts["machine"]:  # torch can be loaded
+        facts |= _faster_code(device)
+    if json:
+        print_json(facts)
+    else:
+        _print(facts)
+
+
+def _machine() -> dict[str, Any]:
+    from regard import __version__
+
+    facts: dict[str, Any] = {
+        "regard": __version__,
+        "python": platform.python_version(),
+        "interpreter": sys.executable,
+        "platform": platform.platform(),
+    }
+    try:
+        import torch
+
+        from regard.runs.data import cores
+        from regard.training.out_of_memory import memory_of
+    except (ImportError, OSError) as error:  # what a doctor is called for
+        return facts | {"torch": f"cannot be loaded: {error}"}
+    facts |= {
+        "torch": torch.__version__,
+        "cores": cores(),
+        "threads": torch.get_num_threads(),
+        "memory_bytes": memory_of(torch.device("cpu")),
+        "gpus": [],
+    }
+    for number in range(torch.cuda.device_count()):
+        free, total = torch.cuda.mem_get_info(number)
+        capability = ".".join(map(str, torch.cuda.get_device_capability(number)))
+        found = {"name": torch.cuda.get_device_name(number), "capability": capability}
+        facts["gpus"].append(found | {"memory_bytes": total, "free_bytes": free})
+    return facts
+
+
+def _cache(folder: Path) -> Iterator[dict[str, Any]]:
+    """What lies in the cache, with its size."""
+    for path in sorted(folder.iterdir()) if folder.is_dir() else ():
+        files = [path] if path.is_file() else [found for found in path.rglob("*") if found.is_file()]
+        size = sum(_size(file) for file in files)
+        yield {"part": path.name, "files": len(files), "bytes": size, "about": PARTS.get(path.name, "")}
+
+
+def _size(file: Path) -> int:
+    with suppress(OSError):  # it is gone by now
+        return file.stat().st_size
+    return 0
+
+
+def _prune(folder: Path, days: int) -> str:
+    """Delete old token files; a training that reads one keeps what it has open."""
+    from regard.base.numbers import counted
+
+    texts = size = 0
+    for tokens in folder.glob("*.npy"):
+        with suppress(OSError):  # gone already, or open on a system that does not delete such files
+            if tokens.stat().st_mtime > time.time() - days * 86_400:
+                continue
+            bytes_here = tokens.stat().st_size
+            tokens.unlink()
+            tokens.with_suffix(".json").unlink(missing_ok=True)
+            texts, size = texts + 1, size + bytes_here
+    return f"Deleted the tokens of {counted(texts, 'text')} older than {counted(days, 'day')}, {_amount(size)}."
+
+
+def _packages() -> Iterator[dict[str, Any]]:
+    for name, use, install in PACKAGES:
+        if name == "backports.zstd" and sys.version_info >= (3, 14):
+            continue  # Python has it
+        try:
+            here: str | None = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            here = None
+        yield {"package": name, "for": use, "version": here, "install": None if here else install}
+
+
+def _faster_code(device: str) -> dict[str, Any]:
+    from regard.runs.folder import pick_device
+    from regard.runs.speed import on_this_machine
+
+    where = pick_device(device)
+    rows = [
+        {"name": row.name, "instead_of": row.stands_in_for.replace(":", "."), "runs": why is None, "why_not": why}
+        for row, why in on_this_machine(where)
+    ]
+    return {"device": str(where), "faster_code": rows}
+
+
+def _print(facts: dict[str, Any]) -> None:
+    from regard.report.table import print_table
+
+    machine = dict(facts["machine"])
+    gpus = machine.pop("gpus", [])
+    if "memory_bytes" in machine:
+        machine["memory"] = _amount(machine.pop("memory_bytes"))
+        machine["threads"] = f"{machine['threads']} ({_threads_from()})"
+        machine["gpu"] = "none that PyTorch can use" if not gpus else ""
+    for number, gpu in enumerate(gpus):
+        memory = f"{_amount(gpu['memory_bytes'])}, {_amount(gpu['free_bytes'])} of it free"
+        machine["gpu" if len(gpus) == 1 else f"gpu {number}"] = f"{gpu['name']} ({gpu['capability']}): {memory}"
+    print_facts({name: value for name, value in machine.items() if value != ""}, False)
+
+    cache = facts["cache"]
+    print()
+    rows = [part | {"bytes": _amount(part["bytes"])} for part in cache["parts"]]
+    if rows:
+        print_table(rows, {"part": "in the cache", "files": "files", "bytes": "size", "about": "what it is"})
+    print_prose(
+        f"The cache is {cache['folder']} ($REGARD_CACHE names another). `regard doctor --prune 30` deletes tokens "
+        "older than 30 days; to free the rest, delete the part's folder."
+    )
+
+    print()
+    headings = {"package": "optional package", "version": "version", "for": "for", "install": "how to install it"}
+    print_table(facts["packages"], headings)
+
+    if "threads" not in facts["machine"]:
+        return
+    print()
+    if not facts["faster_code"]:
+        print_prose("There is no faster code (regard.fast) here: everything runs as written.")
+        return
+    rows = [{**row, "runs": "yes" if row["runs"] else "no"} for row in facts["faster_code"]]
+    headings = {"name": f"faster code on {facts['device']}", "runs": "runs", "instead_of": "instead of"}
+    print_table(rows, headings | {"why_not": "why not"})
+    print_prose("What does not run here is computed as written.")
+
+
+def _threads_from() -> str:
+    chosen = os.environ.get("OMP_NUM_THREADS")
+    return (
+        f"OMP_NUM_THREADS is {chosen}" if chosen else "PyTorch's choice; training.threads or OMP_NUM_THREADS changes it"
+    )
+
+
+def _amount(size: float) -> str:
+    """Bytes as people say them: 512 B, 3.4 MiB, 126 GiB."""
+    if size == math.inf:
+        return "unknown"
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if size < 1000:
+            return f"{size:.3g} {unit}"
+        size /= 1024
+    return f"{size:.3g} TiB"

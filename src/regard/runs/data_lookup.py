@@ -1,0 +1,95 @@
+"""The data that a recipe names, opened; and those of a run found again, if they still are what it was trained on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TypeVar
+
+from regard.base.errors import RegardError
+from regard.report.progress import progress
+from regard.runs.folder import read_facts
+from regard.runs.recipe import PairDataSettings, Recipe
+from regard.text.corpus import Corpus, is_named, open_corpus
+from regard.text.pairs import PairCorpus, open_pairs
+from regard.text.tokenizer import Tokenizer
+from regard.text.tokens import TokenArray, cached
+
+Known = TypeVar("Known", Corpus, PairCorpus)
+
+
+def corpus_of(folder: Path, recipe: Recipe) -> Corpus:
+    """The text a run was trained on, if it still is that text: else what was held out may not be held out any more."""
+    recipe = with_data_found(folder, recipe)
+    data = recipe.data
+    return _unchanged(open_corpus(data.corpus, data.split, columns=data.columns, header=data.header), folder, recipe)
+
+
+def pairs_of(folder: Path, recipe: Recipe) -> PairCorpus:
+    """The pairs a run was trained on, if they still are those."""
+    recipe = with_data_found(folder, recipe)
+    return _unchanged(pairs_asked_for(recipe.data), folder, recipe)
+
+
+def pairs_asked_for(data: PairDataSettings) -> PairCorpus:
+    return open_pairs(
+        data.corpus,
+        source=data.source,
+        target=data.target,
+        columns=data.columns,
+        header=data.header,
+        swap=data.swap,
+        pairs=data.pairs,
+        longest=data.words,
+        also=data.also,
+        split=data.split,
+    )
+
+
+def with_data_found(folder: Path, recipe: Recipe) -> Recipe:
+    """The recipe with its data where they are now: where the run says or, by their name, in its folder or in this one.
+
+    That they are the same data is seen by their checksum.
+    """
+    if is_named(recipe.data.corpus):
+        return recipe
+    there = Path(recipe.data.corpus)
+    places = list(dict.fromkeys([there, folder.resolve() / there.name, Path.cwd() / there.name]))
+    for place in places:
+        if place.exists() or any(place.parent.glob(f"{place.name}.*")):  # or parallel files: train.de and train.en
+            return recipe.replace(data={"corpus": str(place)})
+    looked = ", ".join(map(str, places))
+    raise RegardError(
+        f"What {folder} was trained on is not there; it was looked for at {looked}: put it back at one of them, or "
+        "evaluate on another with --data."
+    )
+
+
+def _unchanged(corpus: Known, folder: Path, recipe: Recipe) -> Known:
+    if corpus.checksum() != read_facts(folder)["corpus"].get("checksum"):
+        raise RegardError(
+            f"{recipe.data.corpus} has changed since {folder} was trained on it; put it back, evaluate on another "
+            f"with --data, or start anew with --from {folder}."
+        )
+    return corpus
+
+
+def refuse_columns(columns: str) -> None:
+    if columns:
+        raise RegardError("--data.columns says how to read another file: name that with --data.")
+
+
+def choose_split(corpus: Corpus | PairCorpus, split: str | None) -> str:
+    """The split asked for; without one test, or valid where there is no test, or the only one there is."""
+    if split is None and len(corpus.splits) == 1:
+        return next(iter(corpus.splits))
+    if split is None:
+        return "test" if "test" in corpus.splits else "valid"
+    if split not in corpus.splits:
+        raise RegardError(f"{corpus.name} has no split {split!r}; it has {', '.join(corpus.splits)}.")
+    return split
+
+
+def tokens_of(corpus: Corpus, tokenizer: Tokenizer, split: str) -> TokenArray:
+    """A split as one array of tokens, made once and kept in the cache."""
+    with progress(f"tokenising {split}", corpus.splits[split].size, unit=" bytes") as bar:
+        return cached(corpus, tokenizer, split, progress=bar.reach)

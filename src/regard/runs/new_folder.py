@@ -1,0 +1,169 @@
+"""A new run's folder: found free, held against other processes, and written. `folder.py` opens it again."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import os
+import platform
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, nullcontext, suppress
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import regard
+from regard.base.errors import RegardError
+from regard.base.files import file_digest, is_partial, locked, open_own_file, sweep, write_text, writing
+from regard.runs.folder import FORMAT, TOKENIZER_FILES, Tokenizers, count_parameters
+from regard.runs.recipe import Recipe, written_in
+from regard.systems.catalogue import find
+from regard.systems.code import in_use, is_own
+from regard.systems.model import Model
+from regard.training.loop import kept_weights
+
+BEGINNING = ".beginning"  # in a folder that is not a run yet: what is beside it was made by the start of a training
+OWN_FILES = {
+    "recipe.toml",
+    "tokenizer.json",
+    "tokenizer.source.json",
+    "model.safetensors",
+    "training.safetensors",
+    ".lock",
+    BEGINNING,
+}
+
+
+def check_free(folder: Path) -> None:
+    """A new run may begin where nothing is, or where a training was killed before it had begun."""
+    if (folder / "run.json").exists():
+        raise RegardError(f"{folder} exists already: `regard resume {folder}` continues it, or choose another --run.")
+    if not os.path.lexists(folder):
+        return
+    if not folder.is_dir():
+        raise RegardError(f"{folder} exists already and is not a run: choose another --run.")
+    left = {path.name for path in folder.iterdir()}
+    if BEGINNING in left:
+        left = {name for name in left - OWN_FILES if not name.endswith(".py") and not is_partial(name)}
+    if left - {".lock"}:
+        raise RegardError(f"{folder} exists already and is not a run: choose another --run.")
+
+
+@contextmanager
+def new_folder(recipe: Recipe, folder: Path | None) -> Iterator[Path]:
+    """The folder asked for, if it is free, or runs/SYSTEM-CORPUS, numbered if that is taken; held until the work in it
+    is done. It is looked at while it is held, so that of two trainings one is refused."""
+    corpus = "".join(filter(str.isprintable, Path(recipe.data.corpus).stem))[:100]
+    default = Path("runs") / f"{find(recipe.system).label}-{corpus}"
+    if folder is not None:
+        check_free(folder)
+    with free_folder(default) if folder is None else nullcontext(folder) as chosen, claimed(chosen):
+        check_free(chosen)
+        if (chosen / BEGINNING).exists():
+            sweep(chosen)
+        os.close(open_own_file(chosen / BEGINNING, os.O_WRONLY))
+        try:
+            yield chosen
+        except BaseException:
+            if {path.name for path in chosen.iterdir()} == {".lock", BEGINNING}:  # nothing was begun
+                (chosen / BEGINNING).unlink()
+            raise
+
+
+@contextmanager
+def free_folder(wanted: Path) -> Iterator[Path]:
+    """A new folder: `wanted`, or wanted-2, wanted-3, … whichever does not exist yet; gone again if it stays empty."""
+    free, number, made = wanted, 1, not wanted.parent.exists()
+    try:
+        wanted.parent.mkdir(parents=True, exist_ok=True)
+        while True:
+            with suppress(FileExistsError):
+                free.mkdir()  # of several processes one makes it
+                break
+            number += 1
+            free = wanted.with_name(f"{wanted.name}-{number}")
+    except OSError as error:
+        raise RegardError(f"Cannot make the folder {free} ({error.strerror}); choose another --run.") from None
+    try:
+        yield free
+    except BaseException:
+        with suppress(OSError):  # it is not empty
+            free.rmdir()
+            if made:
+                wanted.parent.rmdir()
+        raise
+
+
+@contextmanager
+def claimed(folder: Path) -> Iterator[None]:
+    """The folder, made if need be, and held against other processes until the work in it is done; gone again if it was
+    made for nothing."""
+    made = not folder.exists()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise RegardError(f"Cannot make the folder {folder} ({error.strerror}); choose another --run.") from None
+    with locked(folder / ".lock"):
+        try:
+            yield
+        except BaseException:
+            if [path.name for path in folder.iterdir()] == [".lock"]:
+                with suppress(OSError):  # where files that are open cannot be removed
+                    (folder / ".lock").unlink()
+                    if made:
+                        folder.rmdir()
+            raise
+
+
+def tidy(folder: Path) -> None:
+    """Remove what a kill in the middle of a save left in a run that is held."""
+    sweep(folder)
+    if kept_weights(folder):
+        sweep(folder / "kept")
+    (folder / BEGINNING).unlink(missing_ok=True)
+
+
+def write_folder(folder: Path, recipe: Recipe, tokenizers: Tokenizers) -> None:
+    write_text(folder / "recipe.toml", written_in(recipe, folder))
+    tokenizers.save(folder)
+
+
+def write_facts(
+    folder: Path,
+    recipe: Recipe,
+    model: Model,
+    origin: Mapping[str, Any],
+    processes: int = 1,
+    seconds: float | None = None,
+) -> None:
+    """run.json, written last: a folder that has one is a run. `origin` says what text it comes from; `seconds`: how
+    long it was counted, where no checkpoint says so."""
+    facts = {
+        "format": FORMAT,
+        "regard": regard.__version__,
+        "torch": torch.__version__,
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "device": device_name(model.device),
+        "threads": recipe.training.threads,
+        **({"processes": processes} if processes > 1 else {}),
+        "seed": recipe.training.seed,
+        "created": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "parameters": count_parameters(model),
+        **({} if seconds is None else {"seconds": seconds}),
+        "corpus": dict(origin),
+        "recipe": recipe.tree(),
+        "files": {name: file_digest(folder / name) for name in TOKENIZER_FILES if (folder / name).exists()},
+    }
+    if is_own(recipe.system):
+        code = in_use(recipe.system)
+        facts["code"] = {"file": code.file.name, "sha256": code.digest}
+        with writing(folder / code.file.name) as stream:
+            stream.write(code.source)
+    write_text(folder / "run.json", json.dumps(facts, indent=2, ensure_ascii=False) + "\n")
+    (folder / BEGINNING).unlink(missing_ok=True)
+
+
+def device_name(device: torch.device) -> str:
+    return torch.cuda.get_device_name(device) if device.type == "cuda" else f"{device} ({platform.machine()})"

@@ -1,0 +1,73 @@
+"""`regard doctor`: what it says of this machine, also where the faster code is hidden, and what it deletes."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from regard.fast import on_this_machine
+
+HIDE = "import sys; sys.modules['regard.fast'] = None; from regard.cli import main; main(['doctor', *sys.argv[1:]])"
+
+
+@pytest.fixture
+def cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("REGARD_CACHE", str(tmp_path))
+    (tmp_path / "tokens").mkdir()
+    for name, days in (("old", 40), ("new", 2)):
+        for suffix in (".npy", ".json"):
+            file = tmp_path / "tokens" / f"{name}{suffix}"
+            file.write_bytes(b"x" * 1000)
+            then = file.stat().st_mtime - days * 86_400
+            os.utime(file, (then, then))
+    (tmp_path / "own-code.txt").write_text("not to be touched")
+    return tmp_path
+
+
+def test_the_table_of_faster_code_is_this_machines(regard, cache):
+    code, out, _ = regard("doctor", "--device", "cpu", "--json")
+    facts = json.loads(out)
+    assert code == 0
+    assert facts["machine"]["torch"] == torch.__version__
+    assert {row["name"]: row["why_not"] for row in facts["faster_code"]} == {
+        row.name: why for row, why in on_this_machine(torch.device("cpu"))
+    }
+    assert all(row["runs"] == (row["why_not"] is None) for row in facts["faster_code"])
+    sizes = {part["part"]: part["bytes"] for part in facts["cache"]["parts"]}
+    assert sizes == {"tokens": 4000, "own-code.txt": 17}
+
+
+def test_people_read_tables(regard, cache):
+    code, out, _ = regard("doctor", "--device", "cpu")
+    assert code == 0
+    for said in (str(cache), "it needs a CUDA device", "optional package", "pip install", "4 "):
+        assert said in out
+
+
+def test_without_the_faster_code_it_says_that_everything_runs_as_written(cache):
+    done = subprocess.run([sys.executable, "-c", HIDE], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "everything runs as written" in done.stdout
+
+
+def test_only_old_tokens_are_deleted(regard, cache):
+    code, _, errors = regard("doctor", "--prune", "30")
+    assert code == 0
+    assert "Deleted the tokens of 1 text older than 30 days" in errors
+    left = {path.name for path in cache.rglob("*") if path.is_file()}
+    assert left == {"new.npy", "new.json", "own-code.txt"}
+
+
+def test_what_it_cannot_do_is_one_sentence(wrong, cache):
+    assert "--prune must be at least 0" in wrong("doctor", "--prune", "-1")
+    assert "not available" in wrong("doctor", "--device", "toaster")
+
+
+def test_it_works_where_there_is_no_cache_yet(regard, tmp_path, monkeypatch):
+    monkeypatch.setenv("REGARD_CACHE", str(tmp_path / "nowhere"))
+    assert regard("doctor", "--prune", "1")[0] == 0
+    assert not Path(tmp_path / "nowhere").exists()

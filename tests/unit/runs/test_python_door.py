@@ -1,0 +1,271 @@
+"""Regard from Python: what it shows, how a run is called, and one way to say how it decodes."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+
+import regard
+from regard.decoding.beam import Hypothesis
+from regard.runs import language_run, translation_run
+
+LINES = [f"{who} {does} {what}." for who in ("The cat", "A dog") for does in ("sees", "eats") for what in ("it", "été")]
+PAIRS = [(line, line.upper()) for line in LINES]
+LABELLED = [(line, "cat" if "cat" in line else "dog") for line in LINES]
+QUICK = {"training": {"steps": 4, "evaluate_every": 2, "checkpoint_every": 4, "threads": 1, "batch_tokens": 64}}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("runs")
+
+
+@pytest.fixture(scope="module")
+def lstm(folder):
+    settings = QUICK | {"data": {"tokenizer": "byte"}}  # é is two tokens
+    return regard.train("lstm", data=LINES * 4, run=folder / "lstm", size="tiny", settings=settings)
+
+
+@pytest.fixture(scope="module")
+def ngram(folder):
+    return regard.train("ngram", data=LINES * 4, run=folder / "ngram", settings={"data": {"tokenizer": "bpe"}})
+
+
+@pytest.fixture(scope="module")
+def translator(folder):
+    return regard.train("transformer", data=PAIRS * 4, run=folder / "translator", size="tiny", settings=QUICK)
+
+
+@pytest.fixture(scope="module")
+def classifier(folder):
+    return regard.train("classifier", data=LABELLED * 4, run=folder / "classifier", size="tiny", settings=QUICK)
+
+
+# -- the package -----------------------------------------------------------------------------------------------------
+
+
+def test_the_package_shows_everything_public_and_loads_nothing():
+    code = (
+        "import sys, regard\n"
+        "assert 'torch' not in sys.modules\n"
+        "assert {*regard.__all__, '__version__'} == set(dir(regard))\n"
+        "assert 'torch' not in sys.modules\n"
+        "for name in regard.__all__: getattr(regard, name)\n"
+        "from regard import *\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_every_kind_of_run_is_a_run(lstm, translator, classifier):
+    kinds = [regard.LanguageRun, regard.TranslationRun, regard.ClassificationRun]
+    for run, kind in zip((lstm, translator, classifier), kinds, strict=True):
+        assert type(run) is kind
+        assert isinstance(run, regard.Run)
+        assert repr(run).startswith(f"{kind.__name__}(")
+        assert sum(isinstance(run, other) for other in kinds) == 1
+
+
+def test_a_run_goes_where_it_is_sent(lstm):
+    lstm.generate("The", max_tokens=2)
+    assert lstm._engines
+    assert lstm.to("cpu") is lstm
+    assert not lstm._engines  # they belonged to the model where it was
+    with pytest.raises(regard.RegardError, match="not available"):
+        lstm.to("toaster")
+
+
+def test_the_page_about_python_is_true(folder, monkeypatch, capsys):
+    page = (Path(__file__).parents[3] / "docs" / "python.md").read_text(encoding="utf-8")
+    monkeypatch.chdir(folder)
+    exec(compile("".join(re.findall(r"```python\n(.*?)```", page, flags=re.S)), "python.md", "exec"), {})
+    printed = capsys.readouterr().out
+    assert "step 20 validation loss" in printed
+    assert "The cat" in printed
+
+
+# -- the lecture's call ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("zeros", [[0, 0, 0, 0], (0.0,), np.zeros(4), torch.zeros(1, 4)])
+def test_zeros_are_the_beginning(lstm, zeros):
+    prediction, hidden_state = lstm("The", zeros)
+    expected, state = lstm("The", None)
+    assert np.array_equal(prediction.log_probabilities, expected.log_probabilities)
+    after, _ = lstm(" cat", hidden_state)
+    assert np.array_equal(after.log_probabilities, lstm(" cat", state)[0].log_probabilities)
+
+
+@pytest.mark.parametrize("state", [[0, 1], [], "0", {}, print, [[0], [0, 0]]])
+def test_what_is_no_state_is_answered_in_one_sentence(lstm, translator, state):
+    for run in (lstm, translator):
+        with pytest.raises(regard.RegardError, match="is no state: begin with None or zeros"):
+            run("The", state)
+
+
+def test_a_translation_does_not_begin_with_zeros(translator):
+    with pytest.raises(regard.RegardError, match="begins with its source"):
+        translator("", [0, 0])
+
+
+# -- decoding --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("system", ["lstm", "ngram"])
+@pytest.mark.parametrize("prompt", ["", "The ", "The cat", "été"])
+def test_a_stream_yields_what_is_new_and_nothing_of_the_prompt(request, system, prompt):
+    run = request.getfixturevalue(system)
+    how = {"max_tokens": 30, "temperature": 1.2, "top_k": 20, "seed": 3}
+    pieces = list(run.stream(prompt, **how))
+    assert all(pieces)
+    assert len(pieces) > 5
+    assert not any(piece.endswith("\ufffd") for piece in pieces[:-1])  # half a character
+    assert prompt + "".join(pieces) == run.generate(prompt, **how)
+
+
+def test_one_way_to_say_how_to_draw(lstm, translator):
+    fields = {"temperature": 0.7, "top_k": 5, "top_p": 0.9}
+    sampling = regard.Sampling(**fields)
+    for call in (
+        lambda **how: lstm.generate("The", max_tokens=9, seed=2, **how),
+        lambda **how: list(lstm.stream("The", max_tokens=9, seed=2, **how)),
+        lambda **how: list(lstm.completions(["The", "A"], max_tokens=9, seed=2, **how)),
+        lambda **how: translator.translate(LINES[0], seed=2, **how),
+        lambda **how: [[one.text for one in found] for found in translator.translations(LINES, seed=2, **how)],
+    ):
+        assert call(**fields) == call(sampling=sampling)
+        with pytest.raises(regard.RegardError, match="sampling and temperature both say how to draw"):
+            call(sampling=sampling, temperature=0.7)
+
+
+def test_one_way_to_say_how_to_search(translator):
+    expected = [found[0] for found in translator.translations(LINES, beam=regard.Beam(2, 0.5))]
+    assert expected == [found[0] for found in translator.translations(LINES, beam=2, length_penalty=0.5)]
+    assert translator.translate(LINES, beam=2, length_penalty=0.5) == [one.text for one in expected]
+    assert translator.evaluate("valid", beam=1)["search"] == "greedy"
+    with pytest.raises(regard.RegardError, match="choose one"):
+        translator.translate(LINES[0], beam=2, temperature=0.5)
+    with pytest.raises(regard.RegardError, match="leave length_penalty out"):
+        translator.translate(LINES[0], beam=regard.Beam(2), length_penalty=0.5)
+
+
+def test_the_second_text_builds_no_engine(lstm, monkeypatch):
+    lstm.to("cpu")
+    lstm.generate("The", max_tokens=3, temperature=0.5)
+    monkeypatch.setattr(language_run, "Engine", None)
+    lstm.generate("A", max_tokens=5, temperature=0.5, seed=7)
+    list(lstm.stream("A", max_tokens=5, sampling=regard.Sampling(0.5)))
+
+
+def test_the_second_translation_builds_no_engine(translator, monkeypatch):
+    built, used = [], []
+
+    def search(model, sources, *, engine, **how):
+        used.append(engine)
+        return ([Hypothesis([0], -1.0, -1.0)] for _ in sources)
+
+    monkeypatch.setattr(translation_run, "translate", search)
+    monkeypatch.setattr(translation_run, "BeamEngine", lambda model, install: built.append(model) or object())
+    on_a_gpu = SimpleNamespace(device=torch.device("cuda"), eval=lambda: None)
+    parts = (translator.folder, translator.recipe, translator.source_tokenizer, translator.tokenizer)
+    run = regard.TranslationRun(*parts, on_a_gpu)
+    run.translate(LINES[0])
+    run.translate(LINES, beam=2)
+    assert built == [on_a_gpu]
+    assert used[0] is used[1] is not None
+
+
+# -- data from a program ---------------------------------------------------------------------------------------------
+
+
+def test_a_list_is_evaluated_whole(lstm, translator, classifier):
+    facts = lstm.evaluate(data=LINES)
+    assert (facts["split"], facts["tokens"]) == ("whole list", sum(len(line.encode()) + 1 for line in LINES))
+    assert facts["share_seen_in_training"] > 0
+    assert translator.evaluate(data=PAIRS)["sentences"] == len(PAIRS)
+    assert classifier.evaluate(data=LABELLED)["lines"] == len(LABELLED)
+
+
+@pytest.mark.parametrize(
+    ("data", "sentence"),
+    [
+        ([], "empty list"),
+        (["one", "two\nlines"], "Item 1 of the data contains a line break"),
+        (["one", 2], "Item 1 of the data is of type int"),
+        ([("a", "b"), ("a",)], "Item 1 of the data is no pair"),
+        ([("a", "b"), ("a", "b\tc")], "Item 1 of the data contains a tab"),
+    ],
+)
+def test_a_list_that_is_no_data_is_answered_in_one_sentence(data, sentence, tmp_path):
+    with pytest.raises(regard.RegardError, match=sentence):
+        regard.train("lstm", data=data, run=tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_pairs_keep_their_quotes_and_their_first_row(folder):
+    pairs = [("source", "target"), ('"quoted"', 'a "b", c'), *PAIRS * 4]
+    run = regard.train("seq2seq", data=pairs, run=folder / "quotes", size="tiny", settings=QUICK)
+    found = [pair for some in run.corpus().splits.values() for pair in zip(some.sources, some.targets)]
+    assert set(found) == set(pairs)
+
+
+def test_a_run_on_a_list_goes_on_when_the_list_is_gone(folder, capsys):
+    class Enough(Exception):
+        pass
+
+    def stop(row):
+        if row["step"] == 2:
+            raise Enough("of this")
+
+    make = {"data": LINES * 4, "size": "tiny", "settings": QUICK}
+    with pytest.raises(Enough, match="of this") as raised:
+        regard.train("rnn", run=folder / "stopped", callbacks=[stop], **make)
+    assert raised.traceback[-1].name == "stop"  # its own line, for who wrote it
+    assert "lines of the list are in" in capsys.readouterr().err
+    resumed = regard.resume(folder / "stopped")
+    whole = regard.train("rnn", run=folder / "whole", **make)
+    assert all(torch.equal(a, b) for a, b in zip(resumed.model.parameters(), whole.model.parameters(), strict=True))
+
+
+# -- what training tells ---------------------------------------------------------------------------------------------
+
+
+def test_callbacks_are_called_with_each_row_of_the_history(folder):
+    rows, again = [], []
+    run = regard.train(
+        "rnn", data=LINES * 4, run=folder / "told", size="tiny", settings=QUICK, callbacks=[rows.append, again.append]
+    )
+    assert rows == again == list(run.history)
+    assert [row["step"] for row in run.history.validations] == [2, 4]
+    page = run.history._repr_html_()
+    assert page.count("<tr") == 3
+    assert "perplexity" in page
+
+
+def test_a_history_is_plotted_by_matplotlib_or_answered_in_one_sentence(lstm, ngram, monkeypatch):
+    assert ngram.history == []
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    with pytest.raises(regard.RegardError, match="pip install matplotlib"):
+        lstm.history.plot()
+
+
+def test_a_history_is_drawn_on_the_axes_given(lstm, monkeypatch):
+    class Axes:
+        def __init__(self):
+            self.lines = {}
+
+        def plot(self, x, y, label):
+            self.lines[label] = list(zip(x, y))
+
+        def __getattr__(self, name):
+            return lambda *words: None
+
+    matplotlib = type(sys)("matplotlib")
+    matplotlib.pyplot = type(sys)("pyplot")
+    monkeypatch.setitem(sys.modules, "matplotlib", matplotlib)
+    axes = lstm.history.plot("perplexity", axes=Axes())
+    assert axes.lines["validation"] == [(row["tokens"], row["perplexity"]) for row in lstm.history.validations]
