@@ -69,7 +69,7 @@ class Pretended:
     def __init__(self, device):
         pass
 
-    def aside(self, work):
+    def warm_up(self, work):
         return work()
 
     def record(self, work):
@@ -80,7 +80,7 @@ class Pretended:
 def test_what_is_recorded_once_writes_every_later_text(subject, monkeypatch):
     """What a CUDA graph needs: steps and readings know their rows and words from tensors that stay where they are."""
     monkeypatch.setattr(writing, "Recorder", Pretended)
-    monkeypatch.setattr(writing, "asks", lambda work: False)
+    monkeypatch.setattr(writing, "synchronises", lambda work: False)
     monkeypatch.setattr(table, "rows", lambda: tuple(replace(row, needs=lambda device: None) for row in writing.ROWS))
     model, options = build(subject), {"max_tokens": 30, "seed": 1}
     prompts = ragged([1, 8, 2, 5, 3, 19, 0, 4, 4, 7])

@@ -72,12 +72,12 @@ def test_weights_of_two_precisions_are_left_to_the_model(monkeypatch):
     assert not decode_step._placed(a_gpt().double())
 
 
-sizes = {"columns": st.integers(1, 60_000), "inner": st.integers(1, decode_step.WHOLE)}
+sizes = {"columns": st.integers(1, 60_000), "inner": st.integers(1, decode_step.WIDEST)}
 
 
 @given(rows=st.integers(1, decode_step.FEW), **sizes)
 def test_a_warp_can_hold_the_rows_of_a_matrix_it_is_given(rows, columns, inner):
-    warps, each = decode_step.held(rows, columns, inner)
+    warps, each = decode_step.few_rows_tile(rows, columns, inner)
     assert power_of_two(warps)
     assert power_of_two(each)
     assert each * decode_step.power_of_two(inner) // 32 <= 512  # a lane's, of which two share a register
@@ -85,7 +85,7 @@ def test_a_warp_can_hold_the_rows_of_a_matrix_it_is_given(rows, columns, inner):
 
 @given(held=st.sampled_from([2, 4]), **sizes)
 def test_tiles_are_what_tensor_cores_take(columns, inner, held):
-    for block, deep in (decode_step.tile(columns, inner)[:2], decode_step.piece(columns, inner, held)):
+    for block, deep in (decode_step.many_rows_tile(columns, inner)[:2], decode_step.split_k_tile(columns, inner, held)):
         assert min(block, deep) >= 16
         assert power_of_two(block)
         assert power_of_two(deep)

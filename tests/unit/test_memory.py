@@ -19,7 +19,7 @@ from regard.systems.catalogue import load_class
 from regard.text.batches import Streams, Windows
 from regard.training.checkpoint import load_tensors
 from regard.training.loop import Trainer
-from regard.training.out_of_memory import is_out_of_memory, steps_that_stand_out
+from regard.training.out_of_memory import is_out_of_memory, largest_steps
 from regard.training.validation import TextValidation
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="memory is limited as Linux does it")
@@ -173,8 +173,8 @@ def test_the_steps_that_stand_out_have_the_most_targets_and_the_longest_rows():
             rows, columns = {7: (9, 4), 11: (2, 9), 49: (1, 3)}.get(step, (5, 4))
             return type("Some", (), {"targets": np.zeros((rows, columns))})
 
-    assert steps_that_stand_out(Uneven(), 100) == [7, 11, 49]
-    assert steps_that_stand_out(Uneven(), 10) == [0, 7, 9]
+    assert largest_steps(Uneven(), 100) == [7, 11, 49]
+    assert largest_steps(Uneven(), 10) == [0, 7, 9]
 
 
 SCRIPT = """

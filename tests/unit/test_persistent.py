@@ -60,7 +60,7 @@ class OnThreads:
     def __init__(self, plan, folder):
         self.plan = plan
         source = Path(persistent.__file__).with_name("persistent.cu").read_text(encoding="utf-8")
-        start, end = source.index("// ---- what C++"), source.index("// ---- the recurrence")
+        start, end = source.index("// ---- inline assembly"), source.index("// ---- the recurrence")
         parts = [
             f'#include "{Path(__file__).with_name("persistent_on_cpu.h")}"',
             *(f"#define {name} {value}" for name, value in asdict(plan).items()),

@@ -1,1 +1,1 @@
-"""`regard bench`: Regard and its peers at the same work, side by side in one run, beside what the machine could do."""
+"""`regard bench`: Regard and its peers on the same work in one run, with the machine's limit."""

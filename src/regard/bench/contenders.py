@@ -1,4 +1,4 @@
-"""What a benchmark is made of: a place to run, a piece of work, and who does it.
+"""The parts of a benchmark: a place to run, the work, and the contenders.
 
 The first contender of a row is Regard, the others are its peers; all do the same amount of the same work. The limit of
 a row is the work's arithmetic over what the machine was measured to do:
@@ -14,19 +14,19 @@ from typing import Protocol
 
 import torch
 
-SIZES = ("full", "small", "quick")  # on a GPU; on a CPU, in seconds; only to see that everything runs
+SIZES = ("full", "small", "quick")  # for a GPU; for a CPU, in seconds; a smoke test
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where the work is done, and how much of it."""
+    """The device, and the size of the work."""
 
     device: torch.device
     size: str
 
     @property
     def dtype(self) -> torch.dtype:
-        """What products are computed in, on both sides."""
+        """The precision of products, on both sides."""
         return torch.bfloat16 if self.device.type == "cuda" else torch.float32
 
     @property
@@ -34,7 +34,7 @@ class Place:
         return "bf16" if self.dtype == torch.bfloat16 else "fp32"
 
     def of(self, full: int, small: int, quick: int) -> int:
-        """The number that belongs to the size."""
+        """The number for the current size."""
         return {"full": full, "small": small, "quick": quick}[self.size]
 
 
@@ -48,7 +48,7 @@ class Work(Protocol):
 
 @dataclass(frozen=True)
 class Contender:
-    """`open` builds it. It cannot run where one of the packages it `needs` is missing, or the GPU it needs."""
+    """`open` builds it. It cannot run without the packages, or the GPU, that it `needs`."""
 
     name: str
     open: Callable[[], Work]
@@ -58,13 +58,13 @@ class Contender:
 
 @dataclass(frozen=True)
 class Cost:
-    """What one token cannot do without."""
+    """The least cost of one token."""
 
     operations: float = 0.0  # floating-point, in products
     bytes: float = 0.0  # read from or written to memory
 
     def bound(self, matmul_rate: float, copy_rate: float) -> tuple[float, str]:
-        """The most tokens per second, and which of the two it is that bounds them."""
+        """The most tokens per second, and which of the two bounds them."""
         arithmetic, memory = self.operations / matmul_rate, self.bytes / copy_rate
         return 1 / max(arithmetic, memory), "operations" if arithmetic >= memory else "bytes"
 

@@ -1,8 +1,7 @@
-"""The 5-gram scores text that it has not counted, against kenlm with the very same model, on one thread of the CPU.
+"""A 5-gram model scores held-out text, against kenlm with the same model, on one CPU thread.
 
-The text is the Python language reference that every Python carries, its words cut at blanks; kenlm reads Regard's
-estimates from an ARPA file. Each side gives −log P of every word, `</s>` included: Regard from word ids, kenlm from
-lines of text, which is what each is called with.
+The text is Python's language reference, split into words at blanks; kenlm reads Regard's estimates from an ARPA file.
+Each side computes −log P of every word, with `</s>`: Regard from word ids, kenlm from lines of text, as each is used.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from regard.training.checkpoint import load_tensors, save_tensors
 
 ORDER = 5
 CORPUS = "pyref"
-TIMES = 20  # the held-out text is short, so it is scored over and over
+TIMES = 20  # the held-out text is short, so it is scored repeatedly
 
 
 class Words:
@@ -56,7 +55,7 @@ def words() -> Words:
 
 @cache
 def estimated() -> tempfile.TemporaryDirectory[str]:
-    """A folder with the model as each side reads it: counted once, so that no one's memory is that of counting."""
+    """A folder with the model for each side, counted once, so that no side's memory includes counting."""
     folder = tempfile.TemporaryDirectory()
     model = NGram(len(words().numbers), Settings(order=ORDER))
     model.count(words().counted)
@@ -73,7 +72,7 @@ class RegardScoring:
         self.parameters = self.model.stored_numbers
 
     def __call__(self) -> int:
-        method = Method.of(self.model, overlap=ORDER - 1)  # more words before it change no word's probability
+        method = Method.of(self.model, overlap=ORDER - 1)  # more context changes no probability
         with one_thread():
             losses = [*token_losses(self.model, words().held_out, method, eos=0)]
         self.scores = np.concatenate(losses) / -np.log(10)
@@ -87,7 +86,7 @@ class KenlmScoring:
         quiet = kenlm.Config()
         quiet.show_progress, quiet.arpa_complain = False, kenlm.ARPALoadComplain.NONE
         self.model = kenlm.Model(str(Path(estimated().name, "model.arpa")), quiet)
-        self.parameters = 0  # it does not say
+        self.parameters = 0  # kenlm does not report it
 
     def __call__(self) -> int:
         self.scores = [entry[0] for line in words().lines for entry in self.model.full_scores(line)]

@@ -1,8 +1,8 @@
 """GPT-2, 124 million parameters on a GPU: training steps, and greedy generation, one text or 64 at a time.
 
-The vocabulary is a multiple of 128 for everyone (50 304 for GPT-2's 50 257 tokens, as nanoGPT fills it up); nothing is
-dropped out. A token of training costs `flops_per_token`; one of generation at least a reading of all weights, shared by
-the rows of the batch, and of the keys and values before it.
+The vocabulary is padded to a multiple of 128 on all sides (50 304 for GPT-2's 50 257 tokens, as in nanoGPT), without
+dropout. A token of training costs `flops_per_token`; a generated token at least one read of all weights, shared by the
+rows of the batch, and of its keys and values.
 """
 
 from __future__ import annotations
@@ -125,7 +125,7 @@ def training_rows(place: Place) -> list[Row]:
 
 
 class RegardGeneration:
-    """The engine that `regard generate` uses; what it has recorded while warming up is there for the next call."""
+    """The engine of `regard generate`; graphs recorded during warm-up are reused."""
 
     def __init__(self, place: Place, rows: int, new: int) -> None:
         self.model = regard_gpt(place, rows).to(place.device, place.dtype)
@@ -158,7 +158,7 @@ class HuggingFaceGeneration:
 
 
 class PlainGeneration:
-    """The plain model with keys and values kept; on a GPU a step is one CUDA graph, replayed without looking."""
+    """The plain model with a key-value cache; on a GPU a step is one CUDA graph, replayed without synchronising."""
 
     def __init__(self, place: Place, rows: int, new: int) -> None:
         self.model = plain_gpt(place).to(place.device, place.dtype).eval()
@@ -189,14 +189,14 @@ class PlainGeneration:
         self.slot += 1
 
     def _captured(self) -> Callable[[], None]:
-        aside = torch.cuda.Stream()
-        aside.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(aside):
-            for _ in range(2):  # whatever has to be set up is set up before
+        stream = torch.cuda.Stream()
+        stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(stream):
+            for _ in range(2):  # warm-up before capture
                 self._step()
-        torch.cuda.current_stream().wait_stream(aside)
+        torch.cuda.current_stream().wait_stream(stream)
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, stream=aside):
+        with torch.cuda.graph(graph, stream=stream):
             self._step()
         return graph.replay
 

@@ -1,7 +1,7 @@
-"""What this machine can do, measured in the run that it is the yardstick of, and how much memory someone has used.
+"""The machine's limits, measured in the same run, and a contender's peak memory.
 
-The yardstick takes its turn, too: a product of square matrices, and a copy of a block far larger than any cache, each
-byte of which is read once and written once. Of all turns the best counts, since a limit is what nothing passes.
+Matmul rate: a product of square matrices. Copy rate: a copy of a block far larger than any cache, each byte read once
+and written once. The best of all turns counts, since it is a limit.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Machine:
         self.copy_rate = max(self.copy_rate, 2.0 * len(self._source) / copy)
 
     def _seconds(self, work: Callable[[], object]) -> float:
-        """Of one call, of a few in a row."""
+        """Seconds of one call, averaged over a few."""
         calls = self.place.of(20, 1, 1)
         wait(self.place.device)
         began = time.perf_counter()
@@ -65,7 +65,7 @@ class Machine:
 
 
 def wait(device: torch.device) -> None:
-    """A GPU works on after it was told what to do."""
+    """Waits for the device, since GPU calls are asynchronous."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
 
@@ -74,7 +74,7 @@ def wait(device: torch.device) -> None:
 
 
 class Memory:
-    """The most memory held since `start`, beyond what was held there: tensors of a GPU, or all that the process has."""
+    """The peak memory since `start`, minus that at `start`: GPU tensors, or the whole process."""
 
     def __init__(self, device: torch.device) -> None:
         self.device = device
@@ -97,14 +97,14 @@ class Memory:
 
 
 def _give_back() -> None:
-    """What the C library keeps for later would hide what the next one needs."""
+    """Returns freed memory to the system, or it would hide what the next contender needs."""
     with suppress(AttributeError):  # not glibc
         ctypes.CDLL(None).malloc_trim(0)
 
 
 def _forget_peak() -> None:
-    """Let the kernel's high-water mark start again from here."""
-    with suppress(OSError):  # where it may not, the mark stays, and can only be too high
+    """Resets the kernel's peak memory counter."""
+    with suppress(OSError):  # if not permitted, the peak may be too high
         Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
 
 

@@ -16,7 +16,7 @@ from regard.bench.turns import Result, take_turns
 def run_benches(
     benches: Sequence[Bench], place: Place, repeats: int, each: Callable[[Result], object] = lambda result: None
 ) -> list[Result]:
-    """`each` is told of every row as it is done. All rows of a device have one yardstick."""
+    """`each` is called with every finished row. All rows of a device share one measurement of its limits."""
     machines: dict[torch.device, Machine] = {}
     results = []
     for bench in benches:

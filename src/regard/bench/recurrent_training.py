@@ -1,8 +1,8 @@
 """Recurrent language models: layers of LSTM or tanh RNN between tied word vectors, the state carried along the text.
 
-The peer is torch.nn.LSTM or nn.RNN of two layers with the same word vectors and prediction, its step said kernel by
-kernel, and recorded in one CUDA graph and replayed. Nothing is dropped out. The limit counts operations only; that
-steps wait for one another bounds these nets sooner.
+The peer is torch.nn.LSTM or nn.RNN of two layers with the same word vectors and prediction, its step launched
+kernel by kernel, and replayed as one CUDA graph. There is no dropout. The limit counts operations only; the sequential
+dependence of steps is a tighter bound.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from regard.text.batches import Streams
 from regard.training.objective import TensorBatch
 
 LAYERS = 2
-STEPS = 200  # of the text before it begins anew
+STEPS = 200  # before the text starts again
 LSTM_SHAPES = {  # width, rows, window
     "full": [(650, 20, 35), (1500, 20, 35), (1024, 64, 256)],
     "small": [(200, 20, 35), (400, 20, 35)],

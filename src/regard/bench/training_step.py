@@ -1,7 +1,7 @@
-"""A whole training step, both ways: by Regard's own Trainer, and as anyone would write it in PyTorch.
+"""A whole training step by Regard's Trainer, and as a plain PyTorch loop.
 
 Both read the same batches, made by the same code; minimise the mean cross-entropy in bf16 autocast on a GPU and fp32
-on a CPU; clip the gradient's norm to 1; and step with AdamW (the peer's is fused) that shrinks matrices only.
+on a CPU; clip the gradient's norm to 1; and step with AdamW (the peer's is fused) with weight decay on matrices only.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def count(model: nn.Module) -> int:
 
 
 class RegardTraining:
-    """The trainer that `regard train` runs, with whatever engine it chooses; only validation and files are left out."""
+    """The trainer of `regard train`, with the same fast paths, but without validation and files."""
 
     def __init__(self, model: Model, batches: Batches, settings: Learning, place: Place) -> None:
         self.model = model.to(place.device)
@@ -128,12 +128,12 @@ class Pool:
 
 
 def random_tokens(vocabulary: int, amount: int) -> np.ndarray:
-    """Ids from 1, so that nothing ends a line."""
+    """Random ids from 1 on: no line ends."""
     return np.random.default_rng(0).integers(1, vocabulary, amount).astype(np.uint16)
 
 
 def full_windows(vocabulary: int, rows: int, window: int) -> Pool:
-    """Random text, cut into windows as training cuts it."""
+    """Random text, in windows as in training."""
     windows = Windows(random_tokens(vocabulary, (8 * rows + 1) * window), rows, window, 0, seed=1)
     batches = (windows.batch(step) for step in range(windows.steps_per_epoch))
     return Pool([batch for batch in batches if batch.lengths is None and batch.tokens.shape == (rows, window)])

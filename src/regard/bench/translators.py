@@ -1,8 +1,8 @@
 """The encoder-decoder Transformer, 6 + 6 blocks of width 512 on a GPU: training on pairs, and beam search.
 
 The peer is Hugging Face's Marian of the same shape: post-norm, ReLU, sinusoids, one table of word vectors for source,
-target and prediction. All sentences are equally long, <eos> counted, and every translation is made to have exactly as
-many tokens as asked for, so that both sides do the same work whatever they would rather write.
+target and prediction. All sentences have the same length, with <eos>, and every translation is forced to the same
+number of tokens, so both sides do the same work.
 """
 
 from __future__ import annotations
@@ -165,7 +165,7 @@ class RegardBeam:
         self.sources, self.new, self.parameters = sources.tolist(), new, count(self.model)
         self.together = WIDTH * len(self.sources) * len(self.sources[0])
         install(self.model)
-        self.engine = None  # a run keeps one on a GPU, so that its step is recorded by the calls that warm up
+        self.engine = None  # kept on a GPU, so that warm-up calls record its step
         if place.device.type == "cuda":
             self.engine = BeamEngine(self.model, batch_tokens=self.together, install=install)
 
@@ -199,7 +199,7 @@ class HuggingFaceBeam:
             min_new_tokens=self.new,
             max_new_tokens=self.new,
         )
-        self.written = found[:, 1:].tolist()  # the first is the boundary that it was given
+        self.written = found[:, 1:].tolist()  # without the boundary token
         return sum(map(len, self.written))
 
 

@@ -1,4 +1,4 @@
-"""Taking turns: A B A B …, so that what disturbs the machine disturbs both, after a warm-up that is not timed.
+"""Timing in alternating turns, A B A B …, so that disturbances affect both sides; warm-up is not timed.
 
 rate = tokens of a turn / its seconds          ratio = median over turns of (Regard's rate / the peer's)
 """
@@ -21,7 +21,7 @@ from regard.bench.machine import Machine, Memory, wait
 
 @dataclass
 class Entry:
-    """A contender in the contest. `why` says what kept it from running."""
+    """A contender and its measurements; `why`: the reason if it could not run."""
 
     contender: Contender
     work: Work | None = None
@@ -89,7 +89,7 @@ class Result:
 
 
 def spread(rates: list[float]) -> float | None:
-    """Half of what lies between the slowest and the fastest turn, as a share of the median."""
+    """Half the range between the slowest and the fastest turn, as a share of the median."""
     return (max(rates) - min(rates)) / 2 / median(rates) if rates else None
 
 
@@ -124,7 +124,7 @@ def absent(contender: Contender, place: Place) -> str:
 def warm_up(entry: Entry, row: Row) -> None:
     device = row.place.device
     if device.type == "cpu":
-        entry.contender.open()()  # libraries and kernels that are loaded only once are in no one's memory
+        entry.contender.open()()  # first load libraries and kernels, so that they do not count as a contender's memory
     memory = Memory(device)
     memory.start()
     entry.work = entry.contender.open()
@@ -147,7 +147,7 @@ def turn(entry: Entry, row: Row) -> None:
 
 
 def attempt(do: Callable[[Entry, Row], None], entry: Entry, row: Row) -> None:
-    """Too little memory ends a contender's part with a sentence; so does whatever goes wrong inside a peer."""
+    """Runs a turn; running out of memory, or any error of a peer, removes that contender with a reason."""
     why = ""
     try:
         do(entry, row)
@@ -158,7 +158,7 @@ def attempt(do: Callable[[Entry, Row], None], entry: Entry, row: Row) -> None:
             raise
         else:
             why = sentence(error)
-    if why:  # only now, when the error no longer holds on to what was being computed
+    if why:  # only now is the error, with its tensors, released
         entry.leave(why)
 
 

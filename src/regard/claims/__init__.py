@@ -1,7 +1,7 @@
-"""Every statement of the lectures, put to the test: `regard claims`, or in Python
+"""The statements of the lectures, tested: `regard claims`, or in Python
 
 from regard.claims import run_claim
-run_claim("any-b", q=5.0)          # in a notebook the result shows itself, figure and all
+run_claim("any-b", q=5.0)          # a notebook shows the result with its figure
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Weights at work: those that a prediction depends on, told by their gradient, as ∂(rᵀp)/∂w ≠ 0, r a random side.
+"""Weights at work: those that a prediction p depends on, ∂(rᵀp)/∂w ≠ 0 for a random r.
 
-A weight that belongs to a place in the text has no gradient where the text does not reach that place. So a model that
-shares its weights across a text has as many at work after a long text as after a short one.
+A weight of a certain position has no gradient if the text does not reach that position. So a model that shares its
+weights over positions has as many at work after a long text as after a short one.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from torch import Tensor
 
 from regard.systems.model import Model
 
-ROUNDING = 1e-12  # of the largest gradient: a bias of keys, which softmax takes no notice of, shows rounding alone
+ROUNDING = 1e-12  # of the largest gradient: a key bias, to which softmax is invariant, has only rounding errors
 
 
 def weights_at_work(model: Model, predictions: Tensor) -> int:
-    """How many the predictions [texts, V] depend on, in any of the texts; without the table of word vectors, in which
-    the words that occur decide."""
+    """The number of weights that the predictions [texts, V] depend on, in any text; without the embedding table, where
+    it would count the words that occur."""
     weights = [weight for weight in model.parameters() if weight is not word_vectors(model)]
     side = torch.randn_like(predictions)
     reached = torch.autograd.grad((predictions * side).sum(), weights, allow_unused=True)

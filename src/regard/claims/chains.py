@@ -1,4 +1,4 @@
-"""The longest chain: operations that must wait for each other, read off autograd's own graph.
+"""The longest chain of dependent operations, from autograd's graph.
 
 depth(node) = 1 + max depth(what it was made of),   a leaf has depth 1
 """
@@ -11,7 +11,7 @@ from torch import Tensor
 
 
 def longest_chain(output: Tensor) -> int:
-    """The longest way from a result to what it was made of, in operations."""
+    """The longest path in the graph of a result, in operations."""
     depth: dict[Any, int] = {}
     waiting: list[Any] = [output.grad_fn]
     while waiting:  # no recursion: a chain may have thousands of operations

@@ -1,7 +1,7 @@
-"""A claim: one sentence of the lectures, put so that it can come out false.
+"""A claim: one statement of the lectures in a falsifiable form.
 
-Everything that decides the verdict stands in the declaration, before anything is run: the quantities to be measured,
-what is expected of each, and a control that must come out the other way. The experiment only measures.
+The declaration fixes, before anything is run, all that decides the verdict: the quantities to measure, what is expected
+of each, and a control that must come out the other way. The experiment only measures.
 
     CLAIM = Claim(name="same-answer", …, expected=(Expect("difference", "at most", 1e-9, over="draws"),),
                   control=(Expect("difference without the mask", "at least", 1e-3, over="draws"),), experiment=measure)
@@ -27,7 +27,7 @@ RELATIONS = ("at most", "at least", "within")
 OVERS = ("draws", "seeds", "share")
 SEEDS = 5  # of a measured claim, at least
 QUICK_SEEDS = 3
-FIRST_SEED, FIRST_QUICK_SEED = 201, 1  # bounds and numbers of seeds were chosen while looking at smaller ones
+FIRST_SEED, FIRST_QUICK_SEED = 201, 1  # bounds were chosen while looking at smaller seeds
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Expect:
     over="seeds"   one number for each seed: the 99 % interval of their mean (Student's t) must lie beyond the bound
     over="share"   one 0 or 1 for each trial: the 99 % interval of the share of ones (Wilson) must lie beyond the bound
 
-    `relation` "within" wants |value − bound| ≤ tolerance.
+    `relation` "within" requires |value − bound| ≤ tolerance.
     """
 
     quantity: str
@@ -54,7 +54,7 @@ class Expect:
 
     @property
     def range(self) -> tuple[float, float]:
-        """Where the quantity is expected to lie."""
+        """The expected range of the quantity."""
         if self.relation == "within":
             return self.bound - self.tolerance, self.bound + self.tolerance
         return (float("-inf"), self.bound) if self.relation == "at most" else (self.bound, float("inf"))
@@ -67,34 +67,34 @@ class Expect:
 
 @dataclass(frozen=True)
 class Worked:
-    """A worked example of the notes: what they write, and what comes out here."""
+    """A worked example of the notes: their result and ours."""
 
     what: str
     noted: str  # the notes' digits
-    found: str  # ours, written with as many
+    found: str  # ours, with as many digits
     agrees: bool
     where: str = ""  # 002:49
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """What an experiment found: for each expected quantity its numbers, and whatever shows them."""
+    """The results of an experiment: the numbers of each expected quantity, with figures and tables."""
 
     measured: Mapping[str, Sequence[float]]
     figures: tuple[Figure, ...] = ()
-    remarks: tuple[str, ...] = ()  # what else was seen, one sentence each
+    remarks: tuple[str, ...] = ()  # further observations, one sentence each
     table: tuple[Mapping[str, Any], ...] = ()  # further numbers, a row each
 
 
 @dataclass(frozen=True)
 class Trial:
-    """What an experiment may use. It draws everything random from its seeds, so that it can be repeated."""
+    """The input of an experiment. All randomness comes from its seeds, so it is reproducible."""
 
     seeds: tuple[int, ...]
     quick: bool = False  # toy sizes and fewer seeds, and the report says so
     device: str = "cpu"
     knobs: Mapping[str, float] = field(default_factory=dict)
-    step: Callable[[str], None] = lambda note: None  # call it now and then with a few words: it moves the progress
+    step: Callable[[str], None] = lambda note: None  # call it with a short note to advance the progress
     store: Path | None = None  # trained models are kept here (regard.claims.models); None = the cache
 
     def knob(self, name: str) -> float:
@@ -103,9 +103,9 @@ class Trial:
 
 @dataclass(frozen=True)
 class Claim:
-    """`expected` is the statement, `control` what must come out the other way: its quantities are worded as they should
-    come out, so a control that holds shows that the experiment could have failed. `besides` is measured and judged the
-    same way, and belongs to when it breaks: it does not decide the verdict."""
+    """`expected` is the statement, `control` what must come out the other way; a control that holds shows that the
+    experiment could have failed. `besides` is measured and judged the same way, but does not decide the verdict; it
+    belongs to `breaks`."""
 
     name: str
     number: str  # C6
@@ -121,13 +121,13 @@ class Claim:
     experiment: Callable[[Trial], Evidence]
     besides: tuple[Expect, ...] = ()
     quick_words: str = "fewer seeds"  # what --quick does instead
-    knobs: Mapping[str, float] = field(default_factory=dict)  # by name, with the value the verdict is about
+    knobs: Mapping[str, float] = field(default_factory=dict)  # by name, with the value for the verdict
     limits: Mapping[str, tuple[float, float]] = field(default_factory=dict)  # of knobs: the least and the most
-    worked: Callable[[], list[Worked]] | None = None  # at once, without training anything
+    worked: Callable[[], list[Worked]] | None = None  # computed at once, without training
     seeds: int = SEEDS
     quick_seeds: int = QUICK_SEEDS
-    on_device: bool = False  # it computes on the device it is given; else on the CPU, whatever is asked for
-    cost: float = 1.0  # seconds on one core, about: the longest are begun first
+    on_device: bool = False  # it can use a GPU; else it runs on the CPU
+    cost: float = 1.0  # approximate seconds on one core: the longest start first
 
     def __post_init__(self) -> None:
         quantities = [expect.quantity for expect in self.everything]
@@ -159,7 +159,7 @@ class Claim:
             raise RegardError(f"{name} of {self.name} must be a number from {least:g} to {most:g}, not {value!r}.")
 
     def measure(self, trial: Trial) -> Evidence:
-        """Run the experiment and see that it measured what it was to measure."""
+        """Runs the experiment and checks that it measured all expected quantities."""
         evidence = self.experiment(trial)
         for expect in self.everything:
             if len(evidence.measured.get(expect.quantity, ())) == 0:

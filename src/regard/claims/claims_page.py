@@ -1,5 +1,5 @@
-"""report.html of claims: the verdicts in a table, then each claim with its sentence, its figures and everything that
-its verdict rests on, down to the single numbers, so that it can be worked out again by hand."""
+"""report.html of claims: a table of verdicts, then each claim with its sentence, its figures and all single numbers, so
+that the verdict can be recomputed by hand."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ table.verdicts a { color: inherit }
 
 
 def write_page(path: Path, results: Sequence[Result], title: str = TITLE) -> None:
-    """One file that asks for nothing."""
+    """Writes one self-contained file."""
     write_text(path, claims_page(results, title))
 
 
@@ -75,7 +75,7 @@ def claims_page(results: Sequence[Result], title: str = TITLE) -> str:
 
 
 def section(result: Result) -> str:
-    """One claim alone, for a notebook: it brings its own style."""
+    """One claim for a notebook, with its own style."""
     return f"<style>{STYLE}</style>{_claim(result)}"
 
 
@@ -169,7 +169,7 @@ def _claim(result: Result) -> str:
 
 
 def _verdict(result: Result) -> str:
-    """What came out, as a sentence."""
+    """The verdict as a sentence."""
     finding = result.decisive
     what = {HOLDS: "The statement holds", FAILS: "The statement fails"}.get(result.verdict, "The test is inconclusive")
     if not result.controlled:
@@ -242,7 +242,7 @@ def _measured(finding: Finding) -> str:
 
 
 def _bar(finding: Finding) -> str:
-    """The interval as a bar with its value, over a tint where it was expected to lie."""
+    """The interval as a bar with its value; the expected range is tinted."""
     least, most = finding.expect.range
     shown = [v for v in (finding.low, finding.value, finding.high, least, most) if math.isfinite(v)]
     low, high = min(shown), max(shown)

@@ -1,7 +1,7 @@
-"""Corpora that claims make for themselves: drawn by a seed, written once, and found again by what is in them.
+"""Corpora generated for claims from a seed, cached by content.
 
-strings   c a d b  →  what a rule makes of it        no symbol says anything about another, so that a string of n
-                                                      symbols holds n times what one of them holds
+strings   c a d b  →  what a rule makes of it        symbols are independent, so a string of n symbols has n
+                                                      times the information of one
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ EACH = 20  # test strings of each length
 
 
 def keep(name: str, splits: Splits, ending: str, store: Path | None = None) -> str:
-    """The folder with these lines, one file for each split; its name says what is in it."""
+    """The folder with these lines, one file per split; its name is a hash of the content."""
     texts = {split: "".join(f"{line}\n" for line in lines) for split, lines in splits.items()}
     content = hashlib.sha256("\0".join(f"{split}\0{texts[split]}" for split in sorted(texts)).encode()).hexdigest()
     folder = (store or kept()) / "data" / f"{name}-{content[:12]}"
@@ -64,7 +64,7 @@ def lines(pairs: Mapping[str, Sequence[tuple[str, str]]]) -> dict[str, list[str]
 
 
 def shuffled(splits: Splits, seed: int = 0) -> dict[str, list[str]]:
-    """The same words, as many to a line as before, anywhere in their split: no word says anything about the next."""
+    """The words of each split shuffled, with the same line lengths: no word predicts the next."""
     mixed = {}
     for split, given in splits.items():
         random, spoken = Random(f"shuffled {split} {seed}"), [word for line in given for word in line.split()]
@@ -75,7 +75,7 @@ def shuffled(splits: Splits, seed: int = 0) -> dict[str, list[str]]:
 
 
 def sentences(count: int = 8000, longest: int = 12) -> dict[str, list[str]]:
-    """English of the phrasebook as words alone, in small letters: what follows a word is a word."""
+    """The phrasebook's English in lower case, without punctuation."""
     spoken = [
         " ".join(pair.source[start:end] for start, end in find_words(pair.source)).lower()
         for pair in make_pairs(count, seed=0, longest=longest)

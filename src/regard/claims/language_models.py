@@ -1,4 +1,4 @@
-"""The small language models that claims look into: trained on the phrasebook's sentences, or on its shuffled words."""
+"""The small language models of claims, trained on the phrasebook's sentences or on its shuffled words."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def spoken() -> dict[str, list[str]]:
 
 
 def reader(trial: Trial, system: str, seed: int, *, shuffled: bool = False) -> LanguageRun:
-    """A language model of so many sentences, or of their words in no order."""
+    """A language model trained on the sentences, or on their shuffled words."""
     splits = corpora.shuffled(spoken()) if shuffled else spoken()
     folder = corpora.keep("shuffled" if shuffled else "sentences", splits, "txt", trial.store)
     steps = QUICK_STEPS if trial.quick else STEPS

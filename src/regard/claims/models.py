@@ -1,7 +1,6 @@
-"""The trained models that claims ask about: trained once, shared by all claims that name the same training, and kept.
+"""Trained models for claims: trained once, cached, and shared by all claims with the same training.
 
-A model is found again by what made it: its recipe and the code that trains. Two claims that want it at the same time
-wait for each other.
+The cache key is the recipe and the code that trains. Two claims that need a model at the same time wait for each other.
 """
 
 from __future__ import annotations
@@ -32,9 +31,9 @@ def trained(
     settings: Mapping[str, Mapping[str, Any]] | None = None,
     store: Path | None = None,
 ) -> AnyRun:
-    """The run of this training; trained now if it has not been yet. Give `training.steps` in the settings."""
+    """The run of this training; trained now if it is not in the cache. Give `training.steps` in the settings."""
     recipe = compose_recipe(system, data=data, size=size, seed=seed, settings=settings)
-    read = open_corpus(data).checksum() if data == "pyref" else ""  # another with each Python
+    read = open_corpus(data).checksum() if data == "pyref" else ""  # differs between Python versions
     made_of = f"{recipe.toml()}\n{digest('regard.runs.train')}\n{torch.__version__}\n{read}"
     name = f"{system}-{hashlib.sha256(made_of.encode()).hexdigest()[:16]}"
     folder = (store or kept()) / "models" / name

@@ -1,4 +1,4 @@
-"""What became of a claim: its verdict with everything it rests on, as it is shown, sent as JSON and kept."""
+"""The result of a claim: its verdict with all evidence, for display, JSON and the cache."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ class Result:
     remarks: tuple[str, ...]
     table: tuple[Mapping[str, Any], ...]
     seeds: tuple[int, ...]
-    quick: str  # how it was made quicker, in words; empty for the full experiment
+    quick: str  # what --quick changed; empty for the full experiment
     device: str
     knobs: Mapping[str, float]
     seconds: float
     code: str  # digest of the code that measured it
-    cached: bool = False  # it was measured before, by the same code
+    cached: bool = False  # taken from the cache
 
     @property
     def sign(self) -> str:
@@ -49,12 +49,12 @@ class Result:
 
     @property
     def decisive(self) -> Finding:
-        """What the verdict is about: a control that does not come out, else what does not hold, else the first."""
+        """The finding behind the verdict: a failed control, else one that does not hold, else the first."""
         doubted = (finding for finding in (*self.control, *self.expected) if finding.verdict != HOLDS)
         return next(doubted, self.expected[0])
 
     def as_json(self) -> dict[str, Any]:
-        """`numbers` holds each quantity by its words; `control` says how the control came out."""
+        """`numbers` holds each quantity by name; `control` is the control's verdict."""
         findings = {"expected": self.expected, "control": self.control, "besides": self.besides}
         return {
             "name": self.name,
@@ -151,7 +151,7 @@ def _finding(record: Mapping[str, Any]) -> Finding:
 
 
 def _number(value: Any) -> Any:
-    """JSON has no infinity and no not-a-number; they travel as words."""
+    """JSON has no infinity and no NaN; they are written as words."""
     return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 

@@ -1,4 +1,4 @@
-"""Run claims: some side by side, those that measure time alone, and none twice by the same code with the same settings.
+"""Runs claims: several in parallel, those that measure time alone; results are cached by code and settings.
 
 results = run_claims(["any-b", "hull"], quick=True)
 """
@@ -35,7 +35,7 @@ from regard.runs.new_folder import device_name
 
 
 def run_claim(name: str, *, quick: bool = False, device: str = "cpu", again: bool = False, **knobs: float) -> Result:
-    """One claim here and now, or what it came to before; knobs turn what the claim lets be turned."""
+    """One claim, from the cache if it was measured before; `knobs` change the claim's parameters."""
     claim = get_claim(name)
     path = record_of(claim, quick, device, knobs)
     if not again and (found := read_record(path)) is not None:
@@ -53,8 +53,8 @@ def run_claims(
     jobs: int | None = None,
     each: Callable[[Result], object] | None = None,
 ) -> list[Result]:
-    """All of them, in the order given; `each` hears of every result as it comes. One that cannot be measured does not
-    keep the others from it."""
+    """All claims, in the given order; `each` is called with every result as it is ready. A claim that fails does not
+    stop the others."""
     claims = {claim.name: claim for claim in map(get_claim, names)}
     results: dict[str, Result] = {}
 
@@ -72,7 +72,7 @@ def run_claims(
             missing.append(claim)
     with progress("claims", len(claims), len(claims) - len(missing)) as bar:
         together = sorted((c for c in missing if "timing" not in c.kinds), key=lambda c: -c.cost)
-        alone = [c for c in missing if "timing" in c.kinds]  # what measures time wants the machine for itself
+        alone = [c for c in missing if "timing" in c.kinds]  # timing needs the machine for itself
         failed: list[str] = []
         aside = _side_by_side(together, quick, device, jobs or cores())
         for outcome in chain(aside, _side_by_side(alone, quick, device, 1)):
@@ -88,7 +88,7 @@ def run_claims(
 
 
 def record_of(claim: Claim, quick: bool, device: str, knobs: dict[str, float]) -> Path:
-    """Where the result is kept: by the claim, its settings, the code that measures and the version of torch."""
+    """The cache file of a result, by claim, settings, measuring code and version of torch."""
     code = digest(f"regard.claims.{module_of(claim.name)}", "regard.claims.verdict")
     where = [device if claim.on_device else "cpu", torch.get_num_threads() if "timing" in claim.kinds else 0]
     made_of = json.dumps([quick, where, {**claim.knobs, **knobs}, code, torch.__version__], sort_keys=True)
@@ -98,7 +98,7 @@ def record_of(claim: Claim, quick: bool, device: str, knobs: dict[str, float]) -
 def read_record(path: Path) -> Result | None:
     try:
         return Result.from_json(json.loads(path.read_text(encoding="utf-8"))).again()
-    except (OSError, ValueError, KeyError, TypeError):  # none yet, or of another time
+    except (OSError, ValueError, KeyError, TypeError):  # missing, or from another version
         return None
 
 
@@ -114,7 +114,7 @@ def _measure(
     trial = replace(claim.trial(quick=quick, device=str(chosen), **knobs), step=step)
     torch.manual_seed(0)
     began = time.perf_counter()
-    with hushed():  # what is trained and tested on the way would draw bars of its own
+    with hushed():  # hides the progress bars of training and testing
         evidence = claim.measure(trial)
     seconds = time.perf_counter() - began
     threads = f", {torch.get_num_threads()} threads" if chosen.type == "cpu" else ""
@@ -126,7 +126,7 @@ def _measure(
 
 
 def _side_by_side(claims: Sequence[Claim], quick: bool, device: str, jobs: int) -> Iterator[Result | str]:
-    """The result of each, or in a sentence why there is none."""
+    """The result of each claim, or a sentence on why there is none."""
     jobs = min(jobs, len(claims))
     if jobs <= 1:
         for claim in claims:
@@ -140,7 +140,7 @@ def _side_by_side(claims: Sequence[Claim], quick: bool, device: str, jobs: int) 
             }
             for future in as_completed(waiting):
                 yield _outcome(future.result, waiting[future])
-        except BaseException:  # Ctrl-C: nobody waits for the others
+        except BaseException:  # Ctrl-C: stop the others
             pool.shutdown(wait=False, cancel_futures=True)
             for child in active_children():
                 child.terminate()
@@ -157,7 +157,7 @@ def _outcome(measure: Callable[[], Result], name: str) -> Result | str:
 
 
 def _end_with_parent() -> None:
-    """However the process that started this one ends, this one ends too."""
+    """Ends this process when its parent ends, for whatever reason."""
     parent = parent_process()
     assert parent is not None
 
@@ -176,7 +176,7 @@ def _in_a_process(name: str, quick: bool, device: str) -> Result:
 
 @contextmanager
 def _one_thread_each() -> Iterator[None]:
-    """Processes that share the cores take one thread each; the environment is what they inherit."""
+    """One thread per process, set by environment variables, which children inherit."""
     before = {name: os.environ.get(name) for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS")}
     os.environ.update(dict.fromkeys(before, "1"))
     try:

@@ -1,6 +1,6 @@
-"""The digest of the code that something was measured with: a module, all that it imports in turn, and their data files.
+"""The digest of measuring code: a module, all that it imports, recursively, and their data files.
 
-When any of it changes, what it measured is measured again. `report` is left out: it only prints.
+When any of it changes, results are measured again. `report` is left out: it only prints.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def digest(*modules: str) -> str:
 
 
 def files_of(modules: tuple[str, ...]) -> set[Path]:
-    """The source of these modules and of all they import, with whatever else lies beside it that is no Python."""
+    """The source files of these modules and of all they import, with the non-Python files beside them."""
     found: set[Path] = set()
     waiting = [path for module in modules for path in source(module)]
     while waiting:
@@ -41,7 +41,7 @@ def files_of(modules: tuple[str, ...]) -> set[Path]:
 
 
 def source(name: str) -> Iterator[Path]:
-    """A module's file, or a package's own and, of a name that goes on where it is known only later, all in it."""
+    """A module's file, or a package's __init__.py; for a name that ends in a dot (an f-string), all files in it."""
     if name.startswith(PRINTING):
         return
     path = HOME.joinpath(*name.rstrip(".").split(".")[1:])

@@ -16,7 +16,7 @@ from regard.evaluation.intervals import share_interval, student_interval
 
 HOLDS, FAILS, OPEN = "holds", "fails", "inconclusive"
 SIGNS = {HOLDS: "✓", FAILS: "✗", OPEN: "?"}
-LEVEL = 0.99  # there are many claims: at 95 % one in twenty true ones would be doubted
+LEVEL = 0.99  # there are many claims: at 95 % one in twenty true ones would not be confirmed
 
 
 def tally(count: int, verdict: str) -> str:
@@ -43,7 +43,7 @@ class Finding:
 
 def find(expect: Expect, values: Sequence[float]) -> Finding:
     values = tuple(values)
-    if not all(map(math.isfinite, values)):  # a draw that is no number refutes an identity as well as a wrong one
+    if not all(map(math.isfinite, values)):  # a NaN refutes an identity, too
         verdict = FAILS if expect.over == "draws" else OPEN
         return Finding(expect, values, math.nan, math.nan, math.nan, verdict)
     if expect.over == "draws":

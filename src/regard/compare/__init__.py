@@ -1,6 +1,6 @@
-"""The honest table: systems side by side on the same text, tokens, evaluation and budget, with intervals.
+"""Comparing systems on the same text, tokens, evaluation and budget, with confidence intervals.
 
-`regard.compare([...], data=…)` is this package's one verb, so the package itself answers the call.
+`regard.compare([...], data=…)` is the one function of this package, so the package itself is callable.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class _Verb(ModuleType):
-    """A module that can be called: importing any part of the package must not hide the verb of the same name."""
+    """A callable module: importing a submodule must not hide the function of the same name."""
 
     def __call__(self, *words: Any, **settings: Any) -> Comparison:
         from regard.compare.comparison import compare

@@ -1,7 +1,7 @@
 """One run of a comparison in a process of its own: `python -m regard.compare.child FOLDER LABEL SEED JOBS CODE…`.
 
-Its memory is then its own, and so is its crash. It trains the run, or goes on with it, measures it, and leaves
-`result.json` in the run's folder; what went wrong is one sentence on stdout and exit code 2.
+So its peak memory can be measured, and a crash affects no other run. It trains or resumes the run, evaluates it, and
+writes `result.json` to the run's folder; an error is one sentence on stdout and exit code 2.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def take_part(plan: Plan, entrant: Entrant, seed: int, jobs: int = 1) -> None:
     folder = plan.run_folder(entrant, seed)
     path = folder / "result.json"
     run, before = _train(plan, entrant, seed, folder)
-    if path.exists():  # trained by an earlier process, which noted what only it could measure
+    if path.exists():  # trained by an earlier process, which saved its measurements
         trained = json.loads(path.read_text(encoding="utf-8"))
     else:
         trained = _effort(run, before) | {"side_by_side": jobs}
@@ -61,13 +61,13 @@ def take_part(plan: Plan, entrant: Entrant, seed: int, jobs: int = 1) -> None:
 
 
 def _train(plan: Plan, entrant: Entrant, seed: int, folder: Path) -> tuple[Run, int]:
-    """The trained run, and the memory this process held before."""
+    """The trained run, and the memory that this process used before."""
     before = peak_memory(torch.device("cpu"))
     if folder.is_symlink():
         raise RegardError(f"{folder} leads out of the comparison: put the run itself there.")
     tokenizers = plan.tokenizers
     recipe = entrant.recipe.replace(training={"seed": seed})
-    if (folder / "run.json").exists() and entrant.counted:  # it was ended before it noted what counting takes
+    if (folder / "run.json").exists() and entrant.counted:  # killed before it saved the cost of counting
         with TemporaryDirectory() as scratch:
             train_recipe(recipe, Path(scratch) / entrant.label, tokenizers=tokenizers)
         return load(folder), before
@@ -80,7 +80,7 @@ def _train(plan: Plan, entrant: Entrant, seed: int, folder: Path) -> tuple[Run, 
 
 
 def _effort(run: Run, before: int) -> dict[str, Any]:
-    """What the training took, from what it left behind, and the memory it needed."""
+    """Time and tokens of the training, from the run's files, and its peak memory."""
     device = run.model.device
     checkpoint = run.folder / "training.safetensors"
     note = load_tensors(checkpoint if checkpoint.exists() else run.folder / "model.safetensors")[1]
@@ -101,10 +101,10 @@ def _effort(run: Run, before: int) -> dict[str, Any]:
 
 
 def _end_with_parent() -> None:
-    """Stop, with a checkpoint, when the comparison is gone: it holds the other end of our stdin."""
+    """Stops with a checkpoint when the parent process ends, which closes our stdin."""
 
     def wait() -> None:
-        while os.read(sys.stdin.fileno(), 1024):  # unbuffered: Python closes its own buffers as it ends
+        while os.read(sys.stdin.fileno(), 1024):  # unbuffered: Python closes its buffers at exit
             pass
         os.kill(os.getpid(), signal.SIGTERM)
 

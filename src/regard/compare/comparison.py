@@ -1,4 +1,4 @@
-"""A comparison that has run: its rows, its order, and what it says in a terminal, a file or a paper."""
+"""A finished comparison: its rows, their ranking, and its output for terminal, file and paper."""
 
 from __future__ import annotations
 
@@ -44,10 +44,10 @@ def compare(
     prompt: str = "",
     jobs: int = 1,
 ) -> Comparison:
-    """Train systems of one task under the same conditions, test them on the same data, and set them side by side.
+    """Trains systems of one task under the same conditions, tests them on the same data, and compares them.
 
     `data`: the name of a corpus or a path, or a list of lines, or of pairs.
-    `match`: tokens, seconds or parameters; without it, seconds where the budget is a time and else tokens.
+    `match`: tokens, seconds or parameters; without it, seconds if the budget is a time, else tokens.
     `jobs`: runs at a time, each a process; only their speeds depend on it.
 
     regard.compare(["lstm", "gpt"], data="my.txt", budget="5M", seeds=3).table()
@@ -92,7 +92,7 @@ class Comparison:
 
     @property
     def columns(self) -> Mapping[str, str]:
-        """Key of a row → heading; without what no row has, such as alignment errors where no gold exists."""
+        """Key of a row → heading; without columns that no row has, such as alignment errors without gold links."""
         headings = self.task.columns.headings
         return {key: heading for key, heading in headings.items() if any(row.get(key) is not None for row in self.rows)}
 
@@ -107,7 +107,7 @@ class Comparison:
 
     @cached_property
     def differences(self) -> list[Difference]:
-        """Between every two in that order, paired over the same test data."""
+        """Paired differences between every two rows, on the same test data."""
         found = []
         for better, worse in combinations([row["label"] for row in self.order], 2):
             inside = interval(self.scores.draws[better] - self.scores.draws[worse])
@@ -118,13 +118,13 @@ class Comparison:
 
     @property
     def telling(self) -> list[Difference]:
-        """Of these, between neighbours, and between others where they are not told apart."""
+        """The differences to report: between neighbours, and all that are not significant."""
         place = {row["label"]: number for number, row in enumerate(self.order)}
         return [d for d in self.differences if place[d.worse] - place[d.better] == 1 or not d.beyond]
 
     @property
     def failed(self) -> dict[str, str]:
-        """What kept a run from its number, by the run's name."""
+        """The error of each failed run, by its name."""
         return {
             entrant.name(seed): self.results[entrant.label, seed]["failed"]
             for entrant, seed in self.plan.runs
@@ -133,13 +133,13 @@ class Comparison:
 
     @property
     def shown(self) -> list[dict[str, Any]]:
-        """The rows as a reader sees them: as many digits in every row of a column."""
+        """The rows for display, with the same digits in every row of a column."""
         digits = self.task.columns.digits
         return [
             row | {key: form(row[key]) for key, form in digits.items() if _finite(row.get(key))} for row in self.rows
         ]
 
-    # -- what it says ------------------------------------------------------------------------------------------------
+    # -- output ------------------------------------------------------------------------------------------------------
 
     def table(self) -> str:
         return plain_table(self.shown, self.columns, self.title)
@@ -177,7 +177,7 @@ class Comparison:
     # ----------------------------------------------------------------------------------------------------------------
 
     def _rank(self, row: Mapping[str, Any]) -> float:
-        """Small is good; without a score, last."""
+        """Sort key: lower is better; rows without a score come last."""
         score = row[self.task.score]
         return math.inf if score is None else -score if self.task.more_is_better else score
 
@@ -220,6 +220,6 @@ def _finite(value: float | None) -> bool:
 
 
 def check_free(path: Path | None, option: str) -> None:
-    """A file that is to be written must not be there yet: better known before the training than after."""
+    """Refuses an existing output file, before training rather than after."""
     if path is not None and path.exists():
         raise RegardError(f"{path} exists already; {option} writes a new file.")

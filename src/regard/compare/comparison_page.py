@@ -1,5 +1,5 @@
-"""report.html: the finding, the table, which differences are significant, the curves, what each writes; folded, how it
-was measured and a paragraph for a paper."""
+"""report.html: the finding, the table, significant differences, curves and samples; folded: how it was measured, and a
+paragraph for a paper."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from regard.report.page import beside, command, folded, heading, listing, page, 
 from regard.report.svg import line_chart
 from regard.report.table import significant
 
-EARLY = 5  # the first fifth of a course may lie above the figure: what matters happens later, and much lower
-HIGHER = 1.2  # times what comes after it, and that fifth is cut off
-LONGER = 4  # times as long as the shortest course, and the axis is logarithmic: else the short ones stand as a wall
+EARLY = 5  # the first 1/5 of a curve may be cut off above the figure, since the later values are much lower,
+HIGHER = 1.2  # if it is this many times higher than the rest
+LONGER = 4  # the x axis is logarithmic if a curve is this many times longer than the shortest
 
 
 def comparison_page(comparison: Comparison) -> str:
@@ -59,12 +59,12 @@ def _significant(comparison: Comparison) -> list[str]:
 
 
 def _first(columns: Mapping[str, str], keys: Sequence[str]) -> dict[str, str]:
-    """The columns with these at the front, where a narrow screen shows them."""
+    """The columns with these first, where a narrow screen shows them."""
     return {key: columns[key] for key in keys if key in columns} | dict(columns)
 
 
 def _curves(comparison: Comparison) -> list[str]:
-    """Nothing where no run has a course: n-grams are counted."""
+    """The validation curves; none if no run has one (n-grams)."""
     if all(curve.counted for curve in comparison.curves):
         return []
     charts = [_chart(comparison, place, axis) for place, axis in ((0, "tokens seen"), (1, "seconds of training"))]
@@ -124,6 +124,6 @@ def _runs(comparison: Comparison) -> list[dict[str, object]]:
 
 
 def _shown(value: Any, digits: Callable[[float], str]) -> object:
-    """A score with its digits; one that comes with its signature is shown alone."""
+    """A score with its digits, without its signature."""
     score = value["score"] if isinstance(value, dict) else value
     return digits(score) if score is not None and math.isfinite(score) else score

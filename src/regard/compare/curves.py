@@ -1,7 +1,7 @@
-"""The validation curves of a comparison, and what its order would be with something else held equal.
+"""Validation curves, and how the ranking would change with equal seconds instead of equal tokens, or vice versa.
 
-Equal tokens and equal seconds are two questions. From the curves of the one, the other can be read off: at the moment
-when the fastest had read all its tokens (or the slowest had used all its time), who was ahead?
+The curves of one show the other: which system was ahead when the fastest had read all its tokens (or when the slowest
+had used all its time)?
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from regard.compare.task import Results
 
 @dataclass(frozen=True)
 class Curve:
-    """Validation losses of one run: (tokens, seconds, nats per token). A counted system has one, without a course."""
+    """Validation losses of one run: (tokens, seconds, nats per token). A counted system has a single point."""
 
     label: str
     seed: int
@@ -64,22 +64,22 @@ def _mean(points: tuple[tuple[float, float, float], ...]) -> tuple[float, float,
     return tokens, seconds, losses
 
 
-NEAR = math.log(1.01)  # nats: perplexities within 1 % of each other are in no order worth telling
+NEAR = math.log(1.01)  # nats: perplexities within 1 % of each other are not ranked
 
 
 @dataclass(frozen=True)
 class OtherOrder:
-    """Validation losses of neural systems at the end, and when `axis` stood at `at` for all of them; best first."""
+    """Validation losses of neural systems at the end, and at the point `at` of `axis`; best first."""
 
     axis: str  # "seconds" or "tokens"
     at: float
     final: dict[str, float]
     there: dict[str, float]
-    waited: bool = False  # for a first validation: by then someone had ended, and stands with its last one
+    waited: bool = False  # `at` had to be a first validation, by which another had already ended
 
     @property
     def swapped(self) -> bool:
-        """Whether of some two the one was clearly ahead there, and the other is at the end."""
+        """Do two systems exist of which one was clearly ahead there, and the other at the end?"""
         return any(
             self.final[worse] - self.final[better] > NEAR and self.there[better] - self.there[worse] > NEAR
             for better, worse in combinations(self.final, 2)
@@ -87,7 +87,7 @@ class OtherOrder:
 
     @property
     def level(self) -> list[tuple[str, str]]:
-        """Every two that differ at the end and did not there."""
+        """Pairs that differ at the end but did not there."""
         return [
             (better, worse)
             for better, worse in combinations(self.final, 2)
@@ -96,20 +96,20 @@ class OtherOrder:
 
 
 def in_order(losses: dict[str, float]) -> str:
-    """Best first: "lstm, gru ≈ elman", where ≈ is too near to tell."""
+    """Best first: "lstm, gru ≈ elman", where ≈ means within 1 %."""
     labels = list(losses)
     marks = (" ≈ " if losses[after] - losses[before] <= NEAR else ", " for before, after in pairwise(labels))
     return labels[0] + "".join(mark + label for mark, label in zip(marks, labels[1:]))
 
 
 def other_order(curves: list[Curve], match: str) -> OtherOrder | None:
-    """Equal tokens seen again as equal seconds, and the other way round; None where it tells nothing."""
+    """The ranking at equal seconds if `match` is tokens, and vice versa; None if it cannot be read off."""
     trained = [curve for curve in curves if not curve.counted]
     if len({curve.label for curve in trained}) < 2:
         return None
     place = 0 if match == "seconds" else 1
     ended = min(curve.points[-1][place] for curve in trained)
-    known = max(curve.points[0][place] for curve in trained)  # from here on there is something to say of everyone
+    known = max(curve.points[0][place] for curve in trained)  # from here on every system has a value
     at = max(ended, known)
     there: dict[str, list[float]] = {}
     final: dict[str, list[float]] = {}
@@ -125,7 +125,7 @@ def _ordered(losses: dict[str, list[float]]) -> dict[str, float]:
 
 
 def _at(points: list[tuple[float, float]], x: float) -> float:
-    """Between the two points around x, on a straight line; after the last, the last."""
+    """Linear interpolation at x; after the last point, its value."""
     for (x0, y0), (x1, y1) in pairwise(points):
         if x <= x1:
             return y0 + (y1 - y0) * (x - x0) / max(x1 - x0, 1e-12)

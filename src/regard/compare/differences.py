@@ -1,7 +1,7 @@
-"""Which rows differ: every two of them, paired over the same test data.
+"""Significant differences between every two rows, paired on the same test data.
 
-"Not told apart" is not transitive: a may be like b and b like c, and a yet better than c. So all pairs are tested, and
-what is said is which systems cannot be told apart from each other: the largest sets in which no two differ.
+"Not significantly different" is not transitive: a may tie with b and b with c, and yet a be better than c. So all pairs
+are tested, and the report names the largest sets in which no two differ.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Difference:
-    """Two rows of the order: the better one's score less the other's (of language models, nats per token)."""
+    """Two rows of the order: the better score minus the other (of language models, nats per token)."""
 
     better: str
     worse: str
@@ -27,7 +27,7 @@ class Difference:
 
 
 def alike(order: Sequence[str], pairs: Sequence[Difference]) -> list[tuple[str, ...]]:
-    """The largest sets of two or more rows of which no two differ, as they come in the order."""
+    """The largest sets of two or more rows of which no two differ, in ranking order."""
     same = {frozenset((d.better, d.worse)) for d in pairs if not d.beyond}
     found: list[tuple[str, ...]] = []
 

@@ -1,6 +1,6 @@
-"""What a comparison says in words: the notes under its table, and the paragraph a paper could quote.
+"""A comparison in sentences: the finding, the notes under its table, and the methods paragraph for a paper.
 
-What is said of one task only stands in `language_report.py` and `translating_report.py`.
+Sentences for one task only are in `language_report.py` and `translation_report.py`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from regard.training.hyperparameters import Learning
 
 
 def finding(comparison: Comparison) -> str:
-    """What the comparison found, in a sentence or two: who is best, by how much, and whether that is significant."""
+    """The result in a sentence or two: which system is best, by how much, and whether that is significant."""
     told, (first, *others) = comparison.task.report, comparison.order
     best = (
         f"{first['label']} {'has the best' if others else 'has a'} {comparison.task.score_name}: {told.score(first)}."
@@ -35,13 +35,13 @@ def finding(comparison: Comparison) -> str:
 
 
 def tied_with_best(comparison: Comparison) -> list[str]:
-    """Who does not differ significantly from the best."""
+    """Systems that do not differ significantly from the best."""
     first = comparison.order[0]["label"]
     return [d.worse for d in comparison.differences if d.better == first and not d.beyond]
 
 
 def caveats(comparison: Comparison) -> list[str]:
-    """What a reader of the finding has to know, one sentence each."""
+    """Caveats to the finding, one sentence each."""
     found = []
     if comparison.seeds == 1:
         found.append("One seed: the intervals cover other test text, not other seeds; --seeds 3 would cover both.")
@@ -51,12 +51,12 @@ def caveats(comparison: Comparison) -> list[str]:
 
 
 def notes(comparison: Comparison) -> list[str]:
-    """What the table cannot say about itself, one sentence each."""
+    """Notes under the table, one sentence each."""
     return [*caveats(comparison), *measured(comparison)]
 
 
 def measured(comparison: Comparison) -> list[str]:
-    """How the numbers came about, one sentence each."""
+    """How the numbers were measured, one sentence each."""
     told = comparison.task.report
     found = told.conditions(comparison)
     if any(not entrant.counted for entrant in comparison.plan.entrants):
@@ -82,7 +82,7 @@ def measured(comparison: Comparison) -> list[str]:
 
 
 def side_by_side(comparison: Comparison) -> int:
-    """The most runs that were trained at a time, as far as is known: one that was stopped knows its last part."""
+    """The most runs trained at the same time, as far as known: a resumed run records only its last part."""
     return max((result.get("side_by_side", 1) for result in comparison.results.values()), default=1)
 
 
@@ -93,7 +93,7 @@ def largest_step(comparison: Comparison) -> str:
 
 
 def _other_order(comparison: Comparison) -> str:
-    """Where equal tokens and equal seconds would not give the same order."""
+    """A sentence if equal tokens and equal seconds give different rankings."""
     found = other_order(comparison.curves, comparison.plan.match)
     if found is None:
         return ""
@@ -109,14 +109,14 @@ def _other_order(comparison: Comparison) -> str:
             f"ordered {in_order(found.there)}. The two differ because systems read at different speeds; schedules "
             "that end there could change the second order."
         )
-    if found.level and end == "seconds" and not found.waited:  # what equal seconds alone would hide
+    if found.level and end == "seconds" and not found.waited:  # equal seconds alone would hide this
         pairs = "; ".join(f"{one} and {other}" for one, other in found.level)
         return f"On the validation text, {there}, perplexities were within 1 % of each other: {pairs}."
     return ""
 
 
 def methods(comparison: Comparison) -> str:
-    """The paragraph a paper could quote."""
+    """The methods paragraph for a paper."""
     facts = comparison.plan.facts
     done = [result for result in comparison.results.values() if "evaluation" in result]
     devices = sorted({result["device"] for result in done})
@@ -157,7 +157,7 @@ def _versions(done: list[dict[str, Any]]) -> str:
 
 
 def _optimisers(comparison: Comparison) -> list[str]:
-    """How each was trained; systems with the same settings are named together."""
+    """How each was trained; systems with the same settings share a sentence."""
     groups: dict[str, list[str]] = {}
     for entrant in comparison.plan.entrants:
         settings = entrant.recipe.training

@@ -1,4 +1,4 @@
-"""What is said of language models only: how they were tested, their differences as ratios, what they write."""
+"""The report of language models: how they were tested, differences as ratios, samples."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def _segments(comparison: Comparison) -> str:
 
 
 def _documents(comparison: Comparison, of: str = "") -> str:
-    """How many documents there are, and what they are."""
+    """The number of documents, and how they are defined."""
     done = [r["evaluation"]["documents"] for r in comparison.results.values() if "evaluation" in r]
     if not done:
         return f"0 documents{of}"

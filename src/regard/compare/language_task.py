@@ -1,6 +1,6 @@
-"""Language models compared: the same tokens, tested on the same segments of the same text, by perplexity.
+"""Comparing language models: trained on the same tokens, tested on the same segments of the same text, by perplexity.
 
-Nobody gets to look further back than another: segments are no longer than the shortest context among the systems.
+Segments are no longer than the shortest context among the systems, so all see the same context.
 Intervals are of a bootstrap over documents of the test text and over seeds (`evaluation/intervals.py`).
 """
 
@@ -84,7 +84,7 @@ class _LanguageModels(Task):
 
         def steps(recipe: Recipe, amount: float) -> int:
             window = recipe.training.window
-            rows = min(recipe.training.rows, max(1, training_tokens // window))  # as many as the trainer will fill
+            rows = min(recipe.training.rows, max(1, training_tokens // window))  # as many as the trainer uses
             return math.ceil(amount / (rows * window))
 
         facts = {
@@ -141,7 +141,7 @@ def _prompt(lines: Any) -> str:
 
 
 def _validation(plan: Plan, run: LanguageRun) -> float:
-    """A counted system's loss on the text that the others are validated on."""
+    """A counted system's loss on the validation text of the others."""
     limits = [e.recipe.training.validation_tokens for e in plan.entrants if not e.counted]
     ids = tokens_of(run.corpus(), run.tokenizer, "valid").ids[: max(limits, default=0) or None]
     *_, whole = likelihood(run.model, ids, Method.of(run.model), eos=run.tokenizer.eos)
@@ -173,7 +173,7 @@ class _Losses(Scores):
     """Mean losses in nats per token, over documents and seeds."""
 
     def __init__(self, plan: Plan, results: Results):
-        self.nats: dict[str, np.ndarray] = {}  # [S, D] of every row that has them
+        self.nats: dict[str, np.ndarray] = {}  # [S, D] by row
         self.resampling: Resampling | None = None
         for entrant in plan.entrants:
             done = [results[entrant.label, seed] for seed in entrant.seeds]

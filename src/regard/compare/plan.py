@@ -1,4 +1,4 @@
-"""The plan of a comparison: the question made exact, and kept in the comparison's folder.
+"""The plan of a comparison: the exact recipes for a question, stored in the comparison's folder.
 
 comparison.json    the question, the recipe of every row, how all are tested
 tokenizer.json     the one tokenizer, trained once (tokenizer.source.json where a source has its own)
@@ -32,8 +32,8 @@ from regard.systems.code import admit, is_own, locate
 from regard.training.hyperparameters import Learning
 
 FORMAT = 1
-SHARED = (*TOKENIZER_FILES, "test.json")  # what all runs stand on
-VALIDATIONS = 20  # looks at the validation text, as many for every system: each may keep its best weights
+SHARED = (*TOKENIZER_FILES, "test.json")  # files that all runs share
+VALIDATIONS = 20  # validations per system, the same for all, since each keeps its best weights
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Entrant:
     seeds: tuple[int, ...]
 
     def name(self, seed: int) -> str:
-        """Of its run's folder."""
+        """The name of its run's folder."""
         return self.label if len(self.seeds) == 1 else f"{self.label}-seed{seed}"
 
 
@@ -100,8 +100,8 @@ class Plan:
 
     @classmethod
     def read(cls, folder: Path, question: Mapping[str, Any] | None = None) -> Plan:
-        """The plan in a folder, if it answers the question. Nothing in it is believed: names are checked as names
-        before they become paths, and code is asked about before a recipe is composed of it."""
+        """The plan in a folder, if it answers the question. Its content is not trusted: names are checked before they
+        become paths, and code must have been named by the user before it is used."""
         path = folder / "comparison.json"
         try:
             tree = json.loads(path.read_text(encoding="utf-8"))
@@ -137,7 +137,7 @@ def _read_entrant(entry: Mapping[str, Any], path: Path) -> Entrant:
 
 
 def open_plan(question: Question, folder: Path, jobs: int = 1) -> Plan:
-    """The plan that stands in the folder, if it answers this question; a new one if the folder is free."""
+    """The folder's plan, if it answers this question; a new one if the folder is free."""
     if (folder / "comparison.json").is_file():
         return Plan.read(folder, question.tree())
     check_free(folder)
@@ -145,7 +145,7 @@ def open_plan(question: Question, folder: Path, jobs: int = 1) -> Plan:
 
 
 def check_free(folder: Path) -> None:
-    """A comparison stands in a folder of its own: in one that holds something else nothing is made."""
+    """Refuses a folder that holds anything but a comparison."""
     if not folder.exists() or (folder / "comparison.json").is_file():
         return
     if not folder.is_dir() or any(path.name != ".lock" for path in folder.iterdir()):
@@ -195,7 +195,7 @@ def make_plan(question: Question, folder: Path, jobs: int = 1) -> Plan:
 
 
 def _sizes(plan: Plan) -> str:
-    """What came of matching, row by row."""
+    """The matched sizes, row by row."""
     tokenizers = plan.tokenizers
     counts = {
         e.label: size_of(e.recipe, tokenizers.target, tokenizers.source)[0] for e in plan.entrants if not e.counted
@@ -219,6 +219,6 @@ def _entrant(question: Question, rung: Rung, recipe: Recipe, ground: Ground, job
 
 
 def paced(recipe: Recipe, steps: int) -> Recipe:
-    """The recipe with its validations (and checkpoints) spread evenly over so many steps."""
+    """The recipe with its validations (and checkpoints) spread evenly over `steps` steps."""
     every = max(1, math.ceil(steps / VALIDATIONS))
     return recipe.replace(training={"evaluate_every": every, "checkpoint_every": every})

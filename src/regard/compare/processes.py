@@ -1,6 +1,6 @@
-"""The runs of a comparison, one after another or some side by side, each in a process of its own.
+"""Runs a comparison's trainings, one at a time or several in parallel, each in its own process.
 
-What is finished is kept.
+Finished runs are not repeated.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from regard.systems.code import named_here
 
 
 def run_all(plan: Plan, jobs: int = 1) -> tuple[Results, int]:
-    """Every run's result, and how many of them were made just now, `jobs` at a time.
+    """Every run's result, and how many were trained by this call, `jobs` at a time.
 
-    A run that fails is noted; the others go on.
+    A failed run is recorded; the others continue.
     """
     results: Results = {}
     missing: list[tuple[Entrant, int]] = []
@@ -47,7 +47,7 @@ def run_all(plan: Plan, jobs: int = 1) -> tuple[Results, int]:
         made = [
             pool.submit(contest.run, entrant, seed, number) for number, (entrant, seed) in enumerate(missing, start=1)
         ]
-    if contest.heard:
+    if contest.signals:
         say(f"stopped; the same command with --run {plan.folder} continues from there")
         raise KeyboardInterrupt
     for (entrant, seed), future in zip(missing, made):
@@ -65,23 +65,23 @@ def read_result(folder: Path) -> dict[str, Any] | None:
 
 
 class _Contest:
-    """The processes that are running, and whether they have been asked to stop."""
+    """The running processes, and the signals received."""
 
     def __init__(self, plan: Plan, jobs: int, runs: int):
         self.plan, self.jobs, self.runs = plan, jobs, runs
         self.children: list[subprocess.Popen[str]] = []
-        self.heard: list[int] = []  # signals
+        self.signals: list[int] = []  # received
 
     def run(self, entrant: Entrant, seed: int, number: int) -> dict[str, Any]:
-        """One run, from its first word in the log to its last."""
-        if self.heard:
+        """One run, with its log lines."""
+        if self.signals:
             return {"failed": "stopped."}
         name = entrant.label if len(entrant.seeds) == 1 else f"{entrant.label}, seed {seed}"
         going_on = (self.plan.run_folder(entrant, seed) / "training.safetensors").exists()
         say(f"{name}: {'continuing where it stopped' if going_on else 'begins'} ({number} of {self.runs})")
         began = time.monotonic()
         result = self._result(entrant, seed)
-        if self.heard:
+        if self.signals:
             return result
         if "failed" in result:
             say(f"{name}: failed: {result['failed']}")
@@ -101,30 +101,30 @@ class _Contest:
             cause = signal.Signals(-code).name
             hint = " (out of memory?)" if cause == "SIGKILL" else ""
             return {"failed": f"its process was ended by {cause}{hint}."}
-        if log and not self.heard:
+        if log and not self.signals:
             say(log)
         return {"failed": f"its process ended with code {code}; what it said stands above."}
 
     def _process(self, entrant: Entrant, seed: int) -> tuple[int, str, str]:
-        """The exit code of the run's process, what it said on stdout, and its log, if it was not shown already."""
+        """The exit code of the run's process, its stdout, and its log, if not shown already."""
         threads = str(entrant.recipe.training.threads)
         words = [str(self.plan.folder), entrant.label, str(seed), str(self.jobs), *named_here()]
         child = subprocess.Popen(
-            [sys.executable, "-P", "-m", "regard.compare.child", *words],  # -P: no module is found in this folder
-            stdin=subprocess.PIPE,  # kept open: the child stops when it closes, however this process ends
+            [sys.executable, "-P", "-m", "regard.compare.child", *words],  # -P: do not import from the current folder
+            stdin=subprocess.PIPE,  # the child stops when it closes, however this process ends
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE if self.jobs > 1 else None,  # several progress bars would overwrite each other
             text=True,
             env={**os.environ, "OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads},
-            start_new_session=True,  # Ctrl-C comes to this process, which passes it on once
+            start_new_session=True,  # this process receives Ctrl-C, and passes it on once
         )
         assert child.stdin is not None
         assert child.stdout is not None
         self.children.append(child)
-        if self.heard:  # it was started in the moment of the signal
+        if self.signals:  # started just as the signal arrived
             child.terminate()
         log: list[str] = []
-        with child.stdin, child.stdout, _reading_aside(child, log):
+        with child.stdin, child.stdout, _reading_stderr(child, log):
             sentence = child.stdout.read().strip()
             child.wait()
         self.children.remove(child)
@@ -134,16 +134,16 @@ class _Contest:
     def passing_on_signals(self) -> Iterator[None]:
         """Ctrl-C and SIGTERM ask the children to stop, with a checkpoint; a second one ends them at once."""
         if threading.current_thread() is not threading.main_thread():
-            yield  # only the main thread hears signals
+            yield  # only the main thread receives signals
             return
 
-        def ask(number: int, frame: Any) -> None:
-            again = bool(self.heard)
-            self.heard.append(number)
+        def request_stop(number: int, frame: Any) -> None:
+            again = bool(self.signals)
+            self.signals.append(number)
             for child in list(self.children):
                 child.kill() if again else child.terminate()
 
-        previous = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
+        previous = {number: signal.signal(number, request_stop) for number in (signal.SIGINT, signal.SIGTERM)}
         try:
             yield
         finally:
@@ -152,8 +152,8 @@ class _Contest:
 
 
 @contextmanager
-def _reading_aside(child: subprocess.Popen[str], log: list[str]) -> Iterator[None]:
-    """Read the child's stderr, where it is ours to read, while something else is done: a full pipe would stop it."""
+def _reading_stderr(child: subprocess.Popen[str], log: list[str]) -> Iterator[None]:
+    """Reads the child's stderr in a thread, if it is a pipe: a full pipe would block the child."""
     if child.stderr is None:
         yield
         return

@@ -1,7 +1,7 @@
-"""What is asked: which systems, on which data, with what held equal. Conflicts are found here, before anything runs.
+"""The question of a comparison: which systems, which data, what is held equal. Conflicts are found before training.
 
-The systems say what the task is. Where none is named the data says it: sentence pairs ask for the translators, any
-other text for the language models. What is both stays text, but for the phrasebook, which is made to be translated.
+The systems determine the task. If none is named, the data does: sentence pairs mean translation, other text language
+models. Data that is both counts as text, except the phrasebook, which is made for translation.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from regard.training.hyperparameters import Budget
 
 MATCHES = ("tokens", "seconds", "parameters")
 BUDGETS = {"tokens": "2M", "seconds": "60s", "parameters": "2M"}
-UNITS = {"tokens": "tokens", "seconds": "seconds", "parameters": "tokens"}  # what a budget is counted in
-ORDERS = (2, 5)  # of the Kneser-Ney n-grams that stand in every table
+UNITS = {"tokens": "tokens", "seconds": "seconds", "parameters": "tokens"}  # units of a budget
+ORDERS = (2, 5)  # of the Kneser-Ney n-grams in every table
 
-OWNED = {  # settings that a comparison decides for all systems alike
+OWNED = {  # settings that a comparison sets for all systems
     "data.corpus": "say which text with --data",
     "training.seed": "--seeds N trains with the seeds 1 to N",
     "training.steps": "say how long with --budget, the same for all",
@@ -39,7 +39,7 @@ OWNED = {  # settings that a comparison decides for all systems alike
 
 @dataclass(frozen=True)
 class Rung:
-    """One row of the table: a system, what makes it that row, and under which label it stands."""
+    """One row of the table: a system, its fixed settings, and its label."""
 
     label: str
     entry: System
@@ -52,7 +52,7 @@ class Rung:
 
 @dataclass(frozen=True)
 class Question:
-    systems: tuple[str, ...]  # none: the whole ladder
+    systems: tuple[str, ...]  # empty: all systems
     data: str
     match: str = "tokens"
     budget: str = ""
@@ -90,7 +90,7 @@ class Question:
 
     @property
     def task(self) -> str:
-        """What the systems named are for, all of them; of none, what the data is for."""
+        """The common task of the named systems; if none is named, that of the data."""
         tasks: dict[str, str] = {}
         for name in self.systems:
             tasks.setdefault(find(name).task, name)
@@ -104,7 +104,7 @@ class Question:
         return next(iter(tasks))
 
     def rungs(self) -> list[Rung]:
-        """The rows, oldest first, one's own last; two n-grams are always among the language models."""
+        """The rows, oldest first, the user's own last; language models always include two n-grams."""
         if twice := next((name for name in self.systems if self.systems.count(name) > 1), None):
             raise RegardError(f"{twice} is named twice; each system stands in the table once.")
         task = task_named(self.task)
@@ -122,12 +122,12 @@ class Question:
         return rungs
 
     def recipe(self, rung: Rung, more: Mapping[str, Mapping[str, Any]] | None = None) -> Recipe:
-        """The recipe of a row with those settings that its system has, and `more`."""
+        """The recipe of a row, with the settings that apply to its system, and `more`."""
         own = _keys(compose_recipe(rung.entry.name, size=self.size))
         tree: dict[str, dict[str, Any]] = {"data": {"corpus": self.data}}
         if not rung.counted:
             tree["training"] = {"budget": f"{self.limit.amount:.12g}{'s' if self.limit.unit == 'seconds' else ''}"}
-        for settings in (self.settings, rung.settings, more or {}):  # what makes it that row stays
+        for settings in (self.settings, rung.settings, more or {}):  # the row's fixed settings win
             for part, values in settings.items():
                 tree.setdefault(part, {}).update({k: v for k, v in values.items() if f"{part}.{k}" in own})
         try:
@@ -136,7 +136,7 @@ class Question:
             raise RegardError(f"{rung.label}: {error}") from None
 
     def check_settings(self, rungs: Sequence[Rung]) -> list[str]:
-        """Every setting must be one that some row can be given; sentences about those that some neural system lacks."""
+        """Checks that every setting applies to some row; returns sentences about those a neural system lacks."""
         free = {rung.label: _keys(compose_recipe(rung.entry.name, size=self.size)) for rung in rungs}
         fixed = {f"{part}.{name}" for rung in rungs for part in rung.settings for name in rung.settings[part]}
         for rung in rungs:
@@ -157,7 +157,7 @@ class Question:
         return notes
 
     def tree(self) -> dict[str, Any]:
-        """Everything that makes two comparisons the same one, as JSON; the code of one's own systems included."""
+        """The identity of a comparison as JSON, including the code of the user's own systems."""
         path = Path(self.data)
         return {
             **asdict(self),
@@ -168,7 +168,7 @@ class Question:
         }
 
     def command(self, jobs: int = 1) -> str:
-        """The command line that asks this; where its runs were kept is not part of the question."""
+        """The command line of this question, without the folder."""
         words = ["regard", "compare", *self.systems, "--data", self.data, "--match", self.match]
         words += ["--budget", self.budget or BUDGETS[self.match], "--seeds", str(self.seeds), "--size", self.size]
         words += ["--prompt", self.prompt] if self.prompt else []
@@ -179,16 +179,16 @@ class Question:
 
 
 def match_for(budget: str) -> str:
-    """What is held equal where nothing is said about it: what the budget is counted in."""
+    """The default of `match`: the unit of the budget."""
     try:
         unit = Budget.parse(budget, 0).unit
-    except RegardError:  # the question says what is wrong with it
+    except RegardError:  # `Question` raises the error
         return "tokens"
     return "seconds" if unit == "seconds" else "tokens"
 
 
 def asks_for_translation(data: str) -> bool:
-    """Whether data alone, with no system named, is for translators: pairs that are not a text as well."""
+    """Does this data, with no system named, mean translation: pairs that are not also a text?"""
     if is_named(data):
         return data == "phrasebook" or (data in CATALOGUE and is_pairs(data))
     path = Path(data)
@@ -201,7 +201,7 @@ def _keys(recipe: Recipe) -> set[str]:
 
 
 def _label(name: str, taken: list[str]) -> str:
-    """A system's name; of one's own, its class, numbered if another file's class has the same name."""
+    """A system's name; for a user's own, its class, numbered if another has the same name."""
     label = wanted = name.rpartition(":")[2]
     number = 1
     while label in taken:

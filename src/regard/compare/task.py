@@ -1,8 +1,8 @@
-"""What systems are for, and so how they are compared: the one interface between a comparison and its kind.
+"""The interface between a comparison and its task (language models or translation).
 
-A comparison of language models and one of translators share the question, the plan, the runs in processes of their own,
-the order with its paired differences, and the page. What they do not share is here by name, and in `language.py` and
-`translating.py` by deed: how the data is read, how a trained run is measured, and what a row then says.
+Comparisons of both tasks share the question, the plan, the processes, the ranking with paired differences, and the
+page. This interface holds what differs: how data is read, how a run is evaluated, and what a row shows. It is
+implemented in `language_task.py` and `translation_task.py`.
 """
 
 from __future__ import annotations
@@ -29,46 +29,46 @@ Results = dict[tuple[str, int], dict[str, Any]]  # (label, seed) → result.json
 
 @dataclass(frozen=True)
 class Ground:
-    """What all rows of a comparison stand on."""
+    """The data and tokenizers that all rows of a comparison share."""
 
     tokenizers: Tokenizers
-    resolved: Recipe  # a recipe with what was left to choose filled in
-    shared: Sequence[str]  # settings of [data] that all take over from it
-    steps: Callable[[Recipe, float], int]  # optimiser steps in which a recipe reads so many tokens
+    resolved: Recipe  # a recipe with all automatic choices made
+    shared: Sequence[str]  # settings of [data] that all rows copy from it
+    steps: Callable[[Recipe, float], int]  # optimiser steps in which a recipe reads that many tokens
     facts: Mapping[str, Any]
     files: Mapping[str, str] = field(default_factory=dict)  # name → text, kept beside the plan
 
 
 @dataclass(frozen=True)
 class Columns:
-    """What a table's columns are called, and how their numbers are shown."""
+    """The columns of a table, and the format of their numbers."""
 
     headings: Mapping[str, str]  # key of a row → heading
-    first: Sequence[str]  # of these, what a narrow screen shows
+    first: Sequence[str]  # of these, those shown first, on a narrow screen
     csv: Sequence[str]
-    digits: Mapping[str, Callable[[float], str]]  # how a reader sees a column's numbers
+    digits: Mapping[str, Callable[[float], str]]  # format of a column's numbers
     runs: Mapping[str, str]  # of the table of runs: key of an evaluation → heading
 
 
 class Scores(ABC):
-    """The numbers by which rows are ordered, over all their seeds, and draws of them."""
+    """The scores that rank rows, over all their seeds, and bootstrap draws of them."""
 
     @property
     @abstractmethod
     def draws(self) -> Mapping[str, np.ndarray]:
-        """Label → [draws] of the estimate; what is drawn anew is the same for every row, so differences are paired."""
+        """Label → [draws] of the estimate; all rows share the resampled data, so differences are paired."""
 
     @abstractmethod
     def estimate(self, label: str) -> float:
-        """What the draws are draws of."""
+        """The point estimate."""
 
     @abstractmethod
     def row(self, label: str, done: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-        """What a row says besides its effort, from the results of its finished runs."""
+        """A row's entries besides its cost, from the results of its finished runs."""
 
 
 class Report(Protocol):
-    """What the page and the notes say in a task's own words."""
+    """The task-specific sentences of the page and the notes."""
 
     def conditions(self, comparison: Comparison) -> list[str]: ...
     def effort(self, comparison: Comparison) -> str: ...
@@ -87,8 +87,8 @@ class Task(ABC):
     name: ClassVar[str]  # in the catalogue
     title: ClassVar[str]  # of the page, before the corpus
     reference: ClassVar[str]  # the system whose parameters the others are matched to
-    neural: ClassVar[str]  # what a sentence calls the systems that are trained
-    tokens: ClassVar[str]  # what they are given equally many of
+    neural: ClassVar[str]  # how sentences call the trained systems
+    tokens: ClassVar[str]  # the unit of training data that is held equal
     score: ClassVar[str]  # the column that orders the rows …
     score_name: ClassVar[str]  # … in words
     more_is_better: ClassVar[bool]
@@ -96,10 +96,10 @@ class Task(ABC):
 
     @abstractmethod
     def ground(self, recipe: Recipe, prompt: str) -> Ground:
-        """Read the data and make the tokenizers, once for all; `prompt` as the question has it."""
+        """Reads the data and trains the tokenizers, once for all rows."""
 
     def conditions(self, entrants: Sequence[Entrant], tokenizers: Tokenizers) -> dict[str, Any]:
-        """Facts of the test that depend on who takes part."""
+        """Facts of the test that depend on the participants."""
         return {}
 
     @abstractmethod

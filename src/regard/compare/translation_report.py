@@ -1,5 +1,5 @@
-"""What is said of translators only: how BLEU was computed, BLEU by sentence length (Bahdanau et al. 2015, fig. 2), and
-some test sentences with everybody's translations."""
+"""The report of translators: how BLEU was computed, BLEU by sentence length (Bahdanau et al. 2015, fig. 2), and some
+test sentences with all translations."""
 
 from __future__ import annotations
 
@@ -181,7 +181,9 @@ def _length_chart(comparison: Comparison, sources: list[str]) -> str:
         return sum(inside) / len(inside)
 
     rows = {row["label"]: row["by_length"] for row in comparison.order}
-    labels = [entrant.label for entrant in comparison.plan.entrants if entrant.label in rows]  # colours as before
+    labels = [
+        entrant.label for entrant in comparison.plan.entrants if entrant.label in rows
+    ]  # the same colours as above
     lines = [Line(label, [(middle(of), of["bleu"]) for of in rows[label]]) for label in labels]
     described = "; ".join(
         f"{line.name} from {line.points[0][1]:.1f} at {line.points[0][0]:.0f} words to {line.points[-1][1]:.1f} at "

@@ -1,10 +1,10 @@
-"""Translators compared: the same pairs and tokens, the same search, the same test sentences, by BLEU.
+"""Comparing translators: the same pairs and tokens, the same search, the same test sentences, by BLEU.
 
     BLEU* = mean over S seeds of BLEU on n sentences drawn with replacement, the same n for every system
             + s/√S · t_{S−1}                                     s: standard deviation of BLEU over seeds
 
-The first line is Koehn's (2004) paired bootstrap; the second is how `evaluation/intervals.py` treats seeds, from
-Student's t with the spread they have. A difference of two systems' draws is a paired one.
+The first line is Koehn's (2004) paired bootstrap; the second is the uncertainty over seeds, by Student's t as in
+`evaluation/intervals.py`. Differences between systems are paired.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from regard.compare.plan import Entrant, Plan
 
 TEST = "test.json"  # in the comparison's folder: the sentences all are tested on, and their references
-EXAMPLES = 5  # of them, shown with every system's translation
+EXAMPLES = 5  # test sentences shown with every system's translation
 
 HEADINGS = {
     "label": "system",
@@ -93,7 +93,7 @@ class _Translators(Task):
         assert source is not None
         corpus, split = data.corpus, choose_split(data.corpus, None)
         test = corpus.splits[split]
-        refuse_escaped(test.targets, "The references")  # better known before the training than after
+        refuse_escaped(test.targets, "The references")  # before training rather than after
 
         @cache
         def steps_per_epoch(batch_tokens: int) -> int:
@@ -106,7 +106,7 @@ class _Translators(Task):
             "corpus": origin_of(corpus),
             "direction": f"{corpus.source or 'source'} → {corpus.target or 'target'}",
             "pairs": {name: len(pairs) for name, pairs in corpus.splits.items()},
-            "training_pairs": len(data.train),  # without those too long, with those made up by back-translation
+            "training_pairs": len(data.train),  # without too long ones, with those from back-translation
             "training_tokens": data.tokens,
             "tokenizer": {
                 "kind": target.kind,
@@ -153,7 +153,7 @@ def _examples(test: Pairs) -> list[int]:
 
 
 def words_of(plan: Plan) -> Cut:
-    """How BLEU cuts words, the same way for every run; a comparison of before this was chosen has 13a."""
+    """BLEU's tokenizer, the same for every run; older comparisons have 13a."""
     return Cut(**plan.facts["bleu"]) if "bleu" in plan.facts else Cut("13a", "13a, words between spaces")
 
 
@@ -171,7 +171,7 @@ class _Bleus(Scores):
 
     def __init__(self, plan: Plan, results: Results):
         _, references = read_test(plan)
-        self.counts: dict[str, list[Statistics]] = {}  # one of each seed
+        self.counts: dict[str, list[Statistics]] = {}  # one per seed
         for entrant in plan.entrants:
             done = [results[entrant.label, seed] for seed in entrant.seeds]
             found = [
@@ -197,7 +197,7 @@ class _Bleus(Scores):
         }
 
     def _luck(self, label: str, stream: int) -> np.ndarray:
-        """How far the mean over other seeds would lie: draws of a resampling in which no text is drawn anew."""
+        """Draws of the deviation that other seeds would cause, on the same text."""
         seeds = np.array(self._of_seeds(label))
         return Resampling(np.ones(1)).losses(seeds[:, None], stream) - seeds.mean()
 

@@ -1,8 +1,8 @@
-"""Systems of the same size: the width of each chosen so that its number of parameters comes nearest to the target.
+"""Matching systems by parameters: each width is chosen so that the number of parameters is nearest to the target.
 
-The target is the count of one system at the size asked for: the lstm, or of translators the transformer. The count
-grows with the width, so the best width is found by bisection; where attention's heads allow only every fourth or sixth
-width, the feed-forward's width makes up for it.
+The target is the count of one system at the requested size: the lstm, or the transformer for translation. The count
+grows with the width, so the best width is found by bisection; if the number of heads allows only every fourth or sixth
+width, the width of the feed-forward is adjusted, too.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def match_parameters(
 
 
 def size_of(recipe: Recipe, tokenizer: Tokenizer, source: Tokenizer | None = None) -> tuple[int, int | None]:
-    """Parameters and context of a neural system, from a model that holds no numbers."""
+    """Parameters and context of a neural system, from a model on the meta device."""
     with torch.device("meta"):
         model = build_model(recipe, Tokenizers(tokenizer, source))
     return count_parameters(model), model.context
@@ -53,7 +53,7 @@ class _Search:
         self.names = {f.name for f in fields(model)}
         if "width" not in self.names:
             raise RegardError(f"{rung.label} has no model.width to match parameters by: leave it out, or match tokens.")
-        self.step = getattr(model, "heads", 1)  # they share the width equally
+        self.step = getattr(model, "heads", 1)  # heads must divide the width
 
     def settings(self) -> Settings:
         low, high = 1, 2
@@ -66,7 +66,7 @@ class _Search:
         return {"model": {"width": width, **self._feedforward(width)}}
 
     def _feedforward(self, width: int) -> dict[str, int]:
-        """The count is linear in this setting, so two counts tell which value is nearest."""
+        """The count is linear in this setting, so two counts determine the nearest value."""
         if "feedforward" not in self.names or "feedforward" in self.question.settings.get("model", {}):
             return {}
         base = 4 * width

@@ -3,9 +3,9 @@
 The phrasebook and the toy tasks are sentence pairs as well (`pairs.py`); here they are lines for a language model.
 
 any-b     A A B A B           the last symbol is B if any before it is         (lecture: the A/B strings)
-copy      c a d | c a d       what stood before the bar, again
+copy      c a d | c a d       what is before the bar, again
 reverse   c a d | d a c       … backwards
-recall    c 4 a 9 f 1 ? a 9   the value that stood after the key
+recall    c 4 a 9 f 1 ? a 9   the value after the key
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ BUILTIN: dict[str, str] = {
 }
 TOY_LINES = 10_000
 LONGEST_PHRASE = 15  # words of a sentence of the phrasebook
-LONG = 40  # characters from which on a repeated line is a repetition and not a common phrase
+LONG = 40  # least characters for a repeated line to count as a duplicate
 RULE = re.compile(r"([^\w\s])\1+")  # the rows of stars under headings
 WIDTH = 70  # at which the reference's paragraphs are wrapped
 
@@ -58,10 +58,10 @@ def built_in(name: str) -> BuiltIn:
     return BuiltIn(toy_task(name), pretokenised=True, origin=origin, disjoint=True)
 
 
-@lru_cache(maxsize=4)  # it takes seconds, and training, comparing and scoring each open it
+@lru_cache(maxsize=4)  # it takes seconds, and is opened several times
 def phrases(count: int, longest: int) -> Mapping[str, Sequence[Pair]]:
-    """So many pairs of the phrasebook and at most so many words a sentence (0: as usual), in splits."""
-    from regard.corpora.phrasebook import PAIRS, phrasebook  # a large module: only who needs it waits for it
+    """`count` pairs of the phrasebook with at most `longest` words a sentence (0: the defaults), in splits."""
+    from regard.corpora.phrasebook import PAIRS, phrasebook  # a large module, imported on demand
 
     return phrasebook(count or PAIRS, seed=0, longest=longest or LONGEST_PHRASE)
 
@@ -115,7 +115,7 @@ TOYS: dict[str, Callable[[Random], list[str]]] = {
 
 
 def _below(random: Random, limit: int) -> int:
-    return int(random.random() * limit)  # of Random's methods only random() promises never to change
+    return int(random.random() * limit)  # of Random's methods only random() is guaranteed not to change
 
 
 def _letters(random: Random, count: int) -> list[str]:
@@ -149,7 +149,7 @@ def _pyref() -> BuiltIn:
 
 
 def _distinct_topics() -> dict[str, list[str]]:
-    """The topics without those that are a part of a longer one, and without long lines that occurred before."""
+    """The topics, without those contained in a longer one and without repeated long lines."""
     from pydoc_data.topics import topics
 
     texts = {name: _unwrapped(text) for name, text in topics.items()}
@@ -165,7 +165,7 @@ def _distinct_topics() -> dict[str, list[str]]:
 
 
 def _unwrapped(text: str) -> list[str]:
-    """One line per paragraph: a line break where the next word would still have fitted was meant, any other undone."""
+    """One line per paragraph: a line break is kept only if the next word would still have fitted on the line."""
     lines: list[str] = []
     room = WIDTH
     for raw in text.split("\n"):

@@ -1,4 +1,4 @@
-"""Known corpora that `regard data fetch` can download: where they lie, what they must sum to, how they are split."""
+"""Known corpora for `regard data fetch`: addresses, checksums and splits."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Download:
     pretokenised: bool = False
     cuts: tuple[float, ...] = ()  # where one file is cut into train, valid and test; empty: a file for each
     pairs: bool = False  # sentence pairs for translation
-    languages: tuple[str, str] = ("", "")  # of pairs: what is read and what is written unless the user says otherwise
+    languages: tuple[str, str] = ("", "")  # of pairs: default source and target
 
 
 def _files(folder: str, sums: dict[str, str]) -> tuple[File, ...]:

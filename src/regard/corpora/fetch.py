@@ -1,4 +1,4 @@
-"""Downloads known corpora: streamed, checked against their SHA-256, and kept in the cache whole or not at all."""
+"""Downloads known corpora: streamed, checked against their SHA-256, and cached only if complete."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from regard.corpora.downloads import CATALOGUE, File
 Progress = Callable[[int, int | None], None]  # bytes done, bytes in all if known
 BLOCK = 1 << 20
 SECONDS_OF_SILENCE = 30
-SLOW_BYTES, SLOW_SECONDS = 1 << 17, 60  # a server that sends less than this in so long is given up
+SLOW_BYTES, SLOW_SECONDS = 1 << 17, 60  # a server that sends less than this in that time is given up
 LARGEST = 1 << 29  # bytes of a download, and of what is unpacked from it; enwik8 has 100 million
 
 
@@ -47,7 +47,7 @@ def data_folders() -> list[Path]:
 def fetch(name: str, *, progress: Progress | None = None, mirror: str | None = None) -> Path:
     """Downloads the files of a known corpus that are not in the cache yet; returns their folder.
 
-    A mirror ($REGARD_MIRROR) is a base address under which each file lies by its usual host and path.
+    A mirror ($REGARD_MIRROR) is a base address that serves each file under its usual host and path.
     """
     if name not in CATALOGUE:
         close = get_close_matches(name, CATALOGUE, 1)
@@ -65,7 +65,7 @@ def fetch(name: str, *, progress: Progress | None = None, mirror: str | None = N
 
 @contextmanager
 def _alone(folder: Path) -> Iterator[None]:
-    """One process at a time fetches a corpus; what a killed one left behind is removed."""
+    """A lock: one process at a time fetches a corpus; remains of a killed one are removed."""
     with ExitStack() as held:
         try:
             held.enter_context(waiting_for(folder.with_name(f".{folder.name}.lock")))
@@ -119,7 +119,7 @@ def _stream(url: str, stream: IO[bytes], progress: Progress | None) -> None:
     from urllib.request import urlopen
 
     @contextmanager
-    def network() -> Iterator[None]:  # around reading alone: a full disk is another story
+    def network() -> Iterator[None]:  # around reading only: a full disk is another error
         try:
             yield
         except HTTPError as error:
@@ -133,11 +133,11 @@ def _stream(url: str, stream: IO[bytes], progress: Progress | None) -> None:
     with response:
         length = response.headers.get("Content-Length") or ""
         total = int(length) if length.isascii() and length.isdecimal() and len(length) < 16 else None
-        done = mark = 0  # bytes so far, and when the time was last looked at
+        done = mark = 0  # bytes so far, and at the last check of the speed
         since = monotonic()
         while True:
             with network():
-                block = response.read1(BLOCK)  # what is there: a slow server is noticed
+                block = response.read1(BLOCK)  # returns what has arrived, so that a slow server is noticed
             if not block:
                 break
             done += len(block)
@@ -166,14 +166,14 @@ def _require_size(url: str, size: int) -> None:
 
 def _unpack(archive: IO[bytes], member: str, url: str, stream: IO[bytes]) -> None:
     @contextmanager
-    def whole() -> Iterator[None]:  # around reading alone; zipfile raises all of these for damaged or odd archives
+    def whole() -> Iterator[None]:  # around reading only; zipfile raises all of these for damaged archives
         try:
             yield
         except KeyError:
             raise RegardError(f"{url} is a zip archive without {member!r}; try again later.") from None
         except (zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error, EOFError, OSError, ValueError):
             raise RegardError(f"{url} is no whole zip archive with {member!r} in it; try again later.") from None
-        except RuntimeError as error:  # encrypted, or packed by a method that Python does not know
+        except RuntimeError as error:  # encrypted, or an unsupported compression
             raise RegardError(f"{url} cannot be unpacked ({error}); fetch it from elsewhere (REGARD_MIRROR).") from None
 
     with ExitStack() as opened:

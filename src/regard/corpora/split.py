@@ -1,7 +1,7 @@
 """Which split a line belongs to, by its hash: 90 % training, 5 % validation, 5 % test.
 
-Identical lines always fall into the same split, so nothing that is tested was trained on, and a text that grows keeps
-its splits.
+Identical lines always fall into the same split, so no test line was trained on, and a growing text keeps its
+splits.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ def line_hash(line: str) -> int:
 
 @dataclass(frozen=True)
 class Draw:
-    """Draws a line's split; in a text of very few lines by the rank of its hash, so that no split stays empty."""
+    """Draws a line's split; in a text of very few lines by the rank of its hash, so that no split is empty."""
 
     held_out: tuple[str, ...] = ("valid", "test")
     ranked: Mapping[int, str] | None = None

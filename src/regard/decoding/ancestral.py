@@ -2,7 +2,7 @@
 
     y_t ~ P(· | y_<t)          by one uniform number per (seed, line, sample, step)
 
-so that what is drawn for a line depends neither on its batch-mates nor on the order of the lines.
+so a line's samples depend neither on the rest of the batch nor on the order of the lines.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from regard.systems.model import Model
 
 
 def uniform_numbers(seed: int, lines: Sequence[int], samples: int, steps: int) -> Tensor:
-    """[lines · samples, steps] numbers in [0, 1); a line's first sample has the stream that `generate` gives a row."""
+    """[lines · samples, steps] numbers in [0, 1); a line's first sample uses the same stream as `generate`."""
     streams = [random_stream(seed, line, sample) for line in lines for sample in range(samples)]
     return torch.from_numpy(np.stack([stream.random(steps) for stream in streams]))
 
@@ -40,12 +40,12 @@ def sample_hypotheses(
     forbidden: Sequence[int] = (),
     min_tokens: int = 0,
 ) -> list[list[Hypothesis]]:
-    """`logits` [N, V] and `state` (N rows) stand after the prompts; N lists of `samples` hypotheses as drawn.
+    """`logits` [N, V] and `state` (N rows) are those after the prompts; returns N lists of `samples` hypotheses.
 
-    `max_tokens` [N]: the most tokens of each, `<eos>` counted.
+    `max_tokens` [N]: the most tokens of each, with `<eos>`.
     """
     device = logits.device
-    places = torch.arange(len(logits) * samples, device=device)  # where each row's hypothesis is kept
+    places = torch.arange(len(logits) * samples, device=device)  # each row's place in the results
     state = select_rows(state, places // samples)
     logits = logits.repeat_interleave(samples, 0)
     limits = max_tokens.repeat_interleave(samples)
@@ -63,7 +63,7 @@ def sample_hypotheses(
         total[places] += gain.where(live, 0.0)
         lengths[places] += live
         live = live & (chosen != eos) & (length < limits[places])
-        going = live.view(-1, samples).any(1)  # a source stays as long as one of its samples goes on
+        going = live.view(-1, samples).any(1)  # a source stays until all its samples have ended
         stay = going.nonzero()[:, 0]
         if len(stay) == 0:
             break

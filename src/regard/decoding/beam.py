@@ -2,10 +2,10 @@
 
     score(y) = Σ_t log P(y_t | y_<t) / |y|^length_penalty          |y| counts <eos>
 
-There are `width` slots (Graves 2012; Sutskever et al. 2014). A hypothesis that writes <eos> among the best candidates
-keeps its slot, so the rest share what is left, and width 1 is greedy. The search for a source ends when no slot is open
-or no open one can still overtake the `n_best` finished, which is certain, since a log-probability only falls; then the
-source leaves the batch. A step is the same few tensor operations for all sources and slots at once.
+There are `width` slots (Graves 2012; Sutskever et al. 2014). A hypothesis that ends with <eos> keeps its slot, so fewer
+slots stay open, and width 1 is greedy. The search for a source ends when no slot is open, or when no open hypothesis
+can overtake the `n_best` finished ones, since a log-probability only falls; the source then leaves the batch. Each step
+processes all sources and slots at once.
 """
 
 from __future__ import annotations
@@ -22,11 +22,14 @@ from regard.base.settings import at_least
 from regard.layers.state import State, map_state, select_rows
 from regard.systems.model import Model
 
-WIDEST = 10_000  # slots; a search has long been exhaustive
-IMPOSSIBLE = -1e30  # a counted model's finite log 0: never a way to go on
-STEPS_BETWEEN_LOOKS = {"cpu": 1, "cuda": 8}  # how often the host asks who is done: a GPU stops its queue for that
-WATCHED = 3  # times the width: how many beginnings of each step someone who watches is shown
-LEAVE_TOGETHER = 8  # sources leave the batch when one in so many is done: each time the memory of the rest is copied
+WIDEST = 10_000  # slots; far beyond any useful width
+IMPOSSIBLE = -1e30  # below this a log probability counts as log 0 (n-gram models have a finite one)
+STEPS_BETWEEN_LOOKS = {
+    "cpu": 1,
+    "cuda": 8,
+}  # how often the host checks which sources are done, which synchronises a GPU
+WATCHED = 3  # times the width: how many candidates of each step `watch` gets
+LEAVE_TOGETHER = 8  # finished sources leave when they are 1/8 of the batch: removing copies the memory of the rest
 
 
 @dataclass(frozen=True)
@@ -51,8 +54,8 @@ GREEDY_BEAM = Beam(width=1, length_penalty=0.0)
 
 @dataclass(frozen=True)
 class Hypothesis:
-    tokens: list[int]  # ends in <eos> unless the limit came first
-    log_probability: float  # the model's own of exactly these tokens, whatever was forbidden
+    tokens: list[int]  # ends in <eos> unless cut off at the limit
+    log_probability: float  # of these tokens, in the model's unrestricted distribution
     score: float
     finished: bool = True
 
@@ -63,17 +66,17 @@ class Hypothesis:
 
 
 class Step(NamedTuple):
-    """What a step of the search considered: [N, C] beginnings of the open sources, best first; −∞ where there is none.
+    """The candidates of a step, [N, C] for the open sources, best first; −∞ where there is none.
 
-    Those that go on are the next step's parents, numbered in this order.
+    The live ones are the next step's parents, numbered in this order.
     """
 
     places: Tensor  # [N] which source each row is
-    total: Tensor  # log-probability of the whole beginning
-    parents: Tensor  # which of the open beginnings of the step before it continues
+    total: Tensor  # log-probability of the whole hypothesis
+    parents: Tensor  # which live candidate of the step before it extends
     tokens: Tensor
-    kept: Tensor  # among the best for which there is a slot; the others are pruned
-    live: Tensor  # kept, and going on
+    kept: Tensor  # has a slot; the others are pruned
+    live: Tensor  # kept, and not ended
 
 
 @torch.no_grad()
@@ -91,15 +94,15 @@ def beam_search(
     min_tokens: int = 0,
     watch: Callable[[Step], object] | None = None,
 ) -> list[list[Hypothesis]]:
-    """`logits` [N, V] and `state` (N rows) stand after the prompts; returns, for each row, hypotheses best first.
+    """`logits` [N, V] and `state` (N rows) are those after the prompts; returns each row's hypotheses, best first.
 
-    `max_tokens` is one limit or one per row [N]. A hypothesis that had to stop there comes after all that ended.
-    Log-probabilities are sums in fp64 of log-softmaxes in the model's precision, fp32 at least. `watch` is shown every
-    step; what is found is the same.
+    `max_tokens` is one limit or one per row [N]. Hypotheses cut off there come after all that ended. Log-probabilities
+    are sums in fp64 of log-softmaxes in the model's precision, at least fp32. `watch` is called with every step, and
+    does not change the result.
     """
     limits = torch.as_tensor(max_tokens, device=logits.device).expand(len(logits))
     ended = Ended(len(logits), width, limits, length_penalty, n_best or width)
-    places = torch.arange(len(logits), device=logits.device)  # which of the N each open source is
+    places = torch.arange(len(logits), device=logits.device)  # number of each open source
     total = torch.zeros(len(logits), 1, dtype=torch.float64, device=logits.device)  # [N, slots]
     written = places.new_zeros(len(logits), 1, 0)  # [N, slots, tokens so far]
     masks = [mask_of(banned, logits) for banned in (forbidden, [*forbidden, eos])]
@@ -107,7 +110,7 @@ def beam_search(
         shown = width if watch is None else WATCHED * width
         total, parents, tokens = extend(total, logits, allowed(logits, masks[length < min_tokens]), shown)
         written = torch.cat([written.gather(1, parents[..., None].expand(-1, -1, length - 1)), tokens[..., None]], -1)
-        kept, live = ended.take(places, total, written, tokens == eos)  # [N, slots] those that go on
+        kept, live = ended.take(places, total, written, tokens == eos)  # [N, slots]
         if watch is not None:
             watch(Step(places, total, parents, tokens, kept, live))
         look = length % STEPS_BETWEEN_LOOKS.get(logits.device.type, 8) == 0
@@ -131,22 +134,22 @@ def beam_search(
 
 
 def mask_of(tokens: Sequence[int], logits: Tensor) -> Tensor | None:
-    """Which of the vocabulary these are, [V], on the device of the logits; made once, since a copy there waits."""
+    """Mask [V] of these tokens on the device of the logits; made once, because copying to a GPU synchronises."""
     if not tokens:
         return None
     return torch.zeros(logits.size(-1), dtype=torch.bool).index_fill(0, torch.tensor(tokens), True).to(logits.device)
 
 
 def allowed(logits: Tensor, banned: Tensor | None) -> Tensor:
-    """The logits of what may be written; of the rest, −∞."""
+    """The logits, with −∞ for banned tokens."""
     return logits if banned is None else logits.masked_fill(banned, -torch.inf)
 
 
 def extend(total: Tensor, logits: Tensor, allowed: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor]:
-    """The `count` best ways to go on from total [N, K] by one token, best first: totals, slots and tokens [N, C].
+    """The `count` best extensions of total [N, K] by one token, best first: totals, slots and tokens [N, C].
 
-    What is not allowed (−∞) is never chosen, but keeps its share of the probability. Only the `count` best tokens of a
-    slot can be among the best of all. Equals keep the order of slots, then of tokens.
+    Tokens that are not allowed (−∞) are never chosen, but stay in the softmax. Only the `count` best tokens of a slot
+    can be among the best of all. Ties go to the lower slot, then to the lower token.
     """
     exact = torch.promote_types(logits.dtype, torch.float32)
     tokens = largest(allowed, min(count, logits.size(-1)))  # [N · K, c]
@@ -159,9 +162,9 @@ def extend(total: Tensor, logits: Tensor, allowed: Tensor, count: int) -> tuple[
 
 
 def largest(logits: Tensor, count: int) -> Tensor:
-    """Where the `count` largest of each row [R, V] are, largest first; equals in the order of their places, as argmax.
+    """Indices of the `count` largest of each row [R, V], largest first; ties go to the lower index, as in argmax.
 
-    `topk` promises no order among equals, so where there are any they are counted through.
+    `topk` does not guarantee an order among ties, so they are resolved here.
     """
     if count == 1:
         return logits.argmax(-1, keepdim=True)
@@ -177,14 +180,14 @@ def largest(logits: Tensor, count: int) -> Tensor:
 
 
 def select_memory(state: State, sources: Tensor) -> State:
-    """The state with only these sources' memories; the rows that read them are for `select_rows` to choose."""
+    """The state with only these sources' memories; `select_rows` chooses the rows."""
     if "source" not in state:
         return state
     return {**state, "source": map_state(lambda leaf: leaf[sources], state["source"])}
 
 
 def _look(live: Tensor) -> tuple[int, Tensor | None]:
-    """The most slots that a source has open, and which sources stay, where enough are done to be worth it."""
+    """The most open slots of any source, and which sources stay, or None if too few are done."""
     counts = live.sum(1)
     stay = counts.nonzero()[:, 0]
     gone = len(live) - len(stay)
@@ -192,21 +195,21 @@ def _look(live: Tensor) -> tuple[int, Tensor | None]:
 
 
 class Ended:
-    """The hypotheses that have ended: up to `width` for each of the N sources, and a slot more for what is no one's."""
+    """The ended hypotheses: up to `width` for each of N sources, and one spare slot for masked writes."""
 
     def __init__(self, sources: int, width: int, limits: Tensor, length_penalty: float, n_best: int) -> None:
         self.width, self.limits, self.length_penalty, self.n_best = width, limits, length_penalty, n_best
         self.longest = int(limits.max()) if sources else 0
         self.count = torch.zeros(sources, dtype=torch.int64, device=limits.device)
         self.total = torch.full((sources, width + 1), -torch.inf, dtype=torch.float64, device=limits.device)
-        self.score = self.total.clone()  # of the finished; −∞ for those cut off at the limit
+        self.score = self.total.clone()  # −∞ for those cut off at the limit
         self.length = torch.zeros_like(self.total, dtype=torch.int64)
         self.tokens = self.length.new_zeros(sources, width + 1, self.longest)
-        self.damaged = torch.zeros((), dtype=torch.bool, device=limits.device)  # a prediction was not a number
+        self.damaged = torch.zeros((), dtype=torch.bool, device=limits.device)  # a prediction was NaN
 
     def take(self, places: Tensor, total: Tensor, written: Tensor, ends: Tensor) -> tuple[Tensor, Tensor]:
-        """Keep what ends here: [N, C] candidates, best first, of the sources `places`. Returns which of them have a
-        slot, and which of these go on."""
+        """Stores the candidates [N, C], best first, of the sources `places` that end here. Returns which candidates
+        have a slot, and which of these are still open."""
         length = written.size(-1)
         self.damaged |= total.isnan().any()
         possible = total > -torch.inf
@@ -223,14 +226,14 @@ class Ended:
         return kept, live & ~self._settled(places, total.where(live, -torch.inf).amax(1), length)[:, None]
 
     def _settled(self, places: Tensor, best: Tensor, length: int) -> Tensor:
-        """Where the best open hypothesis could not overtake the n_best finished, were all its further words certain."""
+        """Sources whose best open hypothesis cannot overtake the n_best finished, even with P = 1 from here on."""
         penalty = self.length_penalty
         longest = self.limits[places].double() if penalty > 0 else torch.full_like(best, length + 1)
         worst = self.score[places, : self.width].topk(self.n_best).values[:, -1]
         return worst >= best / longest**penalty
 
     def best(self) -> list[list[Hypothesis]]:
-        """For each source its hypotheses: the finished by score, then the cut off by score."""
+        """Each source's hypotheses: the finished ones by score, then those cut off by score."""
         if bool(self.damaged):
             raise RegardError("The model's predictions are NaN: its weights are damaged; train it again.")
         columns = (self.count, self.tokens, self.length, self.total, self.score)

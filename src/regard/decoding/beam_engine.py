@@ -1,10 +1,10 @@
-"""Beam search whose every step is the same: fixed tensors, finished sources replaced by waiting ones.
+"""Beam search with fixed shapes and continuous batching: finished sources are replaced by waiting ones.
 
     step:   z = predict(read(tokens, state[parents])),   (parents, tokens) = choose(total + log softmax(z))
 
-It finds what `beam_search` finds, which stays the reference. There states grow, rows leave, and the host decides at
-every step; here N places for sources have W slots each (beam_slots.py), and nothing is asked of the device but, every
-few steps, which sources are done. Whoever is done is replaced by the next in the queue.
+The results equal those of `beam_search`, the reference. There states grow, rows leave, and the host decides at every
+step; here N places for sources have W slots each (beam_slots.py), and the host only reads, every few steps, which
+sources are done.
 """
 
 from __future__ import annotations
@@ -25,33 +25,36 @@ from regard.decoding.beam_slots import Slots, Terms
 from regard.layers.state import State, overwrite
 from regard.systems.model import Model
 
-STEPS_BETWEEN_LOOKS = {"cpu": 1, "cuda": 4}  # how often the host asks who is done: a GPU stops its queue for that
+STEPS_BETWEEN_LOOKS = {
+    "cpu": 1,
+    "cuda": 4,
+}  # how often the host checks which sources are done, which synchronises a GPU
 BATCH_TOKENS = 131_072  # sources × hypotheses of each × tokens of the longest source
-REFILL = 8  # waiting sources come in when one place in so many is free
+REFILL = 8  # waiting sources are admitted when 1/8 of the places is free
 ROOM = 32  # limits are rounded up to multiples, so that few shapes are recorded
 KEPT = 3  # batches of different shapes that an engine keeps
 
 
 class Reader(Protocol):
-    """The model's side of a step: rows N · W, of which those of one source lie side by side."""
+    """The model's part of a step, for N · W rows; the rows of one source are adjacent."""
 
     def fill(self, places: Tensor, sources: Tensor, lengths: Tensor) -> None:
-        """Let these places begin with new sources [n, S], whose lengths lie on the CPU."""
+        """Starts new sources [n, S] in these places; their lengths are on the CPU."""
 
     def __call__(self, slots: Slots) -> Tensor:
-        """Slot w goes on from where its parent was, reading its token: logits [N · W, V]."""
+        """Each slot continues its parent's state and reads its token: logits [N · W, V]."""
 
     def choose(self, slots: Slots, logits: Tensor) -> None:
-        """The step's decision: `Slots.choose`."""
+        """The selection step: `Slots.choose`."""
 
 
 class StateReader:
-    """Any model: a state of fixed capacity, of which rows are chosen anew before each reading, in place."""
+    """For any model: a state of fixed capacity, whose rows are reordered in place before each step."""
 
     def __init__(self, model: Model, state: State, width: int, room: int) -> None:
         self.model, self.state, self.width, self.room = model, state, width, room
         rows = torch.arange(len(state["seen"]), device=state["seen"].device)
-        self.first = rows[::width, None]  # of each source
+        self.first = rows[::width, None]  # row of each source
 
     def fill(self, places: Tensor, sources: Tensor, lengths: Tensor) -> None:
         fresh = self.model.begin(sources, lengths, width=self.width, capacity=self.room)
@@ -78,7 +81,7 @@ def choose_rows(past: State, rows: Tensor) -> None:
 
 
 def place_rows(state: State, fresh: State, rows: Tensor, places: Tensor) -> None:
-    """Put the rows of a fresh state, and its sources, where they belong in a larger one."""
+    """Copies the rows and sources of a fresh state to their places in a larger one."""
     for name, part in fresh.items():
         if isinstance(part, dict):
             place_rows(state[name], part, places if name == "source" else rows, places)
@@ -101,11 +104,11 @@ class BeamBatch:
 
 
 class Occupancy:
-    """Which source is in which place: the host's side, which asks the device only now and then."""
+    """The host's bookkeeping: which source is in which place. It rarely synchronises with the device."""
 
     def __init__(self, batch: BeamBatch, longest: int) -> None:
         self.batch, self.longest, self.device = batch, longest, batch.device
-        self.who = np.full(len(batch.slots.length), -1)  # the number of each source; −1: the place is free
+        self.who = np.full(len(batch.slots.length), -1)  # the source in each place; −1: free
         self.age, self.limit = np.zeros_like(self.who), np.zeros_like(self.who)
         self.done = np.ones(len(self.who), dtype=bool)  # or free
 
@@ -118,7 +121,7 @@ class Occupancy:
         return self.free < len(self.who)
 
     def begin(self, numbers: Sequence[int], sources: Sequence[Sequence[int]], limits: Sequence[int]) -> None:
-        """Put these sources into places that are free."""
+        """Starts these sources in free places."""
         places = self.occupy(numbers, limits)
         padded = np.zeros((len(numbers), self.longest), dtype=np.int64)
         for row, source in zip(padded, sources, strict=True):
@@ -134,19 +137,21 @@ class Occupancy:
         return places
 
     def work(self) -> None:
-        """Begin some steps, as many as need no look."""
+        """Launches as many steps as can run before the next `look`."""
         age, limit = self.age[~self.done], self.limit[~self.done]
-        earliest = int((np.minimum(limit, self.batch.slots.terms.min_tokens) - age).min())  # none ends before
+        earliest = int(
+            (np.minimum(limit, self.batch.slots.terms.min_tokens) - age).min()
+        )  # no hypothesis can end earlier
         steps = min(int((limit - age).max()), max(earliest, STEPS_BETWEEN_LOOKS.get(self.device.type, 1)))
         self.batch.run(steps)
         self.age += steps
 
     def look(self) -> None:
-        """Wait for the steps, and see who is done."""
+        """Waits for the steps, and reads which sources are done."""
         self.done = (self.who < 0) | (self.batch.slots.going.cpu().numpy() == 0)
 
     def leave(self) -> Callable[[], Iterable[tuple[int, list[Hypothesis]]]]:
-        """Free the places of those that are done; what was found is on its way, with the numbers of the sources."""
+        """Frees the places of finished sources; the returned function waits for their hypotheses."""
         done = np.flatnonzero(self.done & (self.who >= 0))
         numbers, found = self.who[done].tolist(), self.batch.slots.best(torch.from_numpy(done).to(self.device))
         self.who[done] = -1
@@ -160,12 +165,12 @@ class BeamEngine:
         self.model, self.device, self.install = model, model.device, install
         self.batch_tokens = batch_tokens or BATCH_TOKENS
         self.batches: dict[tuple[Terms, int, int, int], BeamBatch] = {}
-        self.weights: list[int] = []  # where they lay when the batches were made
+        self.weights: list[int] = []  # addresses of the weights when the batches were made
         install(self)
 
     @torch.no_grad()
     def search(self, sources: Sequence[Sequence[int]], limits: Sequence[int], terms: Terms) -> list[list[Hypothesis]]:
-        """For each source, <eos> included, its hypotheses of at most that many tokens, best first."""
+        """For each source (with <eos>) its hypotheses of at most `limits` tokens, best first."""
         self.model.eval()
         found: list[list[Hypothesis]] = [[] for _ in sources]
         waiting = deque(sorted(range(len(sources)), key=lambda n: (-len(sources[n]), -limits[n])))
@@ -181,7 +186,7 @@ class BeamEngine:
                 continue
             leaving: Callable[[], Iterable[tuple[int, list[Hypothesis]]]] = list
             while waiting or occupancy.busy:
-                # shorter ones go on elsewhere where many more of them fit
+                # shorter sources continue in another batch, which holds many more
                 suits = bool(waiting) and self._places(self._padded(len(sources[waiting[0]])), terms) <= most
                 if suits and (occupancy.free * REFILL >= places or not occupancy.busy):
                     taken = [waiting.popleft() for _ in range(min(len(waiting), occupancy.free))]
@@ -189,7 +194,7 @@ class BeamEngine:
                 if not occupancy.busy:
                     break
                 occupancy.work()
-                for number, hypotheses in leaving():  # read while the device works on
+                for number, hypotheses in leaving():  # read while the device continues
                     found[number] = hypotheses
                 occupancy.look()
                 ready = int(occupancy.done.sum()) - occupancy.free
@@ -199,7 +204,7 @@ class BeamEngine:
         return found
 
     def _make_do(self, places: int) -> None:
-        """With half as many sources at once, and nothing kept."""
+        """After running out of memory: half as many sources at once, and no kept batches."""
         if places == 1:
             raise RegardError(
                 "The beam search of this source does not fit into the GPU's memory: use a smaller --beam."
@@ -213,18 +218,18 @@ class BeamEngine:
         return bucket(length) if most is None else min(bucket(length), most)
 
     def _places(self, longest: int, terms: Terms) -> int:
-        """Sources at once: a power of two, so that few shapes are recorded."""
+        """Number of sources at once: a power of two, so that few shapes are recorded."""
         return 2 ** (max(1, self.batch_tokens // (terms.width * longest)).bit_length() - 1)
 
     def _batch(self, terms: Terms, places: int, longest: int, room: int) -> BeamBatch:
         weights = [weight.data_ptr() for weight in chain(self.model.parameters(), self.model.buffers())]
-        if weights != self.weights:  # a recorded step reads them where they lay
+        if weights != self.weights:  # recorded steps read the old addresses
             self.batches.clear()
             self.weights = weights
         key = (terms, places, longest, room)
         batch = self.batches.pop(key, None)
         while len(self.batches) >= KEPT:
-            del self.batches[next(iter(self.batches))]  # the one that was not used for longest
+            del self.batches[next(iter(self.batches))]  # the least recently used
         if batch is None:
             reader = self.reader(*key)
             self.install(reader)
@@ -240,6 +245,6 @@ class BeamEngine:
 
 
 def bucket(length: int) -> int:
-    """The next of 8, 12, 16, 24, 32, 48, 64, …: padding by at most a half, and few shapes."""
+    """The next of 8, 12, 16, 24, 32, 48, 64, …: few shapes, with padding of at most a half."""
     power = max(8, 2 ** (length - 1).bit_length())
     return power * 3 // 4 if power > 8 and length <= power * 3 // 4 else power

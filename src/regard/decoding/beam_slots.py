@@ -1,10 +1,10 @@
-"""A beam search's slots, in tensors that never change their shape: what goes on, what has ended, who began anew.
+"""The slots of a beam search, in tensors of fixed shape: open hypotheses and ended ones.
 
     total(y, w) = total(y) + log softmax(z_y)_w,    of each source the W largest that there is a slot for
 
-A slot that is closed has the total −∞ and is computed along: every step is the same operations, of which none looks at
-a number. Each source counts its own steps, so it can begin while others are in the middle. The decisions are those of
-`beam_search`; in one kernel they are fast/kernels/beam_choice.py.
+A closed slot has the total −∞ and is still computed, so every step runs the same operations, without synchronising.
+Each source counts its own steps, so it can start while others are in the middle. Decisions equal those of
+`beam_search`; fast/kernels/beam_choice.py is the same in Triton.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from regard.decoding.beam import Hypothesis, extend
 
 @dataclass(frozen=True)
 class Terms:
-    """What is asked of a search, for all sources alike."""
+    """The parameters of a search, the same for all sources."""
 
     width: int
     eos: int
@@ -32,26 +32,28 @@ class Terms:
 
 
 class Slots:
-    """What is known of N sources with W slots each: what goes on, what has ended, and how each came about."""
+    """The hypotheses of N sources with W slots each: open ones, ended ones, and their words."""
 
     def __init__(self, sources: int, room: int, vocabulary: int, terms: Terms, device: torch.device) -> None:
         self.terms, self.room = terms, room  # room: the most tokens of a hypothesis
-        shape, ended = (sources, terms.width), (sources, terms.width + 1)  # one more, for what is no one's
+        shape, ended = (sources, terms.width), (sources, terms.width + 1)  # one spare, for masked writes
 
         def numbers(shape: tuple[int, ...], value: float = 0, dtype: torch.dtype = torch.int64) -> Tensor:
             return torch.full(shape, value, dtype=dtype, device=device)
 
         self.length = numbers((sources,))  # tokens written so far
         self.limit = numbers((sources,), 1)
-        self.count = numbers((sources,))  # how many have ended
+        self.count = numbers((sources,))  # ended hypotheses
         self.going = numbers((sources,), dtype=torch.int8)
-        self.damaged = numbers((sources,), dtype=torch.int8)  # a prediction was not a number
-        self.total = numbers(shape, -torch.inf, torch.float64)  # of what goes on, best first; −∞: a closed slot
-        self.parent, self.token = numbers(shape), numbers(shape)  # the slot it was in a step ago, and its last token
+        self.damaged = numbers((sources,), dtype=torch.int8)  # a prediction was NaN
+        self.total = numbers(shape, -torch.inf, torch.float64)  # of open hypotheses, best first; −∞: a closed slot
+        self.parent, self.token = numbers(shape), numbers(shape)  # its slot in the step before, and its last token
         self.ended_total, self.ended_score = (numbers(ended, -torch.inf, torch.float64) for _ in range(2))
         self.ended_length = numbers(ended)
         self.ended_words = numbers((*ended, room), dtype=torch.int32)
-        self.words = numbers((2, *shape, room), dtype=torch.int32)  # twice, for kernels that read one and write another
+        self.words = numbers(
+            (2, *shape, room), dtype=torch.int32
+        )  # double-buffered, for kernels that read one and write the other
         lengths = range(room + 2)
         self.worth = torch.tensor([max(n, 1) ** terms.length_penalty for n in lengths], dtype=torch.float64).to(device)
         self.forbidden = numbers((vocabulary,), dtype=torch.bool)
@@ -59,7 +61,7 @@ class Slots:
         self.own = torch.arange(terms.width, device=device)
 
     def fill(self, places: Tensor, limits: Tensor) -> None:
-        """Let these places begin anew: one open slot, which is to read the boundary."""
+        """Starts these places again: one open slot, which reads the boundary next."""
         for counter in (self.length, self.count, self.damaged):
             counter[places] = 0
         self.limit[places] = limits
@@ -70,13 +72,13 @@ class Slots:
         self.ended_total[places] = self.ended_score[places] = -torch.inf
 
     def choose(self, logits: Tensor) -> None:
-        """The step's decision, from the logits [N · W, V] of all slots: `extend` and `Ended.take` of the reference."""
+        """Selects the next hypotheses from the logits [N · W, V]: `extend` and `Ended.take` of the reference."""
         terms, width = self.terms, self.terms.width
         length = (self.length + 1)[:, None]
         allowed = logits.masked_fill(self.forbidden, -torch.inf)
         early = (length < terms.min_tokens).repeat_interleave(width, 0)[:, 0]
         allowed[:, terms.eos] = allowed[:, terms.eos].masked_fill(early, -torch.inf)
-        closed = (self.total == -torch.inf).view(-1, 1)  # its row may hold anything
+        closed = (self.total == -torch.inf).view(-1, 1)  # its logits are undefined
         total, parent, token = extend(self.total, logits.masked_fill(closed, 0.0), allowed, width)  # best first
         self.damaged |= total.isnan().any(1)
         ends = token == terms.eos
@@ -98,23 +100,23 @@ class Slots:
         self.token.copy_(token.gather(1, order))
         self.words[0].copy_(words.gather(1, order[..., None].expand(row)))
         self.going.copy_(live.any(1))
-        self.length.copy_(length[:, 0].clamp(max=self.room - 1))  # only a closed source would go beyond
+        self.length.copy_(length[:, 0].clamp(max=self.room - 1))  # only a closed source would exceed it
 
     def _settled(self, best: Tensor) -> Tensor:
-        """Where the best open hypothesis could not overtake the n_best finished, were all its further words certain."""
+        """Sources whose best open hypothesis cannot overtake the n_best finished, even with P = 1 from here on."""
         furthest = self.limit if self.terms.length_penalty > 0 else self.length + 2
         worst = self.ended_score[:, : self.terms.width].topk(self.terms.n_best).values[:, -1]
         return worst >= best / self.worth[furthest]
 
     def best(self, places: Tensor) -> Callable[[], list[list[Hypothesis]]]:
-        """Of each of these sources the hypotheses: the finished by score, then the cut off by score.
+        """Each source's hypotheses: the finished ones by score, then those cut off by score.
 
-        They are on their way when this returns; who calls what is returned waits for them.
+        The copy from the device is asynchronous; the returned function waits for it.
         """
         count, total, length = self.count[places, None], self.ended_total[places], self.ended_length[places]
         score, finished = total / self.worth[length], self.ended_score[places] > -torch.inf
         there = torch.arange(total.size(1), device=total.device) < count
-        # sorted twice, stably: by score, and then the finished first, those that are not there last
+        # two stable sorts: by score; then finished ones first, empty slots last
         order = score.masked_fill(~there, -torch.inf).sort(dim=1, descending=True, stable=True).indices
         kind = (finished.int() + 1).masked_fill(~there, 0).gather(1, order)
         order = order.gather(1, kind.sort(dim=1, descending=True, stable=True).indices)[:, : self.terms.n_best]
@@ -128,7 +130,7 @@ class Slots:
 
 
 def fetch(*tensors: Tensor) -> Callable[[], list[Tensor]]:
-    """Copies on the CPU: they begin now, and who calls what is returned waits for their end. The device goes on."""
+    """Starts asynchronous copies to the CPU; the returned function waits for them."""
     if not tensors[0].is_cuda:
         return lambda: list(tensors)
     copies = [torch.empty(part.shape, dtype=part.dtype, pin_memory=True).copy_(part, True) for part in tensors]
@@ -143,7 +145,7 @@ def fetch(*tensors: Tensor) -> Callable[[], list[Tensor]]:
 
 
 def hypotheses(words: Tensor, columns: Tensor) -> list[list[Hypothesis]]:
-    """From tokens [n, b, room] and, of each, whether it is damaged and there, its length, total, score and end."""
+    """Builds hypotheses from words [n, b, room] and `columns`: damaged, present, length, total, score, ended."""
     damaged, *rest = columns.tolist()
     if any(map(any, damaged)):
         raise RegardError("The model's predictions are NaN: its weights are damaged; train it again.")

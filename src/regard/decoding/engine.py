@@ -1,12 +1,12 @@
-"""The generation engine: a batch that stays full, and on a GPU no word from the host between tokens.
+"""The generation engine: continuous batching, and on a GPU several tokens per launch.
 
-It writes what the plain loop (generate.py) writes for each text alone, whoever shares the batch:
+Each text is the one that the plain loop (generate.py) writes for it alone, whatever else is in the batch:
 
-    submit    a text is asked for: it waits for a row
-    step      read waiting prompts into free rows, take steps of all rows, receive what was written
+    submit    queue a text; it waits for a free row
+    step      read waiting prompts into free rows, take steps of all rows, receive their tokens
 
-Texts may be submitted at any time, also while others are being written. A GPU is told several steps at once, and of the
-next ones before it is through. The state has a fixed capacity, so a step moves no tensor (writer.py); a row that has
+Texts may be submitted at any time, also while others are being written. A GPU gets several steps at once, and the next
+ones before these are finished. The state has a fixed capacity, so a step moves no tensor (writer.py); a row that has
 reached the model's context re-reads the second half of its text, as the plain loop does.
 """
 
@@ -28,16 +28,16 @@ from regard.decoding.sampling import GREEDY, Sampling, damaged, random_stream
 from regard.decoding.writer import Step, Writer
 from regard.systems.model import Model
 
-STEPS = {"cuda": 8}  # taken between two looks at what was written; elsewhere 1
+STEPS = {"cuda": 8}  # steps per launch; elsewhere 1
 ROWS = {"cuda": 64}  # texts written at once; elsewhere 16
-TOGETHER = 8  # new prompts wait until an eighth of the rows is free: reading a few takes about as long as reading one
-ROOM = 512  # new tokens that a row first has room for, where neither its text nor the model ends before
+REFILL = 8  # prompts wait until 1/8 of the rows is free: reading several takes about as long as reading one
+ROOM = 512  # new tokens for which a row is first allocated, unless its text or the context is shorter
 AHEAD = 4096  # finished texts that may wait for an earlier one
 
 
 @dataclass(frozen=True)
 class Prompt:
-    """What is read first, never nothing: a language model's first token is <eos>, the boundary before every line."""
+    """What is read first; never empty: a language model's first token is <eos>, the boundary before every line."""
 
     tokens: Sequence[int]
     unfit: Sequence[int] = ()  # tokens that may not come next
@@ -45,25 +45,25 @@ class Prompt:
 
 @dataclass(eq=False)
 class Text:
-    """A text that was asked for; `take` gives what was written of it since the last time."""
+    """A submitted text; `take` returns the tokens written since the last call."""
 
     number: int
     prompt: Prompt
-    tokens: list[int]  # the end of what was read and written: as much as a re-reading could need
+    tokens: list[int]  # the end of what was read and written, as far as re-reading needs it
     draws: np.random.Generator
     most: int  # tokens
-    lines: int  # it ends with so many lines; 0: only after `most` tokens
+    lines: int  # it ends after this many lines; 0: only after `most` tokens
     on_reread: Callable[[int], None] | None = None
-    asked: int = 0  # tokens that were or are being written
-    written: int = 0  # of these, those that have been received
-    ended: int = 0  # lines of these
-    fresh: bool = False  # its row was read anew: the first token is there without a step
+    launched: int = 0  # tokens that were or are being written
+    written: int = 0  # of these, those received
+    ended: int = 0  # lines among them
+    fresh: bool = False  # its row was just read: the first token needs no step
     done: bool = False
-    new: list[int] = field(default_factory=list)  # received and not taken yet
+    new: list[int] = field(default_factory=list)  # received, but not taken yet
 
     @property
     def going(self) -> bool:
-        return not self.done and self.asked < self.most
+        return not self.done and self.launched < self.most
 
     def take(self) -> list[int]:
         tokens, self.new = self.new, []
@@ -89,15 +89,15 @@ class Batch:
 
 @dataclass(frozen=True)
 class Flight:
-    """Steps whose tokens are on their way to the host."""
+    """Launched steps whose tokens are being copied to the host."""
 
-    tokens: Tensor  # [steps + 1, R], −1 where a prediction was no number
-    arrived: Any  # a CUDA event; None: they are there
-    wanted: list[tuple[int, Text, int, int]]  # a row, its text, and which of the tokens are the text's: from, to
+    tokens: Tensor  # [steps + 1, R], −1 for a NaN prediction
+    arrived: Any  # a CUDA event; None: already there
+    wanted: list[tuple[int, Text, int, int]]  # row, text, and which of the tokens are the text's: from, to
 
 
 class Engine:
-    """Writes texts with one model. Its rows, and what was recorded for them, are kept from one call to the next."""
+    """Writes texts with one model. Rows and recorded CUDA graphs are kept between calls."""
 
     def __init__(
         self,
@@ -110,20 +110,20 @@ class Engine:
         steps: int | None = None,
         install: Install = as_written,
     ) -> None:
-        """`rows`: the most texts written at once. `steps`: those taken between two looks at what was written."""
+        """`rows`: the most texts written at once. `steps`: per launch."""
         self.model, self.eos, self.device = model.eval(), eos, model.device
         self.rows = rows or ROWS.get(self.device.type, 16)
         self.steps = steps or STEPS.get(self.device.type, 1)
         self.one_step, self.install = Step(model, sampling, forbidden), install
         install(self.one_step)
         self.batch: Batch | None = None
-        self.midway = False  # a stream goes on: its rows stay as they are, also when all of them are free for a moment
-        self.writers: dict[int, Writer] = {}  # of earlier batches, by their number of rows: what they recorded is kept
+        self.midway = False  # a stream is active: keep the batch even if all rows are free for a moment
+        self.writers: dict[int, Writer] = {}  # of earlier batches by number of rows, kept for their CUDA graphs
         self.waiting: deque[Text] = deque()
-        self.reading: list[tuple[int, Text]] = []  # texts whose prompts go into these rows next
+        self.reading: list[tuple[int, Text]] = []  # rows and texts whose prompts are read next
         self.flying: deque[Flight] = deque()
 
-    # -- what is asked for -------------------------------------------------------------------------------------------
+    # -- submitting ---------------------------------------------------------------------------------------------------
 
     def submit(
         self,
@@ -135,8 +135,8 @@ class Engine:
         number: int = 0,
         on_reread: Callable[[int], None] | None = None,
     ) -> Text:
-        """Ask for a text, which the next steps write. It ends with its `lines`-th line, 0 = never, or after
-        `max_tokens`. The seed and its number decide what is drawn."""
+        """Queues a text, which the next steps write. It ends after `lines` lines (0 = no limit) or `max_tokens`.
+        Sampling depends on the seed and the text's number alone."""
         prompt = prompt if isinstance(prompt, Prompt) else Prompt(prompt)
         draws = random_stream(seed, number)
         text = Text(number, prompt, self._end(prompt.tokens), draws, max_tokens, lines, on_reread)
@@ -147,7 +147,7 @@ class Engine:
         return text
 
     def cancel(self, text: Text) -> None:
-        """Nobody wants the rest of this text: its row is free from the next step on."""
+        """Stops writing this text; its row is free from the next step on."""
         text.done = True
         if text in self.waiting:
             self.waiting.remove(text)
@@ -155,9 +155,9 @@ class Engine:
     def texts(
         self, prompts: Iterable[Prompt | Sequence[int]], *, max_tokens: int, first: int = 0, **options: Any
     ) -> Iterator[list[int]]:
-        """The tokens written after each prompt, in the order of the prompts; `options` as `stream` has them."""
+        """The tokens written after each prompt, in the order of the prompts; `options` are those of `stream`."""
         parts: dict[int, list[int]] = {}
-        waiting: set[int] = set()  # texts that are finished before an earlier one is
+        waiting: set[int] = set()  # texts that finished before an earlier one
         options["hold"] = lambda: len(waiting) >= AHEAD
         for number, tokens, done in self.stream(prompts, max_tokens=max_tokens, first=first, **options):
             parts.setdefault(number, []).extend(tokens)
@@ -176,16 +176,16 @@ class Engine:
         hold: Callable[[], bool] = lambda: False,
         **options: Any,
     ) -> Iterator[tuple[int, list[int], bool]]:
-        """(number of a text, the tokens it goes on with, has it ended?) as they come, for all texts of the batch.
+        """(number of a text, its next tokens, has it ended?) as they are written, for all texts of the batch.
 
-        The first prompt's number is `first`; `options` as `submit` has them. No new text is begun while `hold()`.
+        The first prompt's number is `first`; `options` are those of `submit`. No new text is started while `hold()`.
         """
         numbered = enumerate(prompts, first)
         mine: list[Text] = []
         try:
             while True:
                 if not hold():
-                    begun = islice(numbered, self.places or int(not mine))  # where others have all rows, one waits
+                    begun = islice(numbered, self.places or int(not mine))  # if others have all rows, one waits
                     mine += [self.submit(prompt, number=number, **options) for number, prompt in begun]
                 if not mine:
                     return
@@ -196,20 +196,20 @@ class Engine:
                 mine = [text for text in mine if not text.done]
                 for text in came:
                     yield text.number, text.take(), text.done
-        finally:  # also where whoever listened has left
+        finally:  # also if the caller stops iterating
             self.midway = False
             for text in mine:
                 self.cancel(text)
 
     @property
     def places(self) -> int:
-        """Texts that could be begun now, besides those that wait."""
+        """Free rows that no waiting text will take."""
         busy = 0 if self.batch is None else len(self.batch.going)
         return max(0, self.rows - busy - len(self.reading) - len(self.waiting))
 
     @torch.no_grad()
     def step(self) -> None:
-        """Read what waits and has a row, take steps of all rows, and receive what was written."""
+        """Reads the prompts of waiting texts that have a row, takes steps of all rows, and receives their tokens."""
         batch = self._admit()
         if batch is None:
             return
@@ -217,17 +217,17 @@ class Engine:
             self._read(batch)
         if batch.going or any(text is not None and text.fresh for text in batch.texts):
             self.flying.append(self._launch(batch))
-        # Where it is known beforehand when texts end, steps are taken before the last ones' tokens were looked at.
+        # If the ends of texts are known in advance, steps are launched before the last tokens are received.
         ahead = self.device.type == "cuda" and bool(batch.going) and not any(text.lines for _, text in batch.going)
         self._receive(int(ahead))
         if full := [(row, text) for row, text in batch.going if batch.room[row] == 0]:
-            self._receive(0)  # what is read again must have been received
+            self._receive(0)  # re-reading needs all tokens
             self._make_room(batch, [(row, text) for row, text in full if text.going])
         if not self.reading and not self.waiting:
             self._shrink(batch)
 
     def _admit(self) -> Batch | None:
-        """Give waiting texts their rows: in a new batch where nothing is going on, else where rows are free."""
+        """Assigns rows to waiting texts: in a new batch if nothing is being written, else the free rows."""
         batch = self.batch
         if batch is None or not (batch.going or self.reading or self.flying or self.midway):
             self.waiting = deque(text for text in self.waiting if not text.done)
@@ -241,7 +241,7 @@ class Engine:
             self._grow(batch, rows=min(self.rows, max(2 * len(batch.texts), len(batch.texts) + len(self.waiting))))
         taken = {row for row, _ in self.reading}
         free = [row for row in batch.free if row not in taken]
-        if self.waiting and len(free) * TOGETHER >= len(batch.texts):
+        if self.waiting and len(free) * REFILL >= len(batch.texts):
             new = [self.waiting.popleft() for _ in range(min(len(self.waiting), len(free)))]
             self._grow(batch, need=max(map(self._need, new)))
             self.reading += zip(free, new)
@@ -256,14 +256,14 @@ class Engine:
             [row for row, _ in reading],
             [text.tokens for text in texts],
             [text.draws.random() for text in texts],
-            [() if text.asked else text.prompt.unfit for text in texts],
+            [() if text.launched else text.prompt.unfit for text in texts],
         )
         for row, text in reading:
             batch.texts[row], batch.room[row] = text, batch.writer.limit - len(text.tokens)
-            text.asked, text.fresh = text.asked + 1, True
+            text.launched, text.fresh = text.launched + 1, True
 
     def _launch(self, batch: Batch) -> Flight:
-        """Take as many steps as there is room for, at most `steps`, and send for what they wrote."""
+        """Launches as many steps as there is room for, at most `steps`, and starts copying their tokens."""
         going, writer = batch.going, batch.writer
         room = min((batch.room[row] for row, _ in going), default=0)
         steps = self.steps if room >= self.steps else min(room, 1)
@@ -277,9 +277,9 @@ class Engine:
         wanted = []
         for row, writing in enumerate(batch.texts):
             if writing is not None and (writing.fresh or writing.going):
-                own = min(steps, writing.most - writing.asked)
+                own = min(steps, writing.most - writing.launched)
                 wanted.append((row, writing, 0 if writing.fresh else 1, 1 + own))
-                writing.asked, writing.fresh = writing.asked + own, False
+                writing.launched, writing.fresh = writing.launched + own, False
             batch.room[row] -= steps
         return Flight(*self._to_host(tokens), wanted)
 
@@ -293,7 +293,7 @@ class Engine:
         return host, arrived
 
     def _receive(self, ahead: int) -> None:
-        """Look at what was written, but for the last `ahead` launches."""
+        """Receives tokens of all but the last `ahead` launches."""
         while len(self.flying) > ahead:
             flight = self.flying.popleft()
             if flight.arrived is not None:
@@ -326,11 +326,11 @@ class Engine:
     # -- room --------------------------------------------------------------------------------------------------------
 
     def _end(self, tokens: Sequence[int]) -> list[int]:
-        """As much of a text's end as the model can hold."""
+        """The end of a text, as long as the model's context."""
         return list(tokens) if self.model.context is None else list(tokens)[-self.model.context :]
 
     def _need(self, text: Text) -> int:
-        """The tokens that a row must hold for this text, to begin with."""
+        """The capacity a row needs for this text at first."""
         if not self.one_step.fills:
             return 1
         if self.model.context is None:
@@ -338,22 +338,22 @@ class Engine:
         return min(len(text.tokens) + text.most, self.model.context)
 
     def _capacity(self, need: int) -> int:
-        """On a GPU steps beyond a text's end do no harm if they have room, and kernels like an even number of slots."""
+        """On a GPU there is also room for steps beyond a text's end, and slots are rounded up for the kernels."""
         return need if self.device.type != "cuda" else -(-(need + self.steps) // 16) * 16 - 1
 
     def _open(self, texts: Sequence[Text]) -> Batch:
-        """A batch for so many texts: with an earlier one's rows, if they will do."""
+        """A batch for these texts; an earlier writer is reused if it is large enough."""
         rows, need = len(texts), max(map(self._need, texts))
         writer = self.writers.pop(rows, None)
         if writer is not None and writer.capacity < need:
-            writer.close()  # its memory is free for the new one
+            writer.close()  # frees its memory for the new one
             writer = None
         if writer is None:
             writer = Writer(self.one_step, self.steps, rows, self._capacity(need), install=self.install)
         return Batch(self._keep(writer), [None] * rows, [0] * rows)
 
     def _keep(self, writer: Writer) -> Writer:
-        """On a GPU the last writer of each size, for what it has recorded; elsewhere the last one."""
+        """Keeps the last writer: on a GPU one of each size, for its CUDA graphs."""
         spent = [writer.rows] if self.device.type == "cuda" else list(self.writers)
         for rows in spent:
             if (old := self.writers.pop(rows, None)) is not None:
@@ -362,7 +362,7 @@ class Engine:
         return writer
 
     def _make_room(self, batch: Batch, full: list[tuple[int, Text]]) -> None:
-        """For rows that are full a larger state or, at the model's own limit, what they are to read again."""
+        """Full rows get a larger state or, at the model's context, are queued to be re-read."""
         if full and self.model.context is None:
             return self._grow(batch, need=2 * batch.writer.capacity)
         for _, text in full:
@@ -373,7 +373,7 @@ class Engine:
         self.reading += full
 
     def _rewind(self, batch: Batch, going: set[int], steps: int) -> None:
-        """Rows that write nothing take the steps, too: they start again before they would overflow."""
+        """Idle rows take the steps, too; they are reset before they would overflow."""
         spent = [row for row, room in enumerate(batch.room) if room < steps and row not in going]
         if spent:
             batch.writer.rewind(spent)
@@ -381,7 +381,7 @@ class Engine:
             batch.room[row] = batch.writer.limit
 
     def _grow(self, batch: Batch, *, need: int = 0, rows: int = 0) -> None:
-        """More room for every row, and more rows, where more are needed."""
+        """Enlarges the rows' capacity and their number as needed."""
         before, more = batch.writer, max(0, rows - len(batch.texts))
         capacity = before.capacity
         if self.one_step.fills and need > capacity:
@@ -394,7 +394,7 @@ class Engine:
         batch.texts += [None] * more
 
     def _shrink(self, batch: Batch) -> None:
-        """Leave out the rows that have nothing more to write, once they are half of all; a GPU keeps its shapes."""
+        """Removes idle rows once they are half of all; not on a GPU, which keeps its shapes."""
         kept = [row for row, _ in batch.going]
         if self.device.type == "cuda" or not kept or 2 * len(kept) > len(batch.texts):
             return

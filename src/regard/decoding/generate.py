@@ -1,8 +1,8 @@
 """Generation: the predicted token is fed back as the next input, one call per token.
 
-Prompts of different lengths are read together in one ragged call; a row that has ended stands still (length 0).
-A model with a limited context re-reads the second half of what it has seen when it is full: each row when it is.
-This is the plain loop, the reference of the engine (engine.py), which writes the same tokens.
+Prompts of different lengths are read in one ragged call; a row that has ended no longer changes (length 0). When a
+row has filled the model's context, the second half of it is read again. This is the plain loop, the reference for the
+engine (engine.py), which writes the same tokens.
 """
 
 from __future__ import annotations
@@ -28,7 +28,9 @@ def pad(rows: Sequence[Sequence[int]], device: torch.device) -> tuple[Tensor, Te
 def read_prompts(model: Model, prompts: Sequence[Sequence[int]], capacity: int | None) -> tuple[Tensor, State]:
     """Read every prompt in one call: the logits after each row's last token [R, V], and the state."""
     tokens, lengths = pad(prompts, model.device)
-    host = torch.tensor([len(prompt) for prompt in prompts])  # on the CPU, too: a GPU need not be asked for them
+    host = torch.tensor(
+        [len(prompt) for prompt in prompts]
+    )  # on the CPU, too: reading them from a GPU would synchronise
     hidden, state = model.read(tokens, model.begin(rows=len(prompts), capacity=capacity), host)
     return model.predict(last_column(hidden, lengths)), state
 
@@ -99,15 +101,15 @@ def generate(
 
 
 def half(context: int) -> int:
-    """Tokens that are read again when the context is full."""
+    """How many tokens are read again when the context is full."""
     return max(context // 2, 1)
 
 
 @torch.no_grad()
 def replace_rows(state: State, rows: Tensor, new: State) -> None:
-    """Let the rows `rows` of a state with fixed capacity, in place, be those of one with no larger capacity.
+    """Overwrites the rows `rows` of a state with fixed capacity by those of `new`, whose capacity is not larger.
 
-    What grows with the capacity is filled from its front, and what lies behind the tokens seen is never looked at.
+    Tensors that grow with the capacity are filled from the front; what lies behind the tokens seen is never read.
     """
     for name, part in new.items():
         if isinstance(part, dict):

@@ -2,9 +2,9 @@
 
     P'(w) ∝ P(w)^(1/temperature), over the `top_k` most probable words and the smallest set that holds `top_p`
 
-A draw inverts the cumulative distribution, in the order of the vocabulary: nothing is sorted unless `top_p` asks for
-it. Words as probable as the last one of a set belong to it, too. Each text draws from its own generator, keyed by
-(seed, its number), so a text does not depend on its batch-mates.
+A draw inverts the cumulative distribution in the order of the vocabulary; only `top_p` sorts. Words as probable as the
+last one of a set belong to it, too. Each text has its own generator, keyed by (seed, its number), so it does not depend
+on the rest of the batch.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from torch import Tensor
 
 from regard.base.errors import RegardError
 
-BLOCK = 256  # words whose weights are summed up first; a draw looks inside one block alone
+BLOCK = 256  # words per partial sum; a draw searches only one block
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ def one_sampling(
 
 
 def random_stream(seed: int, number: int, sample: int = 0) -> np.random.Generator:
-    """The random numbers of text `number`, or of one of its samples; always the same ones, whatever the others."""
+    """The random generator of text `number`, or of one of its samples; independent of all other texts."""
     if not 0 <= seed < 2**63:
         raise RegardError(f"--seed must be at least 0 and below 2^63, not {seed}.")
     return np.random.Generator(np.random.Philox(key=[seed, number], counter=[0, 0, 0, sample]))
@@ -67,7 +67,7 @@ def uniforms(seed: int, rows: int) -> Iterator[Tensor]:
 
 
 def choose(logits: Tensor, sampling: Sampling, uniform: Tensor) -> Tensor:
-    """logits [R, V], uniform [R] → the chosen tokens [R]; predictions that are not numbers are refused."""
+    """logits [R, V], uniform [R] → the chosen tokens [R]; NaN predictions raise an error."""
     tokens, highest = pick(logits, sampling, uniform.to(logits.device))
     if not bool((highest < math.inf).all()):
         raise damaged()
@@ -79,8 +79,8 @@ def damaged() -> RegardError:
 
 
 def pick(logits: Tensor, sampling: Sampling, uniform: Tensor) -> tuple[Tensor, Tensor]:
-    """The chosen tokens [R] and the highest logits [R]: if one of these is not below infinity, a prediction is no
-    number. Nothing is asked of the device, so that a CUDA graph can hold it."""
+    """The chosen tokens [R] and the highest logits [R], which are not below infinity if a prediction is NaN. It never
+    synchronises, so a CUDA graph can record it."""
     if sampling.temperature == 0:
         highest, tokens = logits.max(-1)
         return tokens, highest
@@ -91,7 +91,7 @@ def pick(logits: Tensor, sampling: Sampling, uniform: Tensor) -> tuple[Tensor, T
 
 
 def weigh(logits: Tensor, highest: Tensor, sampling: Sampling) -> Tensor:
-    """P^(1/temperature) of logits [R, N], up to a factor: the most probable word has 1, so no temperature overflows."""
+    """P^(1/temperature) of logits [R, N], scaled so that the most probable word has 1: no temperature overflows."""
     return ((logits.double() - highest[:, None].double()) / sampling.temperature).exp_()
 
 
@@ -103,7 +103,7 @@ def least_logit(logits: Tensor, highest: Tensor, sampling: Sampling) -> Tensor |
     ordered = logits.topk(few).values if few else logits.sort(dim=-1, descending=True).values  # [R, N]
     weights = weigh(ordered, highest, sampling)
     cumulative = weights.cumsum(-1)
-    before = cumulative - weights  # what the more probable words hold
+    before = cumulative - weights  # the weight of all more probable words
     kept = (before < sampling.top_p * cumulative[:, -1:]).sum(-1, keepdim=True).clamp(min=1)
     return ordered.gather(-1, kept - 1)
 
@@ -111,7 +111,7 @@ def least_logit(logits: Tensor, highest: Tensor, sampling: Sampling) -> Tensor |
 def invert(weights: Tensor, uniform: Tensor) -> Tensor:
     """For each row the first word whose cumulative weight passes uniform · total: weights [R, V] ≥ 0, tokens [R].
 
-    First the block that it lies in, then its place there: a running sum over all words is long to wait for.
+    First finds its block, then its place there: a cumulative sum over all words would be slow.
     """
     rows, vocabulary = weights.shape
     block = min(BLOCK, vocabulary)
@@ -119,7 +119,7 @@ def invert(weights: Tensor, uniform: Tensor) -> Tensor:
     after = blocks.sum(-1).cumsum(-1)  # [R, N] the weight up to the end of each block
     drawn = uniform[:, None] * after[:, -1:]
     number = (after <= drawn).sum(-1, keepdim=True)
-    number = torch.minimum(number, _last_positive(blocks.amax(-1)))  # u · total may round to the total
+    number = torch.minimum(number, _last_positive(blocks.amax(-1)))  # u · total may round up to the total
     inside = blocks.gather(1, number[:, :, None].expand(-1, 1, block))[:, 0]  # [R, block]
     before = F.pad(after, (1, 0)).gather(1, number)
     place = (before + inside.cumsum(-1) <= drawn).sum(-1, keepdim=True)

@@ -1,10 +1,9 @@
-"""Translation: a source in, the hypotheses that a search or a draw finds for it out.
+"""Translation: for each source the hypotheses of a beam search, or samples.
 
     state = begin(x, <eos>),   y_t from P(· | x, <eos>, y_<t)   until y_t = <eos>
 
-Lines come from anywhere, also from a file without end: a bounded number is read ahead, sorted by length, and translated
-in batches of alike lengths. Which lines share a batch changes nothing but the speed. Who has an engine for the search
-(beam_engine.py) hands it in.
+Lines may come from an endless stream: a bounded number is read ahead, sorted by length, and translated in batches of
+similar lengths. Batching affects only the speed. A `BeamEngine` (beam_engine.py) may be given for the search.
 """
 
 from __future__ import annotations
@@ -28,13 +27,13 @@ from regard.decoding.sampling import Sampling
 from regard.layers.state import State
 from regard.systems.model import Model
 
-AHEAD = 2048  # lines read ahead, so that batches are of alike lengths
-ENGINE_AHEAD = 8192  # for a GPU, which has more of them at once and is not full at the end
+AHEAD = 2048  # lines read ahead, so that batches have similar lengths
+ENGINE_AHEAD = 8192  # for a GPU, whose batches are larger
 BATCH_TOKENS = {"cpu": 8192, "cuda": 32768}  # sources × hypotheses of each × tokens of the longest source
 
 
 def longest_translation(source: int) -> int:
-    """The most tokens of a translation, <eos> counted, where no limit is given: ten more than twice the source's."""
+    """The default limit of a translation's tokens, with <eos>: ten more than twice the source's."""
     return 2 * source + 10
 
 
@@ -59,14 +58,14 @@ def translate(
 
     A source is token ids, with or without their closing `<eos>`; it may be empty. `min_tokens` and `max_tokens` bound
     a translation's tokens, `<eos>` counted (None: `longest_translation`; never more than the model's context).
-    With Sampling each source has `samples` independent draws, as they come; temperature 0 is greedy. The number of the
-    first source decides what is drawn: who goes on with a file goes on counting. A search is done by `engine`, if one
-    is given; it must be of this model. Autocast makes other weights at each call, which an engine cannot keep.
+    With Sampling each source has `samples` independent draws, unsorted; temperature 0 is greedy. `first` is the number
+    of the first source, on which its random numbers depend: continue counting within a file. `engine`, if given, does
+    the search; it must be of this model. It is not used under autocast, which makes new weights at each call.
     """
     model.eval()
     engine = None if torch.is_autocast_enabled(model.device.type) else engine
     how = beam if isinstance(beam, Beam) else None if beam.temperature > 0 else GREEDY_BEAM
-    copies = samples if isinstance(beam, Sampling) else 1  # where greed draws, all draws are the same one
+    copies = samples if isinstance(beam, Sampling) else 1  # greedy samples are all the same
     budget = (batch_tokens or BATCH_TOKENS.get(model.device.type, 8192)) // (samples if how is None else how.width)
     bounds: dict[str, Any] = {"eos": eos, "forbidden": tuple(forbidden), "min_tokens": min_tokens}
     ahead = (AHEAD if engine is None else ENGINE_AHEAD) if ahead is None else max(ahead, 1)
@@ -94,12 +93,12 @@ def translate(
 
 
 def closed(line: Sequence[int], eos: int) -> list[int]:
-    """Token ids that end in <eos>, whether they came with it or not."""
+    """The token ids, with <eos> appended if it is missing."""
     return [*line] if len(line) and line[-1] == eos else [*line, eos]
 
 
 def batches(lengths: Sequence[int], tokens: int) -> Iterator[list[int]]:
-    """The numbers 0 … n − 1, longest first, in groups whose padded tokens fit the budget; one alone always does."""
+    """The numbers 0 … n − 1, longest first, in groups whose padded tokens fit the budget (at least one each)."""
     order = sorted(range(len(lengths)), key=lambda n: -lengths[n])
     while order:
         rows = max(1, tokens // lengths[order[0]])
@@ -110,7 +109,7 @@ def batches(lengths: Sequence[int], tokens: int) -> Iterator[list[int]]:
 def _begin(model: Model, read: Sequence[Sequence[int]], eos: int) -> tuple[State, Tensor]:
     """The state after the sources and the boundary, and what it predicts: logits [N, V]."""
     tokens, _ = pad(read, model.device)
-    lengths = torch.tensor([len(source) for source in read])  # on the CPU: a GPU need not be asked for them
+    lengths = torch.tensor([len(source) for source in read])  # on the CPU: reading them from a GPU would synchronise
     hidden, state = model.read(torch.full_like(tokens[:, :1], eos), model.begin(tokens, lengths))
     return state, model.predict(hidden[:, 0])
 
@@ -137,10 +136,10 @@ def _limit(model: Model, source: int, max_tokens: int | None, min_tokens: int) -
 
 @dataclass(frozen=True)
 class Explanation:
-    """Where a hypothesis's steps looked: step t is the one that wrote its token t; the source's last token is <eos>."""
+    """The attention of a hypothesis's steps: step t wrote its token t; the source's last token is <eos>."""
 
     attention: dict[str, np.ndarray]  # "cross/0", … of every layer: [heads, T, S]
-    alignment: np.ndarray | None  # [T, S]; None where the system does not attend
+    alignment: np.ndarray | None  # [T, S]; None if the system has no attention
 
 
 @torch.no_grad()
@@ -153,7 +152,7 @@ def explain_hypotheses(
     batch_tokens: int | None = None,
     ahead: int = AHEAD,
 ) -> Iterator[Explanation]:
-    """One reading of each hypothesis by the written equation, each with its own source, in their order."""
+    """Reads each hypothesis with its source by the written equation, and yields their attention in order."""
     model.eval()
     budget = batch_tokens or BATCH_TOKENS.get(model.device.type, 8192)
     written = (found.tokens if isinstance(found, Hypothesis) else list(found) for found in hypotheses)
@@ -168,7 +167,7 @@ def explain_hypotheses(
             attention, alignment = model.attention(parts), model.alignment(parts)
             for row, n in enumerate(batch):
                 columns = len(chunk[n][1])
-                # a decoder's attention to its own words ends where they do, that to the source where the source does
+                # cut off padding: self-attention at the target's length, cross-attention at the source's
                 sizes = {name: columns if name.startswith("self") else len(chunk[n][0]) for name in attention}
                 found[n] = Explanation(
                     {name: numbers(weights[row, :, :columns, : sizes[name]]) for name, weights in attention.items()},
@@ -178,5 +177,5 @@ def explain_hypotheses(
 
 
 def numbers(tensor: Tensor) -> np.ndarray:
-    """The tensor as an array of its own, so that a large batch can be forgotten."""
+    """A copy as an array, so that the batch can be freed."""
     return tensor.to(torch.promote_types(tensor.dtype, torch.float32)).cpu().numpy().copy()

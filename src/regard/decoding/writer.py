@@ -1,8 +1,8 @@
-"""The rows that an engine writes with: a state that stays where it is, and the tokens that steps write beside it.
+"""The engine's rows: a state at fixed addresses, and the tokens that its steps write.
 
-    read      some rows anew: w_1 from P(· | prompt)            take      steps of all rows: w_{t+1} from P(· | state)
+    read      prompts into rows: w_1 from P(· | prompt)           take      steps of all rows: w_{t+1} from P(· | state)
 
-Neither asks anything of the device: which rows, tokens and random numbers are meant stands in tensors.
+Neither synchronises with the device: rows, tokens and random numbers are given as tensors.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Prompts = Sequence[Sequence[int]]  # tokens, for each row
 
 
 class Step:
-    """One step of a model, for any rows: what follows their tokens, and which token is chosen."""
+    """One step of a model for any rows: the next logits, and the choice of a token."""
 
     def __init__(self, model: Model, sampling: Sampling, forbidden: Sequence[int]) -> None:
         self.model, self.device, self.sampling, self.forbidden = model, model.device, sampling, forbidden
@@ -32,19 +32,18 @@ class Step:
         self.banned = torch.tensor(list(forbidden), device=self.device) if forbidden else None
 
     def read(self, tokens: Tensor, lengths: Tensor) -> tuple[Tensor, State]:
-        """What follows prompts [n, T], of which the first lengths[n] tokens are real: logits [n, V], and a state that
-        has read them and has no room for more."""
+        """Reads prompts [n, T] of lengths[n] tokens: the next logits [n, V], and a state without room for more."""
         state = self.model.begin(rows=len(tokens), capacity=tokens.size(1))
         hidden, state = self.model.read(tokens, state, lengths)
         return self.model.predict(last_column(hidden, lengths.to(hidden.device))), state
 
     def step(self, tokens: Tensor, state: State) -> Tensor:
-        """What follows one token of each row: logits [R, V]; the state is advanced in place."""
+        """Reads one token of each row: the next logits [R, V]; advances the state in place."""
         hidden, _ = self.model.read(tokens[:, None], state)
         return self.model.predict(hidden[:, 0])
 
     def choose(self, logits: Tensor, uniform: Tensor, written: Tensor, highest: Tensor) -> None:
-        """From logits [R, V] and uniform [R] the next tokens to `written` [R], the highest logits to `highest` [R]."""
+        """Chooses tokens from logits [R, V] and uniform [R]; fills `written` [R], and `highest` with the top logits."""
         tokens, top = pick(self.allowed(logits), self.sampling, uniform)
         written.copy_(tokens)
         highest.copy_(top)
@@ -54,7 +53,7 @@ class Step:
 
 
 class Writer:
-    """R rows. Row r of column 0 is the token that the next step reads; column n is what the n-th step has written."""
+    """R rows. `written[0]` holds the tokens that the next step reads, `written[n]` those that the n-th step wrote."""
 
     def __init__(
         self,
@@ -66,21 +65,23 @@ class Writer:
         *,
         install: Install = as_written,
     ) -> None:
-        """`most`: of steps taken at once."""
+        """`most`: steps per launch."""
         self.one_step, self.most, self.rows, self.capacity, self.install = one_step, most, rows, capacity, install
         self.device = one_step.device
         self.state = one_step.model.begin(rows=rows, capacity=capacity) if state is None else state
         self.written = torch.zeros(most + 1, rows, dtype=torch.int64, device=self.device)
-        self.highest = self.written.double()  # the highest logit at each of them
+        self.highest = self.written.double()  # the highest logit of each step
         self.uniform = self.highest[1:].clone()  # for the draws
         install(self)
 
     # -- reading -----------------------------------------------------------------------------------------------------
 
     def read(self, rows: Sequence[int], prompts: Prompts, uniform: Sequence[float], unfit: Prompts) -> None:
-        """Let these rows have read the prompts, in one call, and choose what comes next; `unfit` may not."""
+        """Reads the prompts into these rows in one call, and chooses their next tokens, which may not be `unfit`."""
         tokens, _ = pad(prompts, self.device)
-        lengths = torch.tensor([len(prompt) for prompt in prompts])  # on the CPU: a GPU need not be asked for them
+        lengths = torch.tensor(
+            [len(prompt) for prompt in prompts]
+        )  # on the CPU: reading them from a GPU would synchronise
         self.take_in(tokens, lengths, self.on_device(rows), self.on_device(uniform), unfit)
 
     def take_in(self, tokens: Tensor, lengths: Tensor, rows: Tensor, uniform: Tensor, unfit: Prompts = ()) -> None:
@@ -108,7 +109,7 @@ class Writer:
         self.uniform[: len(uniform)].copy_(self.on_device(uniform), non_blocking=True)
 
     def take(self, steps: int) -> Tensor:
-        """So many steps of every row: [steps + 1, R] what they read first and wrote, −1 where that was no number."""
+        """Takes steps of every row: [steps + 1, R] the tokens read first and written, −1 for a NaN prediction."""
         self.run(steps)
         found = self.written[: steps + 1].where(self.highest[: steps + 1] < math.inf, -1)
         self.written[0].copy_(self.written[steps])
@@ -122,7 +123,7 @@ class Writer:
     # -- other rows --------------------------------------------------------------------------------------------------
 
     def rewind(self, rows: Sequence[int]) -> None:
-        """Let these rows, whose text nobody asks for, start again."""
+        """Resets these idle rows."""
         self.state["seen"].index_fill_(0, self.on_device(rows), 0)
 
     def enlarged(self, rows: int, capacity: int) -> Writer:
@@ -142,7 +143,7 @@ class Writer:
         return fewer
 
     def close(self) -> None:
-        """Free its memory at once: installed methods hold on to their object until the garbage is collected."""
+        """Frees its memory at once: installed methods form reference cycles, which only the collector frees."""
         vars(self).clear()
 
     def on_device(self, numbers: Sequence[float] | np.ndarray) -> Tensor:
@@ -153,7 +154,7 @@ class Writer:
 
 
 def fills(model: Model) -> bool:
-    """Does a fixed state have room for so many tokens and no more?"""
+    """Does a state of fixed capacity have room for only that many tokens?"""
 
     def shapes(capacity: int) -> list[torch.Size]:
         found: list[torch.Size] = []

@@ -1,1 +1,1 @@
-"""Evaluation: how well a model predicts text it has not seen, and exactly how that was computed."""
+"""Evaluation: how well a model predicts unseen text, with the exact method of each number."""

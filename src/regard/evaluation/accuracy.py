@@ -1,9 +1,9 @@
-"""How good labels are, against those of a file: accuracy, precision and recall, F1, and which is taken for which.
+"""The quality of predicted labels: accuracy, precision, recall, F1, and the confusion table.
 
     precision = right / predicted,   recall = right / gold,   F1 = 2 right / (predicted + gold)      for each label
     accuracy  = all that is right / lines,                    macro F1 = the mean of F1 over all labels
 
-Accuracy comes with Wilson's interval (1927), which never leaves 0 … 1 and is not empty where everything is right.
+Accuracy comes with Wilson's interval (1927), which stays within 0 … 1 and has a width even at 100 %.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ Confusion = dict[str, dict[str, int]]  # gold label → predicted label → line
 def label_log_probabilities(
     model: Model, sources: Iterable[Sequence[int]], *, eos: int, forbidden: Sequence[int] = (), ahead: int = AHEAD
 ) -> Iterator[np.ndarray]:
-    """log P(label | source) of every symbol [V] for each source, in nats; what is forbidden shares in nothing.
+    """log P(label | source) of every symbol [V] for each source, in nats; forbidden symbols have probability 0.
 
-    Sources may come with or without their `<eos>`, and without end: `ahead` of them are sorted by length and read in
-    batches, which changes nothing but the speed.
+    Sources may come with or without `<eos>`, and may be an endless stream: `ahead` of them are sorted by length and
+    read in batches, which affects only the speed.
     """
     model.eval()
     remaining = iter(sources)
@@ -41,7 +41,9 @@ def label_log_probabilities(
         found: list[np.ndarray] = [np.empty(0)] * len(chunk)
         for batch in batches([len(source) for source in chunk], BATCH_TOKENS.get(model.device.type, 8192)):
             source, _ = pad([chunk[n] for n in batch], model.device)
-            lengths = torch.tensor([len(chunk[n]) for n in batch])  # on the CPU: a GPU need not be asked for them
+            lengths = torch.tensor(
+                [len(chunk[n]) for n in batch]
+            )  # on the CPU: reading them from a GPU would synchronise
             logits, _ = model(torch.full_like(source[:, :1], eos), model.begin(source, lengths))
             logits = logits[:, 0].double()
             logits[:, list(forbidden)] = -math.inf
@@ -53,8 +55,8 @@ def label_log_probabilities(
 def label_quality(gold: Sequence[str], predicted: Sequence[str]) -> dict[str, Any]:
     """Accuracy with its interval, macro F1, each label's numbers, and the confusion table.
 
-    Labels are all that stand on either side. Precision is None for a label that was never predicted, recall for one
-    that never was right.
+    Labels are all that occur on either side. Precision is None for a label that was never predicted, recall for one
+    that is never the gold label.
     """
     table = confusion(gold, predicted)
     right = sum(row.get(label, 0) for label, row in table.items())
@@ -69,7 +71,7 @@ def label_quality(gold: Sequence[str], predicted: Sequence[str]) -> dict[str, An
 
 
 def confusion(gold: Sequence[str], predicted: Sequence[str]) -> Confusion:
-    """How many lines of each gold label were given each label; what never happened is left out."""
+    """Number of lines by gold label and predicted label; zeros are left out."""
     if len(gold) != len(predicted):
         raise RegardError(f"There are {len(predicted)} predictions for {len(gold)} labels; give one line for each.")
     if not len(gold):

@@ -1,10 +1,10 @@
-"""Which source word each target word comes from, and how often that is right.
+"""Word alignment from attention, and its error rate.
 
     AER = 1 − (|A ∩ S| + |A ∩ P|) / (|A| + |S|)             Och & Ney 2003
 
 over all sentences: A the links found, S the sure and P the possible gold links (S is part of P). A link is
-(source word, target word), counted from 0. Attention is between tokens; `word_links` makes links of it. Two ways to
-align without a network stand beside it: the diagonal, and IBM's first model (Brown et al. 1993).
+(source word, target word), counted from 0. Attention is between tokens; `word_links` makes links of it. Two baselines
+without a network: the diagonal, and IBM model 1 (Brown et al. 1993).
 """
 
 from __future__ import annotations
@@ -49,9 +49,9 @@ def word_links(
 ) -> set[Link]:
     """Links from the weights [T, S] of target tokens on source tokens, and where tokens and words lie in their texts.
 
-    A word's weight is the sum over its tokens. Each target word is linked to the source word it looks at most, or with
-    a threshold to all that have at least this share of what it gives to words. <eos> at the end of a side has no span:
-    rows and columns beyond the spans are left out.
+    A word's weight is the sum over its tokens. Each target word is linked to the source word with the most weight, or
+    with a threshold to all that have at least this share of its weight on words. <eos> has no span: rows and columns
+    beyond the spans are left out.
     """
     between = np.asarray(weights)[: len(target_tokens), : len(source_tokens)]
     words = _shares(target_tokens, target_words).T @ between @ _shares(source_tokens, source_words)  # [target, source]
@@ -65,7 +65,7 @@ def word_links(
 
 
 def _shares(tokens: Sequence[Span], words: Sequence[Span]) -> np.ndarray:
-    """How a token's weight is divided among words: by the characters it shares with them; [tokens, words]."""
+    """How a token's weight is divided among words, by shared characters: [tokens, words]."""
     token, word = (np.array(spans, dtype=np.int64).reshape(-1, 2) for spans in (tokens, words))
     shared = np.minimum(token[:, None, 1], word[:, 1]) - np.maximum(token[:, None, 0], word[:, 0])
     shared = np.maximum(shared, 0)
@@ -73,7 +73,7 @@ def _shares(tokens: Sequence[Span], words: Sequence[Span]) -> np.ndarray:
 
 
 def token_spans(tokenizer: Tokenizer, ids: Iterable[int]) -> list[Span]:
-    """Where each token lies in `tokenizer.decode(ids)`; tokens that share the bytes of one character overlap there."""
+    """The span of each token in `tokenizer.decode(ids)`; tokens that share the bytes of a character overlap."""
     if tokenizer.kind in ("byte", "bpe"):
         return _byte_spans([tokenizer._bytes[symbol] for symbol in ids])
     symbols = list(ids)
@@ -87,7 +87,7 @@ def token_spans(tokenizer: Tokenizer, ids: Iterable[int]) -> list[Span]:
 
 
 def spans_in(tokenizer: Tokenizer, ids: Sequence[int], text: str) -> list[Span]:
-    """Where each token of a text lies in it (normalised as the tokenizer does), also a word that became <unk>."""
+    """The span of each token in a text normalised by the tokenizer, also of a word that became <unk>."""
     if tokenizer.kind != "word":
         return token_spans(tokenizer, ids)
     spans = [(start, end) for start, end in tokenizer.offsets(text)]
@@ -96,11 +96,11 @@ def spans_in(tokenizer: Tokenizer, ids: Sequence[int], text: str) -> list[Span]:
 
 def _byte_spans(pieces: Iterable[bytes]) -> list[Span]:
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
-    spans, complete = [], 0  # characters that are complete so far
+    spans, complete = [], 0  # complete characters so far
     for piece in pieces:
         start = complete
         complete += len(decoder.decode(piece))
-        begun = bool(decoder.getstate()[0])  # a character of which some bytes are still to come
+        begun = bool(decoder.getstate()[0])  # an incomplete character
         spans.append((start, complete + begun))
     return spans
 
@@ -121,12 +121,12 @@ def word_spans(words: Sequence[str], text: str) -> list[Span]:
 
 
 def diagonal_links(source: int, target: int) -> set[Link]:
-    """Each of `target` words linked to the one at the same place among `source` words."""
+    """Each of `target` words linked to the source word at the same relative position."""
     return {(int((word + 0.5) * source / target), word) for word in range(target)} if source else set()
 
 
 def ibm1(sources: Sequence[Sequence[str]], targets: Sequence[Sequence[str]], iterations: int = 10) -> list[set[Link]]:
-    """Links by IBM model 1, fitted to these very sentences: P(f | e) by expectation maximisation, f target, e source.
+    """Links by IBM model 1, fitted to these sentences: P(f | e) by expectation maximisation, f target, e source.
 
         c(f, e) = Σ over sentences, f and e in them   P(f | e) / Σ_e' P(f | e'),      P(f | e) = c(f, e) / Σ_f c(f, e)
 

@@ -1,11 +1,11 @@
-"""How good translations are, against references: BLEU (Papineni et al. 2002), chrF (Popović 2015, 2017), exact match.
+"""Translation quality against references: BLEU (Papineni et al. 2002), chrF (Popović 2015, 2017), exact match.
 
     BLEU = min(1, e^(1 − r/c)) · (p_1 p_2 p_3 p_4)^¼        p_n: share of the n-grams that a reference has, too
     chrF = (1 + β²) P R / (β² P + R),   β = 2                of character n-grams; chrF++ also of words and word pairs
 
-All numbers are sacreBLEU's (Post 2018), on text as people write it, each with the signature that says how it was
-computed. What BLEU's words are is decided by the script of the references (`scripts.py`) unless a tokenizer is named.
-Beside BLEU stands that of lower-cased text, which older papers give.
+All numbers are sacreBLEU's (Post 2018), on plain untokenised text, each with sacreBLEU's signature. The script of the
+references decides how BLEU splits words (`scripts.py`), unless a tokenizer is named. BLEU of lower-cased text, which
+older papers report, is given as well.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from regard.evaluation.scripts import bleu_cut, check_tokenizer, count_words
 
 METRICS = ("bleu", "chrf", "chrf_plus_plus", "bleu_tokenised_lowercase")
 ESCAPED = re.compile(r"&(?:apos|quot|amp|lt|gt|#\d+);|(?<!\S)@[-,.]@(?!\S)")
-ESCAPED_REFERENCES = 1 / 1000  # so few may be what the text says; more is a tool's doing
-ESCAPED_TRANSLATIONS = 1 / 20  # … or, among translations, what a few escapes in the training text have taught
+ESCAPED_REFERENCES = 1 / 1000  # fewer escapes may be part of the text; more come from a tool
+ESCAPED_TRANSLATIONS = 1 / 20  # … or, in translations, were learned from a few escapes in the training text
 
 Score = dict[str, Any]  # {"score": 0 … 100, "signature": how it was computed}
 
@@ -72,8 +72,8 @@ def by_length(
 ) -> list[LengthClass]:
     """Quality by the source's number of words (Bahdanau et al. 2015, fig. 2): 0 … 5, 6 … 10, …, over 60.
 
-    Classes without a sentence are left out. Words are what stands between white space, or letters where a script has
-    none.
+    Classes without a sentence are left out. Words are separated by white space; in a script without spaces every
+    letter counts as one.
     """
     _check(hypotheses, references)
     _check(sources, references)
@@ -89,16 +89,16 @@ def by_length(
     return classes
 
 
-# -- what a corpus's score is a function of: sums over its sentences -------------------------------------------------
+# -- sums over sentences, from which a corpus's score is computed -----------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Statistics:
-    """What each sentence adds to the sums of which a corpus's score is a function."""
+    """Each sentence's counts; a corpus's score is a function of their sums."""
 
     metric: str
     counts: np.ndarray  # [sentences, sums]
-    tokenizer: str  # that BLEU's words were cut with
+    tokenizer: str  # of BLEU
 
     @classmethod
     def of(
@@ -106,7 +106,7 @@ class Statistics:
     ) -> Statistics:
         _check(hypotheses, references)
         tokenizer = bleu_cut(references, tokenizer).tokenizer
-        # sacreBLEU has no public name for these sums; its own significance test reads them here, too
+        # sacreBLEU has no public name for these sums; its own significance test uses this one
         counts = metric_named(name, tokenizer)._extract_corpus_statistics(list(hypotheses), [list(references)])
         return cls(name, np.array(counts, dtype=np.float64), tokenizer)
 
@@ -145,7 +145,7 @@ def chrf_of(sums: np.ndarray, beta: float = 2.0) -> np.ndarray:
 
 def metric_named(name: str, tokenizer: str = "13a") -> Any:
     """sacreBLEU's metric of this name."""
-    from sacrebleu.metrics import BLEU, CHRF  # a tenth of a second that only translations need
+    from sacrebleu.metrics import BLEU, CHRF  # takes a tenth of a second to import
 
     check_tokenizer(tokenizer)
     match _known(name):
@@ -166,7 +166,7 @@ def _known(name: str) -> str:
 
 
 def refuse_escaped(texts: Sequence[str], whose: str, share: float = ESCAPED_REFERENCES) -> None:
-    """Escaped text scores points for its escapes: the same translations got 38.5 BLEU with them and 35.4 without."""
+    """Refuses escaped text, whose escapes raise BLEU: the same translations got 38.5 with them and 35.4 without."""
     found = [(n, match[0]) for n, text in enumerate(texts, 1) if (match := ESCAPED.search(text))]
     if len(found) > share * len(texts):
         line, escape = found[0]

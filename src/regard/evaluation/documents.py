@@ -1,7 +1,7 @@
-"""A text as documents: whole lines, grouped so that all are about equally long; and the loss of each.
+"""A text split into documents of about equal length (whole lines), and the loss of each.
 
-How well a model does differs from passage to passage, and neighbouring words share their passage's fate. So what is
-resampled, to know how far a perplexity would move on other text, is documents and not words (Koehn 2004).
+A model's loss differs from passage to passage, and neighbouring words are correlated. So the bootstrap, which estimates
+how much a perplexity would vary on other text, resamples documents and not words (Koehn 2004).
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-DOCUMENT = 500  # tokens a document has at least, where the text allows it
+DOCUMENT = 500  # least tokens of a document, if the text is long enough
 FEWEST, MOST = 20, 200  # documents a text is cut into
 
 
 @dataclass(frozen=True)
 class Documents:
-    """Where each document begins and ends, and the sum of −log P in it as far as it was read."""
+    """The bounds of each document, and its sum of −log P so far."""
 
     bounds: np.ndarray  # [D + 1] positions in the text; document d is bounds[d] … bounds[d + 1]
     whole_lines: bool  # False: the text has too few lines, so documents end within them
@@ -24,7 +24,7 @@ class Documents:
 
     @classmethod
     def cut(cls, ids: np.ndarray, eos: int) -> Documents:
-        """20 to 200 documents of about equal length, which end where a line ends."""
+        """20 to 200 documents of about equal length, which end at line ends."""
         count = len(ids)
         wanted = min(max(FEWEST, min(MOST, count // DOCUMENT)), max(count, 1))
         ideal = count * np.arange(1, wanted) // wanted
@@ -36,7 +36,7 @@ class Documents:
         return cls(bounds, whole, np.zeros(len(bounds) - 1))
 
     def add(self, start: int, losses: np.ndarray) -> None:
-        """Take in −log P of the tokens from `start` on."""
+        """Adds −log P of the tokens from `start` on."""
         document = np.searchsorted(self.bounds, np.arange(start, start + len(losses)), side="right") - 1
         self.nats[:] += np.bincount(document, weights=losses, minlength=len(self))
 

@@ -1,11 +1,11 @@
-"""How far a perplexity would move with other seeds and on other text of the same kind.
+"""Confidence intervals of a perplexity, over seeds and over test text.
 
 A hierarchical bootstrap (Efron & Tibshirani 1993, ch. 8) of the mean loss over S seeds and D documents: in each draw
 
     loss* = loss + √(D/(D−1)) · (loss of D documents drawn with replacement − loss) · √((D−1)/χ²_{D−1})
                  + s/√S · z · √((S−1)/χ²_{S−1})          s: standard deviation over seeds; z: normal
 
-The documents are resampled; their spread is widened as Student's t asks for a sample of D (Hesterberg 2015). The seeds
+The documents are resampled; their spread is widened by Student's t for a sample of D (Hesterberg 2015). The seeds
 are drawn from Student's t with the spread they have: resampling two or three numbers would pretend that there are no
 others (its 95 % interval covers 61 % with two seeds and 81 % with three). Every system is resampled with the same
 documents, so the difference of two systems' draws is a paired one.
@@ -25,7 +25,7 @@ LEVEL = 0.95
 
 
 class Resampling:
-    """Imagined test texts, the same ones for every system that is measured with them; always the same draws."""
+    """Bootstrap samples of the test documents; the same draws for every system, and at every call."""
 
     def __init__(self, tokens: np.ndarray, draws: int = DRAWS):
         self.tokens = np.asarray(tokens, dtype=np.float64)  # [D]
@@ -35,8 +35,8 @@ class Resampling:
         self.width = _student(random, documents, draws) * math.sqrt(documents / max(documents - 1, 1))  # [draws]
 
     def losses(self, nats: np.ndarray, stream: int = 0) -> np.ndarray:
-        """Draws of a system's mean loss from its summed losses [S, D]; `stream` numbers the system, whose seeds are
-        drawn for it alone."""
+        """Draws of a system's mean loss from its summed losses [S, D]; `stream` is the system's number: the
+        noise of its seeds is its own."""
         nats = np.asarray(nats, dtype=np.float64)
         estimate = mean_loss(nats, self.tokens)
         if not math.isfinite(estimate):
@@ -47,7 +47,7 @@ class Resampling:
     def _seeds(self, nats: np.ndarray, stream: int) -> np.ndarray | float:
         seeds = len(nats)
         if seeds < 2:
-            return 0.0  # one seed tells nothing about others
+            return 0.0  # one seed says nothing about the spread
         spread = (nats / self.tokens.sum()).std(ddof=1) / math.sqrt(seeds)
         random = np.random.Generator(np.random.Philox(key=[seeds, stream]))
         draws = len(self.times)
@@ -68,13 +68,13 @@ def interval(draws: np.ndarray, level: float = LEVEL) -> tuple[float, float] | N
 
 
 def _student(random: np.random.Generator, sample: int, draws: int) -> np.ndarray:
-    """√(ν/χ²_ν) with ν = sample − 1: what turns a normal number into Student's t."""
+    """√(ν/χ²_ν) with ν = sample − 1: the factor between a normal number and Student's t."""
     freedom = max(sample - 1, 1)
     return np.sqrt(freedom / random.chisquare(freedom, draws))
 
 
 def student_interval(values: Sequence[float], level: float = LEVEL) -> tuple[float, float]:
-    """Of a mean, from a few numbers: mean ± t · s/√n (Student 1908). One number tells nothing of its spread."""
+    """Interval of a mean: mean ± t · s/√n (Student 1908); infinite for a single number."""
     count = len(values)
     mean = sum(values) / count
     if count < 2:
@@ -85,7 +85,7 @@ def student_interval(values: Sequence[float], level: float = LEVEL) -> tuple[flo
 
 
 def share_interval(successes: int, trials: int, level: float = LEVEL) -> tuple[float, float]:
-    """Of a share of successes (Wilson 1927): it never leaves 0 to 1, and stays honest at none and at all."""
+    """Interval of a share of successes (Wilson 1927): it stays within 0 … 1 and is valid at none and at all."""
     z = NormalDist().inv_cdf((1 + level) / 2)
     share, square = successes / trials, z * z
     middle = (share + square / (2 * trials)) / (1 + square / trials)
@@ -95,7 +95,7 @@ def share_interval(successes: int, trials: int, level: float = LEVEL) -> tuple[f
 
 @cache
 def student_quantile(probability: float, freedom: int) -> float:
-    """Where Student's t with that many degrees of freedom has this probability below it: its density integrated."""
+    """The quantile of Student's t with `freedom` degrees of freedom, by numerical integration."""
     angles = np.linspace(0.0, np.pi / 2, 200_001)  # t = √ν tan θ turns the tail into a finite range
     density = np.cos(angles) ** (freedom - 1)
     below = np.concatenate([[0.0], np.cumsum((density[1:] + density[:-1]) / 2)])

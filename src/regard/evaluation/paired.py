@@ -1,10 +1,10 @@
-"""Is one system better than another, or was it this test set? The paired bootstrap (Koehn 2004).
+"""Is one system significantly better than another? The paired bootstrap (Koehn 2004).
 
     d* = score of A − score of B on n sentences drawn with replacement, the same for both;   many times
 
 The 95 % interval is the middle of the d*. The p-value is two-sided: how often d* is as far from its own mean as the
-difference d is from 0, (1 + #{|d* − mean| ≥ |d|}) / (1 + draws). No sentence is scored twice: a corpus's BLEU or chrF
-is a function of sums over its sentences, and a draw only sums again.
+difference d is from 0, (1 + #{|d* − mean| ≥ |d|}) / (1 + draws). Each sentence is scored only once: a
+corpus's BLEU or chrF is a function of sums over its sentences, so a draw only adds them up again.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def paired_bootstrap(first: Statistics, second: Statistics, draws: int = DRAWS) 
 
 
 def resampled(system: Statistics, times: np.ndarray) -> np.ndarray:
-    """The score [draws] of corpora that hold each sentence so many times [draws, sentences]."""
+    """The score [draws] of resampled corpora; `times` [draws, sentences] counts each sentence."""
     return system.score(times @ system.counts)
 
 

@@ -2,9 +2,9 @@
 
     PPL = exp( −1/N Σ log P(x_t | x_<t) )
 
-The text is cut into fixed segments, whatever the batch size: each segment first reads `overlap` tokens that were
-counted before (warm-up), then predicts the rest, so every token is counted once and the numbers do not move with the
-hardware. `stream` reads the text as one row instead, state carried from end to end: the papers' way for recurrent nets.
+The text is split into fixed segments, independent of the batch size: each segment first reads `overlap` tokens that
+were already counted (warm-up), then predicts the rest. So every token is counted once, and the result does not depend
+on the hardware. `stream` reads the text as one row and carries the state, as papers do for recurrent nets.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ STREAM_CHUNK = 256  # tokens of the one row read per call; only memory depends o
 
 @dataclass(frozen=True)
 class Method:
-    """How the text is read; `sentence` goes beside every number."""
+    """How the text is read; `sentence` describes it beside every number."""
 
     length: int
     overlap: int
@@ -46,7 +46,7 @@ class Method:
     def of(cls, model: Model, segment: int | None = None, overlap: int | None = None, stream: bool = False) -> Method:
         """Defaults: 256 tokens (or the context, if shorter), half of them warm-up.
 
-        A model whose positions never end can read more than its context, but has learnt no more: that decides, too.
+        A model with unlimited positions can read more than its training context, but the context is still used here.
         """
         limit = model.context
         learnt = limit or getattr(getattr(model, "settings", None), "context", None)
@@ -73,7 +73,7 @@ class Likelihood:
     impossible: int = 0
 
     def plus(self, losses: np.ndarray) -> Likelihood:
-        """With the −log P of more tokens."""
+        """Adds the −log P of more tokens."""
         impossible = self.impossible + int(np.isinf(losses).sum())
         return Likelihood(self.nats + float(losses.sum()), self.tokens + len(losses), impossible)
 

@@ -4,10 +4,10 @@ log P(line) = Σ_t log P(x_t | <eos>, x_<t)        t runs over the line's tokens
 
 and of each target given its source, log P(y | x), by a translation model.
 
-Lines are read in batches of alike lengths. On a CPU the shape of a batch decides in which order its products are summed
-(matrix kernels are chosen by shape, and threads share out rows), so batch-mates move the last digits of 32 bits. With
-`alone` each line is read by itself, and its numbers depend on nothing else, to the last bit; that takes 1.2 to 5 times
-as long (seq2seq most).
+Lines are read in batches of similar lengths. On a CPU the shape of a batch decides the order of summation (matrix
+kernels are chosen by shape, and threads split rows), so the rest of the batch changes the last digits in fp32. With
+`alone` each line is read by itself and its numbers are reproducible to the last bit; that takes 1.2 to 5 times as long
+(most for seq2seq).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from regard.systems.model import Model
 
 
 def alone_by_default(model: Model) -> bool:
-    """Whether a line is scored by itself: on a CPU, where a model computes and does not only look up its counts."""
+    """Whether each line is scored by itself: on a CPU, unless the model only looks up counts."""
     return model.device.type == "cpu" and next(model.parameters(), None) is not None
 
 
@@ -34,9 +34,9 @@ def line_losses(model: Model, lines: Sequence[Sequence[int]], eos: int, *, alone
     model.eval()
     losses: list[np.ndarray | None] = [None] * len(lines)
     short = [n for n, line in enumerate(lines) if model.context is None or len(line) <= model.context]
-    for n in set(range(len(lines))) - set(short):  # longer than the model can read at once: overlapping segments
+    for n in set(range(len(lines))) - set(short):  # longer than the context: overlapping segments
         losses[n] = segment_losses(model, np.asarray(lines[n]), Method.of(model), eos)
-    short.sort(key=lambda n: -len(lines[n]))  # alike lengths together; the first of a batch is its longest
+    short.sort(key=lambda n: -len(lines[n]))  # similar lengths; the first of a batch is its longest
     while short:
         rows = 1 if alone else _rows(model, len(lines[short[0]]))
         batch, short = short[:rows], short[rows:]
@@ -65,7 +65,9 @@ def pair_losses(
         rows = 1 if alone else _rows(model, len(written[order[0]]))
         batch, order = order[:rows], order[rows:]
         source, _ = pad([read[n] for n in batch], model.device)
-        source_lengths = torch.tensor([len(read[n]) for n in batch])  # on the CPU: a GPU need not be asked for them
+        source_lengths = torch.tensor(
+            [len(read[n]) for n in batch]
+        )  # on the CPU: reading them from a GPU would synchronise
         following, lengths = pad([written[n] for n in batch], model.device)
         tokens, _ = pad([[eos, *written[n][:-1]] for n in batch], model.device)
         nll, _ = model.loss(tokens, following, model.begin(source, source_lengths), lengths)

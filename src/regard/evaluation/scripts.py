@@ -1,16 +1,16 @@
-"""What is a word, by the script of a text: how BLEU cuts it (sacreBLEU's tokenizers), and how long a sentence is.
+"""Which tokenizer BLEU uses, and how words are counted, by the script of a text.
 
-BLEU counts runs of four words. sacreBLEU's usual tokenizer, 13a, finds words between spaces, so of Japanese, where a
-sentence is one such word, it reports 0 for all but perfect sentences. The script that most letters of the references
-are in decides:
+BLEU counts runs of four words. sacreBLEU's usual tokenizer, 13a, finds words between spaces, so for Japanese, where a
+sentence is one such word, it reports 0 for all but perfect sentences. The script of most letters of the references
+decides:
 
     Japanese             ja-mecab    words of MeCab's dictionary; the extra `regard[ja]`
     Korean               ko-mecab    likewise; the extra `regard[ko]`
     Chinese              zh          every character
     Thai, Lao, Khmer, …  char        every character: no spaces, and no segmentation without a download
-    any other            13a         what stands between spaces, punctuation apart
+    any other            13a         words between spaces, punctuation separated
 
-Where an extra is not installed it is char, too.
+If an extra is not installed, char is used instead.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from unicodedata import name
 from regard.base.errors import RegardError
 
 TOKENIZERS = ("13a", "intl", "char", "zh", "ja-mecab", "ko-mecab", "none")  # sacreBLEU's that need no download
-SPACES = ("13a", "intl", "none")  # of these, the ones whose words stand between spaces
-EXTRAS = {"ja-mecab": "ja", "ko-mecab": "ko"}  # of these, the ones that need a dictionary, and Regard's extra for it
+SPACES = ("13a", "intl", "none")  # of these, those that split at spaces
+EXTRAS = {"ja-mecab": "ja", "ko-mecab": "ko"}  # of these, those that need a dictionary, and Regard's extra for it
 KANA = 0.05  # share of kana among kana and Han from which on a text is Japanese; a Chinese one has next to none
 
 
@@ -39,7 +39,7 @@ class Cut:
 
 
 def bleu_cut(references: Iterable[str], asked: str | None = None) -> Cut:
-    """The tokenizer asked for, or without one that of the references' script."""
+    """The requested tokenizer, else the one for the references' script."""
     script, best = _script(references)
     if asked is not None:
         check_tokenizer(asked)
@@ -65,7 +65,7 @@ def check_tokenizer(tokenizer: str) -> None:
 
 @cache
 def is_installed(tokenizer: str) -> bool:
-    from sacrebleu.metrics import BLEU  # a tenth of a second that only translations need
+    from sacrebleu.metrics import BLEU  # takes a tenth of a second to import
 
     try:
         BLEU(tokenize=tokenizer)
@@ -84,13 +84,13 @@ def count_words(text: str) -> int:
 @cache
 def _unspaced() -> Any:
     """Letters of scripts without spaces: of East Asia, and those that Unicode says need a dictionary to break lines."""
-    import regex  # the standard library knows no scripts
+    import regex  # the standard library has no Unicode scripts
 
     return regex.compile(r"(?V1)[[\p{Han}\p{Hiragana}\p{Katakana}\p{Bopomofo}\p{Tibetan}\p{Line_Break=SA}]&&\p{L}]")
 
 
 def _script(texts: Iterable[str]) -> tuple[str, str]:
-    """The script that most letters are in, and the tokenizer for it."""
+    """The script of most letters, and its tokenizer."""
     import regex
 
     letters = Counter[str]()

@@ -1,6 +1,6 @@
-"""Speed, all of it: faster code that stands in for the lecture's own, chosen by one table (row_table.py).
+"""Faster replacements for the lecture's code, chosen by one table (row_table.py).
 
-`install(model)` swaps methods; nothing else of Regard knows what runs. Without this package everything still works.
+`install(model)` swaps methods; no other package depends on what runs. Without this package everything still works.
 """
 
 from regard.fast.row_table import Row, Use, install, on_this_machine, rows, uninstall

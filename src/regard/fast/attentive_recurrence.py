@@ -1,12 +1,13 @@
-"""The recurrence that looks before every step: the one path of training that is truly sequential, as fast as it goes.
+"""Bahdanau's decoder loop with a hand-written gradient: attention before every recurrent step, so it is sequential.
 
     α_t = softmax(score(h_{t-1}, keys)),   h_t, … = cell(drive_t + Σ_s α_ts g_s, W_h h_{t-1} + b, …)
 
-with score = v · tanh(W_q h_{t-1} + k_s)  (additive)  or  a h_{t-1} · k_s  (dot products). What needs no past comes from
-outside: drive_t = W_x x_t + b, the keys k_s, and g_s = W_c m_s, which is what place s of the memory adds to the gates.
+with score = v · tanh(W_q h_{t-1} + k_s)  (additive)  or  a h_{t-1} · k_s  (dot products). What does not depend on
+h_{t-1} is computed before the loop: drive_t = W_x x_t + b, the keys k_s, and g_s = W_c m_s, which position s of the
+memory adds to the gates.
 
-Its gradient is written out. Automatic differentiation would add a product to the gradient of each matrix at every step;
-here they are single products over all steps, after the loop. And recording a step would cost more than doing it.
+Autograd would compute each matrix's gradient by one product per step, and its bookkeeping would take longer than the
+step. Here the matrices' gradients are single products over all steps, after the loop.
 """
 
 from __future__ import annotations
@@ -28,16 +29,16 @@ from_tanh = torch.ops.aten.tanh_backward  # (gradient, y) → gradient · (1 −
 from_sigmoid = torch.ops.aten.sigmoid_backward  # (gradient, y) → gradient · y (1 − y)
 
 
-# -- the rows: Bahdanau's loop, for the cells and scores that are known ------------------------------------------------
+# -- rows: for known cells and scores ----------------------------------------------------------------------------------
 
 SCORES = (Dot, ScaledDot, Bilinear, Additive)
 
 
 def known(model: Bahdanau, use: Use | None = None) -> Why:
-    """Only these very classes: a score or a cell of one's own may mean anything, and is computed as written."""
+    """Only these exact classes: a user's own score or cell is computed as written."""
     score, layer = model.attend.score, model._first
     if not model.settings.feed:
-        return "the context does not enter the cell, so nothing waits for it"
+        return "the context does not enter the cell, so the loop is not sequential"
     if type(score) not in SCORES:
         return f"the gradient of {type(score).__name__} is not written out"
     if type(layer) is not CELLS[model.settings.cell] or (isinstance(layer, Elman) and layer.activation != "tanh"):
@@ -46,8 +47,7 @@ def known(model: Bahdanau, use: Use | None = None) -> Why:
 
 
 def remember(model: Bahdanau, encoded: State) -> State:
-    """Also W_c h_s, what each place of the memory adds to the gates if looked at: W_c Σ α h = Σ α (W_c h), so that the
-    product is the source's and not the step's."""
+    """Also W_c h_s, because W_c Σ α h = Σ α (W_c h): the product is computed once per source, not at every step."""
     kept = Bahdanau.remember(model, encoded)
     return {**kept, "places": kept["memory"] @ _input_weights(model)[1].T}
 
@@ -59,7 +59,7 @@ def may_look_and_step(model: Bahdanau, words: Tensor, past: State, source: State
 def bahdanaus_loop(
     model: Bahdanau, words: Tensor, past: State, source: State, span: Span
 ) -> tuple[Tensor, Tensor, State]:
-    """`Bahdanau.look_and_step`, in the weights' precision: a recurrence is a running sum."""
+    """`Bahdanau.look_and_step`, in the weights' precision, because a recurrence accumulates rounding errors."""
     score, layer, memory = model.attend.score, model._first, source["memory"]
     weight, bias = layer.weight("weight_hh"), layer.weight("bias_hh")
     with torch.autocast(words.device.type, enabled=False):
@@ -98,11 +98,11 @@ ROWS = (
 
 
 class Given(NamedTuple):
-    """What the loop is made of. `query` and `judge` belong to the additive score, `scale` to a dot product."""
+    """The loop's inputs. `query` and `judge` are the additive score's weights, `scale` the dot product's factor."""
 
     cell: str  # rnn, lstm or gru
     keys: Tensor  # [N, S, A]
-    places: Tensor  # [N, S, G], what each place of the memory adds to the gates
+    places: Tensor  # [N, S, G], what each position of the memory adds to the gates
     visible: Tensor  # [N, 1, S]
     weight: Tensor  # [G, H], W_h
     bias: Tensor  # [G], b
@@ -112,14 +112,14 @@ class Given(NamedTuple):
 
 
 def look_and_step(drives: Tensor, past: dict[str, Tensor], given: Given) -> tuple[dict[str, Tensor], Tensor]:
-    """drives [R, T, G] and the memory before → the memory after each step, [R, T, H] by name, and α [N, R/N, T, S]."""
+    """drives [R, T, G] and the state before → the state after each step, [R, T, H] by name, and α [N, R/N, T, S]."""
     hidden, cell, weights = Loop.apply(drives, past["hidden"], past.get("cell"), *given)
     every = {"hidden": hidden, "cell": cell}
     return {name: every[name] for name in past}, weights
 
 
 class Loop(torch.autograd.Function):
-    """Time comes first inside, so that a step's numbers lie together."""
+    """Saved tensors have time first, so that a step is contiguous."""
 
     @staticmethod
     def forward(ctx: Any, drives: Tensor, hidden: Tensor, cell: Tensor | None, *parts: Any) -> Any:
@@ -196,7 +196,7 @@ class Loop(torch.autograd.Function):
                 d_products[t, :, gates:] = d_sum.sum(dim=2).view(rows, width)
                 d_hidden = d_products[t] @ both
             d_hidden = d_hidden if direct is None else d_hidden + direct
-        # What no step waits for, over all steps at once.
+        # Gradients that the recurrence does not need: one product over all steps each.
         d_both = d_products.flatten(0, 1).T @ hiddens[:-1].flatten(0, 1)
         d_places = _by_source(weights, sources).transpose(1, 2) @ _by_source(d_drives, sources)
         d_query = d_judge = None
@@ -216,7 +216,7 @@ def _by_source(steps: Tensor, sources: int) -> Tensor:
     return steps.reshape(steps.size(0), sources, -1, steps.size(-1)).transpose(0, 1).flatten(1, 2)
 
 
-# -- the cells: one step of layers/recurrent.py, what its gradient needs, and that gradient --------------------------
+# -- cells: one step of layers/recurrent.py, what its gradient needs, and that gradient ------------------------------
 
 
 def elman_step(drive: Tensor, recurrent: Tensor, hidden: Tensor, cell: None) -> tuple[Tensor, None, tuple[()]]:
@@ -224,7 +224,7 @@ def elman_step(drive: Tensor, recurrent: Tensor, hidden: Tensor, cell: None) -> 
 
 
 def elman_gradient(d: Tensor, d_cell: None, before: Tensor, cell: None, after: Tensor, inside: tuple[()]) -> Any:
-    """Gradients of the drive, the recurrent part, the state before (what goes past these two), and the cell before."""
+    """Gradients of the drive, the recurrent term, the state before (the direct path only), and the cell before."""
     d_sum = from_tanh(d, after)
     return d_sum, d_sum, None, None
 

@@ -1,10 +1,10 @@
-"""The Transformer's side of a beam's step, in as few passes over memory as it needs.
+"""One beam-search step of the Transformer, in few passes over memory.
 
     z = predict(blocks(a E[y_{t−1}] + p_t)),    each part  x ← LN(x + part(x))  or  x ← x + part(LN(x))
 
-The products are the library's; what lies between them is one kernel each: attention to one's own words through the
-table of ancestors, so that no cache is ever reordered, attention of all hypotheses to their source, and the sum with
-its layer norm. It says what `Transformer.contextualise` says for one column, which stays the reference.
+Matrix products are PyTorch's. Between them stands one kernel each: self-attention through a table of ancestors, so
+that no cache is ever reordered; cross-attention of all hypotheses to their source; the residual sum with its layer
+norm. The reference is `Transformer.contextualise` for one column.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from regard.decoding.beam_engine import REFILL, BeamBatch, BeamEngine, StateReader
 from regard.decoding.beam_slots import Slots, Terms
-from regard.fast.graphs import asks, recorded
+from regard.fast.graphs import recorded, synchronises
 from regard.fast.row_table import Row, Use, Why, needs_cuda, needs_triton
 from regard.layers.blocks import DecoderBlock, FeedForward, PreNorm
 from regard.layers.embedding import Embedding
@@ -26,18 +26,18 @@ from regard.layers.state import Span
 from regard.systems.model import Model
 from regard.systems.transformer import Transformer
 
-WIDEST = 16  # the widest beam that the kernels' unrolled loops are meant for
+WIDEST = 16  # the widest beam for the kernels, whose loops over it are unrolled
 
 
 def knows(model: Model) -> bool:
-    """A Transformer whose positions, if they act inside attention, turn queries and keys."""
+    """A Transformer with rotary positions, or with none inside attention."""
     if type(model) is not Transformer:
         return False
     return all(type(block.attention.position) in (Position, Rotary) for _, block in model.named_blocks())
 
 
 class TransformerRows:
-    """Keys and values of N · W rows that stay where they are written, and those of N sources."""
+    """The key-value caches of N · W rows, never reordered, and the keys and values of N sources."""
 
     def __init__(self, model: Transformer, sources: int, longest: int, room: int, width: int) -> None:
         self.model, self.width, self.sources = model, width, sources
@@ -47,29 +47,31 @@ class TransformerRows:
         self.keys, self.values = (
             [torch.zeros(sources, width, room, heads, size, **place) for _ in self.blocks] for _ in range(2)
         )
-        # keys and values of the sources; one place more, which is no one's
+        # keys and values of the sources, and one spare place for padding (see `Intake`)
         self.memory = [torch.zeros(sources + 1, longest, 2, heads, size, **place) for _ in self.blocks]
         self.lengths = torch.ones(sources + 1, dtype=torch.int64, device=model.device)
         self.ancestors = torch.zeros(2, sources, width, room, dtype=torch.uint8, device=model.device)
-        self.common = torch.zeros_like(self.lengths[:-1])  # the first positions, whose ancestors are everyone's
+        self.common = torch.zeros_like(
+            self.lengths[:-1]
+        )  # the first positions, where all hypotheses have the same ancestor
         self.waves = waves(model.embedding, room, **place)
         self.intakes: dict[int, Intake | None] = {}
 
     def fill(self, places: Tensor, sources: Tensor, lengths: Tensor) -> None:
-        """In pieces of two sizes, so that what is done again and again is recorded."""
+        """Encodes sources in batches of two sizes, so that a CUDA graph can be recorded for each size."""
         size = self.sources if len(places) == self.sources else max(1, self.sources // REFILL)
         lengths = lengths.to(places.device, non_blocking=True)
-        for piece in zip(sources.split(size), lengths.split(size), places.split(size)):
+        for batch in zip(sources.split(size), lengths.split(size), places.split(size)):
             if size not in self.intakes or not places.is_cuda:
-                self.take_in(*piece)
+                self.take_in(*batch)
                 self.intakes[size] = None
             else:
                 intake = self.intakes[size] or Intake(self, size, sources.size(1))
                 self.intakes[size] = intake
-                intake(*piece)
+                intake(*batch)
 
     def take_in(self, sources: Tensor, lengths: Tensor, places: Tensor) -> None:
-        """Encode these sources and keep what the blocks will look at."""
+        """Encodes sources and stores their keys and values for all blocks."""
         memory = self.model.encode(sources, lengths)["memory"]
         for kept, block in zip(self.memory, self.blocks, strict=True):
             kept[places] = block.cross.project(memory).view(len(places), *kept.shape[1:])
@@ -95,7 +97,7 @@ class TransformerRows:
         return self.model.predict(read)
 
     def _words(self, slots: Slots) -> Tensor:
-        """The embedding of each slot's token, at its source's place: the boundary is word 0."""
+        """The embedding of each slot's token at its position; the boundary token has position 0."""
         embedding = self.model.embedding
         if self.waves is None:
             return embedding(slots.token.view(-1, 1), Span(slots.length.repeat_interleave(self.width)))[:, 0]
@@ -104,7 +106,7 @@ class TransformerRows:
 
     @staticmethod
     def _sum(x: Tensor, part: Tensor, norm: nn.Module, pre: bool) -> tuple[Tensor, Tensor]:
-        """The new x, and what the next part reads."""
+        """The new x, and the input of the next sublayer."""
         from regard.fast.kernels.add_norm import add_norm
 
         total, normed = add_norm(x, part, norm, keep=pre)  # type: ignore[arg-type]
@@ -130,13 +132,13 @@ class TransformerRows:
 
 
 class Intake:
-    """Sources of a certain number, encoded and laid in their places by a recorded call."""
+    """A CUDA graph that encodes `size` sources and stores them in their places."""
 
     def __init__(self, rows: TransformerRows, size: int, longest: int) -> None:
         def numbers(*shape: int, value: int = 1) -> Tensor:
             return torch.full(shape, value, dtype=torch.int64, device=rows.lengths.device)
 
-        # where fewer are given, the rest are as they were before, and go to the place that is no one's
+        # if fewer are given, the rest keep their old values and are stored in the spare place
         self.sources, self.lengths, self.places = numbers(size, longest), numbers(size), numbers(size)
         self.nowhere = self.places.fill_(rows.sources).clone()
         self.graph = recorded(lambda: rows.take_in(self.sources, self.lengths, self.places))
@@ -150,7 +152,7 @@ class Intake:
 
 
 def waves(embedding: Embedding, room: int, *, device: torch.device, dtype: torch.dtype) -> Tensor | None:
-    """What is added to a word at each position [room, D]; None where that is trained, or stands beside the word."""
+    """The position vectors [room, D] to add to the words; None if they are learned, or concatenated."""
     if embedding.concatenate or isinstance(embedding.position, Learned):
         return None
     if embedding.position is None:
@@ -160,7 +162,7 @@ def waves(embedding: Embedding, room: int, *, device: torch.device, dtype: torch
 
 
 def work(feedforward: FeedForward, x: Tensor) -> Tensor:
-    """The feed-forward; a product's library also adds and cuts off at 0 as it writes."""
+    """The feed-forward sublayer; with ReLU, bias and activation are fused into the product (cuBLASLt)."""
     if isinstance(feedforward.activation, nn.ReLU) and feedforward.expand.bias is not None:
         inner = torch._addmm_activation(feedforward.expand.bias, x, feedforward.expand.weight.T)
     else:
@@ -169,8 +171,7 @@ def work(feedforward: FeedForward, x: Tensor) -> Tensor:
 
 
 class RecordedBeam:
-    """`BeamBatch.run`, each step one replay. All slots are closed when it is recorded: what is computed then is no
-    one's."""
+    """`BeamBatch.run`, each step one replay. All slots are closed during recording, so its results are discarded."""
 
     def __init__(self, batch: BeamBatch) -> None:
         self.graph = recorded(batch.step)
@@ -187,7 +188,7 @@ def choose_by_kernels(reader: StateReader, slots: Slots, logits: Tensor) -> None
 
 
 def known_numbers(numbers: Tensor, width: int) -> bool:
-    """Numbers and beams that the kernels are written for."""
+    """Are precision and beam width among those that the kernels support?"""
     return numbers.dtype in (torch.float32, torch.bfloat16, torch.float16) and width <= WIDEST
 
 
@@ -196,11 +197,11 @@ def transformer_reader(engine: BeamEngine, terms: Terms, places: int, longest: i
 
 
 def allows_transformer(engine: BeamEngine, use: Use) -> Why:
-    return None if type(engine.model) is Transformer else "it knows the Transformer"
+    return None if type(engine.model) is Transformer else "it is for the Transformer"
 
 
 def allows_recording(batch: BeamBatch, use: Use) -> Why:
-    return "a step of this model makes the host wait for the device" if asks(batch.step) else None
+    return "a step of this model makes the host wait for the device" if synchronises(batch.step) else None
 
 
 ROWS = (

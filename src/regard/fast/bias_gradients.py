@@ -2,12 +2,12 @@
 
     db = Σ_n dz_n,   n = 1 … rows of the batch
 
-In the backward pass each program of a kernel sums the rows that it sees; these partial sums then have to be added up.
-For one vector that is a kernel which moves next to nothing, and a stack has dozens. So all kernels of a stack write
-their partial sums side by side into one buffer, and one sum at the end of the backward pass adds up all of them.
+In the backward pass each program of a kernel sums its own rows, and these partial sums must then be added up. One tiny
+kernel per vector would be launched dozens of times in a stack. Instead all kernels write their partial sums side by
+side into one buffer, and a single sum at the end of the backward pass adds up all of them.
 
-The gradients that a layer returns meanwhile are views of a buffer that `finish` fills. Autograd reads them only after
-that, because a layer gets its vectors through `HandOut`, whose backward pass comes last and calls `finish`.
+The gradients that layers return are views into a buffer that `finish` fills. Autograd reads them only after that: each
+layer gets its vectors through `Deferred`, whose backward pass runs last and calls `finish`.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from weakref import ref
 import torch
 from torch import Tensor
 
-PROGRAMS, TOGETHER = 528, 8  # which share all rows, so many of them at a time
+PROGRAMS, MULTIPLE = 528, 8  # the most programs that share all rows; rows per program are a multiple of this
 
 
 class DeferredSums:
-    """The partial sums of each part's vectors, side by side, of so many programs (`shares`)."""
+    """The partial sums [shares, width] of all vectors, side by side: one row from each program."""
 
     def __init__(self, parts: Sequence[Sequence[Tensor]], shares: int) -> None:
         self.shares, self.width = shares, 0
@@ -31,17 +31,16 @@ class DeferredSums:
         for vectors in parts:
             widths = tuple(vector.numel() for vector in vectors)
             self.places[id(vectors[0])] = Place(self, self.width, widths)
-            self.width += -(-sum(widths) // 4) * 4  # each part begins on sixteen bytes
+            self.width += -(-sum(widths) // 4) * 4  # each part is aligned to 16 bytes
         vectors = [vector for part in parts for vector in part]
-        handed = HandOut.apply(self, *vectors) if vectors else ()
-        self.handed = {id(vector): out for vector, out in zip(vectors, handed, strict=True)}
-        self.found: Tensor | None = None  # [shares, width], from the first part's way back to the end
+        outputs = Deferred.apply(self, *vectors) if vectors else ()
+        self.outputs = {id(vector): out for vector, out in zip(vectors, outputs, strict=True)}
+        self.found: Tensor | None = None  # [shares, width], from the first backward pass of a part until `finish`
         self.total: Tensor | None = None
 
     def take(self, *vectors: Tensor) -> tuple[Place, tuple[Tensor, ...]]:
-        """Where the gradients of a part's vectors are added up, and the vectors, for the layer that returns these
-        gradients; once each."""
-        return self.places.pop(id(vectors[0])), tuple(self.handed.pop(id(vector)) for vector in vectors)
+        """For one part: where its layer writes partial sums, and the vectors it must compute with. Once per part."""
+        return self.places.pop(id(vectors[0])), tuple(self.outputs.pop(id(vector)) for vector in vectors)
 
     def open(self, device: torch.device) -> tuple[Tensor, Tensor]:
         if self.found is None or self.total is None:
@@ -50,7 +49,7 @@ class DeferredSums:
         return self.found, self.total
 
     def finish(self) -> None:
-        """Add up the partial sums: the gradients that were returned are right from here on."""
+        """Add up the partial sums; from here on the gradients that layers returned are valid."""
         if self.found is not None and self.total is not None:
             torch.sum(self.found, 0, out=self.total)
         self.found = self.total = None
@@ -62,18 +61,18 @@ class Place(NamedTuple):
     widths: tuple[int, ...]
 
     def open(self, device: torch.device) -> tuple[Tensor, list[Tensor]]:
-        """Where the programs write [shares, sum of widths], and the gradients to return."""
+        """The buffer [shares, sum of widths] for the programs, and the gradients to return."""
         found, total = self.deferred.open(device)
         columns = slice(self.first, self.first + sum(self.widths))
         return found[:, columns], list(total[columns].split(self.widths))
 
 
-class HandOut(torch.autograd.Function):
-    """The vectors as they are. Its backward pass comes after that of every layer that took one."""
+class Deferred(torch.autograd.Function):
+    """The identity. Its backward pass runs after that of every layer that uses one of the vectors."""
 
     @staticmethod
     def forward(ctx: Any, deferred: DeferredSums, *vectors: Tensor) -> tuple[Tensor, ...]:
-        ctx.deferred, ctx.dtypes = ref(deferred), [vector.dtype for vector in vectors]  # those who took one hold it
+        ctx.deferred, ctx.dtypes = ref(deferred), [vector.dtype for vector in vectors]  # weak: the layers hold it
         ctx.set_materialize_grads(False)
         return tuple(vector.detach().float() for vector in vectors)
 
@@ -87,11 +86,11 @@ class HandOut(torch.autograd.Function):
 
 
 def unfilled(*size: int, **kind: Any) -> Tensor:
-    """A gradient that is filled later; zeros where autograd looks for NaNs on the way."""
+    """A gradient to be filled later; zeros in anomaly mode, where autograd checks it for NaNs at once."""
     return torch.zeros(*size, **kind) if torch.is_anomaly_enabled() else torch.empty(*size, **kind)
 
 
-def deal(rows: int) -> tuple[int, int]:
-    """How many rows a program gets, and how many programs that are."""
-    each = TOGETHER * -(-rows // (PROGRAMS * TOGETHER))
+def split_rows(rows: int) -> tuple[int, int]:
+    """Rows per program, and the number of programs."""
+    each = MULTIPLE * -(-rows // (PROGRAMS * MULTIPLE))
     return each, -(-rows // each)

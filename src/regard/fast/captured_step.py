@@ -1,14 +1,13 @@
-"""A training step in one CUDA graph: what the host says kernel by kernel, it says once, and then only "again".
+"""A whole training step in one CUDA graph: the host launches one graph instead of hundreds of kernels.
 
-A step is a long chain of kernels, of a few microseconds each in a recurrent net or between short sentences, and
-launching one takes the host about as long. A graph (CUDA 10 and later) records the whole chain, forward, backward,
-clipping and the optimiser, and replays it in one launch. For that every tensor must stay where it is: the batch and the
-carried state are copied into tensors of fixed address, the learning rate is a tensor, and dropout draws from the
-device's own generator, which moves on at each replay as it does without a graph. So the numbers are those of the plain
-step, which stays the reference.
+In a recurrent net, or with short sentences, a kernel runs for a few microseconds, and launching it takes the host about
+as long. A graph (CUDA 10 and later) records forward, backward, clipping and the optimiser, and replays them in one
+launch. Every tensor must keep its address: batch and carried state are copied into fixed tensors, the learning rate is
+a tensor, and dropout draws from the device's generator, which advances at each replay as it does without a graph. The
+numbers equal those of the plain step, which is the reference.
 
-A graph knows one shape. Text comes in one; sentence pairs are laid into a few (text/pair_shapes.py), each of which is
-recorded when it has come often enough. One replays at a time, so all of them work in the same memory.
+A graph has fixed shapes. Text has one batch shape; sentence pairs are padded to a few (text/pair_shapes.py), and each
+is recorded after its warm-up steps. Only one graph replays at a time, so they share their memory.
 """
 
 from __future__ import annotations
@@ -32,14 +31,14 @@ from regard.training.hyperparameters import Learning, PairTraining, Training
 from regard.training.loop import Trainer
 from regard.training.objective import TensorBatch, count, to_device
 
-WARM_UP = 3  # steps run as they are before one is recorded: libraries then have chosen kernels and made their buffers
-PAIR_SHAPES = 48  # of sentence pairs that are recorded, each as it comes
+WARM_UP = 3  # steps before capture, as CUDA graphs require: libraries choose kernels and allocate workspaces then
+PAIR_SHAPES = 48  # the most shapes of sentence pairs that are recorded
 
 Update = Callable[[TensorBatch, State | None], tuple[Tensor, State | None]]
 
 
 def captures(model: Model, settings: Learning) -> bool:
-    """Is the step to be captured? By itself where it is known to pay: fused recurrent layers, and pairs without any."""
+    """Should the step be captured? `auto` captures where it was measured to pay: recurrent models, the Transformer."""
     wanted = settings.capture if isinstance(settings, Training | PairTraining) else "off"
     if wanted == "on" and model.device.type != "cuda":
         raise RegardError(f"training.capture on needs a CUDA device, not {model.device}: leave it at auto.")
@@ -55,28 +54,28 @@ def captures(model: Model, settings: Learning) -> bool:
 
 
 class Captured:
-    """`update(batch, state)`, one whole step, for batches of a few shapes; the first of each are ordinary steps."""
+    """`update(batch, state)`, one whole step, recorded for each of a few batch shapes after warm-up steps."""
 
     def __init__(self, update: Update, begin: Callable[[int], State] | None = None, *, shapes: int = 1) -> None:
-        """`begin(rows)` makes the state that a row starts from; None: nothing is carried from batch to batch."""
+        """`begin(rows)` makes the initial state; None: no state is carried from batch to batch."""
         self.update, self.begin, self.most = update, begin, shapes
         self.recordings: dict[tuple[int, ...], Recording] = {}
         self.recorder: Recorder | None = None
 
     @property
     def graph(self) -> torch.cuda.CUDAGraph | None:
-        """One that was recorded, if any was."""
+        """The first recorded graph, if any."""
         return next((found.graph for found in self.recordings.values() if found.graph is not None), None)
 
     def fits(self, batch: Batch | PairBatch) -> bool:
-        """Ragged text, at its end, is not for a graph; pairs are always ragged, and their lengths are read as tensors.
-        The first shapes that come have the places."""
+        """Ragged text (the last batch) does not fit; pairs do, because their lengths are tensors. Only the first
+        `shapes` shapes are recorded."""
         if batch.lengths is not None and not isinstance(batch, PairBatch):
             return False
         return _shape(batch) in self.recordings or len(self.recordings) < self.most
 
     def __call__(self, batch: TensorBatch, state: State | None) -> tuple[Tensor, State | None]:
-        """The step's loss and the state after it, which the next call writes over; state None: a fresh one."""
+        """Returns the loss and the new state, which the next call overwrites; state None: the initial one."""
         shape = _shape(batch)
         if shape not in self.recordings:
             self.recorder = self.recorder or Recorder(batch.tokens.device)
@@ -91,11 +90,13 @@ def _shape(batch: Batch | PairBatch | TensorBatch) -> tuple[int, ...]:
 
 
 class Recording:
-    """The step of one shape."""
+    """The recorded step for one batch shape."""
 
     def __init__(self, update: Update, batch: TensorBatch, first: State | None, recorder: Recorder) -> None:
         self.update, self.first, self.recorder = update, first, recorder
-        self.batch = batch.each(lambda part: part.to(batch.tokens.device, copy=True))  # host lengths as well
+        self.batch = batch.each(
+            lambda part: part.to(batch.tokens.device, copy=True)
+        )  # lengths too, which were on the host
         self.state = None if first is None else map_state(Tensor.clone, first)
         self.warm_up = WARM_UP
         self.graph: torch.cuda.CUDAGraph | None = None
@@ -109,7 +110,7 @@ class Recording:
             overwrite(self.state, self.first if state is None else state)
         if self.graph is None and self.warm_up:
             self.warm_up -= 1
-            return self.recorder.aside(self._run), self.state
+            return self.recorder.warm_up(self._run), self.state
         if self.graph is None:
             self.graph = self.recorder.record(self._run)
         self.graph.replay()
@@ -126,7 +127,7 @@ class Recording:
 
 
 class CapturedUpdate:
-    """`Trainer.update`, by a graph wherever the batch has one of its shapes."""
+    """`Trainer.update`, replaying a graph if the batch has a recorded shape."""
 
     def __init__(self, trainer: Trainer) -> None:
         self.trainer = trainer
@@ -141,11 +142,11 @@ class CapturedUpdate:
             return Trainer.update(trainer, batch)
         count = batch.targets.size if batch.lengths is None else int(batch.lengths.sum())
         loss, trainer.state = self.captured(to_device(batch, trainer.device), None if batch.fresh else trainer.state)
-        trainer.doing = "update"  # the weights are those after the step already
+        trainer.doing = "update"  # the weights are already updated
         return loss, count
 
     def _whole_step(self, batch: TensorBatch, state: State | None) -> tuple[Tensor, State | None]:
-        """Nothing here asks the device, so that a graph can hold it."""
+        """Never waits for the device, so a graph can record it."""
         loss, state = self.trainer.backward(batch, state, count(batch), self.trainer.settings.accumulate)
         self.trainer.descend(loss)
         return loss, state

@@ -1,10 +1,10 @@
-"""Attention by kernels that need no mask: those that know "up to here" by themselves.
+"""Causal attention by fused kernels that need no mask tensor.
 
     O = softmax(Q Kᵀ / √d + M) V,    M = −∞ above the diagonal
 
-That is M where a text is read from its beginning. PyTorch has fused kernels for it; from Hopper on cuDNN's is the
-fastest, and PyTorch by itself prefers another one. A single query to a cache on a CPU is two products, and they alone
-take half the time of a fused kernel.
+M is this triangle if a text is read from its beginning, and PyTorch has fused kernels for it. From Hopper on cuDNN's is
+the fastest, but PyTorch prefers another one. A single query to a cache on a CPU is two plain products, which take half
+the time of a fused kernel.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ DEPTHS = (64, 128)  # components of a head for which cuDNN's kernel is the faste
 
 
 def attend_causal(query: Tensor, keys: Tensor, values: Tensor, *, dropout: float = 0.0, cudnn: bool = False) -> Tensor:
-    """[R, H, T, d] from as many queries as keys; `cudnn`: by its kernel, if it can."""
+    """Context [R, H, T, d] for equal numbers of queries and keys; `cudnn`: use its kernel if it fits."""
     if cudnn and not dropout and query.size(2) % 64 == 0 and query.dtype == torch.bfloat16:
         found = torch.ops.aten._scaled_dot_product_cudnn_attention(query, keys, values, None, True, 0.0, True)
         return found[0]
@@ -41,12 +41,12 @@ def needs_cudnn(device: torch.device) -> Why:
 
 
 def is_fresh(state: State) -> bool:
-    """Was nothing read yet? Known from the state's shape alone."""
+    """Is the state still empty? Decided from its shapes alone."""
     return not state or ("keys" in state and state["keys"].size(2) == 0)
 
 
 def precision(x: Tensor) -> torch.dtype:
-    """What products of x are computed in."""
+    """The dtype in which products of x are computed."""
     kind = x.device.type
     return torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else x.dtype
 
@@ -102,7 +102,7 @@ def _read_one_more(attention: CausalSelfAttention, x: Tensor, state: State, span
 
 
 def _is_dot(attention: SelfAttention, use: Use) -> Why:
-    return None if type(attention.score) in (Dot, ScaledDot) else "no fused kernel knows this score"
+    return None if type(attention.score) in (Dot, ScaledDot) else "no fused kernel computes this score"
 
 
 def _dot_products(attention: SelfAttention, x: Tensor, state: State, span: Span) -> tuple[Tensor, State]:

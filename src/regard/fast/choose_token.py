@@ -11,7 +11,7 @@ from regard.fast.row_table import Row, Use, Why, needs_triton
 
 
 class Choice:
-    """`Step.choose`; PyTorch computes only what `top_k` leaves out."""
+    """`Step.choose` by the kernel; only the bound of `top_k` is computed by PyTorch."""
 
     def __init__(self, step: Step) -> None:
         self.step, sampling = step, step.sampling
@@ -34,10 +34,10 @@ class Choice:
 
 
 def allows(step: Step, use: Use) -> Why:
-    """The kernel weighs in fp64 what was computed in fp32 or less."""
+    """The kernel computes in fp64 from logits of at most 32 bits."""
     weight = next(step.model.parameters(), None)
     if weight is None or weight.dtype not in (torch.float32, torch.bfloat16, torch.float16):
-        return "it knows logits of at most 32 bits"
+        return "it is for logits of at most 32 bits"
     return None
 
 

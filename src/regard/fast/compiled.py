@@ -1,10 +1,9 @@
-"""How the blocks of a language model train on a GPU: by hand where they are GPT-2's, else compiled where it pays.
+"""Training a language model's Transformer blocks with torch.compile, where that pays (Ansel et al. 2024).
 
-Between its products a Transformer's block only passes over its vectors: norms, sums, the GELU, and the same backward.
-Each is a reading and a writing of the whole batch, and several can be one. For GPT-2's block without dropout that is
-done by hand (fast/fused_block.py). For others PyTorch's compiler does it (Ansel et al. 2024). All blocks are alike,
-so it compiles one, for batches of one shape, the first full one; others, such as the last of an epoch, and whatever is
-read in eval(), go the way that is written.
+Between its matrix products a block is bound by memory: norms, sums, the GELU, and their backward each read and write
+the whole batch. Fusing them saves passes. GPT-2's block without dropout has hand-written kernels (fast/fused_block.py);
+other blocks are compiled. Blocks are compiled for one batch shape, that of the first full batch. Other batches, such as
+the last of an epoch, and evaluation run as written.
 """
 
 from __future__ import annotations
@@ -27,14 +26,14 @@ from regard.training.loop import Trainer
 from regard.training.objective import TensorBatch
 
 BACKEND = "inductor"
-RATE = 400e12  # operations per second that an H200 reaches in GPT-2 as it is written
-LAUNCHING = 5e-4  # seconds that the host takes for a block, however small, forward and backward
-SECONDS = 120.0  # of training from which compiling pays: it takes 8 of them and saves an eighth of the others
+RATE = 400e12  # FLOP/s that an H200 reaches with GPT-2 as written
+LAUNCHING = 5e-4  # seconds of host time to launch a block, forward and backward, however small
+SECONDS = 120.0  # compiling pays if training takes longer: it costs 8 seconds and saves an eighth of the rest
 
 
 def compiles(model: Model, settings: Learning) -> bool:
-    """Are the blocks to be compiled? By themselves on a GPU, where they are not by hand and there is so much to train
-    that it pays: two minutes, or as many tokens as take them. Only the settings decide, so a resume goes on alike."""
+    """Should the blocks be compiled? `auto` compiles on a GPU if the blocks have no hand-written kernels and training
+    will take at least `SECONDS`. It depends on the settings alone, so a resumed run decides the same."""
     if not isinstance(settings, Training) or settings.batches != "windows" or settings.shard or not blocks_of(model):
         if getattr(settings, "compile", "auto") == "on":
             raise RegardError(
@@ -48,7 +47,7 @@ def compiles(model: Model, settings: Learning) -> bool:
 
 
 def planned_seconds(model: Model, settings: Learning) -> float:
-    """What a training will take about, on a GPU."""
+    """Roughly how long training will take on a GPU."""
     limit = settings.limit
     if limit.unit == "seconds":
         return limit.amount
@@ -57,25 +56,25 @@ def planned_seconds(model: Model, settings: Learning) -> float:
 
 
 def blocks_of(model: Model) -> list[Block]:
-    """The blocks of a model that is made of nothing else; none of any other."""
+    """The model's layers if all of them are blocks, else none."""
     layers = list(model.layers) if isinstance(model, Stack) else []
     blocks = [layer for layer in layers if isinstance(layer, Block)]
     return blocks if len(blocks) == len(layers) else []
 
 
 class Compiled:
-    """The blocks of a model in two forms, as written and compiled; the names of weights are those of the first."""
+    """Compiled forwards of a model's blocks. The modules stay, so parameter names do not change."""
 
     def __init__(self, model: Model, backend: str | None = None) -> None:
         self.blocks = blocks_of(model)
         self.fast: list[Callable[..., Any]] = [
             torch.compile(block.forward, dynamic=False, backend=backend or BACKEND) for block in self.blocks
         ]
-        self.shape: torch.Size | None = None  # the first full batch decides
+        self.shape: torch.Size | None = None  # that of the first full batch
 
     @contextmanager
     def reading(self, batch: TensorBatch) -> Iterator[None]:
-        """Within, the blocks are compiled if the batch is one of those they are compiled for."""
+        """Inside this context the blocks run compiled, if the batch has the compiled shape."""
         if batch.lengths is None and self.shape is None:
             self.shape = batch.tokens.shape
         if batch.lengths is not None or batch.tokens.shape != self.shape:
@@ -94,7 +93,7 @@ class Compiled:
 
 
 class CompiledForward:
-    """`Trainer.forward` with compiled blocks, unless they turn out to be by hand."""
+    """`Trainer.forward` with compiled blocks, unless hand-written kernels were installed for them."""
 
     def __init__(self, trainer: Trainer) -> None:
         self.trainer = trainer

@@ -1,7 +1,7 @@
-"""Dropout with few random numbers, for a CPU.
+"""Dropout on a CPU with a quarter of the random numbers.
 
-On a CPU the library draws a random number for each component, which is a twelfth of a Transformer's training step.
-Sixteen bits are enough to decide: a number of 64 bits serves four components, at a rate that is a multiple of 1/65536.
+PyTorch draws one random number per component, a twelfth of a Transformer's training step on a CPU. Sixteen bits are
+enough, so each 64-bit number decides for four components; the rate is rounded to a multiple of 1/65536.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from torch import Tensor
 from regard.fast.row_table import Row, needs_cpu
 from regard.layers.dropout import Dropout
 
-SIDES = 2**16  # how finely a rate can be chosen
+LEVELS = 2**16  # the rate is rounded to a multiple of 1/LEVELS
 
 
 def drops(dropout: Dropout, x: Tensor) -> bool:
@@ -20,13 +20,13 @@ def drops(dropout: Dropout, x: Tensor) -> bool:
 
 
 def drop(dropout: Dropout, x: Tensor) -> Tensor:
-    dropped = round(dropout.p * SIDES)
-    if dropped in (0, SIDES):
+    dropped = round(dropout.p * LEVELS)
+    if dropped in (0, LEVELS):
         return x * float(dropped == 0)
     numbers = torch.empty(-(-x.numel() // 4), dtype=torch.int64).random_(-(2**63), None)  # all 64 bits
-    bits = numbers.view(torch.int16)[: x.numel()].view(x.shape)  # −SIDES/2 … SIDES/2 − 1
-    kept = torch.ge(bits, dropped - SIDES // 2, out=torch.empty(x.shape, dtype=x.dtype))  # 1 or 0
-    return x * kept.mul_(SIDES / (SIDES - dropped))
+    bits = numbers.view(torch.int16)[: x.numel()].view(x.shape)  # −LEVELS/2 … LEVELS/2 − 1
+    kept = torch.ge(bits, dropped - LEVELS // 2, out=torch.empty(x.shape, dtype=x.dtype))  # 1 or 0
+    return x * kept.mul_(LEVELS / (LEVELS - dropped))
 
 
 ROWS = (Row("dropout with few random numbers", "regard.layers.dropout:Dropout.forward", drop, drops, needs=needs_cpu),)

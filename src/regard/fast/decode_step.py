@@ -1,11 +1,11 @@
-"""One decoding step of a GPT in few fused kernels: logits, state = model(token, state), faster than layer by layer.
+"""One decoding step of a GPT in a few fused kernels: logits, state = model(token, state).
 
     x = E[w] + p_t;   in each block   qkv = W LN(x),   h = attention(qkv, cache),   x = x + W_o h,
                                       u = f(W_1 LN(x)),   x = x + W_2 u;            logits = E LN(x)
 
-With few rows each of these is one kernel. With more, a product is worth tensor cores, and the sums that end in x are
-taken in pieces, which one more kernel adds up and normalises. The model's own call is the reference; the kernels, and
-why they are few: fast/kernels/decode.py.
+With few rows each of these is one kernel. With more rows, products use tensor cores, and those that are added to x use
+split-K: a further kernel adds up the partial sums and normalises. The reference is the model's own call. The kernels,
+and why they are few: fast/kernels/decode.py.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from regard.layers.embedding import Embedding, Output
 from regard.layers.position import Learned, Position, Rotary
 from regard.layers.state import State
 
-FEW = 3  # rows, for which a product is bound by reading W
-WHOLE = 8192  # components of a row of W that a warp can hold
-INTERPRETED = False  # a CPU can walk through the kernels too (TRITON_INTERPRET=1), to check their numbers
+FEW = 3  # with at most this many rows, a product is bound by reading W
+WIDEST = 8192  # the most components of a row of W that a warp can hold
+INTERPRETED = False  # for tests: run the kernels on a CPU (TRITON_INTERPRET=1)
 
 
 def is_known(model: nn.Module) -> bool:
-    """Whether this is an embedding, pre-norm blocks and a prediction, of one precision, on a GPU with Triton."""
+    """Is this an embedding, pre-norm blocks and an output layer, in one precision, on a GPU with Triton?"""
     embedding, output = getattr(model, "embedding", None), getattr(model, "output", None)
     blocks, finish = getattr(model, "layers", None), getattr(model, "finish", None)
     if not isinstance(embedding, Embedding) or not isinstance(output, Output) or not isinstance(blocks, nn.ModuleList):
@@ -56,7 +56,7 @@ def _placed(model: nn.Module) -> bool:
     one = {(weight.device, weight.dtype) for weight in weights}
     if len(one) != 1 or weights[0].dtype not in (torch.bfloat16, torch.float16, torch.float32):
         return False
-    ours = weights[0].is_cuda and torch.version.cuda is not None  # ROCm calls its devices cuda, too
+    ours = weights[0].is_cuda and torch.version.cuda is not None  # ROCm devices are called cuda, too
     ready = ours and torch.cuda.get_device_capability(weights[0].device) >= (8, 0)
     return (ready or INTERPRETED) and find_spec("triton") is not None
 
@@ -69,35 +69,35 @@ def parts_of(number: int, size: int) -> int:
     return -(-number // size)
 
 
-def held(rows: int, columns: int, inner: int) -> tuple[int, int]:
-    """For few rows: the warps of a program and the rows of W that each holds; found by measurement."""
+def few_rows_tile(rows: int, columns: int, inner: int) -> tuple[int, int]:
+    """Few rows: warps per program, and rows of W per warp; found by measurement."""
     if inner > 2048:
         return 4, 1
     return 4, 4 if rows == 1 and columns > 2048 else 2
 
 
-def tile(columns: int, inner: int) -> tuple[int, int, int, int]:
-    """For many rows: columns and inner components of a tile, warps and stages; found by measurement."""
+def many_rows_tile(columns: int, inner: int) -> tuple[int, int, int, int]:
+    """Many rows: columns and inner components of a tile, warps, stages; found by measurement."""
     if columns > 16384:
         return 64, 64, 4, 4
     return 32, 128, 4, 6
 
 
-def piece(columns: int, inner: int, held: int) -> tuple[int, int]:
-    """For a sum taken in pieces: columns and inner components of a program's; found by measurement."""
-    size = 64 if held == 4 else 256 if columns * inner > 2**20 else 128  # fp32 has no tensor cores for all its digits
+def split_k_tile(columns: int, inner: int, itemsize: int) -> tuple[int, int]:
+    """Split-K: columns and inner components of a program; found by measurement."""
+    size = 64 if itemsize == 4 else 256 if columns * inner > 2**20 else 128  # full fp32 has no tensor cores
     return 64, min(size, max(16, power_of_two(inner)))
 
 
-def looked_at(programs: int, slots: int) -> tuple[int, int]:
-    """For attention: the keys that each group of lanes looks at together, and the warps; found by measurement."""
+def attention_tile(programs: int, slots: int) -> tuple[int, int]:
+    """Attention: keys per group of lanes at a time, and warps; found by measurement."""
     if programs >= 512:  # several for every multiprocessor
         return 4, 2
     return (4, 4) if programs >= 128 or slots <= 384 else (8, 8)
 
 
 class DecodeStep:
-    """The step of one model: its weights are read where they lie, whatever they have become."""
+    """The step of one model. It reads the model's own parameters, so later changes to them take effect."""
 
     def __init__(self, model: Any) -> None:
         from regard.fast.kernels import decode
@@ -105,14 +105,14 @@ class DecodeStep:
         self.model = model
         self.kernels = decode
         weight = model.embedding.table.weight
-        # From Hopper on a kernel may begin before the one in front of it has ended.
+        # From Hopper on a kernel may start before the previous one ends (programmatic dependent launch).
         self.early = weight.is_cuda and torch.cuda.get_device_capability(weight.device) >= (9, 0)
         self.launch: dict[str, Any] = {"launch_pdl": True} if self.early else {}
-        # What a program may keep beside the registers, in bytes: 100 kB on the smallest device.
+        # Shared memory per program in bytes; about 100 kB on the smallest device.
         card = torch.cuda.get_device_properties(weight.device) if weight.is_cuda else None
         self.memory = getattr(card, "shared_memory_per_block_optin", 99 * 1024)
         widest = max(linear.in_features for linear in model.modules() if isinstance(linear, nn.Linear))
-        self.few = FEW if widest <= WHOLE else 0
+        self.few = FEW if widest <= WIDEST else 0
 
     @torch.no_grad()
     def __call__(self, tokens: Tensor, state: State) -> Tensor:
@@ -137,13 +137,13 @@ class DecodeStep:
         x, normed = self._embed(tokens, seen, norms[0])
         for (name, block), following in zip(blocks, norms[1:]):
             attention, feedforward = block.attention, block.feedforward
-            qkv = self._pieces(normed, attention.project)
+            qkv = self._split_k(normed, attention.project)
             context = self._attend(qkv, attention.project.bias, state["past"][name], seen, attention)
-            pieces = self._pieces(context, attention.output)
-            x, normed = self._settle(x, pieces, attention.output, block.feedforward_norm)
+            partial = self._split_k(context, attention.output)
+            x, normed = self._add_norm(x, partial, attention.output, block.feedforward_norm)
             inner = self._many(normed, feedforward.expand, activation=_name(feedforward))
-            pieces = self._pieces(inner, feedforward.output)
-            x, normed = self._settle(x, pieces, feedforward.output, following)
+            partial = self._split_k(inner, feedforward.output)
+            x, normed = self._add_norm(x, partial, feedforward.output, following)
         return self._many(normed, self._output(), advance=seen)
 
     def _output(self) -> Any:
@@ -156,7 +156,7 @@ class DecodeStep:
         places = words if embedding.position is None else embedding.position.table.weight
         x = words.new_empty(len(tokens), embedding.width)
         normed = x if norm is None else torch.empty_like(x)
-        # The first kernel of a step waits for all that came before: no early launch.
+        # The first kernel of a step must wait for all previous work: no early launch.
         self.kernels.embed[(len(tokens),)](
             tokens,
             seen,
@@ -190,7 +190,7 @@ class DecodeStep:
         """f(W LN(x) + b) + residual; with `advance`, every row's `seen` grows by one."""
         weight, bias = linear.weight, getattr(linear, "bias", None)
         rows, (columns, inner) = len(x), weight.shape
-        warps, each = held(rows, columns, inner)
+        warps, each = few_rows_tile(rows, columns, inner)
         y = x.new_empty(rows, columns)
         self.kernels.product_of_few_rows[(parts_of(columns, warps * each),)](
             x,
@@ -223,11 +223,11 @@ class DecodeStep:
         """f(W x + b); with `advance`, every row's `seen` grows by one."""
         weight, bias = linear.weight, getattr(linear, "bias", None)
         rows, (columns, inner) = len(x), weight.shape
-        block, piece, warps, stages = tile(columns, inner)
-        together = min(64, max(16, power_of_two(rows)))
-        stages = max(1, min(stages, self.memory // ((together + block) * piece * x.element_size())))
+        block, inner_block, warps, stages = many_rows_tile(columns, inner)
+        row_block = min(64, max(16, power_of_two(rows)))
+        stages = max(1, min(stages, self.memory // ((row_block + block) * inner_block * x.element_size())))
         y = x.new_empty(rows, columns)
-        self.kernels.product_of_many_rows[(parts_of(columns, block), parts_of(rows, together))](
+        self.kernels.product_of_many_rows[(parts_of(columns, block), parts_of(rows, row_block))](
             x,
             weight,
             x if bias is None else bias,
@@ -236,9 +236,9 @@ class DecodeStep:
             rows,
             columns,
             INNER=inner,
-            PIECE=piece,
+            BLOCK_INNER=inner_block,
             BLOCK=block,
-            ROWS=together,
+            ROWS=row_block,
             BIAS=bias is not None,
             ACTIVATION=activation,
             ADVANCE=advance is not None,
@@ -249,42 +249,42 @@ class DecodeStep:
         )
         return y
 
-    def _pieces(self, x: Tensor, linear: nn.Linear) -> Tensor:
-        """W x as a sum still to be taken: [pieces, R, N] in fp32."""
+    def _split_k(self, x: Tensor, linear: nn.Linear) -> Tensor:
+        """W x as partial sums [splits, R, N] in fp32."""
         rows, (columns, inner) = len(x), linear.weight.shape
-        block, size = piece(columns, inner, x.element_size())
-        together = min(64, max(16, power_of_two(rows)))
+        block, size = split_k_tile(columns, inner, x.element_size())
+        row_block = min(64, max(16, power_of_two(rows)))
         y = torch.empty(parts_of(inner, size), rows, columns, dtype=torch.float32, device=x.device)
-        self.kernels.product_in_pieces[(parts_of(columns, block), len(y), parts_of(rows, together))](
+        self.kernels.split_k_product[(parts_of(columns, block), len(y), parts_of(rows, row_block))](
             x,
             linear.weight,
             y,
             rows,
             columns,
             INNER=inner,
-            PIECE=size,
+            BLOCK_INNER=size,
             BLOCK=block,
-            ROWS=together,
+            ROWS=row_block,
             EARLY=self.early,
             num_warps=4,
             **self.launch,
         )
         return y
 
-    def _settle(self, x: Tensor, pieces: Tensor, linear: nn.Linear, norm: nn.LayerNorm) -> tuple[Tensor, Tensor]:
-        """x + Σ pieces + b, and its norm."""
+    def _add_norm(self, x: Tensor, partial: Tensor, linear: nn.Linear, norm: nn.LayerNorm) -> tuple[Tensor, Tensor]:
+        """x + Σ partial sums + b, and its layer norm."""
         rows, width = x.shape
         y, normed = torch.empty_like(x), torch.empty_like(x)
-        self.kernels.settle[(rows,)](
+        self.kernels.add_norm[(rows,)](
             x,
-            pieces,
+            partial,
             x if linear.bias is None else linear.bias,
             *_affine(norm, x),
             y,
             normed,
             rows,
             norm.eps,
-            PIECES=len(pieces),
+            SPLITS=len(partial),
             WIDTH=width,
             BLOCK=power_of_two(width),
             SHIFT=norm.bias is not None,
@@ -298,11 +298,11 @@ class DecodeStep:
     def _attend(
         self, qkv: Tensor, bias: Tensor | None, past: State, seen: Tensor, attention: CausalSelfAttention
     ) -> Tensor:
-        """The heads' contexts [R, H·d] of queries, keys and values that are Σ qkv + bias."""
+        """The heads' contexts [R, H·d]; queries, keys and values are Σ qkv + bias, summed over splits."""
         keys, values = past["key_buffer"], past["value_buffer"]
         rows, heads, slots, width = keys.shape
         context = torch.empty(rows, heads * width, device=seen.device, dtype=attention.output.weight.dtype)
-        each, warps = looked_at(rows * heads, slots)
+        each, warps = attention_tile(rows * heads, slots)
         block = power_of_two(width)
         self.kernels.attend[(rows * heads,)](
             qkv,
@@ -319,7 +319,7 @@ class DecodeStep:
             BLOCK_WIDTH=block,
             PARTS=warps * max(1, 512 // (block * keys.element_size())),
             EACH=each,
-            PIECES=len(qkv),
+            SPLITS=len(qkv),
             BIAS=bias is not None,
             ROTARY=isinstance(attention.position, Rotary),
             EARLY=self.early,
@@ -330,7 +330,7 @@ class DecodeStep:
 
 
 def _affine(norm: nn.LayerNorm | None, otherwise: Tensor) -> tuple[Tensor, Tensor]:
-    """A norm's gain and shift; any tensor in place of what it has not."""
+    """A norm's gain and shift; `otherwise`, which no kernel reads, in place of a missing one."""
     gain, shift = (None, None) if norm is None else (norm.weight, norm.bias)
     return otherwise if gain is None else gain, otherwise if shift is None else shift
 
@@ -340,11 +340,9 @@ def _name(feedforward: Any) -> str:
 
 
 def allows(step: Step, use: Use) -> Why:
-    """As it is decoded: the state has a capacity."""
+    """Only for decoding, where the state has a fixed capacity."""
     known = is_usual(step.model) and is_known(step.model)
-    return (
-        None if known else "it knows pre-norm blocks with learned positions, of one precision, and nothing of one's own"
-    )
+    return None if known else "it is for unmodified pre-norm blocks with learned or rotary positions, in one precision"
 
 
 ROWS = (

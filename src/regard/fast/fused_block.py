@@ -1,10 +1,10 @@
-"""GPT-2's blocks by hand, for training on a GPU: products by the library, and between two of them one kernel.
+"""GPT-2's block with a hand-written forward and backward, for training on a GPU.
 
     a = x + W_o Attention(W_qkv LN(x)),     y = a + W_2 GELU(W_1 LN(a))
 
-Nothing here is new: it is `PreNormBlock`, forward and backward, with every pass over memory that can be saved saved
-(kernels/block_norm.py). Norms, sums and the GELU's slope are joined with the gradients of biases and gains, which are
-sums over the same rows. What flows between blocks has the precision of the products; weights' gradients are fp32.
+It computes what `PreNormBlock` computes, with few passes over memory: between two matrix products stands one kernel
+(kernels/block_norm.py). Norms, sums and the GELU's derivative are fused with the gradients of biases and gains, which
+sum over the same rows. Activations between blocks have the precision of the products; weight gradients are fp32.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from regard.layers.position import Position
 from regard.layers.state import Span, State
 from regard.systems.gpt import GPT
 
-NORMS = ("gain", "shift", "second_gain", "second_shift")  # what is computed with in fp32
+NORMS = ("gain", "shift", "second_gain", "second_shift")  # kept in fp32
 
 
 class Weights(NamedTuple):
@@ -45,7 +45,7 @@ class Weights(NamedTuple):
 
 
 def fused_block(x: Tensor, weights: Weights, heads: int, eps: float, *, cudnn: bool) -> Tensor:
-    """The block of x [R, T, D], in the precision of the products."""
+    """The block applied to x [R, T, D], in the precision of the products."""
     y: Tensor = FusedBlock.apply(x, heads, eps, cudnn, *weights)
     return y
 
@@ -74,7 +74,7 @@ class FusedBlock(torch.autograd.Function):
         attended = products.add(None, context, *maps("output"))
         normed_again, total, *second = norm(flat, attended, w.second_gain, w.second_shift, eps)
         active, expanded = products.gelu(normed_again, *maps("expand"))
-        y = products.add(total, active, *maps("contract"))  # the sum is made where the product ends
+        y = products.add(total, active, *maps("contract"))  # the residual sum is fused into the product
         ctx.save_for_backward(flat, normed, context, total, normed_again, expanded, active, *first, *second, *given)
         ctx.low = {name: low[name] for name in ("project", "output", "expand", "contract")}
         return y.view_as(x)
@@ -93,7 +93,7 @@ class FusedBlock(torch.autograd.Function):
         d_inner, made["expand_bias"] = products.back_through_gelu(above, low["contract"], expanded)
         made["expand"] = products.gradient(d_inner, normed_again)
         d_again = products.back(d_inner, low["expand"])
-        del d_inner  # the widest of all
+        del d_inner  # the largest tensor
         middle, sums = norm_backward(d_again, above, total, w.second_gain, *second, sums=4)
         made["second_gain"], made["second_shift"], made["output_bias"], made["contract_bias"] = sums
         made["output"] = products.gradient(middle, context)
@@ -110,7 +110,7 @@ class FusedBlock(torch.autograd.Function):
 
 
 def lowered(weights: Weights, dtype: torch.dtype) -> dict[str, Tensor]:
-    """What the products use in their precision, made in one pass."""
+    """The weights of the products cast to `dtype`, in one pass."""
     parts = {name: part for name, part in weights._asdict().items() if part is not None and name not in NORMS}
     low = {name: torch.empty_like(part, dtype=dtype) for name, part in parts.items()}
     torch._foreach_copy_(list(low.values()), list(parts.values()))

@@ -1,8 +1,8 @@
-"""CUDA graphs: work that is recorded once, and then repeated by one launch.
+"""CUDA graphs: record a sequence of kernels once, then replay it with one launch.
 
-A graph knows its tensors by their addresses, so the work must read and write tensors that stay where they are, and must
-ask nothing of the device. Before a recording the work runs a few times on the same stream, as CUDA requires: libraries
-choose their kernels and make their buffers then.
+A graph stores addresses, so the recorded work must read and write tensors that stay where they are, and must not make
+the host wait for the device. Before capture the work runs a few times on the same stream, as CUDA graphs require:
+libraries choose their kernels and allocate their workspaces then.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import torch
 
 
 class Recorder:
-    """Records on one stream; all its graphs share their memory, since one replays at a time."""
+    """Records graphs on one stream. They share one memory pool, because only one replays at a time."""
 
     def __init__(self, device: torch.device) -> None:
         self.device = device
@@ -29,8 +29,8 @@ class Recorder:
     def pool(self) -> Any:
         return torch.cuda.graph_pool_handle()
 
-    def aside(self, work: Callable[[], Any]) -> Any:
-        """The work as it is, on the stream that will record."""
+    def warm_up(self, work: Callable[[], Any]) -> Any:
+        """Runs the work on the stream that will record it."""
         self.stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(self.stream):
             found = work()
@@ -38,7 +38,7 @@ class Recorder:
         return found
 
     def record(self, work: Callable[[], Any]) -> torch.cuda.CUDAGraph:
-        """The work as a graph; recording computes nothing yet. Other threads may use the device meanwhile."""
+        """Captures the work in a graph, without computing it. Other threads may use the device meanwhile."""
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph, self.pool, self.stream, capture_error_mode="thread_local"):
             work()
@@ -46,20 +46,20 @@ class Recorder:
 
 
 def recorded(work: Callable[[], Any], *, warm_up: int = 2, device: torch.device | None = None) -> torch.cuda.CUDAGraph:
-    """The work as a graph of its own, after it was done a few times."""
+    """Captures the work in a graph with a memory pool of its own, after `warm_up` runs."""
     recorder = Recorder(device or torch.device("cuda"))
     for _ in range(warm_up):
-        recorder.aside(work)
+        recorder.warm_up(work)
     return recorder.record(work)
 
 
-def asks(work: Callable[[], object]) -> bool:
-    """Does the work make the host wait for the device? PyTorch does not survive a recording of work that does, so it
-    is tried out before. The first time does not count: things are set up then."""
+def synchronises(work: Callable[[], object]) -> bool:
+    """Does the work make the host wait for the device? Capturing such work would leave PyTorch unusable, so it is
+    tested first. The work runs once before the test, because a first run may synchronise for setup."""
     work()
     before = torch.cuda.get_sync_debug_mode()
     with catch_warnings():
-        simplefilter("ignore")  # that not every way to wait is noticed
+        simplefilter("ignore")  # PyTorch warns that this mode does not detect every synchronisation
         torch.cuda.set_sync_debug_mode("error")
         try:
             work()

@@ -1,9 +1,9 @@
-"""Products in half precision of weights that are kept in fp32, where many small ones follow one another.
+"""Half-precision products with fp32 weights, for stacks of many small products.
 
     y = x Wᵀ + b;        dx = dy W,    dW = dyᵀ x  in fp32,    db = Σ dy  in fp32
 
-Autocast casts each weight by a kernel of its own, and its gradient back by another: for a matrix of 512 × 512 that is
-as long as the product. Here all weights of a stack are cast at once, and the gradients are made in fp32.
+Autocast casts each weight with one kernel, and its gradient back with another; for a 512 × 512 matrix that takes as
+long as the product. Here all weights of a stack are cast at once, and weight gradients are computed in fp32.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from regard.fast.bias_gradients import DeferredSums, Place, deal
+from regard.fast.bias_gradients import DeferredSums, Place, split_rows
 from regard.fast.products import Products
 from regard.fast.residual import tile
 from regard.fast.short_attention import has_triton
@@ -23,7 +23,7 @@ TILE, BLOCK, WARPS = 2, 1024, 4  # rows and columns at a time in sums over rows,
 
 
 class Halves:
-    """The weights of some linear maps in half precision, made in one pass; they are of now, not of the next step."""
+    """The weights of linear layers cast to half precision in one pass; valid until the next optimiser step."""
 
     def __init__(self, maps: Iterable[nn.Linear], dtype: torch.dtype) -> None:
         weights = [weight for each in maps for weight in (each.weight, each.bias) if weight is not None]
@@ -41,26 +41,26 @@ class Halves:
         bias_gradient: bool = True,
         deferred: DeferredSums | None = None,
     ) -> Tensor:
-        """x through the map; without its bias if another will add it, or with one that gets its gradient elsewhere."""
+        """x through the layer; `bias`: add it here, `bias_gradient`: compute its gradient here."""
         half, half_bias = self.of[id(each.weight)], self.of[id(each.bias)] if bias and each.bias is not None else None
-        place, learnt = taken(each.bias if half_bias is not None and bias_gradient else None, deferred)
+        place, learnt = deferred_bias(each.bias if half_bias is not None and bias_gradient else None, deferred)
         return HalfProduct.apply(x.to(half.dtype), each.weight, learnt, half, half_bias, place)
 
     def rectified(
         self, expand: nn.Linear, contract: nn.Linear, x: Tensor, deferred: DeferredSums | None = None
     ) -> Tensor:
-        """x through both maps with max(0, ·) in between, without the bias of the second: another will add it."""
+        """x through both layers with a ReLU in between; the second layer's bias is added elsewhere."""
         halves = [self.of[id(part)] for part in (expand.weight, expand.bias, contract.weight)]
-        place, learnt = taken(expand.bias, deferred)
+        place, learnt = deferred_bias(expand.bias, deferred)
         return RectifiedProducts.apply(x.to(halves[0].dtype), expand.weight, learnt, contract.weight, *halves, place)
 
 
-def taken(bias: Tensor | None, deferred: DeferredSums | None) -> tuple[Place | None, Tensor | None]:
-    """The bias, and where its gradient is added up, if that is deferred."""
+def deferred_bias(bias: Tensor | None, deferred: DeferredSums | None) -> tuple[Place | None, Tensor | None]:
+    """The bias, and the place of its partial sums if its gradient is deferred."""
     if deferred is None or bias is None:
         return None, bias
-    place, (handed,) = deferred.take(bias)
-    return place, handed
+    place, (output,) = deferred.take(bias)
+    return place, output
 
 
 class HalfProduct(torch.autograd.Function):
@@ -121,7 +121,7 @@ class RectifiedProducts(torch.autograd.Function):
 
 
 class JoinedProduct(torch.autograd.Function):
-    """Several maps of the same vectors x [..., D] by one product, side by side. Biases get no gradient here."""
+    """Several linear layers of the same x [..., D] by one product, side by side. Biases get no gradient here."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, biases: Sequence[Tensor], *weights: Tensor) -> Tensor:
@@ -142,7 +142,7 @@ class JoinedProduct(torch.autograd.Function):
 
 
 def joined(parts: Sequence[Tensor], dtype: torch.dtype) -> Tensor:
-    """One below the other, cast in the same pass."""
+    """The tensors concatenated and cast in one pass."""
     first = parts[0]
     whole = torch.empty(sum(map(len, parts)), *first.shape[1:], device=first.device, dtype=dtype)
     torch._foreach_copy_(list(whole.split([len(part) for part in parts])), list(parts))
@@ -150,7 +150,7 @@ def joined(parts: Sequence[Tensor], dtype: torch.dtype) -> Tensor:
 
 
 class BiasGradient(torch.autograd.Function):
-    """x as it is; the bias that was added to it elsewhere gets its gradient here."""
+    """The identity; computes the gradient of a bias that was added elsewhere."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, bias: Tensor) -> Tensor:
@@ -165,8 +165,8 @@ class BiasGradient(torch.autograd.Function):
 def rectified_sums(
     gradient: Tensor, found: Tensor | None, dtype: torch.dtype, place: Place | None = None
 ) -> tuple[Tensor, Tensor]:
-    """The gradient [N, D] where what was found is above 0 (None: everywhere), and its sum over rows in `dtype`, a view
-    that is filled later where the sum is deferred."""
+    """The backward pass of ReLU, where `found` [N, D] is its output (None: no ReLU), and the gradient's sum over rows
+    in `dtype`; with a `place` the sum is a view that is filled later."""
     if not gradient.is_cuda or not has_triton():
         if found is not None:
             gradient = torch.ops.aten.threshold_backward(gradient, found, 0)
@@ -176,7 +176,7 @@ def rectified_sums(
     gradient = gradient.contiguous()
     rows, width = gradient.shape
     passed = gradient if found is None else torch.empty_like(gradient)
-    each, programs = deal(rows)
+    each, programs = split_rows(rows)
     if place is None:
         sums, views = torch.empty(programs, width, device=gradient.device, dtype=torch.float32), None
     else:

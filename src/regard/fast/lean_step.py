@@ -1,10 +1,10 @@
-"""One decoding step of a GPT on a CPU as a page of PyTorch: logits, state = model(token, state), by a shorter way.
+"""One decoding step of a GPT on a CPU with little overhead: logits, state = model(token, state).
 
     x = E[w] + p_t;   x = x + W_o attention(W LN(x), cache),   x = x + W_2 f(W_1 LN(x))  layers times;  logits = E LN(x)
 
-For one column a small model spends as long between its products as in them. Here where a token is written and what
-may be seen is found out once for all layers, a query looks only at slots that hold something, and no module is called.
-The model's own call is the reference; on a GPU the kernels of fast/decode_step.py do this.
+For one column a small model spends as long between its products as in them. Here cache slots and mask are computed
+once for all layers, a query attends only to filled slots, and no module is called. The reference is the model's own
+call; on a GPU see fast/decode_step.py.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from regard.systems.model import Model, Stack
 
 
 def is_usual(model: Model) -> bool:
-    """Whether nothing of a stack of layers is one's own: how it reads and predicts, what stands around its layers."""
+    """Is this a stack of layers that a user's subclass has not changed, neither its methods nor its modules?"""
     kind = type(model)
     return (
         isinstance(model, Stack)
@@ -41,7 +41,7 @@ def is_usual(model: Model) -> bool:
 
 
 def is_known(model: Model) -> bool:
-    """Whether this is an embedding, pre-norm blocks and a prediction, and nothing of one's own."""
+    """Is this an unmodified stack of an embedding, pre-norm blocks and an output layer?"""
     if not is_usual(model):
         return False
     assert isinstance(model, Stack)
@@ -58,7 +58,7 @@ def is_known(model: Model) -> bool:
 
 
 class LeanStep:
-    """The step of one model: its weights are read where they lie, whatever they have become."""
+    """The step of one model. It reads the model's own parameters, so later changes to them take effect."""
 
     def __init__(self, model: Any) -> None:
         self.model = model
@@ -85,7 +85,7 @@ class LeanStep:
 
 
 class Parts:
-    """A block, taken apart."""
+    """The parts of a block, for `LeanStep`."""
 
     def __init__(self, block: Any) -> None:
         self.attention_norm, self.feedforward_norm = block.attention_norm, block.feedforward_norm
@@ -96,7 +96,7 @@ class Parts:
     def __call__(
         self, x: Tensor, keys: Tensor, values: Tensor, write: Tensor, used: int, hidden: Tensor | None
     ) -> Tensor:
-        """x [R, D] after this block; caches [R, H, S, d], of which the first `used` slots may hold something."""
+        """x [R, D] after this block; caches [R, H, S, d], of which the first `used` slots may be filled."""
         rows, heads, _, width = keys.shape
         query, key, value = linear(norm(x, self.attention_norm), self.project).view(rows, 3, heads, 1, width).unbind(1)
         keys.scatter_(2, write, key.to(keys.dtype))
@@ -118,7 +118,7 @@ def norm(x: Tensor, layer: Any) -> Tensor:
 
 
 def allows(step: Step, use: Use) -> Why:
-    return None if is_known(step.model) else "it knows pre-norm blocks with learned positions, and nothing of one's own"
+    return None if is_known(step.model) else "it is for unmodified pre-norm blocks with learned positions"
 
 
 ROWS = (

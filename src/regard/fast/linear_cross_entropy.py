@@ -1,11 +1,11 @@
-"""The loss together with the product that makes the logits, a few rows at a time: they are never all held.
+"""Cross-entropy fused with the output layer: the logits are computed a few rows at a time, never all at once.
 
     L = Σ_t −log softmax(W h_t + b)_{y_t}          ∂L/∂z_t = softmax(z_t) − y_t,   ∂L/∂h = ∂L/∂z W,   ∂L/∂W = ∂L/∂zᵀ h
 
-The logits of 64 × 1024 tokens over 50 304 words are 13 GB in fp32, and their gradient is as much again. But L is one
-number, so whatever its gradient is multiplied by is one factor, and the gradient can be made at once: while the logits
-of some rows are there it takes their place, is multiplied by W and by h, and is forgotten. With smoothing ε, y is
-1 − ε of the truth and ε/V of every word (Szegedy et al. 2016):
+The logits of 64 × 1024 tokens over 50 304 words are 13 GB in fp32, and their gradient as much again. But L is a scalar,
+so the backward pass only scales its gradient, and the forward pass can already compute it: for each chunk of rows the
+gradient overwrites the logits, is multiplied by W and by h, and is discarded. With smoothing ε, y is 1 − ε of the truth
+and ε/V of every word (Szegedy et al. 2016):
 
     −(1 − ε) log P(y) − ε/V Σ_v log P(v)           ∂/∂z_v = P(v) − (1 − ε) [v = y] − ε/V
 """
@@ -25,9 +25,9 @@ from regard.systems.model import Model, Stack
 from regard.systems.translator import Translator
 from regard.training.objective import Objective, TensorBatch, count, real_targets
 
-AT_ONCE = 1 << 20  # logits held, on a CPU: as many as its cache holds
-SHARE = 32  # of a GPU's memory, one part in so many: there large products are worth more
-ALIGNED = 64, 8  # on a GPU, words and components are filled up to multiples: other products leave the fast kernels
+AT_ONCE = 1 << 20  # logits in memory at once on a CPU: as many as fit its cache
+SHARE = 32  # on a GPU they take at most 1/SHARE of its memory: large products are faster there
+ALIGNED = 64, 8  # on a GPU, words and components are padded to these multiples, as the fast kernels require
 
 
 def linear_cross_entropy(
@@ -40,9 +40,10 @@ def linear_cross_entropy(
     smoothing: float = 0.0,
     at_once: int | None = None,
 ) -> Tensor:
-    """Σ −log P(target) for hidden [..., D] and targets [...], where valid [...]: one number, its gradient made already.
+    """Σ −log P(target) for hidden [..., D] and targets [...], where valid [...]; also computes the gradient.
 
-    Products are taken in autocast's precision, all else in fp32 at least. At most `at_once` logits are held, or a row.
+    Products are in autocast's precision, all else at least in fp32. At most `at_once` logits exist at a time, but a row
+    at least.
     """
     kind = hidden.device.type
     dtype = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else hidden.dtype
@@ -56,7 +57,7 @@ def linear_cross_entropy(
 
 
 class LinearCrossEntropy(torch.autograd.Function):
-    """Of hidden [N, D], W [V, D], b [V] and targets [N]; where some are `masked`, they are below 0 and cost nothing."""
+    """For hidden [N, D], W [V, D], b [V] and targets [N]; if `masked`, rows with a target below 0 have loss 0."""
 
     @staticmethod
     def forward(
@@ -77,7 +78,7 @@ class LinearCrossEntropy(torch.autograd.Function):
         of_hidden, of_weight, of_bias = torch.empty_like(h), None, None
         costs = []
         for some, wanted, found in zip(h.chunk(parts), targets.chunk(parts), of_hidden.chunk(parts), strict=True):
-            gradient = some @ w.t()  # [n, V'], for a moment the logits
+            gradient = some @ w.t()  # [n, V']: the logits, then overwritten by their gradient
             costs.append(rows_(gradient, bias, wanted, len(weight), smoothing, masked))
             torch.mm(gradient, w, out=found)
             of_weight = plus(of_weight, gradient, some, wide)
@@ -97,7 +98,7 @@ class LinearCrossEntropy(torch.autograd.Function):
 
 
 def plus(total: Tensor | None, gradient: Tensor, hidden: Tensor, dtype: torch.dtype) -> Tensor:
-    """total + gradientᵀ hidden: a long sum, so the total is kept in a wider dtype than its terms may have."""
+    """total + gradientᵀ hidden; `dtype` of the total is at least fp32, because the sum is long."""
     if gradient.is_cuda and gradient.dtype != dtype:
         if total is None:
             return torch.mm(gradient.t(), hidden, out_dtype=dtype)
@@ -108,22 +109,22 @@ def plus(total: Tensor | None, gradient: Tensor, hidden: Tensor, dtype: torch.dt
 
 
 def room(device: torch.device, dtype: torch.dtype) -> int:
-    """How many logits to hold."""
+    """How many logits may be in memory at once."""
     if device.type != "cuda":
         return AT_ONCE
-    share = SHARE if fused() is not None else 8 * SHARE  # the written pass makes copies of them, in fp32
+    share = SHARE if fused() is not None else 8 * SHARE  # without the kernel there are fp32 copies
     return torch.cuda.get_device_properties(device).total_memory // (share * dtype.itemsize)
 
 
 def aligned(matrix: Tensor, rows: int, columns: int, dtype: torch.dtype) -> Tensor:
-    """The matrix with zeros behind it until its sides are multiples of `rows` and `columns`."""
+    """The matrix in `dtype`, padded with zeros to multiples of `rows` and `columns`."""
     below, behind = -matrix.size(0) % rows, -matrix.size(1) % columns
     matrix = matrix.detach().to(dtype)
     return F.pad(matrix, (0, behind, 0, below)) if below or behind else matrix
 
 
 def cut(matrix: Tensor, shape: torch.Size, dtype: torch.dtype) -> Tensor:
-    """The matrix without what was added to it."""
+    """The matrix without its padding."""
     return matrix[tuple(map(slice, shape))].to(dtype)
 
 
@@ -135,7 +136,7 @@ def scaled(matrix: Tensor, factor: Tensor) -> Tensor:
 
 
 def rows_(logits: Tensor, bias: Tensor | None, targets: Tensor, words: int, smoothing: float, masked: bool) -> Tensor:
-    """What each row of logits [N, V'] costs, of which the first `words` count; they become the gradient of that."""
+    """The loss of each row of logits [N, V'], whose first `words` columns are real; overwrites them by its gradient."""
     if logits.is_cuda and (kernel := fused()) is not None:
         costs: Tensor = kernel.rows_(logits, bias, targets, words, smoothing)
         return costs
@@ -145,7 +146,7 @@ def rows_(logits: Tensor, bias: Tensor | None, targets: Tensor, words: int, smoo
 def written_rows_(
     logits: Tensor, bias: Tensor | None, targets: Tensor, words: int, smoothing: float, masked: bool
 ) -> Tensor:
-    """`rows_` as it is written."""
+    """`rows_` in plain PyTorch."""
     real = logits[:, :words]
     z = real.to(torch.promote_types(logits.dtype, torch.float32))  # bf16 has too few digits for a sum over V
     log_p = (z if bias is None else z + bias).log_softmax(-1)
@@ -166,7 +167,7 @@ def written_rows_(
 
 
 def fused() -> Any:
-    """The kernel, where there is Triton to compile it."""
+    """The kernel, if Triton is installed."""
     try:
         from regard.fast.kernels import cross_entropy as kernel
     except ImportError:
@@ -178,8 +179,8 @@ def fused() -> Any:
 
 
 def linear_prediction(model: Model) -> tuple[Tensor, Tensor | None] | None:
-    """The matrix [V, D] and the bias that `predict` is, where it and the loss are nothing else; None where they are, or
-    where several processes hold a share of the matrix each."""
+    """The matrix [V, D] and bias of `predict`, if it and the loss are the standard ones; None if a subclass changed
+    them, or if the matrix is sharded over processes."""
     known = type(model).predict in (Stack.predict, Translator.predict) and type(model).loss is Model.loss
     if not known:
         return None

@@ -1,12 +1,12 @@
-"""The LSTM as a chain of two kernels per step, a product and the gates, for a CUDA graph to replay.
+"""The LSTM with two kernels per step, a product and the gates, for a CUDA graph to replay.
 
     drive = W x + b  for all t at once,    then for each t:    h_t, c_t = gates(drive_t + U h_{t-1}, c_{t-1})
 
 cuDNN's recurrence, outside its persistent case (fp16, widths that are multiples of 128), takes some sixty microseconds
-per step, forward and backward, on an H200 at the papers' widths. The same equation as separate kernels would be bound
-by launching them; in a graph it is not, and faster. Widths are filled up to a multiple of eight, because tensor cores
-read sixteen bytes at a time: a unit whose weights are all zero stays at zero. Precision is that of cuDNN's fp32: TF32
-products where `torch.backends.cudnn.allow_tf32`, all else in fp32. In bf16: `fast/kernels/persistent.py`.
+per step, forward and backward, on an H200 at the papers' widths. Separate kernels would be bound by launch time; a CUDA
+graph removes it, and they are faster. Widths are padded with zeros to a multiple of eight, because tensor cores read
+sixteen bytes at a time; padded units stay at zero. Precision is that of cuDNN's fp32: TF32 products if
+`torch.backends.cudnn.allow_tf32`, all else in fp32. For bf16 see `fast/kernels/persistent.py`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def lstm_chain(x: Tensor, state: State, weights: dict[str, Tensor]) -> tuple[Ten
     """x [R, T, D] from state on: hidden [R, T, H] and the state at the end; weights are nn.LSTM's, by its names."""
     width = state["hidden"].size(1)
     more, more_inputs = -width % ALIGNMENT, -x.size(2) % ALIGNMENT
-    # Both biases get one gradient; were it given to them as two views, each would add to the other's.
+    # Both biases get the same gradient; as two views of one tensor, accumulating into one would change the other.
     bias = weights["bias_ih_l0"] + weights["bias_hh_l0"]
     into, recurrent, bias = (
         F.pad(weight.unflatten(0, (4, width)), (*columns, 0, more)).flatten(0, 1)
@@ -68,7 +68,7 @@ class Chain(torch.autograd.Function):
         x, into, recurrent, hiddens, *kept = ctx.saved_tensors
         steps = len(x)
         cells, gates = kept[: steps + 1], kept[steps + 1 :]
-        d_hiddens = d_hiddens.clone()  # what flows back from each step is added to it in place
+        d_hiddens = d_hiddens.clone()  # each step's recurrent gradient is added in place
         d_drives: list[Tensor] = []
         with _products_as_in_cudnn():
             for t in range(steps - 1, -1, -1):
@@ -94,7 +94,7 @@ def _gates(drive: Tensor, past: Tensor, cell: Tensor) -> tuple[Tensor, Tensor, T
 
 
 def _gates_backward(d_hidden: Tensor, d_cell: Tensor, before: Tensor, cell: Tensor, gates: Tensor) -> Any:
-    """What a step's drive and the cell before it get of the gradient."""
+    """The gradients of a step's drive and of the cell before it."""
     if gates.is_cuda:
         d_drive, d_before, _ = torch.ops.aten._thnn_fused_lstm_cell_backward_impl(
             d_hidden, d_cell, before, cell, gates, False
@@ -114,7 +114,7 @@ def _gates_backward(d_hidden: Tensor, d_cell: Tensor, before: Tensor, cell: Tens
 
 @contextmanager
 def _products_as_in_cudnn() -> Iterator[None]:
-    """PyTorch asks twice whether fp32 products may be TF32: for cuDNN and for all others."""
+    """PyTorch has two switches for TF32 products: one for cuDNN, one for the rest. Here cuDNN's applies."""
     before = torch.backends.cuda.matmul.allow_tf32
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32
     try:

@@ -1,10 +1,10 @@
-"""The products that training on a GPU consists of, each by the quickest of the kernels that there are for its shape.
+"""The matrix products of training on a GPU, each by the fastest kernel for its shape.
 
     y = s + x Wᵀ + b,   dx = dy W,   dW = dyᵀ x  in fp32;        y = GELU(u),  u = x Wᵀ + b,   du = (dy W) ∘ GELU′(u)
 
-PyTorch takes the first kernel that its library proposes; others can be quicker, and can do more at a product's end
-(kernels/epilogue.py). For every shape all are tried once, PyTorch's own way among them. What they find differs in the
-order of sums alone.
+PyTorch takes the first kernel that cuBLAS proposes. Others can be faster, and can fuse an epilogue
+(kernels/epilogue.py). For each shape all candidates are timed once, PyTorch's call among them. Their results differ
+only in the order of summation.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Found = TypeVar("Found")
 
 
 class Products:
-    """The products of a block, each by the quickest of the kernels that there are for its shape."""
+    """The products of a block, each by the fastest kernel for its shape."""
 
     def __init__(self, device: torch.device) -> None:
         self.library = epilogues(device) if device.type == "cuda" else None
@@ -43,7 +43,7 @@ class Products:
         return self._quickest(key, lambda: dy @ weight, lambda library: library.back(dy, weight))
 
     def gradient(self, dy: Tensor, x: Tensor) -> Tensor:
-        """dyᵀ x, the gradient of a matrix: a sum over all rows of the batch, so it leaves the product in fp32."""
+        """dyᵀ x, the gradient of a matrix: a sum over all rows of the batch, so the result is fp32."""
 
         def plain() -> Tensor:
             if dy.is_cuda and dy.itemsize < 4:
@@ -65,7 +65,7 @@ class Products:
         return self._quickest(key, plain, lambda library: library.gelu(x, weight, bias))
 
     def back_through_gelu(self, dy: Tensor, weight: Tensor, u: Tensor) -> tuple[Tensor, Tensor]:
-        """du = (dy W) · GELU′(u), and its sums over rows."""
+        """du = (dy W) · GELU′(u), and its sum over rows."""
         from regard.fast.kernels.block_norm import gelu_backward_, sum_rows
 
         def plain() -> tuple[Tensor, Tensor]:

@@ -1,7 +1,7 @@
-"""What an engine does again and again, recorded in CUDA graphs: some steps of all rows, and the reading of prompts.
+"""The engine's work recorded in CUDA graphs: decoding steps, and prompts (prefill).
 
-Eight steps, the choice of tokens included, are one graph. So is the reading of so many prompts up to such a length, if
-it comes again. Rows, tokens and random numbers are read from tensors that stay where they are.
+Several decoding steps, with their choice of tokens, are one graph. So is the prefill of a number of prompts up to a
+length, if the same shape comes again. Rows, tokens and random numbers are read from tensors at fixed addresses.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ import numpy as np
 import torch
 
 from regard.decoding.writer import Prompts, Step, Writer
-from regard.fast.graphs import Recorder, asks
+from regard.fast.graphs import Recorder, synchronises
 from regard.fast.row_table import Row, Use, Why, is_swapped, needs_cuda
 
-WARM_UP = 2  # steps taken as they are before any is recorded
-COLUMNS = 16  # a recorded reading is of a multiple of so many columns, so that few are recorded
-READINGS, TOKENS = 32, 8192  # the most readings that are recorded, and of how many tokens: longer ones gain nothing
+WARM_UP = 2  # warm-up steps before capture, as CUDA graphs require
+COLUMNS = 16  # prompts are padded to a multiple of this, so that few shapes are recorded
+PREFILLS, TOKENS = 32, 8192  # the most shapes of prompts that are recorded, and their most tokens: more gain nothing
 
 
 class Recording:
-    """Of one model's steps: its recorder, and whether its work can be recorded, which is tried once."""
+    """The recorder of one model's steps, and whether its work can be recorded; that is tested once."""
 
     def __init__(self, step: Step) -> None:
         self.step = step
@@ -30,19 +30,19 @@ class Recording:
 
     @cached_property
     def steps(self) -> bool:
-        known = is_swapped(self.step.step)  # faster steps ask nothing of the device
-        return known or not asks(self._a_step())
+        known = is_swapped(self.step.step)  # fast steps never synchronise
+        return known or not synchronises(self._a_step())
 
     @cached_property
-    def readings(self) -> bool:
-        return not asks(self._a_reading())
+    def prefills(self) -> bool:
+        return not synchronises(self._a_prefill())
 
     def _a_step(self) -> Callable[[], object]:
         model, device = self.step.model, self.step.device
         tokens, state = torch.zeros(2, dtype=torch.int64, device=device), model.begin(rows=2, capacity=2)
         return lambda: self.step.step(tokens, state)
 
-    def _a_reading(self) -> Callable[[], object]:
+    def _a_prefill(self) -> Callable[[], object]:
         context = self.step.model.context
         tokens = torch.zeros(2, 2 if context is None else min(2, context), dtype=torch.int64, device=self.step.device)
         lengths = torch.ones_like(tokens[:, 0])
@@ -67,26 +67,26 @@ class RecordedSteps:
             return
         if self.warm_up:
             self.warm_up -= 1
-            self.recorder.aside(lambda: self.run(steps))
+            self.recorder.warm_up(lambda: self.run(steps))
             return
         if steps not in self.graphs:
             self.graphs[steps] = self.recorder.record(lambda: self.run(steps))
         self.graphs[steps].replay()
 
 
-class RecordedReadings:
-    """`Writer.read`: one graph for each number of prompts and columns, both rounded up, from the second time on."""
+class RecordedPrefills:
+    """`Writer.read`: one graph per number of prompts and columns, both rounded up, from their second use on."""
 
     def __init__(self, writer: Writer) -> None:
         self.writer, self.recorder = writer, recording_of(writer).recorder
-        self.readings: dict[tuple[int, int], Reading] = {}
+        self.prefills: dict[tuple[int, int], Prefill] = {}
 
     def __call__(self, rows: Sequence[int], prompts: Prompts, uniform: Sequence[float], unfit: Prompts) -> None:
         shape = self._shape(prompts)
-        if shape in self.readings and not any(unfit):
-            return self.readings[shape](rows, prompts, uniform)
-        if len(self.readings) < READINGS and shape[0] * shape[1] <= TOKENS:
-            self.readings.setdefault(shape, Reading(self.writer, self.recorder, *shape))
+        if shape in self.prefills and not any(unfit):
+            return self.prefills[shape](rows, prompts, uniform)
+        if len(self.prefills) < PREFILLS and shape[0] * shape[1] <= TOKENS:
+            self.prefills.setdefault(shape, Prefill(self.writer, self.recorder, *shape))
         return Writer.read(self.writer, rows, prompts, uniform, unfit)
 
     def _shape(self, prompts: Prompts) -> tuple[int, int]:
@@ -95,8 +95,8 @@ class RecordedReadings:
         return count, min(columns, self.writer.limit)
 
 
-class Reading:
-    """`Writer.take_in` of `count` prompts of at most `columns` tokens; too few are filled up with the last."""
+class Prefill:
+    """`Writer.take_in` of `count` prompts of at most `columns` tokens; the last prompt fills missing rows."""
 
     def __init__(self, writer: Writer, recorder: Recorder, count: int, columns: int) -> None:
         self.writer, self.recorder, self.count, self.columns = writer, recorder, count, columns
@@ -114,7 +114,7 @@ class Reading:
         self.input.copy_(self.writer.on_device(given), non_blocking=True)
         self.uniform.copy_(self.writer.on_device(np.asarray(uniform)[places]), non_blocking=True)
         if self.graph is None:
-            self.recorder.aside(self._take_in)  # read as it is, and then once more by the graph: the same again
+            self.recorder.warm_up(self._take_in)  # the replay below repeats it with the same result
             self.graph = self.recorder.record(self._take_in)
         self.graph.replay()
 
@@ -126,8 +126,8 @@ def allows_steps(writer: Writer, use: Use) -> Why:
     return None if recording_of(writer).steps else "a step of this model makes the host wait for the device"
 
 
-def allows_readings(writer: Writer, use: Use) -> Why:
-    return None if recording_of(writer).readings else "reading makes the host wait for the device"
+def allows_prefills(writer: Writer, use: Use) -> Why:
+    return None if recording_of(writer).prefills else "reading makes the host wait for the device"
 
 
 ROWS = (
@@ -141,8 +141,8 @@ ROWS = (
     Row(
         "prompts in a CUDA graph",
         "regard.decoding.writer:Writer.read",
-        makes=RecordedReadings,
-        allows=allows_readings,
+        makes=RecordedPrefills,
+        allows=allows_prefills,
         needs=needs_cuda,
     ),
 )

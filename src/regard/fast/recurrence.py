@@ -1,10 +1,10 @@
-"""Recurrent layers by kernels that take all steps at once, where the written ones walk through the text step by step.
+"""Recurrent layers by fused kernels, instead of one step at a time in Python.
 
-persistent   one kernel that stays on the GPU from the first step to the last, in bf16     kernels/persistent.py
+persistent   one kernel for all steps, in bf16; it keeps U in registers                    kernels/persistent.py
 chain        two kernels per step, for a CUDA graph to replay                              lstm_chain.py
 fused        PyTorch's own, on every device; a ragged batch is packed                      torch.lstm, torch.gru, …
 
-All run with autocast off: it would run cuDNN's recurrence in fp16, and a recurrence is a running sum, which is fp32.
+All run with autocast off: it would run cuDNN's recurrence in fp16, but a recurrence accumulates, so it needs fp32.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from regard.layers.state import Span, State
 
 KERNELS: dict[str, Any] = {"LSTM": torch.lstm, "GRU": torch.gru, "RNN_TANH": torch.rnn_tanh, "RNN_RELU": torch.rnn_relu}
 Way = Callable[[Recurrent, Sequence[Tensor], Tensor, State, Span], tuple[Tensor, State]]
-# Weights of which some were dropped never lie side by side in memory, as cuDNN would have them.
+# With dropped weights (DropConnect) cuDNN warns that the weights are not contiguous, at every call.
 warnings.filterwarnings("ignore", "RNN module weights are not part of single contiguous")
 
 
 def run(way: Way, layer: Recurrent, x: Tensor, state: State, span: Span) -> tuple[Tensor, State]:
-    """`Cell.forward` of one of the three layers, by one of the three ways."""
+    """`forward` of one of the three layers, by one of the three implementations."""
     weights = layer.weights()
     dtype = weights[1].dtype  # a state may come from a call in another precision
     state = {name: part.to(dtype) for name, part in state.items()}
@@ -58,9 +58,9 @@ def fused(layer: Recurrent, weights: Sequence[Tensor], x: Tensor, state: State, 
     x = x.to(weights[1].dtype)
     if span.lengths is None:
         return kernel(layer, weights, x, state)
-    if x.size(1) == 1:  # one token at a time: no packing, nothing leaves the device
+    if x.size(1) == 1:  # one token: no packing, so the host need not know the lengths
         hidden, new = kernel(layer, weights, x, state)
-    else:  # packing refuses length 0: such rows run one step, which is then forgotten
+    else:  # packing refuses length 0: such rows run one step, which is discarded
         lengths = span.on_host().clamp(min=1)
         packed, new = kernel(layer, weights, _packed(x, lengths), state)
         hidden = _padded(packed, x.size(1))
@@ -71,10 +71,10 @@ def fused(layer: Recurrent, weights: Sequence[Tensor], x: Tensor, state: State, 
 def kernel(layer: Recurrent, weights: Sequence[Tensor], x: Any, state: State) -> tuple[Any, State]:
     """x and the result are a tensor or a packed sequence.
 
-    The kernel is called with the weights of this call. The module itself, given weights of which some were dropped,
-    would move all of its own to a new place in a GPU's memory, where neither an optimiser nor a CUDA graph finds them.
+    The kernel gets the weights of this call. `nn.LSTM` itself, given weights of which some were dropped, would move its
+    parameters to a new address on the GPU, where neither the optimiser nor a CUDA graph finds them.
     """
-    initial = [state[name][None] for name in layer.memory]  # the number of layers comes first
+    initial = [state[name][None] for name in layer.memory]  # [layers = 1, R, H]
     options = (True, 1, 0.0, layer.training, False)  # bias, layers, dropout between them, training, both directions
     call = KERNELS[layer.fused.mode]
     if isinstance(x, PackedSequence):
@@ -114,7 +114,9 @@ def _padded(packed: PackedSequence, columns: int) -> Tensor:
 NAMES = ("weight_ih_l0", "weight_hh_l0", "bias_ih_l0", "bias_hh_l0")
 
 
-def stay(layer: Recurrent, weights: Sequence[Tensor], x: Tensor, state: State, span: Span) -> tuple[Tensor, State]:
+def run_persistent(
+    layer: Recurrent, weights: Sequence[Tensor], x: Tensor, state: State, span: Span
+) -> tuple[Tensor, State]:
     return persistent.recur(layer.fused.mode, x, state, dict(zip(NAMES, weights)))
 
 
@@ -122,8 +124,8 @@ def chained(layer: Recurrent, weights: Sequence[Tensor], x: Tensor, state: State
     return lstm_chain(x.to(weights[1].dtype), state, dict(zip(NAMES, weights)))
 
 
-def may_stay(layer: Recurrent, x: Tensor, state: State, span: Span) -> bool:
-    """Is this bf16 training on a GPU that can keep the layer's matrix in its registers from step to step?"""
+def fits_persistent(layer: Recurrent, x: Tensor, state: State, span: Span) -> bool:
+    """Is this bf16 training on a GPU whose registers can hold the layer's recurrent matrix?"""
     if not (layer.training and x.is_cuda and span.lengths is None and x.size(1) > 1):
         return False
     rounded = torch.is_autocast_enabled("cuda") and torch.get_autocast_dtype("cuda") == torch.bfloat16
@@ -131,7 +133,7 @@ def may_stay(layer: Recurrent, x: Tensor, state: State, span: Span) -> bool:
     return rounded and exact and persistent.fits(layer.fused.mode, len(x), layer.width, x.device)
 
 
-def may_be_chained(layer: Recurrent, x: Tensor, state: State, span: Span) -> bool:
+def fits_chain(layer: Recurrent, x: Tensor, state: State, span: Span) -> bool:
     return layer.training and span.lengths is None
 
 
@@ -140,7 +142,7 @@ def may_be_chained(layer: Recurrent, x: Tensor, state: State, span: Span) -> boo
 
 def _known(layer: Recurrent, use: Use) -> Why:
     activation = getattr(layer, "activation", "tanh")
-    return None if activation in ACTIVATIONS else f"no kernel knows the activation {activation}"
+    return None if activation in ACTIVATIONS else f"no kernel computes the activation {activation}"
 
 
 def _known_in_bf16(layer: Recurrent, use: Use) -> Why:
@@ -157,8 +159,8 @@ ROWS = (
         Row(
             f"persistent {name}",
             f"regard.layers.recurrent:{name}.forward",
-            partial(run, stay),
-            fits=may_stay,
+            partial(run, run_persistent),
+            fits=fits_persistent,
             allows=_known_in_bf16,
             needs=needs_hopper,
         )
@@ -168,7 +170,7 @@ ROWS = (
         "LSTM chain",
         "regard.layers.recurrent:LSTM.forward",
         partial(run, chained),
-        fits=may_be_chained,
+        fits=fits_chain,
         allows=_replayed,
         needs=needs_cuda,
     ),

@@ -1,14 +1,14 @@
-"""The table of faster code, and the one way in which it is put to use.
+"""The table of fast replacements, and `install`, which puts them into a model.
 
-A row says which written method it stands in for, where and when it may, and what runs instead. `install(model)` goes
-over a model (or over the trainer's and the engines' own objects) and swaps the methods that a row knows. What no row
-fits runs as written: a subclass, another setting, another shape, another device.
+A row names the written method it replaces, the conditions, and the code that runs instead. `install(model)` goes over
+the modules of a model (or over a trainer or an engine) and swaps the methods that have a row. A subclass, or any
+setting, shape or device that no row fits, runs as written.
 
-    needs(device)              why this machine cannot, in a sentence; None = it can          asked once
-    allows(thing, use)         why this module cannot, by its settings; None = it can         asked by `install`
-    fits(thing, *arguments)    may this call? by shapes, precision and mode                   asked at every call
-    does(thing, *arguments)    what the written method does, faster
-    makes(thing)               instead of `does`, where it keeps something: the function for this very object
+    needs(device)              None, or why this machine cannot run it                        checked once
+    allows(thing, use)         None, or why this module's settings rule it out                checked by `install`
+    fits(thing, *arguments)    do shapes, precision and mode of this call fit?                checked at every call
+    does(thing, *arguments)    the replacement
+    makes(thing)               instead of `does`, if it has state: builds the replacement for this object
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from typing import Any
 import torch
 from torch import nn
 
-Why = str | None  # a sentence that says why not; None = nothing speaks against it
-# The modules of this package that have ROWS; of two rows for one method the earlier is asked first.
+Why = str | None  # the reason why not, in a sentence; None = no objection
+# The modules of this package that have ROWS; if two rows replace one method, the earlier is tried first.
 MODULES = (
     "cpu_dropout",
     "causal_attention",
@@ -48,18 +48,18 @@ MODULES = (
 
 @dataclass(frozen=True)
 class Use:
-    """What a model is about to be used for."""
+    """What a model will be used for."""
 
     training: bool = False
     bf16: bool = False  # training under autocast
-    captured: bool = False  # its training step will be replayed by a CUDA graph
+    captured: bool = False  # a CUDA graph will replay its training step
     compile: str = "auto"  # training.compile
 
 
 @dataclass(frozen=True)
 class Row:
     name: str
-    stands_in_for: str  # "regard.layers.recurrent:LSTM.forward": the written method, which it must equal
+    stands_in_for: str  # "regard.layers.recurrent:LSTM.forward": the written method, whose result it must equal
     does: Callable[..., Any] | None = None
     fits: Callable[..., bool] = field(default=lambda *arguments, **options: True)
     allows: Callable[[Any, Use], Why] = field(default=lambda thing, use: None)
@@ -72,7 +72,7 @@ class Row:
 
     @property
     def owner(self) -> type:
-        """The class whose method it stands in for."""
+        """The class whose method it replaces."""
         module, _, name = self.stands_in_for.rpartition(".")[0].partition(":")
         found: type = getattr(import_module(module), name)
         return found
@@ -84,8 +84,8 @@ def rows() -> tuple[Row, ...]:
 
 
 def install(thing: Any, use: Use | None = None, *, device: torch.device | None = None, **fields: Any) -> list[Row]:
-    """Swap the methods of a model's modules, or of a plain object, for faster ones; the rows that are now in use.
-    The use may be given by its fields."""
+    """Swap the methods of a model's modules, or of a plain object, for faster ones; return the rows now in use.
+    Instead of a `Use`, its fields may be given."""
     uninstall(thing)
     use = use or Use(**fields)
     device = device or getattr(thing, "device", None) or torch.device("cpu")
@@ -100,14 +100,14 @@ def install(thing: Any, use: Use | None = None, *, device: torch.device | None =
 
 
 def uninstall(thing: Any) -> None:
-    """Everything as written again."""
+    """Restore the written methods."""
     for part in parts(thing):
         for name in [name for name, value in vars(part).items() if is_swapped(value)]:
             del part.__dict__[name]
 
 
 def installed(thing: Any, row: Row) -> bool:
-    """Does this row stand in for that method of this very thing?"""
+    """Does this row replace its method in this object?"""
     return row in getattr(getattr(thing, row.method, None), "rows", ())
 
 
@@ -120,7 +120,7 @@ def parts(thing: Any) -> Iterable[Any]:
 
 
 def _able(part: Any, use: Use, device: torch.device) -> dict[str, list[Row]]:
-    """By method, the rows that may stand in. Only of the very class: a subclass may mean something else."""
+    """For each method, the rows that may replace it. Exact class only: a subclass may compute something else."""
     found: dict[str, list[Row]] = {}
     for row in rows():
         if row.owner is type(part) and row.needs(device) is None and row.allows(part, use) is None:
@@ -129,7 +129,7 @@ def _able(part: Any, use: Use, device: torch.device) -> dict[str, list[Row]]:
 
 
 def _either(written: Callable[..., Any], ways: list[tuple[Row, Any]], made: dict[str, Any]) -> Callable[..., Any]:
-    """The first row that fits the call, else the written method; bound, so that it follows a module into copies."""
+    """Calls the first row that fits, else the written method. It is bound to the module, so copies keep it."""
 
     def call(self: Any, *arguments: Any, **options: Any) -> Any:
         for row, does in ways:
@@ -145,7 +145,7 @@ def _unbound(function: Callable[..., Any]) -> Callable[..., Any]:
     return lambda self, *arguments, **options: function(*arguments, **options)
 
 
-# -- what machines offer ---------------------------------------------------------------------------------------------
+# -- device checks ---------------------------------------------------------------------------------------------------
 
 
 def needs_cuda(device: torch.device) -> Why:
@@ -167,6 +167,6 @@ def needs_cpu(device: torch.device) -> Why:
 
 
 def on_this_machine(device: torch.device) -> Iterator[tuple[Row, Why]]:
-    """Every row, and why it does not run here, if it does not: what `regard doctor` prints."""
+    """Every row with None, or the reason why it cannot run here; `regard doctor` prints this."""
     for row in rows():
         yield row, row.needs(device)

@@ -1,10 +1,10 @@
-"""Attention between short sentences: a whole head of a whole row in one program, both ways (Triton, on a GPU).
+"""Attention for short sentences: one Triton program per row and head, forward and backward.
 
     O = softmax(Q Kᵀ / √d + mask) V
 
-The fused kernels that come with PyTorch are made for long rows. A sentence has 32 words: there the work is only to read
-Q, K, V once and to write O, and back likewise. Q, K and V come as the projections leave them, side by side, and so
-their gradients go back, without a copy. `attention.written` is the reference. The kernels: kernels/packed_attention.py.
+PyTorch's fused kernels are made for long sequences. With some 32 words, all that matters is to read Q, K, V once and to
+write O once, and likewise backward. Q, K and V are read packed, as the projections return them, and their gradients are
+written packed, without a copy. The reference is `attention.written`; the kernels are in kernels/packed_attention.py.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from torch import Tensor
 
 from regard.fast.bias_gradients import DeferredSums, Place
 from regard.fast.causal_attention import precision
-from regard.fast.gradient_buffer import Piece, Slot
+from regard.fast.gradient_buffer import Chunk, Slot
 from regard.fast.row_table import Row, Use, Why, needs_triton
 from regard.layers.attention import CrossAttention, FullSelfAttention
 from regard.layers.position import Position
 from regard.layers.state import State
 
-LONGEST = 64  # words of a side: as many as stay on the chip
+LONGEST = 64  # the most words of a side that fit on the chip
 DEPTHS = (16, 32, 64, 128)  # components of a head
 WARPS = 4
 
 
 def is_short(x: Tensor, queries: int, keys: int, depth: int) -> bool:
-    """Can so many queries and keys be compared here? On a GPU, and in half precision, where it was measured to pay."""
+    """Do these sizes fit the kernels? Only on a GPU in half precision, where they were measured to pay."""
     return (
         x.is_cuda
         and precision(x) in (torch.bfloat16, torch.float16)
@@ -49,7 +49,7 @@ def has_triton() -> bool:
 
 def attend_packed(
     queries: Tensor,
-    memory: Tensor | Piece | None,
+    memory: Tensor | Chunk | None,
     heads: int,
     *,
     valid: Tensor | None = None,
@@ -58,17 +58,17 @@ def attend_packed(
     biases: Sequence[Tensor] = (),
     deferred: DeferredSums | None = None,
 ) -> Tensor:
-    """[N, T, H·d] from queries [N, T, H·d] and a memory [N, S, 2·H·d] of keys and values, of which valid [N, S] are
-    real; without a memory, from [N, T, 3·H·d] that holds queries, keys and values.
+    """Context [N, T, H·d] of queries [N, T, H·d] and a memory [N, S, 2·H·d] of keys and values; valid [N, S] masks
+    padding. Without a memory, `queries` [N, T, 3·H·d] holds queries, keys and values.
 
-    `biases` were added already by whoever made queries, keys and values, but get their gradients here, where the terms
-    are at hand: of all three, or of the queries alone. `deferred` has a place for them, with a share of each sentence.
+    `biases` of the projections (all three, or the query's alone) were added before, but get their gradients here, where
+    the terms are already loaded. `deferred` holds them, with one share per sentence.
     """
     seed = torch.randint(2**62, (1,), device=queries.device) if dropout else None
     place = None
     if biases:
         place, biases = (deferred or DeferredSums([biases], len(queries))).take(*biases)
-    memory, slot = memory if isinstance(memory, Piece) else (memory, None)
+    memory, slot = memory if isinstance(memory, Chunk) else (memory, None)
     return ShortAttention.apply(queries, memory, valid, seed, heads, causal, dropout, slot, place, *biases)
 
 
@@ -103,7 +103,7 @@ class ShortAttention(torch.autograd.Function):
 
         queries, memory, valid, seed = ctx.saved_tensors
         d_out = gradients[0].contiguous()
-        d_queries = queries.new_empty(queries.shape)  # of this and the next the kernel fills two or three parts
+        d_queries = queries.new_empty(queries.shape)  # the kernel fills this and the next
         d_memory = ctx.slot.open() if ctx.slot is not None else None if memory is None else torch.empty_like(memory)
         q, k, v = _parts(queries, memory)
         d_q, d_k, d_v = _parts(d_queries, d_memory)
@@ -115,7 +115,7 @@ class ShortAttention(torch.autograd.Function):
 
 
 def _parts(queries: Tensor | None, memory: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
-    """Q, K and V, views of where they lie."""
+    """Q, K and V as views."""
     assert queries is not None
     q, k, v = queries.chunk(3, dim=-1) if memory is None else (queries, *memory.chunk(2, dim=-1))
     return q, k, v
@@ -159,7 +159,7 @@ def _launch(
 
 
 def _tile(columns: int) -> int:
-    """The next power of two that a product on the chip takes."""
+    """The next power of two, at least 16, as `tl.dot` requires."""
     return max(16, 1 << (columns - 1).bit_length())
 
 
@@ -174,18 +174,18 @@ def _fits_source(attention: FullSelfAttention, x: Tensor, valid: Tensor | None) 
     return is_short(x, x.size(1), x.size(1), attention.width // attention.heads)
 
 
-def _read_source(attention: FullSelfAttention, x: Tensor, valid: Tensor | None) -> Tensor:
+def _attend_within_source(attention: FullSelfAttention, x: Tensor, valid: Tensor | None) -> Tensor:
     context = attend_packed(attention.project(x), None, attention.heads, valid=valid, dropout=attention.weight_dropout)
     return attention.drop_output(attention.output(context))
 
 
 def _fits_cross(cross: CrossAttention, x: Tensor, source: State, valid: Tensor | None) -> bool:
     memory = source["keys_values"]
-    queries = len(x) // len(memory) * x.size(1)  # of all hypotheses of a source
+    queries = len(x) // len(memory) * x.size(1)  # all hypotheses of a source
     return is_short(x, queries, memory.size(1), x.size(-1) // cross.heads)
 
 
-def _ask_source(cross: CrossAttention, x: Tensor, source: State, valid: Tensor | None) -> Tensor:
+def _attend_to_source(cross: CrossAttention, x: Tensor, source: State, valid: Tensor | None) -> Tensor:
     memory = source["keys_values"]
     query = cross.query(x).view(len(memory), -1, x.size(-1))
     context = attend_packed(query, memory.to(query.dtype), cross.heads, valid=valid, dropout=cross.weight_dropout)
@@ -194,6 +194,6 @@ def _ask_source(cross: CrossAttention, x: Tensor, source: State, valid: Tensor |
 
 FULL, CROSS = (f"regard.layers.attention:{name}.forward" for name in ("FullSelfAttention", "CrossAttention"))
 ROWS = (
-    Row("attention within a short source", FULL, _read_source, _fits_source, _is_plain, needs_triton),
-    Row("attention to a short source", CROSS, _ask_source, _fits_cross, needs=needs_triton),
+    Row("attention within a short source", FULL, _attend_within_source, _fits_source, _is_plain, needs_triton),
+    Row("attention to a short source", CROSS, _attend_to_source, _fits_cross, needs=needs_triton),
 )

@@ -1,15 +1,14 @@
-"""The Transformer's stacks between short sentences, in as few passes over memory as their products leave to do.
+"""Training the Transformer's stacks on short sentences, on a GPU in half precision, with few passes over memory.
 
     post-norm   x = LN(x + drop(part(x)))                 pre-norm   x = x + drop(part(LN(x)))
 
-The products are the library's (half_products.py); between them stand two kernels: attention (short_attention.py), and
-what follows every part (residual.py). Gradients of biases and gains are added up at the end of a stack
-(bias_gradients.py), and all decoder blocks look up the source by one product. It says what the blocks say one after the
-other; it is how a Transformer trains on a GPU in half precision. What post-norm blocks hand on is then in half
-precision too.
+Matrix products are cuBLAS's (half_products.py). Between them stand two kernels: attention (short_attention.py), and
+dropout with residual sum and norm (residual.py). Gradients of biases and gains are added up once per stack
+(bias_gradients.py), and one product makes the source's keys and values for all decoder blocks. The result equals the
+blocks called one by one. The residual stream of post-norm blocks is in half precision, too.
 
-`remember` keeps the keys and values of all blocks side by side in a leaf of its own, state["source"]["together"], next
-to those that the written code reads. `contextualise` goes this way only where that leaf is there.
+`remember` adds the keys and values of all blocks, side by side, as state["source"]["all_blocks"], beside those that the
+written code reads. `contextualise` is replaced only if that entry exists.
 """
 
 from __future__ import annotations
@@ -19,9 +18,9 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from regard.fast.bias_gradients import DeferredSums, deal
+from regard.fast.bias_gradients import DeferredSums, split_rows
 from regard.fast.causal_attention import precision
-from regard.fast.gradient_buffer import Piece, pieces
+from regard.fast.gradient_buffer import Chunk, chunks
 from regard.fast.half_products import BiasGradient, Halves, JoinedProduct
 from regard.fast.residual import add_norm, vectors_of
 from regard.fast.row_table import Row, Use, Why, needs_triton
@@ -50,7 +49,7 @@ Part = Look | FeedForward
 
 
 def are_known(blocks: Sequence[nn.Module]) -> bool:
-    """Are these the blocks that go this way? Somebody's own may do something else."""
+    """Are all blocks exactly of known classes? A user's subclass may compute something else."""
     if not blocks or any(type(block) not in KNOWN for block in blocks):
         return False
     looks = [part for block in blocks for part in parts_of(block)]
@@ -63,71 +62,71 @@ def are_known(blocks: Sequence[nn.Module]) -> bool:
 
 
 def are_short(blocks: Sequence[nn.Module], like: Tensor, columns: int, keys: int) -> bool:
-    """Can these blocks go this way now, with vectors like that? While they train, on a GPU, in half precision, with so
-    few words on either side."""
+    """Does this call fit? Only in training, on a GPU, in half precision, with few words on both sides; `like` gives
+    device and precision."""
     attention: CausalSelfAttention | FullSelfAttention = blocks[0].attention  # type: ignore[assignment]
     if not attention.training:
         return False
-    if hasattr(attention.project.weight, "full_tensor"):  # a share of it: each block gathers its own as it is called
+    if hasattr(attention.project.weight, "full_tensor"):  # sharded: each block gathers its weights when called
         return False
     depth = attention.width // attention.heads
     return is_short(like, columns, columns, depth) and is_short(like, columns, keys, depth)
 
 
 def running_precision(blocks: Sequence[nn.Module], like: Tensor) -> torch.dtype:
-    """Of the sum that runs through the blocks: a sum that is normalised each time can be in half precision."""
+    """The residual stream's precision: half for post-norm blocks, which normalise it after every sublayer."""
     return like.dtype if isinstance(blocks[0], PreNorm) else precision(like)
 
 
 def encode(blocks: Sequence[EncoderBlock], finish: nn.Module, x: Tensor, valid: Tensor | None) -> Tensor:
-    """`finish` of x [N, S, D] after all blocks."""
+    """x [N, S, D] through all blocks and `finish`."""
     norms = [norm for block in blocks for norm in (block.attention_norm, block.feedforward_norm)]
-    running = _Running(x, blocks, [*norms, finish])
+    residual = _Residual(x, blocks, [*norms, finish])
     for block in blocks:
-        running.look(block.attention, valid=valid)
-        running.work(block.feedforward)
-    return running.read
+        residual.look(block.attention, valid=valid)
+        residual.work(block.feedforward)
+    return residual.read
 
 
 def decode(
     blocks: Sequence[DecoderBlock], finish: nn.Module, x: Tensor, memory: Tensor, valid: Tensor | None
 ) -> tuple[Tensor, list[State]]:
-    """`finish` of x [N, T, D] after all blocks, to which `remember` gave their keys and values of the source; and the
-    keys and values of each block's words."""
+    """x [N, T, D] through all blocks and `finish`, and each block's keys and values of the target. `memory` is what
+    `remember` returned."""
     norms = [norm for block in blocks for norm in (block.attention_norm, block.cross_norm, block.feedforward_norm)]
-    running, past = _Running(x, blocks, [*norms, finish], memory.requires_grad), []
-    for block, looked_up in zip(blocks, pieces(memory, len(blocks)), strict=True):
-        past.append(_words_of(running.look(block.attention, causal=True), block.attention))
-        running.look(block.cross, looked_up, valid=valid)
-        running.work(block.feedforward)
-    return running.read, past
+    residual, past = _Residual(x, blocks, [*norms, finish], memory.requires_grad), []
+    for block, looked_up in zip(blocks, chunks(memory, len(blocks)), strict=True):
+        past.append(_words_of(residual.look(block.attention, causal=True), block.attention))
+        residual.look(block.cross, looked_up, valid=valid)
+        residual.work(block.feedforward)
+    return residual.read, past
 
 
 def remember(blocks: Sequence[DecoderBlock], memory: Tensor) -> Tensor:
-    """What all blocks keep of the source: their keys and values [N, S, blocks · 2D], side by side, by one product. Its
-    biases get their gradients where it is looked up."""
+    """The source's keys and values for all blocks, [N, S, blocks · 2D], by one product. Its biases get their gradients
+    in the attention that reads them."""
     maps = [block.cross.project for block in blocks]
     weights, biases = [each.weight for each in maps], [each.bias for each in maps]
     return JoinedProduct.apply(memory.to(precision(memory)), biases, *weights)
 
 
 def remembered(blocks: Sequence[DecoderBlock], memory: Tensor) -> list[Tensor]:
-    """The same for blocks that are called one after the other, [N, S, 2D] each."""
+    """The same as one tensor [N, S, 2D] per block, for the written code."""
     parts = zip(blocks, memory.chunk(len(blocks), dim=-1), strict=True)
     return [BiasGradient.apply(part, block.cross.project.bias) for block, part in parts]
 
 
-class _Running:
-    """The sum x that runs through the blocks, and what the next part reads of it."""
+class _Residual:
+    """The residual stream x through the blocks, and `read`, the input of the next sublayer."""
 
     def __init__(self, x: Tensor, blocks: Sequence[nn.Module], norms: list[nn.Module], remembers: bool = False) -> None:
-        """`remembers`: does it learn what to keep of a source?"""
+        """`remembers`: do the projections of the source's keys and values get gradients?"""
         half = precision(x)
-        crossing = {id(block.cross.project) for block in blocks if isinstance(block, DecoderBlock)}  # `remember` has it
+        crossing = {id(block.cross.project) for block in blocks if isinstance(block, DecoderBlock)}  # in `remember`
         maps = [module for block in blocks for module in block.modules() if isinstance(module, nn.Linear)]
         self.halves = Halves([each for each in maps if id(each) not in crossing], half)
         self.pre, self.norms = isinstance(blocks[0], PreNorm), iter(norms)
-        self.seeds = iter(torch.randint(2**62, (len(norms), 2), device=x.device))  # two: on sixteen bytes each
+        self.seeds = iter(torch.randint(2**62, (len(norms), 2), device=x.device))  # two each: aligned to 16 bytes
         parts = [part for block in blocks for part in parts_of(block)]
         looks = [biases_of(part, remembers) for part in parts if not isinstance(part, FeedForward)]
         self.remembers = remembers
@@ -137,14 +136,14 @@ class _Running:
             for norm, part in zip(norms[self.pre :], parts)
         ]
         self.by_sentence = DeferredSums(looks, len(x))
-        self.by_row = DeferredSums([*works, *ends], deal(x.numel() // x.size(-1))[1])
+        self.by_row = DeferredSums([*works, *ends], split_rows(x.numel() // x.size(-1))[1])
         self.x = x.to(running_precision(blocks, x))
         self.read: Tensor = next(self.norms)(x) if self.pre else self.x
 
     def look(
-        self, part: Look, memory: Piece | None = None, *, valid: Tensor | None = None, causal: bool = False
+        self, part: Look, memory: Chunk | None = None, *, valid: Tensor | None = None, causal: bool = False
     ) -> Tensor:
-        """Attention, and the projection that it asks with."""
+        """An attention sublayer; returns its projected queries (with keys and values, in self-attention)."""
         project = part.query if isinstance(part, CrossAttention) else part.project
         asked = self.halves(project, self.read, bias_gradient=False)
         context = attend_packed(
@@ -170,33 +169,33 @@ class _Running:
         self.end(feedforward.drop_activation(inner), feedforward)
 
     def end(self, context: Tensor, part: Part) -> None:
-        """The part's last product."""
+        """The sublayer's last product, and `add`."""
         self.add(self.halves(part.output, context, bias=False), part)
 
     def add(self, added: Tensor, part: Part) -> None:
-        """What that product made, with its bias and dropout."""
+        """Bias, dropout, residual sum and norm."""
         dropout = part.drop_output.p if part.training else 0.0
         norm, seed = next(self.norms), next(self.seeds)
-        told = (part.output.bias, norm, dropout, seed, self.by_row)
-        total, self.read, carried = add_norm(self.x, added, *told)  # type: ignore[arg-type]
+        options = (part.output.bias, norm, dropout, seed, self.by_row)
+        total, self.read, carried = add_norm(self.x, added, *options)  # type: ignore[arg-type]
         self.x = total if self.pre else carried
 
 
 def parts_of(block: nn.Module) -> list[Part]:
-    """In the order of use."""
+    """A block's sublayers in the order of use."""
     cross = [block.cross] if isinstance(block, DecoderBlock) else []
     return [block.attention, *cross, block.feedforward]  # type: ignore[list-item]
 
 
 def biases_of(part: Look, remembers: bool) -> tuple[Tensor, ...]:
-    """Of queries, keys and values, side by side; of queries alone if the memory is not learnt."""
+    """Biases of queries, keys and values; of queries alone if the memory needs no gradient."""
     if not isinstance(part, CrossAttention):
         return (part.project.bias,)
     return (part.query.bias, part.project.bias) if remembers else (part.query.bias,)
 
 
 def _words_of(asked: Tensor, own: CausalSelfAttention) -> State:
-    """The keys and values [N, H, T, d] of words that were just read, views."""
+    """The keys and values [N, H, T, d] of the words just read, as views."""
     asked = BiasGradient.apply(asked, own.project.bias)
     _, keys, values = asked.unflatten(-1, (3 * own.heads, -1)).transpose(1, 2).chunk(3, dim=1)
     return {"keys": keys, "values": values}
@@ -230,22 +229,22 @@ def _remember(model: Transformer, encoded: State) -> State:
     names, blocks = zip(*model.named_blocks(), strict=True)
     kept = remember(blocks, encoded["memory"])
     each = zip(names, remembered(blocks, kept), strict=True)
-    return {"together": kept} | {name: {"keys_values": own} for name, own in each}
+    return {"all_blocks": kept} | {name: {"keys_values": own} for name, own in each}
 
 
 def _fits_target(model: Transformer, tokens: Tensor, state: State, span: Span) -> bool:
-    """Nothing was written yet, and each row has a source of its own: known from shapes alone."""
+    """Is the target read from its start, with one row per source? Decided from shapes alone."""
     source, keys = state["source"], state["past"]["0"].get("keys")
-    if "together" not in source or keys is None or keys.size(2) > 0 or len(source["valid"]) != len(tokens):
+    if "all_blocks" not in source or keys is None or keys.size(2) > 0 or len(source["valid"]) != len(tokens):
         return False
     return are_short(list(model.layers), model.embedding.table.weight, tokens.size(1), source["valid"].size(1))
 
 
 def _decode(model: Transformer, tokens: Tensor, state: State, span: Span) -> tuple[Tensor, State]:
     source, (names, blocks) = state["source"], zip(*model.named_blocks(), strict=True)
-    shared = model.source_embedding is None  # the same table was read for the source
+    shared = model.source_embedding is None  # source and target read the same table
     x = _vectors(model, model.embedding, tokens, blocks, again=shared)
-    hidden, states = decode(blocks, model.finish, x, source["together"], source["valid"])
+    hidden, states = decode(blocks, model.finish, x, source["all_blocks"], source["valid"])
     return hidden, dict(zip(names, states, strict=True))
 
 
@@ -265,7 +264,7 @@ def _words(model: Transformer, source: Tensor) -> Tensor:
 def _vectors(
     model: Transformer, embedding: Embedding, tokens: Tensor, blocks: Sequence[nn.Module], *, again: bool = False
 ) -> Tensor:
-    """What the stacks read, of rows that all begin at position 0."""
+    """The stack's input vectors; all rows begin at position 0."""
     if not is_plain(embedding):
         span = Span(torch.zeros(len(tokens), dtype=torch.int64, device=tokens.device))
         return model.dropout(embedding(tokens, span))

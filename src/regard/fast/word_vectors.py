@@ -1,8 +1,8 @@
-"""Words and their places as vectors, with their dropout, in one kernel each way (kernels/word_lookup.py).
+"""Word embedding, position vectors and dropout in one kernel, forward and backward (kernels/word_lookup.py).
 
     x_t = drop(a E[w_t] + p_t)
 
-As written that is five passes over the batch's vectors, in fp32. `dropout(embedding(tokens, span))` is the reference.
+As written these are five passes over the batch in fp32. The reference is `dropout(embedding(tokens, span))`.
 """
 
 from __future__ import annotations
@@ -14,31 +14,31 @@ import torch
 from torch import Tensor
 
 from regard.fast.bias_gradients import unfilled
-from regard.fast.residual import ROWS, WARPS, coin, tile
+from regard.fast.residual import ROWS, WARPS, dropout_threshold, tile
 from regard.layers.embedding import Embedding
 from regard.layers.position import Sinusoid
 
 WAVES: dict[tuple[int, int, int, torch.device], Tensor] = {}
-READINGS: WeakKeyDictionary[Embedding, ref[Reading]] = WeakKeyDictionary()  # the last of each, while it is known
+TABLES: WeakKeyDictionary[Embedding, ref[SharedTable]] = WeakKeyDictionary()  # the last look-up of each
 
 
 def is_plain(embedding: Embedding) -> bool:
-    """Are its vectors words and waves, and nothing else? Waves are the same for all rows, and are not learnt."""
+    """Is this a table with sinusoid positions or none, which are not learned and equal for all rows?"""
     if type(embedding) is not Embedding:
         return False
     waves = embedding.position is None or (type(embedding.position) is Sinusoid and not embedding.concatenate)
     return waves and not embedding.word_dropout.rate and not hasattr(embedding.table.weight, "full_tensor")
 
 
-class Reading:
-    """A table that is read several times in a step, as for a source and its translation. The gradients of all vectors
-    lie one below the other, and are added up by word once, when the last of them is there."""
+class SharedTable:
+    """An embedding table that is read several times in a step, such as for source and target. All readers write their
+    vectors' gradients into one buffer, which is summed by word once, after the last of them."""
 
     def __init__(self, table: Tensor) -> None:
         self.of, self.count, self.width = table, 0, table.size(1)
         self.parts: list[tuple[Tensor, slice]] = []  # tokens, and where the gradients of their vectors go
         self.gradients: Tensor | None = None
-        self.table: Tensor | None = Handed.apply(table, self)  # for all who read; None when it is over
+        self.table: Tensor | None = Shared.apply(table, self)  # what all readers use; None after the backward pass
 
     def register(self, tokens: Tensor) -> slice:
         rows = slice(self.count, self.count + tokens.numel())
@@ -46,7 +46,7 @@ class Reading:
         return rows
 
     def place(self, tokens: Tensor, rows: slice) -> Tensor:
-        """Where to write the gradients of the tokens' vectors."""
+        """The view for the gradients of the tokens' vectors."""
         if self.gradients is None:
             self.gradients = torch.empty(self.count, self.width, device=tokens.device, dtype=self.of.dtype)
         self.parts.append((tokens, rows))
@@ -57,44 +57,44 @@ class Reading:
         self.gradients, self.parts, self.table = None, [], None
         if found is None:
             return None
-        if sum(tokens.numel() for tokens, _ in parts) < len(found):  # somebody's were not asked for
+        if sum(tokens.numel() for tokens, _ in parts) < len(found):  # some readers had no backward pass
             found = torch.cat([found[rows] for _, rows in parts])
-        words = torch.cat([tokens.flatten().int() for tokens, _ in parts])  # half as many passes to sort as of int64
+        words = torch.cat([tokens.flatten().int() for tokens, _ in parts])  # sorts in half as many passes as int64
         return torch.ops.aten.embedding_dense_backward(found, words, len(self.of), -1, False)
 
 
-class Handed(torch.autograd.Function):
-    """The table as it is. Its way back comes when that of all who read it is over."""
+class Shared(torch.autograd.Function):
+    """The identity. Its backward pass runs after that of all readers."""
 
     @staticmethod
-    def forward(ctx: Any, table: Tensor, reading: Reading) -> Tensor:
-        ctx.reading = ref(reading)  # whose readers hold it
+    def forward(ctx: Any, table: Tensor, shared: SharedTable) -> Tensor:
+        ctx.shared = ref(shared)  # weak: the readers hold it
         return table.detach()
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, None]:
-        reading = ctx.reading()
-        return None if reading is None else reading.close(), None
+        shared = ctx.shared()
+        return None if shared is None else shared.close(), None
 
 
 def read_words(
     embedding: Embedding, tokens: Tensor, dropout: float, dtype: torch.dtype, *, again: bool = False
 ) -> Tensor:
-    """Vectors [R, T, D] in `dtype` of tokens [R, T], of which all rows begin at position 0. `again`: in the same step
-    as the last."""
-    last = READINGS.get(embedding)
-    reading = last() if again and last is not None else None
-    if reading is None or reading.table is None or reading.of is not embedding.table.weight:
-        reading = Reading(embedding.table.weight)
-        READINGS[embedding] = ref(reading)
+    """Vectors [R, T, D] in `dtype` of tokens [R, T]; all rows begin at position 0. `again`: share the gradient buffer
+    of the table's last look-up, which was in the same step."""
+    last = TABLES.get(embedding)
+    shared = last() if again and last is not None else None
+    if shared is None or shared.table is None or shared.of is not embedding.table.weight:
+        shared = SharedTable(embedding.table.weight)
+        TABLES[embedding] = ref(shared)
     places = None if embedding.position is None else waves(embedding, tokens.size(1), tokens.device)
     seed = torch.randint(2**62, (1,), device=tokens.device) if dropout else None
-    return ReadWords.apply(tokens, reading.table, reading, places, seed, embedding.scale, dropout, dtype)
+    return ReadWords.apply(tokens, shared.table, shared, places, seed, embedding.scale, dropout, dtype)
 
 
 def waves(embedding: Embedding, columns: int, device: torch.device) -> Tensor:
-    """The vectors [T, D] of the first positions, which never change: computed once for each length. Not kept if a CUDA
-    graph is being recorded, whose memory they then are in."""
+    """The sinusoids [T, D] of the first positions, cached by length; not cached while a CUDA graph is recorded, because
+    they would lie in the graph's memory."""
     assert embedding.position is not None
     key = embedding.position.width, embedding.width, columns, device
     if (found := WAVES.get(key)) is None:
@@ -111,7 +111,7 @@ class ReadWords(torch.autograd.Function):
         ctx: Any,
         tokens: Tensor,
         table: Tensor,
-        reading: Reading,
+        shared: SharedTable,
         places: Tensor | None,
         seed: Tensor | None,
         factor: float,
@@ -122,14 +122,14 @@ class ReadWords(torch.autograd.Function):
 
         tokens, width = tokens.contiguous(), table.size(1)
         out = torch.empty(*tokens.shape, width, device=table.device, dtype=dtype)
-        ctx.coin = coin(dropout)
+        ctx.threshold = dropout_threshold(dropout)
         ctx.how = {"DROPS": seed is not None, "ROWS": ROWS, "WIDTH": tile(width), "num_warps": WARPS}
-        ctx.factor, ctx.reading, ctx.rows = factor, reading, reading.register(tokens)
+        ctx.factor, ctx.shared, ctx.rows = factor, shared, shared.register(tokens)
         ctx.save_for_backward(tokens, seed)
         given = (tokens, table, table if places is None else places, tokens if seed is None else seed, out)
         sizes = tokens.numel(), tokens.size(1), width, factor
         grid = (-(-tokens.numel() // ROWS),)
-        kernels.words_forward[grid](*given, *sizes, *ctx.coin, PLACED=places is not None, **ctx.how)
+        kernels.words_forward[grid](*given, *sizes, *ctx.threshold, PLACED=places is not None, **ctx.how)
         return out
 
     @staticmethod
@@ -137,10 +137,10 @@ class ReadWords(torch.autograd.Function):
         from regard.fast.kernels import word_lookup as kernels
 
         tokens, seed = ctx.saved_tensors
-        d_out, reading = gradients[0].contiguous(), ctx.reading
-        empty = unfilled(1, device=d_out.device, dtype=reading.of.dtype)
-        promise = None if reading.parts else empty.expand_as(reading.of)  # the real one comes with the last reader
-        d_words = reading.place(tokens, ctx.rows)
+        d_out, shared = gradients[0].contiguous(), ctx.shared
+        empty = unfilled(1, device=d_out.device, dtype=shared.of.dtype)
+        placeholder = None if shared.parts else empty.expand_as(shared.of)  # `Shared` returns the real gradient
+        d_words = shared.place(tokens, ctx.rows)
         given, sizes = (d_out, tokens if seed is None else seed, d_words), (tokens.numel(), d_out.size(-1), ctx.factor)
-        kernels.words_backward[(-(-tokens.numel() // ROWS),)](*given, *sizes, *ctx.coin, **ctx.how)
-        return None, promise, *[None] * 6
+        kernels.words_backward[(-(-tokens.numel() // ROWS),)](*given, *sizes, *ctx.threshold, **ctx.how)
+        return None, placeholder, *[None] * 6

@@ -3,9 +3,9 @@
     G[t, s] = ‖∂L_t/∂e_s‖,   L_t = −log P(w_{t+1} | w_1 … w_t),   e_s the vector that enters the model for token s
 
 The Euclidean norm; e_s is what the embedding gives, position and scale included, so that G means the same in every
-system. What stands above the diagonal is exactly 0, for no loss depends on a later word. For what a recurrent layer
-carries, h_s and c_s, it is the same question: ‖∂L_t/∂h_s‖ along all paths from step s to step t, those of the cell also
-through what it shows, h_s = o_s * tanh(c_s). Why it fades: Hochreiter 1991, Bengio et al. 1994.
+system. Above the diagonal it is exactly 0, since no loss depends on a later word. For the state of a recurrent
+layer, h_s and c_s, it is likewise ‖∂L_t/∂h_s‖ along all paths from step s to step t; those of the cell also pass
+through h_s = o_s * tanh(c_s). Why gradients vanish: Hochreiter 1991, Bengio et al. 1994.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from regard.layers.state import State
 from regard.report.progress import progress
 from regard.systems.model import Model
 
-ROWS = 32  # of the matrix at a time: their backward passes share every product
+ROWS = 32  # of the matrix at a time: their backward passes are batched
 
 
 def tables_of(model: Model) -> list[nn.Module]:
-    """The modules that give the vectors of words; none where a model only counts."""
+    """The modules that embed words; none if a model only counts."""
     ours: list[nn.Module] = [module for module in model.modules() if isinstance(module, Embedding)]
     return ours or [
         module
@@ -40,7 +40,7 @@ def tables_of(model: Model) -> list[nn.Module]:
 
 @contextmanager
 def entering(model: Model) -> Iterator[list[Tensor]]:
-    """The word vectors [R, T, D] that enter the model from now on, call by call, as leaves one can differentiate by."""
+    """The word vectors [R, T, D] that enter the model from now on, call by call, as leaves with gradients."""
     vectors: list[Tensor] = []
 
     def enter(module: nn.Module, inputs: Any, output: Tensor) -> Tensor:
@@ -56,7 +56,7 @@ def entering(model: Model) -> Iterator[list[Tensor]]:
 
 
 def predicting(model: Model, logits: Tensor, parts: State) -> tuple[Tensor, Tensor]:
-    """The vectors [1, T, D] that the steps predict from, and their logits; where none are shown, the logits twice."""
+    """The vectors [1, T, D] that the steps predict from, and their logits; without them, the logits twice."""
     hidden = parts.get("hidden")
     if not isinstance(hidden, Tensor) or not hidden.requires_grad:
         return logits, logits
@@ -65,7 +65,7 @@ def predicting(model: Model, logits: Tensor, parts: State) -> tuple[Tensor, Tens
 
 
 def surprises(logits: Tensor, targets: Sequence[int | None]) -> Tensor:
-    """L_t of every step but the last where nothing is known to follow it, from logits [T, V]."""
+    """L_t from logits [T, V], for every step with a known next token."""
     known = torch.tensor([target for target in targets if target is not None], dtype=torch.int64, device=logits.device)
     exact = logits[: len(known)].to(torch.promote_types(logits.dtype, torch.float32))
     return F.cross_entropy(exact, known, reduction="none")
@@ -95,17 +95,17 @@ def through_time(
 
 
 def backward(hidden: Tensor, inputs: Sequence[Tensor], directions: Tensor) -> Sequence[Tensor | None]:
-    """A backward pass from `hidden` in each direction: [directions, …] for each input, None where it has no part."""
+    """A backward pass from `hidden` for each direction: [directions, …] per input, None if it has no influence."""
     asked: dict[str, Any] = {"retain_graph": True, "allow_unused": True}
     try:
         return torch.autograd.grad(hidden, inputs, directions, is_grads_batched=True, **asked)
-    except RuntimeError:  # a stranger's own backward may look at values, of which there are then many: a row at a time
+    except RuntimeError:  # a user's own backward may not support batching: one row at a time
         each = [torch.autograd.grad(hidden, inputs, direction, **asked) for direction in directions]
         return [None if column[0] is None else torch.stack(column) for column in zip(*each)]
 
 
 def carried_by(model: Model) -> dict[str, tuple[str, ...]]:
-    """What each recurrent layer carries from step to step, by the layer's name."""
+    """The state entries of each recurrent layer, by the layer's name."""
     layers = getattr(model, "layers", None)
     if not isinstance(layers, nn.ModuleList):
         return {}
@@ -115,14 +115,14 @@ def carried_by(model: Model) -> dict[str, tuple[str, ...]]:
 def state_gradients(
     model: Model, tokens: Tensor, targets: Sequence[int | None], state: State | None
 ) -> dict[str, np.ndarray]:
-    """‖∂L_t/∂h_s‖ of all that recurrent layers carry: {"layer/0/hidden": [T, T], …}, {} where nothing is carried so.
+    """‖∂L_t/∂h_s‖ of all recurrent states: {"layer/0/hidden": [T, T], …}; empty if no layer is recurrent.
 
     The text is read a token at a time, which changes no gradient (law 1) and shows each h_s itself.
     """
     names = [(layer, part) for layer, memory in carried_by(model).items() for part in memory]
     if not names:
         return {}
-    carried: list[Tensor] = []  # of one step after the other
+    carried: list[Tensor] = []  # step by step
     hidden: list[Tensor] = []
     logits: list[Tensor] = []
     for token in tokens.split(1, dim=1):

@@ -1,7 +1,7 @@
-"""From the parts of `explain`, nested as the model is, to arrays by name: what a trace shows of the inside.
+"""Converts the nested parts of `explain` to arrays by name, for a trace.
 
-A layer hands on "hidden". Whatever else a recurrent one goes through at each step (gates, cell, candidate) is listed
-beside it, also what a layer of one's own shows. Attention has "weights", at the top of a layer or in its "attention".
+A layer's output is "hidden". What else a recurrent one computes at each step (gates, cell, candidate) is listed beside
+it, also for a user's own layer. Attention has "weights", at the top of a layer or in its "attention".
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from torch import Tensor
 
 from regard.layers.state import State
 
-BESIDE = ("feedforward", "context")  # vectors that a layer adds or asks for: neither gates nor what it hands on
-LOOKS = ("scores", "weights", "empty", "average", "weight")  # how attention, or an average, comes about
+BESIDE = ("feedforward", "context")  # vectors inside a layer that are neither gates nor its output
+LOOKS = ("scores", "weights", "empty", "average", "weight")  # parts of attention, or of an average
 
 
 @dataclass
@@ -29,7 +29,7 @@ class Inside:
 
 
 def look_inside(parts: State) -> Inside:
-    """What a language model or a decoder went through while it read one row of tokens."""
+    """The inside of a language model or a decoder for one row of tokens."""
     found = Inside()
     _add_vectors(found, parts, ("embedding",), "")
     for name, layer in parts.get("layers", {}).items():
@@ -41,7 +41,7 @@ def look_inside(parts: State) -> Inside:
 
 
 def look_inside_encoder(parts: State) -> Inside:
-    """What an encoder went through: the same, by the names of the source."""
+    """The same for an encoder, with names that begin with "encoder"."""
     found = Inside()
     _add_vectors(found, parts, ("embedding",), "encoder/")
     for name, layer in parts["layers"].items():
@@ -57,8 +57,8 @@ def look_inside_encoder(parts: State) -> Inside:
 
 
 def weights_of(layer: State) -> Tensor | None:
-    """How much each step looks at each token, [R, heads, T, S]; None where a layer does not look."""
-    if "average" in layer and "weight" in layer:  # every word so far weighs the same
+    """The attention weights [R, heads, T, S]; None if the layer has no attention."""
+    if "average" in layer and "weight" in layer:  # uniform weights over all words so far
         weight = layer["weight"]  # [R, T]
         return weight[:, None, :, None].expand(-1, -1, -1, weight.size(1)).tril()
     weights = layer.get("attention", layer).get("weights")
@@ -80,7 +80,7 @@ def _add_vectors(found: Inside, parts: State, names: tuple[str, ...], prefix: st
 
 
 def _gates(layer: State) -> Iterator[tuple[str, Tensor]]:
-    """What a cell goes through at each step, [R, T, D]; a number per step becomes a vector of one."""
+    """The gates and values of a cell at each step, [R, T, D]; a scalar per step becomes a vector of one."""
     hidden = layer.get("hidden")
     looks = "context" in layer or weights_of(layer) is not None
     skipped = {"hidden", *BESIDE, *(LOOKS if looks else ())}
@@ -92,6 +92,6 @@ def _gates(layer: State) -> Iterator[tuple[str, Tensor]]:
 
 
 def array(part: Tensor) -> np.ndarray:
-    """The first row as an array of its own."""
+    """A copy of the first row as an array."""
     part = part[0].detach()
     return part.to(torch.promote_types(part.dtype, torch.float32)).cpu().numpy().copy()

@@ -1,6 +1,6 @@
-"""Beam search as a tree: every beginning that was among the best of its step, what was kept of it, what was pruned.
+"""Beam search as a tree: the best candidates of every step, kept or pruned.
 
-Whoever asks gets exactly what `beam_search` finds, for the search itself is watched and none is written beside it.
+The tree is recorded by watching `beam_search` itself, so it shows exactly what that search finds.
 """
 
 from __future__ import annotations
@@ -47,13 +47,13 @@ def search_tree(
 
 
 class Tree:
-    """Grows by a step of the search at a time; a path through it is named by its tokens."""
+    """Grows by one search step at a time; a path is identified by its tokens."""
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self.tokenizer = tokenizer
         self.branches: list[Branch] = []
         self._paths: list[tuple[int, ...]] = []  # the tokens that lead to each branch
-        self._open = [-1]  # the branches that the next step continues, by slot
+        self._open = [-1]  # the branches that the next step extends, by slot
         self._steps = 0
 
     def grow(self, step: Step) -> None:
@@ -62,7 +62,7 @@ class Tree:
         columns = (step.total, step.parents, step.tokens, step.kept, step.live)
         for total, slot, token, kept, live in zip(*(column[0].tolist() for column in columns)):
             if total == float("-inf"):
-                continue  # the rest are no beginnings
+                continue  # the rest are empty
             parent = self._open[slot]
             if live:
                 opened.append(len(self.branches))

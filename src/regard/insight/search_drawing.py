@@ -1,6 +1,5 @@
-"""Beam search as a drawing: a column for each step, in it the beginnings that were thought of, from the most probable
-down, each with its probability after the words before it; a line leads from each to what it continues, and the thick
-one to the best hypothesis."""
+"""Beam search as a drawing: a column per step with its candidates, the most probable first, each with its conditional
+probability. Lines connect a candidate to its parent; a thick line is the best hypothesis."""
 
 from __future__ import annotations
 
@@ -14,14 +13,14 @@ from regard.insight.words import visible
 from regard.report.colours import EDGE, OKABE_ITO
 
 ACROSS, DOWN, MARGIN = 156, 24, 10
-LONGEST = 11  # letters of a word; all of it is in the tooltip
+LONGEST = 11  # letters of a word; the tooltip has all of it
 LETTER = 7.0  # width of a letter, about
-PRUNED = 3  # of what was pruned at a step, so many are drawn
+PRUNED = 3  # pruned candidates drawn per step
 BEST = OKABE_ITO[3]
 
 
 def search_drawing(branches: Sequence[Branch]) -> str:
-    """The tree; of what was pruned, the best of each step."""
+    """The tree, with the best pruned candidates of each step."""
     every, branches = branches, _drawn(branches)
     places = _places(branches)
     winners = _path(branches, next((n for n, branch in enumerate(branches) if branch.rank == 1), -1))
@@ -43,7 +42,7 @@ def search_drawing(branches: Sequence[Branch]) -> str:
 
 
 def _drawn(branches: Sequence[Branch]) -> list[Branch]:
-    """What was kept, and the most probable of what was pruned at each step; a pruned branch has none after it."""
+    """Kept branches, and the most probable pruned ones of each step; a pruned branch has no children."""
     pruned: dict[int, list[Branch]] = {}
     for branch in branches:
         if not branch.kept:
@@ -92,7 +91,7 @@ def _edges(branches: Sequence[Branch], places: Sequence[tuple[int, int]], winner
 
 
 def _words(branches: Sequence[Branch], number: int) -> tuple[str, str]:
-    """A branch's word with its rank, and its probability after the words before it."""
+    """A branch's word with its rank, and its conditional probability."""
     branch = branches[number]
     before = branches[branch.parent].log_probability if branch.parent >= 0 else 0.0
     word = visible(branch.token)

@@ -1,10 +1,10 @@
-"""A trace: everything that happened inside a model while it read one text, in one form for every system.
+"""A trace: everything that a model computed while it read one text, in one form for every system.
 
 It is filled through `explain`, the written equation, which the laws hold equal to the fast path. Arrays are NumPy; T
-counts the steps (a step reads one token and predicts the next), S the tokens that are looked at.
+counts the steps (a step reads one token and predicts the next), S the tokens that are attended to.
 
     trace = run.trace("the dog ran")
-    trace.attention["self/0"][head, t, s]      how much step t looked at token s
+    trace.attention["self/0"][head, t, s]      the attention of step t to token s
     trace.looked("self/0")                     the same with the words of its rows and columns
     trace.gradients[t, s]                      ‖∂L_t/∂e_s‖: how much token s weighs in the loss of step t
 """
@@ -23,7 +23,7 @@ from regard.base.numbers import counted
 
 @dataclass(frozen=True)
 class Choice:
-    """A word the model could say next."""
+    """A possible next word."""
 
     token: str
     probability: float
@@ -31,12 +31,12 @@ class Choice:
 
 @dataclass(frozen=True)
 class Branch:
-    """A beginning that beam search considered: a node of its tree."""
+    """A candidate of beam search: a node of its tree."""
 
-    parent: int  # place of the branch it continues; -1 for the root's children
+    parent: int  # index of the branch it extends; -1 for the root's children
     step: int  # from 1
     token: str
-    log_probability: float  # of the whole beginning
+    log_probability: float  # of the whole path
     kept: bool  # among the width best of its step; else it was pruned
     finished: bool = False  # it wrote <eos>
     rank: int = 0  # of a returned hypothesis' last branch: 1 = best; 0 = none
@@ -46,7 +46,7 @@ class Branch:
 
 @dataclass(frozen=True, eq=False)
 class Matrix:
-    """An array with what its rows and columns are: the one form in which terminal, page and JSON show it."""
+    """An array with labels for rows and columns, for terminal, page and JSON."""
 
     values: np.ndarray  # [rows, columns], or [heads, rows, columns]
     rows: tuple[str, ...]  # the token of each row
@@ -57,7 +57,7 @@ class Matrix:
 
     @property
     def seen(self) -> np.ndarray:
-        """The values; not-a-number where a row cannot see a column, which is more than a weight of zero."""
+        """The values; NaN where a row cannot see a column, to distinguish it from a weight of zero."""
         if not self.causal:
             return self.values
         return np.where(np.tril(np.ones(self.values.shape[-2:], dtype=bool)), self.values, np.nan)
@@ -85,7 +85,7 @@ class Trace:
     # [T, D] what a cell goes through: "layer/0/forget", "layer/0/cell", "encoder/0/backward/forget", …
     gates: Mapping[str, np.ndarray] = field(default_factory=dict)
     alignment: np.ndarray | None = None  # [T, S] translation: which source word each step looked at
-    order: np.ndarray | None = None  # [T] n-gram: the order of the longest context that answered
+    order: np.ndarray | None = None  # [T] n-gram: the order whose probability was used
     backoff: np.ndarray | None = None  # [T] n-gram: the back-off weight that multiplied its answer; 1 = none
     gradients: np.ndarray | None = None  # [T, S] ‖∂L_t/∂e_s‖, with e_s the input embedding of token s
     source_gradients: np.ndarray | None = None  # [T, S] the same for the source's embeddings
@@ -95,7 +95,7 @@ class Trace:
     text: str = ""  # what was given to read
     translation: str = ""  # what was written of it
     run: str = ""  # the name of the run's folder
-    notes: tuple[str, ...] = ()  # sentences about what this system has not, and why
+    notes: tuple[str, ...] = ()  # sentences about what this system lacks, and why
 
     @property
     def steps(self) -> int:
@@ -106,7 +106,7 @@ class Trace:
         return self.source if name.startswith("encoder") else self.tokens
 
     def looked(self, name: str) -> Matrix:
-        """`attention[name]` with its words. What looks across to a source looks for the word that is written next."""
+        """`attention[name]` with its words. For cross-attention a row's word is the one that the step writes."""
         weights = self.attention[name]
         match name.partition("/")[0]:
             case "cross":
@@ -122,7 +122,7 @@ class Trace:
 
     @property
     def slopes(self) -> dict[str, Matrix]:
-        """All gradients with their words: "gradients", "source_gradients", and those of what is carried by name."""
+        """All gradients with their words: "gradients", "source_gradients", and those of recurrent states by name."""
         found = {"gradients": (self.gradients, "read"), "source_gradients": (self.source_gradients, "source")}
         found |= {name: (matrix, "read") for name, matrix in self.state_gradients.items()}
         return {name: self._losses(matrix, of) for name, (matrix, of) in found.items() if matrix is not None}
@@ -132,7 +132,7 @@ class Trace:
         return Matrix(values, self.targets, self.source if of == "source" else self.tokens, "written", of)
 
     def as_json(self, arrays: bool = True) -> dict[str, Any]:
-        """Lists for arrays, null for what is not a number; `arrays` False leaves out hidden states and gates."""
+        """Lists for arrays, null for NaN; `arrays` False leaves out hidden states and gates."""
         facts: dict[str, Any] = {
             "system": self.system,
             "task": self.task,

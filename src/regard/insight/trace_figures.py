@@ -1,4 +1,4 @@
-"""What a trace shows, as figures: the words that were looked at, what gradients reach, what gates do over time."""
+"""Figures of a trace: attention, gradients, and gates over time."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from regard.insight.trace import Matrix, Trace
 from regard.insight.words import attention_name, labels, part_name
 from regard.report.figures import Heat
 
-MANY = 24  # words share a weight of 1: of more than these, each gets so little that shades go by its square root
+MANY = 24  # weights sum to 1: with more words than this, shades use the square root
 
 
 def attention(trace: Trace, name: str, head: int | None = None) -> Heat:
-    """How much each word (a row) looked at each other; without a head, the mean of all heads. Heads count from 0."""
+    """The attention of each word (a row) to the others; without a head, the mean of all heads. Heads count from 0."""
     if name not in trace.attention:
         known = list(trace.attention)
         raise RegardError(
@@ -30,7 +30,7 @@ def attention(trace: Trace, name: str, head: int | None = None) -> Heat:
 
 
 def alignment(trace: Trace) -> Heat | None:
-    """Which word of the source each step looked at; its rows are the words that were written."""
+    """The attention of each written word (a row) to the source."""
     matrix = trace.aligned
     return None if matrix is None else _weights(matrix, matrix.seen, "Where each written word looked in the source")
 
@@ -47,7 +47,7 @@ ROWS = {"read": "word read", "written": "word written", "source": "word of the s
 
 
 def gradients(trace: Trace) -> dict[str, Heat]:
-    """‖∂L_t/∂e_s‖ and its kin by name, as powers of ten, for they fade over many; exact zeros are empty cells."""
+    """‖∂L_t/∂e_s‖ and the other gradients by name, as powers of ten; exact zeros are empty cells."""
     titles = {
         "gradients": "How much each word weighs in the loss of each step",
         "source_gradients": "How much each word of the source weighs in the loss of each step",
@@ -86,6 +86,6 @@ GATES = "gates"
 
 
 def powers(matrix: np.ndarray) -> np.ndarray:
-    """Powers of ten of what is above zero; not-a-number for the rest."""
+    """log10 of positive values; NaN for the rest."""
     above = np.where(matrix > 0, matrix, np.nan)
     return np.log10(above)

@@ -1,7 +1,7 @@
-"""A trace as one page to click through: choose a word, or move a slider through time, and see what the model expected
-there, what every head of every layer looked at, what its gates held and where its gradients went.
+"""A trace as an interactive page: choose a word or move a slider through time, and see what the model predicted there,
+and the attention of every head, the gates and the gradients.
 
-Everything is in the file: it opens from disk and asks for nothing; a table at its end tells the steps without a script.
+The file is self-contained and loads nothing; a table at its end lists the steps without JavaScript.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from regard.report.colours import STEPS, hexadecimal, shades
 from regard.report.figures import legible, right_to_left
 from regard.report.page import folded, heading, page, paragraph, table
 
-MOST = 6_000_000  # bytes of hidden states; what is beyond is named and left out
+MOST = 6_000_000  # bytes of hidden states; the rest is named and left out
 LONGEST = 90  # letters of a text in the title
 TASKS = {"language model": "read this text", "translation": "translated this", "classification": "labelled this"}
 HERE = Path(__file__).parent
@@ -56,7 +56,7 @@ def trace_page(trace: Trace) -> str:
 
 
 def fragment(trace: Trace, height: int = 900) -> str:
-    """The page within a notebook: a frame of its own, so that neither disturbs the other."""
+    """The page in an iframe, for a notebook."""
     return (
         f'<iframe srcdoc="{escape(trace_page(trace))}" style="width:100%;height:{height}px;border:0" '
         f'title="trace of {escape(trace.system)}"></iframe>'
@@ -64,7 +64,7 @@ def fragment(trace: Trace, height: int = 900) -> str:
 
 
 def _both(trace: Trace) -> str:
-    """The text, and what became of it."""
+    """The text, and its translation or label."""
     answers = [trace.text or "".join(trace.tokens[1:]), trace.translation or trace.label]
     return " → ".join(f"“{_short(words)}”" for words in answers if words)
 
@@ -89,7 +89,7 @@ def _lead(trace: Trace) -> str:
 
 
 def _controls(trace: Trace) -> str:
-    """Of a translation the written words can be chosen, of a text the words that were read; of a label neither."""
+    """For a translation the written words can be chosen, for a text the words read; for a label neither."""
     sides = {"source": trace.source, "target": trace.targets if trace.source else trace.tokens}
     names = {"source": "source" if trace.task == "translation" else "text", "target": "written" if trace.source else ""}
     shown = ["source", *(["target"] if trace.task == "translation" else [])] if trace.source else ["target"]
@@ -109,7 +109,7 @@ def _controls(trace: Trace) -> str:
 
 
 def _map(name: str, described: str) -> str:
-    """A canvas that is read by pointer, touch or arrow keys; what a cell says stands below it."""
+    """A canvas for pointer, touch or arrow keys; the value of the selected cell is shown below."""
     return (
         f'<div class="map"><canvas id="{name}" tabindex="0" role="img" aria-label="{described}; arrow keys read its '
         f'cells, Enter chooses" aria-describedby="{name}-cell"></canvas>'
@@ -218,7 +218,7 @@ def _facts(trace: Trace) -> tuple[dict[str, Any], list[str]]:
     out."""
     inside, left_out, size = [], [], 0
     held = {**trace.gates, **trace.hidden}
-    for name, values in sorted(held.items(), key=lambda item: item[0].startswith("encoder")):  # its own steps first
+    for name, values in sorted(held.items(), key=lambda item: item[0].startswith("encoder")):  # the decoder's first
         size += values.size
         if size > MOST:
             left_out.append(part_name(name))
@@ -250,7 +250,7 @@ def _facts(trace: Trace) -> tuple[dict[str, Any], list[str]]:
 
 
 def _telling(trace: Trace) -> int:
-    """The step to open at: the one that surprised the model most, where what followed had the least probability."""
+    """The step shown first: the one whose next token had the lowest probability."""
     known = np.isfinite(trace.probability)
     return int(np.where(known, trace.probability, np.inf).argmin()) if known.any() else trace.steps - 1
 
@@ -271,7 +271,7 @@ def _weights(name: str, matrix: Matrix) -> dict[str, Any]:
 
 
 def _labelled(matrix: Matrix) -> dict[str, Any]:
-    """Which of the page's `words` the rows and the columns of a matrix are."""
+    """The page's word lists for the rows and columns of a matrix."""
     return {"rows": matrix.of_rows, "columns": matrix.of_columns}
 
 
@@ -284,7 +284,7 @@ def _slope(name: str, matrix: Matrix) -> dict[str, Any]:
 
 
 def _held(name: str, values: np.ndarray) -> dict[str, Any]:
-    """[steps, units]; a scale with two sides where values have, from 0 to 1 where a gate's have."""
+    """[steps, units]; a diverging scale if values have both signs, 0 to 1 for gates."""
     looking = "source" if name.startswith("encoder") else "read"
     facts = {"name": name, "title": part_name(name), "columns": looking, "units": values.shape[1]}
     if np.nanmin(values, initial=0.0) < 0:
@@ -294,7 +294,7 @@ def _held(name: str, values: np.ndarray) -> dict[str, Any]:
 
 
 def _shaded(values: np.ndarray, low: float | None = None, high: float | None = None) -> dict[str, Any]:
-    """One byte for each value, 1 to 255 between the ends of the scale; 0 for what is empty."""
+    """One byte for each value, 1 to 255 between the ends of the scale; 0 for empty cells."""
     finite = values[np.isfinite(values)]
     low = float(finite.min(initial=np.inf)) if low is None else low
     high = float(finite.max(initial=-np.inf)) if high is None else high

@@ -1,5 +1,5 @@
-"""A trace in the terminal: step by step what was read, what was expected and what came; then shaded pictures of what
-was looked at, of gates and of gradients; and beam search as a tree."""
+"""A trace in the terminal: step by step what was read, predicted and what followed; then shaded attention, gates and
+gradients, and beam search as a tree."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from regard.insight.words import labels, labels_after, visible
 from regard.report.figures import Figure, isolated, legible
 from regard.report.terminal import UNLIMITED, WIDEST, terminal
 
-EXPECTED = 8  # what the model expected needs at least that much room
-LAYERS = 2  # whose attention is shown unless one is named
+EXPECTED = 8  # least width of the predictions' column
+LAYERS = 2  # last layers whose attention is shown, unless one is named
 
 
 def show(
@@ -60,7 +60,7 @@ def _summary(trace: Trace) -> str:
 
 
 def _steps(trace: Trace, width: int) -> Iterable[str]:
-    """A table whose last column, what the model expected, takes the room that is left."""
+    """A table whose last column, the predictions, takes the remaining width."""
     rows = [["read", "then came", "chance", "rank", "entropy", "it expected"]]
     if trace.order is not None:
         rows[0][4:4] = ["order", "back-off"]
@@ -107,7 +107,7 @@ def _pictures(trace: Trace, attention: str | None, head: int | None) -> Iterable
 
 
 def _chosen(trace: Trace) -> list[str]:
-    """The last layers of the model itself; what looks across to a source is shown as the alignment."""
+    """The last layers with self-attention; cross-attention is shown as the alignment."""
     return [name for name in trace.attention if name.startswith(("self", "average"))][-LAYERS:]
 
 
@@ -124,7 +124,7 @@ def _left_out(trace: Trace, attention: str | None) -> str:
 
 
 def _search(branches: Sequence[Branch], width: int) -> Iterable[str]:
-    """The paths to the hypotheses, a step a line; beside each step what else was thought of there."""
+    """The paths to the hypotheses, one step per line, with the step's other candidates beside it."""
     if not branches:
         return
     yield "Beam search"
@@ -146,8 +146,8 @@ class _Tree:
     def __init__(self, branches: Sequence[Branch]):
         self.branches = branches
         self.below: dict[int, list[int]] = {}
-        self.fruitful = {-1}  # what leads to a hypothesis
-        self.lasts = [branch.step for branch in branches]  # the last step of what hangs from each
+        self.fruitful = {-1}  # branches that lead to a hypothesis
+        self.lasts = [branch.step for branch in branches]  # the last step below each branch
         for place in reversed(range(len(branches))):
             branch = branches[place]
             self.below.setdefault(branch.parent, []).insert(0, place)

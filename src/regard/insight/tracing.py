@@ -1,10 +1,10 @@
-"""Reading with open eyes: a model reads one text by the written equation, and everything it goes through is kept.
+"""Makes traces: a model reads one text by the written equation, and everything that it computes is kept.
 
     trace_language(model, tokenizer, "the dog ran")
     trace_translation(model, source_tokenizer, tokenizer, "They are watching.", "Ils regardent.")
     trace_classification(model, source_tokenizer, labels, "I love it")
 
-`explain` is only called here and where one asks what a translation looked at: a model that is not traced pays nothing.
+`explain` is called only here and for the attention of translations, so a model that is not traced loses no time.
 """
 
 from __future__ import annotations
@@ -206,7 +206,7 @@ def trace_classification(
 
 
 def _explain(model: Model, tokens: Tensor, state: State | None, system: str) -> tuple[Tensor, State, list[str]]:
-    """Logits [T, V], parts, and a sentence where a stranger's system has none."""
+    """Logits [T, V], parts, and a sentence if a user's own system has none."""
     try:
         logits, _, parts = model.explain(tokens, state)
         return logits[0], parts, []
@@ -218,7 +218,7 @@ def _explain(model: Model, tokens: Tensor, state: State | None, system: str) -> 
 def _predictions(logits: Tensor, targets: Sequence[int | None], tokenizer: Tokenizer, top: int) -> dict[str, Any]:
     """Of each step's distribution, from logits [T, V]: the true token's probability and rank, entropy, the best.
 
-    A step at a time: its numbers then stay in the processor's cache, which is thrice as fast as all steps at once.
+    One step at a time, which stays in the CPU's cache: three times as fast as all steps at once.
     """
     probability, rank = np.full(len(targets), np.nan), np.zeros(len(targets), dtype=np.int64)
     entropy, choices = np.empty(len(targets)), []
@@ -232,7 +232,7 @@ def _predictions(logits: Tensor, targets: Sequence[int | None], tokenizer: Token
         choices.append(tuple(Choice(tokenizer.token(token), chance) for token, chance in named))
         if target is not None:
             probability[t] = chances[target].item()
-            ahead = (row > row[target]) | ((row == row[target]) & (places < target))  # equals by their place
+            ahead = (row > row[target]) | ((row == row[target]) & (places < target))  # ties by index
             rank[t] = 1 + ahead.sum().item()
     return {"probability": probability, "rank": rank, "entropy": entropy, "top": tuple(choices)}
 
@@ -272,14 +272,14 @@ def _gradients(
     with torch.enable_grad():
         states = state_gradients(model, tokens, targets, _begin(model, source))
     return {
-        "gradients": found.get("target"),  # a classifier reads nothing of what it writes
+        "gradients": found.get("target"),  # a classifier does not read its target
         "source_gradients": found.get("source"),
         "state_gradients": states,
     }
 
 
 def _begin(model: Model, source: Tensor | None) -> State | None:
-    """The state that a source leaves, by the written equation: cuDNN differentiates no recurrence in eval()."""
+    """The state after a source, by the written equation, since cuDNN has no recurrent backward in eval()."""
     if source is None:
         return None
     assert isinstance(model, Translator)
@@ -304,7 +304,7 @@ def _search(
 
 
 def _name(model: Model, system: str) -> str:
-    """Of one's own, ./mine.py:MyCell, the class alone."""
+    """The system's name; for a user's own, ./mine.py:MyCell, the class alone."""
     return (system or type(model).__name__).rpartition(":")[2]
 
 

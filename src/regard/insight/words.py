@@ -1,5 +1,5 @@
-"""Tokens and the names of parts as a reader sees them: spaces visible, the bytes of one character as the character,
-`cross/0` as "Cross-attention, layer 1". Terminal and page take their words from here."""
+"""Readable labels for tokens and parts: spaces visible, the bytes of one character as the character, `cross/0` as
+"Cross-attention, layer 1". Terminal and page use them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from regard.report.figures import legible
 
 BYTES = re.compile(r"(?:<0x[0-9A-F]{2}>)+")  # how a tokenizer writes a token that is only part of a character
 SPACE = "␣"
-NOTHING = "–"  # of what is not known to follow
+NOTHING = "–"  # no known next token
 
 LOOKS = {
     "self": "Self-attention",
@@ -45,7 +45,7 @@ def labels(tokens: Sequence[str]) -> tuple[str, ...]:
 
 
 def labels_after(before: Sequence[str], choices: Iterable[str]) -> list[str]:
-    """What each choice would be after these tokens: the character that it completes, where it completes one."""
+    """Labels of the choices after these tokens: the character that a choice completes, if it completes one."""
     started = len(before)
     while started and BYTES.fullmatch(before[started - 1]):
         started -= 1
@@ -53,7 +53,7 @@ def labels_after(before: Sequence[str], choices: Iterable[str]) -> list[str]:
 
 
 def visible(token: str) -> str:
-    """A token whose spaces at either end, tabs and line ends can be seen; what has no width is named by its code."""
+    """A token whose spaces at either end, tabs and line ends can be seen; zero-width ones become their code."""
     if not token:
         return NOTHING
     if all(category(sign) == "Cf" for sign in token):
@@ -64,7 +64,7 @@ def visible(token: str) -> str:
 
 
 def _character(tokens: Sequence[str]) -> tuple[int, str]:
-    """How many of the first tokens are needed for whole characters, and these; one token as it is where none are."""
+    """How many of the first tokens form complete characters, and these characters; else one token, unchanged."""
     raw = b""
     for size, token in enumerate(tokens, start=1):
         if not BYTES.fullmatch(token):

@@ -1,7 +1,7 @@
-"""The laws every system obeys, as functions that say in one sentence what broke; `regard laws` runs them on any of
-them, also on one's own.
+"""The laws that every system obeys, as functions that raise one sentence about what broke; `regard laws` checks any
+system, also a user's own.
 
-    contract.py     the laws of the call        searching.py, learning.py     the laws of those who use it
-    closeness.py    what is drawn and how two answers are compared
+    contract.py     the laws of the call        searching.py, learning.py     the laws of decoding and training
+    closeness.py    random cases, and comparing two results
     registry.py     all of them by number, and `run_laws`
 """

@@ -1,4 +1,4 @@
-"""What the laws are tried on, and how two answers are compared: a difference is a sentence with a number in it."""
+"""Random cases for the laws, and the comparison of two results; a difference raises a sentence with a number."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from regard.layers.state import State
 from regard.systems.model import Model
 from regard.systems.translator import Translator
 
-TOLERANCE = 1e-10  # fp64; sums in another order, nothing more
+TOLERANCE = 1e-10  # fp64: only the order of summation may differ
 
 
 class Broken(AssertionError):
@@ -47,7 +47,7 @@ class Draw:
         return lengths
 
     def sources(self, model: Translator) -> tuple[Tensor, Tensor]:
-        """What each row translates: ragged, with junk in the padding, and the lengths; at least one is full."""
+        """Each row's source: ragged, with junk in the padding, and the lengths; at least one is full."""
         columns = self.columns + 1
         source = self.integers("source", 0, model.source_vocabulary, self.rows, columns)
         lengths = self.integers("source lengths", 1, columns + 1, self.rows)
@@ -55,7 +55,7 @@ class Draw:
         return source, lengths
 
     def begin(self, model: Model, *, row: int | None = None, width: int = 1, capacity: int | None = None) -> State:
-        """A first state for every row, or for one alone; a translator's has read the row's source, alone unpadded."""
+        """An initial state for all rows, or for one; a translator's has read the source, unpadded for one row."""
         if not isinstance(model, Translator):
             return model.begin(rows=self.rows if row is None else 1, width=width, capacity=capacity)
         source, lengths = self.sources(model)
@@ -64,11 +64,11 @@ class Draw:
         return model.begin(source, lengths, width=width, capacity=capacity)
 
     def start(self, model: Model, *, row: int | None = None) -> State | None:
-        """What a first call is given: a language model begins by itself, a translator with its source."""
+        """The state for a first call: None for a language model, for a translator that of its source."""
         return self.begin(model, row=row) if isinstance(model, Translator) else None
 
     def pieces(self, tokens: Tensor) -> tuple[Tensor, ...]:
-        """The columns cut at random places."""
+        """The columns split at random positions."""
         cuts = self.integers("cuts", 0, 2, tokens.size(1) - 1).nonzero().flatten() + 1
         return tokens.tensor_split(cuts.tolist(), dim=1)
 
@@ -87,7 +87,7 @@ def close(one: Tensor, other: Tensor, what: str, why: str, axes: Sequence[str] =
 
 
 def equal(one: Tensor, other: Tensor, what: str, why: str, axes: Sequence[str] = ()) -> None:
-    """The same bits, or the sentence."""
+    """The same bits, or raises."""
     hold(one.shape == other.shape, f"{what} from shape {list(other.shape)} to {list(one.shape)}: {why}")
     if not torch.equal(one, other):
         raise Broken(f"{what} {_difference(one, other, one != other, axes)}: {why}")
@@ -109,7 +109,7 @@ LOGITS = ("", "position", "")  # the axes of [R, T, V]
 
 
 def leaves(state: State, path: str = "") -> Iterator[tuple[str, Tensor]]:
-    """Every tensor of a state with its path; anything else in it is refused."""
+    """Every tensor of a state with its path; anything else in it raises an error."""
     hold(isinstance(state, dict), f"the state holds a {type(state).__name__} at {path or 'its top'}: use a dict there")
     for name, part in state.items():
         if isinstance(part, dict):

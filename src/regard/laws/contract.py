@@ -1,6 +1,6 @@
 """The laws of the call, as functions of a model and a draw; numbers and wording are the contract's.
 
-A law raises `Broken` where it does not hold. Models come in fp64 and eval(); a layer is tested inside a Stack.
+A law raises `Broken` if it does not hold. Models are in fp64 and eval(); a layer is tested inside a Stack.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from regard.systems.translator import Translator
 
 
 def asking_twice_changes_nothing(model: Model, draw: Draw) -> None:
-    """Before any law: the same call gives the same answer, or no two answers could be compared."""
+    """Before any law: the same call gives the same result, or results could not be compared."""
     tokens = draw.tokens(model)
     with torch.no_grad():
         once, _ = model(tokens, draw.start(model))
@@ -171,7 +171,7 @@ def the_fast_path_is_the_equation(model: Model, draw: Draw) -> None:
 
 
 def _written_start(model: Model, draw: Draw) -> State | None:
-    """A translator's first state from its source, read by the written equation too."""
+    """A translator's initial state, with the source also read by the written equation."""
     if not isinstance(model, Translator):
         return None
     source, lengths = draw.sources(model)
@@ -187,12 +187,12 @@ def _written_start(model: Model, draw: Draw) -> State | None:
 
 
 def _without_source(state: State) -> State:
-    """What was read or written; a memory's padded columns are unspecified."""
+    """The state without the source, whose padded columns are unspecified."""
     return {name: part for name, part in state.items() if name != "source"}
 
 
 def saving_keeps_every_bit(model: Model, draw: Draw, again: Callable[[], Model]) -> None:
-    """6: save → load bit-equal. `again` builds the model anew, untrained."""
+    """6: save → load bit-equal. `again` builds a new, untrained model."""
     tokens = draw.tokens(model)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "model.safetensors"
@@ -229,7 +229,7 @@ def a_call_leaves_its_state_unchanged(model: Model, draw: Draw) -> None:
 
 
 def _holds_the_same(state: State, held: dict[str, Tensor]) -> None:
-    """The dict has its keys, and under each the very same tensor."""
+    """The dict still has its keys and, under each, the same unchanged tensor."""
     now = dict(leaves(state))
     altered = [name for name in {**held, **now} if now.get(name) is not held.get(name)]
     hold(not altered, f"a call alters the state it was given ({', '.join(altered)}): make a new dict")
@@ -246,7 +246,7 @@ def fixed_capacity_is_growing(model: Model, draw: Draw) -> None:
     ]
     lengths_of = [torch.full((draw.rows,), t.size(1)) if lengths is None else lengths for t, lengths in calls]
     most = int(torch.stack(lengths_of).sum(0).max())
-    growing, fixed = draw.begin(model), draw.begin(model, capacity=most)  # not one slot to spare
+    growing, fixed = draw.begin(model), draw.begin(model, capacity=most)  # exactly enough slots
     form = _form(fixed)
     with torch.no_grad():
         for (tokens, lengths), real_columns in zip(calls, lengths_of, strict=True):
@@ -332,7 +332,7 @@ def _has_its_rows(state: State, sources: int, width: int) -> None:
 
 
 def length_zero_freezes(model: Model, draw: Draw) -> None:
-    """11: length 0 freezes: the row goes on as if the call had not been."""
+    """11: length 0 freezes: the row continues as if the call had not happened."""
     frozen = draw.lengths() == 0
     frozen[-1] = True
     for capacity in (None, 3 * draw.columns):

@@ -1,4 +1,4 @@
-"""The laws of training: how a batch is cut does not matter, and what can learn does."""
+"""The laws of training: splitting a batch does not matter, and a system can memorise."""
 
 from __future__ import annotations
 
@@ -50,9 +50,9 @@ def it_memorises_four_sentences(model: Model, steps: int = 1000, learning_rate: 
     assert model.vocabulary >= len(words)
     text = torch.tensor([[words.index(word) for word in sentence.split()] for sentence in SENTENCES])
     source = None
-    if isinstance(model, Translator):  # after <eos> only the source tells how the target begins
+    if isinstance(model, Translator):  # after <eos> only the source determines how the target begins
         source, text = F.pad(text, (0, 1)), F.pad(text.roll(1, dims=0), (1, 1))
-    if isinstance(model, Classifier):  # it writes one word and reads none that was written
+    if isinstance(model, Classifier):  # it writes one word and reads no target
         text = text[:, :2]
     tokens, targets = text[:, :-1], text[:, 1:]
     optimizer = torch.optim.Adam(model.parameters(), lr=learning_rate)
@@ -77,7 +77,7 @@ def it_memorises_four_sentences(model: Model, steps: int = 1000, learning_rate: 
 
 
 def it_can_memorise(build: Callable[[], Model], tries: int = 3) -> None:
-    """13a, fairly: some first weights lead nowhere, so another start is allowed before the verdict."""
+    """13a with restarts: some initial weights do not train, so other seeds are tried before it fails."""
     for seed in range(1, tries):
         torch.manual_seed(seed)
         with suppress(Broken):

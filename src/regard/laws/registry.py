@@ -1,4 +1,4 @@
-"""All laws by number, in the contract's words, and what tries them on a system.
+"""All laws by number, in the contract's words, and `run_laws`, which checks a system.
 
 for result in run_laws(builder("lstm")):
     print(result.number, result.holds, result.sentence)
@@ -34,7 +34,7 @@ WIDE: dict[str, Any] = {"layers": 1, "width": 32, "heads": 2, "context": 24, "em
 
 
 class Build(Protocol):
-    """Makes the system anew, untrained. `learner`: wide enough to memorise a little, and without dropout."""
+    """Builds a new, untrained model. `learner`: wide enough to memorise a little, and without dropout."""
 
     def __call__(self, vocabulary: int = VOCABULARY, *, learner: bool = False) -> Model: ...
 
@@ -44,7 +44,7 @@ class Law:
     number: int
     wording: str
     check: Callable[[Build], None]  # raises Broken
-    advice: str  # where a crash is not in the author's own lines, this is what to look at
+    advice: str  # a hint, if a crash is not in the author's own lines
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class Result:
 
 
 def run_laws(build: Build, each: Callable[[Result], object] | None = None) -> list[Result]:
-    """Try every law on a system, each on a fresh copy of it. A crash is a broken law, said in a sentence too."""
+    """Checks every law on a fresh copy of the system. A crash is a broken law, also reported in a sentence."""
     results: list[Result] = []
     for law in LAWS:
         results.append(_try(law, build))
@@ -73,28 +73,28 @@ def _try(law: Law, build: Build) -> Result:
         return Result(law.number, law.wording, False, f"{broken}.")
     except RegardError as error:
         return Result(law.number, law.wording, False, str(error))
-    except Exception as error:  # whatever a stranger's code can raise
+    except Exception as error:  # a user's code can raise anything
         return Result(law.number, law.wording, False, crash(error) or _outside(error, law.advice))
     return Result(law.number, law.wording, True)
 
 
 def _outside(error: Exception, advice: str) -> str:
-    """A crash in lines that are not the author's: what is missing, or what to look at."""
+    """A crash outside the author's lines: what is missing, or a hint."""
     if isinstance(error, NotImplementedError):
         return f"its `{traceback.extract_tb(error.__traceback__)[-1].name}` is not written."
     first = next(iter(str(error).splitlines()), "").rstrip(".")
     return f"it crashed with {type(error).__name__}" + (f" ({first})" if first else "") + f"; {advice}."
 
 
-# -- what the laws are tried on --------------------------------------------------------------------------------------
+# -- models for the laws ---------------------------------------------------------------------------------------------
 
 
 def builder(system: str) -> Build:
-    """How to make a small one of a system: a registered one, or one's own."""
+    """A function that builds a small model of a system, registered or the user's own."""
     name = name_code(system).name if is_own(system) else system
     parts, kind = load_module(name), load_class(name)
     if isinstance(parts, OwnLayer):
-        with suppress_but(RegardError):  # a crash is told with its law
+        with suppress_but(RegardError):  # a crash is reported with its law
             parts.examine()
     names = {field.name for field in dataclasses.fields(parts.Settings)}
     tiny = {key: value for key, value in parts.SIZES["tiny"].items() if "." not in key}
@@ -104,7 +104,7 @@ def builder(system: str) -> Build:
         wanted = {**WIDE, **quiet} if learner else SMALL
         try:
             settings = parts.Settings(**{**tiny, **{key: value for key, value in wanted.items() if key in names}})
-        except RegardError:  # a system whose settings do not go together that way
+        except RegardError:  # these settings conflict in this system
             settings = parts.Settings(**{**tiny, **(quiet if learner else {})})
         return kind(vocabulary, settings)
 
@@ -119,7 +119,7 @@ def builder(system: str) -> Build:
 
 
 def never_changed(build: Build) -> list[str]:
-    """What the layers carry though no token changes it: no law forbids that, and hardly anyone means it."""
+    """State entries that no token changes: no law forbids them, but they are probably a mistake."""
     torch.manual_seed(0)
     model = stirred(build)
     draw = draws(model)[-1]
@@ -128,7 +128,7 @@ def never_changed(build: Build) -> list[str]:
         _, after = model(draw.tokens(model), before)
     now = dict(leaves(after["past"]))
     same = (name for name, leaf in leaves(before["past"]) if name in now and torch.equal(now[name], leaf))
-    return list(dict.fromkeys(name.rpartition(".")[2] for name in same))  # of several layers' once
+    return list(dict.fromkeys(name.rpartition(".")[2] for name in same))  # each name once
 
 
 @contextmanager
@@ -142,7 +142,7 @@ def suppress_but(kept: type[Exception]) -> Iterator[None]:
 
 
 def stirred(build: Build) -> Model:
-    """In fp64 and eval(), with weights large enough for every part to matter; a counted one counts a random text."""
+    """A model in fp64 and eval(), with weights large enough for every part to matter; n-grams count a random text."""
     model = build().double().eval()
     count = getattr(model, "count", None)
     if count is not None:
@@ -155,7 +155,7 @@ def stirred(build: Build) -> Model:
 
 
 def draws(model: Model) -> list[Draw]:
-    """Small cases first: what breaks is then easiest to think about."""
+    """Small cases first, because they are the easiest to debug."""
     most = COLUMNS if model.context is None else max(2, min(COLUMNS, model.context // 3))
     sizes = ((2, 2), (2, 3), (3, 4), (3, 5), (4, 6), (4, 6))
     return [Draw(seed, rows, min(columns, most)) for seed, (rows, columns) in enumerate(sizes)]
@@ -175,7 +175,7 @@ def saving(build: Build) -> None:
     model = stirred(build)
 
     def again() -> Model:
-        torch.manual_seed(7)  # the new model starts from other weights
+        torch.manual_seed(7)  # other initial weights
         return build().double().eval()
 
     contract.saving_keeps_every_bit(model, draws(model)[-1], again)
@@ -183,7 +183,7 @@ def saving(build: Build) -> None:
 
 def learning(build: Build) -> None:
     if not any(True for _ in build().parameters()):
-        return  # a counted system learns otherwise
+        return  # counted systems are not trained
     torch.manual_seed(1)
     untrained_it_knows_nothing(build(1000).double().eval(), Draw(seed=1, rows=40, columns=20))
     it_can_memorise(lambda: build(learner=True).float())

@@ -1,4 +1,4 @@
-"""The law of decoding: what is written does not depend on how it was searched for."""
+"""The law of decoding: beam 1 equals greedy."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from regard.laws.closeness import Draw, hold
 from regard.systems.model import Model
 from regard.systems.translator import Translator
 
-EOS = 0  # which word ends a line is the tokenizer's choice; any will do here
+EOS = 0  # any word will do here
 
 
 def beam_one_is_greedy(model: Model, draw: Draw) -> None:
@@ -30,7 +30,7 @@ def beam_one_is_greedy(model: Model, draw: Draw) -> None:
 
 
 def translations_are_greedy(model: Translator, draw: Draw) -> None:
-    """All sources together by a beam of 1; each alone by the most probable word, again and again."""
+    """All sources in one batch with beam 1, against each alone by repeated argmax."""
     sources = draw.integers("sources", 1, model.source_vocabulary, draw.rows, draw.columns).tolist()
     sources = [row[:length] for row, length in zip(sources, draw.lengths("sources").tolist())]
     together = translate(model, sources, eos=EOS, beam=GREEDY_BEAM, max_tokens=draw.columns)

@@ -1,1 +1,1 @@
-"""The parts of which every system is made: embeddings, positions, recurrence, attention, blocks."""
+"""The layers that systems are built from: embeddings, positions, recurrence, attention, blocks."""

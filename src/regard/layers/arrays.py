@@ -1,4 +1,4 @@
-"""What `regard.attention` is given: NumPy arrays, lists or tensors, one query or many, as tensors of one kind."""
+"""Converts the arguments of `regard.attention` (NumPy arrays, lists, tensors; one query or many) to tensors."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Array = Any  # a NumPy array or what becomes one, or a torch tensor
 
 
 def alike(named: dict[str, Array]) -> list[Tensor]:
-    """All as tensors of one precision, on the device of those that are tensors; whole numbers become real ones."""
+    """All as tensors of one floating-point dtype, on the device of the given tensors."""
     devices = [array.device for array in named.values() if isinstance(array, Tensor)]
     tensors = [as_tensor(name, array, devices[0] if devices else None) for name, array in named.items()]
     dtype = torch.get_default_dtype() if devices else torch.float64
@@ -51,7 +51,7 @@ def broadcasts(*shapes: torch.Size) -> bool:
 def as_sequences(
     query: Tensor, keys: Tensor, values: Tensor
 ) -> tuple[Tensor, Tensor, Tensor, Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor, Tensor]]]:
-    """Queries […, Tq, d], keys […, m, d], values […, m, e], and the way back to the shapes that were meant."""
+    """Queries […, Tq, d], keys […, m, d], values […, m, e], and a function that restores the user's shapes."""
     if keys.dim() == 0 or values.dim() == 0 or not keys.numel():
         raise RegardError(
             "A database needs keys and values: give keys [m, d] or [m] with m at least 1, values likewise."

@@ -1,4 +1,4 @@
-"""Attention: each position asks all that it may see.
+"""Attention: each position is a query to all positions that it may see.
 
     Attention(Q, K, V) = softmax(Q Kᵀ / √d + M) V            Vaswani et al. 2017, in H heads of width d side by side
 
@@ -11,8 +11,8 @@ and with any score α of scores.py instead of the softmax, one head and nothing 
 bare     h_i = Σ_{j ≤ i} α(q_i, k_j) v_j,   q = f(W_q x), k = f(W_k x), v = f(W_v x)        the notes
 scored   c_t = Σ_s α(q_t, h_s) h_s                                                          Bahdanau et al. 2015
 
-A source has one row, [N, S, D], which the hypotheses of a beam share: of R rows, row r asks source r // (R / N). The
-hypotheses are more queries to the same keys; keys and values are never copied.
+A source has one row, [N, S, D], which the hypotheses of a beam share: of R rows, row r attends to source r // (R / N).
+Hypotheses are more queries to the same keys; keys and values are never copied.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from regard.layers.state import Span, State
 
 
 def attend(query: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None, *, dropout: float = 0.0) -> Tensor:
-    """The equation, in PyTorch's words: queries [R, H, T, d], keys and values [R, H, S, d] → [R, H, T, d]."""
+    """The equation by PyTorch's fused function: queries [R, H, T, d], keys and values [R, H, S, d] → [R, H, T, d]."""
     return F.scaled_dot_product_attention(query, keys, values, attn_mask=mask, dropout_p=dropout)
 
 
@@ -88,12 +88,12 @@ class MultiHeadSelfAttention(nn.Module):
 
     @property
     def weight_dropout(self) -> float:
-        """The rate on the weights, now."""
+        """The current dropout rate on the weights; 0 in eval()."""
         return self.dropout if self.training else 0.0
 
 
 class CausalSelfAttention(MultiHeadSelfAttention, Layer):
-    """Every position asks all earlier ones, and itself. The state is the keys and values of what was read."""
+    """Every position attends to itself and all earlier ones. The state is the keys and values of what was read."""
 
     caches = True
 
@@ -121,7 +121,7 @@ class CausalSelfAttention(MultiHeadSelfAttention, Layer):
 
 
 class FullSelfAttention(MultiHeadSelfAttention):
-    """Every position asks every other; `valid` [N, S] says which columns are real, None = all."""
+    """Every position attends to all; `valid` [N, S] masks padding, None = no padding."""
 
     def forward(self, x: Tensor, valid: Tensor | None) -> Tensor:
         return self.join_heads(attend(*self.look_up(x, valid), dropout=self.weight_dropout))
@@ -140,7 +140,7 @@ class FullSelfAttention(MultiHeadSelfAttention):
 
 
 class CrossAttention(nn.Module):
-    """x [R, T, D] asks N sources, whose keys and values `remember` computes once."""
+    """x [R, T, D] attends to N sources, whose keys and values `remember` computes once."""
 
     def __init__(self, width: int, heads: int, *, dropout: float = 0.0, dropout_output: float = 0.0) -> None:
         super().__init__()
@@ -162,7 +162,7 @@ class CrossAttention(nn.Module):
         return self.join_heads(context, x), {name: _by_hypothesis(part, x) for name, part in parts.items()}
 
     def join_heads(self, context: Tensor, x: Tensor) -> Tensor:
-        """Of the heads [N, H, width·T, d], each hypothesis' own: [R, T, D]."""
+        """The heads [N, H, width·T, d] joined, one row per hypothesis: [R, T, D]."""
         return self.drop_output(self.output(context.transpose(1, 2).reshape(x.shape)))
 
     @property
@@ -185,7 +185,7 @@ def _by_hypothesis(part: Tensor, x: Tensor) -> Tensor:
 
 
 class SelfAttention(Layer):
-    """The bare one: one head, any score of the family, and nothing but the weighted average of the values.
+    """The notes' attention: one head, any score of the family, and only the weighted average of the values.
 
     Without projections query, key and value are x itself: y_i = Σ_j α(x_i, x_j) x_j (001:120–136).
     """
@@ -248,7 +248,7 @@ class ScoredAttention(nn.Module):
         )
 
     def remember(self, memory: Tensor) -> Tensor:
-        """Of the score, what depends on the memory alone: [N, S, …]."""
+        """The part of the score that depends on the memory alone: [N, S, …]."""
         return self.score.prepare(self.key(memory))
 
     def forward(self, query: Tensor, keys: Tensor, visible: Tensor) -> Tensor:

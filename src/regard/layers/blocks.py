@@ -1,12 +1,12 @@
-"""The Transformer's block: attention lets positions exchange, the feed-forward works on each; both are added to x.
+"""The Transformer's block: attention mixes positions, the feed-forward acts on each; both are added to x.
 
 post-norm    x = LN(x + Attention(x));    x = LN(x + FF(x))          Vaswani et al. 2017; GPT: Radford et al. 2018
 pre-norm     x = x + Attention(LN(x));    x = x + FF(LN(x))          GPT-2: Radford et al. 2019
 
 FF(x) = W_2 f(W_1 x + b_1) + b_2,    f = GELU (tanh form; Hendrycks & Gimpel 2016) or ReLU
 
-An encoder's block is the same with attention that looks both ways; a decoder's has one part more, between the two,
-which looks at the source.
+An encoder's block has attention in both directions; a decoder's has a third sublayer between the two, cross-attention
+to the source.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ ACTIVATIONS = ("gelu", "relu")
 
 
 class FeedForward(nn.Module):
-    """Two linear maps with a nonlinearity between them, at each position alone."""
+    """Two linear layers with a nonlinearity between them, at each position separately."""
 
     def __init__(
         self,
@@ -50,17 +50,17 @@ class FeedForward(nn.Module):
 
 
 class Order:
-    """Where the layer norm stands as a part is added to x."""
+    """Where the layer norm is applied when a sublayer is added to x."""
 
     feedforward: FeedForward
     feedforward_norm: nn.LayerNorm
 
     def add(self, norm: nn.LayerNorm, x: Tensor, part: Callable[[Tensor], tuple[Any, ...]]) -> tuple[Any, ...]:
-        """The new x, and what the part returned: what it adds to x, and whatever else."""
+        """The new x, and what the sublayer returned: its term of the sum, and anything else."""
         raise NotImplementedError
 
     def work(self, x: Tensor) -> tuple[Any, ...]:
-        """The part that every block ends with."""
+        """The feed-forward sublayer, with which every block ends."""
         return self.add(self.feedforward_norm, x, lambda read: (self.feedforward(read),))
 
 
@@ -81,7 +81,7 @@ class PostNorm(Order):
 
 
 class Block(Order, Layer):
-    """A language model's: the state is the attention's."""
+    """A language model's block; its state is the attention's."""
 
     caches = True
 
@@ -115,7 +115,7 @@ class PostNormBlock(PostNorm, Block):
 
 
 class EncoderBlock(Order, nn.Module):
-    """No state: every position sees the whole source, of which `valid` [N, S] says what is real (None = all)."""
+    """No state: every position sees the whole source; `valid` [N, S] masks padding (None = no padding)."""
 
     def __init__(self, attention: FullSelfAttention, feedforward: FeedForward) -> None:
         super().__init__()

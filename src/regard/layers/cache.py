@@ -1,4 +1,4 @@
-"""What causal attention remembers: the keys and values of all that was read, by position.
+"""The key-value cache of causal attention, by position.
 
 growing    {"keys", "values"}                [R, H, S, d]        a call returns longer ones
 fixed      {"key_buffer", "value_buffer"}    [R, H, C + 1, d]    a call writes in place; padded columns go to slot C
@@ -18,7 +18,7 @@ from regard.layers.state import Span, State
 def begin(
     rows: int, heads: int, width: int, *, capacity: int | None, device: torch.device | str, dtype: torch.dtype
 ) -> State:
-    """A cache that holds nothing yet; `width` is a head's."""
+    """An empty cache; `width` is a head's."""
     names, slots = (("keys", "values"), 0) if capacity is None else (("key_buffer", "value_buffer"), capacity + 1)
     return {name: torch.zeros(rows, heads, slots, width, device=device, dtype=dtype) for name in names}
 
@@ -38,12 +38,12 @@ def remember(state: State, key: Tensor, value: Tensor, span: Span) -> tuple[Tens
 
 
 def visible(positions: Tensor, slots: int) -> Tensor:
-    """Which slots a query at each position [R, T] may look at: the ones up to its own, [R, 1, T, S]."""
+    """The causal mask: a query at position t sees slots up to t. [R, T] → [R, 1, T, S]."""
     return (torch.arange(slots, device=positions.device) <= positions[..., None])[:, None]
 
 
 def _append(cache: Tensor, new: Tensor, positions: Tensor) -> Tensor:
-    """A longer cache with `new` at each row's own positions; what padding left behind is overwritten."""
+    """A longer cache with `new` at each row's own positions; what padding wrote is overwritten."""
     if cache.size(2) == 0:
         return new
     longer = torch.cat([cache.to(new.dtype), new], dim=2)

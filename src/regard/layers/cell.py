@@ -1,4 +1,4 @@
-"""A cell: a recurrent layer that says only what one step does. Walking through the text is the same for all of them.
+"""A cell: a recurrent layer defined by one step. The loop over the text is the same for all cells.
 
 h_t, … = step(x_t, h_{t-1}, …)        Elman 1990; the lecture's prediction, hidden_state = my_rnn(word, hidden_state)
 """
@@ -17,7 +17,7 @@ from regard.layers.state import Span, State
 
 
 class Cell(Layer):
-    """A subclass says what it carries (`memory`) and how one step changes it (`step`); the rest is inherited.
+    """A subclass defines its state (`memory`) and one step (`step`); the rest is inherited.
 
     class Fading(Cell):
         def __init__(self, inputs, width):
@@ -38,7 +38,7 @@ class Cell(Layer):
     def step(self, x: Tensor, state: State) -> State:
         """One word: x [R, inputs] and the memory before it → the memory after it.
 
-        Whatever else it returns, [R, …] by name, is shown by `explain` and not carried on.
+        Anything else it returns, [R, …] by name, is shown by `explain` and not carried.
         """
         raise NotImplementedError
 
@@ -58,11 +58,11 @@ class Cell(Layer):
         return walk(self.stepping(), x, state, span)
 
     def stepping(self) -> Callable[[Tensor, State], State]:
-        """The step for one call: a cell that draws something once for all steps of a call draws it here."""
+        """The step for one call; random choices that hold for all steps of a call are made here."""
         return self._checked_step
 
     def _checked_step(self, x: Tensor, state: State) -> State:
-        """The step, told in a sentence what is wrong with what it asks for or returns."""
+        """The step, with clear errors if it reads or returns something wrong."""
         new = self.step(x, Memory(state))
         if not isinstance(new, dict):
             raise RegardError(
@@ -82,7 +82,7 @@ class Cell(Layer):
 
 
 class Memory(dict[str, Any]):
-    """What a step is given: a dict of its own, so that nobody else's is written into."""
+    """The state given to a step: a copy of the dict, so that a step cannot change the caller's."""
 
     def __missing__(self, name: str) -> Tensor:
         carried = ", ".join(f'"{each}"' for each in (*self, name))

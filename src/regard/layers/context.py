@@ -1,4 +1,4 @@
-"""Two ways to look at a context without recurrence or attention: average all of it, or lay the last words side by side.
+"""Context without recurrence or attention: the average of all words, or the last words concatenated.
 
 average     c_t = (x_1 + … + x_t) / t                 any length, no order        Iyyer et al. 2015
 window      c_t = [x_{t-n+2} ; … ; x_{t-1} ; x_t]     n − 1 words, in order       Bengio et al. 2003
@@ -27,7 +27,7 @@ class Average(Layer):
     def forward(self, x: Tensor, state: State, span: Span) -> tuple[Tensor, State]:
         exact = torch.promote_types(x.dtype, torch.float32)
         before = state["sum"].to(exact)
-        sums = before[:, None] + x.cumsum(dim=1, dtype=exact)  # [R, T, D]; padding stands behind what is real
+        sums = before[:, None] + x.cumsum(dim=1, dtype=exact)  # [R, T, D]; padding comes last
         count = span.positions(x.size(1)) + 1
         return (sums / count[..., None]).to(x.dtype), {"sum": last(sums, before, span)}
 
@@ -38,7 +38,7 @@ class Average(Layer):
 
 
 class Window(Layer):
-    """The last `words` vectors, oldest first, side by side; before the start of the text stands a vector of its own."""
+    """The last `words` vectors, oldest first, concatenated; before the start of the text there is a trained vector."""
 
     def __init__(self, inputs: int, words: int) -> None:
         super().__init__()
@@ -59,10 +59,10 @@ class Window(Layer):
         return words.flatten(2), new, {"window": words}
 
     def _slide(self, x: Tensor, state: State, span: Span) -> tuple[Tensor, State]:
-        """What stands in the window at each column, [R, T, n − 1, D], and after each row's last real one."""
+        """The window at each column, [R, T, n − 1, D], and the one after each row's last real column."""
         before = state["window"].to(x.dtype)
         windows = torch.cat([before, x], dim=1).unfold(1, self.words, 1).transpose(2, 3)  # [R, T + 1, n − 1, D]
-        back = torch.arange(self.words - 1, -1, -1, device=x.device)  # how far back each place of the window lies
+        back = torch.arange(self.words - 1, -1, -1, device=x.device)  # distance of each place of the window
         read = span.positions(x.size(1))[..., None] >= back  # [R, T, n − 1]
         words = torch.where(read[..., None], windows[:, 1:], self.start.to(x.dtype))
         return words, {"window": last(windows[:, 1:], before, span)}

@@ -1,4 +1,4 @@
-"""Dropout: y = x · m / (1 − p), each m_i is 0 with probability p, else 1. All of it is silent in eval().
+"""Dropout: y = x · m / (1 − p), each m_i is 0 with probability p, else 1. Inactive in eval().
 
 Dropout              every component by itself                       Srivastava et al. 2014
 VariationalDropout   one mask for all time steps of a row            Gal & Ghahramani 2016
@@ -32,7 +32,7 @@ class VariationalDropout(nn.Module):
 
 
 class WordDropout(nn.Module):
-    """A dropped word is zero at all its places in the call, as if its row of the embedding table were."""
+    """A dropped word is zero wherever it occurs in the call, as if its row of the embedding table were zero."""
 
     def __init__(self, rate: float) -> None:
         super().__init__()

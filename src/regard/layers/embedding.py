@@ -28,7 +28,7 @@ class Embedding(nn.Module):
         word_dropout: float = 0.0,
         scale: float | None = None,
     ) -> None:
-        """Word vectors are multiplied by `scale`; None = √width where they meet waves, else 1."""
+        """Word vectors are multiplied by `scale`; None = √width if sinusoids are added, else 1."""
         super().__init__()
         self.vocabulary = vocabulary
         self.width = width
@@ -39,7 +39,7 @@ class Embedding(nn.Module):
         if words < 1 or (position is not None and position.width > width):
             raise ValueError(f"a position of width {getattr(position, 'width', 0)} does not fit into {width}")
         self.table = nn.Embedding(vocabulary, words)
-        # Waves have size 1: where they are added, words are scaled up to meet them (Vaswani et al. 2017, section 3.4).
+        # Sinusoids have size 1; words are scaled to match them (Vaswani et al. 2017, section 3.4).
         waves = isinstance(position, Sine | Sinusoid) and not self.concatenate
         self.scale = scale if scale is not None else width**0.5 if waves else 1.0
         self.word_dropout = WordDropout(word_dropout)
@@ -51,7 +51,7 @@ class Embedding(nn.Module):
         if self.position is None:
             return words
         positions = span.positions(tokens.size(1))
-        if span.start.stride(0) == 0:  # all rows begin at the same place, known from the shape alone
+        if span.start.stride(0) == 0:  # an expanded tensor: all rows begin at the same position
             positions = positions[:1]
         places = self.position(positions, words.dtype)  # [R, T, position.width], or one row for all
         if self.concatenate:
@@ -59,7 +59,7 @@ class Embedding(nn.Module):
         return words + F.pad(places, (0, self.width - places.size(-1)))  # a narrow encoding takes the first components
 
     def looked_up(self, tied: bool) -> int:
-        """Weights that are only looked up and never multiplied by: the tables, except where the prediction uses one."""
+        """Number of weights that are only looked up, not multiplied: the tables, unless tied to the output."""
         places = 0 if self.position is None else sum(weight.numel() for weight in self.position.parameters())
         return places + (0 if tied else self.table.weight.numel())
 

@@ -1,4 +1,4 @@
-"""Encoders: a whole source in, one vector for each of its words out. They have no state, for nothing follows.
+"""Encoders: a whole source in, one vector for each of its words out. They have no state.
 
 memory = encoder(source, lengths)        source [N, S, D], of which row n's first lengths[n] columns are real
 
@@ -24,7 +24,7 @@ KINDS: dict[str, Any] = {"rnn": (nn.RNN, elman), "lstm": (nn.LSTM, lstm), "gru":
 
 
 class RecurrentEncoder(nn.Module):
-    """Layers of a recurrent cell, in one direction or both; dropout stands between them.
+    """Layers of a recurrent cell, in one direction or both, with dropout between them.
 
     Besides the memory it returns each layer's last state, {"0": {"hidden": [N, width], …}, …}; in both directions that
     is [→h_S ; ←h_1], where each direction has read everything.
@@ -41,7 +41,7 @@ class RecurrentEncoder(nn.Module):
         dropout: float = 0.0,
     ) -> None:
         super().__init__()
-        between = dropout if layers > 1 else 0.0  # PyTorch warns of dropout where nothing lies between
+        between = dropout if layers > 1 else 0.0  # PyTorch warns about dropout with one layer
         module, self.equation = KINDS[cell]
         self.fused: nn.RNNBase = module(
             inputs, width, num_layers=layers, batch_first=True, bidirectional=bidirectional, dropout=between
@@ -58,7 +58,7 @@ class RecurrentEncoder(nn.Module):
 
     def explain(self, x: Tensor, lengths: Tensor | None = None) -> tuple[Tensor, State, State]:
         lengths = None if lengths is None else lengths.to(x.device)
-        weights = iter(self.fused.all_weights)  # layer by layer, and in each the directions
+        weights = iter(self.fused.all_weights)  # by layer, then by direction
         last: State = {}
         parts: State = {}
         for layer in map(str, range(self.fused.num_layers)):
@@ -88,7 +88,7 @@ class RecurrentEncoder(nn.Module):
 
 
 class TransformerEncoder(nn.Module):
-    """Blocks one above the other, and a last layer norm where they are pre-norm."""
+    """A stack of blocks, with a final layer norm if they are pre-norm."""
 
     def __init__(self, blocks: Iterable[EncoderBlock], finish: nn.Module | None = None) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""A layer: a sequence of vectors in, a sequence of context-aware vectors out, and the state it hands to the next call.
+"""A layer: a sequence of vectors in, a sequence of context-aware vectors out, and the state for the next call.
 
 y, state = layer(x, state, span)        the lecture's prediction, state = model(word, state), for one layer
 """
@@ -12,7 +12,7 @@ from regard.layers.state import Span, State
 
 
 class Layer(nn.Module):
-    """What every layer promises; layers with the same width stack.
+    """The contract of every layer; layers of equal width can be stacked.
 
     - Cutting a sequence into calls changes nothing, and column t never depends on a later one.
     - Padded columns give finite output; the returned state is row r's after span.lengths[r] columns.
@@ -20,10 +20,10 @@ class Layer(nn.Module):
     - Nothing is kept on the module between calls, and no Python branch depends on the value of a tensor.
     """
 
-    caches = False  # whether its state is only a cache of what it read: {} will then do for a text read in one call
+    caches = False  # its state is only a cache, so {} suffices for a text that is read in one call
 
     def begin(self, rows: int, *, capacity: int | None = None, device: torch.device | str, dtype: torch.dtype) -> State:
-        """The state before any token. With a capacity, room for that many tokens in leaves that never change shape."""
+        """The state before any token. With a capacity: room for that many tokens in tensors of fixed shape."""
         raise NotImplementedError
 
     def forward(self, x: Tensor, state: State, span: Span) -> tuple[Tensor, State]:

@@ -1,4 +1,4 @@
-"""Attention pooling, by itself: what a query finds in a database of keys and values.
+"""Attention pooling on its own: a query to a database of keys and values.
 
     Attention(q, D) = Σ_i α(q, k_i) v_i,      D = {(k_1, v_1), …, (k_m, v_m)}
 
@@ -30,7 +30,7 @@ from regard.layers.scores import KERNELS, SCORES, Score, by_ratio, by_softmax, n
 from regard.layers.state import State
 
 NAMES = (*SCORES, "uniform", "look-up")
-WEIGHTS = {"bilinear": {"M"}, "additive": {"W_q", "W_k", "v"}}  # what has to be given with a score
+WEIGHTS = {"bilinear": {"M"}, "additive": {"W_q", "W_k", "v"}}  # the weights that a score needs
 
 
 class Pooled(NamedTuple):
@@ -52,16 +52,16 @@ def attention(
     W_k: Array | None = None,
     v: Array | None = None,
 ) -> Pooled:
-    """The values' average, weighted by how well their keys answer the query. Nothing scales unless the score says so.
+    """The average of the values, weighted by how well their keys match the query.
 
-    Queries are […, Tq, d] or one of them, [d]; keys […, m, d]; values […, m, e]; what stands before is a batch, and
-    broadcasts. Keys [m] are m numbers, and so are then the queries, in any shape; values [m] are m numbers.
+    Queries are […, Tq, d], or one query [d]; keys […, m, d]; values […, m, e]; leading dimensions are a batch and
+    broadcast. Keys [m] are m numbers, and queries are then numbers, too, in any shape; values [m] are m numbers.
 
     `score` is a name, a Score with trained weights of its own, or a function of queries and keys that returns scores
     […, Tq, m], of which the softmax is taken. A kernel has a `bandwidth` h, 1 unless given; bilinear needs M [d, d′],
-    additive W_q [w, d], W_k [w, d′] and v [w]. Where `mask` […, Tq, m] is false a key is not seen.
+    additive W_q [w, d], W_k [w, d′] and v [w]. A key is hidden where `mask` […, Tq, m] is false.
 
-    NumPy in, NumPy out; if anything given is a torch tensor, so is the answer, and gradients flow.
+    NumPy in, NumPy out; if any argument is a torch tensor, so are the results, and gradients flow.
     """
     named = {"M": M, "W_q": W_q, "W_k": W_k, "v": v}
     given = {name: weight for name, weight in named.items() if weight is not None}
@@ -138,7 +138,7 @@ def _by_score(score: Score, query: Tensor, keys: Tensor, visible: Tensor) -> Sta
 
 
 def _scores(asked: Any, query: Tensor, visible: Tensor) -> Tensor:
-    """What a function of queries and keys returned, if it is a score for each pair."""
+    """Checks that a user's score function returned a score for each query and key."""
     scores = as_tensor("what the score function returns", asked, query.device)
     if scores.shape[-2:] != visible.shape[-2:] or not broadcasts(scores.shape[:-2], visible.shape[:-2]):
         raise RegardError(
@@ -148,7 +148,7 @@ def _scores(asked: Any, query: Tensor, visible: Tensor) -> Tensor:
     return scores.to(torch.promote_types(scores.dtype, query.dtype))
 
 
-# -- what was given --------------------------------------------------------------------------------------------------
+# -- arguments -------------------------------------------------------------------------------------------------------
 
 
 def _check_settings(score: object, bandwidth: float | None, given: set[str]) -> None:

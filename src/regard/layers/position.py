@@ -1,6 +1,6 @@
-"""Where a word stands: without it, attention sees a set and not a sequence.
+"""Positions: without them, attention sees a set and not a sequence.
 
-    at the input, a vector p_t that is added to the word's or stands beside it
+    at the input, a vector p_t that is added to the word's or concatenated
         index     t                                        one-hot   e_t
         sine      sin(ω_k t)          (the notes)          sinusoid  sin(ω_k t), cos(ω_k t)    Vaswani et al. 2017
         learned   one trained vector for each t
@@ -9,7 +9,7 @@
         alibi     −m_h (t_q − t_k) is added to the scores of head h, m_h = 2^(−8h/H)           Press et al. 2022
 
 with ω_k = 10000^(−k/n), k = 0 … n−1. Angles are computed in fp32 or better, whatever the model's precision.
-A kind is one class, which overrides the method of the place where it acts, and an entry in POSITIONS.
+A kind is one class, which overrides the method for where it acts, and an entry in POSITIONS.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from torch import Tensor, nn
 
 
 class Position(nn.Module):
-    """It acts nowhere, unless a kind says otherwise."""
+    """The base class: no effect, unless a subclass overrides a method."""
 
-    context: int | None = None  # the first `context` positions can be told apart; None = all
+    context: int | None = None  # positions beyond the first `context` are indistinguishable; None = no limit
 
     def __init__(self, width: int = 0, context: int | None = None) -> None:
         super().__init__()
@@ -29,7 +29,7 @@ class Position(nn.Module):
 
     @classmethod
     def components(cls, width: int, context: int) -> int:
-        """How many its vector has at the input, where up to `width` are free and `context` places are told apart."""
+        """Components of its vector at the input, at most `width`, for `context` distinct positions."""
         return 0
 
     def forward(self, positions: Tensor, dtype: torch.dtype) -> Tensor:
@@ -37,7 +37,7 @@ class Position(nn.Module):
         raise NotImplementedError
 
     def turn(self, vectors: Tensor, positions: Tensor) -> Tensor:
-        """In attention: queries or keys [R, T, H, d] that stand at positions [R, T]."""
+        """In attention: rotates queries or keys [R, T, H, d] at positions [R, T]."""
         return vectors
 
     def bias(self, positions: Tensor, slots: int, heads: int) -> Tensor | None:
@@ -96,7 +96,7 @@ class Learned(AtInput):
         self.table = nn.Embedding(context, width)
 
     def forward(self, positions: Tensor, dtype: torch.dtype) -> Tensor:
-        # Padded columns may lie beyond the table: their output is unspecified, but the look-up must not fail.
+        # Padded columns may be beyond the table: their output is unspecified, but the look-up must not fail.
         return self.table(positions.clamp(max=self.table.num_embeddings - 1))
 
 
@@ -128,12 +128,12 @@ INPUT_POSITIONS = ("none", *(name for name, kind in POSITIONS.items() if issubcl
 
 
 def at_input(name: str, width: int, context: int) -> Position | None:
-    """What the embedding adds or appends; None for a kind that acts elsewhere."""
+    """The position that the embedding adds or appends; None for a kind that acts elsewhere."""
     return POSITIONS[name](width, context) if name != "none" and name in INPUT_POSITIONS else None
 
 
 def in_attention(name: str) -> Position:
-    """What turns queries and keys or biases scores."""
+    """The position that rotates queries and keys or biases scores."""
     return Position() if name in INPUT_POSITIONS else POSITIONS[name]()
 
 

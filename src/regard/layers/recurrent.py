@@ -11,8 +11,8 @@ LSTM      f_t = σ(W_f x_t + U_f h_{t-1} + b_f)     forget    c_t = f_t * c_{t-1
 GRU       r_t = σ(W_r x_t + U_r h_{t-1} + b_r)     reset     n_t = tanh(W_n x_t + b_n + r_t * (U_n h_{t-1} + b_u))
           z_t = σ(W_z x_t + U_z h_{t-1} + b_z)     update    h_t = z_t * h_{t-1} + (1 − z_t) * n_t      Cho et al. 2014
 
-The GRU's reset gate acts after the matrix U_n, as in PyTorch; Cho et al. write U_n (r_t * h_{t-1}). How a layer walks
-through a text, one step after the other, stands in cell.py.
+The GRU's reset gate acts after the matrix U_n, as in PyTorch; Cho et al. write U_n (r_t * h_{t-1}). The loop over
+the steps of a text is in cell.py.
 """
 
 from __future__ import annotations
@@ -58,11 +58,11 @@ def gru(wx: Tensor, uh: Tensor, state: State) -> State:
 
 
 class Recurrent(Cell):
-    """A layer with W, U and b, all gates one below the other, in PyTorch's order; a subclass says what the gates do."""
+    """A layer with W, U and b, all gates stacked in PyTorch's order; a subclass defines what the gates do."""
 
     def __init__(self, fused: nn.RNNBase) -> None:
         super().__init__(fused.input_size, fused.hidden_size)
-        self.fused = fused  # only its weights are used here; saved runs know them by this name
+        self.fused = fused  # only its weights are used; saved runs have them under this name
 
     def gates(self, wx: Tensor, uh: Tensor, state: State) -> State:
         raise NotImplementedError
@@ -72,16 +72,16 @@ class Recurrent(Cell):
         return self.fused.all_weights[0]
 
     def weight(self, name: str) -> Tensor:
-        """One of them by PyTorch's name: "weight_ih" (W), "weight_hh" (U), "bias_ih" or "bias_hh"."""
+        """One weight by PyTorch's name: "weight_ih" (W), "weight_hh" (U), "bias_ih" or "bias_hh"."""
         return getattr(self.fused, f"{name}_l0")
 
     def step(self, x: Tensor, state: State, weights: Sequence[Tensor] | None = None) -> State:
-        """One word, with the layer's weights or with those of a call that dropped some."""
+        """One word, with the layer's weights, or with those of a call in which some were dropped."""
         w, u, b, b_u = weights or self.fused.all_weights[0]
         return self.gates(F.linear(x, w, b), F.linear(state["hidden"], u, b_u), state)
 
     def begin(self, rows: int, *, capacity: int | None = None, device: torch.device | str, dtype: torch.dtype) -> State:
-        exact = self.weight("weight_hh").dtype  # a memory is a running sum: never less precise than the weights
+        exact = self.weight("weight_hh").dtype  # the state accumulates, so it is at least as precise as the weights
         return super().begin(rows, capacity=capacity, device=device, dtype=exact)
 
 
@@ -93,7 +93,7 @@ class Elman(Recurrent):
     """
 
     def __init__(self, inputs: int, width: int, *, activation: str = "tanh", initialisation: str = "default") -> None:
-        kind = "relu" if activation == "relu" else "tanh"  # PyTorch has no third
+        kind = "relu" if activation == "relu" else "tanh"  # PyTorch has only these two
         super().__init__(nn.RNN(inputs, width, nonlinearity=kind, batch_first=True))
         self.activation = activation
         w, u, b, b_u = self.weights()
@@ -131,11 +131,11 @@ class LSTM(Recurrent):
     def stepping(self) -> Callable[[Tensor, State], State]:
         if not self.training or self.dropout_recurrent == 0.0:
             return super().stepping()
-        return partial(self.step, weights=self.weights())  # every step of a call loses the same connections
+        return partial(self.step, weights=self.weights())  # the same connections are dropped in every step of a call
 
 
 class GRU(Recurrent):
-    """The gated recurrent unit: one gate says what of the past is asked, another how much of it stays."""
+    """The gated recurrent unit: the reset gate filters the past for the candidate, the update gate keeps part of it."""
 
     def __init__(self, inputs: int, width: int) -> None:
         super().__init__(nn.GRU(inputs, width, batch_first=True))
@@ -146,7 +146,7 @@ class GRU(Recurrent):
 
 @torch.no_grad()
 def set_forget_bias(fused: nn.RNNBase, value: float) -> None:
-    """The forget gates' biases of an nn.LSTM; there are two, which are added, so one carries the value."""
+    """Sets the forget gate's bias of an nn.LSTM; it has two, which are added, so one gets the value."""
     forget = slice(fused.hidden_size, 2 * fused.hidden_size)
     for name, bias in fused.named_parameters():
         if name.startswith("bias"):

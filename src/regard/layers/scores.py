@@ -1,4 +1,4 @@
-"""How well a key answers a query, and the weights that follow: one family for every attention.
+"""Attention scores: how well a key matches a query, and the weights that follow.
 
 dot           s = qᵀk                                gaussian       K(u) = exp(−u²/2)
 scaled-dot    s = qᵀk / √d                           boxcar         K(u) = 1 if u ≤ 1, else 0
@@ -41,7 +41,7 @@ class Score(nn.Module):
     """queries […, Tq, d], keys […, Tk, d′] and what may be seen [… or 1, Tq, Tk] → weights […, Tq, Tk].
 
     Each row of the weights is at least 0 everywhere, 0 where nothing may be seen, and sums to 1; every query must see
-    at least one key. The weights of a score are the softmax of what `score` says.
+    at least one key. The weights are the softmax of `compare`, unless `weigh` is overridden.
     """
 
     scale: float | None = None  # of a score that is qᵀk times a number
@@ -50,11 +50,11 @@ class Score(nn.Module):
         super().__init__()
 
     def prepare(self, keys: Tensor) -> Tensor:
-        """What depends on the keys alone, and need be computed only once for any number of queries."""
+        """The part that depends on the keys alone, computed once for any number of queries."""
         return keys
 
     def compare(self, query: Tensor, prepared: Tensor) -> Tensor:
-        """What stands in the exponent, or for a kernel K(u): […, Tq, Tk]."""
+        """The scores s, or for a kernel K(u): […, Tq, Tk]."""
         raise NotImplementedError
 
     def score(self, query: Tensor, keys: Tensor) -> Tensor:
@@ -68,7 +68,7 @@ class Score(nn.Module):
         return self.explain(query, keys, visible)["weights"]
 
     def explain(self, query: Tensor, keys: Tensor, visible: Tensor) -> State:
-        """The weights and how they came about."""
+        """The weights, with their intermediate values."""
         parts = self.weigh(self.score(query, keys), visible)
         return {**parts, "weights": parts["weights"].to(query.dtype)}
 
@@ -95,7 +95,7 @@ class ScaledDot(Dot):
 
 
 class Bilinear(Score):
-    """It begins as a random map under which a score has the size of a scaled dot product."""
+    """M is initialised so that scores have the size of scaled dot products."""
 
     def __init__(self, query_width: int, key_width: int) -> None:
         super().__init__(query_width, key_width)
@@ -110,7 +110,7 @@ class Bilinear(Score):
 
 
 class Additive(Score):
-    """Both are mapped to one width, the larger of the two unless it is given, where a vector judges their sum."""
+    """Query and key are mapped to a common width (default: the larger one); v scores the tanh of their sum."""
 
     def __init__(self, query_width: int, key_width: int, width: int | None = None) -> None:
         super().__init__(query_width, key_width)
@@ -128,7 +128,7 @@ class Additive(Score):
 
 
 class Kernel(Score):
-    """Weights by nearness: keys that lie close to the query, within a bandwidth h, are averaged."""
+    """Weights by distance: values whose keys are close to the query, within a bandwidth h, are averaged."""
 
     def __init__(self, query_width: int, key_width: int, bandwidth: float = 1.0) -> None:
         super().__init__(query_width, key_width)
@@ -137,28 +137,28 @@ class Kernel(Score):
         self.bandwidth = bandwidth
 
     def distance(self, query: Tensor, keys: Tensor) -> Tensor:
-        """u = ‖q − k‖ / h, from the differences themselves: ‖q‖² − 2qᵀk + ‖k‖² would lose what is near."""
+        """u = ‖q − k‖ / h, from the differences themselves: ‖q‖² − 2qᵀk + ‖k‖² would lose precision for near keys."""
         exact = torch.promote_types(query.dtype, torch.float32)
         apart = torch.cdist(query.to(exact), keys.to(exact), compute_mode="donot_use_mm_for_euclid_dist")
         return apart / self.bandwidth  # where q = k its gradient is 0
 
 
 class Gaussian(Kernel):
-    """It never ends: its weights are a softmax of −u²/2, which stays exact however far all keys are."""
+    """Never 0: its weights are a softmax of −u²/2, which is exact however far all keys are."""
 
     def compare(self, query: Tensor, keys: Tensor) -> Tensor:
         return -0.5 * self.distance(query, keys).square()
 
 
 class Bounded(Kernel):
-    """A kernel that is 0 beyond the bandwidth, so that a query may have no key near it."""
+    """A kernel that is 0 beyond the bandwidth, so a query may have no key in reach."""
 
     def weigh(self, scores: Tensor, visible: Tensor) -> State:
         return by_ratio(scores, visible)
 
 
 class Boxcar(Bounded):
-    """Inside or outside: query and key learn nothing from it, their gradient is exactly 0."""
+    """1 inside, 0 outside: the gradient of query and key is exactly 0."""
 
     def compare(self, query: Tensor, keys: Tensor) -> Tensor:
         u = self.distance(query, keys)

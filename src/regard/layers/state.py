@@ -1,10 +1,10 @@
-"""What a model carries from one call to the next, and where a call's columns lie.
+"""The state that a model carries from call to call, and the span of a call's columns in each text.
 
 A state is nested dicts of tensors, rows first, and nothing else, so that it can be reordered, exported and captured:
 
     {"seen": [R] tokens read so far, "past": {...} one row per hypothesis, "source": {...} one row per source}
 
-`seen` is the only owner of position. Padding is on the right: of T columns, row r's first lengths[r] are real.
+`seen` alone determines positions. Padding is on the right: of T columns, row r's first lengths[r] are real.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ State = dict[str, Any]  # dict[str, Tensor | State]; a recursive type would make
 
 
 class Span(NamedTuple):
-    """Where the columns of one call lie in each row's own text; built once by the model, given to every layer."""
+    """The position of a call's columns in each row's text; built once by the model, given to every layer."""
 
     start: Tensor  # [R] tokens the row had seen before this call
     lengths: Tensor | None = None  # [R] real columns in this call; None = all of them
-    host: Tensor | None = None  # the lengths again on the CPU, where they came from there: asking a GPU makes it wait
+    host: Tensor | None = None  # the lengths on the CPU, if given there: reading them from a GPU would synchronise
 
     def positions(self, columns: int) -> Tensor:
         """The position of each column in its row's text: [R, T]."""
@@ -40,13 +40,13 @@ class Span(NamedTuple):
         return self.start + (columns if self.lengths is None else self.lengths)
 
     def on_host(self) -> Tensor:
-        """The lengths where packing a ragged batch wants them."""
+        """The lengths on the CPU, as packing a ragged batch requires."""
         assert self.lengths is not None
         return self.lengths.cpu() if self.host is None else self.host
 
 
 def span_of(start: Tensor, lengths: Tensor | None) -> Span:
-    """The span of a call on the device of `start`; lengths may be given on the CPU, from where they are copied."""
+    """The span of a call on the device of `start`; lengths on the CPU are copied there."""
     if lengths is None or lengths.device == start.device:
         return Span(start, lengths)
     return Span(start, lengths.to(start.device, non_blocking=True), lengths if lengths.device.type == "cpu" else None)
@@ -56,19 +56,19 @@ def last(sequence: Tensor, initial: Tensor, span: Span) -> Tensor:
     """Each row's value after its own last real column: sequence [R, T, …], initial [R, …] where the length is 0."""
     if span.lengths is None:
         return sequence[:, -1]
-    steps = torch.cat([initial[:, None], sequence], dim=1)  # step n is the value after n columns
+    steps = torch.cat([initial[:, None], sequence], dim=1)  # index n: the value after n columns
     return steps[torch.arange(len(steps), device=steps.device), span.lengths]
 
 
 def map_state(function: Callable[[Tensor], Tensor], state: State) -> State:
-    """The same nest with every tensor replaced by function(tensor)."""
+    """The same nested dict with every tensor replaced by function(tensor)."""
     return {
         name: map_state(function, part) if isinstance(part, dict) else function(part) for name, part in state.items()
     }
 
 
 def select_rows(state: State, index: Tensor) -> State:
-    """The hypotheses `index` of a state, as new tensors; the source is never touched, since beams share it."""
+    """The hypotheses `index` of a state, as new tensors; the source is not changed, since hypotheses share it."""
     chosen = map_state(
         lambda leaf: leaf.index_select(0, index), {name: part for name, part in state.items() if name != "source"}
     )
@@ -82,7 +82,7 @@ def select_sources(state: State, sources: Tensor, width: int) -> State:
 
 
 def spread(state: State, width: int) -> State:
-    """Each row `width` times, side by side, as new tensors: what the hypotheses of one source begin with."""
+    """Each row repeated `width` times, as new tensors: the initial states of a source's hypotheses."""
     return map_state(lambda leaf: leaf.repeat_interleave(width, dim=0), state)
 
 

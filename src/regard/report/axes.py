@@ -1,4 +1,4 @@
-"""Axes: from values to places between two ends, and the round numbers that stand at them."""
+"""Axes: map values to coordinates, and choose round ticks."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-FARTHEST = 1e300  # no axis goes further, nor a logarithmic one nearer to zero than its inverse
-BEYOND = 1e6  # times the axis's own length: what lies further out than that is drawn there
-DECADES = 8  # powers of ten that are named, at most
+FARTHEST = 1e300  # the largest value of an axis; its inverse is the smallest of a logarithmic one
+BEYOND = 1e6  # in lengths of the axis: points further out are drawn at this distance
+DECADES = 8  # labelled powers of ten, at most
 
 
 @dataclass(frozen=True)
@@ -21,8 +21,8 @@ class Axis:
 
     @classmethod
     def of(cls, values: Iterable[float], log: bool, zero: bool = False) -> Axis:
-        """Around all values that can stand on it: finite ones, and above zero on a logarithmic axis."""
-        shown = [value for value in values if abs(value) < FARTHEST]  # not so not-a-number
+        """An axis around all valid values: finite, and above zero on a logarithmic axis."""
+        shown = [value for value in values if abs(value) < FARTHEST]  # excludes NaN
         above = [value for value in shown if value > 1 / FARTHEST]
         if log and above:
             return cls.logarithmic(above)
@@ -45,11 +45,11 @@ class Axis:
         return cls(low, high, tuple(_log_ticks(low, high)), log=True)
 
     def holds(self, value: float) -> bool:
-        """Whether the value has a place: not so what is not finite, or not above zero on a logarithmic axis."""
+        """Is the value valid on this axis: finite, and above zero if it is logarithmic?"""
         return abs(value) < FARTHEST and not (self.log and value <= 1 / FARTHEST)
 
     def onto(self, start: float, stop: float) -> Callable[[float], float]:
-        """A function from a value to its place between two coordinates."""
+        """A function from a value to its coordinate between `start` and `stop`."""
         scale = math.log if self.log else float
         low, high = scale(self.low), scale(self.high)
 
@@ -61,7 +61,7 @@ class Axis:
 
 
 def apart(ticks: Sequence[float], place: Callable[[float], float], nearest: float) -> list[float]:
-    """Those whose numbers have room beside each other."""
+    """The ticks whose labels do not overlap."""
     kept: list[float] = []
     for tick in ticks:
         if not kept or abs(place(tick) - place(kept[-1])) >= nearest:
@@ -70,7 +70,7 @@ def apart(ticks: Sequence[float], place: Callable[[float], float], nearest: floa
 
 
 def number(value: float) -> str:
-    """As it stands at an axis: 20k, 3M, 0.05, 1e−5."""
+    """A tick's label: 20k, 3M, 0.05, 1e−5."""
     for size, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
         if abs(value) < size * 1e6 and (abs(value) >= size * 10 or (abs(value) >= size and letter != "k")):
             return f"{value / size:g}{letter}".replace("-", "−")
@@ -84,7 +84,7 @@ def _round_step(step: float) -> float:
 
 
 def _log_ticks(low: float, high: float) -> list[float]:
-    """A handful of round numbers between two others that are far apart by ratio, or near."""
+    """A few round ticks for a logarithmic axis, whatever its range."""
     for digits in ((1,), (1, 3), (1, 2, 5), (1, 1.5, 2, 3, 4, 5, 6, 8)):
         powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
         ticks = [digit * 10.0**power for power in powers for digit in digits]

@@ -1,9 +1,9 @@
-"""Colours that people who see colours differently can tell apart.
+"""Colours that colour-blind readers can distinguish.
 
 Lines take Okabe & Ito's (2008) palette. Shades are computed in OKLab (Ottosson 2020), where equal steps look equal:
-lightness falls evenly from pale yellow over green to dark blue, so that a shade is read even without its hue; a scale
-with two sides goes from blue over white to orange. On a dark page the low end is dark and the high end light: what is
-strong stands out on either. This is the only file that names colours; pages take theirs from `variables()`.
+lightness falls evenly from pale yellow over green to dark blue, so a shade is readable without its hue; a diverging
+scale goes from blue over white to orange. On a dark page the low end is dark and the high end light, so high values
+stand out on both. This is the only file that names colours; pages take theirs from `variables()`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from functools import cache
 
 OKABE_ITO = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9", "#8C8C8C", "#B8A800")
 
-GRID, EDGE = "#8886", "#888"  # lines that are there to be looked past, on light and dark alike
+GRID, EDGE = "#8886", "#888"  # unobtrusive lines, on light and dark pages
 
 LIGHT = {
     "ink": "#1b1b1f", "quiet": "#5b5b66", "paper": "#fdfdfb", "line": "#d9d9de", "tint": "#f1f2f4", "shade": "#0004",
@@ -34,7 +34,7 @@ def variables() -> str:
 
 
 def variable(name: str) -> str:
-    """One of them in CSS, with its light colour where no page defines it, as in a notebook."""
+    """One variable in CSS, with its light colour as a fallback, as in a notebook."""
     return f"var(--{name}, {LIGHT[name]})"
 
 

@@ -1,6 +1,5 @@
-"""What a figure says, before anyone draws it: plain data that `svg.py` draws for a page, `terminal.py` for a terminal,
-and that goes out as JSON. Each says in words what it shows: where its maker gives no description, one is read off the
-data.
+"""Figures as plain data: `svg.py` draws them for a page, `terminal.py` for a terminal; they are also exported as JSON.
+Each has a description in words; without a given one, it is made from the data.
 """
 
 from __future__ import annotations
@@ -19,8 +18,8 @@ class Line:
 
     name: str
     points: Sequence[tuple[float, float]]
-    level: bool = False  # a horizontal line for something that does not depend on x; only its y counts
-    faint: bool = False  # one of several of its name, which a stronger one sums up
+    level: bool = False  # a horizontal line: only its y counts
+    faint: bool = False  # one of several of its name, summed up by a stronger one
     band: Sequence[tuple[float, float]] = ()  # (low, high) around each point, or none
     joined: bool = True  # False: dots alone
 
@@ -65,8 +64,8 @@ class Lines:
 
 @dataclass(frozen=True)
 class Heat:
-    """A matrix as shades: `values[row][column]`, not-a-number where a cell is empty. `x` says what columns are, `y`
-    what rows are, `z` what a value is; `low` and `high` are the ends of the scale, by default those of the values."""
+    """A matrix as shades: `values[row][column]`, NaN for an empty cell. `x`, `y` and `z` are the titles of columns,
+    rows and values; `low` and `high` are the ends of the scale, by default those of the values."""
 
     title: str
     rows: Sequence[str]
@@ -77,8 +76,8 @@ class Heat:
     z: str = ""
     low: float | None = None
     high: float | None = None
-    diverging: bool = False  # zero is the middle of the scale, and the sign shows
-    root: bool = False  # shades go by the square root, so that small values are told from none
+    diverging: bool = False  # zero is the middle of the scale
+    root: bool = False  # shades use the square root, so that small values are visible
     description: str = ""
 
     def __post_init__(self) -> None:
@@ -91,18 +90,20 @@ class Heat:
 
     @cached_property
     def scale(self) -> tuple[float, float]:
-        """The values of the lightest and the darkest shade; around zero where the scale has two sides."""
+        """The values of the lightest and the darkest shade; around zero if the scale is diverging."""
         found = [value for row in self.values for value in row if math.isfinite(value)] or [0.0]
         low = min(found) if self.low is None else float(self.low)
         high = max(found) if self.high is None else float(self.high)
         if self.diverging:
             high = max(abs(low), abs(high))
             low = -high
-        return (low, high) if high > low else (low, low + max(1.0, abs(low)))  # one is nothing beside a large number
+        return (
+            (low, high) if high > low else (low, low + max(1.0, abs(low)))
+        )  # adding 1 to a large number could change nothing
 
     @cached_property
     def leftward(self) -> bool:
-        """Whether columns run from right to left, as their script does."""
+        """Do columns run from right to left, as their script does?"""
         return right_to_left("".join(self.columns))
 
     def share(self, value: float) -> float:
@@ -122,7 +123,7 @@ class Heat:
 
 @dataclass(frozen=True)
 class Intervals:
-    """One row for each mark: its value and its interval; `threshold` is what they are held against."""
+    """One row for each mark: its value and its interval; `threshold` is what they are compared with."""
 
     title: str
     x: str
@@ -164,7 +165,7 @@ def from_json(facts: Mapping[str, Any]) -> Figure:
 
 
 def _plain(figure: Figure) -> dict[str, Any]:
-    """A figure as what JSON can hold: lists; null for not-a-number, and words for infinities."""
+    """A figure as JSON: lists; null for NaN, and words for infinities."""
     kind = next(name for name, of in KINDS.items() if isinstance(figure, of))
     return {"kind": kind, **_listed(asdict(figure))}
 
@@ -191,7 +192,7 @@ def _pairs(points: Sequence[Sequence[float]]) -> tuple[tuple[float, float], ...]
 
 
 def _set(frozen: Any, **fields: Any) -> None:
-    """While a frozen thing is being made, its fields in the form all readers rely on: tuples of floats."""
+    """Sets fields of a frozen dataclass during construction, converted to tuples of floats."""
     for name, value in fields.items():
         object.__setattr__(frozen, name, value)
 
@@ -203,18 +204,28 @@ def right_to_left(words: str) -> bool:
 
 
 def isolated(words: str) -> str:
-    """Words that keep their direction to themselves: beside them, numbers and columns stay where they are."""
+    """Words in Unicode direction isolates, so that they do not reorder the text around them."""
     leftward = any(bidirectional(sign) in ("R", "AL") for sign in words)
     return f"\N{RIGHT-TO-LEFT ISOLATE}{words}\N{POP DIRECTIONAL ISOLATE}" if leftward else words
 
 
 SIGNS = {"\n": "⏎", "\t": "⇥", "\r": "␍"}
-ILLEGIBLE = {"Cc", "Cs", "Cn", "Zl", "Zp"}  # Unicode's categories of what no label can show
-TURNING = {"LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI"}  # what turns the text around it
+ILLEGIBLE = {"Cc", "Cs", "Cn", "Zl", "Zp"}  # Unicode categories that a label cannot show
+TURNING = {
+    "LRE",
+    "RLE",
+    "LRO",
+    "RLO",
+    "PDF",
+    "LRI",
+    "RLI",
+    "FSI",
+    "PDI",
+}  # characters that change the direction of the text around them
 
 
 def legible(words: str) -> str:
-    """Words as a label can show them: line ends and tabs as signs, what no page may hold as a question mark."""
+    """Words as a label can show them: line ends and tabs as signs, others that a page may not hold as ?."""
     signs = (SIGNS.get(sign, sign) for sign in words)
     return "".join(
         "\N{REPLACEMENT CHARACTER}" if category(sign) in ILLEGIBLE or bidirectional(sign) in TURNING else sign

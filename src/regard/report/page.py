@@ -1,4 +1,4 @@
-"""One offline page: a single file that asks for nothing, on a wide screen or a phone, light or dark, or printed."""
+"""One self-contained HTML page, for wide screens and phones, light and dark, and print."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ def heading(words: str, level: int = 2) -> str:
 
 
 def folded(summary: str, *parts: str) -> str:
-    """What only some readers want: hidden behind its summary until they ask."""
+    """A collapsed section behind its summary."""
     return f"<details><summary>{prose(summary)}</summary>{''.join(parts)}</details>"
 
 

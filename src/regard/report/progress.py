@@ -31,14 +31,14 @@ _still = False
 
 
 def hush() -> None:
-    """From now on this process shows only how far it is: what else there is to say, whoever started it says."""
+    """From now on this process shows only its progress; the parent process prints everything else."""
     global _hushed
     _hushed = True
 
 
 @contextmanager
 def hushed() -> Iterator[None]:
-    """For a while this process says nothing at all, not even how far it is: something else shows that."""
+    """Inside this context the process prints nothing, not even progress, which another process shows."""
     global _hushed, _still
     before = _hushed, _still
     _hushed = _still = True
@@ -131,7 +131,7 @@ class _PlainBar:
             say(line)
 
     def close(self) -> None:
-        if self.printed > self.began:  # something was said: say how it ended
+        if self.printed > self.began:  # something was printed: print the end, too
             self._show()
 
     def _show(self) -> None:
@@ -145,7 +145,7 @@ class _PlainBar:
         if self.note:
             parts.append(self.note)
         elapsed, covered = time.monotonic() - self.began, self.done - self.first
-        # Work may be done long before it is counted (sentences of a batch, one by one): the first line tells nothing.
+        # Work may be done long before it is counted (the sentences of a batch), so the first line says nothing.
         if self.total and self.lines and covered >= ENOUGH * (self.total - self.first) and self.done < self.total:
             parts.append(f"{clock(elapsed * (self.total - self.done) / covered)} left")
         return " · ".join(parts)

@@ -1,4 +1,4 @@
-"""Text on its way to a terminal: names and words of a stranger's run may hold codes that a terminal obeys."""
+"""Safe text for a terminal: a stranger's run may contain terminal control codes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def harmless(words: str) -> str:
 
 
 class Screen:
-    """A stream that is a terminal, on which Regard's own colours are the only codes."""
+    """A terminal stream on which Regard's own colours are the only control codes."""
 
     def __init__(self, stream: TextIO) -> None:
         self.stream = stream

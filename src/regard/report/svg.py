@@ -1,7 +1,7 @@
-"""Figures as SVG text, to stand inside a page: nothing is loaded, and each says in words what it shows.
+"""Figures as inline SVG, with descriptions; nothing is loaded.
 
-Lines differ in dashes and marks as well as in colour. Text and axes take the page's own colours, so that a figure is at
-home on a dark page and on a light one.
+Lines differ in dashes and marks as well as in colour. Text and axes use the page's colours, so figures suit dark
+and light pages.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from regard.report.svg_heat import heat_map
 
 DASHES = ("", "7 3", "2 3", "9 3 2 3")
 DOT, BAR = OKABE_ITO[0], OKABE_ITO[5]  # a value and its interval
-AGAINST = OKABE_ITO[3]  # what values are held against
-INK = "currentColor"  # of level lines: they are what the others are held against
+AGAINST = OKABE_ITO[3]  # the threshold
+INK = "currentColor"  # of level lines, which the others are compared with
 WIDTH, HEIGHT = 720, 460
 LEFT, RIGHT, TOP, BOTTOM = 72, 18, 40, 64  # margins of the plot within the figure: they hold a phone's larger letters
 ROW = 30  # height of an interval's row
-MARKS = 7  # on a line, about: every one of twenty points would hide the lines
-NEAREST = 52  # numbers at an axis
+MARKS = 7  # per line, about: a mark on each of twenty points would hide the lines
+NEAREST = 52  # least distance of ticks
 LETTER = 14  # width of a letter, at most
-NAMES, NAME, APART = 8, 16, 28  # at their curves: so many names, of so many letters, so far from each other
+NAMES, NAME, APART = 8, 16, 28  # labels at curves: the most names, letters of a name, and least distance
 LONGEST, NEXT = 54, 26  # letters of a line below an axis, and how far below it the next one stands
 
 
@@ -60,7 +60,7 @@ def line_chart(
     top: float = math.inf,
     best: str = "",
 ) -> str:
-    """Lines over two axes, or nothing where no line has a course: two points that can be joined."""
+    """Lines over two axes, or nothing if no line has two points that can be joined."""
     courses = ([point for point in line.points if point[1] <= top] for line in lines if not line.level)
     if not any(len(course) > 1 for course in courses):
         return ""
@@ -70,7 +70,7 @@ def line_chart(
 def interval_chart(
     marks: Sequence[Mark], *, title: str, x: str, description: str, log_x: bool = True, best: str = ""
 ) -> str:
-    """One row for each name, or nothing where there are none; x logarithmic unless told otherwise."""
+    """One row for each name, or nothing if there are none; x is logarithmic by default."""
     return svg(Intervals(title, x, marks, log_x, description=description, best=best)) if marks else ""
 
 
@@ -79,7 +79,7 @@ def interval_chart(
 
 @dataclass(frozen=True)
 class _Plot:
-    """Two axes and where they stand: numbers at the left have the room they need, also in a phone's larger letters."""
+    """Two axes and their place; labels on the left have enough room, also in a phone's larger letters."""
 
     across: Axis
     up: Axis
@@ -99,8 +99,8 @@ class _Plot:
 
 
 def _lines(figure: Lines) -> str:
-    """Lines over two axes, each with its name at its end, or a legend below where names are many or long; linear axes
-    begin at zero (y: if told so)."""
+    """Lines over two axes, each with its name at its end, or a legend below if names are many or long; linear x axes
+    begin at zero, y axes if `zero_y`."""
     widths = (x for line in figure.lines if not line.level for x, _ in line.points)
     heights = [y for line in figure.lines for _, y in line.points]
     edges = [edge for line in figure.lines for low_high in line.band for edge in low_high]
@@ -144,7 +144,7 @@ def _drawn(line: Line, path: Path, plot: _Plot, style: Style, best: bool) -> Ite
         points = " ".join(f"{a:.1f},{b:.1f}" for a, b in path)
         yield f'<polyline points="{points}" fill="none" stroke="{colour}" {strength}/>'
     if not (line.level or line.faint):
-        measured = [(a, b) for a, b in path if b > TOP]  # not where it came in
+        measured = [(a, b) for a, b in path if b > TOP]  # without the point where it enters
         every = max(1, round(len(measured) / MARKS)) if line.joined else 1
         yield from (_mark(mark, a, b, colour, 1 if line.joined else 1.5) for a, b in measured[::-every])
 
@@ -157,7 +157,7 @@ def _names(ends: dict[str, tuple[float, float]], plot: _Plot, styles: dict[str, 
         at[name] = max(ends[name][1], free)
         free = at[name] + APART
     free = float(HEIGHT - BOTTOM)
-    for name in reversed(order):  # where too many end low, up again
+    for name in reversed(order):  # if too many end low, move them up again
         at[name] = min(at[name], free)
         free = at[name] - APART
     for name, y in at.items():
@@ -171,7 +171,7 @@ def _names(ends: dict[str, tuple[float, float]], plot: _Plot, styles: dict[str, 
 
 
 def _entering(path: Path) -> Path:
-    """A path from where it comes in at the upper edge for good."""
+    """The path from where it last enters at the upper edge."""
     above = [index for index, (_, height) in enumerate(path) if height < TOP]
     if not above:
         return path
@@ -206,7 +206,7 @@ def _grid(plot: _Plot, x: str, y: str) -> Iterable[str]:
         yield f'<line class="grid" stroke="{GRID}" x1="{at:.1f}" x2="{at:.1f}" y1="{TOP}" y2="{HEIGHT - BOTTOM}"/>'
         yield f'<text x="{at:.1f}" y="{HEIGHT - BOTTOM + 24}" text-anchor="middle">{number(value)}</text>'
     yield _below(x, plot.left, HEIGHT - 8)
-    yield f'<text x="2" y="22">{_words(y)}</text>'  # upright, above the numbers: it never stands in their way
+    yield f'<text x="2" y="22">{_words(y)}</text>'  # horizontal, above the tick labels
 
 
 # -- intervals -------------------------------------------------------------------------------------------------------
@@ -243,7 +243,7 @@ def _intervals(figure: Intervals) -> str:
 
 
 def _interval(mark: Mark, axis: Axis, left: float, middle: float, best: bool) -> Iterable[str]:
-    """An interval that goes on beyond the axis is drawn to its end."""
+    """An interval that extends beyond the axis is drawn to the axis's end."""
     place = axis.onto(left, WIDTH - RIGHT)
     bold = ' font-weight="700"' if best else ""
     yield f'<text x="{left - 12}" y="{middle + 6}" text-anchor="end"{bold}>{_words(mark.name)}</text>'
@@ -259,7 +259,7 @@ def _interval(mark: Mark, axis: Axis, left: float, middle: float, best: bool) ->
 
 
 def _below(words: str, left: float, y: float) -> str:
-    """What an axis is of, below its middle, or below the figure's where it is long; line by line where it is longer."""
+    """An axis title, centred below the axis, or below the figure if long; wrapped if longer."""
     lines = wrap(legible(words), LONGEST) or [""]
     middle = (left + WIDTH - RIGHT) / 2 if len(words) * LETTER < WIDTH - left else WIDTH / 2
     return "".join(
@@ -282,7 +282,7 @@ def _styles(lines: Sequence[Line]) -> dict[str, Style]:
     others = list(dict.fromkeys(line.name for line in lines if not line.level))
     styles = {name: (INK, DASHES[1 + index % 3], 0) for index, name in enumerate(levels)}
     for index, name in enumerate(others):
-        again = index // len(OKABE_ITO)  # a colour that comes again comes with other dashes
+        again = index // len(OKABE_ITO)  # a repeated colour has other dashes
         styles[name] = (OKABE_ITO[index % len(OKABE_ITO)], DASHES[(index + again) % len(DASHES)], index % 4)
     return styles
 
@@ -318,7 +318,7 @@ def _words(words: str) -> str:
 
 
 def _figure(figure: Figure, parts: Iterable[str], height: float, legend: str) -> str:
-    """The description is the text alternative: for who cannot see the figure, and for who searches the page."""
+    """The description is the text alternative, for screen readers and for search."""
     title = _words(figure.title)
     return (
         f'<figure><svg role="img" fill="currentColor" viewBox="0 0 {WIDTH} {height:.0f}" '

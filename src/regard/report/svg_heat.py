@@ -1,6 +1,6 @@
-"""A heat map as SVG text: cells with their values where there are few, one small picture (a PNG) where there are many.
+"""A heat map as SVG: separate cells with their values if there are few, one small PNG if there are many.
 
-It is drawn at its own size and scrolls within the page where the page is narrower, so that its labels stay legible.
+It is drawn at its own size and scrolls on a narrow page, so that its labels stay legible.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from regard.report.figures import Heat, legible
 
 LETTER, LINE = 7.6, 15.0  # width of a letter and height of a line, in the small letters of a heat map
 LARGEST, SMALLEST = 46.0, 4.0  # sides of a cell
-WIDEST = 720.0  # the figure, if its cells can be made that small
+WIDEST = 720.0  # of the figure, if cells can be small enough
 LONGEST = 18  # letters of a label; the rest is in the cell's tooltip
 SEPARATE = 1024  # cells that are drawn one by one, each with a tooltip
 WRITTEN = 34.0  # a cell this wide has its value written in it
@@ -30,7 +30,7 @@ EDGE = 8.0
 def heat_map(heat: Heat) -> str:
     """The matrix, its labels, a scale below, and the caption."""
     left = _room(heat.rows) + (LINE + 6 if heat.y else 0)
-    slant = 0.6 * _room(heat.columns[-1:])  # how far a turned label reaches beyond its column
+    slant = 0.6 * _room(heat.columns[-1:])  # how far a rotated label extends beyond its column
     width, height = _sides(heat, WIDEST - left - slant - EDGE)
     turned = max(map(len, heat.columns), default=0) * LETTER > width - 4
     top = (_room(heat.columns) if turned else LINE + 4) + (LINE + 6 if heat.x else 0)
@@ -55,7 +55,7 @@ def heat_map(heat: Heat) -> str:
 
 
 def _sides(heat: Heat, room: float) -> tuple[float, float]:
-    """Width and height of a cell: a square, except that the few rows of a long strip are not hairs."""
+    """Width and height of a cell: a square, but rows of a long strip get a minimum height."""
     most = max(len(heat.rows), len(heat.columns), 1)
     square = min(LARGEST, max(SMALLEST, room / most))
     return square, square if 4 * len(heat.rows) > most else min(LARGEST, max(square, 18.0))
@@ -95,7 +95,7 @@ def _separate(heat: Heat, width: float, height: float) -> Iterable[str]:
 
 
 def _at(heat: Heat, column: int) -> int:
-    """Where a column stands: scripts that run from right to left do so here."""
+    """The place of a column: right to left for such scripts."""
     return len(heat.columns) - 1 - column if heat.leftward else column
 
 
@@ -117,7 +117,7 @@ def _picture(heat: Heat, width: float, height: float) -> Iterable[str]:
 
 
 def _image(rows: Sequence[bytes], diverging: bool, width: float, height: float) -> str:
-    """For a light screen and for a dark one; the page shows one of them."""
+    """One image for light and one for dark pages; CSS shows one of them."""
     size = f'width="{width:.1f}" height="{height:.1f}" preserveAspectRatio="none" style="image-rendering:pixelated"'
     return "".join(
         f'<image class="{screen}" {size} href="data:image/png;base64,{b64encode(png(rows, palette)).decode()}"/>'

@@ -1,5 +1,4 @@
-"""One table, five readers: a terminal (rich), a pipe (plain columns), a program (JSON), a spreadsheet (CSV) and a paper
-(LaTeX)."""
+"""Tables for a terminal (rich), a pipe (plain columns), a program (JSON), a spreadsheet (CSV) and a paper (LaTeX)."""
 
 from __future__ import annotations
 

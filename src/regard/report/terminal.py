@@ -1,6 +1,6 @@
 """Figures as lines of text: a heat map in shades, lines in Braille dots with marks at points, intervals as ├──●──┤.
 
-With colour, shades are those of the page; without, ░▒▓█ stand for them, and a sign for the side of a two-sided scale.
+With colour, shades are those of the page; without, ░▒▓█ stand for them, and a sign for the side of a diverging scale.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from regard.report.axes import Axis, apart, number
 from regard.report.colours import OKABE_ITO, Colour, ink_on, shade
 from regard.report.figures import Figure, Heat, Intervals, Line, Lines, Mark, isolated, legible
 
-WIDEST, NARROWEST = 100, 40  # columns of a figure, unless told otherwise
+WIDEST, NARROWEST = 100, 40  # default columns of a figure
 UNLIMITED = 1 << 20  # columns of what is not shown on a terminal: nothing is cut or wrapped
 TALL = 14  # lines of a line chart
 LETTERS = 10  # of a heading from top to bottom
@@ -52,7 +52,7 @@ def _is_coloured() -> bool:
 
 
 def _heat(heat: Heat, width: int, colour: bool) -> Iterable[str]:
-    """As many columns beside each other as there is room for, and the next ones below."""
+    """As many columns as fit the width, and the next ones below."""
     names = min(width // 3, max((cell_len(legible(row)) for row in heat.rows), default=0))
     narrow = 2 if heat.diverging and not colour else 1
     room = width - names - 2
@@ -75,7 +75,7 @@ def _heat(heat: Heat, width: int, colour: bool) -> Iterable[str]:
 
 
 def _headings(labels: Sequence[str], cell: int, names: int) -> Iterable[str]:
-    """Labels across where all fit above their cells, else each from top to bottom."""
+    """Horizontal labels if all fit above their cells, else vertical ones."""
     before, labels = " " * (names + 2), [label.strip() for label in labels]
     if all(cell_len(label) < cell for label in labels):
         yield before + "".join(_centred(isolated(label), cell) for label in labels)
@@ -100,7 +100,7 @@ def _letters(words: str) -> list[str]:
 
 
 def _cell(heat: Heat, value: float, cell: int, colour: bool, written: bool = False) -> str:
-    """A shade, and the value where all have room for theirs."""
+    """A shade, and the value if all cells are wide enough."""
     if not math.isfinite(value):
         return (RESET if colour else "") + _centred("·", cell)
     share = heat.share(value)
@@ -188,7 +188,7 @@ class _Canvas:
 
     def _join(self, start: tuple[float, float], stop: tuple[float, float], index: int) -> None:
         (x0, y0), (x1, y1) = start, stop
-        y0, y1 = (min(max(y, -4.0 * self.height), 8.0 * self.height) for y in (y0, y1))  # far above is above
+        y0, y1 = (min(max(y, -4.0 * self.height), 8.0 * self.height) for y in (y0, y1))  # clip far values
         steps = max(1, math.ceil(max(abs(x1 - x0), abs(y1 - y0))))
         for step in range(steps + 1):
             x, y = x0 + (x1 - x0) * step / steps, y0 + (y1 - y0) * step / steps
@@ -249,7 +249,7 @@ def _intervals(figure: Intervals, width: int, colour: bool) -> Iterable[str]:
 
 
 def _interval(mark: Mark, axis: Axis, left: int, width: int) -> list[str]:
-    """One line's signs; an interval that goes on beyond the axis has no end there."""
+    """One line's signs; an interval that extends beyond the axis has no end mark there."""
     place = axis.onto(left, width - 1)
     row = [" "] * width
     if not (math.isnan(mark.low) or math.isnan(mark.high)):
@@ -294,7 +294,7 @@ def _background(colour: Colour) -> str:
 
 
 def _code(colour: Colour) -> str:
-    """A colour as the terminal takes it: exactly where it says that it can, else the nearest of 216."""
+    """The terminal's code for a colour: exact if it supports true colour, else the nearest of 216."""
     if os.environ.get("COLORTERM") in ("truecolor", "24bit"):
         return "2;{};{};{}".format(*colour)
     red, green, blue = (max(0, round((part - 55) / 40)) if part >= 75 else round(part / 95) for part in colour)

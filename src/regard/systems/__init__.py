@@ -1,1 +1,1 @@
-"""The systems, one short file each, from the n-gram to GPT; the list is catalogue.py, which never imports torch."""
+"""The systems, one short file each, from the n-gram to GPT; catalogue.py lists them without importing torch."""

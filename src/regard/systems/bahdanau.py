@@ -1,13 +1,13 @@
-"""Attention: before every word it writes, the decoder looks back at the whole source, each time at other places.
+"""Attention: before every word it writes, the decoder attends to the whole source.
 
-    h_s = [→h_s ; ←h_s]                               both directions: each word knows its whole sentence
+    h_s = [→h_s ; ←h_s]                               both directions: each h_s depends on the whole sentence
     c_t = Σ_s α(s_{t-1}, h_s) h_s                     α: any score of layers/scores.py
     s_t = cell([E[y_{t-1}] ; c_t], s_{t-1}),          s_0 = tanh(W [→h_S ; ←h_1])
     P(y_t) = softmax(W_o tanh(W_r [s_t ; c_t ; E[y_{t-1}]]))
 
-Bahdanau et al. 2015. Further decoder layers run over the first one's states, which alone ask (Wu et al. 2016). Without
-feeding the context stays out of the cell, s_t = cell(E[y_{t-1}], s_{t-1}) and c_t = Σ_s α(s_t, h_s) h_s (global
-attention, Luong et al. 2015): the cell then runs over all words before any of them looks.
+Bahdanau et al. 2015. Further decoder layers run over the states of the first, which alone attends (Wu et al. 2016).
+Without feeding, the context is not an input of the cell: s_t = cell(E[y_{t-1}], s_{t-1}), c_t = Σ_s α(s_t, h_s) h_s
+(global attention, Luong et al. 2015); the cell then runs over all words before attention.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ class Bahdanau(Translator):
             ended = encoded["last"][str(layer)]
             past[str(layer)] = {name: bridge[name](ended[name]) for name in ended}  # type: ignore[index]
             past[str(layer)]["hidden"] = past[str(layer)]["hidden"].tanh()
-        exact = self._first.weight("weight_hh").dtype  # a memory is a running sum: see Recurrent.begin
+        exact = self._first.weight("weight_hh").dtype  # the state accumulates: see Recurrent.begin
         return spread(map_state(lambda leaf: leaf.to(exact), past), width)
 
     # -- the target --------------------------------------------------------------------------------------------------
@@ -142,14 +142,14 @@ class Bahdanau(Translator):
         return {name: part.reshape(*queries.shape[:2], *part.shape[2:]) for name, part in parts.items()}
 
     def look_and_step(self, words: Tensor, past: State, source: State, span: Span) -> tuple[Tensor, Tensor, State]:
-        """The layer that asks: s_t and c_t for every word, [R, T, H] and [R, T, M], and its state at the end."""
+        """The layer that attends: s_t and c_t for every word, [R, T, H] and [R, T, M], and its final state."""
         hidden, end, parts = self.explain_look_and_step(words, past, source, span)
         return hidden, parts["context"], end
 
     def explain_look_and_step(
         self, words: Tensor, past: State, source: State, span: Span
     ) -> tuple[Tensor, State, State]:
-        """Look, then step: c_t from s_{t-1}, then s_t from the word and c_t."""
+        """Attend, then step: c_t from s_{t-1}, then s_t from the word and c_t."""
 
         def step(word: Tensor, before: State) -> State:
             found = self.look(before["hidden"][:, None], source)
@@ -168,7 +168,7 @@ class Bahdanau(Translator):
 
     @property
     def _first(self) -> Recurrent:
-        """The decoder layer that asks."""
+        """The decoder layer that attends."""
         return self.layers[0]  # type: ignore[return-value]  # ModuleList forgets what it holds
 
     @property

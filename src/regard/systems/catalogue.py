@@ -1,7 +1,7 @@
-"""Every system there is, oldest first: what it is, whose idea it was, and where its code stands.
+"""All systems, oldest first: what each is, its authors, and where its code is.
 
-Nothing here imports torch, so that listing systems is instant. A new system is one more entry and one more file; one's
-own, `./mine.py:MyCell`, needs neither.
+Nothing here imports torch, so listing systems is instant. A new system is one entry and one file; a user's own,
+`./mine.py:MyCell`, needs neither.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from regard.systems.code import in_use, is_own
 @dataclass(frozen=True)
 class System:
     name: str
-    year: int | None  # None: one's own
+    year: int | None  # None: a user's own
     title: str  # what it is, in a few words
     paper: str
     target: str  # module:Class
@@ -27,7 +27,7 @@ class System:
 
     @property
     def label(self) -> str:
-        """Its name in tables and folders: of one's own, the class alone."""
+        """Its name in tables and folders: for a user's own system, the class name."""
         return self.name.rpartition(":")[2]
 
 
@@ -125,7 +125,7 @@ SYSTEMS: tuple[System, ...] = (
 
 
 def find(name: str) -> System:
-    """The entry of a system by its name; one's own file is run, if it was named (`code.name_code`)."""
+    """The entry of a system by name; a user's own file is run, if it was named (`code.name_code`)."""
     for system in SYSTEMS:
         if system.name == name:
             return system
@@ -146,7 +146,7 @@ def load_class(name: str) -> Any:
 
 
 def load_module(name: str) -> Any:
-    """The file of a system, or what stands for it: its Settings, SIZES and TRAINING."""
+    """The module of a system, or its equivalent: Settings, SIZES and TRAINING."""
     if is_own(name):
         from regard.systems.own import open_own
 

@@ -1,4 +1,4 @@
-"""A classifier: an encoder of any kind reads the whole source, and one vector of what it made of it predicts a label.
+"""A classifier: an encoder of any kind reads the source, and one pooled vector predicts a label.
 
     m_1 … m_S = encoder(E[x_1] … E[x_S]),   c = pool(m_1 … m_S),   P(label | x) = softmax(W c + b)
 
@@ -7,8 +7,8 @@
     self-attention   m = Attention(x, x, x), layers times and nothing else          Vaswani et al. 2017
     transformer      m = EncoderBlock(x), layers times                              Vaswani et al. 2017
 
-It is a translator whose target is one symbol. It keeps the call and looks at nothing that was written, so every column
-predicts the same: the label. A source ends in <eos>, whose vector is pooled with the others, or is the last.
+It is a translator whose target is one symbol. It ignores the target tokens, so every column predicts the same label. A
+source ends in <eos>, whose vector is pooled with the others, or is the last.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ TRAINING: dict[str, object] = {
     "learning_rate": 2e-3,
     "schedule": "cosine",
     "warmup": 50,
-    "label_smoothing": 0.0,  # probabilities that mean what they say
+    "label_smoothing": 0.0,  # for calibrated probabilities
     "clip": 1.0,
     "evaluate_every": 100,
     "checkpoint_every": 100,
@@ -114,7 +114,7 @@ TRAINING: dict[str, object] = {
 
 
 class Classifier(Translator):
-    """`vocabulary` counts the labels; what embeds is the source's table, for nothing that is written is read."""
+    """`vocabulary` is the number of labels; only the source is embedded."""
 
     def __init__(self, vocabulary: int, settings: Settings, *, source_vocabulary: int | None = None) -> None:
         words = settings.words
@@ -131,7 +131,9 @@ class Classifier(Translator):
         self.deepen = feedforward(settings) if settings.encoder == "dan" else nn.Identity()
         self.begin_words()
         assert self.output.weight is not None
-        nn.init.normal_(self.output.weight, std=0.25 * settings.pooled**-0.5)  # untrained, it prefers no label
+        nn.init.normal_(
+            self.output.weight, std=0.25 * settings.pooled**-0.5
+        )  # small, so that an untrained model prefers no label
 
     def encode(self, source: Tensor, lengths: Tensor | None) -> State:
         memory, last = self._read(self._source_vectors(source), lengths)
@@ -149,7 +151,7 @@ class Classifier(Translator):
         return {"memory": memory, "whole": whole}, {"embedding": vectors, "layers": parts, "whole": whole}
 
     def _read(self, vectors: Tensor, lengths: Tensor | None) -> tuple[Tensor, State | None]:
-        """A vector for each word, and each layer's last state where there is a recurrence."""
+        """A vector for each word, and each layer's last state if the encoder is recurrent."""
         if self.encoder is None:
             return vectors, None
         read = self.encoder(vectors, lengths)
@@ -169,7 +171,7 @@ class Classifier(Translator):
         return {"whole": encoded["whole"]}
 
     def opening(self, encoded: State, width: int, *, capacity: int | None, dtype: torch.dtype) -> State:
-        return {}  # what was written is not read
+        return {}  # targets are not read
 
     def contextualise(self, tokens: Tensor, state: State, span: Span) -> tuple[Tensor, State]:
         whole = state["source"]["whole"]  # [N, D]
@@ -178,7 +180,7 @@ class Classifier(Translator):
 
 
 def encoder(settings: Settings) -> RecurrentEncoder | TransformerEncoder | None:
-    """What reads the word vectors; None: they are all there is (dan)."""
+    """The encoder of the word vectors; None: there is none (dan)."""
     width, dropout = settings.width, settings.dropout
     if settings.encoder in CELLS:
         return RecurrentEncoder(
@@ -204,7 +206,7 @@ def encoder(settings: Settings) -> RecurrentEncoder | TransformerEncoder | None:
 
 
 def feedforward(settings: Settings) -> nn.Sequential:
-    """What a deep averaging network has above its average."""
+    """The layers of a deep averaging network above its average."""
     layers: list[nn.Module] = []
     for inputs, width in pairwise([settings.words, *[settings.width] * settings.layers]):
         layers += [nn.Linear(inputs, width), nn.Tanh()]

@@ -1,9 +1,9 @@
-"""Code of one's own: `./mine.py:MyCell`, or `my.package:MyCell`, wherever a system is named.
+"""A user's own code, `./mine.py:MyCell` or `my.package:MyCell`, wherever a system is named.
 
-Naming a file is running it, as `python mine.py` would. What was named here is remembered by path and SHA-256 in the
-cache. `load` is the one gate: whatever a run, a recipe or a comparison names is run only if it is that very code, so
-that opening a folder from a stranger runs nothing. A `Code` holds the bytes it was located with, and these are what is
-hashed, asked about and run. Files it imports in turn are not looked at. Nothing here imports torch.
+Naming a file runs it, as `python mine.py` would, and stores its path and SHA-256 in the cache. Code that a run, a
+recipe or a comparison names is run only if exactly this content was named before (`admit`), so opening a folder from a
+stranger runs nothing. A `Code` holds the file's bytes; these are hashed, checked and run. Files that it imports are not
+checked. Nothing here imports torch.
 """
 
 from __future__ import annotations
@@ -28,26 +28,26 @@ from regard.base.errors import RegardError
 from regard.base.settings import meant
 from regard.corpora.fetch import cache_folder
 
-NAMED = "own-code.txt"  # in the cache: `sha256  path`, a line for each version of a file that was named here
-_named_here: set[str] = set()  # the same lines, of this process: there may be no cache to write to
-_in_use: dict[str, Code] = {}  # by its full name, what this process named or opened last, whatever the file holds now
-_loaded: dict[tuple[Path, str], ModuleType] = {}  # a file that changes is another module
+NAMED = "own-code.txt"  # in the cache: a line `sha256  path` for each version of a file that was named
+_named_here: set[str] = set()  # the same lines for this process: the cache may not be writable
+_in_use: dict[str, Code] = {}  # by full name, what this process named or opened last, even if the file has changed
+_loaded: dict[tuple[Path, str], ModuleType] = {}  # a changed file is another module
 
 
 def is_own(name: str) -> bool:
-    """Does this name code, rather than a registered system?"""
+    """Does this name a user's code, rather than a registered system?"""
     return ":" in name or name.endswith(".py")
 
 
 @dataclass(frozen=True)
 class Code:
-    """A class of one's own, where it stands, and the file's bytes; not yet run."""
+    """A user's class, its file and the file's bytes; not yet run."""
 
-    name: str  # as recipes keep it: /home/me/mine.py:MyCell, or my.package:MyCell
+    name: str  # as in recipes: /home/me/mine.py:MyCell, or my.package:MyCell
     file: Path
     label: str  # the class's name
     source: bytes = field(repr=False)
-    neighbours: Path  # the folder it may import from
+    neighbours: Path  # the folder that it may import from
 
     @property
     def digest(self) -> str:
@@ -59,7 +59,7 @@ class Code:
 
 
 def locate(name: str) -> Code:
-    """The file that a name means, read once; nothing of it is run."""
+    """Finds and reads the file of a name; runs nothing."""
     place, _, label = name.rpartition(":")
     if not place or not label or label.endswith(".py"):
         raise RegardError(f"{name!r} names no class: write {name.removesuffix(':')}:MyCell with the name of yours.")
@@ -79,7 +79,7 @@ def locate(name: str) -> Code:
 def _resolved(path: Path) -> Path:
     try:
         return path.resolve()
-    except (OSError, RuntimeError) as error:  # links that lead to themselves
+    except (OSError, RuntimeError) as error:  # circular links
         raise RegardError(f"{path} cannot be found ({error}); check the file.") from None
 
 
@@ -90,15 +90,15 @@ def _read(file: Path) -> bytes:
         raise RegardError(f"{file} cannot be read ({error.strerror}); check the file.") from None
 
 
-# -- the gate --------------------------------------------------------------------------------------------------------
+# -- trust -----------------------------------------------------------------------------------------------------------
 
 
 def name_code(name: str) -> Code:
-    """The user names this code, here and now: what its file holds at this moment may run, in this process and later."""
+    """The user names this code: the file's current content may run, in this process and later."""
     code = locate(name)
     line = _line(code.digest, code.file)
     if line not in _named():
-        with suppress(OSError):  # with no cache to write to, it must be named in each process
+        with suppress(OSError):  # without a writable cache it must be named in each process
             cache_folder().mkdir(parents=True, exist_ok=True)
             with open(cache_folder() / NAMED, "a", encoding="utf-8") as stream:
                 stream.write(f"{line}\n")
@@ -113,7 +113,7 @@ def was_named(digest: str, file: Path) -> bool:
 
 
 def admit(code: Code, where: str | Path = "This") -> Code:
-    """Refuse the code that `where`, a run, a recipe or a comparison, names, unless that very code was named here."""
+    """Refuses code that `where` (a run, a recipe, a comparison) names, unless this content was named by the user."""
     if not was_named(code.digest, code.file):
         raise RegardError(
             f"{where} would run {code.file}, and that file as it is now was never named on this machine: read it, and "
@@ -123,7 +123,7 @@ def admit(code: Code, where: str | Path = "This") -> Code:
 
 
 def admit_copy(copy: Code, original: Path) -> Code:
-    """A run's copy of code that was named here as `original`: the same bytes, with the original's neighbours."""
+    """A run's copy of code that was named as `original`: the same bytes; it imports from the original's folder."""
     _named_here.add(_line(copy.digest, copy.file))
     return use(Code(copy.name, copy.file, copy.label, copy.source, original.parent))
 
@@ -134,12 +134,12 @@ def use(code: Code) -> Code:
 
 
 def in_use(name: str) -> Code:
-    """The code this process took under that name, whatever its file holds now; else what the file holds."""
+    """The code that this process uses under that name, even if the file has changed; else the file's."""
     return _in_use.get(name) or locate(name)
 
 
 def named_here() -> list[str]:
-    """What a process that works for this one is told to take as named: `named_before` takes it there."""
+    """The lines of named code to pass to a child process, which gives them to `named_before`."""
     return sorted(_line(code.digest, code.file) for code in _in_use.values() if was_named(code.digest, code.file))
 
 
@@ -162,7 +162,7 @@ def _named() -> set[str]:
 
 
 def load(code: Code) -> tuple[ModuleType, Any]:
-    """Run the code, once for each content, and take the class from it. Nothing else runs code of one's own."""
+    """Runs the code, once per content, and returns the module and the class. Nothing else runs a user's code."""
     admit(code)
     module = _loaded.get((code.file, code.digest)) or (_run(code) if code.is_file else _import(code))
     _loaded[code.file, code.digest] = module
@@ -182,7 +182,7 @@ def _run(code: Code) -> ModuleType:
     reach(code.neighbours)
     module = ModuleType(f"own_{code.file.stem}_{code.digest[:12]}")
     module.__file__ = str(code.file)
-    sys.modules[module.__name__] = module  # dataclasses look their module up there
+    sys.modules[module.__name__] = module  # dataclasses look up their module there
     linecache.checkcache(module.__file__)
     try:
         exec(compile(code.source, module.__file__, "exec"), module.__dict__)
@@ -194,7 +194,7 @@ def _run(code: Code) -> ModuleType:
 
 def _import(code: Code) -> ModuleType:
     reach(code.neighbours)
-    if sys.modules.get(code.name.rpartition(":")[0]) in _loaded.values():  # an older content of the same file
+    if sys.modules.get(code.name.rpartition(":")[0]) in _loaded.values():  # an older version of the same file
         del sys.modules[code.name.rpartition(":")[0]]
     try:
         with _these_bytes(code) as name:
@@ -205,7 +205,7 @@ def _import(code: Code) -> ModuleType:
 
 @contextmanager
 def _these_bytes(code: Code) -> Iterator[str]:
-    """While a module is imported, by whomever, it is made of the bytes that were asked about, not of a file or .pyc."""
+    """While active, importing the module uses the checked bytes, not the file or a .pyc."""
     module = code.name.rpartition(":")[0]
 
     class Given(SourceFileLoader):
@@ -227,16 +227,16 @@ def _these_bytes(code: Code) -> Iterator[str]:
 
 
 def reach(folder: Path) -> None:
-    """Let a file import its neighbours; last in the list, so that none of them hides an installed package.
+    """Lets a file import modules of its folder; last on the path, so that none of them hides an installed package.
 
-    Never a run's folder: code in it is there as a record, and what else lies there may be a stranger's.
+    Never a run's folder: its code is only a record, and its other files may be a stranger's.
     """
     if str(folder) not in sys.path and not (folder / "run.json").exists():
         sys.path.append(str(folder))
 
 
 def _module_file(name: str) -> Path:
-    """Where a module's source lies, found without running even its parents' __init__."""
+    """The source file of a module, found without running its parents' __init__."""
     path: Any = [*sys.path, str(Path.cwd())]
     origin = None
     for depth, part in enumerate(parts := name.split("."), start=1):
@@ -254,11 +254,11 @@ def _module_file(name: str) -> Path:
     return _resolved(Path(origin))
 
 
-# -- whose fault -----------------------------------------------------------------------------------------------------
+# -- crashes ---------------------------------------------------------------------------------------------------------
 
 
 def crash(error: BaseException) -> str:
-    """What went wrong in which line of the user's own file, in a sentence; empty if it went wrong elsewhere."""
+    """A sentence with the error and its line in the user's file; empty if it happened elsewhere."""
     files = {str(file): file.name for file, _ in _loaded}
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename in files]
     if not frames:

@@ -1,4 +1,4 @@
-"""The deep averaging network as a language model: the average of all words so far, however many, in whatever order.
+"""The deep averaging network as a language model: the average of all words so far, without order.
 
     c_t = (E[w_1] + … + E[w_t]) / t,   h = f(W_k … f(W_1 c_t + b_1) … + b_k),   P(w_{t+1}) = softmax(W_o h + b)
 
@@ -47,7 +47,7 @@ SIZES: dict[str, dict[str, object]] = {
     },
 }
 TRAINING: dict[str, object] = {
-    "batches": "windows",  # an average over everything ever read would say nothing
+    "batches": "windows",  # an average over the whole stream would be useless
     "window": 128,
     "batch_tokens": 4096,
     "optimizer": "adamw",

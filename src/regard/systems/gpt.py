@@ -101,10 +101,10 @@ class GPT(Stack):
         self._initialise()
 
     def _initialise(self) -> None:
-        """GPT-2's: N(0, 0.02²), and less for what is added to the sum, which 2 × layers terms share.
+        """GPT-2's: N(0, 0.02²), and smaller for the 2 × layers terms that are added to the residual stream.
 
-        What predicts is kept small all the same: untrained it should prefer no word. So where `initial` is larger,
-        `scale` makes up for it as word vectors are read.
+        The output matrix stays small, so that an untrained model prefers no word: if `initial` is larger, `scale`
+        enlarges the word vectors as they are read.
         """
         settings = self.settings
         for name, weight in self.named_parameters():

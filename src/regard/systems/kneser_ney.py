@@ -1,15 +1,15 @@
 """From a text to an n-gram model: counting, and interpolated modified Kneser-Ney smoothing.
 
     P(w | h) = (a(hw) − D(a(hw))) / a(h·) + γ(h) P(w | h′)      h′ is h without its first word; below unigrams: 1/V
-    γ(h)     = Σ_w D(a(hw)) / a(h·)                             what the discounts took away, to be shared out
+    γ(h)     = Σ_w D(a(hw)) / a(h·)                             the mass that the discounts free
     a(g)     = how often g was seen, at the highest order and for g at the start of a line;
                elsewhere how many different words were seen before g
     D_j      = j − (j + 1) Y n_{j+1} / n_j,  j = 1, 2, 3+        Y = n_1 / (n_1 + 2 n_2), n_j: how many g have a(g) = j
 
 Kneser & Ney 1995; three discounts, interpolated: Chen & Goodman 1999; in sorted passes: Heafield et al. 2013.
 
-An n-gram is named by its place in the sorted list of its order's keys, key = (name of its first n − 1 words)·V + word,
-so that one sort of integers per order counts everything. Id 0, `<eos>`, ends a line where it is predicted and starts
+An n-gram's name is its index in the sorted keys of its order, key = (name of its first n − 1 words)·V + word, so one
+sort of integers per order counts everything. Id 0, `<eos>`, ends a line where it is predicted and starts
 one where it is a context; no context reaches back over it.
 """
 
@@ -23,7 +23,7 @@ import numpy as np
 
 from regard.base.errors import RegardError
 
-FALLBACK = (0.5, 1.0, 1.5)  # discounts where a text is too small or too regular to estimate them
+FALLBACK = (0.5, 1.0, 1.5)  # discounts if a text is too small or too regular to estimate them
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Counts:
 
 @dataclass(frozen=True)
 class Estimate:
-    """What is known of the k-grams: natural logarithms, one entry per key."""
+    """The estimates of the k-grams: natural logarithms, one entry per key."""
 
     keys: np.ndarray  # [N] int64
     log_probability: np.ndarray  # [N] of the last word after the others
@@ -155,7 +155,7 @@ def relative_frequencies(levels: Sequence[Counts], vocabulary: int) -> list[Esti
 
 
 def _estimates(levels: Sequence[Counts], probability: list[np.ndarray], backoff: list[np.ndarray]) -> list[Estimate]:
-    with np.errstate(divide="ignore"):  # log 0 = −inf is meant
+    with np.errstate(divide="ignore"):  # log 0 = −inf is intended
         return [
             Estimate(level.keys, np.log(p), np.log(weight)) for level, p, weight in zip(levels, probability, backoff)
         ]

@@ -3,8 +3,8 @@
     x_t = E[w_t],   h_t, c_t = LSTM(x_t, h_{t-1}, c_{t-1})  in each layer,   P(w_{t+1}) = softmax(W_o h_t + b)
 
 Hochreiter & Schmidhuber 1997; as a language model Sundermeyer et al. 2012; regularised as in Zaremba et al. 2014
-(dropout between layers) and Merity et al. 2018 (AWD-LSTM: weight-drop, variational dropout, tied weights). While it is
-trained, an AWD-LSTM is also charged for large and for restless outputs h of its last layer, m the dropout's mask:
+(dropout between layers) and Merity et al. 2018 (AWD-LSTM: weight-drop, variational dropout, tied weights). In
+training, an AWD-LSTM has an auxiliary loss on large and on changing outputs h of its last layer; m: the dropout mask.
 
     α |m ∗ h_t|² + β |h_t − h_{t-1}|²,   means over the components          Merity et al. 2017
 """

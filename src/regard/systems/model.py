@@ -1,8 +1,8 @@
-"""The one call that every system has, over a whole text or one token at a time, with the same answer.
+"""The one call of every system, for a whole text or one token at a time, with the same result.
 
     logits, state = model(tokens, state)          tokens [R, T], logits [R, T, V]
 
-A system says how it contextualises tokens and how it predicts from the result; everything else is here.
+A system defines how it contextualises tokens and how it predicts; everything else is here.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from regard.layers.state import Span, State, overwrite, span_of
 
 
 class Model(nn.Module):
-    """A language model. A system overrides `first`, `contextualise` and `predict`; `loss` where it has a shorter way.
+    """A language model. A system overrides `first`, `contextualise` and `predict`, and `loss` if it can be cheaper.
 
     `load_state_dict` on a freshly constructed model (same vocabulary and settings) restores it completely.
     """
@@ -31,7 +31,7 @@ class Model(nn.Module):
     vocabulary: int
     settings: Any
 
-    # -- what a system says ------------------------------------------------------------------------------------------
+    # -- for systems to override ---------------------------------------------------------------------------------------
 
     def first(self, rows: int, *, capacity: int | None, device: torch.device, dtype: torch.dtype) -> State:
         """state["past"] before any token was read."""
@@ -46,7 +46,7 @@ class Model(nn.Module):
         raise NotImplementedError
 
     def auxiliary_loss(self, hidden: Tensor) -> Tensor | None:
-        """What training adds to −log P for hidden vectors, for each column [R, T]; None: nothing."""
+        """The term that training adds to −log P, for each column [R, T]; None: nothing."""
         return None
 
     def explain_context(self, tokens: Tensor, state: State, span: Span) -> tuple[Tensor, State, State]:
@@ -60,15 +60,15 @@ class Model(nn.Module):
 
     @property
     def loss_width(self) -> int:
-        """Numbers that `loss` holds for each token at once: the logits, unless the system has a shorter way."""
+        """Numbers that `loss` needs per token: the logits, unless the system avoids them."""
         return self.vocabulary
 
     @property
     def device(self) -> torch.device:
-        """Where its numbers lie."""
+        """The device of its weights."""
         return self._place()[0]
 
-    # -- what everyone calls -----------------------------------------------------------------------------------------
+    # -- the public interface ------------------------------------------------------------------------------------------
 
     def begin(
         self,
@@ -82,8 +82,8 @@ class Model(nn.Module):
         """A complete state that has read nothing: `rows` texts of `width` hypotheses each.
 
         capacity=None: a call returns a new state, which grows and carries gradients. capacity=C: room for C tokens;
-        every leaf keeps shape, dtype and address, a call writes in place and its input is spent. Whoever decodes checks
-        for overflow beforehand: a call looks at no value.
+        every leaf keeps shape, dtype and address, a call writes in place and consumes its input. Callers must check for
+        overflow beforehand: a call reads no values.
         """
         if source is not None or lengths is not None:
             raise TypeError(f"{type(self).__name__} is a language model: it begins with no source")
@@ -139,7 +139,7 @@ class Model(nn.Module):
     def _unread(rows: int, capacity: int | None, device: torch.device) -> State:
         """The part of a first state that all systems share."""
         state: State = {"seen": torch.zeros(rows, dtype=torch.int64, device=device)}
-        if capacity is not None:  # this leaf is what tells a fixed state from a growing one
+        if capacity is not None:  # marks a state of fixed capacity
             state["capacity"] = torch.full((rows,), capacity, dtype=torch.int64, device=device)
         return state
 
@@ -151,7 +151,7 @@ class Model(nn.Module):
         return state
 
     def _place(self) -> tuple[torch.device, torch.dtype]:
-        """Where the model lives and in what precision it computes: as its first floating-point weight or buffer."""
+        """Device and dtype of the model: those of its first floating-point weight or buffer."""
         for tensor in chain(self.parameters(), self.buffers()):
             if tensor.is_floating_point():
                 return tensor.device, tensor.dtype
@@ -159,7 +159,7 @@ class Model(nn.Module):
 
 
 class Stack(Model):
-    """Embedding, layers one above the other, and a prediction from the last: most systems are this."""
+    """An embedding, a stack of layers, and a prediction from the last; most systems are this."""
 
     def __init__(
         self,
@@ -188,7 +188,7 @@ class Stack(Model):
     def without_cache(self, rows: int) -> State:
         """`begin(rows=rows)` for a text that is read in one call: attention then keeps no keys and values."""
         state = self.begin(rows=rows)
-        state["seen"] = state["seen"][:1].expand(rows)  # the same for all: positions need to be looked up only once
+        state["seen"] = state["seen"][:1].expand(rows)  # expanded: positions are looked up once for all rows
         past = {name: {} if layer.caches else state["past"][name] for name, layer in self._named()}
         return {**state, "past": past}
 
@@ -207,7 +207,7 @@ class Stack(Model):
         for name, layer in self._named():
             x = self.between(x) if past else x
             x, past[name], inside = layer.explain(x, state["past"][name], span)
-            parts["layers"][name] = {**inside, "hidden": x}  # what it hands on, whatever the layer itself shows
+            parts["layers"][name] = {**inside, "hidden": x}  # its output, whatever else the layer shows
         parts["hidden"] = self.finish(x)
         return parts["hidden"], past, parts
 

@@ -3,9 +3,9 @@
     P(w | h) = p(hw)            if hw was seen, n words long with h the n − 1 words before w
              = β(h) P(w | h′)   otherwise: back off to h′, which is h without its first word; β(h) = 1 if h was not seen
 
-Markov 1913, Shannon 1948; "count + normalize" makes β of a seen context 0, Kneser-Ney smoothing makes it what the
-discounts took away (kneser_ney.py). Every order is three sorted arrays. A gram is named by its place in them and found
-by one binary search from the name of its context, so that a context is n − 1 numbers: its name in each order.
+Markov 1913, Shannon 1948; "count + normalize" makes β of a seen context 0; Kneser-Ney smoothing makes it the mass
+that the discounts free (kneser_ney.py). Every order is three sorted arrays. A gram's name is its index there, found by
+one binary search from the name of its context, so a context is n − 1 numbers: its name in each order.
 Id 0, `<eos>`, ends a line where it is predicted and starts the next where it is read (ARPA's </s> and <s>).
 """
 
@@ -52,8 +52,8 @@ SIZES: dict[str, dict[str, object]] = {
 
 
 class Grams(nn.Module):
-    """All k-grams, sorted by key = (name of the first k − 1 words)·V + last word. The last entry stands for "no gram":
-    its key is beyond all others, its weight 1, so that a look-up needs neither bounds nor masks."""
+    """All k-grams, sorted by key = (name of the first k − 1 words)·V + last word. The last entry means "no gram":
+    its key is larger than all others and its weight 1, so a look-up needs neither bounds nor masks."""
 
     keys: Tensor  # [N + 1] int64
     log_probability: Tensor  # [N + 1] of the last word after the others
@@ -67,7 +67,7 @@ class Grams(nn.Module):
         self.fill(estimate)
 
     def fill(self, estimate: Estimate) -> None:
-        """Other grams, in this module's precision and on its device."""
+        """Replaces the grams, in this module's precision and on its device."""
         like = self.log_probability
         self.keys = _closed(estimate.keys, np.iinfo(np.int64).max).to(like.device)
         self.log_probability = _closed(estimate.log_probability, -np.inf).to(like)
@@ -87,7 +87,7 @@ class Grams(nn.Module):
         return torch.where(look_up(self.keys, name) == queries, name, self.nothing)
 
     def _load_from_state_dict(self, state_dict: Mapping[str, Any], prefix: str, *rest: Any) -> None:
-        for name, buffer in self.named_buffers(recurse=False):  # how many grams there are, the file knows
+        for name, buffer in self.named_buffers(recurse=False):  # the sizes come from the file
             if prefix + name in state_dict:
                 setattr(self, name, buffer.new_empty(state_dict[prefix + name].shape))
         super()._load_from_state_dict(state_dict, prefix, *rest)
@@ -101,7 +101,7 @@ class NGram(Model):
         self.vocabulary = vocabulary
         self.settings = settings
         self.order = settings.order
-        self.notes: list[str] = []  # sentences about the estimation that a user should read
+        self.notes: list[str] = []  # sentences about the estimation, for the user
         uniform = Estimate(np.arange(vocabulary), np.full(vocabulary, -log(vocabulary)), np.zeros(vocabulary))
         empty = Estimate(np.zeros(0, dtype=np.int64), np.zeros(0), np.zeros(0))
         self.orders = nn.ModuleList([Grams(uniform), *(Grams(empty) for _ in range(1, self.order))])
@@ -143,7 +143,7 @@ class NGram(Model):
 
     def _load_from_state_dict(self, state_dict: Mapping[str, Any], prefix: str, *rest: Any) -> None:
         words = state_dict.get(f"{prefix}orders.0.keys")
-        if words is not None and len(words) != self.vocabulary + 1:  # the one size that is not the file's to choose
+        if words is not None and len(words) != self.vocabulary + 1:  # the vocabulary must match
             rest[-1].append(f"the file has {len(words) - 1} words, the model {self.vocabulary}")
         super()._load_from_state_dict(state_dict, prefix, *rest)
 
@@ -176,7 +176,7 @@ class NGram(Model):
         state, span = self._open(tokens, state, lengths)
         valid = span.valid(tokens.size(1))
         before = state["past"]["contexts"]
-        if _follow(tokens, targets, valid):  # the usual case: targets are what is read next, so one reading finds both
+        if _follow(tokens, targets, valid):  # the usual case: targets are the next tokens, so one pass finds both
             names, contexts = self._read(torch.cat([tokens[:, :1], targets], dim=1), before, self.order)
             names = [name[:, 1:] for name in names]
             contexts = [context[:, :-1] for context in contexts]
@@ -197,7 +197,7 @@ class NGram(Model):
     def explain(
         self, tokens: Tensor, state: State | None = None, lengths: Tensor | None = None
     ) -> tuple[Tensor, State, State]:
-        """The equation word for word: every order asks for every word of the vocabulary.
+        """The written equation: every order, for every word of the vocabulary.
 
         Parts: `order` [R, T] the longest n-gram whose context was seen; `contexts` and `weights` [R, T, n − 1] their
         names and β(h); `probabilities` [R, T, n, V] P(w | h) with contexts of 0 … n − 1 words; `answered` [R, T, V] the
@@ -240,7 +240,7 @@ class NGram(Model):
             else:
                 preceding = torch.cat([before[:, k - 1, None], contexts[-1][:, :-1]], dim=1)
                 name = self._child(k, preceding, tokens)
-                context = name.masked_fill(line_ends, self.levels[k].nothing)  # no context reaches over <eos>
+                context = name.masked_fill(line_ends, self.levels[k].nothing)  # no context crosses <eos>
             names.append(name)
             if k < self.order - 1:
                 contexts.append(context)
@@ -266,7 +266,7 @@ def look_up(table: Tensor, names: Tensor) -> Tensor:
 
 
 def _closed(values: np.ndarray, end: float) -> Tensor:
-    """The values and one more, which stands for no gram."""
+    """The values, and a last entry that means "no gram"."""
     return torch.from_numpy(np.append(values, np.array(end, dtype=values.dtype)))
 
 

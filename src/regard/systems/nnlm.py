@@ -1,9 +1,9 @@
-"""The neural probabilistic language model: the last n − 1 words, side by side, through one tanh layer.
+"""The neural probabilistic language model: the last n − 1 words, concatenated, through one tanh layer.
 
     x = [E[w_{t-n+2}] ; … ; E[w_t]],   P(w_{t+1}) = softmax(b + W x + U tanh(d + H x))
 
-Bengio et al. 2003; W, the direct connections, are optional as in the paper. Before the start of a text stands one
-trained vector. Its memory ends after n − 1 words, but it reads a text of any length.
+Bengio et al. 2003; W, the direct connections, are optional as in the paper. Before the start of a text there is
+a trained vector. It sees n − 1 words, but reads a text of any length.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ TRAINING: dict[str, object] = {
 
 
 class HiddenLayer(nn.Module):
-    """x → tanh(d + H x), with x itself behind it where direct connections need it."""
+    """x → tanh(d + H x), followed by x itself if there are direct connections."""
 
     def __init__(self, inputs: int, width: int, *, direct: bool, dropout: float) -> None:
         super().__init__()

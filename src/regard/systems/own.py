@@ -1,4 +1,4 @@
-"""A system of one's own: a stranger's layer between an embedding and a prediction, or a stranger's whole model.
+"""A user's own system: their layer between an embedding and a prediction, or their whole model.
 
     x_t = E[w_t],   h_t, state = MyCell(x_t, state)  in each layer,   P(w_{t+1}) = softmax(W_o h_t + b)
 
@@ -27,14 +27,14 @@ from regard.systems.model import Model
 from regard.systems.recurrent_stack import RecurrentModel, RecurrentSettings
 
 SETTINGS = {field.name for field in fields(RecurrentSettings)}
-SIZES: dict[str, dict[str, object]] = {  # the lstm's, without what only an lstm has; its training is the same
+SIZES: dict[str, dict[str, object]] = {  # the lstm's, without its own settings; training is the same
     size: {key: value for key, value in values.items() if key in SETTINGS or "." in key}
     for size, values in lstm.SIZES.items()
 }
 
 
 class LayerStack(RecurrentModel):
-    """The stack of one class of layer, recurrent or not; `layer` is set by a subclass made for it."""
+    """A stack of layers of one class, recurrent or not; a generated subclass sets `layer`."""
 
     layer: type[Layer]
 
@@ -43,7 +43,7 @@ class LayerStack(RecurrentModel):
 
 
 class OwnLayer:
-    """What the file of a system would hold, for a layer: its stack, Settings, SIZES and TRAINING."""
+    """A layer as a system: its stack, Settings, SIZES and TRAINING."""
 
     Settings = RecurrentSettings
     SIZES = SIZES
@@ -55,7 +55,7 @@ class OwnLayer:
 
     @cached_property
     def TRAINING(self) -> dict[str, object]:
-        """The lstm's; a state that grows with the text cannot be carried through all of it."""
+        """The lstm's; but windows if the state grows with the text, since it cannot be carried through all of it."""
         try:
             grows = self.examine()
         except RegardError:
@@ -66,7 +66,7 @@ class OwnLayer:
         return {**lstm.TRAINING, "batches": "windows" if grows else "stream"}
 
     def examine(self) -> bool:
-        """Call the layer once, see that what it returns has the right form, and say whether its state grows."""
+        """Calls the layer once, checks the form of its results, and returns whether its state grows."""
         width = 8
         layer = self.layer(width, width).eval()
         before = layer.begin(2, capacity=None, device="cpu", dtype=torch.get_default_dtype())
@@ -90,7 +90,7 @@ class OwnLayer:
 
 
 class OwnModel:
-    """What the file of a whole model holds."""
+    """A whole model as a system."""
 
     def __init__(self, code: Code, module: ModuleType, kind: type[Model]) -> None:
         self.kind = kind
@@ -110,7 +110,7 @@ class OwnModel:
 
 
 def open_own(code: Code) -> OwnLayer | OwnModel:
-    """The system that code makes; its file is run now."""
+    """Runs the code and returns its system."""
     return _open(code, *load(code))
 
 

@@ -1,4 +1,4 @@
-"""The settings of a system that reads where words stand: which position, and whether it is added or concatenated."""
+"""The settings of positions: which kind, and whether it is added or concatenated."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from regard.layers.position import POSITIONS, Position, Rotary, at_input
 
 
 class PositionSettings(Checked):
-    """For a `Settings` that has these fields."""
+    """A mixin for `Settings` with these fields."""
 
     width: int
     context: int
@@ -44,17 +44,17 @@ class PositionSettings(Checked):
 
     @property
     def position_width(self) -> int:
-        """Components of a position's vector; where it is free to choose and concatenated, a quarter of the width."""
+        """Components of a position's vector; if concatenated and not fixed by its kind, a quarter of the width."""
         free = self.width if self.combine == "add" else max(1, self.width // 4)
         return POSITIONS[self.position].components(free, self.context)
 
     def encoding(self) -> Position | None:
-        """The position's part of the embedding; None where it acts inside attention, or nowhere."""
+        """The position for the embedding; None if it acts inside attention, or not at all."""
         return at_input(self.position, self.position_width, self.context)
 
 
 def check_heads(width: int, heads: int, position: str) -> None:
-    """Heads share the width equally, and rotary positions turn the components of a head in pairs."""
+    """Checks that heads divide the width, and that rotary positions get an even number of components per head."""
     if width % heads:
         raise RegardError(f"model.heads ({heads}) must divide model.width ({width}).")
     if POSITIONS[position] is Rotary and width // heads % 2:

@@ -1,9 +1,9 @@
-"""What the recurrent language models share: layers one above the other, between an embedding and a prediction.
+"""The base of the recurrent language models: a stack of layers between an embedding and a prediction.
 
     x_t = E[w_t],   h_t, … = layer(x_t, h_{t-1}, …)  in each layer,   P(w_{t+1}) = softmax(W_o h_t + b)
 
-Dropout stands on the input, between layers and on the output, never on the way from one step to the next
-(Zaremba et al. 2014). Tied, W_o = E, and the last layer is as wide as the embedding.
+Dropout acts on the input, between layers and on the output, never between steps (Zaremba et al. 2014). Tied, W_o = E,
+and the last layer is as wide as the embedding.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from regard.layers.embedding import Embedding, Output
 from regard.layers.layer import Layer
 from regard.systems.model import Stack
 
-AS_DROPOUT = -1.0  # a rate that was not given its own value
+AS_DROPOUT = -1.0  # use the common rate
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class RecurrentSettings(Checked):
     tied: bool = setting(True, "predict with the embedding's matrix; the last layer is then as wide as the embedding")
 
     def rate(self, place: str) -> float:
-        """The rate of dropout on the "input" or "between" layers: the place's own where the system has one."""
+        """The dropout rate on the "input" or "between" layers: its own setting if the system has one."""
         own = float(getattr(self, f"dropout_{place}", AS_DROPOUT))
         return self.dropout if own == AS_DROPOUT else own
 
@@ -49,7 +49,10 @@ class RecurrentModel(Stack):
         word_dropout: float = 0.0,
     ) -> None:
         embedding = settings.embedding or settings.width
-        widths = [embedding, *[settings.width] * settings.layers]  # what goes into each layer, and out of the last
+        widths = [
+            embedding,
+            *[settings.width] * settings.layers,
+        ]  # input width of each layer, and output width of the last
         if settings.tied:
             widths[-1] = embedding
         super().__init__(
@@ -61,5 +64,5 @@ class RecurrentModel(Stack):
             finish=dropout(settings.dropout),
         )
         self.settings = settings
-        # Small, because tied they are also the prediction's weights, and an untrained model should prefer no word.
+        # Small: if tied they are also the output weights, and an untrained model should prefer no word.
         nn.init.uniform_(self.embedding.table.weight, -0.1, 0.1)

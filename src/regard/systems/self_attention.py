@@ -1,10 +1,10 @@
-"""Self-attention and nothing else: what one look back at all earlier words can do by itself.
+"""Self-attention alone, without the rest of the Transformer's block.
 
     c_t = E[w_t] (+ p_t),   q = f(W_q c), k = f(W_k c), v = f(W_v c),   h_t = Σ_{j ≤ t} α(q_t, k_j) v_j,
     P(w_{t+1}) = softmax(W_o h_t)
 
-The lecture's step between the recurrent network and the Transformer, whose attention it is (Vaswani et al. 2017): no
-residual connection, no layer norm, no feed-forward. Without positions it sees a set. Without projections it is
+The lecture's step between the recurrent network and the Transformer (attention: Vaswani et al. 2017): no residual
+connection, no layer norm, no feed-forward. Without positions it sees a set. Without projections it is
 y_i = Σ_j softmax(x_iᵀ x_j) x_j. α is any score of layers/scores.py.
 """
 
@@ -98,8 +98,8 @@ class SelfAttentionModel(Stack):
         self._initialise()
 
     def _initialise(self) -> None:
-        """Small where it predicts: no layer norm stands between, and an untrained model should prefer no word."""
-        for table in self.embedding.parameters():  # of words, and of positions where they are learned
+        """Small output weights: there is no layer norm, and an untrained model should prefer no word."""
+        for table in self.embedding.parameters():  # of words, and of learned positions
             nn.init.normal_(table, std=0.1)
         if self.output.weight is not None:
             nn.init.normal_(self.output.weight, std=0.02)

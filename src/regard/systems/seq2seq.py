@@ -2,9 +2,8 @@
 
     h_s = cell(E[x_s], h_{s-1}),  s_0 = h_S,  s_t = cell(E[y_{t-1}], s_{t-1})  in each layer,   P(y_t) = softmax(W s_t)
 
-Sutskever et al. 2014 (LSTM, and the source read backwards, so that its first words are the freshest); Cho et al. 2014
-(GRU). Nothing of the source but each layer's last state reaches the decoder: a vector of fixed size, however long the
-sentence.
+Sutskever et al. 2014 (LSTM, and the source read backwards, so that its first words are read last); Cho et al. 2014
+(GRU). Only each layer's last state reaches the decoder: a vector of fixed size, however long the sentence.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from regard.systems.translator import BY_CORPUS, Translator, explain_through, is
 
 @dataclass(frozen=True)
 class RecurrentPairSettings(Checked):
-    """What both recurrent translators are made of."""
+    """The settings that both recurrent translators share."""
 
     cell: str = setting("lstm", "{}", choices=tuple(CELLS))
     layers: int = setting(1, "layers of the encoder, and of the decoder", least=1, most=MOST_LAYERS)
@@ -108,11 +107,13 @@ class Seq2Seq(Translator):
     def explain_encode(self, source: Tensor, lengths: Tensor | None) -> tuple[State, State]:
         vectors = self._source_vectors(source)
         memory, last, layers = self.encoder.explain(self._order(vectors, lengths), lengths)
-        layers = map_state(lambda part: self._order(part, lengths), layers)  # as the source stands, not as it is read
+        layers = map_state(
+            lambda part: self._order(part, lengths), layers
+        )  # in the source's order, not in reading order
         return {"memory": self._order(memory, lengths), "last": last}, {"embedding": vectors, "layers": layers}
 
     def _order(self, rows: Tensor, lengths: Tensor | None) -> Tensor:
-        """A source in the order it is read, or what was read in the order it stands."""
+        """Reverses the source into reading order, or back."""
         return backwards(rows, lengths) if self.settings.reverse else rows
 
     def remember(self, encoded: State) -> State:

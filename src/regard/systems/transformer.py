@@ -4,8 +4,8 @@
     y = a E[y_{t-1}] + p_t,   y = DecoderBlock(y, memory)  layers times,          P(y_t) = softmax(E y)
 
 Vaswani et al. 2017 (post-norm, one matrix E for source, target and prediction); pre-norm as in Wang et al. 2019. Theirs
-has a = √D and vectors E[w] of length 1, here a = 4√D and length ¼: the blocks see the same, but the first predictions
-are four times as quiet, so that an untrained model prefers no word.
+has a = √D and vectors E[w] of length 1, here a = 4√D and length ¼: the blocks see the same, but initial logits are four
+times smaller, so an untrained model prefers no word.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from regard.layers.state import Span, State
 from regard.systems.position_settings import PositionSettings, check_heads
 from regard.systems.translator import BY_CORPUS, Translator, is_shared, rate
 
-QUIET = 4.0  # how much smaller than in the paper word vectors begin, and how much more they are scaled up
+QUIET = 4.0  # factor by which initial word vectors are smaller than in the paper, and `scale` larger
 
 
 @dataclass(frozen=True)
@@ -131,7 +131,7 @@ class Transformer(Translator):
             dropout=rate(settings.dropout),
         )
         self.settings = settings
-        final = settings.norm == "pre"  # a sum that was never normalised
+        final = settings.norm == "pre"  # pre-norm: the residual stream itself was never normalised
         self.encoder = TransformerEncoder(
             (encoder_block(settings) for _ in range(settings.layers)), nn.LayerNorm(settings.width) if final else None
         )
@@ -140,7 +140,7 @@ class Transformer(Translator):
         self._initialise()
 
     def _initialise(self) -> None:
-        """Xavier for every map; word vectors that their scale makes as large as a wave."""
+        """Xavier for every linear layer; word vectors that, scaled, are as large as a sinusoid."""
         length = 1 / QUIET
         for module in self.modules():
             if isinstance(module, nn.Linear):

@@ -3,8 +3,8 @@
     state = model.begin(source, lengths)          source [N, S], each ends in <eos>
     logits, state = model(tokens, state)          tokens [R, T], R = N · width: P(y_t | y_<t, source)
 
-The source is encoded once. What its hypotheses share (the memory, its keys and values, which of it is real) lies in
-state["source"], one row per source, and is never copied; what each has written lies in state["past"].
+The source is encoded once. What its hypotheses share (the memory, its keys and values, the padding mask) is in
+state["source"], one row per source, and is never copied; what each has written is in state["past"].
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from regard.layers.encoder import real_columns
 from regard.layers.state import Span, State, map_state
 from regard.systems.model import Model
 
-BY_CORPUS = -1.0  # the dropout that follows from the number of pairs
+BY_CORPUS = -1.0  # dropout chosen by the number of pairs
 DROPOUT = ((200_000, 0.3), (1_000_000, 0.2), (math.inf, 0.1))  # (fewer pairs than, rate)
 
 
 class Translator(Model):
     """A system overrides `encode`, `remember`, `opening` and, as every model, `contextualise` and `explain_context`.
 
-    `embedding` and `output` are the target's; `source_embedding` is None where source and target share one table.
-    `dropout` acts on word vectors here, and wherever else the system says.
+    `embedding` and `output` are the target's; `source_embedding` is None if source and target share one table.
+    `dropout` acts on word vectors, and wherever else the system uses it.
     """
 
     source_context: int | None = None  # the most tokens of a source; None = no limit
@@ -53,10 +53,10 @@ class Translator(Model):
         self.output = output
         self.dropout = Dropout(dropout)
 
-    # -- what a system says ------------------------------------------------------------------------------------------
+    # -- for systems to override ---------------------------------------------------------------------------------------
 
     def encode(self, source: Tensor, lengths: Tensor | None) -> State:
-        """{"memory": [N, S, D], …}: a vector for each word of the source, and whatever else the decoder begins with."""
+        """{"memory": [N, S, D], …}: a vector for each word of the source, and anything else the decoder starts from."""
         raise NotImplementedError
 
     def explain_encode(self, source: Tensor, lengths: Tensor | None) -> tuple[State, State]:
@@ -64,7 +64,7 @@ class Translator(Model):
         raise NotImplementedError
 
     def remember(self, encoded: State) -> State:
-        """What all hypotheses of a source look at, one row per source."""
+        """What all hypotheses of a source attend to, one row per source."""
         raise NotImplementedError
 
     def opening(self, encoded: State, width: int, *, capacity: int | None, dtype: torch.dtype) -> State:
@@ -72,14 +72,14 @@ class Translator(Model):
         raise NotImplementedError
 
     def attention(self, parts: State) -> dict[str, Tensor]:
-        """Of `explain`'s parts, the weights by name ("cross/0", "self/0"): [R, heads, T, S]."""
+        """The attention weights among `explain`'s parts, by name ("cross/0", "self/0"): [R, heads, T, S]."""
         return {}
 
     def alignment(self, parts: State) -> Tensor | None:
-        """How much the step that predicts target t looks at source s, in one matrix: [R, T, S]; None = not at all."""
+        """The attention of the step that predicts target t to source s: [R, T, S]; None = no attention."""
         return None
 
-    # -- what everyone calls -----------------------------------------------------------------------------------------
+    # -- the public interface ------------------------------------------------------------------------------------------
 
     def begin(
         self,
@@ -92,8 +92,8 @@ class Translator(Model):
     ) -> State:
         """A state that has read the source [N, S] and written nothing, for `width` hypotheses of each source.
 
-        Of row n, lengths[n] columns are real: at least one, since every source ends in <eos>. Lengths on the CPU save a
-        GPU from waiting. As for every model, capacity=C makes room for C target tokens in leaves that never change.
+        Of row n, lengths[n] columns are real: at least one, since every source ends in <eos>. Lengths on the CPU avoid
+        synchronising. As for every model, capacity=C makes room for C target tokens in tensors of fixed shape.
         """
         if source is None:
             raise TypeError(f"{type(self).__name__} translates: it begins with a source, model.begin(source, lengths)")
@@ -111,7 +111,7 @@ class Translator(Model):
     ) -> State:
         """`begin` where the source is already encoded."""
         past = self.opening(encoded, width, capacity=capacity, dtype=self._place()[1])
-        if capacity is not None:  # a call will write here, so it must be memory of its own
+        if capacity is not None:  # a call writes in place, so it must not share memory
             past = map_state(lambda leaf: leaf.detach().clone(), past)
         valid = real_columns(source, lengths)
         valid = torch.ones_like(source, dtype=torch.bool) if valid is None else valid
@@ -124,8 +124,8 @@ class Translator(Model):
         return encoded["memory"], parts
 
     def begin_words(self) -> None:
-        """Word vectors of length ½: tied they predict, and an untrained model should prefer no word. What is read of
-        them is scaled to components of size ½, or the cells would hardly tell one word from another at first."""
+        """Word vectors of length ½: tied they are output weights, and an untrained model should prefer no word. As they
+        are read they are scaled to components of size ½, or the cells could hardly distinguish words at first."""
         for table in (self.embedding, self.source_embedding):
             if table is not None:
                 nn.init.normal_(table.table.weight, std=0.5 * table.width**-0.5)
@@ -155,12 +155,12 @@ class Translator(Model):
 
 
 def rate(dropout: float) -> float:
-    """The rate that a setting means; training says how many pairs there are, otherwise they are taken to be few."""
+    """The dropout rate of a setting; BY_CORPUS, if training has not resolved it, means that of few pairs."""
     return dropout_for(0) if dropout == BY_CORPUS else dropout
 
 
 def dropout_for(pairs: int) -> float:
-    """Few pairs are soon known by heart: the fewer, the more is dropped."""
+    """The fewer pairs, the more dropout."""
     return next(found for most, found in DROPOUT if pairs < most)
 
 

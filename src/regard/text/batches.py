@@ -1,4 +1,4 @@
-"""Batches of a token array: functions of the step number alone, so that training resumes from a number.
+"""Batches of a token array. Each is a function of the step number alone, so training can resume at any step.
 
 targets   w_p     w_p+1 …         every token is a target exactly once per epoch
 tokens    w_p-1   w_p   …         its input is the token before it; <eos> before the first
@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-RESIDENT = 256 << 20  # bytes of a mapped file that may stay in memory after they were read
-AROUND = 1 << 16  # bytes that the system maps around one that is read
+RESIDENT = 256 << 20  # bytes of a memory-mapped file that may stay in memory after reading
+AROUND = 1 << 16  # bytes that the system maps around each read
 
 
 @dataclass(frozen=True)
@@ -21,11 +21,11 @@ class Batch:
     tokens: np.ndarray  # [R, T] int64, padded with 0 on the right
     targets: np.ndarray  # [R, T] int64, likewise
     lengths: np.ndarray | None  # [R] int64; None: every row is full
-    fresh: bool  # the state starts anew with this batch
+    fresh: bool  # this batch starts with an initial state
 
 
 class Streams:
-    """Contiguous text in R parallel rows, read window after window with the state carried along (truncated BPTT)."""
+    """Contiguous text in R parallel rows, read in successive windows with the state carried along (truncated BPTT)."""
 
     def __init__(self, ids: np.ndarray, rows: int, window: int, eos: int):
         self._ids, self._window, self._eos, self._pages = np.asarray(ids), window, eos, _Pages(ids)
@@ -42,19 +42,19 @@ class Streams:
 
 
 class Windows:
-    """Non-overlapping windows in random order, cut anew in each epoch at a random offset; each starts a fresh state."""
+    """Non-overlapping windows in random order, with a new random offset in each epoch; each starts a fresh state."""
 
     def __init__(self, ids: np.ndarray, rows: int, window: int, eos: int, seed: int):
         self._ids, self._rows, self._window, self._eos, self._seed = np.asarray(ids), rows, window, eos, seed
         self._pages = _Pages(ids)
-        # The offset changes the number of windows by one or two, and so perhaps the number of batches. Only offsets
-        # that give the most usual number are drawn: all epochs are equally long, and a step belongs to a known one.
+        # The offset may change the number of windows, and so of batches. Only offsets that give the most common number
+        # are drawn: all epochs then have the same length, and the epoch follows from the step.
         offsets = np.arange(window)
         windows = 1 + np.maximum(0, -(-(len(ids) - offsets) // window)) - (offsets == 0)
         steps = -(-windows // rows)
         self.steps_per_epoch: int = int(np.bincount(steps).argmax())
         self._offsets = np.flatnonzero(steps == self.steps_per_epoch)
-        self._epoch: tuple[int, int, np.ndarray] | None = None  # the last one cut: neighbours in time share it
+        self._epoch: tuple[int, int, np.ndarray] | None = None  # the last one computed, cached for the following steps
 
     def batch(self, step: int) -> Batch:
         epoch, place = divmod(step, self.steps_per_epoch)
@@ -67,7 +67,7 @@ class Windows:
         return Batch(*_read(self._ids, starts, stops - starts, self._eos), fresh=True)
 
     def _cut(self, epoch: int) -> tuple[int, np.ndarray]:
-        """Where the first window ends, and the order of all: four bytes for each, since a text may be very long."""
+        """The end of the first window, and the order of all windows (uint32, since a text may be very long)."""
         random = np.random.Generator(np.random.Philox(key=np.array([self._seed, epoch], np.uint64)))
         first = int(random.choice(self._offsets)) or self._window
         windows = 1 + max(0, -(-(len(self._ids) - first) // self._window))
@@ -75,15 +75,15 @@ class Windows:
 
 
 class _Pages:
-    """What was read of a mapped file stays with the process as long as memory suffices: this lets go of it before, so
-    that a text of any size takes as little as a small one. What is read again comes from the system's cache."""
+    """Releases the pages of a memory-mapped file after reading, so that a text of any size needs little memory. What is
+    read again comes from the system's cache."""
 
     def __init__(self, ids: np.ndarray) -> None:
         self._map = getattr(ids, "_mmap", None) if hasattr(mmap, "MADV_DONTNEED") else None
         self._places = 0
 
     def read(self, places: int) -> None:
-        """So many places are about to be read."""
+        """Call before reading `places` places."""
         self._places += places
         if self._map is not None and self._places * AROUND > RESIDENT:
             self._map.madvise(mmap.MADV_DONTNEED)
@@ -93,7 +93,7 @@ class _Pages:
 def segments(
     ids: np.ndarray, length: int, overlap: int, eos: int
 ) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-    """Fixed pieces of the text for evaluation: (tokens, targets, counted), each [T] with T at most `length`.
+    """Fixed segments of the text for evaluation: (tokens, targets, counted), each [T] with T at most `length`.
 
     Each token is counted in exactly one segment, with at least `overlap` tokens (or all there are) before it.
     """
@@ -130,7 +130,7 @@ def _segment_bounds(count: int, length: int, overlap: int) -> tuple[np.ndarray, 
 def _read(
     ids: np.ndarray, starts: np.ndarray, lengths: np.ndarray, eos: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
-    """Tokens and targets [R, T] of the given stretches, and their lengths, None where all are equal."""
+    """Tokens and targets [R, T] of the given ranges, and their lengths, None if all are equal."""
     column = np.arange(lengths.max())
     real = column < lengths[:, None]  # [R, T]
     position = np.where(real, starts[:, None] + column, 0)

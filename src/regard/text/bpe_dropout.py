@@ -1,13 +1,12 @@
-"""BPE-dropout: words cut differently each time they are read (Provilkov, Emelianenko & Voita 2020).
+"""BPE-dropout: a word is segmented differently each time it is read (Provilkov, Emelianenko & Voita 2020).
 
-Byte-pair encoding merges the best-ranked neighbouring pair, again and again. Here every possible merge is left out with
-probability p at each step; the word is done when nothing is left to merge. p = 0 is the plain encoding, p = 1 bytes.
+Byte-pair encoding merges the best-ranked neighbouring pair, again and again. Here every possible merge is skipped with
+probability p at each step, until nothing is left to merge. p = 0 is the plain encoding, p = 1 bytes.
 
     watching   →   watch ing   ·   w atch ing   ·   watch i n g
 
-Training must go on exactly where it stopped, so nothing is drawn from a generator that runs along: each distinct word
-has 16 segmentations, made by (seed, word, number) when first needed, and in each epoch every occurrence takes one of
-them by a draw of (seed, epoch).
+For exact resumption there is no running random generator: each distinct word has 16 segmentations, determined by
+(seed, word, number) and made when first needed; (seed, epoch) determines which of them each occurrence takes.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ def merge(symbols: Sequence[int], tokenizer: Tokenizer, dropout: float, random: 
     possible = [merges.get(pair) for pair in pairwise(symbols)]  # (rank, what they become) or None
     while True:
         best: tuple[int, int] | None = None
-        for place, found in enumerate(possible):  # the first of the best-ranked that is not left out
+        for place, found in enumerate(possible):  # the best-ranked merge that is not skipped
             if found and (best is None or found < best) and not (dropout and random.random() < dropout):
                 best, chosen = found, place
         if best is None:
@@ -48,7 +47,7 @@ def merge(symbols: Sequence[int], tokenizer: Tokenizer, dropout: float, random: 
 
 
 class Segmentations:
-    """Lines of text, segmented anew in each epoch; `epoch(number)` is a function of the seed and the number alone."""
+    """Lines of text, segmented differently in each epoch; `epoch(number)` depends on the seed and the number alone."""
 
     def __init__(self, lines: Sequence[str], tokenizer: Tokenizer, dropout: float, seed: int, variants: int = VARIANTS):
         if tokenizer.kind != "bpe":
@@ -63,7 +62,7 @@ class Segmentations:
 
     def _read(self, lines: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
         words: dict[tuple[int, ...], int] = {(self._tokenizer.eos,): 0}
-        known = {"\n": [0]}  # the words of a piece, which is what stands between white space
+        known = {"\n": [0]}  # the words of a piece, which is a run without white space
         found = [np.empty(0, np.int32)]
         for text, _ in blocks(lines):
             pieces = PIECES["bpe"].findall(self._tokenizer.normalise(text) + "\n")
@@ -99,7 +98,7 @@ class Segmentations:
 
 
 class DropoutPairs:
-    """Encoded pairs whose words are cut anew in each epoch; a pair that would become too long stays as it was."""
+    """Encoded pairs, segmented differently in each epoch; a pair that would become too long is not changed."""
 
     def __init__(
         self,
@@ -126,7 +125,7 @@ class DropoutPairs:
 def _choose(
     first: np.ndarray, one: tuple[np.ndarray, np.ndarray], other: tuple[np.ndarray, np.ndarray]
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Row by row the one encoding where `first` says so, else the other."""
+    """For each row the first encoding if `first`, else the other."""
     if not first.any():
         return other
     starts = np.where(first, one[1][:-1], other[1][:-1] + len(one[0]))

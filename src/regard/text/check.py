@@ -1,4 +1,4 @@
-"""What is in a text file, before anything is trained on it: `regard data check`.
+"""`regard data check` for a text file: a report before training.
 
 One pass over each file, in memory that grows with the number of lines and words, not with the text.
 """
@@ -22,7 +22,7 @@ from regard.text.lines import BOM, bounded_lines, encoding_of, read_head, readin
 from regard.text.sources import FileLines, Source, open_text
 from regard.text.tokenizer import UNK
 
-KNOWN_WORDS = 10_000  # the vocabulary whose unknown words are counted on held-out text
+KNOWN_WORDS = 10_000  # vocabulary size for the rate of unknown words on held-out text
 MIXED = "CR LF line ends among LF"
 ODDITIES = {
     "control characters": re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]"),
@@ -35,7 +35,7 @@ ODDITIES = {
 
 @dataclass(frozen=True)
 class Oddity:
-    """Something that is often a mistake: on how many lines, and on which first."""
+    """Something that is often a mistake: the number of lines, and the first one."""
 
     what: str
     lines: int
@@ -44,7 +44,7 @@ class Oddity:
 
 @dataclass(frozen=True)
 class FileReport:
-    found: str  # a sentence: what kind of file it is, and what is read of it; "" for plain UTF-8 text
+    found: str  # a sentence about the kind of file and what is read; "" for plain UTF-8 text
     encoding: str  # "ASCII", "UTF-8", "UTF-16", … or "not UTF-8"
     byte_order_mark: bool
     bytes: int
@@ -91,7 +91,7 @@ def check_text(path: str | Path, *, columns: str = "", header: str = "auto") -> 
 
 
 class _Survey:
-    """One pass over a text; words are counted apart on the lines that `open_corpus` would hold out for validation."""
+    """One pass over a text; words on lines that `open_corpus` would hold out are counted separately."""
 
     def __init__(self, text: Source):
         self.text, self._draw = text, Draw()
@@ -100,7 +100,7 @@ class _Survey:
         self._lengths, self._hashes = array("Q"), array("Q")
         self._odd: dict[str, list[int]] = {}  # what: number of lines, first line
         self._bytes, self._plain_ends, self._blank, self._ascii, self._mark = 0, 0, 0, True, False
-        if isinstance(text, FileLines):  # its very bytes: what is not UTF-8 is counted and not refused
+        if isinstance(text, FileLines):  # reads bytes: what is not UTF-8 is counted, not refused
             with reading_text(text.path) as stream:
                 for number, raw in enumerate(bounded_lines(stream, text.path), 1):
                     self._read(number, raw)
@@ -110,7 +110,7 @@ class _Survey:
         if not self._lengths:
             raise RegardError(f"{text.name} has no text; give one with a sentence or paragraph per line.")
         if not self._plain_ends:
-            self._odd.pop(MIXED, None)  # all lines end alike
+            self._odd.pop(MIXED, None)  # all line ends are the same
 
     def _read(self, number: int, raw: bytes) -> None:
         self._bytes += len(raw)
@@ -141,7 +141,7 @@ class _Survey:
         self._odd.setdefault(what, [0, number])[0] += 1
 
     def report(self, train: Counter[str], held_out: Counter[str] | None) -> FileReport:
-        count = Counter if UNK in train else _count_words  # a text with <unk> is cut into words already
+        count = Counter if UNK in train else _count_words  # a text with <unk> is already tokenised
         words = count(self.kept + self.held_out)
         lengths = np.asarray(self._lengths)
         quantiles = np.quantile(lengths, [0.5, 0.9, 0.99, 1], method="higher").astype(int).tolist()

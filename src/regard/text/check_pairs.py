@@ -1,6 +1,6 @@
-"""What is in a file of sentence pairs, before anything is trained on it: `regard data check`.
+"""`regard data check` for sentence pairs: a report before training.
 
-Findings are lines that are often a mistake, each with the first line it was found on. Two need an idea:
+Findings are probable mistakes, each with its first line. Two of them need a method:
 
 swapped columns   each column trains a small model of its letter triples; a line is suspect if both of its sides are
                   likelier under the other column's model (language identification after Cavnar & Trenkle 1994)
@@ -30,9 +30,9 @@ from regard.text.tables import Wanted
 BUCKETS = 1 << 18  # into which letter triples are hashed
 EVIDENCE = 6.0  # nats by which a pair must be likelier with its sides exchanged
 RATIO = 3.0  # times longer or shorter than usual: probably not a translation
-ENOUGH = 20  # characters of the longer side from which on a ratio tells something
+ENOUGH = 20  # least characters of the longer side for a meaningful ratio
 MONSTROUS = 5  # times longer than all but one line in a hundred
-COMMON = 0.05  # share of a column's letters from which on a script belongs there
+COMMON = 0.05  # least share of a column's letters for a script to belong there
 JAPANESE = {"HIRAGANA": "CJK", "KATAKANA": "CJK", "BOPOMOFO": "CJK"}
 
 
@@ -181,7 +181,7 @@ def _contains(pattern: re.Pattern[str], *sides: Sequence[str]) -> np.ndarray:
 
 
 def _random_leak(sources: Sequence[str], targets: Sequence[str]) -> PairOverlap:
-    """The overlap after the split that a shuffle would make: one pair in twenty held out, whatever it says."""
+    """The overlap that a random split would have, with one pair in twenty held out."""
     held = np.random.Generator(np.random.Philox(0)).random(len(sources)) * PARTS < 1
     held[0] |= not held.any()
     pairs = list(zip(sources, targets))
@@ -198,7 +198,7 @@ def _random_leak(sources: Sequence[str], targets: Sequence[str]) -> PairOverlap:
 
 
 class _Letters:
-    """The letters of a column as one array, with what script each line is in and which triples of letters it has."""
+    """The letters of a column as one array, with each line's script and letter triples."""
 
     def __init__(self, texts: Sequence[str]):
         text = "\n".join(texts).casefold() + "\n"
@@ -240,8 +240,8 @@ class _Letters:
 
 
 def swapped(source: _Letters, target: _Letters) -> np.ndarray:
-    """Pairs of which both sides are likelier in the other column, together by a factor of e^6, with their own triples
-    left out of the count."""
+    """Pairs whose sides are both likelier in the other column, by a factor of e^6 in total; a pair's own triples are
+    not counted."""
     sides = [source.triples(), target.triples()]
     counts = [np.bincount(bucket, minlength=BUCKETS).astype(np.float64) for bucket, _ in sides]
     totals = [max(1.0, count.sum()) for count in counts]

@@ -1,4 +1,4 @@
-"""A corpus: named text, cut into training, validation and test lines.
+"""A corpus: named text, split into training, validation and test lines.
 
 Files are read as streams: text may be larger than memory.
 """
@@ -32,7 +32,7 @@ SUFFIXES = ("", ".txt", ".text", ".tokens", ".raw")
 
 @dataclass(frozen=True)
 class Corpus:
-    """Named text with its splits; `notes` says how they came about and how much they share."""
+    """Named text with its splits; `notes` describes their origin and overlap."""
 
     name: str
     splits: Mapping[str, Lines]
@@ -40,12 +40,12 @@ class Corpus:
     suggested_tokenizer: str = "bpe"
     origin: str = ""  # one sentence: where the splits come from
     disjoint: bool = False  # by construction; otherwise the overlap is counted
-    columns: str = ""  # that was read of a table
+    columns: str = ""  # the column that was read, of a table
     header: str = "auto"  # whether the table has one: yes or no
 
     @cached_property
     def notes(self) -> tuple[str, ...]:
-        """Sentences to print; counting the overlap reads the whole text, so it waits until it is asked for."""
+        """Sentences to print; computed on demand, because counting the overlap reads the whole text."""
         found = () if self.disjoint else tuple(overlap.sentence for overlap in count_overlap(self.splits))
         return (self.origin, *found) if self.origin else found
 
@@ -195,7 +195,7 @@ def _open_file(text: Source, cuts: tuple[float, ...]) -> Corpus:
 def _open_folder(folder: Path, columns: str, header: str, usual: str) -> Corpus:
     name, files = folder.resolve().name, split_files(folder)
     texts = _text_files(folder)
-    if not files and texts:  # no name says train, valid or test: one text in many files
+    if not files and texts:  # no file is named train, valid or test: one text in many files
         return replace(_open_file(open_text(texts, columns, header, usual), ()), name=name)
     if "train" not in files:
         advice = f"or give the file {str(texts[0])!r} itself" if len(texts) == 1 else "or give one text file"
@@ -246,14 +246,14 @@ def split_files(folder: Path) -> dict[str, tuple[Path, ...]]:
 
 
 def says(split: str, name: str) -> bool:
-    """Whether a file's name says that it holds a split."""
+    """Does a file's name contain this split's name?"""
     return bool(re.search(rf"(?:^|[._-])(?:{'|'.join(SPLITS[split])})(?:[._-]|$)", name, re.IGNORECASE))
 
 
 def shards(folder: Path) -> dict[str, tuple[Path, ...]]:
     """The parts of a Hugging Face dataset by split: train/data-00000-of-00002.arrow, data/train-….parquet, …
 
-    Where neither folders nor names say a split, all parts are train.
+    If neither folders nor names contain a split, all parts are train.
     """
     parts = [
         path
@@ -327,7 +327,7 @@ def _drawn_splits(text: Source, held_out: tuple[str, ...]) -> tuple[dict[str, Li
 
 
 def _tail_splits(path: Path, cuts: Sequence[float]) -> tuple[dict[str, Lines], str]:
-    """The first part of the bytes for training, what follows, from the next line on, for validation and test."""
+    """Splits in file order: the first part of the bytes is train, the rest, from the next line on, valid and test."""
     size = FileLines(path).size
     if size is None:
         lines = _line_starts(path)

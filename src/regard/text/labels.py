@@ -3,7 +3,7 @@
     "I love it"  ⇥  "very good"        ->   17, 4, 9, 0   and   3
 
 The vocabulary of labels is a tokenizer.json like any other, `<eos>` and `<unk>` first and then the labels by name; but
-labels are looked up in it whole and never cut. Space around a label is not part of it. A label that training has not
+labels are looked up whole and never split. Space around a label is not part of it. A label that training has not
 seen is `<unk>`.
 """
 
@@ -20,8 +20,8 @@ from regard.text.pair_tokens import LONGEST, TokenPairs, encode_pairs
 from regard.text.pairs import PairCorpus, Pairs
 from regard.text.tokenizer import EOS, UNK, Tokenizer
 
-MOST_LABELS = 1000  # more than that are not labels any more
-FEW = 10  # so many may stand in a file of few lines
+MOST_LABELS = 1000  # more than this are not labels
+FEW = 10  # a file of few lines may have this many
 
 
 def clean(label: str) -> str:

@@ -1,6 +1,6 @@
-"""Lines of a text file, whatever its encoding: UTF-8, or UTF-16 and UTF-32 with a byte-order mark; plain or packed.
+"""Lines of a text file in UTF-8, or in UTF-16 or UTF-32 with a byte-order mark; plain or compressed.
 
-A line has at most 4 MiB: a longer one is no line of a text, and would fill the memory.
+A line has at most 4 MiB, so that a file without line ends cannot fill the memory.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ WIDE = {  # in this order: the mark of UTF-16 begins that of UTF-32
     codecs.BOM_UTF16_LE: "UTF-16",
     codecs.BOM_UTF16_BE: "UTF-16",
 }
-LOOK = 1 << 16  # bytes from which a file that is no text is recognised
+LOOK = 1 << 16  # first bytes, by which a binary file is recognised
 LONGEST_LINE = 1 << 22
 Undecodable = Callable[[int, int], None]  # line, byte
 
@@ -46,7 +46,7 @@ def read_head(path: Path) -> bytes:
 
 @contextmanager
 def reading_text(path: Path) -> Iterator[BinaryIO]:
-    """The text of a file as UTF-8 bytes; of a wide encoding the mark is left out."""
+    """The text of a file as UTF-8 bytes; a UTF-16 or UTF-32 mark is removed."""
     with reading(path) as stream:
         encoding = encoding_of(stream.read(4))
         stream.seek(0)
@@ -83,7 +83,7 @@ class _Transcoded(io.RawIOBase):
 
 
 def skip_to(stream: BinaryIO, offset: int) -> None:
-    """Go to a place in a stream that has just been opened, also in one that cannot seek."""
+    """Skips to an offset in a newly opened stream, also in one that cannot seek."""
     if stream.seekable():
         stream.seek(offset)
         return
@@ -107,7 +107,7 @@ def read_lines(
 ) -> Iterator[str]:
     """The lines of a text file that begin in [start, stop), without line ends (LF or CR LF) and byte-order mark.
 
-    What is not UTF-8 is refused; with `undecodable` it is told that, and reads question marks.
+    Bytes that are not UTF-8 raise an error; with `undecodable` it is called instead, and they become question marks.
     """
     offset = start
     with reading_text(path) as stream:

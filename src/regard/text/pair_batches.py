@@ -1,10 +1,10 @@
-"""Batches of sentence pairs of alike length, filled up to a number of tokens: functions of the step number alone.
+"""Batches of sentence pairs of similar length, up to a number of tokens; functions of the step number alone.
 
     rows · (longest source + longest target) ≤ batch_tokens          padding counts, <eos> counts
 
-In each epoch the pairs are sorted by their lengths, shuffled among those of about the same, cut into batches, and the
-batches shuffled: every pair once, little padding, and other company each time. All epochs have the same number of
-steps, so a step belongs to a known epoch and training resumes from a number.
+In each epoch the pairs are shuffled, sorted approximately by length, split into batches, and the batches shuffled:
+every pair once, little padding, and different batches in each epoch. All epochs have the same number of steps, so the
+epoch follows from the step, and training can resume at any step.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from regard.base.errors import RegardError
 from regard.base.numbers import grouped
 from regard.text.pair_tokens import TokenPairs
 
-JITTER = 0.1  # lengths that differ by less than this are the same when pairs are sorted
-STRIP = 2  # target lengths that are sorted together by their source lengths
-ATTEMPTS = 8  # orders of an epoch that are tried before its pairs are sorted exactly
+JITTER = 0.1  # random change of lengths before sorting
+STRIP = 2  # range of target lengths within which pairs are sorted by source length
+ATTEMPTS = 8  # random orders tried before the pairs are sorted exactly
 
 
 @dataclass(frozen=True)
@@ -40,13 +40,13 @@ class PairBatch:
 class _Epoch:
     number: int
     pairs: TokenPairs
-    order: np.ndarray  # the pairs, batch by batch
+    order: np.ndarray  # indices of the pairs, batch by batch
     bounds: np.ndarray  # [steps + 1] where each batch starts in them
-    steps: np.ndarray  # [steps] which batch comes when
+    steps: np.ndarray  # [steps] the batch of each step
 
 
 class PairBatches:
-    """`batch(step)` for training. `epochs` gives the pairs of an epoch anew (BPE-dropout); by default they stay."""
+    """`batch(step)` for training. `epochs` returns an epoch's pairs (BPE-dropout); by default they stay the same."""
 
     def __init__(
         self, pairs: TokenPairs, batch_tokens: int, seed: int, *, epochs: Callable[[int], TokenPairs] | None = None
@@ -66,7 +66,7 @@ class PairBatches:
             orders.append((now, self._order(now, self._random(number, 0))))
         counts = [len(self._cut(now, order)) - 1 for now, order in orders]
         self.steps_per_epoch: int = min(len(pairs), max(counts) + (max(counts) // 100 if epochs else 0))
-        self._epoch: _Epoch | None = None  # the last one cut: neighbours in time share it
+        self._epoch: _Epoch | None = None  # the last one computed, cached for the following steps
 
     def batch(self, step: int) -> PairBatch:
         number, place = divmod(step, self.steps_per_epoch)
@@ -86,14 +86,14 @@ class PairBatches:
         return side_by_side(pairs, rows)
 
     def _arrange(self, number: int) -> _Epoch:
-        """The batches of an epoch: the first of some random orders that gives no more than there are steps."""
+        """The batches of an epoch: the first of some random orders that needs at most the given number of steps."""
         pairs = self._epochs(number) if self._epochs else self._plain
         for attempt in range(ATTEMPTS):
             order = self._order(pairs, self._random(number, attempt))
             bounds = self._cut(pairs, order)
             if len(bounds) - 1 <= self.steps_per_epoch:
                 break
-        else:  # the exact order of the pairs as they are is known to fit
+        else:  # the exact order is known to fit
             pairs, order = self._plain, self._order(self._plain, None)
             bounds = self._cut(pairs, order)
         bounds = _halved(bounds, self.steps_per_epoch)
@@ -105,9 +105,9 @@ class PairBatches:
 
 
 def _sorted(pairs: TokenPairs, random: np.random.Generator | None) -> np.ndarray:
-    """The order by target length, then source length, up and down in turns so that a batch may span two strips.
+    """The order by target length, then source length, alternately up and down, so that a batch may span two strips.
 
-    With `random`, by lengths that are a little wrong, and anyhow among equals.
+    With `random`, lengths are changed a little and ties are broken at random.
     """
     source, target, tie = pairs.source_lengths, pairs.target_lengths, np.arange(len(pairs))
     if random is not None:
@@ -118,9 +118,9 @@ def _sorted(pairs: TokenPairs, random: np.random.Generator | None) -> np.ndarray
 
 
 def _cut(pairs: TokenPairs, order: np.ndarray, budget: int) -> np.ndarray:
-    """Where batches start in the order, and its end: as many rows as fit each time.
+    """Where batches start in the order, and its end; each has as many rows as fit.
 
-    Only words cut anew can make a single pair larger than the budget; it then has a batch of its own.
+    Only BPE-dropout can make a single pair larger than the budget; it then has a batch of its own.
     """
     bounds, longest_source, longest_target, start = [0], 0, 0, 0
     sides = zip(pairs.source_lengths[order].tolist(), pairs.target_lengths[order].tolist())
@@ -133,7 +133,7 @@ def _cut(pairs: TokenPairs, order: np.ndarray, budget: int) -> np.ndarray:
 
 
 def _halved(bounds: np.ndarray, steps: int) -> np.ndarray:
-    """Batches cut in two, those of most rows first, until there are so many."""
+    """Splits the largest batches in two until there are `steps` of them."""
     while missing := steps - (len(bounds) - 1):
         rows = np.diff(bounds)
         largest = np.argsort(-rows, kind="stable")[:missing]
@@ -143,7 +143,7 @@ def _halved(bounds: np.ndarray, steps: int) -> np.ndarray:
 
 
 def pair_batches_in_order(pairs: TokenPairs, batch_tokens: int) -> Iterator[tuple[PairBatch, np.ndarray]]:
-    """All pairs for evaluation, alike lengths together: each batch and which pairs [N] its rows are.
+    """All pairs for evaluation, in batches of similar lengths: each batch, and the indices [N] of its pairs.
 
     A pair that is larger than `batch_tokens` has a batch of its own.
     """
@@ -157,7 +157,7 @@ def side_by_side(pairs: TokenPairs, rows: np.ndarray, shape: tuple[int, int, int
     count, longest_source, longest_target = shape or (len(rows), 0, 0)
     source, source_lengths = _padded(pairs.source, pairs.source_offsets, rows, count, longest_source)
     targets, lengths = _padded(pairs.target, pairs.target_offsets, rows, count, longest_target)
-    source_lengths[len(rows) :] = 1  # every source ends in <eos>, also one that says nothing
+    source_lengths[len(rows) :] = 1  # every source ends in <eos>, also an empty one
     tokens = np.zeros_like(targets)  # <eos> is 0
     tokens[:, 1:] = targets[:, :-1]
     tokens[np.arange(1, targets.shape[1] + 1)[None] > lengths[:, None]] = 0

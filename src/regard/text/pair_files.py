@@ -1,4 +1,4 @@
-"""Files of sentence pairs: which there are under a path, and what stands in them.
+"""Files of sentence pairs: finding them under a path, and reading them.
 
 pairs.tsv                        source⇥target; any table of `tables.py`: .csv, .tmx, .xlf, .jsonl, .parquet, …
 corpus/train.tsv, valid.tsv, …   the same with splits of their own
@@ -83,7 +83,7 @@ def is_table(path: Path) -> bool:
         return suffix in TABBED and path.is_file() and (bool(kind_of(path)) or has_tabs(path))
     if KINDS[suffix] not in ("JSON Lines", *BINARY):
         return True
-    try:  # these may be text for a language model as well: pairs, if it is clear which
+    try:  # may also be text for a language model: pairs only if the columns are clear
         pair_columns(open_table([path]), Wanted())
     except RegardError:
         return False
@@ -144,7 +144,7 @@ def _parallel(folder: Path, wanted: Sequence[str] = ()) -> dict[str, dict[str, P
 
 @dataclass(frozen=True)
 class PairSource:
-    """The pairs of one table, or of two parallel files, and what was found out about them."""
+    """The pairs of one table, or of two parallel files, and facts about them."""
 
     paths: tuple[Path, ...]
     table: Table | None  # None: parallel files
@@ -163,7 +163,7 @@ class PairSource:
 
     @property
     def languages(self) -> tuple[str, str]:
-        """Of source and target, where the columns say them."""
+        """The languages of source and target, if the columns name them."""
         if self.table is None:
             one, other = self.columns.split(",")
             return one, other
@@ -173,7 +173,7 @@ class PairSource:
 
     @property
     def sentence(self) -> str:
-        """What was found, for the log."""
+        """A sentence about the files, for the log."""
         if self.table:
             return self.table.describe(self.chosen)
         one, other = self.paths
@@ -227,7 +227,7 @@ def _too_few_fields(path: Path) -> Problem:
 def open_pair_source(
     paths: Sequence[Path], wanted: Wanted, undecodable: Callable[[int, int], None] | None = None
 ) -> PairSource:
-    """Recognise what stands in the files of a split."""
+    """Opens the files of a split and recognises their format."""
     if len(paths) == 2 and kind_of(paths[0]) not in BINARY:
         for path in paths:
             refuse_what_is_no_text(path)
@@ -237,7 +237,7 @@ def open_pair_source(
 
 
 def read_pair_source(found: PairSource) -> tuple[list[str], list[str], list[str]]:
-    """Sources, targets, and sentences about what was left out: blank lines; an empty side is kept."""
+    """Sources, targets, and sentences about what was left out. Blank lines are; an empty side is kept."""
     sources, targets, blank = [], [], 0
     for _, source, target in found.rows():
         if source or target:

@@ -1,10 +1,10 @@
-"""Batches of sentence pairs in a few shapes, for steps that are recorded once and then repeated (captured_step.py).
+"""Batches of sentence pairs in a few fixed shapes, for training steps in CUDA graphs (fast/captured_step.py).
 
-    a pair of s and t tokens lies in the cell (S, T) with s ≤ S, t ≤ T;        rows(S, T) = ⌊batch_tokens / (S + T)⌋
+    a pair of s and t tokens belongs to the cell (S, T) with s ≤ S, t ≤ T;        rows(S, T) = ⌊batch_tokens / (S + T)⌋
 
-The cells follow the corpus: the few target lengths T to which rounding up costs least, and for each of them the source
-lengths S likewise. A batch always has all rows of its shape; those that find no pair are empty and predict nothing, so
-that loss, gradient and number of tokens are those of the pairs alone. Within a cell every epoch has another order.
+The cells are chosen for the corpus: the few target lengths T with the least padding, and for each of them the source
+lengths S likewise. A batch always has all rows of its shape; rows without a pair are empty and predict nothing, so
+loss, gradient and number of tokens are those of the pairs alone. Within a cell every epoch has another order.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ TARGETS, SOURCES = 8, 4  # lengths of targets, and of sources for each of those:
 
 
 class ShapedPairBatches(PairBatches):
-    """`PairBatches` in `shapes`, a list of (S, T); a pair that fits none of them within the budget has its own."""
+    """`PairBatches` in `shapes`, a list of (S, T); a pair that fits none of them gets its own shape."""
 
     def __init__(
         self, pairs: TokenPairs, batch_tokens: int, seed: int, *, epochs: Callable[[int], TokenPairs] | None = None
@@ -40,13 +40,13 @@ class ShapedPairBatches(PairBatches):
         return cls(batches._plain, batches._budget, batches._seed, epochs=batches._epochs)
 
     def _order(self, pairs: TokenPairs, random: np.random.Generator | None) -> np.ndarray:
-        """Cell by cell, up and down in turns so that neighbours are alike, and anyhow within a cell."""
+        """Cell by cell, alternately up and down so that neighbours are similar; random within a cell."""
         strip, source, target = self._cells(pairs)
         tie = np.arange(len(pairs)) if random is None else random.permutation(len(pairs))
         return np.lexsort([tie, target, np.where(strip % 2, -source, source), strip])
 
     def _cut(self, pairs: TokenPairs, order: np.ndarray) -> np.ndarray:
-        """As many rows each time as the shape that holds them has: the last of a cell join the first of the next."""
+        """Each batch has as many rows as its shape; the last pairs of a cell join the first of the next."""
         _, source, target = self._cells(pairs)
         cells = np.stack([source[order], target[order]], axis=1)
         runs = np.flatnonzero(np.any(cells[1:] != cells[:-1], axis=1)) + 1
@@ -74,14 +74,14 @@ class ShapedPairBatches(PairBatches):
         return max(1, self._budget // sum(shape))
 
     def _around(self, source: int, target: int) -> tuple[int, int]:
-        """The smallest shape that holds so long a pair, or exactly its own."""
+        """The smallest shape that holds a pair of these lengths, or exactly its own."""
         fitting = [(s, t) for s, t in self.shapes if s >= source and t >= target and s + t <= self._budget]
         return min(fitting, key=lambda shape: (sum(shape), shape)) if fitting else (source, target)
 
     def _cells(
         self, pairs: TokenPairs, rows: np.ndarray | slice = slice(None)
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Of each pair: which of the target lengths it has, and its cell."""
+        """For each pair: the index of its target length, and its cell."""
         source, target = pairs.source_lengths[rows], pairs.target_lengths[rows]
         strip, wide = np.searchsorted(self._targets, target), source.copy()
         for number, edges in enumerate(self._sources):
@@ -111,6 +111,6 @@ def least_rounding(lengths: np.ndarray, count: int) -> np.ndarray:
 
 
 def _rounded(lengths: np.ndarray, edges: np.ndarray) -> np.ndarray:
-    """Each up to the next edge; what lies beyond the last stays."""
+    """Each rounded up to the next edge; values beyond the last stay."""
     place = np.searchsorted(edges, lengths)
     return np.where(place < len(edges), edges[np.minimum(place, len(edges) - 1)], lengths) if len(edges) else lengths

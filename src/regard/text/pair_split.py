@@ -1,13 +1,13 @@
-"""Which split a sentence pair belongs to: no source and no target of a held-out split may have been trained on.
+"""Splitting sentence pairs without leaks: no source or target of a held-out split occurs in training.
 
-Two pairs hang together if their sources or their targets are the same up to case, punctuation and spaces. A group of
-pairs that hang together, directly or through others, is never cut:
+Two pairs are linked if their sources or their targets are the same up to case, punctuation and spaces. A connected
+group of pairs is never divided:
 
     I'm cold.  J'ai froid.    ┐
     I am cold. J'ai froid.    ┘ one group, one split
 
-A random split does cut them: of a file of short sentences with several translations each, half of the test sources
-would then stand in the training text.
+A random split does divide them: in a file of short sentences with several translations each, half of the test sources
+would then occur in the training text.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ import numpy as np
 from regard.base.numbers import counted, grouped
 from regard.corpora.split import PARTS, line_hash
 
-HELD_OUT_MOST = 2000  # pairs of valid and of test: more would cost training text and time, and tell little more
-LABELS = 5  # pairs per distinct text from which on a side holds labels, which all splits must share
+HELD_OUT_MOST = 2000  # pairs of valid and of test: more would cost training data and time for little precision
+LABELS = 5  # least pairs per distinct text for a side to count as labels, which all splits must share
 
 
 def bare(texts: Sequence[str]) -> list[str]:
@@ -40,7 +40,7 @@ def bare(texts: Sequence[str]) -> list[str]:
 
 
 def by_character(codes: np.ndarray, function: Callable[[str], int]) -> np.ndarray:
-    """A number for each character of a text, asked once for each distinct one."""
+    """A number for each character of a text, computed once per distinct character."""
     table = np.bincount(codes)
     for code in np.flatnonzero(table).tolist():
         table[code] = function(chr(code))
@@ -49,7 +49,7 @@ def by_character(codes: np.ndarray, function: Callable[[str], int]) -> np.ndarra
 
 @dataclass(frozen=True)
 class PairOverlap:
-    """How many pairs of a held-out split have a source, a target, or both together, that also stand in train."""
+    """How many pairs of a held-out split have a source, a target, or both, that also occur in train."""
 
     split: str
     pairs: int
@@ -92,7 +92,7 @@ def count_pair_overlap(splits: Mapping[str, tuple[Sequence[str], Sequence[str]]]
 
 @dataclass(frozen=True)
 class Drawn:
-    """Indices of the pairs by split, and a sentence that says how they were drawn."""
+    """Indices of the pairs by split, and a sentence on how they were drawn."""
 
     splits: Mapping[str, np.ndarray]
     origin: str
@@ -117,7 +117,9 @@ def draw_pairs(sources: Sequence[str], targets: Sequence[str], held_out: Sequenc
     large = sizes > max(1, wanted // 10)
     candidates = sorted(range(count), key=lambda number: (sizes[number], hashes[number]))[:-1]  # train has the largest
     split = np.zeros(count, np.int64)
-    for part, sign in zip(range(1, 1 + len(held_out)), (1, -1)):  # from both ends: a text that grows swaps no pairs
+    for part, sign in zip(
+        range(1, 1 + len(held_out)), (1, -1)
+    ):  # from both ends, so that a growing text moves no pair between them
         room = wanted
         for number in sorted(candidates, key=lambda number: (large[number], sign * hashes[number])):
             if room > 0 and split[number] == 0:
@@ -125,7 +127,7 @@ def draw_pairs(sources: Sequence[str], targets: Sequence[str], held_out: Sequenc
                 room -= sizes[number]
     names = ("train", *held_out)
     splits = {name: np.flatnonzero(split[group] == part) for part, name in enumerate(names)}
-    for name in held_out:  # in the order of their hash: many files are sorted, and the first ones shall be a sample
+    for name in held_out:  # ordered by hash, so that the first ones are a sample even of a sorted file
         splits[name] = np.array(sorted(splits[name].tolist(), key=lambda pair: hashes[group[pair]]), np.int64)
     splits = {name: chosen for name, chosen in splits.items() if name == "train" or len(chosen)}
     return Drawn(splits, _origin(splits, sizes, large, labels))

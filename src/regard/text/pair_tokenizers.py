@@ -1,8 +1,8 @@
 """The vocabularies of a pair corpus: one for both sides (joint), or one for each.
 
-Byte pairs learned on both sides together (Sennrich et al. 2016) cut names, numbers and related words alike in both
-languages, and let the embeddings be shared. Few pairs want few symbols, or most are seen too rarely to be learned: one
-per 200 characters of text, at most 8 000. Bytes are symbols too, so nothing is unknown, whatever the script.
+Joint byte-pair encoding (Sennrich et al. 2016) segments names, numbers and related words alike in both languages, and
+allows shared embeddings. Small corpora get few symbols, or most would be too rare to learn: one per 200 characters of
+text, at most 8 000. Bytes are symbols too, so nothing is unknown, whatever the script.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Sentence pairs as token ids: two flat arrays with offsets; each source and each target ends in `<eos>`.
 
-What cannot be learned from is dropped and counted: an empty side, a side of more than `longest` tokens (unless it is to
-be cut off there).
+Pairs with an empty side, or a side of more than `longest` tokens (unless truncated), are dropped and counted.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ class TokenPairs:
     source_offsets: np.ndarray  # [N + 1] int64
     target: np.ndarray
     target_offsets: np.ndarray
-    kept: np.ndarray  # [N] which of the given pairs these are
+    kept: np.ndarray  # [N] indices of the kept pairs
     dropped: Mapping[str, int]  # reason → pairs
     truncated: int  # pairs of which a side was cut off
     longest: int  # most tokens of a side, <eos> aside
@@ -53,7 +52,7 @@ class TokenPairs:
 
     @property
     def sentences(self) -> list[str]:
-        """What was left out or cut, in words."""
+        """Sentences about what was dropped or truncated."""
         wording = {
             "empty source": "with an empty source",
             "empty target": "with an empty target",
@@ -130,7 +129,7 @@ def offsets_of(lengths: np.ndarray) -> np.ndarray:
 
 
 def gather(ids: np.ndarray, starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
-    """The given stretches of a flat array, one after the other."""
+    """The given ranges of a flat array, concatenated."""
     offsets = offsets_of(lengths)
     return ids[np.repeat(starts - offsets[:-1], lengths) + np.arange(offsets[-1])]
 
@@ -138,7 +137,7 @@ def gather(ids: np.ndarray, starts: np.ndarray, lengths: np.ndarray) -> np.ndarr
 def _cut(
     ids: np.ndarray, starts: np.ndarray, lengths: np.ndarray, longest: int, eos: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The given stretches, no longer than `longest` and an `<eos>`."""
+    """The given ranges, truncated to `longest` tokens and an `<eos>`."""
     lengths = np.minimum(lengths, longest + 1)
     flat, offsets = gather(ids, starts, lengths), offsets_of(lengths)
     flat[offsets[1:] - 1] = eos

@@ -1,4 +1,4 @@
-"""A corpus of sentence pairs: sources and their targets, cut into training, validation and test pairs.
+"""A corpus of sentence pairs: sources and targets, split into training, validation and test pairs.
 
 Built in are the phrasebook and the toy tasks: any-b (its last symbol is the target), copy, reverse, recall. Pairs with
 labels as targets, for classification, come in the same files as translations (`pair_files.py`): sentence⇥label.
@@ -38,7 +38,7 @@ TOY_ENDS = {"any-b": 1, "recall": 1}  # symbols of a line that are its target; o
 
 @dataclass(frozen=True)
 class Pairs:
-    """Sources and their targets; `alignments` are the links between their words where these are known."""
+    """Sources and their targets; `alignments` are the links between their words, if known."""
 
     sources: Sequence[str] = field(repr=False)
     targets: Sequence[str] = field(repr=False)
@@ -69,7 +69,7 @@ class Pairs:
 
 @dataclass(frozen=True)
 class PairCorpus:
-    """Named pairs with their splits; `notes` says how they came about and how much they share."""
+    """Named pairs with their splits; `notes` describes their origin and overlap."""
 
     name: str
     splits: Mapping[str, Pairs]
@@ -84,7 +84,7 @@ class PairCorpus:
 
     @cached_property
     def notes(self) -> tuple[str, ...]:
-        """Sentences to print; counting the overlap reads all pairs, so it waits until it is asked for."""
+        """Sentences to print; computed on demand, because counting the overlap reads all pairs."""
         if self.disjoint:
             return self.origin
         sides = {name: (pairs.sources, pairs.targets) for name, pairs in self.splits.items()}
@@ -158,7 +158,7 @@ def is_pairs(name_or_path: str | Path) -> bool:
 
 
 def read_pairs(path: str | Path, *, source: str = "", target: str = "", columns: str = "", usual: str = "") -> Pairs:
-    """The pairs of one file, or of two parallel ones by their common name, as they stand there."""
+    """The pairs of one file, or of two parallel ones by their common name, unchanged."""
     wanted = Wanted(columns, "auto", source, target, usual)
     return _read(open_pair_source(_single(Path(path), wanted), wanted))[0]
 
@@ -176,7 +176,7 @@ def _read(found: PairSource) -> tuple[Pairs, list[str]]:
 
 
 def _as_found(corpus: PairCorpus, found: PairSource, wanted: Wanted) -> PairCorpus:
-    """The corpus with what was found out about its file."""
+    """The corpus with facts about its file."""
     named = found.languages
     return replace(
         corpus,
@@ -189,7 +189,7 @@ def _as_found(corpus: PairCorpus, found: PairSource, wanted: Wanted) -> PairCorp
 
 
 def _open_folder(folder: Path, wanted: Wanted) -> PairCorpus:
-    """The given splits of a folder; where validation is missing it is drawn from train."""
+    """The given splits of a folder; a missing validation split is drawn from train."""
     name, files = folder.resolve().name, find_pair_files(folder, *wanted.languages)
     given = ", ".join(" + ".join(path.name for path in paths) for paths in files.values())
     found = {"train": open_pair_source(files["train"], wanted)}
@@ -313,7 +313,7 @@ def _pair_hash(pairs: Pairs, index: int) -> int:
 
 
 def _with_more(corpus: PairCorpus, also: str, source: str, target: str) -> PairCorpus:
-    """Adds training pairs, without those of which a side is held out."""
+    """Adds training pairs, except those with a held-out side."""
     train = corpus.splits["train"]
     notes = list(corpus.origin)
     for path, weight in weighted(also):
@@ -333,9 +333,9 @@ def _with_more(corpus: PairCorpus, also: str, source: str, target: str) -> PairC
 
 
 def not_held_out(corpus: PairCorpus, more: Pairs) -> list[int]:
-    """Which of further pairs may be trained on: those of which no side is held out, up to case and punctuation.
+    """Indices of further pairs that may be trained on: no side is held out, up to case and punctuation.
 
-    A side that holds labels, the same few again and again, is in every split and decides nothing.
+    A side of labels is in every split and is not checked.
     """
     train, held = corpus.splits["train"], [pairs for split, pairs in corpus.splits.items() if split != "train"]
     sources = {text for pairs in held for text in bare(pairs.sources)} if not are_labels(train.sources) else set()
@@ -360,5 +360,5 @@ def weighted(also: str) -> list[tuple[str, float]]:
 
 
 def _times(weight: float, number: int) -> int:
-    """How often a pair counts: of the fraction its hash decides, for every epoch alike."""
+    """How often a pair counts; its hash decides about the fraction, the same in every epoch."""
     return int(weight) + (number / 2**64 < weight % 1)

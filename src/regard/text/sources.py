@@ -16,11 +16,11 @@ from regard.text.tables import BINARY, Table, kind_of, open_table, text_column
 
 
 class Lines(ABC):
-    """Lines of text, without their line ends, that can be read again and again."""
+    """Lines of text, without line ends, that can be read repeatedly."""
 
     @property
     def size(self) -> int | None:
-        """About how many bytes of text; None: unknown before it is read."""
+        """Approximate bytes of text; None: not known before reading."""
         return None
 
     @abstractmethod
@@ -58,7 +58,7 @@ class Source(Lines):
 
     @property
     def about(self) -> str:
-        """What was found in the files, as a sentence, where it is more than UTF-8 text."""
+        """A sentence about the files, if they are not plain UTF-8 text."""
         return ""
 
     @abstractmethod
@@ -68,7 +68,7 @@ class Source(Lines):
 
 @dataclass(frozen=True)
 class FileLines(Source):
-    """The lines that begin within a stretch of a file's bytes (as UTF-8)."""
+    """The lines that begin within a range of a file's bytes (as UTF-8)."""
 
     path: Path
     start: int = 0
@@ -124,7 +124,7 @@ class ManyFiles(Source):
 
 @dataclass(frozen=True)
 class TableLines(Source):
-    """A column of a table; a field of several lines was made one."""
+    """A column of a table; fields of several lines are joined into one."""
 
     table: Table
     chosen: int
@@ -183,9 +183,9 @@ class DrawnLines(Lines):
 
 
 def open_text(paths: Sequence[Path], columns: str = "", header: str = "auto", usual: str = "") -> Source:
-    """The text of a file, of the parts of a dataset, or of many files; of a table the column that is meant.
+    """The text of a file, of the parts of a dataset, or of many files; of a table the chosen column.
 
-    A .txt file with tabs is plain text, unless columns are asked for.
+    A .txt file with tabs is plain text, unless columns are requested.
     """
     path, kind = paths[0], kind_of(paths[0])
     if kind in BINARY or (len(paths) == 1 and (kind or columns)):

@@ -1,12 +1,12 @@
-"""Tables of text as people have them, and which of their columns is meant.
+"""Tables of text in common formats, and the choice of their columns.
 
 TSV, CSV        by tab, comma or semicolon; header, quotes (RFC 4180, Excel) and byte-order mark are recognised
 JSON Lines      an object on each line; keys are columns, {"translation": {"de": …}} is the column translation.de
 TMX, XLIFF      translation memories (`translation_memory.py`); languages are columns
 Parquet, Arrow  files of Hugging Face datasets, through pyarrow
 
-A column is named or numbered (from 1) by `--data.columns`; where that is left out and a file does not say it by itself,
-the user is asked, with the columns and the first row: nothing is trained on line numbers.
+`--data.columns` names or numbers (from 1) the columns. Without it, if the file leaves them open, an error lists the
+columns and the first row: Regard never guesses, and so never trains on line numbers.
 """
 
 from __future__ import annotations
@@ -81,17 +81,17 @@ HEADER_WORDS = frozenset(f"{_LANGUAGES} {_WORDS}".split())
 
 @dataclass(frozen=True)
 class Wanted:
-    """What the user said about a table of pairs."""
+    """The user's choices about a table of pairs."""
 
     columns: str = ""  # names or numbers of source and target
     header: str = "auto"  # yes, no, or auto: look
     source: str = ""  # languages
     target: str = ""
-    usual: str = ""  # columns to take where they are there: of the run that is evaluated, of the training file beside
+    usual: str = ""  # columns to take if present: those of the evaluated run, or of the training file
 
     @property
     def languages(self) -> tuple[str, str]:
-        """Of parallel files: which is read and which is written; their endings are their columns."""
+        """For parallel files: source and target language; their suffixes are the columns."""
         if self.source or self.target:
             return self.source, self.target
         one, other, *_ = [*_parts(self.columns or self.usual), "", ""]
@@ -100,7 +100,7 @@ class Wanted:
 
 @dataclass(frozen=True)
 class Table:
-    """What was found in a file, or in the parts of one: its columns, and how to read its rows."""
+    """A recognised table in one file or in several parts: its columns, and how to read its rows."""
 
     paths: tuple[Path, ...]
     kind: str
@@ -117,7 +117,7 @@ class Table:
         return self.paths[0].name if parts == 1 else f"{self.paths[0].name} and {parts - 1} more"
 
     def rows(self, problem: Problem | None = None) -> Iterator[Row]:
-        """All rows, each as many fields as there are columns or fewer; `problem` hears of what cannot be read."""
+        """All rows, each as many fields as there are columns or fewer; `problem` is called for what cannot be read."""
         yield from self.read(problem or refusing(self.paths[0]))
 
     def describe(self, chosen: Sequence[int]) -> str:
@@ -146,7 +146,7 @@ def one_line(text: str) -> str:
 
 
 def split_fields(line: str) -> list[str]:
-    """`source⇥target` as it stands on a line."""
+    """The fields of a line `source⇥target`."""
     return line.split("\t")
 
 
@@ -166,7 +166,7 @@ def has_tabs(path: Path) -> bool:
 
 
 def open_table(paths: Sequence[Path], header: str = "auto", columns: str = "", undecodable: Any = None) -> Table:
-    """Recognise what stands in a file (or in the parts of one); a file without a known suffix is taken for TSV.
+    """Recognises the table in a file (or in its parts); a file without a known suffix is read as TSV.
 
     `header` is auto, yes or no; `columns` are names that make a first line with them a header.
     """
@@ -189,7 +189,7 @@ def open_table(paths: Sequence[Path], header: str = "auto", columns: str = "", u
     sample = [record for _, record in islice(records(lambda what, line: None), SAMPLE)]
     names = tuple(dict.fromkeys(chain.from_iterable(sample)))
     if not names:
-        next(records(refusing(path)), None)  # what is wrong with the first line
+        next(records(refusing(path)), None)  # raises what is wrong with the first line
         raise RegardError(f"{str(path)!r} is {kind} without any text; give a file that has some.")
     rows = tuple([record.get(name, "") for name in names] for record in sample)
     details += [f"{'languages' if kind == 'TMX' else 'columns'} {', '.join(names)}"]
@@ -204,7 +204,7 @@ def open_table(paths: Sequence[Path], header: str = "auto", columns: str = "", u
 
 
 def pair_columns(table: Table, wanted: Wanted) -> tuple[int, int]:
-    """The columns of source and target: those asked for, those of the languages, the usual ones, or the only two."""
+    """The columns of source and target: the requested ones, those of the languages, the usual ones, or the only two."""
     if columns := wanted.columns:
         asked = _parts(columns)
         if len(asked) != 2:
@@ -237,7 +237,7 @@ def pair_columns(table: Table, wanted: Wanted) -> tuple[int, int]:
 
 
 def text_column(table: Table, columns: str = "", *, usual: str = "") -> int:
-    """The column that a language model reads: the one asked for, the one called text, or the only one."""
+    """The column that a language model reads: the requested one, the one called text, or the only one."""
     if columns:
         if len(wanted := _parts(columns)) != 1:
             raise _ask(table, f"a language model reads one column, not {columns!r}", 1)
@@ -274,7 +274,7 @@ def _find(table: Table, wanted: str) -> int | None:
 
 
 def _says_nothing(table: Table, column: int) -> bool:
-    """Whether a column says the same in all rows, such as a licence, or attributes them."""
+    """Is a column the same in all rows, such as a licence, or an attribution?"""
     fields = [row[column] for row in table.sample if len(row) > column]
     return (len(fields) > 1 and len(set(fields)) == 1) or all(map(ATTRIBUTION.search, fields))
 
@@ -354,7 +354,7 @@ def _delimited(path: Path, kind: str, header: str, columns: list[str], undecodab
 
 
 def _some(lines: Iterable[str]) -> Iterator[str]:
-    """As many lines as tell what a file is, of bounded size."""
+    """The first lines, of bounded size, for recognising the format."""
     room = SAMPLE_CHARACTERS
     for line in islice(lines, SAMPLE):
         yield line
@@ -379,7 +379,7 @@ def _split_rows(lines: Iterable[str], delimiter: str, quotes: bool, problem: Pro
 
 
 def _delimiter(lines: Sequence[str]) -> str:
-    """The one by which most rows have equally many fields, more than one; the comma only where nothing else does."""
+    """The delimiter that gives most rows the same number of fields, at least two; the comma only if no other does."""
 
     def agreement(delimiter: str) -> int:
         rows = [row for _, row in _split_rows(lines, delimiter, True, lambda what, line: None, 0) if row]
@@ -392,7 +392,7 @@ def _delimiter(lines: Sequence[str]) -> str:
 
 
 def _has_quotes(lines: Sequence[str]) -> bool:
-    """Whether quotes in a file with tabs are Excel's and not the text's own.
+    """Are quotes in a file with tabs Excel's, and not part of the text?
 
     Excel's: all fields have them, or those with a comma or a quote do, no others, and quotes inside are doubled. A
     field over several lines is Excel's too: without its quotes the rows would not have equally many fields.
@@ -413,7 +413,7 @@ def _has_quotes(lines: Sequence[str]) -> bool:
 
 
 def _is_header(rows: Sequence[Sequence[str]], columns: Sequence[str]) -> bool:
-    """Whether the first row names the columns: with the words that were asked for, or with usual words alone."""
+    """Does the first row name the columns: with the requested names, or only with usual ones?"""
     first = [name.casefold() for name in rows[0]]
     asked = [name.casefold() for name in columns if not name.isdecimal()]
     if asked:
@@ -453,7 +453,7 @@ def _json_records(path: Path, undecodable: Any, problem: Problem) -> Iterator[Re
 
 
 def flat(record: Mapping[str, Any], before: str = "") -> dict[str, str]:
-    """Texts, numbers and labels by name, those of an object within by both names; lists are left out."""
+    """Texts, numbers and labels by name, those of a nested object by both names; lists are left out."""
     found: dict[str, str] = {}
     for name, value in record.items():
         if isinstance(value, Mapping) and not before:

@@ -2,8 +2,8 @@
 
     text  ->  pieces  ->  ids          "the cat\\n"  ->  the, cat  ->  17, 4, 0
 
-One boundary symbol, `<eos>` (id 0), stands for every line end; words and characters that the vocabulary lacks become
-`<unk>` (id 1), bytes and byte pairs lack nothing. Byte-pair encoding (Gage 1994; Sennrich 2016; over bytes: Radford
+One boundary symbol, `<eos>` (id 0), stands for every line end; words and characters outside the vocabulary become
+`<unk>` (id 1); bytes and byte pairs cover everything. Byte-pair encoding (Gage 1994; Sennrich 2016; over bytes: Radford
 2019) starts from the 256 bytes and merges the most frequent neighbouring pair again and again. The tokenizer is one
 `tokenizer.json` of the `tokenizers` library, which any other program can load.
 """
@@ -32,16 +32,16 @@ Normalise = Literal["nfc", "nfkc", "none"]
 
 EOS, UNK = "<eos>", "<unk>"
 KINDS = ("word", "char", "byte", "bpe")
-LARGEST_BPE, CHARACTERS_PER_SYMBOL = 8000, 200  # when no size is asked for: few enough that each symbol is seen often
+LARGEST_BPE, CHARACTERS_PER_SYMBOL = 8000, 200  # the default size: few enough that each symbol is frequent
 
 # Python's and the engine's regular expressions agree on white space except for U+001C–U+001F, named here explicitly.
 WHITE = r"\t\x0b\x0c\r \x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000"
-WORD = r"[\p{L}\p{M}\p{N}_]+"  # with combining marks: without them Hindi falls to pieces
+WORD = r"[\p{L}\p{M}\p{N}_]+"  # with combining marks, which Hindi words contain
 SPLIT_WORDS = rf"<unk>|\p{{N}}+(?:[.,:]\p{{N}}+)+|{WORD}(?:['’‑-]{WORD})*|[^\s\x1c-\x1f]"
 SPLIT_SPACES = r"[^\s\x1c-\x1f]+"
 SPLIT_CHARACTERS = r"[\s\S]"
 
-# Pieces that are encoded independently of their neighbours, so that each distinct one is encoded only once.
+# Pieces are encoded independently of their neighbours, so each distinct one is encoded only once.
 PIECES = {
     "word": re.compile(r"\n|[^\s]+"),
     "bpe": re.compile(rf"\n|[{WHITE}]*[^\n{WHITE}]+|[{WHITE}]+"),
@@ -66,7 +66,7 @@ def blocks(lines: Iterable[str], characters: int = 1 << 20) -> Iterator[tuple[st
 
 
 class Tokenizer:
-    """A vocabulary and the way text is cut into its symbols; made by `train` or `load`."""
+    """A vocabulary and how text is split into its symbols; made by `train` or `load`."""
 
     kind: Kind
     normalisation: Normalise
@@ -109,7 +109,9 @@ class Tokenizer:
         else:
             split = SPLIT_SPACES if pretokenised else SPLIT_WORDS
             counts = _count_words(lines, normalizer, split)
-            if vocabulary is None and not pretokenised:  # what occurs once teaches the model <unk>
+            if (
+                vocabulary is None and not pretokenised
+            ):  # words that occur once become <unk>, so that the model learns it
                 counts = Counter({word: count for word, count in counts.items() if count > 1}) or counts
             engine = _look_up(_most_frequent(counts, vocabulary), split)
         if normalizer is not None:
@@ -152,7 +154,7 @@ class Tokenizer:
 
     @cached_property
     def digest(self) -> str:
-        """Names this tokenizer by its content."""
+        """A hash of its content."""
         return hashlib.blake2b(self._engine.to_str().encode(), digest_size=16).hexdigest()
 
     def normalise(self, text: str) -> str:
@@ -171,7 +173,7 @@ class Tokenizer:
         return self.encode_normalised(self.normalise(text))[0][:-1].tolist()
 
     def offsets(self, text: str) -> list[tuple[int, int]]:
-        """Where each token of a line lies in its normalised text; of words and characters."""
+        """The span of each token in the normalised line; for words and characters."""
         return list(self._engine.encode(self.normalise(text), add_special_tokens=False).offsets)
 
     def encode_lines(self, lines: Sequence[str]) -> list[np.ndarray]:
@@ -220,7 +222,7 @@ class Tokenizer:
 
     @cached_property
     def merges(self) -> dict[tuple[int, int], tuple[int, int]]:
-        """Of byte pairs: (left, right) → (rank, the symbol that they become); the lowest rank is merged first."""
+        """For byte pairs: (left, right) → (rank, merged symbol); the lowest rank is merged first."""
         model = json.loads(self._engine.to_str())["model"]
         number = model["vocab"]
         return {
@@ -239,7 +241,7 @@ class Tokenizer:
         return {symbol: vocabulary[symbol] for symbol in BYTE_SYMBOLS}
 
     def decode(self, ids: Iterable[int]) -> str:
-        """The text of ids: `<eos>` is a line end; words are put together as one writes them."""
+        """The text of ids: `<eos>` is a line end; words are joined with normal spacing."""
         if self.kind in ("byte", "bpe"):
             return b"".join(map(self._bytes.__getitem__, ids)).decode("utf-8", "replace")
         words = ["\n" if symbol == self.eos else self.tokens[symbol] for symbol in ids]
@@ -302,7 +304,7 @@ def _check(kind: str, vocabulary: int | None, normalise: str) -> None:
 
 
 def _recognise(engine: Engine) -> tuple[Kind, Normalise, bool]:
-    """What `train` was asked for, read off the engine's own parts, so that the file needs nothing besides them."""
+    """The arguments of `train`, inferred from the engine's parts, so that the file needs nothing else."""
     cutting = repr(engine.pre_tokenizer)
     kinds: dict[str, tuple[Kind, bool]] = {
         repr(_splitter(SPLIT_WORDS)): ("word", False),
@@ -329,7 +331,7 @@ def _recognise(engine: Engine) -> tuple[Kind, Normalise, bool]:
 
 
 def _check_parts(tokenizer: Tokenizer) -> None:
-    """Refuse what would change the tokens of a text unseen: the engine must be what its vocabulary alone makes."""
+    """Refuses files with parts that would silently change tokens: the engine must follow from its vocabulary alone."""
     there = json.loads(tokenizer.json)
     vocabulary, merges = there["model"]["vocab"], there["model"].get("merges", [])
     if sorted(vocabulary.values()) != list(range(len(vocabulary))):
@@ -405,7 +407,7 @@ def _train_byte_pairs(lines: Iterable[str], size: int | None, normalizer: normal
     model = json.loads(engine.to_str())["model"]
     size = size or 257 + characters // CHARACTERS_PER_SYMBOL
     vocabulary = {token: symbol for token, symbol in model["vocab"].items() if symbol < size}
-    # Pairs are merged in the order in which they were found: the beginning of a long list is the short list.
+    # Merges are found in order, so a prefix of a long list is the shorter vocabulary's list.
     merges = takewhile(lambda pair: "".join(pair) in vocabulary, map(tuple, model["merges"]))
     return _byte_pairs(vocabulary, list(merges), True)
 

@@ -2,7 +2,7 @@
 
 <path>.npy    the ids, two bytes each up to 65 536 types, else four
 <path>.json   what was counted on the way: characters, lines, unknown words
-<path>.part   while it is made, with .part.json beside it: how far
+<path>.part   while it is written, with .part.json beside it: the progress
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ from regard.text.corpus import Corpus
 from regard.text.tokenizer import EOS, Tokenizer, blocks
 
 Progress = Callable[[int, int | None], None]  # bytes of text done, about how many in all if known
-# Some token files spell it out: it is the line's end itself. Its blanks are taken from the first one on, since a search
-# from each of a million would read the rest a million times.
+# Some token files write <eos> out; it is then the line end itself. The pattern starts at the first of several blanks,
+# since a search from each of a million would be quadratic.
 WRITTEN_EOS = re.compile(rf"(?<![ \t])[ \t]*{EOS}[ \t]*$", re.M)
-LARGE = 64 << 20  # bytes of a text that is worth starting processes for
-KEPT_EVERY = 64 << 20  # bytes of text after which what was done is made safe from a kill
-LAYOUT = 2  # of the cached files; a change makes old ones unfindable
+LARGE = 64 << 20  # least bytes of text for which processes are started
+KEPT_EVERY = 64 << 20  # bytes of text after which progress is saved
+LAYOUT = 2  # version of the cached files; older ones are ignored
 
 
 @dataclass(frozen=True)
 class TokenArray:
-    """The ids of a split and what perplexity per character needs to know about it."""
+    """The ids of a split, and the counts that perplexity per character needs."""
 
     ids: np.ndarray  # [N] uint16 or uint32
     characters: int  # of the normalised text, a line end counting as one
@@ -59,8 +59,8 @@ def tokenise(
 ) -> TokenArray:
     """Writes the ids of all lines to `path` (.npy) in constant memory, and opens it.
 
-    Large texts are cut by several processes at once (`processes`: how many; None = as many as there are cores, and one
-    for a small text). What is done so far stays beside `path` when this process is killed, and the next one goes on.
+    Large texts are tokenised by several processes (`processes`; None = one per core, and one for a small text). If this
+    process is killed, its progress stays beside `path`, and the next one continues.
     """
     path = Path(path)
     number = np.dtype(np.uint16 if tokenizer.vocabulary <= 1 << 16 else np.uint32)
@@ -87,17 +87,19 @@ def tokenise(
         if not counted["tokens"]:
             raise RegardError("There are no lines to tokenise; give a text that is not empty.")
         stream.seek(0)
-        _write_header(stream, number, counted["tokens"])  # NumPy pads headers: a longer array's has the same length
+        _write_header(stream, number, counted["tokens"])  # NumPy pads headers, so the length does not change
     del counted["bytes"]
     described = {**counted, "blake2b": _digest(part, counted)}
-    write_text(path.with_suffix(".json"), json.dumps(described))  # before the array: who sees one finds both
+    write_text(
+        path.with_suffix(".json"), json.dumps(described)
+    )  # before the array, so that the array never exists without it
     os.replace(part, path)
     note.unlink(missing_ok=True)
     return load_tokens(path)
 
 
 def _done(part: Path, note: Path, size: int) -> dict[str, int]:
-    """What a process that was killed had counted when it last made sure that all of it was on the disk."""
+    """The counts that a killed process had last saved to disk."""
     nothing = dict.fromkeys(("tokens", "characters", "lines", "unknown", "bytes"), 0)
     try:
         counted = json.loads(note.read_text(encoding="utf-8"))
@@ -106,13 +108,13 @@ def _done(part: Path, note: Path, size: int) -> dict[str, int]:
             return dict(counted)
     except (OSError, ValueError, AttributeError):
         pass
-    note.unlink(missing_ok=True)  # it is of an array that is no longer there
+    note.unlink(missing_ok=True)  # its array no longer exists
     return nothing
 
 
 @contextmanager
 def _opened(part: Path, note: Path) -> Iterator[BinaryIO]:
-    """The half-made array to write on. It stays if there is a note of how far it is, unless the disk is full."""
+    """The partial array, for writing. On an error it is kept if its progress was saved, unless the disk is full."""
     try:
         with open(part, "r+b" if part.exists() else "w+b") as stream:
             yield stream
@@ -131,7 +133,7 @@ def _opened(part: Path, note: Path) -> Iterator[BinaryIO]:
 
 
 def _cut_back(stream: BinaryIO, number: np.dtype, tokens: int) -> None:
-    """Behind the header and that many tokens."""
+    """Truncates after the header and `tokens` tokens."""
     stream.seek(0)
     _write_header(stream, number, tokens)
     stream.seek(stream.tell() + tokens * number.itemsize)
@@ -159,7 +161,7 @@ def _cut(texts: Iterable[tuple[str, int]], tokenizer: Tokenizer, processes: int)
             future, text, count = waiting.popleft()
             try:
                 return future.result()
-            except BrokenProcessPool:  # a script that cannot be imported again has no other processes: done here
+            except BrokenProcessPool:  # e.g. a script that cannot be imported again: continue in this process
                 return _encode(tokenizer, text, count)
 
         for text, count in texts:
@@ -185,7 +187,7 @@ def _encode(tokenizer: Tokenizer, text: str, lines: int) -> Cut:
     return ids, {"tokens": len(ids), "characters": len(text) + 1, "lines": lines, "unknown": unknown, "bytes": size}
 
 
-_tokenizer: Tokenizer | None = None  # of a process that cuts text for another
+_tokenizer: Tokenizer | None = None  # of a worker process
 
 
 def _learn(made_of: str) -> None:
@@ -205,7 +207,7 @@ def _write_header(stream: BinaryIO, number: np.dtype, tokens: int) -> None:
 
 
 def load_tokens(path: str | Path) -> TokenArray:
-    """Opens what `tokenise` wrote, if it still is that, without keeping it in memory."""
+    """Opens what `tokenise` wrote, memory-mapped, after checking its digest."""
     path = Path(path)
     with reading(path.with_suffix(".json")) as stream:
         content = stream.read()
@@ -232,9 +234,9 @@ def cached(corpus: Corpus, tokenizer: Tokenizer, split: str, progress: Progress 
     lines = corpus.splits[split]
     content = f"{LAYOUT} {lines.checksum()} {tokenizer.digest}"
     path = cache_folder() / "tokens" / f"{hashlib.blake2b(content.encode(), digest_size=16).hexdigest()}.npy"
-    with suppress(RegardError):  # not there, or not whole
+    with suppress(RegardError):  # missing or incomplete
         return load_tokens(path)
-    with waiting_for(path.with_suffix(".lock")):  # whoever wants the same text now waits for it
+    with waiting_for(path.with_suffix(".lock")):  # other processes that need the same text wait
         with suppress(RegardError):
             return load_tokens(path)
         return tokenise(lines, tokenizer, path, progress)

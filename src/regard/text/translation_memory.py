@@ -4,8 +4,8 @@
     <trans-unit><source>Water</source><target>Maji</target></trans-unit>                             XLIFF 1.2
     <unit><segment><source>Water</source><target>Maji</target></segment></unit>                      XLIFF 2
 
-Marks inside a sentence are taken off: what they enclose stays, the codes of other programs go. A file that declares
-entities is refused, since these can unfold without end or name other files; nothing but the file itself is opened.
+Inline markup is removed: its text stays, codes of other programs go. A file that declares entities is refused, since
+these can expand without limit or name other files; only the file itself is opened.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def memory_kind(head: bytes) -> str:
     text = head.decode("utf-16" if head.startswith((b"\xff\xfe", b"\xfe\xff")) else "utf-8", "ignore").lstrip("\ufeff")
     if not PREAMBLE.match(text):
         return ""
-    while (start := text.find("<!--")) >= 0:  # a comment may name anything
+    while (start := text.find("<!--")) >= 0:  # comments do not count
         text = text[:start] + text[start:].partition("-->")[2]
     root = ROOT.search(text)
     return {"tmx": "TMX", "xliff": "XLIFF"}.get(root[1].lower(), "") if root else ""

@@ -1,8 +1,8 @@
-"""Files that are whole or not there at all.
+"""Checkpoints, written atomically.
 
-A checkpoint is one safetensors file with everything a resume needs: weights, optimiser, the state carried over
-windows, random generators, and, as JSON in its header, the numbers. One file, written beside the old one, flushed and
-renamed: killed at any moment, either the old checkpoint is there or the new one. No pickle anywhere.
+A checkpoint is one safetensors file with everything a resume needs: weights, optimiser state, the state carried over
+windows, random generators, and, as JSON in its header, the progress. It is written beside the old one, flushed and
+renamed, so a process killed at any moment leaves either the old checkpoint or the new one. No pickle.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ DIGEST = "blake2b"  # in the header's note
 
 
 def save_tensors(path: Path, tensors: Mapping[str, Tensor], note: Mapping[str, Any] | None = None) -> None:
-    """`note` is any JSON object; it stands in the file's header under "regard", with a digest of everything.
+    """`note` is any JSON object; it is stored in the file's header under "regard", with a digest of the content.
 
-    The header has this one entry: the library writes several in any order, and equal runs are to be equal files.
+    The header has only this entry: the library writes several in random order, but equal runs must give equal files.
     """
     ready = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     header = {"regard": json.dumps({**(note or {}), DIGEST: _digest(ready, note or {})}, sort_keys=True)}
     with replacing(path) as temporary:
         try:
             save_file(ready, temporary, metadata=header)
-        except SafetensorError as error:  # it wraps the system's own error (a full disk) in its message
+        except SafetensorError as error:  # the system's error (a full disk) is only in its message
             raise OSError(errno.ENOSPC if "No space left" in str(error) else errno.EIO, str(error)) from error
-        os.chmod(temporary, 0o666 & ~_umask())  # the library makes files only their owner may read
+        os.chmod(temporary, 0o666 & ~_umask())  # the library creates files that only their owner may read
 
 
 def _umask() -> int:
@@ -110,7 +110,7 @@ def optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
 
 
 def restore_optimizer(optimizer: torch.optim.Optimizer, tensors: Mapping[str, Tensor]) -> None:
-    """Moments are shared out as their parameters are."""
+    """Moments are sharded as their parameters are."""
     patterns = [weight for group in optimizer.param_groups for weight in group["params"]]
     saved = {int(index): values for index, values in unflatten(tensors, "optimizer").items()}
     if max(saved, default=-1) >= len(patterns):

@@ -1,9 +1,9 @@
-"""How long to train where nothing was said about it: the system's default, or less where the corpus is small.
+"""Defaults for small corpora: fewer steps, smaller batches, early stopping and more dropout.
 
-A system's default number of steps suits millions of tokens. A few hundred sentences would be read a thousand times, for
-hours, and be known by heart within minutes. So by default a corpus is read at most `MOST_EPOCHS` times, in batches
-small enough for `STEPS_PER_EPOCH` steps; training stops after `PATIENCE` validations without improvement, each
-`EPOCHS_PER_VALIDATION` epochs after the one before; and dropout is at least `DROPOUT`. What was set explicitly stays.
+A system's default number of steps suits millions of tokens. A few hundred sentences would be read a thousand times and
+memorised within minutes. So by default a corpus is read at most `MOST_EPOCHS` times, in batches small enough for
+`STEPS_PER_EPOCH` steps; training stops after `PATIENCE` validations without improvement, which are
+`EPOCHS_PER_VALIDATION` epochs apart; dropout is at least `DROPOUT`. Explicit settings are never changed.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ STEPS_PER_EPOCH = 20
 SMALLEST_BATCH = 512  # tokens: a step with fewer takes as long
 EPOCHS_PER_VALIDATION, PATIENCE = 2, 10
 DROPOUT = 0.3
-SMALL_FILE = 200_000  # bytes: of less, a model of the smallest size learns as much, and sooner
+SMALL_FILE = 200_000  # bytes: from a smaller file, a model of the smallest size learns as much, and faster
 
 
 def epochs(settings: Learning, tokens: int) -> float:
-    """How often so many training tokens are read in the steps that are set."""
+    """How often the training text is read in the configured steps."""
     return settings.steps * settings.batch_tokens / tokens
 
 
 def suited(settings: Learning, tokens: int, longest: int, given: Collection[str]) -> dict[str, Any]:
-    """What to change for a corpus of so many tokens, in batches that hold pieces of at most `longest` tokens.
+    """The settings to change for a corpus of `tokens` tokens; a batch must hold at least `longest` tokens.
 
     `given`: the settings that were set explicitly, as section.key.
     """
@@ -51,7 +51,7 @@ def suited(settings: Learning, tokens: int, longest: int, given: Collection[str]
 
 
 def plan(settings: Learning, tokens: int) -> str:
-    """One sentence: how long a small corpus is trained on."""
+    """One sentence for the log: how long training on a small corpus will be."""
     most = counted(max(1, round(epochs(settings, tokens))), "epoch")
     ends = f", or until {counted(settings.patience, 'validation')} bring no improvement" if settings.patience else ""
     return (

@@ -1,12 +1,12 @@
-"""The processes that train together, which torchrun started: one, unless it started more.
+"""Training in several processes, started by torchrun.
 
     torchrun --nproc-per-node 8 -m -- regard train gpt --data wikitext-103
 
-Every process makes the same batch, takes its own rows of it, and divides its loss by the tokens of the whole batch: the
-sum of all gradients is that of one process, and so are the losses. No sample's place depends on how many there are.
+Every process makes the same batch, takes its own rows, and divides its loss by the tokens of the whole batch. So the
+sums of gradients and losses equal those of one process, and the order of samples does not depend on their number.
 
-data parallel   each holds all weights; gradients are summed while the backward pass goes on           Li et al. 2020
-sharded         each holds its share of weights, gradients and moments and borrows the rest           Zhao et al. 2023
+data parallel   each holds all weights; gradients are summed during the backward pass                  Li et al. 2020
+sharded         each holds a shard of weights, gradients and moments, and gathers the rest            Zhao et al. 2023
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from regard.layers.state import State, map_state
 from regard.systems.model import Model
 from regard.training.objective import Objective
 
-PATIENCE = timedelta(minutes=30)  # how long a process waits for the others: the first may be tokenising a large text
-CALLED = ("begin", "read", "predict", "loss", "explain")  # a model's ways in besides `forward`
+PATIENCE = timedelta(minutes=30)  # how long a process waits for the others: rank 0 may be tokenising a large text
+CALLED = ("begin", "read", "predict", "loss", "explain")  # a model's entry points besides `forward`
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Group:
 
     rank: int = 0
     size: int = 1
-    messages: Any = None  # a group for the few numbers that hosts exchange; batches and gradients have the default one
+    messages: Any = None  # a gloo group for the numbers that hosts exchange; gradients use the default group
 
     @property
     def is_first(self) -> bool:
@@ -50,12 +50,12 @@ class Group:
         return self.size == 1
 
     def share(self, rows: int) -> slice:
-        """The rows of a batch that are this process's, never none: see `weight`."""
+        """This process's rows of a batch; at least one, see `weight`."""
         start, stop = rows * self.rank // self.size, rows * (self.rank + 1) // self.size
         return slice(start, stop) if stop > start else slice(0, 1)
 
     def weight(self, rows: int) -> float:
-        """What its loss counts: nothing where there were not enough rows for all, and it reads someone else's."""
+        """The weight of this process's loss: 0 if it has no row of its own and reads another's."""
         return float(rows * (self.rank + 1) // self.size > rows * self.rank // self.size)
 
     def sum(self, tensor: Tensor) -> Tensor:
@@ -69,24 +69,24 @@ class Group:
         """Rank 0's clock, and whether any rank was asked to stop."""
         if self.alone:
             return seconds, stop
-        said = torch.tensor([seconds if self.is_first else 0.0, float(stop)], dtype=torch.float64)
-        dist.all_reduce(said, group=self.messages)
-        return float(said[0]), bool(said[1] > 0)
+        values = torch.tensor([seconds if self.is_first else 0.0, float(stop)], dtype=torch.float64)
+        dist.all_reduce(values, group=self.messages)
+        return float(values[0]), bool(values[1] > 0)
 
-    def broadcast(self, word: Any) -> Any:
+    def broadcast(self, value: Any) -> Any:
         """Rank 0's value, on every rank."""
         if self.alone:
-            return word
-        words = [word]
-        dist.broadcast_object_list(words, src=0, group=self.messages)
-        return words[0]
+            return value
+        values = [value]
+        dist.broadcast_object_list(values, src=0, group=self.messages)
+        return values[0]
 
     def barrier(self) -> None:
         if not self.alone:
             dist.barrier(group=self.messages)
 
     def all_gather(self, state: State | None) -> State | None:
-        """The carried state of all rows, in their order, from every process's own."""
+        """The carried state of all rows, in order, concatenated over processes."""
         if state is None or self.alone:
             return state
 
@@ -98,14 +98,14 @@ class Group:
         return map_state(join, state)
 
     @contextmanager
-    def synchronising(self, together: nn.Module, *, last: bool) -> Iterator[None]:
-        """Gradients are exchanged with the last micro-batch of a step alone."""
-        quiet = isinstance(together, DistributedDataParallel) and not last
-        with together.no_sync() if quiet else nullcontext():  # type: ignore[operator]
+    def synchronising(self, wrapped: nn.Module, *, last: bool) -> Iterator[None]:
+        """Gradients are exchanged only with the last micro-batch of a step."""
+        local = isinstance(wrapped, DistributedDataParallel) and not last
+        with wrapped.no_sync() if local else nullcontext():  # type: ignore[operator]
             yield
 
     def wrap(self, objective: Objective, *, sharded: bool) -> nn.Module:
-        """The objective as all processes compute it together."""
+        """The objective wrapped for data-parallel or sharded training."""
         if self.alone:
             return objective
         if not sharded:
@@ -115,8 +115,8 @@ class Group:
 
 
 def join(device: str) -> Group:
-    """The process group of torchrun's environment; one process where torchrun started none.
-    `device`: what was asked for; a GPU for each process only if that is not the CPU."""
+    """The process group from torchrun's environment; a group of one without torchrun. Each process takes a GPU unless
+    `device` is "cpu"."""
     size = int(os.environ.get("WORLD_SIZE", "1"))
     if size == 1:
         return Group()
@@ -133,17 +133,16 @@ def join(device: str) -> Group:
 
 
 def local_rank() -> int:
-    """Which process of its machine this is: it takes the GPU of that number."""
+    """The number of this process on its machine, and of the GPU that it uses."""
     return int(os.environ.get("LOCAL_RANK", "0"))
 
 
 def shard(model: Model, size: int) -> None:
-    """Cut every weight into as many parts as there are processes, block by block: a block's weights are whole only
-    while it computes."""
-    from torch.distributed.device_mesh import init_device_mesh  # half a second, which only those who shard should wait
+    """Shards every weight over the processes, block by block: a block's weights are gathered only while it computes."""
+    from torch.distributed.device_mesh import init_device_mesh  # takes half a second to import
     from torch.distributed.fsdp import fully_shard, register_fsdp_forward_method
 
-    # A view is fine here: nothing in Regard's layers writes into what a block returned.
+    # A view is fine: no layer of Regard writes into a block's output.
     warnings.filterwarnings("ignore", "FSDP2-wrapped module .* returned a view tensor")
     mesh = init_device_mesh(model.device.type, (size,))
     for block in blocks_of(model):
@@ -154,22 +153,22 @@ def shard(model: Model, size: int) -> None:
 
 
 def blocks_of(model: Model) -> Iterable[nn.Module]:
-    """The layers that stand one above the other, wherever the model keeps them."""
+    """The layers in the model's ModuleLists."""
     for module in model.modules():
         if isinstance(module, nn.ModuleList):
             yield from module
 
 
-# -- whole tensors and shares of them --------------------------------------------------------------------------------
+# -- full and sharded tensors ------------------------------------------------------------------------------------------
 
 
 def whole(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Every tensor in full, on all processes, wherever its parts lie."""
+    """Every tensor in full, gathered on all processes."""
     return {name: t.full_tensor() if is_shared(t) else t for name, t in tensors.items()}  # type: ignore[attr-defined]
 
 
 def like(tensor: Tensor, pattern: Tensor) -> Tensor:
-    """A whole tensor cut as the pattern is; a scalar belongs to all."""
+    """A full tensor sharded as the pattern is; scalars stay whole."""
     if not is_shared(pattern) or tensor.dim() == 0:
         return tensor
     from torch.distributed.tensor import distribute_tensor

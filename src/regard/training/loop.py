@@ -1,8 +1,8 @@
-"""The training loop: read a batch, call the model, step against the gradient, now and then look at held-out text.
+"""The training loop: batch, forward, backward, optimiser step; validation and checkpoints at intervals.
 
-Everything that decides the next step is either a function of the step number (batches, schedule) or in the checkpoint
-(weights, optimiser, carried state, random generators), so a run that was killed and resumed ends with the same bits as
-one that was not (on a GPU: but for the order of sums). Only a budget in seconds depends on the clock.
+Everything that determines the next step is either a function of the step number (batches, schedule) or in the
+checkpoint (weights, optimiser, carried state, random generators). So a run that was killed and resumed ends bit by bit
+equal to one that was not (on a GPU: up to the order of sums). Only a budget in seconds depends on the clock.
 """
 
 from __future__ import annotations
@@ -51,25 +51,25 @@ from regard.training.optimisers import (
     learning_rate_at,
     set_learning_rate,
 )
-from regard.training.out_of_memory import how_to_go_on, is_out_of_memory, steps_that_stand_out
+from regard.training.out_of_memory import how_to_go_on, is_out_of_memory, largest_steps
 from regard.training.prefetch import Batches as Batches
 from regard.training.prefetch import Feed
 from regard.training.validation import TextValidation, Validation, Verdict, best_words
 
-REHEARSED = 20_000  # tokens of validation text that a dry run reads: more than a batch of its segments
+REHEARSED = 20_000  # tokens of validation text that a dry run reads: more than one batch
 Callback = Callable[[dict[str, Any]], object]  # is called with each row of metrics.jsonl
-LOG_SECONDS = 1.0  # metrics.jsonl and the progress note are refreshed about this often
+LOG_SECONDS = 1.0  # interval at which metrics.jsonl and the progress note are updated
 
 
 @dataclass
 class Progress:
-    """The numbers of a run so far; they travel in the checkpoint."""
+    """The numbers of a run so far; stored in the checkpoint."""
 
     step: int = 0
     tokens: int = 0
     seconds: float = 0.0
     best: float = math.inf  # of the validations: the lowest loss, nats per token, or −BLEU
-    criterion: str = "loss"  # what `best` is of
+    criterion: str = "loss"  # what `best` measures
     best_step: int = -1
     stuck: int = 0  # validations since the best
     drops: int = 0  # times the plateau schedule lowered the learning rate
@@ -83,10 +83,10 @@ class Progress:
 
 
 class Trainer:
-    """Trains `model` on `batches` until the limit, with everything it leaves behind in `folder`.
+    """Trains `model` on `batches` until the limit, and writes to `folder`:
 
     folder/model.safetensors      the weights that were best on validation
-    folder/training.safetensors   the checkpoint: the last weights and all that a resume needs
+    folder/training.safetensors   the checkpoint: the last weights and all else that a resume needs
     folder/metrics.jsonl          one line for each log point and each validation
     folder/kept/                  for pairs, the weights of the last validations, to be averaged
     """
@@ -103,7 +103,7 @@ class Trainer:
         group: Group | None = None,
         install: Install = as_written,
     ):
-        """`install` swaps methods for faster ones, where there are such."""
+        """`install` swaps methods for faster ones (regard.fast)."""
         self.group = group or Group()
         self.model, self.batches, self.validation = model, batches, validation
         self.settings, self.limit, self.folder, self.bf16 = settings, settings.limit, folder, bf16
@@ -117,9 +117,9 @@ class Trainer:
             smoothing=pairs.label_smoothing if pairs else 0.0,
             consistency=pairs.consistency if pairs else 0.0,
         )
-        self.together = self.group.wrap(self.objective, sharded=settings.shard)
-        self.warm_up = 0  # steps of a shape before it is as quick as it will be
-        self.recorded = False  # a device replays the step: the optimiser then reads its learning rate from a tensor
+        self.wrapped = self.group.wrap(self.objective, sharded=settings.shard)
+        self.warm_up = 0  # steps of each batch shape before its full speed
+        self.recorded = False  # a CUDA graph replays the step, so the learning rate must be a tensor
         install(self)
         refuse_what_was_not_recorded(settings, self.device)
         install(
@@ -144,15 +144,15 @@ class Trainer:
         self.at = Progress()
         self.stop_requested = False
         self.feed = Feed(self.batches, self.device)
-        self.doing = "step"  # or "update" or "validation": what an error interrupted
-        self.rows = 0  # of the batch at hand
-        self.random: dict[str, Tensor] = {}  # the generators before the step at hand
+        self.doing = "step"  # or "update" or "validation": for error messages
+        self.rows = 0  # of the current batch
+        self.random: dict[str, Tensor] = {}  # the generators before the current step
         self.callbacks: tuple[Callback, ...] = ()
 
     # -- the loop ----------------------------------------------------------------------------------------------------
 
     def train(self) -> Progress:
-        """Go on from where `self.at` stands. Raises Stopped when interrupted."""
+        """Trains from `self.at` on. Raises Stopped when interrupted."""
         try:
             return self._train()
         except (RuntimeError, MemoryError) as error:
@@ -160,7 +160,7 @@ class Trainer:
                 raise
         finally:
             self.feed.close()
-        raise RegardError(self._rescue())  # out here the error is gone, and with it all that the failed step held
+        raise RegardError(self._rescue())  # here the error is gone, and so the tensors of the failed step are freed
 
     def _train(self) -> Progress:
         if self.at.finished:
@@ -170,7 +170,7 @@ class Trainer:
             log = _Log(self.folder / "metrics.jsonl" if self.group.is_first else None, bar, self.at, self.callbacks)
             stuck = False
             if self.at.step and self._validation_is_due() and self.at.step not in dict(self.at.history):
-                self._validate(log)  # memory ran out in it
+                self._validate(log)  # it ran out of memory before the resume
                 stuck = 0 < self.settings.patience <= self.at.stuck
             while not stuck and self._spent() < self.limit.amount:
                 began, spent, rate = time.perf_counter(), self._spent(), self.learning_rate
@@ -203,9 +203,9 @@ class Trainer:
         return self.at.step % self.settings.evaluate_every == 0
 
     def step(self) -> tuple[Tensor, int]:
-        """One optimiser step; the mean loss of its batch (before the step) and the number of tokens in it."""
+        """One optimiser step; returns the mean loss of its batch before the step, and its number of tokens."""
         set_learning_rate(self.optimizer, self.learning_rate)
-        if not self.group.alone:  # each drops other components, and so that a resume drops the same
+        if not self.group.alone:  # dropout differs between ranks, and is the same after a resume
             torch.manual_seed((self.settings.seed * 1_000_003 + self.at.step) * 65_537 + self.group.rank)
         self.doing, self.random, self.feed.batches = "step", self._generators(), self.batches
         batch = self.feed(self.at.step)
@@ -219,7 +219,7 @@ class Trainer:
         return loss, count
 
     def update(self, batch: Batch | PairBatch) -> tuple[Tensor, int]:
-        """Step against the gradient of this batch."""
+        """One optimiser step on this batch."""
         loss, count = self.gradient(batch)
         self.descend(loss)
         return loss, count
@@ -234,28 +234,28 @@ class Trainer:
         )
 
     def gradient(self, batch: Batch | PairBatch) -> tuple[Tensor, int]:
-        """Leave the gradient of the mean loss on the parameters; k micro-batches give the same as one."""
+        """Computes the gradient of the mean loss, in micro-batches; returns the loss and the number of tokens."""
         count = int(batch.lengths.sum()) if batch.lengths is not None else batch.targets.size
         state = None if batch.fresh else self.state
         rows = len(batch.tokens)
         if self.carries:
             refuse_few_rows(rows, self.group)
         mine = to_device(batch, self.device).each(lambda part: part[self.group.share(rows)])
-        parts = min(self.settings.accumulate, max(1, rows // self.group.size))  # as many in every process
+        parts = min(self.settings.accumulate, max(1, rows // self.group.size))  # the same in every process
         loss, self.state = self.backward(mine, state, count, parts, self.group.weight(rows))
         return self.group.sum(loss), count
 
     def backward(
         self, batch: TensorBatch, state: State | None, count: int | Tensor, parts: int, weight: float = 1.0
     ) -> tuple[Tensor, State | None]:
-        """The gradient of this process's rows, as a share of the mean over `count` tokens of all of them."""
+        """The gradient of this process's rows, divided by the `count` tokens of all processes."""
         self.optimizer.zero_grad(set_to_none=True)
         sums: list[Tensor] = []
         states: list[State] = []
         for number, (rows, part) in enumerate(micro_batches(batch, parts), start=1):
-            with self.group.synchronising(self.together, last=number == parts):
+            with self.group.synchronising(self.wrapped, last=number == parts):
                 loss_sum, after = self.forward(part, None if state is None else _rows(state, rows))
-                # processes average their gradients, and a mean of `size` of them is to be a sum
+                # DDP and FSDP average gradients over processes; times `size` it is their sum
                 (loss_sum * (weight * self.group.size) / count).backward()
             sums.append(loss_sum.detach() * weight)
             if self.carries:
@@ -263,8 +263,8 @@ class Trainer:
         return torch.stack(sums).sum() / count, _join(states) if states else None
 
     def descend(self, loss: Tensor) -> None:
-        """Step against the gradient that lies on the parameters."""
-        if self.device.type == "cpu":  # elsewhere asking would stall the device; there the log asks, once a second
+        """Clips the gradient and takes the optimiser step."""
+        if self.device.type == "cpu":  # a GPU would have to synchronise; there the log checks, once a second
             self._check_finite(float(loss))
         if self.settings.clip:
             clip(self.model, self.settings.clip, self.optimizer)
@@ -273,17 +273,19 @@ class Trainer:
 
     def forward(self, batch: TensorBatch, state: State | None) -> tuple[Tensor, State]:
         with torch.autocast(self.device.type, torch.bfloat16, enabled=self.bf16):
-            loss_sum, _, state = self.together(batch, state)
+            loss_sum, _, state = self.wrapped(batch, state)
         return loss_sum, state
 
-    # -- looking at held-out text ------------------------------------------------------------------------------------
+    # -- validation --------------------------------------------------------------------------------------------------
 
     def _validate(self, log: _Log) -> None:
         at = self.at
         self.doing = "validation"
         if self.average.active:
             self.average.swap(self.model)
-        verdict = self.group.broadcast(self.judge())  # one for all: a last bit must not part their ways
+        verdict = self.group.broadcast(
+            self.judge()
+        )  # rank 0's for all: a rounding difference must not lead to different decisions
         self._check_finite(verdict.loss)
         improved = verdict.badness < at.best
         if improved:
@@ -296,7 +298,7 @@ class Trainer:
             self.average.swap(self.model)
         elif self.settings.optimizer == "asgd" and averaging_is_due([loss for _, loss in at.history]):
             self.average.add(self.model)
-            at.stuck = 0  # the average deserves its own patience
+            at.stuck = 0  # patience starts again for the average
         if self.settings.schedule == "plateau" and not improved:
             at.drops += 1
         self.model.train()
@@ -307,29 +309,29 @@ class Trainer:
         with torch.autocast(self.device.type, torch.bfloat16, enabled=self.bf16):
             return self.validation(self.model)
 
-    # -- what is left on disk ----------------------------------------------------------------------------------------
+    # -- files and checkpoints ---------------------------------------------------------------------------------------
 
     def save_best(self, verdict: Verdict) -> None:
         note = {"step": self.at.step, "validation_loss": verdict.loss} | verdict.figures
         self._write(self.folder / "model.safetensors", weights_of(self.model), note)
 
     def _keep(self) -> None:
-        """The weights just validated, beside those of the last few validations."""
+        """Saves the validated weights, and deletes those of older validations."""
         if not self.keep:
             return
-        kept_weights(self.folder)  # a link that leads elsewhere is refused before anything is written
+        kept_weights(self.folder)  # refuses a symbolic link before anything is written
         self._write(self.folder / "kept" / f"{self.at.step:08d}.safetensors", weights_of(self.model))
         for old in kept_weights(self.folder)[: -self.keep] if self.group.is_first else []:
             old.unlink()
 
     def _write(self, path: Path, tensors: dict[str, Tensor], note: dict[str, Any] | None = None) -> None:
-        """One file by the leader, with what all hold together."""
+        """Rank 0 writes the file; sharded tensors are gathered first."""
         tensors = whole(tensors)
         if self.group.is_first:
             save_tensors(path, tensors, note)
 
     def save(self) -> None:
-        """Write the checkpoint, but never weights that are not finite over ones that are."""
+        """Writes the checkpoint, but never overwrites finite weights by others."""
         weights = whole(weights_of(self.model))
         if not all(bool(torch.isfinite(weight).all()) for weight in weights.values()):
             self._check_finite(math.nan)
@@ -340,7 +342,7 @@ class Trainer:
         self._write(self.folder / "training.safetensors", tensors, {"progress": asdict(self.at)})
 
     def restore(self) -> None:
-        """Stand exactly where the checkpoint in the folder was written, metrics included."""
+        """Loads the checkpoint, and removes metrics and weights that were written after it."""
         tensors, note = load_tensors(self.folder / "training.safetensors")
         if "progress" not in note:
             raise RegardError(f"{self.folder / 'training.safetensors'} is not a checkpoint of a training.")
@@ -372,7 +374,7 @@ class Trainer:
             torch.cuda.set_rng_state(random["random/cuda"], self.device)
 
     def _rescue(self) -> str:
-        """After memory ran out: free what can be freed, save the last whole step, and say how to go on."""
+        """After memory ran out: frees memory, saves the last complete step, and returns the error message."""
         self.optimizer.zero_grad(set_to_none=True)
         vars(self).pop("update", None)  # recorded steps hold memory
         gc.collect()
@@ -383,26 +385,26 @@ class Trainer:
         return how_to_go_on(self.folder, self.settings, self.device, self.at.step, self.doing, rows=rows, saved=saved)
 
     def _save_rescued(self) -> bool:
-        """Weights in the middle of an update, or exchanged for their mean, belong to no step: the old file stays."""
+        """Saves, unless an update was interrupted or the weights are swapped for their average: the old file stays."""
         if self.doing == "update" or (self.doing == "validation" and self.average.active):
             return False
         try:
             if self.doing == "step" and self.random:
-                self._set_generators(self.random)  # as before the step that failed
+                self._set_generators(self.random)  # as before the failed step
             self.save()
-        except (RuntimeError, MemoryError):  # a recording that failed may have taken the generator with it
+        except (RuntimeError, MemoryError):  # a failed capture may leave the generator unusable
             return False
         return True
 
     def _forget_later(self) -> None:
-        """What was noted and kept after the checkpoint was written."""
+        """Removes metrics and weights that were written after the checkpoint."""
         cut_metrics(self.folder / "metrics.jsonl", self.at.step)
         for later in kept_weights(self.folder):
             if int(later.stem) > self.at.step:
                 later.unlink()
 
     def repeat(self, step: int, times: int) -> None:
-        """Take one step several times: warm-up before it is measured."""
+        """Takes one step several times: warm-up before a measurement."""
         for _ in range(times):
             self.at.step, self.state = step, None
             self.step()
@@ -410,15 +412,15 @@ class Trainer:
             torch.cuda.synchronize(self.device)
 
     def rehearse(self, steps: int) -> None:
-        """Do what takes memory in a training of so many steps, whatever becomes of the model. Twice: what is freed in
-        between comes back in pieces, into which not everything fits again."""
+        """For --dry-run: runs whatever needs the most memory in a training of `steps` steps; the model is not usable
+        afterwards. Twice, because freed memory is fragmented and may not fit the second time."""
         self.feed.close()
         validation = self.validation
-        if isinstance(validation, TextValidation):  # of a long text the beginning: it is read in batches of one size
+        if isinstance(validation, TextValidation):  # the beginning is enough: batches have one size
             validation = replace(validation, ids=validation.ids[:REHEARSED])
-        standing_out = steps_that_stand_out(self.batches, steps)
+        largest = largest_steps(self.batches, steps)
         for _ in range(2):
-            for step in standing_out:
+            for step in largest:
                 self.repeat(step, self.warm_up or 1)
             if self.settings.optimizer == "asgd":
                 self.average.add(self.model)
@@ -447,17 +449,17 @@ class Trainer:
 
     @contextmanager
     def _interruptible(self) -> Iterator[None]:
-        """Ctrl-C and SIGTERM end the run after the current step, with a checkpoint; a second Ctrl-C ends it at once."""
+        """Ctrl-C and SIGTERM stop the run after this step, with a checkpoint; a second Ctrl-C stops it at once."""
         if threading.current_thread() is not threading.main_thread():
-            yield  # only the main thread hears signals
+            yield  # only the main thread receives signals
             return
 
-        def ask(number: int, frame: Any) -> None:
+        def request_stop(number: int, frame: Any) -> None:
             if self.stop_requested:
                 raise KeyboardInterrupt
             self.stop_requested = True
 
-        previous = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
+        previous = {number: signal.signal(number, request_stop) for number in (signal.SIGINT, signal.SIGTERM)}
         try:
             yield
         finally:
@@ -474,7 +476,7 @@ class _Log:
     """metrics.jsonl and the note beside the progress bar, about once a second."""
 
     def __init__(self, path: Path | None, bar: Bar, at: Progress, callbacks: tuple[Callback, ...] = ()):
-        """`path` None: another process writes."""
+        """`path` None: this process does not write."""
         self.path, self.bar, self.at, self.callbacks = path, bar, at, callbacks
         self.failure: Exception | None = None  # of a callback; the training ends with it after its step
         self.since = time.monotonic()
@@ -482,12 +484,12 @@ class _Log:
         self.note = ""
 
     def trained(self, loss: Tensor, count: int, rate: float) -> float | None:
-        """Note a step; when a log point is due, write it and return the mean loss since the last one."""
+        """Records a step; if a log point is due, writes it and returns the mean loss since the last one."""
         self.pending.append((loss, count))
         if time.monotonic() - self.since < LOG_SECONDS:
             return None
         counts = [count for _, count in self.pending]
-        losses = torch.stack([loss for loss, _ in self.pending]).tolist()  # waits for a device that lags behind
+        losses = torch.stack([loss for loss, _ in self.pending]).tolist()  # waits for the device
         tokens = sum(counts)
         mean = sum(loss * count for loss, count in zip(losses, counts, strict=True)) / tokens
         speed = tokens / (time.monotonic() - self.since)
@@ -526,12 +528,14 @@ def kept_weights(folder: Path) -> list[Path]:
 
 
 def cut_metrics(path: Path, step: int) -> None:
-    """Drop what was logged after the checkpoint, and a last line that a kill cut short."""
+    """Removes what was logged after the checkpoint, and an incomplete last line."""
     if not path.is_file():
         return
     lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
     kept = [line for line in lines if (entry := _parsed(line)) is not None and entry["step"] <= step]
-    if kept != lines or path.is_symlink() or path.stat().st_nlink > 1:  # what is elsewhere, too, stays as it is there
+    if (
+        kept != lines or path.is_symlink() or path.stat().st_nlink > 1
+    ):  # linked: replace it, and leave the other copy as it is
         write_text(path, "".join(line + "\n" for line in kept))
 
 
@@ -544,7 +548,7 @@ def _parsed(line: str) -> dict[str, Any] | None:
 
 
 def weights_of(model: Model) -> dict[str, Tensor]:
-    """Every tensor of the model once: a tied matrix has one name."""
+    """Every tensor of the model once: a tied matrix has a single name."""
     return dict(model.state_dict())
 
 
@@ -553,7 +557,7 @@ def _rows(state: State, rows: slice) -> State:
 
 
 def _join(states: list[State]) -> State:
-    """The states of micro-batches as one, rows in their order."""
+    """The states of micro-batches concatenated along rows."""
     if len(states) == 1:
         return states[0]
 
@@ -575,7 +579,7 @@ def _exp(loss: float) -> float:
 
 
 def measure_steps(trainer: Trainer, steps: int, clock: Callable[[], float] = time.perf_counter) -> tuple[float, float]:
-    """Seconds and tokens of a training step, after its warm-up; for --dry-run. The model is spent afterwards."""
+    """Seconds and tokens of a training step, after its warm-up; for --dry-run. The model is not usable afterwards."""
     seconds, tokens = 0.0, 0
     for number in range(steps):
         trainer.repeat(number, trainer.warm_up or int(number == 0))

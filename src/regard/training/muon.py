@@ -1,13 +1,12 @@
-"""Muon: a matrix is stepped in all its directions alike (Jordan et al. 2024).
+"""Muon: momentum SGD whose update of a matrix is orthogonalised (Jordan et al. 2024).
 
     B ← μ B + (1 − μ) G,     G' = (1 − μ) G + μ B                              Nesterov's momentum of the gradient
     W ← W − η (λ W + 0.2 √max(A, B) O),     O = U Vᵀ where G' = U Σ Vᵀ         W is A × B
 
-A gradient is mostly a few large directions; its orthogonal factor O gives the rare ones the same weight. O needs no
-singular values: a few rounds of X ← aX + (bXXᵀ + c(XXᵀ)²)X push them all close to one (Newton and Schulz; they end
-between about 0.7 and 1.2). The factor before O makes an update as large as AdamW's (Liu et al. 2025), so one learning
-rate and one weight decay serve both: word vectors, what predicts words, biases and gains have no such directions and
-are left to AdamW.
+A gradient has a few large singular values; its orthogonal factor O gives all directions the same weight. O needs no
+SVD: a few Newton-Schulz iterations X ← aX + (bXXᵀ + c(XXᵀ)²)X bring all singular values close to one (between about 0.7
+and 1.2). The factor before O makes an update as large as AdamW's (Liu et al. 2025), so both share one learning rate and
+weight decay. AdamW trains the rest: embeddings, output layer, biases and gains.
 """
 
 from __future__ import annotations
@@ -25,15 +24,15 @@ from regard.training.distributed import like, whole
 
 MOMENTUM = 0.95
 ROUNDS = 5
-COEFFICIENTS = (3.4445, -4.7750, 2.0315)  # Jordan's: the steepest at zero that still stay near one
+COEFFICIENTS = (3.4445, -4.7750, 2.0315)  # Jordan's: the steepest at zero that still converge near one
 SIZE = 0.2  # the root mean square of AdamW's updates
 
 
 class Muon(torch.optim.Optimizer):
-    """Muon for the groups that say `orthogonal`, AdamW for the others; `settings` are AdamW's.
+    """Muon for groups with `orthogonal`, AdamW for the others; `settings` are AdamW's.
 
-    `torch.optim.Muon` has the same update, one matrix after the other; here those of one shape go together, and a
-    rate that is a tensor is never asked for its value, so a CUDA graph can hold the step.
+    `torch.optim.Muon` has the same update, one matrix at a time. Here matrices of one shape are batched, and a learning
+    rate that is a tensor is never read by the host, so a CUDA graph can record the step.
     """
 
     def __init__(self, groups: Sequence[Mapping[str, Any]], **settings: Any) -> None:
@@ -44,7 +43,7 @@ class Muon(torch.optim.Optimizer):
         for group in self.param_groups:
             if group["orthogonal"]:
                 self._orthogonal(group)
-        # AdamW works on this optimiser's own groups and moments, which a resume replaces
+        # AdamW shares this optimiser's groups and state, which a resume replaces
         self.adamw.param_groups = [group for group in self.param_groups if not group["orthogonal"]]
         self.adamw.state = self.state
         self.adamw.step()
@@ -73,7 +72,7 @@ class Muon(torch.optim.Optimizer):
 
 
 def orthogonalised(matrices: Tensor) -> Tensor:
-    """For each matrix UΣVᵀ of [N, A, B] about UVᵀ; in bf16 on a GPU, which is exact enough for a direction."""
+    """Approximately UVᵀ for each matrix UΣVᵀ of [N, A, B]; in bf16 on a GPU, which is precise enough here."""
     a, b, c = COEFFICIENTS
     x = matrices / matrices.norm(dim=(-2, -1), keepdim=True).clamp(min=1e-7)  # no singular value above one
     x = x.bfloat16() if x.is_cuda else x
@@ -86,7 +85,7 @@ def orthogonalised(matrices: Tensor) -> Tensor:
 
 
 def hidden_matrices(model: Model) -> list[nn.Parameter]:
-    """The weights between one hidden vector and another."""
+    """The weights between hidden vectors: all matrices but embeddings and output layers."""
     words = {
         id(weight)
         for module in model.modules()
@@ -97,5 +96,5 @@ def hidden_matrices(model: Model) -> list[nn.Parameter]:
 
 
 def _predicts(module: nn.Module, model: Model) -> bool:
-    """Does it write logits, beside the output, as the direct connections of Bengio et al. 2003 do?"""
+    """Does it add to the logits, as the direct connections of Bengio et al. 2003 do?"""
     return module in set(model.children()) and isinstance(module, nn.Linear) and module.out_features == model.vocabulary

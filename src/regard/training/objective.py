@@ -1,12 +1,12 @@
-"""What training minimises: the sum of −log P(token) over a batch, with the number of tokens summed.
+"""The training objective: the sum of −log P(token) over a batch, and the number of tokens.
 
     L = Σ −log P(x_t | x_<t)  /  number of targets in the whole batch
 
-Sum and count are kept apart because averages of averages are wrong as soon as rows, micro-batches or processes
-hold different numbers of tokens. This one module is what a wrapper (compile, data parallel) would wrap.
+Sum and count are kept apart, because an average of averages is wrong if rows, micro-batches or processes hold different
+numbers of tokens. It is an nn.Module so that DistributedDataParallel can wrap it.
 
-For sentence pairs two terms may join it. Label smoothing (Szegedy et al. 2016) moves a share ε of the truth to all
-words alike; R-Drop (Liang et al. 2021) reads every pair twice with different dropout and wants both to agree:
+For sentence pairs there are two more terms. Label smoothing (Szegedy et al. 2016) spreads a share ε of the probability
+over all words; R-Drop (Liang et al. 2021) reads every pair twice with different dropout and penalises disagreement:
 
     L' = (1 − ε) L + ε mean_v −log P(v)          L'' = ½ (L'_1 + L'_2) + α/4 (KL(P_1‖P_2) + KL(P_2‖P_1))
 """
@@ -35,10 +35,10 @@ class TensorBatch(NamedTuple):
     targets: Tensor  # [R, T]
     lengths: Tensor | None  # [R]
     source: Tensor | None = None  # [R, S]
-    source_lengths: Tensor | None = None  # [R], on the host, where packing wants them
+    source_lengths: Tensor | None = None  # [R], on the host, as packing requires
 
     def each(self, function: Callable[[Tensor], Tensor]) -> TensorBatch:
-        """The batch with every part of it mapped."""
+        """The function applied to every tensor of the batch."""
         rest = (None if part is None else function(part) for part in self[2:])
         return TensorBatch(function(self.tokens), function(self.targets), *rest)
 
@@ -47,7 +47,7 @@ class Objective(nn.Module):
     """loss sum, number of targets, state = objective(batch, state)"""
 
     def __init__(self, model: Model, *, smoothing: float = 0.0, consistency: float = 0.0, keeps: bool = True):
-        """`keeps`: the state after a batch of text is wanted, so that the next may begin with it."""
+        """`keeps`: the next batch of text begins with the state after this one."""
         super().__init__()
         self.model, self.smoothing, self.consistency, self.keeps = model, smoothing, consistency, keeps
 
@@ -59,13 +59,13 @@ class Objective(nn.Module):
         return nll.sum(), count(batch), state  # nll [R, T], 0 where padded
 
     def first(self, batch: TensorBatch, state: State | None) -> State | None:
-        """The state that a text begins with; where nothing follows it, one that keeps nothing."""
+        """The state that a text begins with; one without a cache if the state is not needed afterwards."""
         if state is None and not self.keeps and isinstance(self.model, Stack):
             return self.model.without_cache(len(batch.tokens))
         return state
 
     def pairs(self, batch: TensorBatch) -> tuple[Tensor, int | Tensor, State]:
-        """Nothing follows a target, so its padded columns need not be told from the others until the sum."""
+        """Padding comes after each target and cannot affect it, so only the sum masks it."""
         valid = real_targets(batch)
         if self.consistency:
             batch = batch.each(lambda part: torch.cat([part, part]))
@@ -86,7 +86,7 @@ def count(batch: TensorBatch) -> int | Tensor:
 
 
 def real_targets(batch: TensorBatch) -> Tensor:
-    """Which targets [R, T] of sentence pairs are no padding."""
+    """Mask [R, T] of the targets of sentence pairs that are not padding."""
     assert batch.lengths is not None
     return torch.arange(batch.targets.size(1), device=batch.targets.device) < batch.lengths[:, None]
 
@@ -110,7 +110,7 @@ def to_device(batch: Batch | PairBatch, device: torch.device) -> TensorBatch:
 
 
 def micro_batches(batch: TensorBatch, parts: int) -> list[tuple[slice, TensorBatch]]:
-    """The batch cut into at most `parts` groups of rows, each with the rows it holds."""
+    """The batch split into at most `parts` groups of rows, each with its slice of rows."""
     rows = batch.tokens.size(0)
     edges = [rows * k // parts for k in range(parts + 1)]
     slices = [slice(a, b) for a, b in pairwise(edges) if b > a]

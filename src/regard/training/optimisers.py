@@ -2,7 +2,7 @@
 
 AdamW (Loshchilov & Hutter 2019), Muon (muon.py), SGD, and SGD averaged once validation stops improving (Merity et al.
 2018, after Polyak & Juditsky 1992); the moving average of any of them. Schedules are functions of the step and of the
-share of the budget that is spent, never of a hidden counter, so a resumed run continues on the same curve.
+share of the budget that is spent, without a hidden counter, so a resumed run continues on the same curve.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from torch import Tensor, nn
 from regard.training.muon import Muon
 
 FLOOR = 0.1  # cosine ends at this share of the peak
-PLATEAU_FACTOR = 0.25  # the step that Mikolov's and PyTorch's recurrent recipes take when validation is stuck
-AVERAGE_AFTER = 5  # validations that may be worse than an older one before averaging begins
+PLATEAU_FACTOR = 0.25  # as in Mikolov's and PyTorch's recurrent recipes
+AVERAGE_AFTER = 5  # validations without a new best before averaging begins
 
 
 def build_optimizer(
@@ -30,8 +30,8 @@ def build_optimizer(
     captured: bool = False,
     hidden: Sequence[nn.Parameter] = (),
 ) -> torch.optim.Optimizer:
-    """Weight decay shrinks matrices; biases and gains (vectors) are left alone. `captured`: for a CUDA graph;
-    `hidden`: the matrices that are Muon's."""
+    """Weight decay applies to matrices, not to biases and gains. `captured`: for a CUDA graph; `hidden`: the matrices
+    that Muon trains."""
     trained = [p for _, p in parameters if p.requires_grad]
     inside = {id(p) for p in hidden} if kind == "muon" else set()
     matrices = [p for p in trained if p.dim() >= 2 and id(p) not in inside]
@@ -41,7 +41,9 @@ def build_optimizer(
     groups += [{"params": orthogonal, "weight_decay": weight_decay, "orthogonal": True}]
     groups = [group for group in groups if group["params"]]
     device = trained[0].device
-    rate = torch.tensor(learning_rate, device=device) if captured else learning_rate  # a graph would keep a number
+    rate = (
+        torch.tensor(learning_rate, device=device) if captured else learning_rate
+    )  # a graph would record a Python number as a constant
     fused = device.type in ("cpu", "cuda")  # one pass over the weights instead of several
     if kind in ("adamw", "muon"):
         family = Muon if kind == "muon" else torch.optim.AdamW
@@ -50,8 +52,8 @@ def build_optimizer(
 
 
 def clip(model: nn.Module, most: float, optimizer: torch.optim.Optimizer) -> None:
-    """Shorten a gradient whose norm is above `most`, before each step. Fused AdamW on a GPU divides by what it was told
-    last as it reads the gradient, and saves a pass over all of it."""
+    """Clips the gradient's norm to `most`. Fused AdamW on a GPU applies the factor (`grad_scale`) as it reads the
+    gradient, which saves a pass."""
     gradients = [weight.grad for weight in model.parameters() if weight.grad is not None]
     fused = type(optimizer) is torch.optim.AdamW and optimizer.defaults["fused"]
     if fused and gradients and all(part.is_cuda and not hasattr(part, "full_tensor") for part in gradients):
@@ -72,8 +74,8 @@ def set_learning_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
 def learning_rate_at(
     schedule: str, peak: float, step: int, warmup: int, spent: float, drops: int, decay: float = 1.0
 ) -> float:
-    """`spent`: share of the budget used, 0 to 1. `drops`: how often it was lowered so far: each time that validation
-    was stuck (plateau), or in each epoch after the first few (decay)."""
+    """`spent`: share of the budget used, 0 to 1. `drops`: how often the rate was lowered so far: after validations
+    without improvement (plateau), or after each epoch (decay)."""
     if warmup and step < warmup:
         return peak * (step + 1) / warmup
     if schedule == "cosine":
@@ -88,7 +90,7 @@ def learning_rate_at(
 
 
 def averaging_is_due(losses: Sequence[float]) -> bool:
-    """Merity's non-monotone trigger: the last validation is worse than the best of those before the last few."""
+    """Merity's non-monotone trigger: the last validation is worse than the best one more than a few before."""
     return len(losses) > AVERAGE_AFTER + 1 and losses[-1] > min(losses[: -AVERAGE_AFTER - 1])
 
 

@@ -1,8 +1,7 @@
-"""The memory of a training: when it runs out, which setting makes room; and which steps take the most of it.
+"""Running out of memory during training: which setting to change, and which steps need the most memory.
 
-Activations are what a step holds beside weights, gradients and moments, and they grow with the rows it reads at once.
-`training.accumulate` reads them in parts: less memory, the same gradient. Only where a part is a single row already
-must the row itself become shorter, or the model smaller.
+Activations grow with the rows that a step reads at once. `training.accumulate` splits them into micro-batches: less
+memory, the same gradient. Once a micro-batch is a single row, the row must become shorter or the model smaller.
 """
 
 from __future__ import annotations
@@ -17,25 +16,25 @@ import torch
 from regard.training.hyperparameters import Learning, Training
 from regard.training.prefetch import Batches
 
-SAID = re.compile(r"out of memory|can't allocate|cannot allocate memory|ALLOC_FAILED", re.I)
-LOOKED_AT = 500  # batches among which the largest is looked for
+MESSAGE = re.compile(r"out of memory|can't allocate|cannot allocate memory|ALLOC_FAILED", re.I)
+SEARCHED = 500  # number of first batches among which the largest is searched
 
 
 def memory_of(device: torch.device) -> float:
-    """All the bytes that a device has; of the machine, as far as the system says."""
+    """The device's memory in bytes; infinite if the system does not report it."""
     if device.type == "cuda":
         return torch.cuda.get_device_properties(device).total_memory
     if not hasattr(os, "sysconf"):
         return math.inf
     limit = Path("/sys/fs/cgroup/memory.max")  # of a container
-    told = limit.read_text(encoding="ascii").strip() if limit.is_file() else "max"
-    return min(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"), math.inf if told == "max" else int(told))
+    text = limit.read_text(encoding="ascii").strip() if limit.is_file() else "max"
+    return min(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"), math.inf if text == "max" else int(text))
 
 
 def is_out_of_memory(error: BaseException | None) -> bool:
-    """Of the GPU or of the machine; a library may have said so before it failed in another way."""
+    """Did the GPU or the machine run out of memory? The chain of causes is searched, too."""
     while error is not None:
-        if isinstance(error, (torch.OutOfMemoryError, MemoryError)) or SAID.search(str(error)):
+        if isinstance(error, (torch.OutOfMemoryError, MemoryError)) or MESSAGE.search(str(error)):
             return True
         error = error.__cause__ or error.__context__
     return False
@@ -44,8 +43,8 @@ def is_out_of_memory(error: BaseException | None) -> bool:
 def how_to_go_on(
     folder: Path, settings: Learning, device: torch.device, step: int, doing: str, *, rows: int, saved: bool
 ) -> str:
-    """One sentence: when it was, and the command that goes on with less. `rows`: of the batch that did not fit;
-    `saved`: the checkpoint is of this very step; `doing`: what the trainer was doing."""
+    """The error message: when memory ran out, and the command that continues with less. `rows`: of the batch that did
+    not fit; `saved`: a checkpoint of this step exists; `doing`: what the trainer was doing."""
     if doing == "validation":
         when = f"in the validation after step {step}"
     else:
@@ -63,11 +62,11 @@ def how_to_go_on(
     return f"{what}: free some and `regard resume {folder}` goes on from {place}, or train anew with a smaller {other}."
 
 
-def steps_that_stand_out(batches: Batches, steps: int) -> list[int]:
-    """Among the first so many steps those with the most targets, the longest rows, and the ragged end of an epoch."""
+def largest_steps(batches: Batches, steps: int) -> list[int]:
+    """The steps that need the most memory: most targets, longest rows, and the ragged end of an epoch."""
     last = max(1, min(steps, batches.steps_per_epoch)) - 1
-    looked_at = [*range(min(last, LOOKED_AT)), last]
-    shapes = {step: batches.batch(step).targets.shape for step in looked_at}
-    largest = max(looked_at, key=lambda step: math.prod(shapes[step]))
-    longest = max(looked_at, key=lambda step: shapes[step][1])
+    searched = [*range(min(last, SEARCHED)), last]
+    shapes = {step: batches.batch(step).targets.shape for step in searched}
+    largest = max(searched, key=lambda step: math.prod(shapes[step]))
+    longest = max(searched, key=lambda step: shapes[step][1])
     return sorted({largest, longest, last})

@@ -1,9 +1,9 @@
-"""Batches made ahead: while a GPU works on one step, a thread makes the batches of the next ones.
+"""Prefetching: while a GPU computes one step, a thread prepares the batches of the next ones.
 
-A batch is a function of the step number, so neither the order of batches nor a resume depends on who makes it, or when.
-The training itself pins a batch and sends it off, without waiting: that costs a few microseconds, and a thread that
-speaks to the GPU would have to be kept quiet while a CUDA graph is recorded. On a CPU nothing is made ahead: the thread
-would take the cores that compute.
+A batch is a function of the step number, so prefetching changes neither the order of batches nor a resume. The training
+thread pins and copies a batch asynchronously, which takes a few microseconds; the prefetching thread never calls CUDA,
+because that could break the capture of a CUDA graph. On a CPU there is no prefetching: the thread would compete for the
+cores.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import torch
 from regard.text.batches import Batch
 from regard.text.pair_batches import PairBatch
 
-AHEAD = 4  # batches that are ready before they are asked for
+AHEAD = 4  # batches to prefetch
 
 
 class Batches(Protocol):
@@ -27,7 +27,7 @@ class Batches(Protocol):
 
 
 class Feed:
-    """The batch of any step; asked for one after the other on a GPU, they are ready before."""
+    """Returns the batch of any step; on a GPU the following ones are prefetched."""
 
     def __init__(self, batches: Batches, device: torch.device, ahead: int | None = None) -> None:
         self.batches = batches
@@ -38,17 +38,17 @@ class Feed:
     def __call__(self, step: int) -> Batch | PairBatch:
         if not self.ahead:
             return self.batches.batch(step)
-        if self.waiting and self.waiting[0][0] != step:  # the training stands elsewhere than it did
+        if self.waiting and self.waiting[0][0] != step:  # the step number jumped
             self.close()
         if self.thread is None:
             self.thread = ThreadPoolExecutor(1, "batches")
         while len(self.waiting) <= self.ahead:
             following = step + len(self.waiting)
             self.waiting.append((following, self.thread.submit(self.batches.batch, following)))
-        return self.waiting.popleft()[1].result()  # what went wrong in the thread is raised here
+        return self.waiting.popleft()[1].result()  # raises what failed in the thread
 
     def close(self) -> None:
-        """Let the thread end; a next call starts another."""
+        """Stops the thread; a later call starts another."""
         if self.thread is not None:
             self.thread.shutdown(cancel_futures=True)
         self.thread = None

@@ -1,7 +1,7 @@
-"""Looking at held-out data during training: how good is the model now, and is it better than before?
+"""Validation during training: the loss on held-out data, and the criterion that selects the best weights.
 
-A validation returns a verdict: the loss (nats per token), what else was measured, and one number to be made small, by
-which the best weights are chosen: the loss itself, or for translations −BLEU.
+A validation returns a verdict: the loss (nats per token), other figures such as BLEU, and `badness`, by which the best
+weights are chosen (lower is better): the loss itself, or for translations −BLEU.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Validation(Protocol):
 
 @dataclass(frozen=True)
 class TextValidation:
-    """The loss on a stretch of text, always the same one."""
+    """The loss on a text, which is the same at every validation."""
 
     ids: np.ndarray
     eos: int
@@ -45,7 +45,7 @@ class TextValidation:
 
 @dataclass(frozen=True)
 class PairValidation:
-    """The loss on pairs, teacher-forced, and where asked for the BLEU of greedy translations of their sources."""
+    """The teacher-forced loss on pairs, and optionally the BLEU of greedy translations of their sources."""
 
     loss: Callable[[Model], float]
     bleu: Callable[[Model], float] | None = None

@@ -1,12 +1,12 @@
-"""Gradients that are summed at the end of a stack, and those of pieces that are written side by side."""
+"""Gradients that are summed at the end of a stack, and those of chunks that are written side by side."""
 
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from regard.fast.bias_gradients import PROGRAMS, DeferredSums, deal
-from regard.fast.gradient_buffer import pieces
+from regard.fast.bias_gradients import PROGRAMS, DeferredSums, split_rows
+from regard.fast.gradient_buffer import chunks
 
 
 class Scaled(torch.autograd.Function):
@@ -85,13 +85,13 @@ def test_a_vector_that_nobody_used_has_no_gradient():
 
 @given(st.integers(1, 100_000))
 def test_all_rows_are_dealt_and_no_program_goes_without(rows):
-    each, programs = deal(rows)
+    each, programs = split_rows(rows)
     assert (programs - 1) * each < rows <= programs * each
     assert programs <= PROGRAMS
 
 
 class Doubled(torch.autograd.Function):
-    """2 x of a piece, with its gradient where the piece wants it."""
+    """2 x of a chunk, with its gradient where the chunk wants it."""
 
     @staticmethod
     def forward(ctx, x, slot):
@@ -108,11 +108,11 @@ class Doubled(torch.autograd.Function):
 @pytest.mark.parametrize("readers", ["all", "one", "another way", "twice"])
 def test_the_gradient_of_pieces_is_that_of_the_whole(readers):
     x = torch.randn(4, 6, requires_grad=True)
-    first, second, third = pieces(x, 3)
+    first, second, third = chunks(x, 3)
     cost = Doubled.apply(*first).sin().sum()
     expected = (2 * x[:, :2]).sin().sum()
     if readers == "all":
-        cost = cost + sum(Doubled.apply(*piece).cos().sum() for piece in (second, third))
+        cost = cost + sum(Doubled.apply(*chunk).cos().sum() for chunk in (second, third))
         expected = expected + (2 * x[:, 2:]).cos().sum()
     if readers == "another way":
         cost, expected = cost + third.value.exp().sum(), expected + x[:, 4:].exp().sum()

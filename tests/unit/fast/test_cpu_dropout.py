@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from regard.fast import install
-from regard.fast.cpu_dropout import SIDES
+from regard.fast.cpu_dropout import LEVELS
 from regard.layers import dropout
 
 MANY = 400_000
@@ -25,7 +25,7 @@ def dropped(rate, count=MANY, seed=0):
 @pytest.mark.parametrize("rate", RATES)
 def test_components_are_dropped_at_the_rate(rate):
     spread = (rate * (1 - rate) / MANY) ** 0.5
-    assert abs(float(dropped(rate).double().mean()) - rate) < 5 * spread + 1 / SIDES
+    assert abs(float(dropped(rate).double().mean()) - rate) < 5 * spread + 1 / LEVELS
 
 
 @pytest.mark.parametrize("rate", RATES)
@@ -34,7 +34,7 @@ def test_two_coins_know_nothing_of_each_other(rate, apart):
     one = dropped(rate)
     both = float((one[apart:] & one[:-apart]).double().mean())
     spread = (rate**2 * (1 - rate**2) / MANY) ** 0.5
-    assert abs(both - rate**2) < 8 * spread + 2 / SIDES
+    assert abs(both - rate**2) < 8 * spread + 2 / LEVELS
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])

@@ -34,7 +34,7 @@ __all__ = ["Pair", "make_pairs", "phrasebook"]
 
 PAIRS = 20_000
 HELD_OUT = 500  # for validation and again for the test, or one pair in 20 where that is less
-PATIENCE = 5_000  # sentences that bring nothing new, in a row, before the grammar counts as exhausted
+PATIENCE = 5_000  # consecutive duplicates before the grammar counts as exhausted
 LECTURES = (
     Pair("They are watching.", "Ils regardent.", ((0, 0), (1, 1), (2, 1))),
     Pair(

@@ -43,10 +43,10 @@ COMMANDED = ACTIONS - {"staying"}
 
 
 class Sentences(Clauses):
-    """Sentences of at most so many English words, as nearly so many as possible."""
+    """Sentences of at most `room` English words, and as close to it as possible."""
 
     def sentence(self, room: int) -> Pair:
-        """The best of a few: not every frame can be filled."""
+        """The best of a few attempts: not every frame can be filled."""
         best = self.attempt(room)
         for _ in range(4):
             size = len(find_words(best.source))

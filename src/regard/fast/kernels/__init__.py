@@ -1,5 +1,4 @@
-"""What a GPU runs in place of a few lines of PyTorch, in Triton and CUDA: each beside the written lines it must equal.
+"""GPU kernels in Triton and CUDA; each module names the PyTorch code whose results it must equal.
 
-Nothing here is needed to understand or to run a model. A module that needs Triton is imported only where there is a GPU
-to run it.
+Nothing here is needed to understand or to run a model. Modules that need Triton are imported only on a GPU.
 """

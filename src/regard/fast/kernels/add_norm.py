@@ -1,4 +1,4 @@
-"""What follows every part of a Transformer's block: the sum, and its layer norm, in one pass over the row.
+"""Residual sum and layer norm in one pass over the row, for decoding.
 
 s = x + y,     n = (s − mean(s)) / √(var(s) + ε) · g + b               Ba et al. 2016; in fp32, whatever x is
 """
@@ -27,7 +27,7 @@ def _add_norm(
     inside = part < width
     left = tl.load(x + row + part, mask=inside, other=0.0).to(tl.float32)
     both = left + tl.load(y + row + part, mask=inside, other=0.0).to(tl.float32)
-    both = both.to(x.dtype.element_ty)  # rounded as a sum of its own would be
+    both = both.to(x.dtype.element_ty)  # rounded as a separate sum would be
     if KEEP:
         tl.store(total + row + part, both, mask=inside)
     both = both.to(tl.float32)
@@ -41,7 +41,7 @@ def _add_norm(
 
 
 def add_norm(x: Tensor, y: Tensor, norm: nn.LayerNorm, *, keep: bool = True) -> tuple[Tensor, Tensor]:
-    """s and n of rows [R, D]; without `keep` s is not written, and what is returned for it means nothing."""
+    """s and n of rows [R, D]; without `keep`, s is not stored and the first result is meaningless."""
     normed = torch.empty_like(x)
     total = torch.empty_like(x) if keep else normed
     _add_norm[(len(x),)](

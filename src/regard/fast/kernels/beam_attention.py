@@ -1,13 +1,13 @@
-"""Attention of a beam's step: one query of each hypothesis, and keys that stay where they were written.
+"""Attention in a beam-search step: one query per hypothesis, and a key-value cache that is never reordered.
 
-    own words   h_r = softmax(q_r K_rᵀ / √d) V_r,   (K_r, V_r)[t] = cache[ancestor(r, t)][t]      each has its own
-    source      h_r = softmax(q_r K_nᵀ / √d) V_n,   n the source of r                             all hypotheses share
+    own words   h_r = softmax(q_r K_rᵀ / √d) V_r,   (K_r, V_r)[t] = cache[ancestor(r, t)][t]      of each hypothesis
+    source      h_r = softmax(q_r K_nᵀ / √d) V_n,   n the source of r                             of all hypotheses
 
-A beam search that keeps each hypothesis's keys together copies the whole cache at every step, since hypotheses change
-places. Here nobody moves: a table says which slot of the same source wrote each earlier position, and a query looks its
-keys up through it. All hypotheses of a source descend from one that is not long ago: up to there their keys are the
-same, and are read once for all. A step costs what has been written so far, not what there is room for. The kernels are
-Triton's (Tillet et al. 2019); `own_words` and `source` say the same in PyTorch, and are what they are tested against.
+Hypotheses change slots, so a cache ordered by hypothesis would be copied at every step. Here a table of ancestors says
+which slot of the same source wrote each earlier position, and a query finds its keys through it. All hypotheses of a
+source share a recent common ancestor; the keys up to it are read once for all. A step's cost grows with the words
+written so far, not with the cache's capacity. Kernels in Triton (Tillet et al. 2019); the references in PyTorch are
+`own_words` and `source`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from torch import Tensor
 def own_words(query: Tensor, keys: Tensor, values: Tensor, ancestors: Tensor, seen: Tensor) -> Tensor:
     """Queries [N, W, H, d], caches [N, W, C, H, d] with the new word's in place, ancestors [N, W, C] → [N, W, H, d].
 
-    The word at position seen[n] is the last one looked at; whatever the table says there, it is the row's own.
+    Position seen[n] is the last; its key and value are the row's own, whatever the table says there.
     """
     sources, width, room = ancestors.shape
     positions = torch.arange(room, device=query.device)
@@ -62,16 +62,18 @@ def _own_words(
     key = tl.load(here + width, mask=mine, other=0.0)
     value = tl.load(here + 2 * width, mask=mine, other=0.0)
     written = tl.load(seen + number)
-    shared = tl.minimum(tl.load(common + number), written)  # a source that begins has nothing of who sat there before
+    shared = tl.minimum(
+        tl.load(common + number), written
+    )  # a new source must not use the entry of the slot's previous one
     place = (line * room + written) * width + head * SIZE + part[None, :]
     tl.store(keys + place, key, mask=mine)
     tl.store(values + place, value, mask=mine)
-    # a running softmax: the new word itself, the words that all have in common, and the last few, where they differ
+    # online softmax: over the new word, the shared words, and the last few, which differ between hypotheses
     scale = 1.4426950408889634 / tl.sqrt(SIZE * 1.0)
     peak = tl.sum(query.to(tl.float32) * key.to(tl.float32), axis=1) * scale
     mass = tl.full([ROWS], 1.0, tl.float32)
     context = value.to(tl.float32)
-    table = ancestors + (written % 2) * total + number * WIDTH * room  # even and odd steps have their own
+    table = ancestors + (written % 2) * total + number * WIDTH * room  # double-buffered: even and odd steps
     start = number.to(tl.int64) * WIDTH * room * width + head * SIZE
     for begin in range(0, shared, PLACES):
         position = begin + tl.arange(0, PLACES)
@@ -94,7 +96,7 @@ def _own_words(
         slot = tl.load(table + row[:, None] * room + position[None, :], mask=known, other=255).to(tl.int32)
         at = start + position[:, None].to(tl.int64) * width + part[None, :]
         scores = tl.full([ROWS, TAIL], float("-inf"), tl.float32)
-        for number_of in tl.static_range(WIDTH):  # what a slot wrote is loaded once, where anyone looks at it
+        for number_of in tl.static_range(WIDTH):  # each slot's keys are loaded once, if any hypothesis needs them
             theirs = slot == number_of
             needed = tl.max(theirs.to(tl.int32), axis=0)[:, None] > 0
             block = tl.load(keys + number_of * room * width + at, mask=needed & inside, other=0.0)
@@ -120,13 +122,13 @@ def attend_to_own_words(
 ) -> Tensor:
     """`asked` [N·W, 3·D]: query, key and value of the new word of each row, which is position seen[n] of its source.
 
-    Key and value are written into the caches [N, W, C, H, d]; ancestors [2, N, W, C], of which seen[n] % 2 is read. Of
-    the first common[n] positions, the first slot's ancestors are everyone's. Returns [N·W, D].
+    Key and value are written into the caches [N, W, C, H, d]; of ancestors [2, N, W, C], entry seen[n] % 2 is read. In
+    the first common[n] positions all hypotheses have the first slot's ancestors. Returns [N·W, D].
     """
     sources, width, room, heads, size = keys.shape
     found = torch.empty(len(asked), heads * size, device=asked.device, dtype=asked.dtype)
-    # One warp, whose sums need no one else's, but for fp32, whose products fill the registers of four; one stage, since
-    # blocks that are fetched ahead would leave no room on the chip for other sources.
+    # One warp, so that reductions need no shared memory; four in fp32, whose products need more registers. One stage:
+    # prefetching blocks would leave no shared memory for other sources.
     exact = asked.dtype == torch.float32
     _own_words[(sources * heads,)](
         asked, keys, values, ancestors, common, seen, found, room, sources * width * room,

@@ -1,11 +1,11 @@
-"""A beam's choice on the device: of every hypothesis the best words, of every source the best hypotheses.
+"""The selection step of beam search on the GPU: each hypothesis's best words, then each source's best hypotheses.
 
     total(y, w) = total(y) + log softmax(z_y)_w        the W largest over the W open y of a source and all w
 
-Two kernels (Triton). `best_words` goes once over a row of logits, in blocks of words: of each block the W largest, and
-the largest and the sum of exponentials, from which the softmax follows. `choose` then has W × blocks × W candidates
-of a source and does, in one program, all that `Slots.choose` in decoding/beam_slots.py does in some forty operations:
-it is the written version, and what these are tested against. Equals go in the order of slots, then of words.
+Two Triton kernels. `best_words` reads a row of logits once, in blocks of words, and returns each block's W largest
+logits, its maximum and its sum of exponentials, for the softmax. `choose` then selects among the W × blocks × W
+candidates of a source, one program per source. The reference is `Slots.choose` in decoding/beam_slots.py. Ties go to
+the lower slot, then to the lower word.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-IMPOSSIBLE = tl.constexpr(-1e30)  # a counted model's finite log 0: never a way to go on
-NOWHERE = tl.constexpr(2147483647)  # after all places
-BLOCK, GROUPS = 2048, 128  # words that one program looks at, and how they are dealt out
-BLOCKS = 32  # of a row of logits, at most
+IMPOSSIBLE = tl.constexpr(-1e30)  # below this a log probability counts as log 0 (n-gram models have a finite one)
+NOWHERE = tl.constexpr(2147483647)  # larger than any index
+BLOCK, GROUPS = 2048, 128  # words of one program, and the groups it splits them into
+BLOCKS = 32  # at most, of a row of logits
 
 
 @triton.jit
@@ -28,8 +28,8 @@ def _best_words(
     logits, forbidden, lengths, values, places, peaks, masses, vocabulary, eos, min_tokens,
     WIDTH: tl.constexpr, RANKS: tl.constexpr, BLOCK: tl.constexpr, GROUPS: tl.constexpr, FORBIDDEN: tl.constexpr,
 ):  # fmt: skip
-    """One row and block of words. They are dealt out to groups: only the groups with the W best firsts can hold any of
-    the W best, and these are few enough to be looked through again and again."""
+    """One row and block of words. Words are split into groups: only the W groups with the highest maxima can hold any
+    of the W best words, and these are few enough to be searched W times."""
     each: tl.constexpr = BLOCK // GROUPS
     row = tl.program_id(0)
     block = tl.program_id(1)
@@ -48,7 +48,7 @@ def _best_words(
     if FORBIDDEN:
         banned = banned | (tl.load(forbidden + word, mask=inside, other=0) != 0)
     score = tl.where(banned, float("-inf"), score)
-    first = tl.max(score, axis=0)  # of each group the largest, and the first place where it stands
+    first = tl.max(score, axis=0)  # each group's maximum, and its first position
     first_word = tl.min(tl.where(score == first[None, :], word, NOWHERE), axis=0)
     rank_of = tl.arange(0, RANKS)
     chosen = tl.zeros([RANKS], tl.int32)
@@ -80,12 +80,12 @@ def _best_words(
 def best_words(
     logits: Tensor, forbidden: Tensor | None, lengths: Tensor, *, width: int, eos: int, min_tokens: int
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Logits [N·W, V] → of each block the W best values and their places [N·W, B, W], its peak and mass [N·W, B].
+    """Logits [N·W, V] → each block's W best values and their words [N·W, B, W], its maximum and sum of exp [N·W, B].
 
-    `forbidden` [V] says which words are never written; `eos` is not either as long as fewer than `min_tokens` would be.
+    `forbidden` [V] marks words that are never chosen; nor is `eos` while a hypothesis has fewer than `min_tokens`.
     """
     rows, vocabulary = logits.shape
-    block, groups, warps = BLOCK, GROUPS, 1  # one warp: its largest need no one else's
+    block, groups, warps = BLOCK, GROUPS, 1  # one warp: its reductions need no shared memory
     while block * BLOCKS < vocabulary:
         block, groups, warps = 2 * block, 2 * groups, min(2 * warps, 8)
     blocks = triton.cdiv(vocabulary, block)
@@ -111,7 +111,7 @@ def _choose(
     WIDTH: tl.constexpr, SLOTS: tl.constexpr, BLOCKS: tl.constexpr, CANDIDATES: tl.constexpr, N_BEST: tl.constexpr,
     LONGER_IS_BETTER: tl.constexpr, ANCESTORS: tl.constexpr, STRIDE: tl.constexpr,
 ):  # fmt: skip
-    """One source: everything that a step decides."""
+    """One source: the whole selection step."""
     number = tl.program_id(0)
     each: tl.constexpr = BLOCKS * WIDTH
     candidate = tl.arange(0, CANDIDATES)
@@ -120,7 +120,7 @@ def _choose(
     row = number * WIDTH + tl.minimum(slot_of, WIDTH - 1)
     value = tl.load(values + number * WIDTH * each + candidate, mask=there, other=float("-inf"))
     word = tl.load(places + number * WIDTH * each + candidate, mask=there, other=0)
-    # log softmax as it is written: z − max − log Σ exp(z − max), from the blocks' own
+    # log softmax = z − max − log Σ exp(z − max), combined from the blocks
     peak = tl.full([CANDIDATES], float("-inf"), tl.float32)
     for block in tl.static_range(BLOCKS):
         peak = tl.maximum(peak, tl.load(peaks + row * BLOCKS + block))
@@ -132,7 +132,7 @@ def _choose(
     step = ((value - peak) - tl.log(mass)).to(tl.float64)
     step = tl.where(step < IMPOSSIBLE, float("-inf"), step)
     before = tl.load(totals + number * WIDTH + slot_of, mask=there, other=float("-inf"))
-    total = tl.where(before > float("-inf"), before + step, float("-inf"))  # a closed slot's row may hold anything
+    total = tl.where(before > float("-inf"), before + step, float("-inf"))  # a closed slot's logits are undefined
     broken = tl.max((total != total).to(tl.int32), axis=0)
     tl.store(damaged + number, 1, mask=broken > 0)
     total = tl.where(total == total, total, float("-inf"))
@@ -147,8 +147,10 @@ def _choose(
     new_total = tl.full([SLOTS], float("-inf"), tl.float64)
     new_parent = tl.zeros([SLOTS], tl.int64)
     new_token = tl.zeros([SLOTS], tl.int64)
-    opened = count * 0  # slots that go on
-    old = words + ((length - 1) % 2) * everything  # nobody reads what another writes: even and odd steps take turns
+    opened = count * 0  # open slots
+    old = (
+        words + ((length - 1) % 2) * everything
+    )  # double-buffered by even and odd steps: no program reads what another writes
     new = words + (length % 2) * everything
     best_open = tl.max(new_total, axis=0)
     for rank in tl.static_range(WIDTH):
@@ -182,7 +184,7 @@ def _choose(
         new_token = tl.where(mine, token, new_token)
         best_open = tl.where(live & (opened == 0), best, best_open)
         opened += live.to(tl.int64)
-    # settled: were all further words of the best open one certain, it could not overtake the n-best finished
+    # settled: even with log probability 0 from here on, the best open one could not overtake the n-best finished
     for _ in tl.static_range(N_BEST - 1):
         at = tl.min(tl.where(scores == tl.max(scores, axis=0), slot, SLOTS), axis=0)
         scores = tl.where(slot == at, float("-inf"), scores)
@@ -195,10 +197,10 @@ def _choose(
     tl.store(counts + number, count)
     tl.store(lengths + number, tl.minimum(length, room - 1))
     tl.store(going + number, (tl.max(new_total, axis=0) > float("-inf")).to(tl.int8))
-    # who goes on has its parent's words and one more, its parent's ancestors and the parent
+    # each open hypothesis copies its parent's words and ancestors, and appends its token and the parent
     old_ancestors = ancestors + ((length - 1) % 2) * everything
     new_ancestors = ancestors + (length % 2) * everything
-    same = length  # positions that all who go on have from the same ancestor
+    same = length  # first positions for which all open hypotheses have the same ancestor
     for begin in range(0, length, STRIDE):
         position = begin + tl.arange(0, STRIDE)[None, :]
         mask = (slot < WIDTH)[:, None] & (position < length)
@@ -219,8 +221,8 @@ def _choose(
 
 
 def choose(slots: Any, logits: Tensor, ancestors: Tensor | None = None, common: Tensor | None = None) -> None:
-    """`Slots.choose` by these kernels; also the table of ancestors [2, N, W, room], where there is one, and how many of
-    the first positions those who go on have in common [N]."""
+    """`Slots.choose` by these kernels; also updates the table of ancestors [2, N, W, room], if given, and the number of
+    first positions that all open hypotheses share [N]."""
     terms = slots.terms
     forbidden = slots.forbidden if terms.forbidden else None
     found = best_words(logits, forbidden, slots.length, width=terms.width, eos=terms.eos, min_tokens=terms.min_tokens)

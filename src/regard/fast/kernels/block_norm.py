@@ -1,4 +1,4 @@
-"""What stands between the products of a Transformer's block, forward and backward, each in one pass (Triton).
+"""Layer norm, GELU and sums of a Transformer's block, between its products, each in one pass (Triton).
 
 norm          s = x + y,   n = (s − mean) · r · g + b,   r = 1 / √(var + ε)                      Ba et al. 2016
 backward      ds = du + r (dn·g − mean(dn·g) − ŝ mean(dn·g·ŝ)),   ŝ = (s − mean) · r;   Σ dn·ŝ, dn, ds, du over rows
@@ -6,9 +6,8 @@ gelu          y = x σ(2u),   u = √(2/π) (x + 0.044715 x³)                  
 backward      dx = dy (σ + x σ (1 − σ) 2u′);   Σ dx over rows               (epilogue.py does it within the products)
 pack          dq, dk and dv side by side, and Σ over rows
 
-The sums over rows are the gradients of gains and biases. Each program sums the rows it sees anyway; what they found
-is added up afterwards. Everything is computed in fp32 and stored in the dtype of its place. The block as it is written,
-`PreNormBlock`, is what all this is tested against.
+The sums over rows are the gradients of gains and biases: each program sums its own rows, and `add_up` adds these
+partial sums. Everything is computed in fp32 and stored in the output's dtype. The reference is `PreNormBlock`.
 """
 
 from __future__ import annotations
@@ -18,9 +17,9 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-# What was fastest on an H200 for 65 536 rows of 768, of those tried:
+# The fastest of those tried on an H200, for 65 536 rows of 768:
 NORM = 1, 1  # rows at a time, warps for every 1024 columns
-NORM_BACKWARD = 1, 2, 4, 4  # and programs on each processor, and how many rows are under way at once
+NORM_BACKWARD = 1, 2, 4, 4  # also programs per multiprocessor, and pipeline stages
 SLOPE = 1024, 256, 8, 8  # rows and columns of a program, rows at a time, warps
 PACK = 512, 128, 64, 8
 SUM = 1024, 256, 16, 8
@@ -56,7 +55,7 @@ def _norm(
 def norm(
     x: Tensor, y: Tensor | None, gain: Tensor, shift: Tensor | None, eps: float
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """n and s of rows [N, D], and the means and scales [N] that the way back wants. Without y, s is x."""
+    """n and s of rows [N, D], and the means and scales [N] for the backward pass. Without y, s is x."""
     rows, width = x.shape
     block, (some, warps) = triton.next_power_of_2(width), NORM
     total = x if y is None else torch.empty_like(x)
@@ -116,8 +115,8 @@ def _norm_backward(
 def norm_backward(
     d_normed: Tensor, d_above: Tensor | None, total: Tensor, gain: Tensor, means: Tensor, scales: Tensor, *, sums: int
 ) -> tuple[Tensor, Tensor]:
-    """ds of rows [N, D] from dn and from what else arrives at s, du; and [sums, D]: the sums over rows of dn·ŝ, dn, ds
-    and du, all four or the first two."""
+    """ds of rows [N, D] from dn and du, the gradient of s from the residual path; and [sums, D]: the sums over rows of
+    dn·ŝ, dn, ds and du, all four or the first two."""
     rows, width = total.shape
     block, (some, warps, each, under_way) = triton.next_power_of_2(width), NORM_BACKWARD
     programs = min(triton.cdiv(rows, some), each * processors(total))
@@ -189,7 +188,7 @@ def sum_rows(x: Tensor) -> Tensor:
 
 
 def gelu_backward_(x: Tensor, dy: Tensor) -> Tensor:
-    """dy [N, D] becomes dx; its sum over rows [D]."""
+    """Overwrites dy [N, D] by dx; returns its sum over rows [D]."""
     rows, width = x.shape
     most, block, tile, warps = SLOPE
     sums = torch.empty(triton.cdiv(rows, most), width, device=x.device, dtype=torch.float32)
@@ -245,7 +244,7 @@ def _add_up(found, sums, rows, WIDTH: tl.constexpr, BLOCK: tl.constexpr, TILE: t
 
 
 def add_up(found: Tensor) -> Tensor:
-    """The sum [D] of what programs found [P, D]: few rows, which a sum over millions of them is not made for."""
+    """The sum [D] of the programs' partial sums [P, D]; `torch.sum` is slow for so few rows."""
     rows, width = found.shape
     block, tile, warps = ADD_UP
     tile = min(tile, triton.next_power_of_2(rows))

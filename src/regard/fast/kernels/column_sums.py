@@ -1,8 +1,8 @@
-"""Sums over rows in Triton, the gradient of a bias, and with them what a rectifier lets through on the way back.
+"""The backward pass of ReLU together with the gradient of the bias before it, in Triton.
 
     dz = dy ∘ [y > 0],      db = Σ_rows dz
 
-Each program sums its own share of the rows. Imported only where there is a GPU to run it.
+Each program writes the sum of its own rows. Imported only on a GPU.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import triton.language as tl
 def column_sums(
     d_y, y, d_z, sums, rows, width, each, stride, RECTIFIED: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr
 ):
-    """`sums` [programs, width], `stride` from one to the next: of the rows that each program has seen."""
+    """`sums` [programs, width] with row stride `stride`: each program's partial sum."""
     column = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     first = tl.program_id(0) * each
     total = tl.zeros([ROWS, BLOCK], tl.float32)

@@ -1,10 +1,10 @@
-"""One pass over rows of logits z, on a GPU: what each row costs, and in the place of z the gradient of that.
+"""Cross-entropy of rows of logits z in Triton: returns each row's loss and overwrites z by its gradient.
 
     cost  = log Σ_v exp z_v − (1 − ε) z_y − ε/V Σ_v z_v          ∂cost/∂z_v = softmax(z)_v − (1 − ε) [v = y] − ε/V
 
-A row is read three times: for its maximum, for the sum, for the gradient. Only a few programs on each processor are at
-work at a time, so that it comes from memory once, and then out of the cache. A row whose target is negative costs
-nothing. `linear_cross_entropy.written_rows_` is the same in plain PyTorch.
+A row is read three times: for its maximum, for the sum, for the gradient. Few programs run on each multiprocessor at a
+time, so the second and third read hit the cache. A row with a negative target has loss 0. The reference in plain
+PyTorch is `linear_cross_entropy.written_rows_`.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-MANY = 4096, 16, 4  # logits of a step, warps of a program, programs at a time on each processor
+MANY = 4096, 16, 4  # logits per block, warps per program, programs per multiprocessor
 FEW = 1024, 4, 32  # the same for up to 16 384 words
 LOG2_E: tl.constexpr = tl.constexpr(1.4426950408889634)
 
 
 @triton.jit
 def _logits(logits, bias, column, words: tl.constexpr, BIASED: tl.constexpr, LAST: tl.constexpr):
-    """The logits of some columns; −∞ beyond the last word, which only the last columns can be."""
+    """The logits of some columns; −∞ beyond the last word, which is checked only if LAST."""
     if LAST:
         z = tl.load(logits + column, mask=column < words, other=-float("inf")).to(tl.float32)
         if BIASED:
@@ -39,16 +39,16 @@ def _rows(
     words: tl.constexpr, width: tl.constexpr, BIASED: tl.constexpr, SMOOTHED: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     inside = tl.arange(0, BLOCK)
-    whole: tl.constexpr = words // BLOCK * BLOCK  # columns in blocks that are full
+    whole: tl.constexpr = words // BLOCK * BLOCK  # columns in full blocks
     z_row = logits + tl.program_id(0).to(tl.int64) * stride
     for row in range(tl.program_id(0), rows, programs):
         target = tl.load(targets + row)
         counted = target >= 0
         place = tl.where(counted, target, 0)
-        truth = tl.load(z_row + place).to(tl.float32)  # before anyone writes here
+        truth = tl.load(z_row + place).to(tl.float32)  # read before it is overwritten
         if BIASED:
             truth += tl.load(bias + place).to(tl.float32)
-        highest = tl.full([BLOCK], -float("inf"), tl.float32)  # of each lane: they are compared at the end
+        highest = tl.full([BLOCK], -float("inf"), tl.float32)  # per lane; reduced at the end
         summed = tl.zeros([BLOCK], tl.float32)
         for start in range(0, whole, BLOCK):
             z = _logits(z_row, bias, start + inside, words, BIASED, False)
@@ -70,7 +70,7 @@ def _rows(
         share = smoothing / words
         cost = normaliser / LOG2_E - (1.0 - smoothing) * truth - share * tl.sum(summed, 0)
         tl.store(costs + row, tl.where(counted, cost, 0.0))
-        lowered = tl.where(counted, normaliser, float("inf"))  # a row that does not count has no gradient
+        lowered = tl.where(counted, normaliser, float("inf"))  # a masked row has gradient 0
         share = tl.where(counted, share, 0.0)
         for start in range(0, whole, BLOCK):
             gradient = tl.exp2(_logits(z_row, bias, start + inside, words, BIASED, False) * LOG2_E - lowered)
@@ -82,7 +82,7 @@ def _rows(
             gradient = tl.exp2(_logits(z_row, bias, column, words, BIASED, True) * LOG2_E - lowered) - share
             gradient = tl.where(column < words, gradient, 0.0)
             tl.store(z_row + column, gradient.to(logits.dtype.element_ty), mask=column < width)
-        tl.debug_barrier()  # the truth's own gradient is written over what was just written
+        tl.debug_barrier()  # the target's gradient overwrites what was just stored
         own = tl.exp2(truth * LOG2_E - lowered) - tl.where(counted, 1.0 - smoothing, 0.0) - share
         tl.store(z_row + place, own.to(logits.dtype.element_ty))
         z_row += programs * stride
@@ -96,14 +96,14 @@ def _scaled(x, factor, out, size, BLOCK: tl.constexpr):
 
 
 def scaled(x: Tensor, factor: Tensor) -> Tensor:
-    """x by one number that lies on the device: PyTorch reads and writes half precision one number at a time for it."""
+    """x times a scalar on the device; PyTorch's kernel does not vectorise this in half precision."""
     out = torch.empty_like(x)
     _scaled[(triton.cdiv(x.numel(), 4096),)](x, factor, out, x.numel(), BLOCK=4096, num_warps=8)
     return out
 
 
 def rows_(logits: Tensor, bias: Tensor | None, targets: Tensor, words: int, smoothing: float) -> Tensor:
-    """Costs [N] of logits [N, width], of whose columns the first `words` are real; the logits become the gradient."""
+    """The losses [N] of logits [N, width], whose first `words` columns are real; overwrites logits by the gradient."""
     costs = torch.empty(len(logits), dtype=torch.float32, device=logits.device)
     processors = torch.cuda.get_device_properties(logits.device).multi_processor_count if logits.is_cuda else 1
     most, warps, each = FEW if logits.size(1) <= 16_384 else MANY

@@ -2,14 +2,13 @@
 
     embed      x = E[w] + p_t
     product    y = f(W LN(x) + b) + z            LN, f, b and z where they apply
-    settle     x = x + Σ parts + b, LN(x)        after a product taken in pieces
-    attend     h = softmax(q Kᵀ / √d) V          and the new key and value take their slot
+    add_norm   x = x + Σ parts + b, LN(x)        after a split-K product
+    attend     h = softmax(q Kᵀ / √d) V          and stores the new key and value in the cache
 
-At this size a kernel's time is not its work but its beginning and its end, so there are few (five or seven in a block),
-and each begins while the one before it is still at work (programmatic dependent launch): what no kernel of the step
-writes before it is read, which is weights, `seen` and the older slots of the cache, is asked for before `gdc_wait`, all
-else after it. Sums are taken in fp32; what is kept between kernels has the precision of the weights, as without these
-kernels, but for products in pieces, which stay in fp32 until they are added up.
+At this size launch latency dominates, so there are few kernels (five or seven per block), and each starts while the one
+before is still running (programmatic dependent launch). What the step's earlier kernels do not write (weights, `seen`,
+older cache slots) is loaded before `gdc_wait`, all else after it. Sums are in fp32; results are stored in the precision
+of the weights, as without these kernels, except the partial sums of split-K, which stay in fp32.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
 @triton.jit
 def normalised(v, inside, gain, shift, epsilon, WIDTH: tl.constexpr, SHIFT: tl.constexpr):
-    """LN(v) of one vector that is 0 outside."""
+    """LN(v) of one vector, padded with zeros."""
     v = tl.where(inside, v - tl.sum(v, 0) / WIDTH, 0.0)
     v = v * tl.rsqrt(tl.sum(v * v, 0) / WIDTH + epsilon) * gain
     if SHIFT:
@@ -36,7 +35,7 @@ def embed(
     WIDTH: tl.constexpr, BLOCK: tl.constexpr, PLACES: tl.constexpr,
     NORM: tl.constexpr, SHIFT: tl.constexpr, EARLY: tl.constexpr,
 ):  # fmt: skip
-    """x [R, D] = scale · words[token] + places[seen], and LN(x) where it is wanted; one program per row."""
+    """x [R, D] = scale · words[token] + places[seen], and LN(x) if NORM; one program per row."""
     if EARLY:
         gdc_launch_dependents()
     row = tl.program_id(0)
@@ -70,7 +69,7 @@ def activated(y, ACTIVATION: tl.constexpr):
 
 @triton.jit
 def sum_of_rows(tile):
-    """[…, pieces, SPAN] summed over both: within a lane first, then within its warp."""
+    """[…, spans, SPAN] summed over both: first within a lane, then within its warp."""
     return tl.sum(tl.sum(tile, 2, keep_dims=True), 3, keep_dims=True)
 
 
@@ -82,17 +81,17 @@ def product_of_few_rows(
     NORM: tl.constexpr, SHIFT: tl.constexpr, BIAS: tl.constexpr, ACTIVATION: tl.constexpr, RESIDUAL: tl.constexpr,
     ADVANCE: tl.constexpr, EARLY: tl.constexpr,
 ):  # fmt: skip
-    """y [R, N] for R = ROWS rows: each warp holds EACH rows of W [N, K], so that no warp waits for another.
+    """y [R, N] for R = ROWS rows: each warp holds EACH rows of W [N, K], so warps need no synchronisation.
 
-    Tiles are [WARPS, EACH, pieces, SPAN]: a warp's lanes read SPAN components of one row at a time, 16 bytes each.
+    Tiles are [WARPS, EACH, spans, SPAN]: a warp's lanes read SPAN components of one row at a time, 16 bytes each.
     """
     if EARLY:
         gdc_launch_dependents()
     SPAN: tl.constexpr = 32 * (128 // weight.dtype.element_ty.primitive_bitwidth)
     warp = tl.arange(0, WARPS)[:, None, None, None]
     n = (tl.program_id(0) * WARPS + warp) * EACH + tl.arange(0, EACH)[None, :, None, None]
-    piece = tl.arange(0, BLOCK_INNER // SPAN)[None, None, :, None]
-    k = piece * SPAN + tl.arange(0, SPAN)[None, None, None, :] + warp * 0  # [WARPS, 1, pieces, SPAN]
+    span = tl.arange(0, BLOCK_INNER // SPAN)[None, None, :, None]
+    k = span * SPAN + tl.arange(0, SPAN)[None, None, None, :] + warp * 0  # [WARPS, 1, spans, SPAN]
     wanted, inside = n < columns, k < INNER
     w = tl.load(weight + n.to(tl.int64) * INNER + k, mask=wanted & inside, other=0.0)
     if NORM:
@@ -112,7 +111,7 @@ def product_of_few_rows(
             v = v * tl.rsqrt(sum_of_rows(v * v) / INNER + epsilon) * scale.to(tl.float32)
             if SHIFT:
                 v += move.to(tl.float32)
-            v = v.to(w.dtype).to(tl.float32)  # as LN hands it on
+            v = v.to(w.dtype).to(tl.float32)  # rounded as LN's output is
         found = sum_of_rows(w.to(tl.float32) * v)
         if BIAS:
             found += b
@@ -120,7 +119,7 @@ def product_of_few_rows(
         if RESIDUAL:
             found = found.to(w.dtype).to(tl.float32) + z
         tl.store(y + row * columns + n, found.to(y.dtype.element_ty), mask=wanted)
-        if ADVANCE:  # noqa: SIM102  # one is known when compiling, the other is not
+        if ADVANCE:  # noqa: SIM102  # ADVANCE is a compile-time constant
             if tl.program_id(0) == 0:
                 tl.store(seen + row, tl.load(seen + row) + 1)
 
@@ -129,22 +128,22 @@ def product_of_few_rows(
 def product_of_many_rows(
     x, weight, bias, y, seen,
     rows, columns,
-    INNER: tl.constexpr, PIECE: tl.constexpr, BLOCK: tl.constexpr, ROWS: tl.constexpr,
+    INNER: tl.constexpr, BLOCK_INNER: tl.constexpr, BLOCK: tl.constexpr, ROWS: tl.constexpr,
     BIAS: tl.constexpr, ACTIVATION: tl.constexpr, ADVANCE: tl.constexpr, EARLY: tl.constexpr,
 ):  # fmt: skip
-    """y [R, N] in tiles of ROWS × BLOCK by tensor cores, PIECE components of x after PIECE."""
+    """y [R, N] in tiles of ROWS × BLOCK by tensor cores, BLOCK_INNER components of x at a time."""
     if EARLY:
         gdc_launch_dependents()
     n = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     r = tl.program_id(1) * ROWS + tl.arange(0, ROWS)
-    k = tl.arange(0, PIECE)
+    k = tl.arange(0, BLOCK_INNER)
     wanted, real = n < columns, r < rows
     from_x = x + r[:, None] * INNER + k[None, :]
     from_weight = weight + n[None, :].to(tl.int64) * INNER + k[:, None]
     if EARLY:
         gdc_wait()
     found = tl.zeros([ROWS, BLOCK], tl.float32)
-    for start in range(0, INNER, PIECE):
+    for start in range(0, INNER, BLOCK_INNER):
         inside = start + k < INNER
         v = tl.load(from_x + start, mask=real[:, None] & inside[None, :], other=0.0)
         w = tl.load(from_weight + start, mask=wanted[None, :] & inside[:, None], other=0.0)
@@ -160,16 +159,16 @@ def product_of_many_rows(
 
 
 @triton.jit
-def product_in_pieces(
+def split_k_product(
     x, weight, y,
     rows, columns,
-    INNER: tl.constexpr, PIECE: tl.constexpr, BLOCK: tl.constexpr, ROWS: tl.constexpr, EARLY: tl.constexpr,
+    INNER: tl.constexpr, BLOCK_INNER: tl.constexpr, BLOCK: tl.constexpr, ROWS: tl.constexpr, EARLY: tl.constexpr,
 ):  # fmt: skip
-    """y [pieces, R, N] in fp32: program (n, p) multiplies the p-th PIECE of x by that of W; whoever reads y adds."""
+    """Partial sums y [splits, R, N] in fp32: program (n, p) multiplies the p-th BLOCK_INNER of x and of W."""
     if EARLY:
         gdc_launch_dependents()
     n = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    k = tl.program_id(1) * PIECE + tl.arange(0, PIECE)
+    k = tl.program_id(1) * BLOCK_INNER + tl.arange(0, BLOCK_INNER)
     r = tl.program_id(2) * ROWS + tl.arange(0, ROWS)
     wanted, inside, real = n < columns, k < INNER, r < rows
     w = tl.load(weight + n[:, None] * INNER + k[None, :], mask=wanted[:, None] & inside[None, :], other=0.0)
@@ -182,13 +181,13 @@ def product_in_pieces(
 
 
 @triton.jit
-def settle(
+def add_norm(
     x, parts, bias, gain, shift, y, normed,
     rows, epsilon,
-    PIECES: tl.constexpr, WIDTH: tl.constexpr, BLOCK: tl.constexpr,
+    SPLITS: tl.constexpr, WIDTH: tl.constexpr, BLOCK: tl.constexpr,
     SHIFT: tl.constexpr, BIAS: tl.constexpr, EARLY: tl.constexpr,
 ):  # fmt: skip
-    """y = x + Σ parts + b and LN(y); one program per row of parts [PIECES, R, D]."""
+    """y = x + Σ parts + b and LN(y); one program per row of parts [SPLITS, R, D]."""
     if EARLY:
         gdc_launch_dependents()
     row = tl.program_id(0)
@@ -200,8 +199,8 @@ def settle(
     if EARLY:
         gdc_wait()
     z = tl.load(x + row * WIDTH + k, mask=inside, other=0.0)
-    for piece in tl.static_range(PIECES):
-        found += tl.load(parts + (piece * rows + row) * WIDTH + k, mask=inside, other=0.0)
+    for split in tl.static_range(SPLITS):
+        found += tl.load(parts + (split * rows + row) * WIDTH + k, mask=inside, other=0.0)
     v = (z.to(tl.float32) + found.to(z.dtype).to(tl.float32)).to(z.dtype)
     tl.store(y + row * WIDTH + k, v, mask=inside)
     v = normalised(v.to(tl.float32), inside, g, move, epsilon, WIDTH, SHIFT)
@@ -209,11 +208,11 @@ def settle(
 
 
 @triton.jit
-def gathered(parts, bias, place, stride, mask, PIECES: tl.constexpr, BIAS: tl.constexpr, like):
-    """What a product in pieces came to, in the precision of `like`."""
+def sum_splits(parts, bias, place, stride, mask, SPLITS: tl.constexpr, BIAS: tl.constexpr, like):
+    """The result of a split-K product, in the precision of `like`."""
     found = tl.load(parts + place, mask=mask, other=0.0).to(tl.float32)
-    for piece in tl.static_range(1, PIECES):
-        found += tl.load(parts + place + piece * stride, mask=mask, other=0.0)
+    for split in tl.static_range(1, SPLITS):
+        found += tl.load(parts + place + split * stride, mask=mask, other=0.0)
     if BIAS:
         found += tl.load(bias + place, mask=mask, other=0.0).to(tl.float32)
     return found.to(like.dtype.element_ty)
@@ -231,12 +230,12 @@ def attend(
     qkv, bias, keys, values, seen, context,
     rows, slots, scale,
     HEADS: tl.constexpr, WIDTH: tl.constexpr, BLOCK_WIDTH: tl.constexpr, PARTS: tl.constexpr, EACH: tl.constexpr,
-    PIECES: tl.constexpr, BIAS: tl.constexpr, ROTARY: tl.constexpr, EARLY: tl.constexpr,
+    SPLITS: tl.constexpr, BIAS: tl.constexpr, ROTARY: tl.constexpr, EARLY: tl.constexpr,
 ):  # fmt: skip
-    """qkv [PIECES, R, 3·H·d], keys and values [R, H, S, d], context [R, H·d]; one program per row and head.
+    """qkv [SPLITS, R, 3·H·d], keys and values [R, H, S, d], context [R, H·d]; one program per row and head.
 
-    Slot s belongs to part s mod PARTS. A part is as many lanes as read one key together; each has its own running
-    maximum, total and sum of values, and they meet only at the end.
+    Slot s belongs to part s mod PARTS. A part is the group of lanes that reads one key; each part has its own online
+    softmax (maximum, total, sum of values), and they are combined at the end.
     """
     if EARLY:
         gdc_launch_dependents()
@@ -245,7 +244,7 @@ def attend(
     d = tl.arange(0, BLOCK_WIDTH)[None, None, :] + part * 0
     inside = d < WIDTH
     position = tl.load(seen + row)
-    before = tl.minimum(position, slots - 1).to(tl.int32)  # slots that are filled; the new token takes the next
+    before = tl.minimum(position, slots - 1).to(tl.int32)  # filled slots; the new token takes the next
     cache = tl.program_id(0).to(tl.int64) * slots * WIDTH
     s = tl.arange(0, EACH)[None, :, None] * PARTS + part
     tile = cache + s * WIDTH + d
@@ -256,21 +255,21 @@ def attend(
         gdc_wait()
     stride = rows * 3 * HEADS * WIDTH
     mine = qkv + row * 3 * HEADS * WIDTH
-    query = gathered(mine, bias, at, stride, inside, PIECES, BIAS, context)
-    key = gathered(mine, bias, at + HEADS * WIDTH, stride, inside, PIECES, BIAS, context)
-    value = gathered(mine, bias, at + 2 * HEADS * WIDTH, stride, inside, PIECES, BIAS, context)
+    query = sum_splits(mine, bias, at, stride, inside, SPLITS, BIAS, context)
+    key = sum_splits(mine, bias, at + HEADS * WIDTH, stride, inside, SPLITS, BIAS, context)
+    value = sum_splits(mine, bias, at + 2 * HEADS * WIDTH, stride, inside, SPLITS, BIAS, context)
     if ROTARY:
         partner = head * WIDTH + tl.where(d < WIDTH // 2, d + WIDTH // 2, d - WIDTH // 2)
-        other = gathered(mine, bias, partner, stride, inside, PIECES, BIAS, context).to(tl.float32)
+        other = sum_splits(mine, bias, partner, stride, inside, SPLITS, BIAS, context).to(tl.float32)
         query = turned(query.to(tl.float32), other, position, d, WIDTH // 2).to(query.dtype)
-        other = gathered(mine, bias, partner + HEADS * WIDTH, stride, inside, PIECES, BIAS, context)
+        other = sum_splits(mine, bias, partner + HEADS * WIDTH, stride, inside, SPLITS, BIAS, context)
         key = turned(key.to(tl.float32), other.to(tl.float32), position, d, WIDTH // 2).to(key.dtype)
     new = cache + before * WIDTH + d
     tl.store(keys + new, key.to(keys.dtype.element_ty), mask=inside & (part == 0))
     tl.store(values + new, value.to(values.dtype.element_ty), mask=inside & (part == 0))
-    q = query.to(tl.float32) * (scale * 1.4426950408889634)  # so that exp2 is exp
+    q = query.to(tl.float32) * (scale * 1.4426950408889634)  # log2(e), for exp2
     highest = tl.sum(q * key.to(tl.float32), 2, keep_dims=True)  # [PARTS, 1, 1]
-    total = tl.where(part == 0, 1.0, 0.0)  # the new token is the first part's
+    total = tl.where(part == 0, 1.0, 0.0)  # the new token belongs to the first part
     found = tl.where(part == 0, value.to(tl.float32), 0.0)  # [PARTS, 1, d]
     for start in range(0, before, PARTS * EACH):
         scores = tl.sum(k.to(tl.float32) * q, 2, keep_dims=True)

@@ -1,11 +1,11 @@
-"""The end of a Transformer's part in Triton: bias, dropout, sum and layer norm in one pass over a row, both ways.
+"""The end of a Transformer's sublayer in Triton: bias, dropout, sum and layer norm in one pass, forward and backward.
 
     s = x + m ∘ (a + c) / (1 − p),      ŝ = (s − μ) / σ,      y = g ∘ ŝ + b
-    ds = (g ∘ dy − mean(g ∘ dy) − ŝ mean(g ∘ dy ∘ ŝ)) / σ + what else flows into s;    dx = ds,    da = m ∘ ds / (1 − p)
+    ds = (g ∘ dy − mean(g ∘ dy) − ŝ mean(g ∘ dy ∘ ŝ)) / σ + the residual's gradient;   dx = ds,    da = m ∘ ds / (1 − p)
 
-Eight coins m of sixteen bits come from one call of Philox (Salmon et al. 2011); on the way back the same seed gives the
-same coins. The gradients of g, b and c are sums over rows: each program writes its own share.
-Imported only where there is a GPU to run them.
+One call of Philox (Salmon et al. 2011) makes eight 16-bit random numbers for the dropout mask m; the backward pass
+makes the same ones from the same seed. The gradients of g, b and c are sums over rows; each program writes a partial
+sum. Imported only on a GPU. See fast/residual.py.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-ROUNDS: tl.constexpr = tl.constexpr(7)  # of Philox: the fewest that pass all tests of its authors
+ROUNDS: tl.constexpr = tl.constexpr(7)  # of Philox: the fewest that pass all its authors' tests
 
 
 @triton.jit
-def _coins(seed, row, WIDTH: tl.constexpr):
-    """[rows, WIDTH] numbers from 0 to 65535."""
+def _random_16_bits(seed, row, WIDTH: tl.constexpr):
+    """Random numbers [rows, WIDTH] from 0 to 65535."""
     call = row[:, None] * (WIDTH // 8) + tl.arange(0, WIDTH // 8)[None, :]
     a, b, c, d = tl.randint4x(seed, call, ROUNDS)
     left, right = tl.interleave(a, b).to(tl.uint32, bitcast=True), tl.interleave(c, d).to(tl.uint32, bitcast=True)
@@ -37,10 +37,10 @@ def add_norm_forward(
     added = tl.load(part + place, mask=inside, other=0.0).to(tl.float32)
     added += tl.load(bias + column, mask=column < width, other=0.0).to(tl.float32)[None, :]
     if DROPS:
-        added = tl.where(_coins(tl.load(seed), row, WIDTH) >= dropped, added * scale, 0.0)
+        added = tl.where(_random_16_bits(tl.load(seed), row, WIDTH) >= dropped, added * scale, 0.0)
     s = (tl.load(x + place, mask=inside, other=0.0).to(tl.float32) + added).to(total.dtype.element_ty)
     tl.store(total + place, s, mask=inside)
-    s = s.to(tl.float32)  # what is kept is what is normalised, here and on the way back
+    s = s.to(tl.float32)  # normalise the rounded value, which the backward pass reads
     mu = tl.sum(tl.where(inside, s, 0.0), 1) / width
     centred = tl.where(inside, s - mu[:, None], 0.0)
     inverse = tl.rsqrt(tl.sum(centred * centred, 1) / width + eps)
@@ -58,15 +58,15 @@ def add_norm_backward(
     dropped, scale,
     CARRIED: tl.constexpr, SUMMED: tl.constexpr, DROPS: tl.constexpr, ROWS: tl.constexpr, WIDTH: tl.constexpr,
 ):  # fmt: skip
-    """`sums` [programs, 3 · width], `stride` from one to the next: of each program's rows, for g, b and c."""
+    """`sums` [programs, 3 · width] with row stride `stride`: each program's partial sums for g, b and c."""
     column = tl.arange(0, WIDTH)
     real = column < width
     g = tl.load(gain + column, mask=real, other=0.0).to(tl.float32)
-    for_gain = tl.zeros([ROWS, WIDTH], tl.float32)  # added up over the tile's rows only at the end
+    for_gain = tl.zeros([ROWS, WIDTH], tl.float32)  # summed over the tile's rows only at the end
     for_shift = tl.zeros([ROWS, WIDTH], tl.float32)
     for_bias = tl.zeros([ROWS, WIDTH], tl.float32)
     first = tl.program_id(0) * each
-    for start in tl.range(first, min(first + each, rows), ROWS, num_stages=4):  # what comes next is fetched meanwhile
+    for start in tl.range(first, min(first + each, rows), ROWS, num_stages=4):  # prefetches the next rows
         row = start + tl.arange(0, ROWS)
         here = (row < rows) & (row < first + each)
         inside = here[:, None] & real[None, :]
@@ -86,7 +86,7 @@ def add_norm_backward(
         ds = tl.where(inside, ds, 0.0)
         tl.store(d_x + place, ds.to(d_x.dtype.element_ty), mask=inside)
         if DROPS:
-            ds = tl.where(_coins(tl.load(seed), row, WIDTH) >= dropped, ds * scale, 0.0)
+            ds = tl.where(_random_16_bits(tl.load(seed), row, WIDTH) >= dropped, ds * scale, 0.0)
         tl.store(d_part + place, ds.to(d_part.dtype.element_ty), mask=inside)
         for_bias += ds
     mine = sums + tl.program_id(0).to(tl.int64) * stride + column

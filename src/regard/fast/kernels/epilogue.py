@@ -1,16 +1,15 @@
-"""Products of a Transformer's block with what follows them at their end: cuBLASLt can, PyTorch does not ask it to.
+"""Matrix products with fused epilogues (bias, GELU, its derivative, residual sum) by cuBLASLt, called directly.
 
-gelu          u = x Wᵀ + b,   y = GELU(u): both leave the product together
+gelu          u = x Wᵀ + b,   y = GELU(u): returns both
 slope         du = (dy W) · GELU′(u)
 add           y = s + x Wᵀ + b
 back          dx = dy W
 gradient      dW = dyᵀ x
 
-So the GELU and the sum read nothing again, which saves passes over the widest vectors of a block each way. The library
-is the one PyTorch has loaded, called through its C interface; which of its kernels is fastest for a shape is found out
-by trying those that it proposes, of which PyTorch takes the first, and a few rows are compared with the equation. Where
-it is not to be had, `epilogues` is None; where it has no kernel for a shape, or none that is right, the product is
-None. Then PyTorch and block.py do it.
+Fusing saves passes over the widest activations of a block, forward and backward. The library is the one PyTorch has
+loaded, called through its C interface. For each shape all kernels that it proposes are timed (PyTorch takes the first),
+and a few rows of the result are checked against the equation. Without the library `epilogues` is None; without a
+correct kernel for a shape, the product is None. Then PyTorch and block_norm.py compute it.
 """
 
 from __future__ import annotations
@@ -27,12 +26,12 @@ from torch import Tensor
 
 DTYPES, COMPUTE_FP32 = {torch.float32: 0, torch.bfloat16: 14}, 68  # the library's numbers for dtypes
 TRANSPOSE, EPILOGUE, BIAS, OTHER, OTHER_STRIDE = (3, 4), 7, 8, 11, 12  # for properties of a product
-PLAIN, PLAIN_BIAS, GELU, GELU_BIAS, SLOPE = 1, 4, 160, 164, 192  # for what is done at its end, with u kept or given
-MOST_WORKSPACE, REDUCTION, IN_FP32 = 1, 3, 2  # and for properties of the search
+PLAIN, PLAIN_BIAS, GELU, GELU_BIAS, SLOPE = 1, 4, 160, 164, 192  # epilogues: u is written by GELU, read by SLOPE
+MOST_WORKSPACE, REDUCTION, IN_FP32 = 1, 3, 2  # properties of the search for kernels
 CANDIDATES, CANDIDATE_BYTES = 16, 96
 WORKSPACE = 32 << 20
-MOST_CHOICES = 512  # as many as all shapes of a training on pairs want; whose shapes never end gets no more
-ALIGNED = 256  # bytes; the search takes it for granted
+MOST_CHOICES = 512  # shapes that are timed at most: enough for training on pairs
+ALIGNED = 256  # bytes; cuBLASLt's search assumes it
 FIRST, NEITHER, SECOND = (True, False), (False, False), (False, True)  # which matrix is transposed
 
 Found = TypeVar("Found")
@@ -40,7 +39,7 @@ Found = TypeVar("Found")
 
 @functools.lru_cache
 def epilogues(device: torch.device) -> Epilogues | None:
-    """The library on this device; None where it is not found."""
+    """The library on this device; None if it is not found."""
     try:
         with open("/proc/self/maps", encoding="utf-8") as maps:
             path = next(line.split()[-1] for line in maps if "libcublasLt.so" in line)
@@ -50,7 +49,7 @@ def epilogues(device: torch.device) -> Epilogues | None:
 
 
 class Product(NamedTuple):
-    """The library counts in columns: what is [n, m] here is [m, n] there, and it makes out = op(first) op(second)."""
+    """out = op(first) op(second). The library is column-major: what is [n, m] here is [m, n] there."""
 
     end: int
     first: Tensor
@@ -58,8 +57,8 @@ class Product(NamedTuple):
     out: Tensor
     transposed: tuple[bool, bool]
     bias: Tensor | None = None
-    other: Tensor | None = None  # what else is read or written at the end
-    plus: Tensor | None = None  # what is added
+    other: Tensor | None = None  # a further tensor that the epilogue reads or writes
+    plus: Tensor | None = None  # added to the product
 
     @property
     def tensors(self) -> list[Tensor]:
@@ -76,7 +75,7 @@ class Product(NamedTuple):
         return halves and self.out.dtype in DTYPES and not any(matrix.size(1) % 8 for matrix in matrices)
 
     @property
-    def lies_well(self) -> bool:
+    def is_aligned(self) -> bool:
         alike = all(part is None or part.dtype == self.out.dtype for part in (self.plus, self.bias))
         return alike and all(part.is_contiguous() and part.data_ptr() % ALIGNED == 0 for part in self.tensors)
 
@@ -91,7 +90,7 @@ class Epilogues:
         self.choices: dict[Hashable, int] = {}
 
     def gelu(self, x: Tensor, weight: Tensor, bias: Tensor | None) -> tuple[Tensor, Tensor] | None:
-        """y and u [N, O] of x [N, I], W [O, I] and b [O]; None: the library has no kernel for these."""
+        """y and u [N, O] of x [N, I], W [O, I] and b [O]; None: the library has no kernel for this shape."""
         y = x.new_empty(len(x), len(weight))
         u = torch.empty_like(y)
 
@@ -109,7 +108,7 @@ class Epilogues:
         return du if self._made(product, lambda some: [sloped(some, product)]) else None
 
     def add(self, s: Tensor | None, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor | None:
-        """y [N, O] of s [N, O], x [N, I], W [O, I] and b [O]; s may be None, as the bias."""
+        """y [N, O] of s [N, O], x [N, I], W [O, I] and b [O]; s and b may be None."""
         y = x.new_empty(len(x), len(weight))
         product = Product(PLAIN if bias is None else PLAIN_BIAS, weight, x, y, FIRST, bias, plus=s)
 
@@ -132,7 +131,7 @@ class Epilogues:
         return dw if self._made(product, lambda some: [multiplied(some, product)]) else None
 
     def quickest(self, key: Hashable, sure: Callable[[], Found], *others: Callable[[], Found | None]) -> Found:
-        """What the quickest of some ways to the same finds, of which the first always can; a key is tried once."""
+        """The result of the fastest of several functions, which are timed once per key; `sure` never returns None."""
         ways = (sure, *others)
         if key not in self.choices:
             if len(self.choices) >= MOST_CHOICES or torch.cuda.is_current_stream_capturing():
@@ -143,11 +142,11 @@ class Epilogues:
         return sure() if found is None else found
 
     def _made(self, product: Product, written: Callable[[slice], list[tuple[Tensor, Tensor]]]) -> bool:
-        """Whether the product could be made; `written` is for the first time: pairs of what is found and expected."""
-        if not product.lies_well:
+        """Computes the product if it can. The first time it is checked: `written` gives pairs of found and expected."""
+        if not product.is_aligned:
             return False
         if (key := product.key) not in self.plans:
-            if torch.cuda.is_current_stream_capturing():  # nothing can be tried now
+            if torch.cuda.is_current_stream_capturing():  # timing is impossible during capture
                 return False
             self.plans[key] = self._plan(product, written)
         plan = self.plans[key]
@@ -167,7 +166,7 @@ class Epilogues:
 
 
 class Plan:
-    """One kind of product of one shape, by the kernel that was the quickest."""
+    """The fastest kernel for one kind and shape of product."""
 
     def __init__(self, of: Epilogues, like: Product) -> None:
         self.of, library = of, of.library
@@ -221,7 +220,7 @@ class Plan:
 
 
 def layout(library: Any, matrix: Tensor) -> c_void_p:
-    """Its rows, one after the other, are the library's columns."""
+    """The column-major layout of a row-major matrix."""
     made, (columns, rows) = c_void_p(), matrix.shape
     shape = c_uint64(rows), c_uint64(columns), c_int64(rows)
     check(library.cublasLtMatrixLayoutCreate(byref(made), c_int(DTYPES[matrix.dtype]), *shape))
@@ -233,7 +232,7 @@ def pointer(tensor: Tensor) -> c_void_p:
 
 
 def milliseconds(way: Callable[[], object], times: int = 3) -> float:
-    """For ever, if it finds nothing."""
+    """Average run time; infinite if it returns None."""
     if way() is None:
         return float("inf")
     start, stop = (torch.cuda.Event(enable_timing=True) for _ in range(2))
@@ -261,7 +260,7 @@ def sloped(some: slice, product: Product) -> tuple[Tensor, Tensor]:
 
 
 def is_close(found: Tensor, expected: Tensor) -> bool:
-    """As bf16 goes."""
+    """Equal within the precision of bf16?"""
     return bool((found.float() - expected).norm() <= 2e-2 * expected.norm())
 
 

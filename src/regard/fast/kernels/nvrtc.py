@@ -1,4 +1,4 @@
-"""CUDA C++ compiled where it runs: NVIDIA's runtime compiler comes with PyTorch, so no toolkit has to be installed."""
+"""Compiles CUDA C++ at run time with NVRTC, which comes with PyTorch, so no CUDA toolkit is needed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ CLUSTER = 4  # CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
 
 
 class Kernel:
-    """A kernel on the current device, for blocks of `threads` in clusters of `cluster`; called with a grid's blocks."""
+    """A kernel on the current device, with `threads` per block and `cluster` blocks per cluster."""
 
     def __init__(self, source: str, name: str, options: list[str], *, threads: int, cluster: int, shared: int) -> None:
         self.threads, self.cluster, self.shared = threads, cluster, shared
@@ -24,13 +24,13 @@ class Kernel:
         module, self.function = ctypes.c_void_p(), ctypes.c_void_p()
         major, minor = torch.cuda.get_device_capability()
         binary = compiled(source, [f"--gpu-architecture=sm_{major}{minor}", *options])
-        torch.cuda.current_stream()  # the driver is up
+        torch.cuda.current_stream()  # initialises the driver
         _must(_driver().cuModuleLoadData(ctypes.byref(module), binary))
         _must(_driver().cuModuleGetFunction(ctypes.byref(self.function), module, name.encode()))
         _must(_driver().cuFuncSetAttribute(self.function, SHARED_MEMORY, shared))
 
     def clusters(self) -> int:
-        """How many can be resident on the device at once."""
+        """How many clusters can be resident on the device at once."""
         attribute = _Attribute(CLUSTER, 0, (ctypes.c_uint * 16)(self.cluster, 1, 1))
         launch = _Launch(self.cluster, 1, 1, self.threads, 1, 1, self.shared, None, ctypes.pointer(attribute), 1)
         most = ctypes.c_int()
@@ -77,7 +77,7 @@ def _driver() -> Any:
 
 @cache
 def _compiler() -> Any:
-    """PyTorch's own copy: beside it in site-packages, or where the system keeps its libraries."""
+    """PyTorch's copy of NVRTC, in site-packages or among the system's libraries."""
     name = f"libnvrtc.so.{str(torch.version.cuda).split('.')[0]}"
     beside = [found for path in sys.path for found in Path(path or ".").glob(f"nvidia/*/lib/{name}")]
     return ctypes.CDLL(str(beside[0]) if beside else name)

@@ -1,11 +1,11 @@
-"""Short attention in Triton: a program has all queries, keys and values of one head of one row on the chip.
+"""Short attention in Triton: one program holds all queries, keys and values of one row and head on the chip.
 
     P = softmax(Q Kᵀ / √d + mask),    O = P V
     dV = Pᵀ dO,    dS = P ∘ (dO Vᵀ − rowsum(P ∘ dO Vᵀ)) / √d,    dQ = dS K,    dK = dSᵀ Q
 
-Nothing is kept for the way back but Q, K and V, and no two programs write to the same place. With dropout P becomes
-P ∘ m / (1 − p) in the last product of each line, and the coins m are tossed again from the same seed.
-Imported only where there is a GPU to run them.
+The backward pass needs only Q, K and V, and no two programs write to the same address. With dropout P becomes
+P ∘ m / (1 − p) in the last product of each line; the backward pass makes the mask m again from the same seed.
+Imported only on a GPU. See fast/short_attention.py.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import triton.language as tl
 
 @triton.jit
 def _tile(base, row, head, row_stride, columns, BLOCK: tl.constexpr, DEPTH: tl.constexpr, width):
-    """Where the [BLOCK, DEPTH] numbers of one head of one row lie, and which of them exist."""
+    """Pointers [BLOCK, DEPTH] to one row and head, and the mask of those that exist."""
     column, depth = tl.arange(0, BLOCK), tl.arange(0, DEPTH)
     places = base + row.to(tl.int64) * row_stride + column[:, None] * width + head * DEPTH + depth[None, :]
     return places, (column < columns)[:, None] & (depth < DEPTH)[None, :]
@@ -28,7 +28,7 @@ def _weights(
     MASKED: tl.constexpr, CAUSAL: tl.constexpr, DROPS: tl.constexpr, EXACT: tl.constexpr,
     QUERIES: tl.constexpr, KEYS: tl.constexpr,
 ):  # fmt: skip
-    """P, and P with its dropped weights: [QUERIES, KEYS] in fp32."""
+    """P before and after dropout: [QUERIES, KEYS] in fp32."""
     t, s = tl.arange(0, QUERIES), tl.arange(0, KEYS)
     seen = (s < keys)[None, :] & (t >= 0)[:, None]
     if MASKED:
@@ -41,8 +41,8 @@ def _weights(
     weights = weights / tl.sum(weights, 1)[:, None]
     kept = weights
     if DROPS:
-        coin = ((row * heads + head) * queries + t[:, None]) * keys + s[None, :]
-        kept = tl.where(tl.rand(tl.load(seed), coin) >= dropout, weights / (1 - dropout), 0.0)
+        offset = ((row * heads + head) * queries + t[:, None]) * keys + s[None, :]
+        kept = tl.where(tl.rand(tl.load(seed), offset) >= dropout, weights / (1 - dropout), 0.0)
     return weights, kept
 
 
@@ -77,8 +77,8 @@ def short_attention_backward(
     MASKED: tl.constexpr, CAUSAL: tl.constexpr, DROPS: tl.constexpr, EXACT: tl.constexpr,
     QUERIES: tl.constexpr, KEYS: tl.constexpr, DEPTH: tl.constexpr,
 ):  # fmt: skip
-    """`sums` [rows, SUMMED · heads · DEPTH], `sums_row` from one to the next: over a row's words, of dQ (SUMMED 1),
-    or of dQ, dK and dV (3)."""
+    """`sums` [rows, SUMMED · heads · DEPTH] with row stride `sums_row`: sums over a row's words of dQ (SUMMED 1), or of
+    dQ, dK and dV (3)."""
     row, head = tl.program_id(0), tl.program_id(1)
     places, real = _tile(q, row, head, q_row, queries, QUERIES, DEPTH, q_width)
     query = tl.load(places, mask=real, other=0.0)
@@ -99,7 +99,7 @@ def short_attention_backward(
     mine = sums + row.to(tl.int64) * sums_row + head * DEPTH + tl.arange(0, DEPTH)
     if SUMMED == 3:
         tl.store(mine + 2 * width, tl.sum(d_value, 0))
-    # rowsum(dO ∘ O) = rowsum(kept ∘ dO Vᵀ), and kept = weights where nothing is dropped
+    # rowsum(dO ∘ O) = rowsum(kept ∘ dO Vᵀ); kept = weights without dropout
     d_kept = tl.dot(d_context, tl.trans(value), input_precision=EXACT)
     drift = tl.sum(kept * d_kept, 1)[:, None]
     d_scores = ((kept * d_kept - weights * drift) * scale).to(query.dtype)
@@ -111,5 +111,5 @@ def short_attention_backward(
     places, real = _tile(d_k, row, head, d_k_row, keys, KEYS, DEPTH, d_k_width)
     d_key = tl.dot(tl.trans(d_scores), query, input_precision=EXACT)
     tl.store(places, d_key.to(d_k.dtype.element_ty), mask=real)
-    if SUMMED == 3:  # what is added to all keys alike moves no weight
+    if SUMMED == 3:  # softmax is invariant to the key bias: its gradient is 0
         tl.store(mine + width, tl.zeros([DEPTH], tl.float32))

@@ -1,7 +1,7 @@
 // One recurrent layer, all its steps, in one kernel: forward, or backward (BACKWARD). See persistent.py.
 //
-// Every processor keeps a block of the recurrent matrix from the first step to the last, in registers and, what does
-// not fit there, in shared memory. Processors work in clusters of S: a cluster owns CLUSTER_UNITS units, each member a
+// Every multiprocessor keeps a block of the recurrent matrix from the first step to the last, in registers and, where
+// they do not suffice, in shared memory. Blocks form clusters of S: a cluster owns CLUSTER_UNITS units, each member a
 // part of the sum over k. A step is
 //
 //     wait       for the outputs of the step before, bf16, in global memory; an output not yet written is UNWRITTEN
@@ -11,8 +11,8 @@
 //
 // The output is its own signal, so there is no barrier over the whole device. All blocks must be resident at once.
 //
-// Rows do not need one another: they may be dealt with in GROUPS, each by processors of its own, and within a group in
-// PARTS (1, 2 or 4), one after the other, so that there is work while the others' outputs travel.
+// Rows are independent: they are split into GROUPS, each on multiprocessors of its own, and within a group into PARTS
+// (1, 2 or 4), one after the other, so that one part computes while another's outputs are exchanged.
 //
 // From persistent.py: B rows of each part, H units, HP = H in whole 16 bytes, G gates, CELL, S, UNITS, CLUSTER_UNITS,
 // WM x WK warps of MT x KG blocks of 16 x 32 of the matrix, KR of these KG in registers, NT blocks of 8 rows, KPART
@@ -39,11 +39,11 @@ typedef unsigned int word;
 #define ITEMS ((B * UNITS + THREADS - 1) / THREADS)
 #define CHUNKS ((B * (KPART / 8) + THREADS - 1) / THREADS)  // of 16 bytes, for each thread
 #define CHAINS (MT * NT <= 2 ? 2 : 1)        // of products that wait for one another
-#define PATIENCE (1u << 24)                  // looks before a missing block is an error, and not a hang
+#define PATIENCE (1u << 24)                  // polls before a missing block is an error instead of a hang
 
-// ---- what C++ has no words for
+// ---- inline assembly
 
-__device__ __forceinline__ void fetch(bf16* shared, const bf16* place) {  // which another block may be writing
+__device__ __forceinline__ void fetch(bf16* shared, const bf16* place) {  // place: another block may be writing it
     word there;
     asm("{ .reg .u64 x; cvta.to.shared.u64 x, %1; cvt.u32.u64 %0, x; }" : "=r"(there) : "l"(shared));
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" :: "r"(there), "l"(place) : "memory");
@@ -55,7 +55,7 @@ __device__ __forceinline__ void show(bf16* place, bf16 value) {  // to all block
     asm volatile("st.relaxed.gpu.global.u16 [%0], %1;" :: "l"(place), "h"(value) : "memory");
 }
 
-__device__ __forceinline__ bf16 ask(const bf16* place) {  // now, not where the value is used
+__device__ __forceinline__ bf16 ask(const bf16* place) {  // volatile: loads here, not where the value is used
     bf16 value;
     asm volatile("ld.global.u16 %0, [%1];" : "=h"(value) : "l"(place));
     return value;
@@ -97,7 +97,7 @@ __device__ __forceinline__ void send(word address, float value) {
     asm volatile("st.shared::cluster.f32 [%0], %1;" :: "r"(address), "f"(value) : "memory");
 }
 
-__device__ __forceinline__ void meet() {  // all threads of a cluster; what they sent each other is seen
+__device__ __forceinline__ void meet() {  // barrier of a cluster: afterwards all see what was sent
     asm volatile("barrier.cluster.arrive.release.aligned;\n barrier.cluster.wait.acquire.aligned;" ::: "memory");
 }
 
@@ -107,7 +107,7 @@ __device__ __forceinline__ float wide(bf16 value) { return __uint_as_float((word
 __device__ __forceinline__ float sigmoid(float value) { return over(1.0f + __expf(-value)); }
 __device__ __forceinline__ float tanh_of(float value) { return 1.0f - 2.0f * over(1.0f + __expf(2.0f * value)); }
 
-__device__ __forceinline__ word unwritten(word pair) {  // is one of the two 0xFFFF, which no rounding gives?
+__device__ __forceinline__ word unwritten(word pair) {  // is one of the two 0xFFFF, which rounding never produces?
     return (~pair - 0x00010001u) & pair & 0x80008000u;
 }
 
@@ -147,13 +147,13 @@ __device__ __forceinline__ void wait_for(bf16* acts, const bf16* source, int beg
 
 // weight     U [G H, HP] in bf16, beyond H zero
 // gates      forward: the drives W x [T, rows, GH], overwritten by the opened gates; backward: these
-// bias       [G H]; the GRU's [4 H]: reset, update, the candidate's, and that of what is asked of the past
+// bias       [G H]; the GRU's [4 H]: reset, update, the candidate's, and b_u, inside the reset gate
 // hiddens    [T + 1, rows, HP], the first is given, the others UNWRITTEN
-// cells      LSTM: [T + 1, rows, H], the first is given; GRU: what was asked of the past, [T, rows, H]
+// cells      LSTM: [T + 1, rows, H], the first is given; GRU: U_n h_{t-1} + b_u, [T, rows, H]
 // d_gates    backward [T + 1, rows, GH], the last is zero, the others UNWRITTEN
 // d_drives   of the GRU, where they differ from these, [T, rows, GH]
 // d_hiddens  backward: from above, steps and rows d_step and d_row apart
-// d_cell     [rows, H]: backward in that of the last cell, out the first's (GRU: d_hidden that comes past the gates);
+// d_cell     [rows, H]: backward: in, the last cell's; out, the first's (GRU: d_hidden that bypasses the gates);
 //            the GRU's forward: the first hidden in fp32
 extern "C" __global__ void __cluster_dims__(S, 1, 1) __launch_bounds__(THREADS, 1)
 recurrence(const bf16* weight, bf16* gates, const float* bias, bf16* hiddens, float* cells,
@@ -233,7 +233,7 @@ recurrence(const bf16* weight, bf16* gates, const float* bias, bf16* hiddens, fl
     for (int part = 0; part < PARTS; ++part) {
         const int t = BACKWARD ? T - 1 - s : s;
 
-        // What the gates will need, asked for early.
+        // Load early what the gates will need.
         bf16 given[ITEMS][G];
         float before[ITEMS];
         bf16 above[ITEMS], shown[ITEMS];

@@ -1,11 +1,11 @@
-"""A recurrent layer's steps in one kernel, forward and backward, that stays on the GPU from the first to the last.
+"""All steps of a recurrent layer in one persistent kernel, forward and backward, for bf16 training on Hopper.
 
     drive = W x + b  for all t at once,    then for each t:    h_t, … = gates(drive_t + U h_{t-1}, …)
 
-Said step by step, the recurrent matrix is read anew at every step, and each kernel waits for the one before to end.
-Here every processor reads its block of U once and keeps it in registers, and a step waits only for the outputs that it
-needs (persistent RNNs: Diamos et al. 2016). Products are of bf16, sums, gates and cells are fp32: what bf16 training
-means for a recurrent net. The kernel is `persistent.cu`; `lstm_chain.py` has kernels for each step.
+With one kernel per step, U is read again at every step, and each kernel waits for the one before to end. Here every
+multiprocessor reads its block of U once and keeps it in registers, and a step waits only for the outputs that it needs
+(persistent RNNs: Diamos et al. 2016). Products are in bf16; sums, gates and cells are fp32. The kernel is
+`persistent.cu`; `lstm_chain.py` has separate kernels for each step.
 """
 
 from __future__ import annotations
@@ -24,13 +24,18 @@ from torch import Tensor
 
 from regard.fast.kernels.nvrtc import Kernel
 
-CELLS = {"LSTM": (0, 4), "RNN_TANH": (1, 1), "RNN_RELU": (2, 1), "GRU": (3, 3)}  # the kernel's number, and gates
-ALIGNMENT = 8  # components of bf16 are 16 bytes, which is what is read at a time
-UNWRITTEN = -1  # as an int16: a NaN that no rounding gives
-REGISTERS, OTHER_REGISTERS = 65536, 56  # of a processor; for addresses and gates, of a thread
+CELLS = {
+    "LSTM": (0, 4),
+    "RNN_TANH": (1, 1),
+    "RNN_RELU": (2, 1),
+    "GRU": (3, 3),
+}  # the kernel's number of the cell, and its gates
+ALIGNMENT = 8  # eight bf16 components are 16 bytes, the size of one read
+UNWRITTEN = -1  # as an int16: a NaN that rounding never produces
+REGISTERS, OTHER_REGISTERS = 65536, 56  # of a multiprocessor; of a thread, for addresses and gates
 SHARED_MEMORY = 220 * 1024
-RESIDENT = ((1, 132), (2, 66), (4, 28), (8, 14))  # members of a cluster, and how many are sure to find room on an H200
-FASTEST = {  # of all that were timed on an H200, forward and backward: groups, parts, members, warps down and along
+RESIDENT = ((1, 132), (2, 66), (4, 28), (8, 14))  # blocks per cluster, and how many such clusters an H200 can hold
+FASTEST = {  # on an H200, forward and backward: groups, parts, members of a cluster, warps down and along
     ("LSTM", 20, 650): ((4, 1, 1, 5, 3), (4, 1, 4, 6, 2)),
     ("LSTM", 20, 1500): ((2, 2, 1, 2, 4), (1, 1, 8, 4, 2)),
     ("LSTM", 64, 1024): ((4, 2, 1, 2, 4), (4, 2, 2, 1, 8)),
@@ -39,7 +44,7 @@ FASTEST = {  # of all that were timed on an H200, forward and backward: groups, 
     ("LSTM", 80, 400): ((8, 2, 1, 7, 1), (8, 2, 1, 2, 4)),
     ("RNN_TANH", 20, 1500): ((4, 1, 1, 3, 4), (5, 1, 1, 2, 4)),
 }
-MORE_THAN_HALF = 116 * 1024  # of a processor's shared memory: two blocks never share one processor
+MORE_THAN_HALF = 116 * 1024  # bytes of a multiprocessor's shared memory, so that two blocks never share one
 
 
 def _up(number: int, multiple: int) -> int:
@@ -48,7 +53,7 @@ def _up(number: int, multiple: int) -> int:
 
 @dataclass(frozen=True)
 class Plan:
-    """How the work is shared; the names are the kernel's, see there."""
+    """How the work is divided; persistent.cu explains the names."""
 
     CELL: int
     BACKWARD: int
@@ -88,7 +93,7 @@ class Plan:
 
     @property
     def shared(self) -> int:
-        """Bytes: what is multiplied, what of U does not fit into registers, the sums of warps and of members."""
+        """Bytes of shared memory: inputs, the part of U that does not fit into registers, partial sums."""
         across = self.NT * 8 + 1
         sums = self.WK * 16 * self.WM * self.MT * across + (2 * self.S * self.rows * across if self.S > 1 else 0)
         kept = self.WM * self.WK * self.MT * (self.KG - self.KR) * 1024
@@ -96,22 +101,22 @@ class Plan:
         return max(acts + kept + sums * 4, MORE_THAN_HALF)
 
     def cost(self) -> float:
-        """A guess of a step's nanoseconds, fitted to the times of 41 plans on an H200: right to some 10 % for these."""
+        """A step's estimated nanoseconds, fitted to the times of 41 plans on an H200, within some 10 % for these."""
         warps = self.WM * self.WK
-        products = ceil(warps / 4) * self.MT * self.KG * self.NT * 2  # on each of a processor's four tensor cores
+        products = ceil(warps / 4) * self.MT * self.KG * self.NT * 2  # on each of a multiprocessor's four tensor cores
         kept = warps * self.MT * (self.KG - self.KR) * 8  # reads of 128 bytes of shared memory: the matrix,
         inputs = warps * self.KG * self.NT * 4  # what it is multiplied by,
         partial = warps * self.MT * self.NT * 4  # and the partial sums
         items = ceil(self.B * self.UNITS / self.threads) * self.G * (1 + self.BACKWARD)
-        fetched = ceil(self.B * self.KPART / 8 / self.threads)  # from what all share, 16 bytes by each thread
+        fetched = ceil(self.B * self.KPART / 8 / self.threads)  # from global memory, 16 bytes per thread
         sent = ceil(self.S * self.rows * self.NT * 8 / self.threads)
         work = 390 + 7.4 * products + 0.13 * kept + 0.36 * inputs + 1.25 * partial + 26 * items + 131 * fetched
         work += (830 + 42 * sent) * (self.S > 1)
-        return self.PARTS * work + 960 * (self.PARTS == 1)  # with one part nothing is done while outputs travel
+        return self.PARTS * work + 960 * (self.PARTS == 1)  # with one part there is no work to hide the exchange behind
 
 
 def _registers(down: int, along: int, tiles: int, across: int, gates: int, items: int) -> int:
-    """For the matrix, of each thread: what is left of 255, or of its share, by sums, gates, addresses."""
+    """Registers per thread that sums, gates and addresses leave for the matrix."""
     sums = tiles * across * 4 * (2 if tiles * across <= 2 else 1) + across * 4
     return min(255, REGISTERS // (32 * down * along) // 8 * 8) - OTHER_REGISTERS - sums - 3 * items * gates
 
@@ -120,7 +125,7 @@ def _registers(down: int, along: int, tiles: int, across: int, gates: int, items
 def plans(
     kind: str, rows: int, width: int, *, backward: bool, resident: tuple[tuple[int, int], ...] = RESIDENT
 ) -> list[Plan]:
-    """All that fit, the most promising first; `resident`: members of a cluster, and how many such there can be."""
+    """All plans that fit, the fastest by estimate first; `resident`: blocks per cluster, and clusters at once."""
     found = [
         plan
         for groups in range(1, 9)
@@ -148,7 +153,7 @@ def _plans(
             items = parts * ceil(rows * units / (32 * down * along))
             left = _registers(down, along, tiles, across, gates, items) // (8 * tiles)
             stride = 32 * along * blocks
-            stride += (32 - stride) % 64  # sixteen banks further from row to row
+            stride += (32 - stride) % 64  # rows start sixteen banks apart
             plan = Plan(
                 cell, int(backward), groups, parts, rows, width, aligned, gates, members, units, members * units,
                 down, along, tiles, blocks, min(blocks, left), across, part, stride,
@@ -159,7 +164,7 @@ def _plans(
 
 @cache
 def resident(device: int) -> tuple[tuple[int, int], ...]:
-    """How many clusters of each size can be on the device at once, a block to a processor."""
+    """How many clusters of each size the device can hold at once, with one block per multiprocessor."""
     source = 'extern "C" __global__ void nothing() {}'
     return tuple(
         (members, Kernel(source, "nothing", [], threads=256, cluster=members, shared=MORE_THAN_HALF).clusters())
@@ -185,18 +190,20 @@ def best(kind: str, rows: int, width: int, device: torch.device, *, backward: bo
 
 @cache
 def fits(kind: str, rows: int, width: int, device: torch.device) -> bool:
-    """Can this layer run so: on a GPU with clusters, U in the registers of all processors together?"""
+    """Can this layer run: a GPU with thread block clusters, and enough registers and shared memory for U?"""
     if device.type != "cuda" or kind not in CELLS or torch.cuda.get_device_capability(device)[0] < 9:
         return False
     if Path(os.environ.get("CUDA_MPS_PIPE_DIRECTORY", "/tmp/nvidia-mps"), "control").exists():
-        return False  # two processes at once would each hold processors that the other waits for
+        return False  # under MPS two processes could deadlock, each waiting for multiprocessors of the other
     try:
         with torch.cuda.device(device):
             for backward in (False, True):
                 kernel(best(kind, rows, width, device, backward=backward), device.index)
     except (OSError, RuntimeError, IndexError) as error:
         if not isinstance(error, IndexError):
-            warnings.warn(f"The recurrence runs step by step, for its kernel does not: {error}", stacklevel=2)
+            warnings.warn(
+                f"The persistent recurrent kernel failed, so the layer runs step by step: {error}", stacklevel=2
+            )
         return False
     return True
 
@@ -206,7 +213,7 @@ def recur(
 ) -> tuple[Tensor, dict[str, Tensor]]:
     """x [R, T, D] from state on: hidden [R, T, H] in bf16 and the state at the end; weights by nn.RNNBase's names."""
     bias = weights["bias_ih_l0"] + weights["bias_hh_l0"]
-    if kind == "GRU":  # the candidate's two biases stand on both sides of the reset gate
+    if kind == "GRU":  # the reset gate is between the candidate's two biases, so they stay apart
         start = 2 * len(bias) // 3
         bias = torch.cat([bias[:start], weights["bias_ih_l0"][start:], weights["bias_hh_l0"][start:]])
     hidden = state["hidden"].float().contiguous()
@@ -231,7 +238,7 @@ class Persistent(torch.autograd.Function):
         steps, rows, inputs = x.shape
         width = recurrent.size(1)
         x, into, matrix = _filled(x), _filled(into, whole=True), _filled(recurrent)
-        gates = x.flatten(0, 1) @ into.T  # [T R, GH]; on the way back: the opened gates
+        gates = x.flatten(0, 1) @ into.T  # [T R, GH]; the kernel overwrites them by the gates' values
         hiddens = torch.full((steps + 1, rows, plan.HP), UNWRITTEN, dtype=torch.int16, device=x.device).view(x.dtype)
         hiddens[0, :, :width].copy_(hidden)
         hiddens[0, :, width:].zero_()
@@ -277,7 +284,7 @@ class Persistent(torch.autograd.Function):
 
 
 def _filled(tensor: Tensor, *, whole: bool = False) -> Tensor:
-    """In bf16, contiguous, rows filled up with zeros to whole 16 bytes, and if `whole`, their number by as much."""
+    """In bf16, contiguous, rows padded with zeros to a multiple of 16 bytes; if `whole`, also the number of rows."""
     more, more_rows = -tensor.size(-1) % ALIGNMENT, -len(tensor) % ALIGNMENT if whole else 0
     if not more and not more_rows:
         return tensor.to(torch.bfloat16, memory_format=torch.contiguous_format)

@@ -1,10 +1,10 @@
-"""Choosing the next word of every row in one kernel: what `sampling.pick` computes, with little written in between.
+"""Sampling the next word of every row in one kernel; the reference is `sampling.pick`.
 
-    greedy    w = argmax_v x_v                            the first of those that are equal
+    greedy    w = argmax_v x_v                            ties: the first
     drawn     w = min { v : Σ_{u ≤ v} e_u > r Σ_u e_u },  e_v = exp((x_v − max x) / temperature), in fp64; r in [0, 1)
-    top p     e_v = 0 unless Σ_{u: x_u > x_v} e_u < p Σ_u e_u: the bound on x is searched for bit by bit, nothing sorted
+    top p     e_v = 0 unless Σ_{u: x_u > x_v} e_u < p Σ_u e_u: the bound on x is found bit by bit, without sorting
 
-One program for each row: V words are far fewer than what a row's weights cost. `pick` is the reference.
+One program per row: reading V logits is little beside reading the model's weights.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from torch import Tensor
 
 @triton.jit
 def load(logits, banned, at, vocabulary, BANNED: tl.constexpr):
-    """The logits of some words in fp32: −∞ where one is forbidden or there is none, +∞ where it is no number."""
+    """The logits of some words in fp32: −∞ for a banned or missing word, +∞ for a NaN."""
     x = tl.load(logits + at, mask=at < vocabulary, other=-float("inf")).to(tl.float32)
     x = tl.where(x != x, float("inf"), x)
     if BANNED:
@@ -27,7 +27,7 @@ def load(logits, banned, at, vocabulary, BANNED: tl.constexpr):
 
 @triton.jit
 def rank(x, BITS: tl.constexpr):
-    """A whole number of so many bits for each float, in the same order; 16 are enough for what was bf16."""
+    """An integer of BITS bits for each float, in the same order; 16 bits are enough for bf16."""
     bits = x.to(tl.int32, bitcast=True)
     bits = tl.where(bits < 0, bits ^ 0x7FFFFFFF, bits)
     return (bits.to(tl.int64) + 2147483648) >> (32 - BITS)
@@ -38,7 +38,7 @@ def heaviest(
     logits, banned, weights, words, share, vocabulary,
     BANNED: tl.constexpr, BLOCK: tl.constexpr, BITS: tl.constexpr,
 ):  # fmt: skip
-    """The largest rank above which there is at least `share` of the weight: two bits of it in each pass."""
+    """The largest rank above which lies at least `share` of the weight; each pass finds two of its bits."""
     found = share.to(tl.int64) * 0
     for place in range(BITS // 2):
         bit = tl.full([], 1, tl.int64) << (BITS - 2 - 2 * place)
@@ -100,7 +100,7 @@ def choose(
                 weight = weigh(logits, banned, at, top, floor, bound, heat, vocabulary, BANNED, False, False, BITS)
                 tl.store(weights + at, weight, mask=at < vocabulary)
                 total += tl.sum(weight, 0)
-            tl.debug_barrier()  # all of the row's weights are there
+            tl.debug_barrier()  # wait until all of the row's weights are written
             bound = heaviest(
                 logits, banned, weights, words, tl.load(limits + 1) * total, vocabulary, BANNED, BLOCK, BITS
             )
@@ -113,7 +113,7 @@ def choose(
         after = tl.cumsum(sums, 0)
         drawn = tl.load(uniform + row) * tl.max(after, 0)
         number = tl.sum((after <= drawn).to(tl.int32), 0)
-        number = tl.minimum(number, tl.max(tl.where(sums > 0, numbers, 0), 0))  # r times the sum may round to the sum
+        number = tl.minimum(number, tl.max(tl.where(sums > 0, numbers, 0), 0))  # r · sum may round up to the sum
         before = tl.max(tl.where(numbers < number, after, 0.0), 0)
         at = number * BLOCK + words
         weight = weigh(logits, banned, at, top, floor, bound, heat, vocabulary, BANNED, LEAST, TOP_P, BITS)
@@ -133,10 +133,10 @@ def choose_into(
     banned: Tensor | None = None,
     least: Tensor | None = None,
 ) -> None:
-    """The chosen words [R] and the highest logits [R] (fp64) of logits [R, V]: not below infinity = no number.
+    """Writes the chosen words [R] and the highest logits [R] (fp64; +∞ = a NaN) of logits [R, V].
 
-    `limits` [2] fp64: temperature and top p, on the device since a launch would round them; None = greedy. `banned`
-    [V] int8: 1 = never written. `least` [R, 1]: the smallest logit that may be drawn, not together with `top_p`.
+    `limits` [2] fp64: temperature and top p, on the device because kernel arguments would be rounded; None = greedy.
+    `banned` [V] int8: 1 = never chosen. `least` [R, 1]: the smallest logit that may be drawn; not with `top_p`.
     """
     rows, vocabulary = logits.shape
     block = min(16384 if limits is None else 4096, triton.next_power_of_2(vocabulary))

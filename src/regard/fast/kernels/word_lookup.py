@@ -1,6 +1,6 @@
-"""Words and their places as vectors in Triton: x_t = m ∘ (a E[w_t] + p_t) / (1 − p) in one pass, and back.
+"""Word and position embedding with dropout in Triton: x_t = m ∘ (a E[w_t] + p_t) / (1 − p), forward and backward.
 
-The coins m are those of residual.py. Imported only where there is a GPU to run it.
+The dropout mask m is made as in dropout_add_norm.py. Imported only on a GPU. See fast/word_vectors.py.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from regard.fast.kernels.dropout_add_norm import _coins
+from regard.fast.kernels.dropout_add_norm import _random_16_bits
 
 
 @triton.jit(do_not_specialize=["rows", "columns", "dropped"])
@@ -23,7 +23,7 @@ def words_forward(
     if PLACED:
         x += tl.load(places + (row % columns)[:, None] * width + column[None, :], mask=inside, other=0.0)
     if DROPS:
-        x = tl.where(_coins(tl.load(seed), row, WIDTH) >= dropped, x * scale, 0.0)
+        x = tl.where(_random_16_bits(tl.load(seed), row, WIDTH) >= dropped, x * scale, 0.0)
     place = row.to(tl.int64)[:, None] * width + column[None, :]
     tl.store(out + place, x.to(out.dtype.element_ty), mask=inside)
 
@@ -33,11 +33,11 @@ def words_backward(
     d_out, seed, d_words, rows, width, factor, dropped, scale,
     DROPS: tl.constexpr, ROWS: tl.constexpr, WIDTH: tl.constexpr,
 ):  # fmt: skip
-    """The gradient of each E[w_t], row by row, not yet added up by word."""
+    """The gradient of each E[w_t], row by row, not yet summed by word."""
     row, column = tl.program_id(0) * ROWS + tl.arange(0, ROWS), tl.arange(0, WIDTH)
     inside = (row < rows)[:, None] & (column < width)[None, :]
     place = row.to(tl.int64)[:, None] * width + column[None, :]
     gradient = tl.load(d_out + place, mask=inside, other=0.0).to(tl.float32) * factor
     if DROPS:
-        gradient = tl.where(_coins(tl.load(seed), row, WIDTH) >= dropped, gradient * scale, 0.0)
+        gradient = tl.where(_random_16_bits(tl.load(seed), row, WIDTH) >= dropped, gradient * scale, 0.0)
     tl.store(d_words + place, gradient.to(d_words.dtype.element_ty), mask=inside)
