@@ -77,7 +77,9 @@ def test_a_short_text_is_treated_alike(tmp_path, capsys):
 
 
 def test_a_small_file_is_given_a_small_model_unless_a_size_is_asked_for(pairs, capsys):
-    assert compose_recipe("transformer", data=str(pairs)).size == "tiny"
+    recipe = compose_recipe("transformer", data=str(pairs))
+    assert recipe.size == "tiny"
+    prepare(recipe)
     assert "Size: tiny" in capsys.readouterr().err
     assert compose_recipe("transformer", data=str(pairs), size="small").size == "small"
     assert compose_recipe("transformer", data="phrasebook").size == "small"

@@ -10,7 +10,7 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -51,6 +51,8 @@ from regard.training.distributed import Group, join, local_rank
 from regard.training.hyperparameters import Learning, PairTraining
 from regard.training.loop import Callback, Trainer, measure_steps, weights_of
 from regard.training.out_of_memory import is_out_of_memory, memory_of
+
+BY_FILE = "size"  # in a recipe's `given`: nobody chose a size, and the file is small
 
 
 def train(
@@ -116,10 +118,7 @@ def compose_recipe(
         trees.append({"model": before.tree()["model"]})
     if system is None:
         raise RegardError("Name a system (`regard systems` lists them) or a recipe file.")
-    find(system)  # a system that is not there is said before anything else
-    if size is None and not any("size" in tree for tree in trees) and _is_small(data):
-        say(f"Size: tiny, since {data} is small; --size asks for another.")
-        size = "tiny"
+    small = size is None and not any("size" in tree for tree in trees) and _is_small(data)
     short: dict[str, dict[str, Any]] = {"data": {}, "training": {}}
     if data is not None:
         short["data"] |= {"corpus": data, "header": "auto"}  # another file than the recipe's
@@ -127,7 +126,8 @@ def compose_recipe(
         short["training"]["seed"] = seed
     if budget is not None:
         short["training"]["budget"] = budget
-    return compose(system, size, *trees, short, settings or {})
+    made = compose(system, "tiny" if small else size, *trees, short, settings or {})
+    return replace(made, given=made.given | {BY_FILE}) if small else made
 
 
 def _is_small(data: str | None) -> bool:
@@ -169,6 +169,8 @@ def prepare(recipe: Recipe, start: Path | None = None, tokenizers: Tokenizers | 
     check_room(data.recipe, data.tokenizers)
     torch.manual_seed(data.recipe.training.seed)
     model = build_model(data.recipe, data.tokenizers)
+    if BY_FILE in recipe.given:
+        say(f"Size: tiny, since {recipe.data.corpus} is small; --size asks for another.")
     if start is not None:
         try:
             model.load_state_dict(read_weights(start))
