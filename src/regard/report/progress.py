@@ -15,7 +15,6 @@ from typing import Protocol
 from regard.base.numbers import grouped
 from regard.report.screen import Screen, harmless
 
-ENOUGH = 0.02  # of the work, before the time that is left is guessed: the first part warms up
 PLAIN_SECONDS = 10.0  # in a log, a line at most this often
 ENOUGH = 0.01  # share of the work from which on the time that is left can be estimated
 
