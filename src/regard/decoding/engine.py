@@ -237,11 +237,13 @@ class Engine:
             self.batch = batch = self._open(new)
             self.reading = list(enumerate(new))
             return batch
-        if self.waiting and not batch.free and len(batch.texts) < self.rows:
+        if not self.waiting:
+            return batch
+        if not batch.free and len(batch.texts) < self.rows:
             self._grow(batch, rows=min(self.rows, max(2 * len(batch.texts), len(batch.texts) + len(self.waiting))))
         taken = {row for row, _ in self.reading}
         free = [row for row in batch.free if row not in taken]
-        if self.waiting and len(free) * REFILL >= len(batch.texts):
+        if len(free) * REFILL >= len(batch.texts):
             new = [self.waiting.popleft() for _ in range(min(len(self.waiting), len(free)))]
             self._grow(batch, need=max(map(self._need, new)))
             self.reading += zip(free, new)

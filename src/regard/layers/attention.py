@@ -251,9 +251,6 @@ class ScoredAttention(nn.Module):
         """The part of the score that depends on the memory alone: [N, S, …]."""
         return self.score.prepare(self.key(memory))
 
-    def forward(self, query: Tensor, keys: Tensor, visible: Tensor) -> Tensor:
-        """Weights [N, Q, S] of queries [N, Q, D], from remembered keys and visible [N, 1, S]."""
-        return self.score.weigh(self.score.compare(query, keys.to(query.dtype)), visible)["weights"].to(query.dtype)
-
-    def explain(self, query: Tensor, memory: Tensor, visible: Tensor) -> State:
-        return self.score.explain(query, self.key(memory), visible)
+    def forward(self, query: Tensor, keys: Tensor, visible: Tensor) -> State:
+        """Scores and weights [N, Q, S] of queries [N, Q, D], from remembered keys and visible [N, 1, S]."""
+        return self.score.weigh(self.score.compare(query, keys.to(query.dtype)), visible)

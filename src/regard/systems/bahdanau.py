@@ -135,9 +135,9 @@ class Bahdanau(Translator):
 
         The hypotheses of a source are more queries to the same memory.
         """
-        score, memory = self.attend.score, source["memory"]
+        memory = source["memory"]
         asked = queries.reshape(len(memory), -1, queries.size(-1))  # [N, width·T, H]
-        parts = score.weigh(score.compare(asked, source["keys"].to(asked.dtype)), source["valid"][:, None])
+        parts = self.attend(asked, source["keys"], source["valid"][:, None])
         parts["context"] = parts["weights"].to(memory.dtype) @ memory
         return {name: part.reshape(*queries.shape[:2], *part.shape[2:]) for name, part in parts.items()}
 
