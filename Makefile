@@ -10,6 +10,7 @@ export OMP_WAIT_POLICY ?= passive
 .PHONY: setup demo test check mutants clean
 
 setup: $(VENV)/.tests-ready
+	@echo "Ready: . $(BIN)/activate puts regard on the path; regard help says what it does."
 
 $(VENV)/.ready: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)

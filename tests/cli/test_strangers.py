@@ -118,6 +118,28 @@ def test_a_module_that_a_recipe_names_brings_no_folder_onto_the_path(here, wrong
     assert "cells" not in sys.modules
 
 
+@pytest.mark.skipif(os.name == "nt", reason="links")
+@pytest.mark.parametrize("link", ["file", "folder"])
+def test_a_link_to_a_file_that_was_named_brings_no_other_package_with_it(here, wrong, link, monkeypatch):
+    """The module's own bytes were vouched for; the packages around the link are a stranger's."""
+    (here / "home").mkdir()
+    (here / "home" / "mine.py").write_text(CELL, encoding="utf-8")
+    name_code("./home/mine.py:Mine")
+    gift = here / "gift" / "outer"
+    gift.mkdir(parents=True)
+    (gift / "__init__.py").write_text(f"open({str(here / 'sprung')!r}, 'w')\n", encoding="utf-8")
+    if link == "file":
+        (gift / "mod.py").symlink_to(here / "home" / "mine.py")
+        named = "outer.mod:Mine"
+    else:
+        (gift / "inner").symlink_to(here / "home")
+        named = "outer.inner.mine:Mine"
+    (here / "gift" / "recipe.toml").write_text(f'system = "{named}"\n', encoding="utf-8")
+    monkeypatch.chdir(here / "gift")
+    assert "through a link" in wrong("train", "recipe.toml", "--data", here / "my.txt")
+    assert not (here / "sprung").exists()
+
+
 def test_a_runs_folder_is_never_on_the_path(here, regard):
     """A copy in a run imports its neighbours from where the original stood, and nothing that lies in the run."""
     home = here / "home"

@@ -37,9 +37,13 @@ def test_a_large_corpus_changes_nothing(system):
     assert suited(compose(system, "small").training, 10_000_000, 64, ()) == {}
 
 
-@pytest.mark.parametrize("given", ["steps", "budget"])
-def test_whoever_says_how_long_is_obeyed(given):
-    assert suited(compose("lstm", "small").training, 1000, 64, {f"training.{given}"}) == {}
+def test_whoever_says_how_long_is_obeyed():
+    recipe = compose("transformer", "small")
+    assert suited(recipe.training, 1000, 64, {"training.steps"}) == {}
+    changes = suited(recipe.training, 15_000, 64, {"training.budget"})
+    assert not {"steps", "patience"} & changes.keys()
+    assert changes["warmup"] < recipe.training.warmup  # or a short budget ends before the rate has risen
+    assert changes["batch_tokens"] < recipe.training.batch_tokens
 
 
 @pytest.mark.parametrize("name, value", [("batch_tokens", 2048), ("patience", 3), ("warmup", 7), ("evaluate_every", 9)])

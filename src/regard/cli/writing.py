@@ -85,6 +85,7 @@ def translate(
     """
     from regard.cli.file_to_file import line_by_line
     from regard.decoding.sampling import Sampling
+    from regard.report.progress import say
     from regard.runs.load import load_translator
 
     sampling = Sampling(temperature, top_k, top_p)
@@ -134,10 +135,14 @@ def translate(
         line_by_line(source, out, question, lambda lines, before: (said for (said,) in answers(lines, before)))
         return
     done = spoken = 0
+    words = False  # in any translation so far
     for lines in stdin_batches():
         for said in answers(lines, (done, spoken)):
+            words = words or any(line.strip() for line in said)
             print("\n".join(said), flush=True)
         done, spoken = done + len(lines), spoken + sum(bool(line.strip()) for line in lines)
+    if spoken and not words:
+        say(f"Every translation is empty: {run} has learned too little; train longer, or a smaller --size.")
 
 
 def classify(

@@ -96,7 +96,8 @@ class Data(ABC):
         if not isinstance(recipe.training, Learning):
             return self
         changes = suited(recipe.training, self.read, self.longest, recipe.given)
-        if not changes:
+        built_in = bool(recipe.training.budget) and is_named(recipe.data.corpus)  # ladders on these set what they need
+        if not changes or built_in:
             return self
         recipe = recipe.replace(training=changes)
         if "model.dropout" not in recipe.given and 0 <= getattr(recipe.model, "dropout", 1.0) < DROPOUT:

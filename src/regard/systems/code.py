@@ -251,7 +251,11 @@ def _module_file(name: str) -> Path:
         path, origin = spec.submodule_search_locations and list(spec.submodule_search_locations), spec.origin
     if origin is None or not origin.endswith(".py"):
         raise RegardError(f"The module {name} has no source file to take a class from.")
-    return _resolved(Path(origin))
+    file = Path(os.path.abspath(origin))
+    root = file.parents[len(parts) - (file.name != "__init__.py")]
+    if _resolved(root) / file.relative_to(root) != _resolved(file):  # its packages would be another folder's
+        raise RegardError(f"The module {name} is reached through a link: name its file, as in ./mine.py:MyCell.")
+    return _resolved(file)
 
 
 # -- crashes ---------------------------------------------------------------------------------------------------------

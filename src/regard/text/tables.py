@@ -17,6 +17,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
@@ -211,7 +212,7 @@ def pair_columns(table: Table, wanted: Wanted) -> tuple[int, int]:
             raise _ask(table, f"pairs need two columns, not {columns!r}", 2)
         one, other = (_find(table, name) for name in asked)
         if one is None or other is None:
-            raise _ask(table, f"there is no column {asked[one is not None]!r}", 2)
+            raise _ask(table, _no_column(table, asked[one is not None]), 2)
         if one == other:
             raise _ask(table, f"{columns!r} is one column twice", 2)
         return one, other
@@ -243,7 +244,7 @@ def text_column(table: Table, columns: str = "", *, usual: str = "") -> int:
             raise _ask(table, f"a language model reads one column, not {columns!r}", 1)
         found = _find(table, wanted[0])
         if found is None:
-            raise _ask(table, f"there is no column {wanted[0]!r}", 1)
+            raise _ask(table, _no_column(table, wanted[0]), 1)
         return found
     for name in (*_parts(usual), *TEXT_NAMES):
         if (found := _find(table, name)) is not None and (name != "1" or len(table.columns) == 1):
@@ -288,6 +289,11 @@ def _numbers_rows(table: Table, column: int) -> bool:
         return False
     first = int(fields[0])
     return [int(text) for text in fields] == list(range(first, first + len(fields)))
+
+
+def _no_column(table: Table, name: str) -> str:
+    near = get_close_matches(name.casefold(), [column.casefold() for column in table.columns], n=1)
+    return f"there is no column {name!r}" + (f" (did you mean {near[0]}?)" if near else "")
 
 
 def _ask(table: Table, why: str, count: int) -> RegardError:
@@ -417,7 +423,7 @@ def _is_header(rows: Sequence[Sequence[str]], columns: Sequence[str]) -> bool:
     first = [name.casefold() for name in rows[0]]
     asked = [name.casefold() for name in columns if not name.isdecimal()]
     if asked:
-        return all(name in first for name in asked)
+        return any(name in first for name in asked)  # a misspelt one is answered, not taken for text
     return len(set(first)) == len(first) and _are_names(first) and not (len(rows) > 1 and _are_names(rows[1]))
 
 

@@ -32,8 +32,7 @@ def suited(settings: Learning, tokens: int, longest: int, given: Collection[str]
 
     `given`: the settings that were set explicitly, as section.key.
     """
-    named = {"training.steps", "training.budget"} & set(given)
-    if named or epochs(settings, tokens) <= MOST_EPOCHS:
+    if "training.steps" in given or epochs(settings, tokens) <= MOST_EPOCHS:
         return {}
     batch = settings.batch_tokens
     if "training.batch_tokens" not in given:
@@ -47,11 +46,18 @@ def suited(settings: Learning, tokens: int, longest: int, given: Collection[str]
         "evaluate_every": min(settings.evaluate_every, max(1, round(EPOCHS_PER_VALIDATION * epoch))),
         "patience": PATIENCE,
     }
+    if "training.budget" in given:  # how long is said: only how it is spent follows the corpus
+        del wanted["steps"], wanted["patience"]
     return {name: value for name, value in wanted.items() if f"training.{name}" not in given}
 
 
 def plan(settings: Learning, tokens: int) -> str:
-    """One sentence for the log: how long training on a small corpus will be."""
+    """One sentence for the log: how training on a small corpus differs."""
+    if settings.budget:
+        return (
+            f"Training: {grouped(tokens)} tokens are few, so steps have {grouped(settings.batch_tokens)} of them, "
+            f"with {grouped(settings.warmup)} of warm-up."
+        )
     most = counted(max(1, round(epochs(settings, tokens))), "epoch")
     ends = f", or until {counted(settings.patience, 'validation')} bring no improvement" if settings.patience else ""
     return (

@@ -487,3 +487,10 @@ def test_a_line_without_end_is_refused(tmp_path):
     path = write(tmp_path / "long.txt", b"word " * (LONGEST_LINE // 5 + 10) + b"\nshort\n")
     assert "a line of more than 4 MiB" in text_refusal(path)
     assert "a line of more than 4 MiB" in refusal(path.rename(tmp_path / "long.tsv"))
+
+
+def test_a_misspelt_column_is_answered_with_the_one_that_is_there(tmp_path):
+    path = tmp_path / "my.csv"
+    path.write_text("id,english,french\n" + "".join(f"{n},The cat {n},Le chat {n}\n" for n in range(9)), "utf-8")
+    with pytest.raises(RegardError, match=r"did you mean english\?.*for example --data.columns english,french"):
+        open_pairs(str(path), columns="englsh,french")
