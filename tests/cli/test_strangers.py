@@ -182,7 +182,7 @@ def test_the_process_of_a_run_imports_nothing_from_the_working_folder(here, proc
     settings = ["--size", "tiny", "--data.tokenizer", "char", "--training.threads", "1"]
     words = ["compare", "ngram", "--data", here / "my.txt", "--run", "mine", *settings]
     child = process(*words, cwd=here / "gift", safe=True)
-    _, errors = child.communicate(timeout=300)
+    _, errors = child.communicate()
     assert child.returncode == 0, errors
     assert not (here / "sprung").exists()
 
@@ -227,7 +227,7 @@ def test_nothing_in_a_comparison_is_removed(here, process):
     words = ["compare", "ngram", "--data", here / "my.txt", "--run", here / "mine", "--data.tokenizer", "char"]
     words += ["--training.threads", "1"]
     child = process(*words)
-    _, errors = child.communicate(timeout=300)
+    _, errors = child.communicate()
     assert child.returncode == 0, errors
     shutil.rmtree(here / "mine" / "2-gram")
     shutil.move(here / "mine" / "5-gram", here / "elsewhere")
@@ -237,7 +237,7 @@ def test_nothing_in_a_comparison_is_removed(here, process):
     (here / "elsewhere" / "result.json").unlink()
     before = {path: path.read_bytes() for path in here.rglob("*") if path.is_file()}
     child = process(*words)
-    _, errors = child.communicate(timeout=300)
+    _, errors = child.communicate()
     assert child.returncode == 2, errors
     assert "leads out of the comparison" in errors
     assert "exists already and is not a run" in errors
