@@ -4,23 +4,33 @@ from __future__ import annotations
 
 import asyncio
 import json
+import secrets
+import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable
 from contextlib import aclosing, asynccontextmanager, suppress
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from regard.serve.completions_api import Completions
+from regard.serve.completions_api import Answer, Completions
 from regard.serve.json_fields import BadRequest, read_object
+from regard.serve.openapi import document, page
 from regard.serve.scheduler import Failed
 from regard.serve.served_models import Full, ServedModels
+from regard.serve.server_metrics import Measured, Metrics
+from regard.serve.translation_api import Translations, read_form
 from regard.web.guard import guarded
 
+STATIC = Path(__file__).parent / "static"
+FILES = {"/": "serve.html", "/static/serve.css": "serve.css", "/static/serve.js": "serve.js"}  # nothing else is read
+OPEN = {"/health", "/languages", "/frontend/settings", "/translate", "/detect"}  # the last two ask for it themselves
 RETRY_AFTER = 1  # seconds
 SECONDS = 600.0  # that a request may take
 
@@ -98,9 +108,9 @@ class EventStream(Response):
 class Application:
     """The endpoints over HTTP."""
 
-    def __init__(self, models: ServedModels) -> None:
-        self.models, self.completions = models, Completions(models)
-        self.stopping = False
+    def __init__(self, models: ServedModels, token: str | None) -> None:
+        self.models, self.token, self.metrics = models, token, Metrics()
+        self.completions, self.translations = Completions(models), Translations(models)
 
     @asynccontextmanager
     async def lifespan(self, app: Starlette) -> AsyncIterator[None]:
@@ -115,7 +125,15 @@ class Application:
             Route("/v1/models", self.list_models),
             Route("/v1/models/{name}", self.model),
             Route("/v1/completions", self.complete, methods=["POST"]),
+            Route("/translate", self.translate, methods=["POST"]),
+            Route("/detect", self.detect, methods=["POST"]),
+            Route("/languages", self.languages),
+            Route("/frontend/settings", self.settings),
             Route("/health", self.health),
+            Route("/metrics", self.measured),
+            Route("/openapi.json", self.openapi),
+            Route("/docs", self.docs),
+            *(Route(path, partial(self.file, name)) for path, name in FILES.items()),
         ]
 
     async def list_models(self, request: Request) -> Response:
@@ -125,12 +143,61 @@ class Application:
         return JSONResponse(self.completions.model(request.path_params["name"]))
 
     async def complete(self, request: Request) -> Response:
+        began = time.perf_counter()
         answer = await self.completions.begin(read_object(await request.body()))
+        answer.ended = partial(self._count, answer, began)
         if not answer.question.stream:
             return JSONResponse(await unless_left(request, answer.whole()))
         events = answer.stream()
         first = await unless_left(request, anext(events))  # what cannot begin has its own status
         return EventStream(first, events)
+
+    def _count(self, answer: Answer, began: float) -> None:
+        model, usage = answer.served.name, answer.usage()
+        self.metrics.read[model] += usage["prompt_tokens"]
+        self.metrics.written[model] += usage["completion_tokens"]
+        if answer.first_token is not None:
+            self.metrics.took(self.metrics.first_token, model, answer.first_token - began)
+
+    async def translate(self, request: Request) -> Response:
+        given = self._allowed(request, await request.body())
+        return JSONResponse(await unless_left(request, self.translations.translate(given)))
+
+    async def detect(self, request: Request) -> Response:
+        given = self._allowed(request, await request.body())
+        return JSONResponse(await unless_left(request, self.translations.detect(given)))
+
+    def _allowed(self, request: Request, body: bytes) -> dict[str, Any]:
+        """What was sent, if the token came with it: these clients send it in the body."""
+        given = read_form(body, request.headers.get("content-type", ""))
+        key = given.get("api_key")
+        shown = isinstance(key, str) and secrets.compare_digest(key.encode(), (self.token or "").encode())
+        if not request.scope["token_shown"] and not shown:
+            raise BadRequest("This server needs its token: send it as api_key.", "api_key", 401)
+        return given
+
+    async def languages(self, request: Request) -> Response:
+        return JSONResponse(self.translations.languages())
+
+    async def settings(self, request: Request) -> Response:
+        return JSONResponse(self.translations.settings(self.token is not None))
+
+    async def measured(self, request: Request) -> Response:
+        return Response(self.metrics.text(self.models.by_name), media_type="text/plain; version=0.0.4")
+
+    async def openapi(self, request: Request) -> Response:
+        return JSONResponse(self._document())
+
+    async def docs(self, request: Request) -> Response:
+        return HTMLResponse(page(self._document()))
+
+    def _document(self) -> dict[str, Any]:
+        codes = sorted({code for pair in self.models.languages.values() for code in pair})
+        return document(list(self.models.language_models), codes, self.token is not None)
+
+    async def file(self, name: str, request: Request) -> Response:
+        kinds = {"html": "text/html", "css": "text/css", "js": "text/javascript"}
+        return Response((STATIC / name).read_bytes(), media_type=kinds[name.rpartition(".")[2]])
 
     async def health(self, request: Request) -> Response:
         alive = self.models.scheduler.thread.is_alive()
@@ -161,11 +228,12 @@ def on_error(request: Request, error: Exception) -> Response:
 
 def application(models: ServedModels, *, host: str, token: str | None = None) -> ASGIApp:
     """The whole server as an ASGI application, guarded."""
-    made = Application(models)
+    made = Application(models, token)
     known = (BadRequest, Full, TimeoutError, Failed, ClientLeft, HTTPException, Exception)
     app = Starlette(
         routes=made.routes(),
         lifespan=made.lifespan,
         exception_handlers=dict.fromkeys(known, on_error),
     )
-    return guarded(app, host=host, token=token, open_paths={"/health"}, refusal=error_object)
+    watched = guarded(app, host=host, token=token, open_paths=OPEN, refusal=error_object)
+    return Measured(watched, made.metrics, {route.path for route in made.routes()})

@@ -11,7 +11,7 @@ import asyncio
 import json
 import secrets
 import time
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Any
@@ -224,6 +224,7 @@ class Answer:
         self.models, self.served, self.question, self.choices = models, served, question, choices
         self.id, self.created = f"cmpl-{secrets.token_hex(12)}", int(time.time())
         self.first_token: float | None = None  # when the first one came
+        self.ended: Callable[[], None] = lambda: None  # called when all is written
 
     async def whole(self) -> dict[str, Any]:
         async with aclosing(self._pieces()) as pieces:
@@ -234,7 +235,7 @@ class Answer:
             shown = [choice for group in self._groups() for choice in group]
         said = [choice.as_json((choice.prompt if self.question.echo else "") + choice.text, choice.logprobs)
                 for choice in shown]  # fmt: skip
-        return {**self._frame(said), "usage": self._usage()}
+        return {**self._frame(said), "usage": self.usage()}
 
     async def stream(self) -> AsyncGenerator[str, None]:
         """Server-sent events; the last one is [DONE]."""
@@ -251,7 +252,7 @@ class Answer:
                 text = (choice.prompt if self.question.echo else "") + choice.text
                 yield _event({**self._frame([choice.as_json(text, choice.logprobs)]), **more})
         if self.question.usage:
-            yield _event({**self._frame([]), "usage": self._usage()})
+            yield _event({**self._frame([]), "usage": self.usage()})
         yield "data: [DONE]\n\n"
 
     async def _pieces(self) -> AsyncGenerator[tuple[Choice, str], None]:
@@ -270,6 +271,7 @@ class Answer:
                     yield choice, piece
         if self.question.logprobs is not None or self.question.best_of > self.question.n:
             await self._score()
+        self.ended()
 
     async def _score(self) -> None:
         """One more reading of each text, whole."""
@@ -332,7 +334,7 @@ class Answer:
             "choices": choices,
         }
 
-    def _usage(self) -> dict[str, int]:
+    def usage(self) -> dict[str, int]:
         read = sum(len(choice.read) for choice in self.choices[:: self.question.best_of])
         written = sum(len(choice.tokens) for choice in self.choices)
         return {"prompt_tokens": read, "completion_tokens": written, "total_tokens": read + written}

@@ -73,6 +73,13 @@ class Served:
 
         return encode() if len(source) <= SHORT else await asyncio.to_thread(encode)
 
+    def known(self, source: str) -> float:
+        """The share of a short source's tokens that are in the translator's vocabulary."""
+        with self.lock:
+            tokens = self.source_tokenizer.encode(source)
+        unknown = sum(token == self.source_tokenizer.unk for token in tokens)
+        return 1 - unknown / max(len(tokens), 1)
+
     @contextmanager
     def submitted(self, scheduler: Scheduler, jobs: Sequence[Job]) -> Iterator[Callable[[Job], None]]:
         """Inside, the jobs have their places, until they `leave`; then what has not ended is cancelled."""

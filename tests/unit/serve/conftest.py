@@ -43,7 +43,7 @@ def runs(tmp_path_factory):
 
 
 @contextmanager
-def served(*folders, token=None, queue=512, languages=None, **options):
+def start(*folders, token=None, queue=512, languages=None, **options):
     """A server in a thread: its address, and the models."""
     models = ServedModels(folders, languages=languages or {}, places=queue, device="cpu")
     listening, ready = listen("127.0.0.1", 0), threading.Event()
@@ -61,8 +61,14 @@ def served(*folders, token=None, queue=512, languages=None, **options):
 
 
 @pytest.fixture(scope="session")
+def served():
+    """served(*folders, token=…, queue=…): a server of its own."""
+    return start
+
+
+@pytest.fixture(scope="session")
 def server(runs):
-    with served(*runs.values()) as (address, models):
+    with start(*runs.values()) as (address, models):
         yield address, models
 
 
@@ -71,9 +77,15 @@ def address(server):
     return server[0]
 
 
+@pytest.fixture(scope="session")
+def process():
+    """process(*words): `regard serve` in a process of its own."""
+    return start_process
+
+
 @contextmanager
-def process(*words):
-    """`regard serve WORDS` as a process of its own, and its address."""
+def start_process(*words):
+    """The process, and its address."""
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "passive"}
     with subprocess.Popen(
         [sys.executable, "-m", "regard", "serve", "--port", "0", "--device", "cpu", *map(str, words)],
