@@ -68,6 +68,8 @@ def integer(given: Mapping[str, Any], name: str, default: int, least: int, most:
     value = given.get(name)
     if value is None:
         return default
+    if isinstance(value, float) and value.is_integer():  # JSON knows no difference
+        value = int(value)
     if isinstance(value, bool) or not isinstance(value, int):
         raise BadRequest(f"{name} must be a whole number, not {shown(value)}.", name)
     if not least <= value <= most:

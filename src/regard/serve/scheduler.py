@@ -55,6 +55,9 @@ class Worker(Protocol):
     def step(self, post: Post) -> None:
         """Does some of the work, and posts what the jobs got; before the last of a job, it is `over`."""
 
+    def give_up(self, error: Exception, post: Post) -> None:
+        """Posts this to all jobs: a step has failed."""
+
 
 class Scheduler:
     def __init__(self) -> None:
@@ -109,7 +112,10 @@ class Scheduler:
             busy = [worker for worker in self.workers if worker.busy]
             self._take_in(wait=not busy)
             for worker in busy:
-                worker.step(self._post)
+                try:
+                    worker.step(self._post)
+                except Exception as error:
+                    worker.give_up(failure(error), self._post)
             if self.outbox:
                 delivered, self.outbox = self.outbox, []
                 self.loop.call_soon_threadsafe(_deliver, delivered)

@@ -87,17 +87,20 @@ class LanguageWorker:
 
     def step(self, post: Post) -> None:
         if self.scoring:
-            self._score(self.scoring.popleft(), post)
+            scored = self.scoring[0]
+            found = self.run.token_scores(scored.tokens, scored.top)
+            self.scoring.popleft().over = True
+            post(scored, found)
         while self.waiting and len(self.writing) < self.rows:
-            job = self.waiting.popleft()
+            job = self.waiting[0]
             engine = self._engine(job.sampling)
             text = engine.submit(job.prompt, max_tokens=job.max_tokens, seed=job.seed, number=job.number)
-            self.writing[job] = engine, text
+            self.writing[self.waiting.popleft()] = engine, text
         for engine in {id(engine): engine for engine, _ in self.writing.values()}.values():
             try:
                 engine.step()
             except Exception as error:
-                self._give_up(engine, failure(error), post)
+                self._fail(engine, failure(error), post)
         for job, (_, text) in list(self.writing.items()):
             if text.done:
                 del self.writing[job]
@@ -105,12 +108,12 @@ class LanguageWorker:
             if text.done or (job.live and text.new):
                 post(job, (job, text.take(), text.done))
 
-    def _score(self, job: ScoreJob, post: Post) -> None:
-        job.over = True
-        try:
-            post(job, self.run.token_scores(job.tokens, job.top))
-        except Exception as error:
-            post(job, failure(error))
+    def give_up(self, error: Exception, post: Post) -> None:
+        jobs = [*self.writing, *self.waiting, *self.scoring]
+        self.engines, self.writing = {}, {}
+        self.waiting.clear()
+        self.scoring.clear()
+        post_failure(jobs, error, post)
 
     def _engine(self, sampling: Sampling) -> Engine:
         engine = self.engines.pop(sampling, None) or self.run.new_engine(sampling, self.rows)
@@ -121,12 +124,13 @@ class LanguageWorker:
         self.engines[sampling] = engine
         return engine
 
-    def _give_up(self, engine: Engine, error: Exception, post: Post) -> None:
+    def _fail(self, engine: Engine, error: Exception, post: Post) -> None:
+        """Gives up the texts of one engine, and the engine."""
         self.engines = {how: other for how, other in self.engines.items() if other is not engine}
-        for job in [job for job, (writer, _) in self.writing.items() if writer is engine]:
+        jobs = [job for job, (writer, _) in self.writing.items() if writer is engine]
+        for job in jobs:
             del self.writing[job]
-            job.over = True
-            post(job, error)
+        post_failure(jobs, error, post)
 
 
 class TranslationWorker:
@@ -148,13 +152,20 @@ class TranslationWorker:
     def step(self, post: Post) -> None:
         beam = self.waiting[0].beam
         jobs = list(islice((job for job in self.waiting if job.beam == beam), self.most))
-        taken = set(jobs)
-        self.waiting = deque(job for job in self.waiting if job not in taken)
-        for job in jobs:
+        found = list(self.run.translations([job.sentence for job in jobs], beam=beam))
+        done = set(jobs)
+        self.waiting = deque(job for job in self.waiting if job not in done)
+        for job, translations in zip(jobs, found, strict=True):
             job.over = True
-        try:
-            for job, found in zip(jobs, self.run.translations([job.sentence for job in jobs], beam=beam), strict=True):
-                post(job, found)
-        except Exception as error:
-            for job in jobs:
-                post(job, failure(error))
+            post(job, translations)
+
+    def give_up(self, error: Exception, post: Post) -> None:
+        jobs = list(self.waiting)
+        self.waiting.clear()
+        post_failure(jobs, error, post)
+
+
+def post_failure(jobs: Sequence[Job], error: Exception, post: Post) -> None:
+    for job in jobs:
+        job.over = True
+        post(job, error)

@@ -157,7 +157,8 @@ class Tags(HTMLParser):
 PIECES = st.sampled_from(
     ["<p>", "</p>", "<b>", "</b>", "<br>", "<br/>", "<a href='x?a=1&amp;b=2'>", "</a>", "<!-- a > b -->", "&lt;",
      "&amp;", "word", "Two words. ", "\n", " ", "é", "<script>if (a < b) c()</script>", "<!doctype html>", "<", ">",
-     "&", "<?pi?>", "<p translate=no>", "<i class='notranslate x'>", "</i>", "<ul><li>", "</div>", "<![CDATA[x]]>", "<img alt='a>b'>"]
+     "&", "<?pi?>", "<p translate=no>", "<i class='notranslate x'>", "</i>", "<ul><li>", "</div>", "<![CDATA[x]]>",
+     "<img alt='a>b'>"]
 )  # fmt: skip
 
 
