@@ -1,9 +1,7 @@
 """The benchmarks: all do the same work and take turns, and what could not run is said. Nothing here looks at time."""
 
 import copy
-import importlib.util
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,6 +12,7 @@ from regard.bench import turns
 from regard.bench.all_benchmarks import BENCHES, get_bench
 from regard.bench.contenders import Contender, Cost, Place, Row
 from regard.bench.machine import Machine, Memory
+from regard.bench.studies import gpt2_parity
 from regard.bench.training_step import LEARNING
 from regard.bench.turns import take_turns
 from regard.systems.transformer import QUIET
@@ -259,11 +258,7 @@ def distance(model, peer):
 def copy_weights(model, peer):
     kind = type(peer).__name__
     if kind == "GPT2LMHeadModel":
-        script = Path(__file__).parents[2] / "bench" / "gpt2_parity.py"
-        spec = importlib.util.spec_from_file_location("gpt2_parity", script)
-        parity = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(parity)
-        parity.copy_weights(model, peer)
+        gpt2_parity.copy_weights(model, peer)
     elif kind == "PlainGPT":
         peer.load_state_dict({plain_name(name): weight for name, weight in model.state_dict().items()})
     else:

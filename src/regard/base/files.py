@@ -54,7 +54,7 @@ def _open_packed(path: Path) -> BinaryIO:
         from compression import zstd  # Python 3.14
     except ImportError:
         try:
-            from backports import zstd
+            from backports import zstd  # type: ignore[attr-defined,unused-ignore]
         except ImportError:
             raise RegardError(f"To read {str(path)!r}, install Zstandard: pip install 'regard[data]'.") from None
     return cast(BinaryIO, zstd.open(path, "rb"))
