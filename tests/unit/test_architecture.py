@@ -14,6 +14,7 @@ ORDER = [
     {"base"},
     {"corpora"},
     {"text", "report"},
+    {"web"},
     {"layers"},
     {"systems"},
     {"decoding"},
@@ -24,6 +25,7 @@ ORDER = [
     {"runs"},
     {"laws", "compare", "exchange"},
     {"claims", "bench"},
+    {"lab", "serve"},
     {"demo"},
     {"cli"},
     {"__main__"},
@@ -59,8 +61,8 @@ def test_every_package_has_its_place():
     assert {package_of(path) for path in FILES} <= RANK.keys()
 
 
-@pytest.mark.parametrize("package", ["text", "report"])
-def test_text_and_report_know_nothing_of_torch(package):
+@pytest.mark.parametrize("package", ["text", "report", "web"])
+def test_text_report_and_web_know_nothing_of_torch(package):
     for path in (SOURCE / package).rglob("*.py"):
         assert not any(name.split(".")[0] == "torch" for name in imports(path)), path
 
