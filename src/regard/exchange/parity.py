@@ -37,9 +37,9 @@ def token_rows(run: AnyRun, rows: int = 4, length: int = 24, *, source: bool = F
 def texts(run: AnyRun, count: int = 8) -> list[str]:
     """Lines to compare on: those of the run's own test or validation split, else made of its tokens."""
     try:
-        splits = dict(run.corpus().splits)
-        held_out = splits.get("test") or splits.get("valid") or ()
-        lines = held_out.sources if isinstance(held_out, Pairs) else held_out
+        splits = run.corpus().splits
+        held_out = splits["test" if "test" in splits else "valid"]
+        lines = iter(held_out.sources if isinstance(held_out, Pairs) else held_out)
         found = [line for line, _ in zip(lines, range(count))]
     except RegardError:  # the data are elsewhere
         found = []
