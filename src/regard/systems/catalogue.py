@@ -121,6 +121,13 @@ SYSTEMS: tuple[System, ...] = (
         paper="Radford et al. 2018, 2019; Transformer: Vaswani et al. 2017",
         target="regard.systems.gpt:GPT",
     ),
+    System(
+        name="llama",
+        year=2023,
+        title="GPT's block with rotary positions, RMSNorm, a gated feed-forward and grouped queries",
+        paper="Touvron et al. 2023; grouped queries: Ainslie et al. 2023; SwiGLU: Shazeer 2020; rotary: Su et al. 2021",
+        target="regard.systems.llama:Llama",
+    ),
 )
 
 
