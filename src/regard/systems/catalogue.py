@@ -15,6 +15,9 @@ from regard.base.settings import meant
 from regard.systems.code import in_use, is_own
 
 
+LAST_LECTURE = 2018  # the lectures' ladder ends with GPT
+
+
 @dataclass(frozen=True)
 class System:
     name: str
@@ -29,6 +32,11 @@ class System:
     def label(self) -> str:
         """Its name in tables and folders: for a user's own system, the class name."""
         return self.name.rpartition(":")[2]
+
+    @property
+    def after_gpt(self) -> bool:
+        """Does it come after the lectures?"""
+        return self.year is not None and self.year > LAST_LECTURE
 
 
 SYSTEMS: tuple[System, ...] = (
