@@ -15,6 +15,9 @@ from regard.base.settings import meant
 from regard.systems.code import in_use, is_own
 
 
+LAST_LECTURE = 2018  # the lectures' ladder ends with GPT
+
+
 @dataclass(frozen=True)
 class System:
     name: str
@@ -29,6 +32,11 @@ class System:
     def label(self) -> str:
         """Its name in tables and folders: for a user's own system, the class name."""
         return self.name.rpartition(":")[2]
+
+    @property
+    def after_gpt(self) -> bool:
+        """Does it come after the lectures?"""
+        return self.year is not None and self.year > LAST_LECTURE
 
 
 SYSTEMS: tuple[System, ...] = (
@@ -120,6 +128,13 @@ SYSTEMS: tuple[System, ...] = (
         title="a decoder-only Transformer",
         paper="Radford et al. 2018, 2019; Transformer: Vaswani et al. 2017",
         target="regard.systems.gpt:GPT",
+    ),
+    System(
+        name="llama",
+        year=2023,
+        title="GPT's block with rotary positions, RMSNorm, a gated feed-forward and grouped queries",
+        paper="Touvron et al. 2023; grouped queries: Ainslie et al. 2023; SwiGLU: Shazeer 2020; rotary: Su et al. 2021",
+        target="regard.systems.llama:Llama",
     ),
 )
 
