@@ -14,7 +14,6 @@ from regard.base.errors import RegardError
 from regard.base.settings import meant
 from regard.systems.code import in_use, is_own
 
-
 LAST_LECTURE = 2018  # the lectures' ladder ends with GPT
 
 
