@@ -13,6 +13,7 @@ from regard.base.errors import RegardError
 from regard.base.settings import meant
 from regard.base.synonyms import COMMANDS, RUN_FIRST, ours
 from regard.cli.benching import bench
+from regard.cli.chatting import chat
 from regard.cli.claiming import claims
 from regard.cli.comparing import compare, demo
 from regard.cli.datasets import data_app
@@ -28,7 +29,7 @@ from regard.cli.writing import classify, generate, translate
 GROUPS: dict[str, dict[str, Any]] = {
     "Start": {"demo": demo, "systems": systems, "data": data_app},
     "Train": {"train": train, "resume": resume, "compare": compare, "runs": runs_app},
-    "Use": {"generate": generate, "translate": translate, "classify": classify, "score": score},
+    "Use": {"generate": generate, "chat": chat, "translate": translate, "classify": classify, "score": score},
     "Look inside": {"inspect": inspect, "claims": claims, "laws": laws},
     "Exchange": {"export": export_run, "import": import_run},
     "Measure": {"evaluate": evaluate, "bench": bench, "doctor": doctor},
