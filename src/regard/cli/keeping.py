@@ -136,7 +136,7 @@ def runs_rename(run: Path, name: str) -> None:
 
 @runs_app.command(name="remove")
 def runs_remove(*runs: Path, yes: Annotated[bool, Flag] = False) -> None:
-    """Remove runs, after asking. Files in their folders that Regard did not write stay; a run in training is refused.
+    """Remove runs, after asking. Files that Regard did not write stay; a run that is being trained is refused.
 
     Parameters
     ----------
@@ -162,6 +162,6 @@ def runs_remove(*runs: Path, yes: Annotated[bool, Flag] = False) -> None:
         say("Nothing was removed.")
         return
     for run in runs:
-        left = remove_run(run)
-        kept = f"; kept what Regard did not write: {', '.join(map(str, left))}" if left else ""
-        say(f"removed {run}{kept}")
+        if left := remove_run(run):
+            say(f"{run}: kept what Regard did not write: {', '.join(map(str, left))}")
+        print(run)
