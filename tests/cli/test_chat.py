@@ -1,12 +1,9 @@
 """`regard chat`: through a pipe, and in a real pseudo-terminal, where Ctrl-C stops a text and not the program."""
 
-import os
-import re
-import select
-import subprocess
 import sys
 
 import pytest
+from terminal import Terminal
 
 from regard.corpora.phrasebook import make_pairs
 from regard.runs.load import load
@@ -21,46 +18,6 @@ def translator(tmp_path_factory):
     settings = {"training": {"steps": 20, "batch_tokens": 256, "threads": 1}, "model": {"width": 32}}
     train("seq2seq", data=pairs, run=folder / "enfr", size="tiny", settings=settings)
     return folder / "enfr"
-
-
-class Terminal:
-    """A program in a pseudo-terminal, with what it has said so far."""
-
-    def __init__(self, *words):
-        import pty
-
-        self.ours, theirs = pty.openpty()
-        self.said, self.read = "", 0
-        self.child = subprocess.Popen(
-            [sys.executable, "-m", "regard", *map(str, words)],
-            stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True,
-            preexec_fn=lambda: __import__("fcntl").ioctl(0, __import__("termios").TIOCSCTTY, 0),
-            env={**os.environ, "OMP_NUM_THREADS": "1", "TERM": "dumb"},
-        )  # fmt: skip
-        os.close(theirs)
-
-    def type(self, words):
-        os.write(self.ours, words.encode())
-
-    def expect(self, pattern):
-        """Wait until this is said; what was said before it is passed over."""
-        while not (found := re.search(pattern, self.said[self.read :])):
-            assert select.select([self.ours], [], [], 300)[0], self.said
-            try:
-                self.said += os.read(self.ours, 4096).decode(errors="replace")
-            except OSError:  # the other side is closed
-                raise AssertionError(f"{pattern!r} was not said: {self.said}") from None
-        self.read += found.end()
-        return found
-
-    def end(self):
-        try:
-            while os.read(self.ours, 4096):
-                pass
-        except OSError:
-            pass
-        os.close(self.ours)
-        return self.child.wait()
 
 
 terminals = pytest.mark.skipif(sys.platform == "win32", reason="Windows has no pseudo-terminals")
@@ -180,7 +137,9 @@ def test_options_that_mean_nothing_here_are_refused(wrong, trained, translator, 
 
 @terminals
 def test_ctrl_c_stops_the_text_and_not_the_program(trained):
-    terminal = Terminal("chat", trained["lstm"], "--lines", "0", "--max-tokens", "100000000")
+    terminal = Terminal(
+        sys.executable, "-m", "regard", "chat", trained["lstm"], "--lines", "0", "--max-tokens", "100000000"
+    )
     terminal.expect(r"> ")
     terminal.type("The cat\n")
     terminal.expect(r"The cat\r\n.*The cat(.|\r\n){40}")  # what was typed, then what is written
@@ -204,7 +163,7 @@ def test_ctrl_c_stops_the_text_and_not_the_program(trained):
 @terminals
 def test_a_terminal_remembers_lines_and_completes_commands(trained):
     pytest.importorskip("readline")
-    terminal = Terminal("chat", trained["lstm"], "--max-tokens", "5")
+    terminal = Terminal(sys.executable, "-m", "regard", "chat", trained["lstm"], "--max-tokens", "5")
     terminal.expect(r"> ")
     terminal.type("/tempe\t 0\n")
     terminal.expect(r"> ")

@@ -16,12 +16,13 @@ from cyclopts import Parameter
 
 from regard.base.errors import RegardError
 from regard.base.settings import at_least, meant
+from regard.cli.completing import RunFolder
 from regard.cli.options import refuse
 from regard.cli.stdin import stdin_lines
 
 
 def chat(
-    run: Path,
+    run: RunFolder,
     *,
     prompt: Annotated[str, Parameter(allow_leading_hyphen=True)] = "",
     max_tokens: int = 200,

@@ -16,6 +16,7 @@ from regard.cli.benching import bench
 from regard.cli.chatting import chat
 from regard.cli.claiming import claims
 from regard.cli.comparing import compare, demo
+from regard.cli.completing import install_completion
 from regard.cli.datasets import data_app
 from regard.cli.doctor import doctor
 from regard.cli.evaluating import evaluate, score
@@ -43,6 +44,7 @@ app = App(
     version=__version__,
     group_commands=Group("Options", sort_key=len(GROUPS)),  # --help and --version, after the verbs
 )
+app.command(install_completion, name="--install-completion")
 for place, (title, verbs) in enumerate(GROUPS.items()):
     group = Group(title, sort_key=place)
     for order, (name, verb) in enumerate(verbs.items()):

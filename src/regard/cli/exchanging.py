@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from regard.cli.completing import RunFolder
 
-def export_run(run: Path, *, to: str, out: Path) -> None:
+
+def export_run(run: RunFolder, *, to: str, out: Path) -> None:
     """Export a run to a format that other tools read.
 
     Parameters

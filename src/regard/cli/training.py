@@ -7,6 +7,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
+from regard.cli.completing import Corpus, RunFolder, Size, Track, complete_target
 from regard.cli.options import DATA_OPTIONS, Flag, Settings
 from regard.cli.printing import print_facts
 
@@ -14,16 +15,16 @@ TRAIN_OPTIONS = ("data", "run", "size", "seed", "budget", "from", "track", "prin
 
 
 def train(
-    target: Annotated[str | None, Parameter(allow_leading_hyphen=True)] = None,
+    target: Annotated[str | None, Parameter(allow_leading_hyphen=True, completer=complete_target)] = None,
     /,
     *settings: Settings,
-    data: str | None = None,
+    data: Corpus | None = None,
     run: Path | None = None,
-    size: str | None = None,
+    size: Size | None = None,
     seed: int | None = None,
     budget: str | None = None,
     start: Annotated[Path | None, Parameter(name="--from")] = None,
-    track: str = "",
+    track: Track = "",
     print_recipe: Annotated[bool, Flag] = False,
     dry_run: Annotated[bool, Flag] = False,
     json: Annotated[bool, Flag] = False,
@@ -80,7 +81,7 @@ def train(
         print(fit.train_recipe(recipe, run, start, track=track).folder)
 
 
-def resume(run: Path, *settings: Settings, track: str = "") -> None:
+def resume(run: RunFolder, *settings: Settings, track: Track = "") -> None:
     """Continue exactly where a run stopped; if memory ran out, with smaller micro-batches: --training.accumulate 2.
 
     Parameters
