@@ -12,12 +12,13 @@ from cyclopts import Parameter
 
 from regard.base.errors import RegardError
 from regard.base.settings import at_least, one_of
+from regard.cli.completing import RunFolder
 from regard.cli.options import Flag, beam_search
 from regard.cli.stdin import stdin_batches, stdin_lines
 
 
 def translate(
-    run: Path,
+    run: RunFolder,
     *,
     beam: int | None = None,
     n_best: int = 1,
@@ -146,7 +147,7 @@ def translate(
 
 
 def classify(
-    run: Path,
+    run: RunFolder,
     *,
     n_best: int = 1,
     truncate: Annotated[bool, Flag] = False,
@@ -195,7 +196,7 @@ def classify(
 
 
 def generate(
-    run: Path,
+    run: RunFolder,
     *,
     prompt: Annotated[str, Parameter(allow_leading_hyphen=True)] = "",
     max_tokens: int = 200,
