@@ -23,6 +23,7 @@ from regard.base.errors import RegardError
 from regard.base.files import write_text
 from regard.base.numbers import grouped
 from regard.decoding.beam import BEAM
+from regard.decoding.translate import longest_translation
 from regard.exchange import hf_gpt2, hf_seq2seq
 from regard.exchange.foreign_folder import Config, Weights
 from regard.exchange.hf_tokenizer import read_tokenizer, tokenizer_files
@@ -97,15 +98,14 @@ def check(run: AnyRun, out: Path, **_: str) -> Parity:
     kind = transformers.AutoModelForSeq2SeqLM if translates else transformers.AutoModelForCausalLM
     model, tokenizer = kind.from_pretrained(out).eval(), transformers.AutoTokenizer.from_pretrained(out)
     difference = _translator_difference(run, model) if translates else _language_difference(run, model)
-    lines = [line for line in texts(run) if line.strip()]
-    same = sum(_theirs(model, tokenizer, line, run) == _ours(run, line) for line in lines)
+    same = _greedy_texts(run, model, tokenizer)
     return Parity(
         system=run.recipe.system,
         format="huggingface",
         program=f"transformers {transformers.__version__} ({type(model).__name__})",
         compared="logits of 4 rows of 24 tokens",
         largest_difference=difference,
-        same_text=f"{same} of {len(lines)} greedy texts",
+        same_text=f"{sum(same)} of {len(same)} greedy texts",
     )
 
 
@@ -126,33 +126,27 @@ def _translator_difference(run: Any, model: Any) -> float:
     return float((theirs - run.model(target, run.model.begin(source, lengths))[0]).abs().max())
 
 
-def _prompt(run: AnyRun, line: str) -> str:
-    """Of a language model's line the beginning, so that there is room to write."""
-    return line if isinstance(run, TranslationRun) else line[: max(1, len(line) // 2)].rstrip()
-
-
-def _theirs(model: Any, tokenizer: Any, line: str, run: AnyRun) -> str:
-    read = tokenizer(_prompt(run, line), return_tensors="pt")
-    length = {"max_new_tokens": WRITTEN}
-    if not isinstance(run, TranslationRun):
-        length = {"max_new_tokens": min(WRITTEN, run.recipe.model.context - read["input_ids"].size(1))}
-        if length["max_new_tokens"] < 1:
-            return _ours(run, line)
-    ids = model.generate(**read, do_sample=False, num_beams=1, **length)
+def _theirs(model: Any, tokenizer: Any, text: str, most: int) -> str:
+    ids = model.generate(**tokenizer(text, return_tensors="pt"), do_sample=False, num_beams=1, max_new_tokens=most)
     return str(tokenizer.decode(ids[0], skip_special_tokens=True))
 
 
-def _ours(run: AnyRun, line: str) -> str:
-    if isinstance(run, TranslationRun):
-        (found,) = run.translations([line], beam=1, length_penalty=0.0)
-        return found[0].text
-    assert isinstance(run, LanguageRun)
-    prompt = _prompt(run, line)
-    room = run.recipe.model.context - 1 - len(run.tokenizer.encode(prompt))
-    if room < 1:
-        return ""
-    text = run.generate(prompt, max_tokens=min(WRITTEN, room), temperature=0, lines=1)
-    return text.removesuffix("\n")
+def _greedy_texts(run: AnyRun, model: Any, tokenizer: Any) -> list[bool]:
+    """For each text, whether both write the same: translations, or how a line goes on after its first half."""
+    same = []
+    for line in filter(str.strip, texts(run)):
+        if isinstance(run, TranslationRun):
+            most = longest_translation(len(run.source_tokenizer.encode(line)))
+            (found,) = run.translations([line], beam=1, length_penalty=0.0)
+            same.append(_theirs(model, tokenizer, line, most) == found[0].text)
+            continue
+        assert isinstance(run, LanguageRun)
+        prompt = line[: max(1, len(line) // 2)].rstrip()
+        most = min(WRITTEN, run.recipe.model.context - 1 - len(run.tokenizer.encode(prompt)))
+        if most > 0:
+            ours = run.generate(prompt, max_tokens=most, temperature=0, lines=1).removesuffix("\n")
+            same.append(_theirs(model, tokenizer, prompt, most) == ours)
+    return same
 
 
 # -- in ----------------------------------------------------------------------------------------------------------------
@@ -188,12 +182,13 @@ def read(folder: Path, run: Path, tokenizer_file: Path | None = None) -> Path:
     settings = family.settings(config)
     vocabulary = config.number("vocab_size")
     tokenizer, order = _tokenizer(folder, config, tokenizer_file)
-    if sorted(order) != list(range(vocabulary)):
+    if len(order) != vocabulary or sorted(order) != list(range(vocabulary)):
         raise RegardError(
             f"{folder}: the tokenizer has {len(order)} tokens and the model {vocabulary}; they must be the same."
         )
     data = {"corpus": "", "tokenizer": tokenizer.kind, "vocabulary": tokenizer.vocabulary}
-    recipe = compose(family.system, None, {"data": data, "model": settings})
+    training = {"batch_tokens": settings["context"]} if settings.get("context", 0) > 4096 else {}  # one window at least
+    recipe = compose(family.system, None, {"data": data, "model": settings, "training": training})
     state = family.state(config, Weights.of_folder(folder, family.prefix), settings, vocabulary)
     for name in BY_TOKEN:
         if name in state:
