@@ -37,7 +37,7 @@ FORMATS: dict[str, Format] = {
     "huggingface": Format(
         "huggingface",
         "a folder that transformers, vLLM and most other programs load",
-        ("gpt", "transformer"),
+        ("gpt", "llama", "transformer"),
         folder=True,
         options={"license": "for the model card, as the Hub names it", "scores": "no: a card without test scores"},
     ),

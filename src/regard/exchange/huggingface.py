@@ -1,6 +1,7 @@
 """A run as a folder that Hugging Face's `transformers` loads, and such folders as runs.
 
     gpt            GPT2LMHeadModel
+    llama          LlamaForCausalLM
     transformer    MarianMTModel (model.norm post), PegasusForConditionalGeneration (model.norm pre)
 
 config.json, generation_config.json, model.safetensors, the tokenizer and a model card. Writing needs no other package;
@@ -10,27 +11,24 @@ only the check imports `transformers`.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 from safetensors.torch import save_file
-from torch import Tensor
 
 from regard.base.errors import RegardError
 from regard.base.files import write_text
 from regard.base.numbers import grouped
 from regard.decoding.beam import BEAM
 from regard.decoding.translate import longest_translation
-from regard.exchange import hf_gpt2, hf_seq2seq
+from regard.exchange import hf_gpt2, hf_llama, hf_seq2seq
 from regard.exchange.foreign_folder import Config, Weights
 from regard.exchange.hf_tokenizer import read_tokenizer, tokenizer_files
 from regard.exchange.model_card import model_card
 from regard.exchange.parity import Parity, texts, token_rows
 from regard.report.progress import say
-from regard.runs.folder import Tokenizers, build_model, set_weights
+from regard.runs.folder import Tokenizers, build_model, has_source, set_weights
 from regard.runs.language_run import LanguageRun
 from regard.runs.load import AnyRun
 from regard.runs.new_folder import check_free, new_folder, write_facts, write_folder
@@ -39,6 +37,8 @@ from regard.runs.translation_run import TranslationRun
 from regard.text.tokenizer import Tokenizer
 from regard.training.checkpoint import save_tensors
 
+SYSTEMS: dict[str, Any] = {module.SYSTEM: module for module in (hf_gpt2, hf_llama, hf_seq2seq)}
+KINDS = {"gpt2": hf_gpt2, "llama": hf_llama, "marian": hf_seq2seq, "pegasus": hf_seq2seq}  # by config.json's model_type
 WRITTEN = 32  # tokens of a text that is compared
 
 # -- out ---------------------------------------------------------------------------------------------------------------
@@ -47,14 +47,9 @@ WRITTEN = 32  # tokens of a text that is compared
 def write(run: AnyRun, out: Path, *, license: str = "unknown", scores: str = "yes") -> None:
     if scores not in ("yes", "no"):
         raise RegardError(f"--scores must be yes or no, not {scores!r}.")
-    translates = isinstance(run, TranslationRun)
-    if isinstance(run, TranslationRun):
-        config, longest = hf_seq2seq.config_of(run), run.recipe.data.longest
-        tensors = hf_seq2seq.as_huggingface(run.model, config)  # type: ignore[arg-type]
-    else:
-        assert isinstance(run, LanguageRun)
-        config, longest = hf_gpt2.config_of(run), run.recipe.model.context
-        tensors = hf_gpt2.as_huggingface(run.model)  # type: ignore[arg-type]
+    module, longest = SYSTEMS[run.recipe.system], _longest(run)
+    config = module.config_of(run)
+    tensors = module.as_huggingface(run.model, config)
     save_file(
         {name: tensor.detach().contiguous() for name, tensor in tensors.items()},
         out / "model.safetensors",
@@ -62,9 +57,16 @@ def write(run: AnyRun, out: Path, *, license: str = "unknown", scores: str = "ye
     )
     _write_json(out / "config.json", config)
     _write_json(out / "generation_config.json", _generation(run, longest))
-    for name, content in tokenizer_files(run.tokenizer, source=translates, longest=longest).items():
+    for name, content in tokenizer_files(
+        run.tokenizer, source=isinstance(run, TranslationRun), longest=longest
+    ).items():
         write_text(out / name, content)
     write_text(out / "README.md", model_card(run, config["architectures"][0], license=license, scored=scores == "yes"))
+
+
+def _longest(run: AnyRun) -> int:
+    """Tokens that it was trained to read at once."""
+    return int(run.recipe.data.longest if isinstance(run, TranslationRun) else run.recipe.model.context)
 
 
 def _write_json(path: Path, values: dict[str, Any]) -> None:
@@ -152,21 +154,6 @@ def _greedy_texts(run: AnyRun, model: Any, tokenizer: Any) -> list[bool]:
 # -- in ----------------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Family:
-    """Folders of one kind: config.json's model_type, and how they become ours."""
-
-    system: str
-    settings: Callable[[Config], dict[str, Any]]
-    state: Callable[[Config, Weights, dict[str, Any], int], dict[str, Tensor]]
-    prefix: str = ""
-
-
-FAMILIES = {
-    "gpt2": Family("gpt", hf_gpt2.settings_in, hf_gpt2.state_in, "transformer."),
-    "marian": Family("transformer", hf_seq2seq.settings_in, hf_seq2seq.state_in),
-    "pegasus": Family("transformer", hf_seq2seq.settings_in, hf_seq2seq.state_in),
-}
 BY_TOKEN = ("embedding.table.weight", "source_embedding.table.weight", "output.weight")  # a row for each token
 
 
@@ -175,12 +162,11 @@ def read(folder: Path, run: Path, tokenizer_file: Path | None = None) -> Path:
     check_free(run)
     config = Config(folder)
     kind = config.values.get("model_type")
-    if not isinstance(kind, str) or kind not in FAMILIES:
+    if not isinstance(kind, str) or kind not in KINDS:
         what = f"a {kind} folder" if isinstance(kind, str) else "no folder of a language model or translator"
-        raise RegardError(f"{folder} is {what!s:.60}; Regard imports {', '.join(FAMILIES)}.")
-    family = FAMILIES[kind]
-    settings = family.settings(config)
-    vocabulary = config.number("vocab_size")
+        raise RegardError(f"{folder} is {what!s:.60}; Regard imports {', '.join(KINDS)}.")
+    module: Any = KINDS[kind]
+    settings, vocabulary = module.settings_in(config), config.number("vocab_size")
     tokenizer, order = _tokenizer(folder, config, tokenizer_file)
     if len(order) != vocabulary or sorted(order) != list(range(vocabulary)):
         raise RegardError(
@@ -188,12 +174,12 @@ def read(folder: Path, run: Path, tokenizer_file: Path | None = None) -> Path:
         )
     data = {"corpus": "", "tokenizer": tokenizer.kind, "vocabulary": tokenizer.vocabulary}
     training = {"batch_tokens": settings["context"]} if settings.get("context", 0) > 4096 else {}  # one window at least
-    recipe = compose(family.system, None, {"data": data, "model": settings, "training": training})
-    state = family.state(config, Weights.of_folder(folder, family.prefix), settings, vocabulary)
+    recipe = compose(module.SYSTEM, None, {"data": data, "model": settings, "training": training})
+    state = module.state_in(config, Weights.of_folder(folder, module.PREFIX), recipe.model, vocabulary)
     for name in BY_TOKEN:
         if name in state:
             state[name] = state[name][torch.tensor(order)]
-    tokenizers = Tokenizers(tokenizer, tokenizer if family.system == "transformer" else None)
+    tokenizers = Tokenizers(tokenizer, tokenizer if has_source(recipe) else None)
     model = build_model(recipe, tokenizers)
     set_weights(model, state, folder)
     with new_folder(recipe, run) as made:
@@ -205,7 +191,16 @@ def read(folder: Path, run: Path, tokenizer_file: Path | None = None) -> Path:
 
 
 def _tokenizer(folder: Path, config: Config, given: Path | None) -> tuple[Tokenizer, list[int]]:
+    """Ours, and for each of its ids theirs."""
+    first, last = config.values.get("bos_token_id"), config.values.get("eos_token_id")
+    if first not in (None, last):
+        config.wrong(
+            f"bos_token_id is {first!r:.20} and eos_token_id is {last!r:.20}: in Regard one boundary begins a text and "
+            "ends it"
+        )
     if given is None:
         return read_tokenizer(folder, config)
     tokenizer = Tokenizer.load(given)
+    if last != tokenizer.eos:
+        config.wrong(f"eos_token_id is {last!r:.20}, and it is {tokenizer.eos} in {given}: this is another tokenizer")
     return tokenizer, list(range(tokenizer.vocabulary))

@@ -21,6 +21,7 @@ LINES = [
 ] * 3
 SMALL = {
     "gpt": {"layers": 2, "width": 24, "heads": 3, "context": 48, "dropout": 0.0},
+    "llama": {"layers": 2, "width": 24, "heads": 6, "key_value_heads": 2, "context": 48, "dropout": 0.0},
     "transformer": {"layers": 2, "decoder_layers": 3, "width": 24, "heads": 3, "dropout": 0.0},
 }
 

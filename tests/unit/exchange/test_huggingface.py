@@ -34,7 +34,8 @@ TRANSLATORS = [
     {"tied": False, "tokenizer": "word", "feedforward": 40},
     {"norm": "post", "tied": False},
 ]
-KINDS = [("gpt", one) for one in GPTS] + [("transformer", one) for one in TRANSLATORS]
+KINDS = [("gpt", one) for one in GPTS] + [("llama", {}), ("llama", {"tied": False, "key_value_heads": 6})]
+KINDS += [("transformer", one) for one in TRANSLATORS]
 
 
 @pytest.fixture(scope="module")
@@ -85,7 +86,7 @@ def test_what_went_out_comes_back(exported, tmp_path, system, settings):
     run, folder, _ = exported(system, settings)
     back = regard.load(import_file(folder, tmp_path / "back"), device="cpu")
     assert back.tokenizer.tokens == run.tokenizer.tokens
-    if system == "gpt":
+    if system != "transformer":
         ours, theirs = (one.score(LINES) for one in (run, back))
         assert [s.log_probability for s in ours] == pytest.approx([s.log_probability for s in theirs], abs=1e-3)
         assert run.generate("The", temperature=0, max_tokens=20) == back.generate("The", temperature=0, max_tokens=20)
@@ -274,7 +275,8 @@ def refused(folder):
     ({"scale_attn_by_inverse_layer_idx": True}, "scale_attn_by_inverse_layer_idx is True"),
     ({"layer_norm_epsilon": 0.1}, "layer_norm_epsilon"),
     ({"resid_pdrop": "much"}, "resid_pdrop must be a rate"),
-    ({"eos_token_id": 10**9}, "eos_token_id"),
+    ({"eos_token_id": 10**9, "bos_token_id": 10**9}, "which is no token"),
+    ({"bos_token_id": 3}, "one boundary begins a text and ends it"),
 ])  # fmt: skip
 def test_a_config_that_regard_cannot_be_is_one_sentence(copy, values, said):
     change(copy, **values)
@@ -338,5 +340,5 @@ def test_another_kind_of_tokenizer_is_named(copy):
     from tokenizers import Tokenizer, models
 
     Tokenizer(models.Unigram([("a", 0.0), ("<|endoftext|>", 0.0)], 0)).save(str(copy / "tokenizer.json"))
-    change(copy, eos_token_id=1)
+    change(copy, eos_token_id=1, bos_token_id=1)
     assert "is a Unigram tokenizer" in refused(copy)
