@@ -160,7 +160,7 @@ BY_TOKEN = ("embedding.table.weight", "source_embedding.table.weight", "output.w
 def read(folder: Path, run: Path, tokenizer_file: Path | None = None) -> Path:
     """Make a run of a folder that `transformers` wrote."""
     check_free(run)
-    config = Config(folder)
+    config = Config.of_folder(folder)
     kind = config.values.get("model_type")
     if not isinstance(kind, str) or kind not in KINDS:
         what = f"a {kind} folder" if isinstance(kind, str) else "no folder of a language model or translator"
