@@ -34,6 +34,13 @@ class Format:
 
 
 FORMATS: dict[str, Format] = {
+    "huggingface": Format(
+        "huggingface",
+        "a folder that transformers, vLLM and most other programs load",
+        ("gpt", "transformer"),
+        folder=True,
+        options={"license": "for the model card, as the Hub names it", "scores": "no: a card without test scores"},
+    ),
     "arpa": Format("arpa_runs", "the back-off format that every n-gram toolkit reads", ("ngram",)),
 }
 
@@ -79,7 +86,7 @@ def _module(form: Format, to: str) -> Any:
 
 
 def import_file(file: Path, run: Path, tokenizer_file: Path | None = None) -> Path:
-    """Make a run of another program's model, with the tokenizer that cut its text."""
-    from regard.exchange.arpa_runs import read
-
-    return read(file, run, tokenizer_file)
+    """Make a run of another program's model: an ARPA file, or a folder that `transformers` wrote."""
+    read = import_module(f"regard.exchange.{'huggingface' if file.is_dir() else 'arpa_runs'}").read
+    made: Path = read(file, run, tokenizer_file)
+    return made
