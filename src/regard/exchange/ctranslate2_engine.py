@@ -10,7 +10,6 @@ hypothesis, where no token is forbidden, both are the same greedy search.
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Sequence
 from itertools import groupby
@@ -20,11 +19,8 @@ from typing import Any
 import ctranslate2
 import torch
 
-from regard.corpora.fetch import cache_folder
-from regard.base.files import making_folder
 from regard.decoding.beam import Hypothesis
 from regard.decoding.beam_slots import Terms
-from regard.runs.translation_run import TranslationRun
 from regard.text.tokenizer import Tokenizer
 
 BATCH_TOKENS = 2048  # of sources that are searched together
@@ -49,7 +45,7 @@ class CTranslate2Engine:
         """For each source (with <eos>) its hypotheses of at most `limits` tokens, best first."""
         how: dict[str, Any] = {
             "beam_size": terms.width,
-            "num_hypotheses": terms.n_best,
+            "num_hypotheses": terms.width,
             "length_penalty": terms.length_penalty,
             "suppress_sequences": [[self.target[token]] for token in terms.forbidden],
             "min_decoding_length": max(terms.min_tokens - 1, 0),
@@ -74,4 +70,11 @@ class CTranslate2Engine:
             tokens = [self.ids[symbol] for symbol in written]
             finished = bool(tokens) and tokens[-1] == terms.eos
             found.append(Hypothesis(tokens, score * len(tokens) ** terms.length_penalty, score, finished))
-        return sorted(found, key=lambda hypothesis: not hypothesis.finished)  # stable: then by score
+        found.sort(key=lambda hypothesis: (not hypothesis.finished, -hypothesis.score))  # as here, cut off ones last
+        return found[: terms.n_best]
+
+    def score(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> list[list[float]]:
+        """log P of each token of the targets and of their <eos>; both sides without <eos>."""
+        read = [[self.source[token] for token in tokens] for tokens in sources]
+        written = [[self.target[token] for token in tokens] for tokens in targets]
+        return [found.log_probs for found in self.translator.score_batch(read, written, max_input_length=0)]

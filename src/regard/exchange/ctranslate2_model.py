@@ -7,8 +7,7 @@ of them can be expressed; what cannot is refused by the name of its setting.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import partial
+import hashlib
 from pathlib import Path
 from typing import Any
 
@@ -21,12 +20,16 @@ from ctranslate2.specs.transformer_spec import TransformerDecoderSpec, Transform
 from torch import Tensor, nn
 
 from regard.base.errors import RegardError
-from regard.base.files import write_text
+from regard.base.files import making_folder, waiting_for, write_text
+from regard.base.numbers import a
 from regard.base.settings import one_of
+from regard.corpora.fetch import cache_folder
+from regard.decoding.translate import translate
+from regard.evaluation.scoring import pair_losses
 from regard.exchange.ctranslate2_engine import CTranslate2Engine, symbols
 from regard.exchange.parity import Parity, texts, token_rows
 from regard.layers.attention import CrossAttention, MultiHeadSelfAttention
-from regard.layers.blocks import DecoderBlock, FeedForward
+from regard.layers.blocks import FeedForward
 from regard.layers.embedding import Embedding
 from regard.runs.folder import Tokenizers
 from regard.runs.language_run import LanguageRun
@@ -36,7 +39,7 @@ from regard.runs.translation_run import TranslationRun
 from regard.systems.gpt import GPT
 from regard.systems.gpt import Settings as GPTSettings
 from regard.systems.transformer import Settings, Transformer
-from regard.text.tokenizer import EOS, UNK, Tokenizer
+from regard.text.tokenizer import EOS, UNK
 
 ROWS = 1024  # of the table of positions at least, where the model has no limit
 
@@ -93,13 +96,12 @@ def _encoder_decoder(model: Transformer, rows: int) -> tuple[Any, Any]:
     _embed(encoder, encoder.embeddings[0], reader, rows)
     _embed(decoder, decoder.embeddings, model.embedding, rows)
     for layer, block in zip(encoder.layer, model.encoder.blocks, strict=True):
-        _self_attention(layer.self_attention, block.attention_norm, block.attention)
-        _feed_forward(layer.ffn, block.feedforward_norm, block.feedforward)
+        _self_attention(layer.self_attention, block)
+        _feed_forward(layer.ffn, block)
     for layer, block in zip(decoder.layer, model.layers, strict=True):
-        assert isinstance(block, DecoderBlock)
-        _self_attention(layer.self_attention, block.attention_norm, block.attention)
-        _cross_attention(layer.attention, block.cross_norm, block.cross)
-        _feed_forward(layer.ffn, block.feedforward_norm, block.feedforward)
+        _self_attention(layer.self_attention, block)
+        _cross_attention(layer.attention, block)
+        _feed_forward(layer.ffn, block)
     if settings.norm == "pre":
         _norm(encoder.layer_norm, model.encoder.finish)
         _norm(decoder.layer_norm, model.finish)
@@ -120,8 +122,8 @@ def _decoder_alone(model: GPT) -> Any:
     )
     _embed(decoder, decoder.embeddings, model.embedding, max(ROWS, settings.context))
     for layer, block in zip(decoder.layer, model.layers, strict=True):
-        _self_attention(layer.self_attention, block.attention_norm, block.attention)
-        _feed_forward(layer.ffn, block.feedforward_norm, block.feedforward)
+        _self_attention(layer.self_attention, block)
+        _feed_forward(layer.ffn, block)
     if settings.norm == "pre":
         _norm(decoder.layer_norm, model.finish)
     decoder.projection.weight = _numbers(model.output.of(model.embedding.table.weight)[0])
@@ -155,20 +157,23 @@ def _embed(side: Any, words: Any, embedding: Embedding, rows: int) -> None:
     side.position_encodings.encodings = _numbers(positions)
 
 
-def _self_attention(spec: Any, norm: Any, attention: MultiHeadSelfAttention) -> None:
-    _norm(spec.layer_norm, norm)
+def _self_attention(spec: Any, block: Any) -> None:
+    attention: MultiHeadSelfAttention = block.attention
+    _norm(spec.layer_norm, block.attention_norm)
     _linear(spec.linear[0], attention.project)
     _linear(spec.linear[1], attention.output)
 
 
-def _cross_attention(spec: Any, norm: Any, attention: CrossAttention) -> None:
-    _norm(spec.layer_norm, norm)
-    for part, layer in zip(spec.linear, (attention.query, attention.project, attention.output), strict=True):
+def _cross_attention(spec: Any, block: Any) -> None:
+    cross: CrossAttention = block.cross
+    _norm(spec.layer_norm, block.cross_norm)
+    for part, layer in zip(spec.linear, (cross.query, cross.project, cross.output), strict=True):
         _linear(part, layer)
 
 
-def _feed_forward(spec: Any, norm: Any, feedforward: FeedForward) -> None:
-    _norm(spec.layer_norm, norm)
+def _feed_forward(spec: Any, block: Any) -> None:
+    feedforward: FeedForward = block.feedforward
+    _norm(spec.layer_norm, block.feedforward_norm)
     _linear(spec.linear_0, feedforward.expand)
     _linear(spec.linear_1, feedforward.output)
 
@@ -188,5 +193,102 @@ def _numbers(tensor: Tensor) -> np.ndarray:
     return tensor.detach().float().cpu().numpy()
 
 
-def readme(run):
-    return ""
+# -- the page beside it ----------------------------------------------------------------------------------------------
+
+TRANSLATE = """\
+import ctranslate2
+from tokenizers import Tokenizer
+
+translator = ctranslate2.Translator(".")
+source, target = Tokenizer.from_file("{source}"), Tokenizer.from_file("tokenizer.json")
+tokens = source.encode("A sentence to translate.").tokens
+(found,) = translator.translate_batch([tokens], beam_size=5, min_decoding_length=0, max_input_length=0{unknown})
+print(target.decode([target.token_to_id(token) for token in found.hypotheses[0]]))
+"""
+WRITE = """\
+import ctranslate2
+from tokenizers import Tokenizer
+
+generator = ctranslate2.Generator(".")
+tokenizer = Tokenizer.from_file("tokenizer.json")
+tokens = ["<eos>", *tokenizer.encode("The").tokens]
+(found,) = generator.generate_batch([tokens], max_length=30{unknown})
+print(tokenizer.decode(found.sequences_ids[0]))
+"""
+
+
+def example(run: AnyRun) -> str:
+    unknown = "" if run.tokenizer.unk is None else ", disable_unk=True"
+    if not isinstance(run, PairRun):
+        return WRITE.format(unknown=unknown)
+    same = run.source_tokenizer is run.tokenizer
+    return TRANSLATE.format(source="tokenizer.json" if same else "tokenizer.source.json", unknown=unknown)
+
+
+def readme(run: AnyRun) -> str:
+    return f"""# {a(run.recipe.system).capitalize()} for CTranslate2
+
+Written by Regard. It needs `pip install ctranslate2 tokenizers`, and no Regard and no PyTorch.
+
+```python
+{example(run)}```
+"""
+
+
+# -- beside Regard ---------------------------------------------------------------------------------------------------
+
+
+def open_engine(run: TranslationRun, quantization: str = "float32") -> CTranslate2Engine:
+    """The run's weights as they are now, in CTranslate2; they are converted once, into the cache folder."""
+    folder = cache_folder() / "ctranslate2" / _digest(run, quantization)
+    with waiting_for(folder.parent / ".lock"):
+        if not folder.exists():
+            with making_folder(folder) as made:
+                save(run, made, quantization)
+    return CTranslate2Engine(folder, run.source_tokenizer, run.tokenizer)
+
+
+def _digest(run: TranslationRun, quantization: str) -> str:
+    """Of everything that a converted model is made from."""
+    digest = hashlib.blake2b(digest_size=16)
+    for part in (ctranslate2.__version__, quantization, run.recipe.model, run.recipe.data.longest):
+        digest.update(f"{part}\n".encode())
+    for tokenizer in (run.source_tokenizer, run.tokenizer):
+        digest.update(tokenizer.digest.encode())
+    for name, weight in run.model.state_dict().items():
+        digest.update(f"{name} {weight.dtype} {list(weight.shape)}\n".encode())
+        digest.update(_numbers(weight).tobytes())
+    return digest.hexdigest()
+
+
+@torch.no_grad()
+def check(run: AnyRun, out: Path, quantization: str = "float32") -> Parity:
+    """CTranslate2 beside Regard: log-probabilities of the same tokens, and the texts that both find best."""
+    program = f"CTranslate2 {ctranslate2.__version__}, {quantization}"
+    if isinstance(run, TranslationRun):
+        return Parity(run.recipe.system, "ctranslate2", program, *_compare_translations(run, out))
+    rows = [[run.tokenizer.eos, *row[:-1]] for row in token_rows(run)]
+    theirs = np.asarray(ctranslate2.Generator(str(out), device="cpu").forward_batch(rows, return_log_probs=True))
+    ours = run.model(torch.tensor(rows))[0].log_softmax(-1).numpy()
+    same = ours.argmax(-1) == theirs.argmax(-1)
+    text = f"{same.sum()} of {same.size} most probable tokens"
+    return Parity(run.recipe.system, "ctranslate2", program, "log P of each token", _largest(ours - theirs), text)
+
+
+def _compare_translations(run: TranslationRun, out: Path) -> tuple[str, float, str]:
+    engine, lines = CTranslate2Engine(out, run.source_tokenizer, run.tokenizer), texts(run, 50)
+    sources = [run.source_tokens(line, 1, truncate=True) for line in lines]
+    how: dict[str, Any] = {"eos": run.tokenizer.eos, "forbidden": run.forbidden}
+    ours = [best.tokens for best, *_ in translate(run.model, sources, **how)]
+    theirs = [best.tokens for best, *_ in translate(run.model, sources, engine=engine, **how)]
+    written = [tokens[:-1] if tokens[-1] == run.tokenizer.eos else tokens for tokens in ours]
+    scores = zip(
+        pair_losses(run.model, sources, written, run.tokenizer.eos), engine.score(sources, written), strict=True
+    )
+    largest = max(_largest(loss + np.asarray(score)) for loss, score in scores)
+    same = sum(one == other for one, other in zip(ours, theirs, strict=True))
+    return "log P of each token of our translations", largest, f"{same} of {len(lines)} translations, beam 5"
+
+
+def _largest(difference: np.ndarray) -> float:
+    return float(np.abs(difference).max())

@@ -30,7 +30,7 @@ import onnx_ir as ir
 import onnxruntime
 import torch
 from onnx_ir.passes.common import ClearMetadataAndDocStringPass
-from onnxscript import opset18 as op
+from onnxscript import opset18
 from torch import Tensor, nn
 from torch._higher_order_ops.scan import scan
 from torch.export import Dim
@@ -132,6 +132,7 @@ def walk_in_graph(
 
 def distances(x: Any, y: Any, p: float, compute_mode: int | None = None) -> Any:
     """‖x_i − y_j‖ for the kernels among the scores: PyTorch's exporter knows no graph for `torch.cdist`."""
+    op: Any = opset18
     apart = op.Sub(op.Unsqueeze(x, [-2]), op.Unsqueeze(y, [-3]))
     return op.ReduceL2(apart, [-1], keepdims=0)
 
