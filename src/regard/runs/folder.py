@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 
 from regard.base.errors import RegardError
-from regard.base.files import check_digests, reading
+from regard.base.files import DIGEST, check_digests, reading, without_digest
 from regard.base.numbers import counted
 from regard.report.progress import say
 from regard.runs.recipe import Recipe, compose, read_in
@@ -35,6 +35,9 @@ from regard.training.checkpoint import load_tensors, unflatten
 from regard.training.loop import kept_weights
 
 FORMAT = 1  # of the run folder; raised when an older Regard could not read it
+# The entries of a run.json from before it had a digest; if there is another, it is the digest with a damaged name.
+FACTS = {"format", "regard", "torch", "python", "platform", "device", "threads", "processes", "seed", "created"}
+FACTS |= {"parameters", "seconds", "corpus", "recipe", "files", "code"}
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer.source.json")
 
 
@@ -45,7 +48,10 @@ def open_recipe(folder: Path) -> Recipe:
     named = str(tree["system"])
     if is_own(named):
         tree["system"] = own_code(named, facts, folder)
-    recipe = compose(str(tree["system"]), None, tree)
+    try:
+        recipe = compose(str(tree["system"]), None, tree)
+    except RegardError as error:
+        raise RegardError(f"{folder / 'recipe.toml'} was changed or is damaged: {error}") from None
     if isinstance(made := facts.get("recipe"), dict):  # older runs have none
         _check_kept(made, json.loads(json.dumps(recipe.tree() | {"system": named})), folder)
     return recipe
@@ -119,14 +125,14 @@ def read_facts(folder: Path) -> dict[str, Any]:
         facts = json.loads(content)
     except (ValueError, RecursionError):
         facts = None
-    if not isinstance(facts, dict):
+    if not isinstance(facts, dict) or (DIGEST not in facts and not facts.keys() <= FACTS):
         raise RegardError(f"{folder / 'run.json'} is damaged; restore it, or train the run again.")
     if facts.get("format") != FORMAT:
         raise RegardError(
             f"{folder} was written by Regard {facts.get('regard', '?')} in run format {facts.get('format')}; "
             f"this version reads format {FORMAT}: install the version that wrote it."
         )
-    return facts
+    return without_digest(facts, folder / "run.json")
 
 
 def own_code(system: str, facts: dict[str, Any], folder: Path) -> str:
