@@ -245,7 +245,7 @@ class LanguageRun(Run):
         It is what `stream` draws from at temperature 1: tokens that are never written have no part in it. A token that
         is only a part of a character is left out.
         """
-        opening = self._opening(text)
+        opening = self.opening(text)
         read, written = list(opening.tokens[1:]), self.as_read(text)
         end = opening.tokens[-self.model.context :] if self.model.context else opening.tokens
         logits, _ = read_prompts(self.model, [end], None)
