@@ -179,7 +179,8 @@ def read_chunk(
     left, since_start, to_end = remaining(decay), reach.exp()[..., None], (reach[..., -1:] - reach).exp()[..., None]
     if write is not None:
         mixed = write[..., None] * left * (key @ key.mT)  # below its diagonal, the coefficients of the equations
-        right = write[..., None] * (value - since_start * (key @ matrix))
-        value = torch.linalg.solve_triangular(mixed, right, upper=False, unitriangular=True)
+        value = write[..., None] * (value - since_start * (key @ matrix))
+        if value.size(2) > 1:
+            value = torch.linalg.solve_triangular(mixed, value, upper=False, unitriangular=True)
     read = since_start * (query @ matrix) + (left * (query @ key.mT)) @ value
     return read, since_start[..., -1:, :] * matrix + (key * to_end).mT @ value
