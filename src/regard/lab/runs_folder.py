@@ -200,6 +200,10 @@ class RunsFolder:
         """run.json as it stands."""
         return self._json(folder / "run.json")
 
+    def question(self, folder: Path) -> dict[str, Any]:
+        """What a comparison asks, from its comparison.json."""
+        return _mapping(self._json(folder / "comparison.json").get("question"))
+
     def recipe_text(self, folder: Path) -> str:
         return _read(folder / "recipe.toml").decode("utf-8", "replace")
 

@@ -3,7 +3,7 @@
 //   #/runs?show=a&show=b&run=a&metric=loss&x=tokens&log=x&log=y&smooth=0.6&lines=both
 import { link } from "../address.js";
 import { colourOf, lineChart } from "../charts.js";
-import { ago, el, grouped, number, put, segments, speak } from "../dom.js";
+import { ago, el, grouped, notice, number, put, segments, speak } from "../dom.js";
 import { firstVisit, tour, tourIsDue } from "../welcome.js";
 import { runCard } from "../run_card.js";
 
@@ -46,13 +46,15 @@ export default {
     const showing = () => {
       const named = address.query.getAll("show");
       if (named.length) return named[0] === "-" ? [] : named.filter((name) => runs.has(name));
-      return order.filter((name) => runs.get(name).rows > 0).slice(0, FIRST);
+      const like = runs.get(selected());
+      return order.filter((name) => runs.get(name).rows > 0 && runs.get(name).task === like?.task).slice(0, FIRST);
     };
     const selected = () => { const name = address.query.get("run"); return name && runs.has(name) ? name : order[0]; };
     const change = (what) => { address.note(what); address.query = new URLSearchParams(location.hash.split("?")[1] || ""); };
 
     // -- the list --------------------------------------------------------------------------------------------------------
 
+    const deleted = el("details", { class: "numbers", ontoggle: () => deleted.open && showDeleted() }, el("summary", {}, "Deleted"));
     const beginning = el("ul", { class: "run-list", "aria-label": "Runs that begin", "aria-live": "polite" });
     const list = el("ul", { class: "run-list", "aria-label": "Runs" });
     const filter = el("input", { type: "search", placeholder: "Filter", "aria-label": "Filter the runs by name, system or corpus", oninput: () => arrange() });
@@ -60,7 +62,7 @@ export default {
     const all = el("button", { type: "button", class: "quiet", onclick: () => toggleAll() }, "Draw all");
     const side = el("section", { class: "side", "aria-label": "All runs" },
       el("div", { class: "head" }, el("h1", {}, "Runs"), el("a", { class: "button primary", href: link("new"), data: { tour: "new" } }, "New run")),
-      el("div", { class: "tools" }, filter, many, all), beginning, list);
+      el("div", { class: "tools" }, filter, many, all), beginning, list, deleted);
 
     function rowOf(run) {
       let row = rowsOf.get(run.name);
@@ -100,11 +102,22 @@ export default {
     }
 
     // Jobs whose run is not there yet, or never came to be.
-    const pending = () => jobs.filter((job) => job.kind === "training" && !runs.has(job.run) && (job.running || (job.problem && Date.now() / 1000 - job.started < 600)));
+    const pending = () => jobs.filter((job) => job.kind === "training" && !runs.has(job.run) && ((job.running && !job.stopping) || (job.problem && Date.now() / 1000 - job.started < 600)));
     function showPending() {
       put(beginning, pending().map((job) => el("li", {}, el("div", { class: "pending" }, el("b", {}, job.run),
         el("p", { class: job.running ? null : "problem" }, job.running ? job.last || "Starting …" : job.problem)))));
       beginning.hidden = !beginning.children.length;
+    }
+
+    async function showDeleted() {
+      try {
+        const found = await api.get("runs/trash");
+        const back = (one) => async () => {
+          try { await api.post("runs/restore", { mark: one.mark }); await refresh(); showDeleted(); } catch (error) { notice(error.message, { bad: true }); }
+        };
+        put(deleted, el("summary", {}, "Deleted"), found.length === 0 && el("p", { class: "quiet-text" }, "Nothing was deleted."),
+          found.map((one) => el("p", { class: "line" }, one.name, " ", el("button", { type: "button", onclick: back(one) }, "Restore"))));
+      } catch (error) { notice(error.message, { bad: true }); }
     }
 
     function marks() {
