@@ -36,8 +36,8 @@ test: $(VENV)/.tests-ready
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --dist loadfile
 
 check: $(VENV)/.tests-ready
-	$(BIN)/ruff check src tests bench
-	$(BIN)/ruff format --check --quiet src tests bench
+	$(BIN)/ruff check src tests
+	$(BIN)/ruff format --check --quiet src tests
 	$(BIN)/mypy
 
 # Would the tests notice? Small faults in copies of the source: which of them are killed, package by package.
