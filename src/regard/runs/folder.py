@@ -6,6 +6,7 @@ tokenizer.json         text ↔ tokens (of the target or the labels, where token
 model.safetensors      the weights that were best on validation
 training.safetensors   the checkpoint a resume starts from (the last weights are in it)
 kept/                  for pairs, the weights of the last validations
+snapshots/             if training.snapshots asks for them, the weights of moments of the training
 metrics.jsonl          the learning curve
 report.html            the run's own page
 mine.py                where the system is one's own: its code, as it was
