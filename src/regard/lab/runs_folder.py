@@ -26,10 +26,8 @@ from regard.base.files import PLAIN
 from regard.runs.history import is_number
 from regard.systems.catalogue import SYSTEMS
 
-UPLOADS, OWN = (
-    "uploads",
-    ".lab",
-)  # files that were dropped into the page; what the lab itself keeps: jobs, samples, trash
+UPLOADS = "uploads"  # files that were dropped into the page
+OWN = ".lab"  # what the lab itself keeps: jobs, samples, what was deleted
 DEEPEST = 3  # runs/demo/language-models/lstm
 MOST_BYTES = 1 << 24  # of a JSON or TOML file that describes a run
 MOST_RUNS = 2000

@@ -22,7 +22,8 @@ const VIEWS = [
   { name: "runs", label: "Runs", load: () => import("./views/runs.js") },
   { name: "ladder", label: "Ladder", load: () => import("./views/ladder.js") },
 ];
-const HIDDEN = []; // views that are reached from others
+// Views that are reached from others, and the one they belong to.
+const HIDDEN = [{ name: "new", under: "runs", load: () => import("./views/new.js") }];
 
 const main = document.getElementById("main");
 let shown = { view: "", unmount: null };
