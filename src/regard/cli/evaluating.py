@@ -67,7 +67,7 @@ def evaluate(
     average
         translator, classifier: use the mean of the weights of the last N validations
     weights
-        best on validation, or last
+        best on validation, last, or a step whose weights were kept
     device
         cpu, cuda, …; auto = a GPU if there is one
     json
@@ -149,7 +149,7 @@ def score(
     tokens
         one line for each token: `log P, token`; an empty line ends each sentence
     weights
-        best on validation, or last
+        best on validation, last, or a step whose weights were kept
     device
         cpu, cuda, …; auto = a GPU if there is one
     json
