@@ -16,7 +16,7 @@ export const SECTIONS = { expected: "Expected", attention: "Attention", states: 
 
 const leftward = /[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufeff]/;
 export const quoted = (word) => (leftward.test(word) ? `“\u2068${word}\u2069”` : `“${word}”`);
-export const percent = (p) => (p === null || p === undefined ? "–" : p >= 0.0995 ? `${(100 * p).toFixed(0)} %` : p >= 0.0001 ? `${Number((100 * p).toPrecision(2))} %` : p > 0 ? "<0.01 %" : "0 %");
+export const percent = (p) => (p === null || p === undefined ? "–" : p >= 0.0995 ? `${(100 * p).toFixed(0)}\u00a0%` : p >= 0.0001 ? `${Number((100 * p).toPrecision(2))}\u00a0%` : p > 0 ? "<0.01\u00a0%" : "0\u00a0%");
 
 function lettered(word) {
   return word.split(/(␣+)/).filter(Boolean).map((piece) => (piece.startsWith("␣") && piece !== word ? el("i", {}, piece) : piece));
@@ -210,7 +210,7 @@ export function reading({ part, onStep = () => {}, onEdit = null, onGradients = 
     put(bodies.expected,
       el("h3", {}, facts.task === "classification" ? "What it answers" : "What it expected next"),
       el("div", { class: "bars" }, rows.map((row) => el("div", { class: row.came ? "choice-row came" : "choice-row" },
-        edit && row.token !== undefined && !row.came
+        edit && row.token !== undefined && !row.came && !(translates() && row.token === "<eos>")
           ? el("button", { type: "button", class: "word", dir: "auto", title: "Go on from here with this word", onclick: () => onEdit({ step, token: row.token, keep: false }) }, lettered(row.word))
           : el("span", { class: "word", dir: "auto" }, lettered(row.word)),
         el("span", { class: "chance" }, el("i", { style: { width: `${100 * row.p}%` } })),
@@ -371,6 +371,7 @@ export function reading({ part, onStep = () => {}, onEdit = null, onGradients = 
   }
 
   function whole() {
+    said.hidden = steps.hidden = shown === "none";
     for (const [name, body] of Object.entries(bodies)) {
       body.hidden = !(shown === name || (shown === "all" && THERE[name]()));
       if (!body.hidden && name !== "expected") DRAW[name]();

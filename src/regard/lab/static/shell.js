@@ -22,6 +22,7 @@ const VIEWS = [
   { name: "runs", label: "Runs", load: () => import("./views/runs.js") },
   { name: "ladder", label: "Ladder", load: () => import("./views/ladder.js") },
   { name: "sentence", label: "Sentence", load: () => import("./views/sentence.js") },
+  { name: "translation", label: "Translation", load: () => import("./views/translation.js") },
 ];
 // Views that are reached from others, and the one they belong to.
 const HIDDEN = [{ name: "new", under: "runs", load: () => import("./views/new.js") }];
