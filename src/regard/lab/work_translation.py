@@ -18,7 +18,7 @@ from regard.lab.runs_folder import RunsFolder
 from regard.lab.traces import asked_run, matrix, trace_of
 from regard.runs.translation_run import TranslationRun
 
-SHOWN = 100  # sentences of a file
+SHOWN = 60  # sentences of a file
 LOOKED_AT = 60  # held-out pairs that an example is taken from
 
 

@@ -45,8 +45,8 @@ export function searchTree(branches) {
       label(one), " ", svg("tspan", {}, share(one.p)), svg("title", {}, said));
   });
   return el("div", { class: "search" },
-    table(ended.map((one) => ({ rank: one.rank, text: one.text || "(empty)", p: `${number(100 * Math.exp(one.log), 3)} %`, log: one.log, score: one.score })),
-      { rank: "rank", text: "sentence", p: "probability", log: "log-probability", score: "score (by length)" }, { caption: "What beam search found, the best first" }),
+    table(ended.map((one) => ({ rank: one.rank, text: one.text || "(empty)", log: one.log, score: one.score })),
+      { rank: "rank", text: "sentence", log: "log-probability", score: "score (by length)" }, { caption: "What beam search found, the best first" }),
     el("p", { class: "caption" }, "The tree: each column is a step, the most probable beginning on top. Beside each word its probability after the words before it; pale words were pruned."),
     el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "tree of the search" },
       svg("svg", { class: "tree", role: "img", "aria-label": told, width, height, viewBox: `0 0 ${width} ${height}` }, edges, nodes)),

@@ -23,6 +23,7 @@ const VIEWS = [
   { name: "ladder", label: "Ladder", load: () => import("./views/ladder.js") },
   { name: "sentence", label: "Sentence", load: () => import("./views/sentence.js") },
   { name: "translation", label: "Translation", load: () => import("./views/translation.js") },
+  { name: "time", label: "Time", load: () => import("./views/time.js") },
 ];
 // Views that are reached from others, and the one they belong to.
 const HIDDEN = [{ name: "new", under: "runs", load: () => import("./views/new.js") }];
