@@ -244,7 +244,7 @@ def test_resuming_what_was_counted(wrong, trained):
     (["--seed", "-1"], "--seed must be at least 0"),
     (["--seed", "99999999999999999999999"], "--seed must be at least 0 and below"),
     (["--temperature", "inf"], "--temperature must be at least 0"),
-    (["--weights", "worst"], "--weights must be best or last"),
+    (["--weights", "worst"], "--weights must be best, last, or a step"),
     (["--device", "quantum"], "is not available"),
     (["--beam", "3", "--max-tokens", "100"], "fewer --max-tokens"),
 ])  # fmt: skip

@@ -79,7 +79,7 @@ def translate(
     average
         use the mean of the weights of the last N validations
     weights
-        best on validation, or last
+        best on validation, last, or a step whose weights were kept
     engine
         what searches: regard, or on a CPU ctranslate2 or ctranslate2-int8, which is faster
     device
@@ -177,7 +177,7 @@ def classify(
     average
         use the mean of the weights of the last N validations
     weights
-        best on validation, or last
+        best on validation, last, or a step whose weights were kept
     device
         cpu, cuda, …; auto = a GPU if there is one
     json
@@ -250,7 +250,7 @@ def generate(
     precision
         fp32, or bf16: faster on a GPU, and less exact
     weights
-        best on validation, or last
+        best on validation, last, or a step whose weights were kept
     device
         cpu, cuda, …; auto = a GPU if there is one
     json
@@ -331,11 +331,14 @@ def _finish_lines(loaded: Any, run: Path, source: Path, out: Path, options: Sequ
 
 def _digests(run: Path, weights: str, average: int | None = None) -> dict[str, str]:
     """What a run's answers depend on, so that a file is finished only by the model that began it."""
+    from regard.runs.folder import moments
     from regard.text.sources import content_digest
     from regard.training.loop import kept_weights
 
     last = (run / "training.safetensors").exists() and (weights != "best" or not (run / "model.safetensors").exists())
     files = [run / ("training.safetensors" if last else "model.safetensors")]
+    if weights.isdecimal():
+        files = [moments(run).get(int(weights), files[0])]
     if average is not None:
         files = kept_weights(run)[-average:]
     beside = [run / name for name in ("recipe.toml", "tokenizer.json", "tokenizer.source.json")]

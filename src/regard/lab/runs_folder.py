@@ -253,11 +253,14 @@ class RunsFolder:
 
     def _kept(self, folder: Path) -> int:
         """How many checkpoints of its way are kept."""
-        try:
-            with os.scandir(folder / "kept") as entries:
-                return sum(entry.name.endswith(".safetensors") for entry in entries)
-        except OSError:
-            return 0
+        found: set[str] = set()
+        for name in ("kept", "snapshots"):
+            try:
+                with os.scandir(folder / name) as entries:
+                    found |= {entry.name for entry in entries if entry.name.endswith(".safetensors")}
+            except OSError:
+                continue
+        return len(found)
 
 
 @dataclass

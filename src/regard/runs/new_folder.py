@@ -22,7 +22,7 @@ from regard.runs.recipe import Recipe, written_in
 from regard.systems.catalogue import find
 from regard.systems.code import in_use, is_own
 from regard.systems.model import Model
-from regard.training.loop import kept_weights
+from regard.training.loop import SNAPSHOTS, weights_in
 
 OWN_FILES = {
     "recipe.toml",
@@ -128,8 +128,9 @@ def claimed(folder: Path) -> Iterator[None]:
 def tidy(folder: Path) -> None:
     """Remove what a kill in the middle of a save left in a run that is held."""
     sweep(folder)
-    if kept_weights(folder):
-        sweep(folder / "kept")
+    for name in ("kept", SNAPSHOTS):
+        if weights_in(folder / name):
+            sweep(folder / name)
     (folder / BEGINNING).unlink(missing_ok=True)
 
 
