@@ -54,6 +54,13 @@ BENCHES = (
         "torch.nn.RNN, as it is and in one CUDA graph",
         "recurrent_training:rnn_rows",
     ),
+    Bench(
+        "serve",
+        "`regard serve` answers 1, 16, 64 (on a GPU also 256) clients at once",
+        "the same requests one at a time; transformers' generate behind the same kind of server",
+        "serving:rows",
+        only_named=True,
+    ),
     Bench("ngram-score", "a 5-gram scores text, on one CPU thread", "kenlm", "counting:rows"),
     Bench(
         "fast-rows",
