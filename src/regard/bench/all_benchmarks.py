@@ -67,6 +67,13 @@ BENCHES = (
         "the same net step by step; torch.nn.GRU in its place",
         "after_gpt:mingru_rows",
     ),
+    Bench(
+        "serve",
+        "`regard serve` answers 1, 16, 64 (on a GPU also 256) clients at once",
+        "the same requests one at a time; transformers' generate behind the same kind of server",
+        "serving:rows",
+        only_named=True,
+    ),
     Bench("ngram-score", "a 5-gram scores text, on one CPU thread", "kenlm", "counting:rows"),
     Bench(
         "fast-rows",
