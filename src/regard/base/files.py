@@ -9,6 +9,7 @@ import io
 import os
 import re
 import secrets
+import shutil
 import stat
 import sys
 import time
@@ -54,7 +55,7 @@ def _open_packed(path: Path) -> BinaryIO:
         from compression import zstd  # Python 3.14
     except ImportError:
         try:
-            from backports import zstd
+            from backports import zstd  # type: ignore[attr-defined,unused-ignore]
         except ImportError:
             raise RegardError(f"To read {str(path)!r}, install Zstandard: pip install 'regard[data]'.") from None
     return cast(BinaryIO, zstd.open(path, "rb"))
@@ -133,6 +134,27 @@ def replacing(path: Path, *, new: bool = False) -> Iterator[Path]:
     finally:
         with suppress(OSError):  # nothing to remove is as good
             temporary.unlink()
+
+
+@contextmanager
+def making_folder(path: Path) -> Iterator[Path]:
+    """A new folder beside `path` to write into; it gets that name only once everything in it is on the disk, and never
+    takes the place of another."""
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
+    try:
+        temporary.mkdir(parents=True)
+        yield temporary
+        for file in filter(Path.is_file, temporary.rglob("*")):
+            with open(file, "rb+") as handle:
+                os.fsync(handle.fileno())
+        if os.path.lexists(path):
+            raise RegardError(f"{path} exists already, and is left as it is: choose another name.")
+        temporary.rename(path)
+    except OSError as error:
+        reason = "the disk is full" if error.errno == errno.ENOSPC else error.strerror or str(error)
+        raise RegardError(f"The folder {str(path)!r} was not written ({reason}); nothing is left of it.") from error
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
 
 
 def give_name(made: Path, path: Path) -> None:

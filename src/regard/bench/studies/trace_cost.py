@@ -1,7 +1,7 @@
 """What a trace costs beside the plain call: a GPT-2 small (12 layers, 12 heads, width 768) reads 128 tokens on the CPU.
 
-    python bench/insight.py [--tokens 128] [--layers 12] [--heads 12] [--width 768] [--vocabulary 50257] [--repeats 7]
-                            [--threads 2] [--gradients]
+    python -m regard.bench.studies.trace_cost [--tokens 128] [--layers 12] [--heads 12] [--width 768]
+                                             [--vocabulary 50257] [--repeats 7] [--threads 2] [--gradients]
 
 The plain call, the same by the written equation (`explain`) and the whole trace with its arrays take turns; medians and
 the fastest are printed, also in seconds of processor time, which two free cores share and which other work on the
@@ -77,8 +77,8 @@ def main() -> None:
     ids = torch.randint(2, given.vocabulary, (given.tokens - 1,)).tolist()
     text, tokens = " ".join(tokenizer.token(n) for n in ids), torch.tensor([[tokenizer.eos, *ids]])
 
-    def write() -> None:
-        list(generate(model, [[0, *ids[:8]]], max_tokens=8, eos=0, sampling=Sampling(0.0), seed=0))
+    def write() -> list[list[int | None]]:
+        return list(generate(model, [[0, *ids[:8]]], max_tokens=8, eos=0, sampling=Sampling(0.0), seed=0))
 
     ways = {
         "plain call": lambda: model(tokens),
@@ -87,7 +87,7 @@ def main() -> None:
     }
     times: dict[str, list[tuple[float, float]]] = {name: [] for name in ways}
     with torch.no_grad():
-        untraced = explanations(model, lambda: (model(tokens), model.loss(tokens, tokens), write()))
+        untraced = explanations(model, lambda: [model(tokens), model.loss(tokens, tokens), *write()])
         traced = explanations(model, ways["trace"])
         for work in ways.values():
             work()  # the first call pays for memory

@@ -1,6 +1,7 @@
 """Training and translating beside Joey NMT: the same Transformer on the same words, one after the other, on this CPU.
 
-    python bench/translation.py MULTI30K --joey PYTHON [--updates 60] [--sentences 300] [--length 25] [--threads 2]
+    python -m regard.bench.studies.beside_joey MULTI30K --joey PYTHON [--updates 60] [--sentences 300]
+                                              [--length 25] [--threads 2]
 
 MULTI30K is a folder with train.de, train.en, val.* and test_2016_flickr.*; PYTHON an interpreter that has joeynmt 2.3
 (with importlib_metadata, which its package forgets). Both get the same words (cut by Regard's word tokenizer, those
@@ -184,7 +185,8 @@ def joey(folder: Path, options: argparse.Namespace) -> dict[str, float]:
         said, memory = run([options.joey, "-c", JOEY_TRANSLATE, "translate", str(config)], stdin=source)
     took = float(re.findall(r"Generation took ([\d.]+)\[sec\]", said)[-1])
     batches = re.findall(r"wrote (\d+) sentences, (\d+) tokens", said)
-    check("Joey NMT", *(sum(int(batch[part]) for batch in batches) for part in (0, 1)), options)
+    sentences, tokens = (sum(int(batch[part]) for batch in batches) for part in (0, 1))
+    check("Joey NMT", sentences, tokens, options)
     return {
         "training": median(speeds[2:]),
         "training memory": training_memory,

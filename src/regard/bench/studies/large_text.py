@@ -1,6 +1,6 @@
 """Texts larger than memory: how much memory does training on a file of n bytes take?
 
-    python bench/large_text.py --megabytes 64 256 1024 [--system lstm] [--tokenizer word]
+    python -m regard.bench.studies.large_text --megabytes 64 256 1024 [--system lstm] [--tokenizer word]
 
 For each size a file of that many bytes is written (random words with Zipf's frequencies, so that nothing compresses to
 a few lines), and a tiny system is trained on it for a few steps in a process of its own: split, vocabulary, tokens,

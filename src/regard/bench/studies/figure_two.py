@@ -1,6 +1,6 @@
 """BLEU by the length of the sentence for one vector and for attention: figure 2 of Bahdanau et al. 2015, made anew.
 
-    python bench/bottleneck.py --out FOLDER [--bible FILE] [--budget 240s] [--device cuda] [--beam 5]
+    python -m regard.bench.studies.figure_two --out FOLDER [--bible FILE] [--budget 240s] [--device cuda] [--beam 5]
 
 Two corpora of English sentences of 1 to 60 words, each cut in two ways, and on each of the four every system for the
 same time (all at once, a process each: the machine is shared equally):
@@ -60,6 +60,8 @@ SYSTEMS: Mapping[str, tuple[str, Mapping[str, Any], Mapping[str, Any]]] = {
 }
 DROPOUT = {"phrasebook": 0.1, "bible": 0.3}
 WIDE = ("phrasebook-bpe", "bible-bpe")  # where the wide one is trained, too
+
+PROGRAM = [sys.executable, "-m", "regard.bench.studies.figure_two"]
 
 
 def main() -> None:
@@ -183,7 +185,7 @@ def run_all(options: argparse.Namespace) -> None:
             name = f"{study}-{system}"
             with (options.out / f"{name}.log").open("w") as log:
                 running[name] = subprocess.Popen(
-                    [sys.executable, __file__, *sys.argv[1:], "--one", f"{study}/{system}"],
+                    [*PROGRAM, *sys.argv[1:], "--one", f"{study}/{system}"],
                     stdout=log,
                     stderr=subprocess.STDOUT,
                     env=environment,

@@ -1,6 +1,7 @@
 """The LSTM language model's training step: kernel by kernel, and in one CUDA graph.
 
-    python bench/recurrent_training.py [--vocabulary 10000] [--steps 60] [--shapes 0 3] [--ways plain graph] [--cells]
+    python -m regard.bench.studies.recurrent_steps [--vocabulary 10000] [--steps 60] [--shapes 0 3]
+                                                  [--ways plain graph] [--cells]
 
 For each shape the same Trainer as `regard train` reads random tokens, carries its state and steps with AdamW in bf16,
 after a warm-up, in up to three ways: "plain" (training.capture off) and "graph" (on) with one kernel for all steps of
@@ -141,7 +142,12 @@ def cell(width: int, rows: int, window: int, precision: str) -> dict[str, object
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph, stream=aside):
         step()
-    seconds = rounds(lambda: [graph.replay() for _ in range(20)]) / 20
+
+    def replay() -> None:
+        for _ in range(20):
+            graph.replay()
+
+    seconds = rounds(replay) / 20
     row = {"width": width, "rows": rows, "window": window, "precision": precision, "ms": round(1e3 * seconds, 3)}
     print(row, flush=True)
     return row

@@ -1,7 +1,7 @@
 """Does `gpt` train like GPT-2? The same weights and batches, step by step, against Hugging Face's GPT-2.
 
-    python bench/gpt2_parity.py --shape tiny --steps 100                 seconds on a CPU
-    python bench/gpt2_parity.py --shape gpt2 --steps 100 --device cuda --dtype float64     124M parameters
+    python -m regard.bench.studies.gpt2_parity --shape tiny --steps 100    seconds on a CPU
+    python -m regard.bench.studies.gpt2_parity --shape gpt2 --steps 100 --device cuda --dtype float64    124M parameters
 
 One side is Regard's own Trainer. The other is an independent model (transformers.GPT2LMHeadModel) under a plain step as
 nanoGPT takes it: mean cross-entropy, gradient norm clipped to 1, AdamW with weight decay on matrices only, and for the
@@ -105,7 +105,8 @@ def build(shape: dict[str, int], steps: int, device: str, dtype: torch.dtype) ->
     batches = Windows(ids, shape["rows"], shape["context"], 0, seed=1)
     folder = Path(tempfile.mkdtemp())
     trainer = Trainer(model.to(device, dtype), batches, TextValidation(ids[:2000], 0), recipe.training, folder)
-    return trainer, oracle.to(device, dtype)
+    torch.nn.Module.to(oracle, device, dtype)
+    return trainer, oracle
 
 
 def plain_optimizer(oracle: GPT2LMHeadModel) -> torch.optim.AdamW:

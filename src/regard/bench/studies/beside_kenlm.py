@@ -1,6 +1,6 @@
 """The n-gram against kenlm: estimation (lmplz) and scoring (kenlm's Python package), side by side on one text.
 
-    python bench/ngram.py FOLDER [--order 5] [--lmplz PATH] [--repeats 7] [--batch 64x256]
+    python -m regard.bench.studies.beside_kenlm FOLDER [--order 5] [--lmplz PATH] [--repeats 7] [--batch 64x256]
 
 FOLDER has train and test files of words separated by blanks (WikiText-2, PTB). Both sides get the same words: `<unk>`
 in the text is renamed, because lmplz refuses it, and is an ordinary word for both. Repeats alternate; medians are
@@ -19,9 +19,11 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from math import exp, log
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
@@ -34,7 +36,7 @@ from regard.systems.ngram import NGram, Settings
 from regard.text.corpus import open_corpus
 
 
-def timed(work) -> tuple[float, object]:
+def timed(work: Callable[[], Any]) -> tuple[float, Any]:
     began = time.perf_counter()
     result = work()
     return time.perf_counter() - began, result
@@ -111,7 +113,7 @@ def main() -> None:
         "score": lambda: [theirs.score(line) for line in test],
     }
     seconds: dict[str, list[float]] = {name: [] for name in ways}
-    results: dict[str, object] = {}
+    results: dict[str, Any] = {}
     for _ in range(options.repeats):
         for name, way in ways.items():
             took, results[name] = timed(way)

@@ -1,7 +1,8 @@
 """A translator's training step on a GPU: what each piece of it brings, and where its time goes.
 
-    python bench/pairs.py [--steps 20] [--ways plain graph fused fused-graph] [--kernels 20] [--attention]
-    python bench/pairs.py --ways --padding multi30k
+    python -m regard.bench.studies.pair_steps [--steps 20] [--ways plain graph fused fused-graph]
+                                             [--kernels 20] [--attention]
+    python -m regard.bench.studies.pair_steps --ways --padding multi30k
 
 The Transformer of `regard bench translate-train` (6+6×512, 512 pairs of 32+32 tokens) trains as `regard train` does, in
 bf16, in up to six ways: its blocks one after the other with PyTorch's attention ("plain"), the same in a CUDA graph
@@ -19,6 +20,7 @@ import dataclasses
 import json
 import time
 from collections.abc import Callable
+from functools import partial
 from statistics import median
 from typing import Any
 
@@ -32,7 +34,7 @@ from regard.bench.training_step import RegardTraining
 from regard.bench.translators import random_pairs, recipe, regard_transformer, vocabulary
 from regard.fast import uninstall
 from regard.fast.short_attention import attend_packed
-from regard.runs.data import read_data
+from regard.runs.data import PairData, read_data
 from regard.runs.recipe import compose
 from regard.text.pair_batches import PairBatches
 from regard.text.pair_shapes import ShapedPairBatches
@@ -106,8 +108,11 @@ def attention() -> list[dict[str, Any]]:
             found = F.scaled_dot_product_attention(query, keys, values, attn_mask=valid[:, None, None])
         return found.transpose(1, 2).flatten(2)
 
+    def backward(way: Callable[[], torch.Tensor]) -> None:
+        torch.autograd.grad(way(), packed, wanted)
+
     ways: dict[str, Callable[[], torch.Tensor]] = {
-        name: lambda backend=backend: by_library(backend)
+        name: partial(by_library, backend)
         for name, backend in (
             ("efficient", SDPBackend.EFFICIENT_ATTENTION),
             ("cudnn", SDPBackend.CUDNN_ATTENTION),
@@ -119,7 +124,7 @@ def attention() -> list[dict[str, Any]]:
     for name, way in ways.items():
         with torch.no_grad():
             forward = graphed(way)
-        both = graphed(lambda way=way: torch.autograd.grad(way(), packed, wanted))
+        both = graphed(partial(backward, way))
         rows.append({"attention": name, "forward_us": round(forward, 1), "both_us": round(both, 1)})
         print("  ".join(f"{key} {value}" for key, value in rows[-1].items()), flush=True)
     return rows
@@ -136,7 +141,12 @@ def graphed(work: Callable[[], object]) -> float:
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph, stream=aside):
         work()
-    return 1e6 * rounds(lambda: [graph.replay() for _ in range(50)]) / 50
+    return 1e6 * rounds(partial(repeat, graph, 50)) / 50
+
+
+def repeat(graph: torch.cuda.CUDAGraph, times: int) -> None:
+    for _ in range(times):
+        graph.replay()
 
 
 def rounds(work: Callable[[], object]) -> float:
@@ -153,7 +163,9 @@ def rounds(work: Callable[[], object]) -> float:
 def padding(corpus: str) -> list[dict[str, Any]]:
     """Of the batches of an epoch, as many as they come and in few shapes."""
     data = {"corpus": corpus, "source": "de", "target": "en", "vocabulary": 6000}
-    pairs = read_data(compose("transformer", "small", {"data": data})).train
+    found = read_data(compose("transformer", "small", {"data": data}))
+    assert isinstance(found, PairData)
+    pairs = found.train
     rows = []
     for budget in (4096, 8192, 32768):
         for kind in (PairBatches, ShapedPairBatches):

@@ -1,7 +1,8 @@
 """AdamW and Muon at equal tokens, each at several learning rates.
 
-    python bench/muon.py [--size tiny] [--steps 400] [--batch-tokens 2048] [--rates 0.003 0.006] [--seeds 1 2 3]
-    python bench/muon.py --update [cuda]
+    python -m regard.bench.studies.muon_rates [--size tiny] [--steps 400] [--batch-tokens 2048]
+                                             [--rates 0.003 0.006] [--seeds 1 2 3]
+    python -m regard.bench.studies.muon_rates --update [cuda]
 
 A gpt on the built-in text, everything equal but the optimiser. Printed: the best validation loss, mean and standard
 deviation over the seeds, and seconds of training. With --update: milliseconds of one update of the 48 matrices between

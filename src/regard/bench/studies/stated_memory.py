@@ -1,6 +1,6 @@
 """The memory that `--dry-run` states, beside what the training then takes.
 
-    python bench/memory.py [--device cpu] [--only gpt]
+    python -m regard.bench.studies.stated_memory [--device cpu] [--only gpt]
 
 For each system two processes: `regard train … --dry-run --json`, and the same training for a few steps with two
 validations, its checkpoints and the run opened at the end. Of the second the most it held is printed: on a CPU the

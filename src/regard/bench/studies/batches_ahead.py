@@ -1,6 +1,6 @@
 """Batches made ahead by a thread: what a training step costs with and without.
 
-    python bench/prefetch.py [--only lstm] [--device cuda] [--steps 20] [--rounds 5] [--toy]
+    python -m regard.bench.studies.batches_ahead [--only lstm] [--device cuda] [--steps 20] [--rounds 5] [--toy]
 
 For a GPT of GPT-2's smallest shape, a Transformer on sentence pairs and an LSTM in one CUDA graph, real training steps
 on made-up text with batches made when they are needed, and made ahead by the thread, in turns. Printed: the median
@@ -21,11 +21,13 @@ import torch
 
 from regard.runs.recipe import compose
 from regard.systems.catalogue import load_class
+from regard.systems.model import Model
 from regard.text.batches import Streams, Windows
 from regard.text.pair_batches import PairBatches
 from regard.text.pair_tokens import TokenPairs
 from regard.training.loop import Trainer
 from regard.training.prefetch import AHEAD, Feed
+from regard.training.validation import Verdict
 
 WORDS = 8000
 WORK: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
@@ -61,8 +63,12 @@ def main() -> None:
         made = load_class(system)(WORDS, recipe.model).to(options.device)
         with tempfile.TemporaryDirectory() as folder:
             bf16 = made.device.type == "cuda"
-            trainer = Trainer(made, batches(recipe.training), None, recipe.training, Path(folder), bf16=bf16)
+            trainer = Trainer(made, batches(recipe.training), never, recipe.training, Path(folder), bf16=bf16)
             measure(name, trainer, options.steps, options.rounds)
+
+
+def never(model: Model) -> Verdict:
+    raise AssertionError("nothing is validated here")
 
 
 def batches(training: Any) -> Any:

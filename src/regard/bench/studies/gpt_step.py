@@ -1,6 +1,7 @@
 """GPT-2's training step and what it is made of, each part in the ways it can be done.
 
-    python bench/gpt_step.py [--parts step loss attention between] [--ways off on auto] [--rows 64] [--steps 8]
+    python -m regard.bench.studies.gpt_step [--parts step loss attention between] [--ways off on auto]
+                                           [--rows 64] [--steps 8]
 
 step        the Trainer of `regard train` on GPT-2 124M, bf16: blocks as written (off), compiled (on), by hand (auto)
 loss        the loss with the product before it, forward and backward, by how many rows of logits are held at once
@@ -17,6 +18,7 @@ import argparse
 import json
 import time
 from collections.abc import Callable
+from functools import partial
 from statistics import median
 
 import torch
@@ -24,7 +26,7 @@ import torch
 from regard.bench.contenders import Place
 from regard.bench.training_step import LEARNING, RegardTraining, full_windows
 from regard.fast.causal_attention import attend_causal
-from regard.fast.linear_cross_entropy import surprise
+from regard.fast.linear_cross_entropy import linear_cross_entropy
 from regard.runs.recipe import compose
 from regard.systems.gpt import GPT
 
@@ -91,7 +93,7 @@ def loss(options: argparse.Namespace) -> dict[int, float]:
 
         def both(at_once: int = at_once) -> None:
             with torch.autocast(options.device.type, torch.bfloat16, enabled=dtype == torch.bfloat16):
-                total = surprise(hidden, weight, None, targets, at_once=at_once * words)
+                total = linear_cross_entropy(hidden, weight, None, targets, at_once=at_once * words)
             torch.autograd.grad(total, (hidden, weight))
 
         found[at_once] = milliseconds(both, options, 3)
@@ -112,7 +114,7 @@ def attention(options: argparse.Namespace) -> dict[int, list[float]]:
             context = attend_causal(query, keys, values, cudnn=cudnn).transpose(1, 2).flatten(2)
             torch.autograd.grad(context, packed, above)
 
-        found[columns] = [milliseconds(lambda cudnn=cudnn: both(cudnn), options, 10) for cudnn in (False, True)]
+        found[columns] = [milliseconds(partial(both, cudnn), options, 10) for cudnn in (False, True)]
         print(
             f"attention, rows of {columns:4d}: {found[columns][0]:.3f} ms, by cuDNN {found[columns][1]:.3f} ms",
             flush=True,

@@ -1,0 +1,216 @@
+"""A run as a folder that Hugging Face's `transformers` loads, and such folders as runs.
+
+    gpt            GPT2LMHeadModel
+    transformer    MarianMTModel (model.norm post), PegasusForConditionalGeneration (model.norm pre)
+
+config.json, generation_config.json, model.safetensors, the tokenizer and a model card. Writing needs no other package;
+only the check imports `transformers`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import save_file
+from torch import Tensor
+
+from regard.base.errors import RegardError
+from regard.base.files import write_text
+from regard.base.numbers import grouped
+from regard.decoding.beam import BEAM
+from regard.exchange import hf_gpt2, hf_seq2seq
+from regard.exchange.foreign_folder import Config, Weights
+from regard.exchange.hf_tokenizer import read_tokenizer, tokenizer_files
+from regard.exchange.model_card import model_card
+from regard.exchange.parity import Parity, texts, token_rows
+from regard.report.progress import say
+from regard.runs.folder import Tokenizers, build_model, set_weights
+from regard.runs.language_run import LanguageRun
+from regard.runs.load import AnyRun
+from regard.runs.new_folder import check_free, new_folder, write_facts, write_folder
+from regard.runs.recipe import compose
+from regard.runs.translation_run import TranslationRun
+from regard.text.tokenizer import Tokenizer
+from regard.training.checkpoint import save_tensors
+
+WRITTEN = 32  # tokens of a text that is compared
+
+# -- out ---------------------------------------------------------------------------------------------------------------
+
+
+def write(run: AnyRun, out: Path, *, license: str = "unknown", scores: str = "yes") -> None:
+    if scores not in ("yes", "no"):
+        raise RegardError(f"--scores must be yes or no, not {scores!r}.")
+    translates = isinstance(run, TranslationRun)
+    if isinstance(run, TranslationRun):
+        config, longest = hf_seq2seq.config_of(run), run.recipe.data.longest
+        tensors = hf_seq2seq.as_huggingface(run.model, config)  # type: ignore[arg-type]
+    else:
+        assert isinstance(run, LanguageRun)
+        config, longest = hf_gpt2.config_of(run), run.recipe.model.context
+        tensors = hf_gpt2.as_huggingface(run.model)  # type: ignore[arg-type]
+    save_file(
+        {name: tensor.detach().contiguous() for name, tensor in tensors.items()},
+        out / "model.safetensors",
+        metadata={"format": "pt"},
+    )
+    _write_json(out / "config.json", config)
+    _write_json(out / "generation_config.json", _generation(run, longest))
+    for name, content in tokenizer_files(run.tokenizer, source=translates, longest=longest).items():
+        write_text(out / name, content)
+    write_text(out / "README.md", model_card(run, config["architectures"][0], license=license, scored=scores == "yes"))
+
+
+def _write_json(path: Path, values: dict[str, Any]) -> None:
+    write_text(path, json.dumps(values, indent=2, ensure_ascii=False) + "\n")
+
+
+def _generation(run: AnyRun, longest: int) -> dict[str, Any]:
+    """How Regard decodes, as far as their `generate` knows it: tokens that are never written, and for a translator its
+    beam."""
+    boundary = run.tokenizer.eos
+    common: dict[str, Any] = dict.fromkeys(("bos_token_id", "eos_token_id", "pad_token_id"), boundary)
+    if run.forbidden:
+        common["suppress_tokens"] = run.forbidden
+    if not isinstance(run, TranslationRun):
+        return common
+    search = {"num_beams": BEAM.width, "length_penalty": BEAM.length_penalty, "early_stopping": False}
+    return {**common, "decoder_start_token_id": boundary, "max_new_tokens": longest, **search}
+
+
+# -- their program's opinion -------------------------------------------------------------------------------------------
+
+
+@torch.no_grad()
+def check(run: AnyRun, out: Path, **_: str) -> Parity:
+    """Load it as a user of `transformers` does; compare logits on the same tokens, and greedy texts."""
+    try:
+        import transformers
+    except ImportError:
+        raise RegardError(f"{out} was written; to check it: pip install transformers.") from None
+    translates = isinstance(run, TranslationRun)
+    kind = transformers.AutoModelForSeq2SeqLM if translates else transformers.AutoModelForCausalLM
+    model, tokenizer = kind.from_pretrained(out).eval(), transformers.AutoTokenizer.from_pretrained(out)
+    difference = _translator_difference(run, model) if translates else _language_difference(run, model)
+    lines = [line for line in texts(run) if line.strip()]
+    same = sum(_theirs(model, tokenizer, line, run) == _ours(run, line) for line in lines)
+    return Parity(
+        system=run.recipe.system,
+        format="huggingface",
+        program=f"transformers {transformers.__version__} ({type(model).__name__})",
+        compared="logits of 4 rows of 24 tokens",
+        largest_difference=difference,
+        same_text=f"{same} of {len(lines)} greedy texts",
+    )
+
+
+def _language_difference(run: AnyRun, model: Any) -> float:
+    tokens = torch.tensor([[run.tokenizer.eos, *row][: run.model.context] for row in token_rows(run)])
+    return float((model(tokens).logits - run.model(tokens)[0]).abs().max())
+
+
+def _translator_difference(run: Any, model: Any) -> float:
+    """Over sources of different lengths, so that padding is looked at too."""
+    sources, targets = token_rows(run, source=True), token_rows(run)
+    lengths = torch.tensor([len(row) - number + 1 for number, row in enumerate(sources)])
+    eos = run.tokenizer.eos
+    source = torch.tensor([[*row[: n - 1], eos, *[eos] * (len(row) + 1 - n)] for row, n in zip(sources, lengths)])
+    target = torch.tensor([[eos, *row] for row in targets])
+    mask = (torch.arange(source.size(1)) < lengths[:, None]).long()
+    theirs = model(input_ids=source, attention_mask=mask, decoder_input_ids=target).logits
+    return float((theirs - run.model(target, run.model.begin(source, lengths))[0]).abs().max())
+
+
+def _prompt(run: AnyRun, line: str) -> str:
+    """Of a language model's line the beginning, so that there is room to write."""
+    return line if isinstance(run, TranslationRun) else line[: max(1, len(line) // 2)].rstrip()
+
+
+def _theirs(model: Any, tokenizer: Any, line: str, run: AnyRun) -> str:
+    read = tokenizer(_prompt(run, line), return_tensors="pt")
+    length = {"max_new_tokens": WRITTEN}
+    if not isinstance(run, TranslationRun):
+        length = {"max_new_tokens": min(WRITTEN, run.recipe.model.context - read["input_ids"].size(1))}
+        if length["max_new_tokens"] < 1:
+            return _ours(run, line)
+    ids = model.generate(**read, do_sample=False, num_beams=1, **length)
+    return str(tokenizer.decode(ids[0], skip_special_tokens=True))
+
+
+def _ours(run: AnyRun, line: str) -> str:
+    if isinstance(run, TranslationRun):
+        (found,) = run.translations([line], beam=1, length_penalty=0.0)
+        return found[0].text
+    assert isinstance(run, LanguageRun)
+    prompt = _prompt(run, line)
+    room = run.recipe.model.context - 1 - len(run.tokenizer.encode(prompt))
+    if room < 1:
+        return ""
+    text = run.generate(prompt, max_tokens=min(WRITTEN, room), temperature=0, lines=1)
+    return text.removesuffix("\n")
+
+
+# -- in ----------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Family:
+    """Folders of one kind: config.json's model_type, and how they become ours."""
+
+    system: str
+    settings: Callable[[Config], dict[str, Any]]
+    state: Callable[[Config, Weights, dict[str, Any], int], dict[str, Tensor]]
+    prefix: str = ""
+
+
+FAMILIES = {
+    "gpt2": Family("gpt", hf_gpt2.settings_in, hf_gpt2.state_in, "transformer."),
+    "marian": Family("transformer", hf_seq2seq.settings_in, hf_seq2seq.state_in),
+    "pegasus": Family("transformer", hf_seq2seq.settings_in, hf_seq2seq.state_in),
+}
+BY_TOKEN = ("embedding.table.weight", "source_embedding.table.weight", "output.weight")  # a row for each token
+
+
+def read(folder: Path, run: Path, tokenizer_file: Path | None = None) -> Path:
+    """Make a run of a folder that `transformers` wrote."""
+    check_free(run)
+    config = Config(folder)
+    kind = config.values.get("model_type")
+    if not isinstance(kind, str) or kind not in FAMILIES:
+        what = f"a {kind} folder" if isinstance(kind, str) else "no folder of a language model or translator"
+        raise RegardError(f"{folder} is {what!s:.60}; Regard imports {', '.join(FAMILIES)}.")
+    family = FAMILIES[kind]
+    settings = family.settings(config)
+    vocabulary = config.number("vocab_size")
+    tokenizer, order = _tokenizer(folder, config, tokenizer_file)
+    if sorted(order) != list(range(vocabulary)):
+        raise RegardError(
+            f"{folder}: the tokenizer has {len(order)} tokens and the model {vocabulary}; they must be the same."
+        )
+    data = {"corpus": "", "tokenizer": tokenizer.kind, "vocabulary": tokenizer.vocabulary}
+    recipe = compose(family.system, None, {"data": data, "model": settings})
+    state = family.state(config, Weights.of_folder(folder, family.prefix), settings, vocabulary)
+    for name in BY_TOKEN:
+        if name in state:
+            state[name] = state[name][torch.tensor(order)]
+    tokenizers = Tokenizers(tokenizer, tokenizer if family.system == "transformer" else None)
+    model = build_model(recipe, tokenizers)
+    set_weights(model, state, folder)
+    with new_folder(recipe, run) as made:
+        write_folder(made, recipe, tokenizers)
+        save_tensors(made / "model.safetensors", model.state_dict())
+        write_facts(made, recipe, model, {"name": folder.resolve().name})
+    say(f"imported {grouped(sum(weight.numel() for weight in model.parameters()))} parameters of a {kind} model")
+    return made
+
+
+def _tokenizer(folder: Path, config: Config, given: Path | None) -> tuple[Tokenizer, list[int]]:
+    if given is None:
+        return read_tokenizer(folder, config)
+    tokenizer = Tokenizer.load(given)
+    return tokenizer, list(range(tokenizer.vocabulary))
