@@ -10,6 +10,7 @@ import pytest
 import regard
 from regard.corpora.phrasebook import make_pairs
 from regard.report.table import significant
+from regard.runs.facts import read_facts
 from regard.runs.run_report import NAME, read_metrics, run_page, samples, write_report
 
 HOSTILE = """<script>alert("1")</script><img src=x onerror='alert(1)'>&"'"""
@@ -107,7 +108,7 @@ def test_no_word_of_a_text_a_name_or_a_recipe_becomes_markup(tmp_path):
         "seq2seq", data=str(tmp_path / "<b>pairs.tsv"), run=folder, size="tiny",
         settings={"data": {"tokenizer": "word"}, "training": SHORT},
     )  # fmt: skip
-    facts = json.loads((folder / "run.json").read_text())
+    facts = read_facts(folder)
     facts |= {"device": HOSTILE, "platform": HOSTILE, "code": {"file": HOSTILE, "sha256": HOSTILE}}
     facts["corpus"] |= {"name": HOSTILE, "notes": [HOSTILE]}
     (folder / "run.json").write_text(json.dumps(facts))
