@@ -43,6 +43,13 @@ FORMATS: dict[str, Format] = {
         folder=True,
         options={"license": "for the model card, as the Hub names it", "scores": "no: a card without test scores"},
     ),
+    "gguf": Format(
+        "gguf_file",
+        "one file that llama.cpp and the programs built on it read",
+        ("gpt", "llama"),
+        options={"quantization": "f32 (default), f16 or q8_0"},
+        package="'regard[gguf]'",
+    ),
     "archive": Format(
         "archive",
         "one file that holds the run for another machine",
