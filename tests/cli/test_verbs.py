@@ -352,6 +352,12 @@ def test_the_demos_ladders_fit_into_five_minutes_side_by_side(ladder):
     )  # the start, the n-grams and the page come on top
 
 
+def test_the_demo_stops_at_gpt_unless_all_are_asked_for():
+    few, every = (demo.LANGUAGE.question("1s", everything=each).systems for each in (False, True))
+    assert few[-1] == "gpt"
+    assert set(every) - set(few) == {system.name for system in demo.SYSTEMS if system.after_gpt}
+
+
 def test_on_one_core_the_demos_ladders_share_the_time(monkeypatch):
     monkeypatch.setattr(demo, "cores", lambda: 1)
     for ladder in (demo.LANGUAGE, demo.TRANSLATION):

@@ -55,7 +55,7 @@ def _open_packed(path: Path) -> BinaryIO:
         from compression import zstd  # Python 3.14
     except ImportError:
         try:
-            from backports import zstd
+            from backports import zstd  # type: ignore[attr-defined,unused-ignore]
         except ImportError:
             raise RegardError(f"To read {str(path)!r}, install Zstandard: pip install 'regard[data]'.") from None
     return cast(BinaryIO, zstd.open(path, "rb"))
@@ -218,23 +218,47 @@ def append_line(path: Path, line: str) -> None:
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
     """Hold `path` as a lock, which the system lets go however the process ends; refused while another holds it."""
+    tries = 0
     while True:
         with open(open_own_file(path, os.O_RDWR), "r+b") as handle:
             try:
-                if sys.platform == "win32":
-                    import msvcrt
-
-                    msvcrt.locking(handle.fileno(), msvcrt.LK_NBLCK, 1)
-                else:
-                    import fcntl
-
-                    fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                _take(handle)
             except OSError:
+                tries += 1
+                if tries < 5:  # `is_held` of another process takes it for a moment
+                    time.sleep(0.02)
+                    continue
                 raise RegardError(f"Another process is working in {path.parent}; wait until it has ended.") from None
             if not _is_still(handle, path):  # who held it before removed it
                 continue
             yield
             return
+
+
+def is_held(path: Path) -> bool:
+    """Does a process hold this lock now? Nothing is made where there is none."""
+    try:
+        descriptor = os.open(path, (os.O_RDWR if os.access(path, os.W_OK) else os.O_RDONLY) | PLAIN)
+    except OSError:
+        return False
+    with open(descriptor, "rb") as handle:
+        try:
+            _take(handle)
+        except OSError as error:
+            return error.errno in (errno.EAGAIN, errno.EACCES, errno.EDEADLK)
+    return False
+
+
+def _take(handle: BinaryIO) -> None:
+    """Take the lock at once, or raise OSError."""
+    if sys.platform == "win32":
+        import msvcrt
+
+        msvcrt.locking(handle.fileno(), msvcrt.LK_NBLCK, 1)
+    else:
+        import fcntl
+
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def _is_still(handle: BinaryIO, path: Path) -> bool:

@@ -31,6 +31,7 @@ SETTINGS = {
     "model.layers": "depth n_layer n_layers nlayers num_layers num_hidden_layers encoder_layers num_encoder_layers",
     "model.decoder_layers": "num_decoder_layers",
     "model.heads": "n_head n_heads nhead num_heads num_attention_heads attention_heads",
+    "model.key_value_heads": "num_key_value_heads num_kv_heads n_kv_heads n_kv_head kv_heads groups",
     "model.dropout_attention": "attention_dropout attn_dropout attn_pdrop",
     "model.dropout": (
         "dropout_rate drop p_dropout resid_pdrop hidden_dropout_prob attention_dropout attn_dropout attn_pdrop"

@@ -20,15 +20,19 @@ from regard.cli.doctor import doctor
 from regard.cli.evaluating import evaluate, score
 from regard.cli.exchanging import export_run, import_run
 from regard.cli.inspecting import inspect
+from regard.cli.keeping import runs_app
 from regard.cli.listing import laws, systems
+from regard.cli.serving import serve
 from regard.cli.training import resume, train
+from regard.cli.workbench import lab
 from regard.cli.writing import classify, generate, translate
 
 GROUPS: dict[str, dict[str, Any]] = {
     "Start": {"demo": demo, "systems": systems, "data": data_app},
-    "Train": {"train": train, "resume": resume, "compare": compare},
+    "Train": {"train": train, "resume": resume, "compare": compare, "runs": runs_app},
     "Use": {"generate": generate, "translate": translate, "classify": classify, "score": score},
-    "Look inside": {"inspect": inspect, "claims": claims, "laws": laws},
+    "Serve": {"serve": serve},
+    "Look inside": {"lab": lab, "inspect": inspect, "claims": claims, "laws": laws},
     "Exchange": {"export": export_run, "import": import_run},
     "Measure": {"evaluate": evaluate, "bench": bench, "doctor": doctor},
 }

@@ -98,8 +98,14 @@ def compare(
         raise RegardError(f"Some runs failed ({runs}); the same command with --run {done.folder} retries them.")
 
 
-def demo(*, budget: str | None = None, run: Path | None = None, json: Annotated[bool, Flag] = False) -> None:
-    """Train every language model and every translator on built-in data, in five minutes.
+def demo(
+    *,
+    budget: str | None = None,
+    everything: Annotated[bool, Parameter(name="--all", negative=())] = False,
+    run: Path | None = None,
+    json: Annotated[bool, Flag] = False,
+) -> None:
+    """Train every language model up to GPT and every translator on built-in data, in five minutes.
 
     Prints a table for each task and a sample from each system, and writes two reports.
 
@@ -107,6 +113,8 @@ def demo(*, budget: str | None = None, run: Path | None = None, json: Annotated[
     ----------
     budget
         training time of each neural system, such as 30s; default: what fits into five minutes in all
+    everything
+        also the language models that came after GPT, which takes longer
     run
         folder for both comparisons; default: runs/demo, with a number if that exists
     json
@@ -114,4 +122,4 @@ def demo(*, budget: str | None = None, run: Path | None = None, json: Annotated[
     """
     from regard.demo import run_demo
 
-    run_demo(budget=budget, folder=run, as_json=json)
+    run_demo(budget=budget, everything=everything, folder=run, as_json=json)

@@ -23,9 +23,10 @@ import torch
 from torch import Tensor
 
 from regard.base.errors import RegardError
-from regard.base.files import check_digests, reading
+from regard.base.files import check_digests
 from regard.base.numbers import counted
 from regard.report.progress import say
+from regard.runs.facts import read_facts
 from regard.runs.recipe import Recipe, compose, read_in
 from regard.systems.catalogue import find, load_class
 from regard.systems.code import admit, admit_copy, is_own, locate, was_named
@@ -34,7 +35,6 @@ from regard.text.tokenizer import Tokenizer
 from regard.training.checkpoint import load_tensors, unflatten
 from regard.training.loop import kept_weights
 
-FORMAT = 1  # of the run folder; raised when an older Regard could not read it
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer.source.json")
 
 
@@ -100,33 +100,6 @@ def open_tokenizers(folder: Path, recipe: Recipe) -> Tokenizers:
     if isinstance(recorded := read_facts(folder).get("files"), dict):  # older runs have none
         check_digests(folder, TOKENIZER_FILES, recorded)
     return Tokenizers.load(folder, has_source(recipe))
-
-
-def read_facts(folder: Path) -> dict[str, Any]:
-    """run.json: which version wrote the run, on what, from which text."""
-    if not folder.exists():
-        raise RegardError(f"There is no run {folder}; `regard train` makes one.")
-    if not (folder / "run.json").is_file():
-        if any((folder / name).exists() for name in ("model.safetensors", "training.safetensors")):
-            raise RegardError(
-                f"{folder} is not a run: it has weights and no run.json. Put that file back from a copy; the weights "
-                "are left as they are."
-            )
-        raise RegardError(f"{folder} is not a run: it has no run.json; `regard train` makes one.")
-    with reading(folder / "run.json") as stream:
-        content = stream.read()
-    try:
-        facts = json.loads(content)
-    except (ValueError, RecursionError):
-        facts = None
-    if not isinstance(facts, dict):
-        raise RegardError(f"{folder / 'run.json'} is damaged; restore it, or train the run again.")
-    if facts.get("format") != FORMAT:
-        raise RegardError(
-            f"{folder} was written by Regard {facts.get('regard', '?')} in run format {facts.get('format')}; "
-            f"this version reads format {FORMAT}: install the version that wrote it."
-        )
-    return facts
 
 
 def own_code(system: str, facts: dict[str, Any], folder: Path) -> str:

@@ -16,14 +16,14 @@ import torch
 import regard
 from regard.base.errors import RegardError
 from regard.base.files import file_digest, is_partial, locked, open_own_file, sweep, write_text, writing
-from regard.runs.folder import FORMAT, TOKENIZER_FILES, Tokenizers, count_parameters
+from regard.runs.facts import BEGINNING, FORMAT
+from regard.runs.folder import TOKENIZER_FILES, Tokenizers, count_parameters
 from regard.runs.recipe import Recipe, written_in
 from regard.systems.catalogue import find
 from regard.systems.code import in_use, is_own
 from regard.systems.model import Model
 from regard.training.loop import kept_weights
 
-BEGINNING = ".beginning"  # in a folder that is not a run yet: what is beside it was made by the start of a training
 OWN_FILES = {
     "recipe.toml",
     "tokenizer.json",

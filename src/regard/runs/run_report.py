@@ -30,7 +30,7 @@ from regard.report.progress import clock, say
 from regard.report.svg import line_chart
 from regard.report.table import significant
 from regard.runs.classification_run import ClassificationRun
-from regard.runs.folder import read_facts
+from regard.runs.facts import REPORT_MARK, read_facts
 from regard.runs.history import Entry, is_number, read_metrics
 from regard.runs.language_run import LanguageRun
 from regard.runs.load import AnyRun
@@ -38,7 +38,6 @@ from regard.runs.recipe import written_in
 from regard.runs.translation_run import TranslationRun
 
 NAME = "report.html"
-OURS = "<!-- the page of a run, written by Regard -->"  # a page without this line is someone else's
 SAMPLES, LONG, EXAMPLES = 2, 48, 5  # texts that a language model writes, their tokens; sentences of the others
 POINTS = 300  # of a curve, at most
 
@@ -49,7 +48,7 @@ def write_report(
     """`examples`: held-out sources with their references, of which the first few are shown with the run's answer."""
     path = run.folder / NAME
     try:
-        if path.exists() and OURS not in path.read_text(encoding="utf-8", errors="replace"):
+        if path.exists() and REPORT_MARK not in path.read_text(encoding="utf-8", errors="replace"):
             say(f"note: {path} is not a page that Regard wrote, so it was left as it is")
             return
         write_text(path, run_page(run, examples, evaluation))
@@ -65,7 +64,7 @@ def run_page(run: AnyRun, examples: Iterable[tuple[str, str]] = (), evaluation: 
     title = f"{name}: {_system(run)}" + (f" on {corpus['name']}" if corpus.get("name") else "")
     return page(
         title,
-        OURS,
+        REPORT_MARK,
         heading(title, 1),
         paragraph(_finding(entries, evaluation), "finding"),
         paragraph(_effort(run, facts, entries), "lead"),
