@@ -25,6 +25,7 @@ from regard.base.numbers import a
 from regard.base.settings import one_of
 from regard.corpora.fetch import cache_folder
 from regard.decoding.translate import translate
+from regard.evaluation.bleu import bleu
 from regard.evaluation.scoring import pair_losses
 from regard.exchange.ctranslate2_engine import CTranslate2Engine, symbols
 from regard.exchange.parity import Parity, texts, token_rows
@@ -41,6 +42,7 @@ from regard.systems.gpt import Settings as GPTSettings
 from regard.systems.transformer import Settings, Transformer
 from regard.text.tokenizer import EOS, UNK
 
+SENTENCES = 200  # that are translated to compare
 ROWS = 1024  # of the table of positions at least, where the model has no limit
 
 
@@ -290,18 +292,30 @@ def check(run: AnyRun, out: Path, quantization: str = "float32") -> Parity:
 
 def _compare_translations(run: TranslationRun, out: Path) -> tuple[str, float, str]:
     engine = CTranslate2Engine(out, symbols(run.source_tokenizer), symbols(run.tokenizer))
-    lines = texts(run, 50)
+    lines, references = _held_out(run)
     sources = [run.source_tokens(line, 1, truncate=True) for line in lines]
     how: dict[str, Any] = {"eos": run.tokenizer.eos, "forbidden": run.forbidden}
-    ours = [best.tokens for best, *_ in translate(run.model, sources, **how)]
-    theirs = [best.tokens for best, *_ in translate(run.model, sources, engine=engine, **how)]
-    written = [tokens[:-1] if tokens[-1] == run.tokenizer.eos else tokens for tokens in ours]
-    scores = zip(
-        pair_losses(run.model, sources, written, run.tokenizer.eos), engine.score(sources, written), strict=True
-    )
-    largest = max(_largest(loss + np.asarray(score)) for loss, score in scores)
-    same = sum(one == other for one, other in zip(ours, theirs, strict=True))
-    return "log P of each token of our translations", largest, f"{same} of {len(lines)} translations, beam 5"
+    ours = [best for best, *_ in translate(run.model, sources, **how)]
+    theirs = [best for best, *_ in translate(run.model, sources, engine=engine, **how)]
+    losses = pair_losses(run.model, sources, [best.text_tokens for best in ours], run.tokenizer.eos)
+    scores = engine.score(sources, [best.text_tokens for best in ours])
+    largest = max(_largest(loss + np.asarray(score)) for loss, score in zip(losses, scores, strict=True))
+    same = sum(one.tokens == other.tokens for one, other in zip(ours, theirs, strict=True))
+    found = f"{same} of {len(lines)} translations, beam 5"
+    if references:
+        written = [[run.tokenizer.decode(best.text_tokens).strip() for best in side] for side in (ours, theirs)]
+        found += "; BLEU here {:.2f}, there {:.2f}".format(*(bleu(side, references) for side in written))
+    return "log P of each token of our translations", largest, found
+
+
+def _held_out(run: TranslationRun) -> tuple[list[str], list[str]]:
+    """Sources and references of the run's own test split; where that is elsewhere, sources alone."""
+    try:
+        corpus, name = run.chosen(None, None)
+    except RegardError:
+        return texts(run), []
+    pairs = corpus.splits[name]
+    return list(pairs.sources[:SENTENCES]), list(pairs.targets[:SENTENCES])
 
 
 def _largest(difference: np.ndarray) -> float:
