@@ -104,8 +104,8 @@ class Read(nn.Module):
             logits, new = self.read_by_columns(tokens, lengths, state)
         else:
             logits, after = self.model(tokens, nested(state), lengths)
-            new = {path: leaf for path, leaf in leaves(after).items() if not path.startswith("source.")}
-        return {"logits": logits, **{f"new.{path}": leaf for path, leaf in new.items()}}
+            new = leaves(after)
+        return {"logits": logits, **{f"new.{path}": new[path] for path in state if not path.startswith("source.")}}
 
     def read_by_columns(
         self, tokens: Tensor, lengths: Tensor, state: dict[str, Tensor]
