@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory
 
 import torch
 
-from regard.bench.contenders import Contender, Place, Row
+from regard.bench.contenders import Contender, Cost, Place, Row
 from regard.bench.training_step import count, random_tokens
 from regard.decoding.beam import Beam
 from regard.decoding.beam_slots import Terms
@@ -84,13 +84,24 @@ def rows(place: Place) -> list[Row]:
             here,
             f"{stacks}, {f'beam {width}' if width > 1 else 'greedy'}, {work}",
             contenders(width),
-            None,
+            cost(model(), width, sentences),
             warm_up=1,
             calls=1,
             unit="sentences/s",
         )
         for width in (1, 5)
     ]
+
+
+def cost(model: Transformer, width: int, sentences: int) -> Cost:
+    """Of a sentence: it is read once, and its hypotheses take NEW steps."""
+    decoder, held = count(model.layers) + count(model.embedding), torch.float32.itemsize
+    looks = 4.0 * len(model.layers) * model.settings.width * (LENGTH + NEW / 2)  # QKᵀ and weights × V: across, and back
+    caches = 2 * len(model.layers) * model.settings.width * held * (LENGTH + width * NEW / 2)
+    return Cost(
+        operations=width * NEW * (2.0 * decoder + looks) + 2.0 * count(model.encoder) * LENGTH,
+        bytes=NEW * (decoder * held / sentences + caches),
+    )
 
 
 def symbols(vocabulary: int) -> list[str]:
