@@ -43,6 +43,12 @@ BENCHES = (
     ),
     Bench("translate-beam", "a Transformer translates with beam 5", "transformers' generate", "translators:beam_rows"),
     Bench(
+        "translate-cpu",
+        "a Transformer translates on a CPU, greedily and with beam 5",
+        "CTranslate2 with the same weights, in fp32 and int8",
+        "cpu_translators:rows",
+    ),
+    Bench(
         "lstm-train",
         "an LSTM language model's whole training step",
         "torch.nn.LSTM, as it is and in one CUDA graph",
