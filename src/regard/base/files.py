@@ -48,6 +48,15 @@ def reading(path: Path) -> Iterator[BinaryIO]:
         raise RegardError(f"{str(path)!r} cannot be read ({error.strerror or error}); check the file.") from None
 
 
+def read_whole(path: Path, most: int) -> bytes:
+    """The bytes of a file that is read at once; one of more than `most` is not what its name says."""
+    with reading(path) as stream:
+        content = stream.read(most + 1)
+    if len(content) > most:
+        raise RegardError(f"{str(path)!r} has more than {most >> 20} MiB, so Regard did not write it: check the file.")
+    return content
+
+
 def _open_packed(path: Path) -> BinaryIO:
     if path.suffix == ".gz":
         return cast(BinaryIO, gzip.open(path, "rb"))
@@ -61,12 +70,24 @@ def _open_packed(path: Path) -> BinaryIO:
     return cast(BinaryIO, zstd.open(path, "rb"))
 
 
+def most_unpacked(path: Path) -> int:
+    """The most bytes that a packed file may hold."""
+    return max(SMALL, MOST_TIMES * path.stat().st_size)
+
+
+def unpacks_to_too_much(path: Path) -> RegardError:
+    return RegardError(
+        f"{str(path)!r} unpacks to more than {MOST_TIMES} times its size, which text does not; unpack it yourself if "
+        "you trust it."
+    )
+
+
 class _Unpacked(io.RawIOBase):
     """What a packed file holds; one that holds far more than text does is refused before it fills the memory."""
 
     def __init__(self, stream: BinaryIO, path: Path):
         self._stream, self._path = stream, path
-        self._most = max(SMALL, MOST_TIMES * path.stat().st_size)
+        self._most = most_unpacked(path)
 
     def readable(self) -> bool:
         return True
@@ -83,10 +104,7 @@ class _Unpacked(io.RawIOBase):
             raise
         buffer[: len(block)] = block
         if self._stream.tell() > self._most:
-            raise RegardError(
-                f"{str(self._path)!r} unpacks to more than {MOST_TIMES} times its size, which text does not; unpack it "
-                "yourself if you trust it."
-            )
+            raise unpacks_to_too_much(self._path)
         return len(block)
 
     def seek(self, offset: int, whence: int = 0) -> int:
@@ -111,6 +129,7 @@ def check_digests(folder: Path, names: Sequence[str], recorded: Mapping[str, str
             raise RegardError(f"{folder / name} is damaged or was changed: put it back from a copy.")
 
 
+MOST_JSON = 1 << 26  # bytes
 DIGEST = "blake2b"  # the entry of a JSON object that holds the digest of the others
 
 
@@ -130,8 +149,7 @@ def without_digest(tree: dict[str, Any], path: Path) -> dict[str, Any]:
 
 def read_with_digest(path: Path) -> dict[str, Any]:
     """The object of a JSON file that Regard wrote."""
-    with reading(path) as stream:
-        content = stream.read()
+    content = read_whole(path, MOST_JSON)
     try:
         tree = json.loads(content)
     except (ValueError, RecursionError):

@@ -12,7 +12,7 @@ from threading import Thread
 from typing import BinaryIO
 
 from regard.base.errors import RegardError
-from regard.text.lines import bounded_lines
+from regard.text.lines import LONGEST_LINE, bounded_lines
 from regard.text.tables import split_fields
 
 NAME = "The input"
@@ -27,6 +27,17 @@ def stdin_lines() -> Iterator[str]:
     if sys.stdin is None:
         raise RegardError("There is no input: stdin is closed.")
     yield from as_text(bounded_lines(sys.stdin.buffer, NAME))
+
+
+def stdin_text() -> str:
+    """All of stdin as one text."""
+    lines, size = [], 0
+    for line in stdin_lines():
+        lines.append(line)
+        size += len(line) + 1
+        if size > LONGEST_LINE:
+            raise RegardError(f"{NAME} has more than {LONGEST_LINE >> 20} MiB, too much for one text: shorten it.")
+    return "\n".join(lines)
 
 
 def stdin_batches() -> Iterator[list[str]]:

@@ -19,7 +19,16 @@ from typing import Any
 
 import regard
 from regard.base.errors import RegardError
-from regard.base.files import check_digests, check_names, file_digest, with_digest, without_digest, write_text
+from regard.base.files import (
+    MOST_JSON,
+    check_digests,
+    check_names,
+    file_digest,
+    read_whole,
+    with_digest,
+    without_digest,
+    write_text,
+)
 from regard.base.numbers import grouped
 from regard.compare.question import Question, Rung
 from regard.compare.task import Ground, Task, task_named
@@ -104,7 +113,7 @@ class Plan:
         become paths, and code must have been named by the user before it is used."""
         path = folder / "comparison.json"
         try:
-            tree = without_digest(json.loads(path.read_text(encoding="utf-8")), path)
+            tree = without_digest(json.loads(read_whole(path, MOST_JSON)), path)
             if tree["format"] != FORMAT:
                 raise RegardError(f"{folder} was written by another version of Regard: choose another --run.")
             if question is not None and (difference := _difference(tree["question"], question)):

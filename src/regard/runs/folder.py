@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 
 from regard.base.errors import RegardError
-from regard.base.files import DIGEST, check_digests, reading, without_digest
+from regard.base.files import DIGEST, MOST_JSON, check_digests, read_whole, without_digest
 from regard.base.numbers import counted
 from regard.report.progress import say
 from regard.runs.recipe import Recipe, compose, read_in
@@ -119,8 +119,7 @@ def read_facts(folder: Path) -> dict[str, Any]:
                 "are left as they are."
             )
         raise RegardError(f"{folder} is not a run: it has no run.json; `regard train` makes one.")
-    with reading(folder / "run.json") as stream:
-        content = stream.read()
+    content = read_whole(folder / "run.json", MOST_JSON)
     try:
         facts = json.loads(content)
     except (ValueError, RecursionError):
