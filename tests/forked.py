@@ -1,4 +1,4 @@
-"""The real command in a process of its own, forked from one that has imported PyTorch: some hundredths of a second each.
+"""The real command in a process of its own, forked from one that has imported PyTorch.
 
 What came of it is one of three things: it answered (exit code 0), it refused in one sentence (exit code 2), or anything
 else (a traceback, a signal, no end), which is a defect.
@@ -63,8 +63,8 @@ def forked(
     seconds: float = SECONDS,
     kill_after: float | None = None,
 ) -> Outcome:
-    """`regard WORDS`. `before`, called with `arguments` in the new process, may put a fault in its way; it is a function of
-    a module. `kill_after`: seconds until it is killed, if it has not ended by then."""
+    """`regard WORDS`. `before`, a function of a module, is called with `arguments` in the new process, and may put
+    faults in its way. `kill_after`: seconds until it is killed, if it has not ended by then."""
     with tempfile.TemporaryDirectory(prefix="forked-") as folder:
         streams = [Path(folder) / name for name in ("in", "out", "errors")]
         streams[0].write_bytes(stdin)
@@ -93,7 +93,8 @@ def _run(
     for number, (path, flags) in enumerate(zip(streams, (os.O_RDONLY, *[os.O_WRONLY | os.O_CREAT] * 2))):
         os.dup2(os.open(path, flags, 0o600), number)
     sys.stdin, sys.stdout, sys.stderr = (
-        open(number, mode, encoding="utf-8", closefd=False) for number, mode in enumerate("rww")
+        open(number, mode, encoding="utf-8", closefd=False)  # noqa: SIM115
+        for number, mode in enumerate("rww")
     )
     os.chdir(setting["cwd"])
     os.environ.update(setting["environment"])

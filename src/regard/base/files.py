@@ -205,10 +205,10 @@ def give_name(made: Path, path: Path) -> None:
         raise RegardError(f"{path} exists already, and is left as it is: choose another name.") from None
 
 
-def sweep(folder: Path) -> None:
-    """Remove what a kill in the middle of `replacing` left in a folder that is held by `locked`."""
+def sweep(folder: Path, of: str | None = None) -> None:
+    """Remove what a kill in the middle of `replacing` left in a folder that is held by `locked`; `of`: for one file."""
     for left in folder.iterdir():
-        if is_partial(left.name) and (left.is_file() or left.is_symlink()):
+        if is_partial(left.name, of) and (left.is_file() or left.is_symlink()):
             left.unlink()
 
 

@@ -495,9 +495,8 @@ def _arrow_records(paths: Sequence[Path], problem: Problem) -> Iterator[Record]:
                 largest = max((group.total_byte_size for group in groups), default=0)
                 if largest > most:
                     raise unpacks_to_too_much(path)
-                batches = file.iter_batches(
-                    min(8192, max(64, AT_ONCE // max(1, largest)))
-                )  # if each cell is the largest
+                rows = AT_ONCE // max(1, largest)  # even if every cell were as large as all that is stored
+                batches = file.iter_batches(min(8192, max(64, rows)))
             else:
                 with open(path, "rb") as stream:
                     is_file = stream.read(6) == b"ARROW1"

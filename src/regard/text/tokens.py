@@ -26,7 +26,7 @@ from typing import BinaryIO
 import numpy as np
 
 from regard.base.errors import RegardError
-from regard.base.files import file_digest, reading, waiting_for, write_text
+from regard.base.files import file_digest, reading, sweep, waiting_for, write_text
 from regard.corpora.fetch import cache_folder
 from regard.text.corpus import Corpus
 from regard.text.tokenizer import EOS, Tokenizer, blocks
@@ -239,4 +239,6 @@ def cached(corpus: Corpus, tokenizer: Tokenizer, split: str, progress: Progress 
     with waiting_for(path.with_suffix(".lock")):  # other processes that need the same text wait
         with suppress(RegardError):
             return load_tokens(path)
+        for name in (path.with_suffix(".json"), path.with_suffix(".part.json")):
+            sweep(path.parent, name.name)
         return tokenise(lines, tokenizer, path, progress)
