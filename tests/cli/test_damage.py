@@ -178,3 +178,13 @@ def test_a_damaged_cache_is_made_again(trained, regard, monkeypatch, tmp_path):
             path.write_bytes(damaged)
             assert numbers() == whole
             assert path.read_bytes() == content
+
+
+def test_without_a_cache_that_can_be_written_evaluation_goes_on(trained, regard, monkeypatch, tmp_path):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("REGARD_CACHE", str(tmp_path / "file" / "cache"))
+    code, out, errors = regard("evaluate", trained["ngram"], "--json")
+    assert code == 0, errors
+    assert json.loads(out)["perplexity"] > 1
+    assert "cannot be written" in errors
+    assert "REGARD_CACHE" in errors

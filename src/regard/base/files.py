@@ -246,6 +246,10 @@ def append_line(path: Path, line: str) -> None:
         stream.write(line + "\n")
 
 
+class Held(RegardError):
+    """Another process holds a lock."""
+
+
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
     """Hold `path` as a lock, which the system lets go however the process ends; refused while another holds it."""
@@ -261,7 +265,7 @@ def locked(path: Path) -> Iterator[None]:
 
                     fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError:
-                raise RegardError(f"Another process is working in {path.parent}; wait until it has ended.") from None
+                raise Held(f"Another process is working in {path.parent}; wait until it has ended.") from None
             if not _is_still(handle, path):  # who held it before removed it
                 continue
             yield
@@ -284,7 +288,7 @@ def waiting_for(path: Path) -> Iterator[None]:
             try:
                 held.enter_context(locked(path))
                 break
-            except RegardError:
+            except Held:
                 time.sleep(0.2)
         yield
 
