@@ -312,7 +312,7 @@ def test_without_a_name_a_run_gets_a_free_one(regard, text_file, tmp_path, monke
 
 def test_an_n_gram_goes_out_as_arpa_and_comes_back(regard, trained, tmp_path):
     file, back = tmp_path / "model.arpa", tmp_path / "back"
-    assert regard("export", trained["ngram"], "--to", "arpa", "--out", file)[0] == 0
+    assert regard("export", trained["ngram"], "--to", "arpa", file)[0] == 0
     assert regard("import", file, "--run", back)[0] == 0
     lines = ["The cat sees the river.", "zzz", ""]
     ours = [score.log_probability for score in package.load(trained["ngram"]).score(lines)]

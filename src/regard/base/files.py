@@ -6,9 +6,11 @@ import errno
 import gzip
 import hashlib
 import io
+import json
 import os
 import re
 import secrets
+import shutil
 import stat
 import sys
 import time
@@ -54,7 +56,7 @@ def _open_packed(path: Path) -> BinaryIO:
         from compression import zstd  # Python 3.14
     except ImportError:
         try:
-            from backports import zstd
+            from backports import zstd  # type: ignore[attr-defined,unused-ignore]
         except ImportError:
             raise RegardError(f"To read {str(path)!r}, install Zstandard: pip install 'regard[data]'.") from None
     return cast(BinaryIO, zstd.open(path, "rb"))
@@ -110,6 +112,40 @@ def check_digests(folder: Path, names: Sequence[str], recorded: Mapping[str, str
             raise RegardError(f"{folder / name} is damaged or was changed: put it back from a copy.")
 
 
+DIGEST = "blake2b"  # the entry of a JSON object that holds the digest of the others
+
+
+def with_digest(tree: Mapping[str, Any]) -> dict[str, Any]:
+    """A JSON object with the digest of its entries as the last one."""
+    return {**tree, DIGEST: _entries_digest(tree)}
+
+
+def without_digest(tree: dict[str, Any], path: Path) -> dict[str, Any]:
+    """The object that `with_digest` was given; refused if `path`, where it stood, was changed since. Files of older
+    versions have no digest and are taken as they are."""
+    entries = {key: value for key, value in tree.items() if key != DIGEST}
+    if DIGEST in tree and tree[DIGEST] != _entries_digest(entries):
+        raise RegardError(f"{path} is damaged or was changed: put it back from a copy.")
+    return entries
+
+
+def read_with_digest(path: Path) -> dict[str, Any]:
+    """The object of a JSON file that Regard wrote."""
+    with reading(path) as stream:
+        content = stream.read()
+    try:
+        tree = json.loads(content)
+    except (ValueError, RecursionError):
+        tree = None
+    if not isinstance(tree, dict):
+        raise RegardError(f"{path} is damaged: put it back from a copy.")
+    return without_digest(tree, path)
+
+
+def _entries_digest(tree: Mapping[str, Any]) -> str:
+    return hashlib.blake2b(json.dumps(tree, sort_keys=True).encode(), digest_size=16).hexdigest()
+
+
 @contextmanager
 def replacing(path: Path, *, new: bool = False) -> Iterator[Path]:
     """A path beside `path` to write to; it takes the place of `path` only once it is complete and on the disk.
@@ -133,6 +169,27 @@ def replacing(path: Path, *, new: bool = False) -> Iterator[Path]:
     finally:
         with suppress(OSError):  # nothing to remove is as good
             temporary.unlink()
+
+
+@contextmanager
+def making_folder(path: Path) -> Iterator[Path]:
+    """A new folder beside `path` to write into; it gets that name only once everything in it is on the disk, and never
+    takes the place of another."""
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
+    try:
+        temporary.mkdir(parents=True)
+        yield temporary
+        for file in filter(Path.is_file, temporary.rglob("*")):
+            with open(file, "rb+") as handle:
+                os.fsync(handle.fileno())
+        if os.path.lexists(path):
+            raise RegardError(f"{path} exists already, and is left as it is: choose another name.")
+        temporary.rename(path)
+    except OSError as error:
+        reason = "the disk is full" if error.errno == errno.ENOSPC else error.strerror or str(error)
+        raise RegardError(f"The folder {str(path)!r} was not written ({reason}); nothing is left of it.") from error
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
 
 
 def give_name(made: Path, path: Path) -> None:
@@ -159,9 +216,9 @@ def sweep(folder: Path) -> None:
             left.unlink()
 
 
-def is_partial(name: str) -> bool:
-    """Is this the name of a file that `replacing` has not finished?"""
-    return re.fullmatch(r"\..+\.[0-9a-f]{8}\.part", name) is not None
+def is_partial(name: str, of: str | None = None) -> bool:
+    """Is this the name of a file that `replacing` has not finished? `of`: of the file with this name."""
+    return re.fullmatch(rf"\.{'.+' if of is None else re.escape(of)}\.[0-9a-f]{{8}}\.part", name) is not None
 
 
 @contextmanager
@@ -196,23 +253,47 @@ def append_line(path: Path, line: str) -> None:
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
     """Hold `path` as a lock, which the system lets go however the process ends; refused while another holds it."""
+    tries = 0
     while True:
         with open(open_own_file(path, os.O_RDWR), "r+b") as handle:
             try:
-                if sys.platform == "win32":
-                    import msvcrt
-
-                    msvcrt.locking(handle.fileno(), msvcrt.LK_NBLCK, 1)
-                else:
-                    import fcntl
-
-                    fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                _take(handle)
             except OSError:
+                tries += 1
+                if tries < 5:  # `is_held` of another process takes it for a moment
+                    time.sleep(0.02)
+                    continue
                 raise RegardError(f"Another process is working in {path.parent}; wait until it has ended.") from None
             if not _is_still(handle, path):  # who held it before removed it
                 continue
             yield
             return
+
+
+def is_held(path: Path) -> bool:
+    """Does a process hold this lock now? Nothing is made where there is none."""
+    try:
+        descriptor = os.open(path, (os.O_RDWR if os.access(path, os.W_OK) else os.O_RDONLY) | PLAIN)
+    except OSError:
+        return False
+    with open(descriptor, "rb") as handle:
+        try:
+            _take(handle)
+        except OSError as error:
+            return error.errno in (errno.EAGAIN, errno.EACCES, errno.EDEADLK)
+    return False
+
+
+def _take(handle: BinaryIO) -> None:
+    """Take the lock at once, or raise OSError."""
+    if sys.platform == "win32":
+        import msvcrt
+
+        msvcrt.locking(handle.fileno(), msvcrt.LK_NBLCK, 1)
+    else:
+        import fcntl
+
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def _is_still(handle: BinaryIO, path: Path) -> bool:

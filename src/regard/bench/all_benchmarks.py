@@ -19,6 +19,7 @@ class Bench:
     work: str
     peers: str
     target: str  # module:function, which makes the rows
+    only_named: bool = False  # not among what `regard bench` runs without names
 
     def rows(self, place: Place) -> list[Row]:
         module, _, function = self.target.partition(":")
@@ -67,8 +68,16 @@ BENCHES = (
         "after_gpt:mingru_rows",
     ),
     Bench("ngram-score", "a 5-gram scores text, on one CPU thread", "kenlm", "counting:rows"),
+    Bench(
+        "fast-rows",
+        "what each row of the table of fast code brings, in real work",
+        "the same work without this row",
+        "fast_rows:fast_rows",
+        only_named=True,
+    ),
 )
 NAMES = tuple(bench.name for bench in BENCHES)
+USUAL = tuple(bench.name for bench in BENCHES if not bench.only_named)
 
 
 def get_bench(name: str) -> Bench:

@@ -34,7 +34,7 @@ def bench(
     Parameters
     ----------
     names
-        benchmarks (`regard bench --list`); default: all of them
+        benchmarks (`regard bench --list`); default: all but fast-rows
     device
         cpu or cuda; auto = a GPU if there is one
     repeats
@@ -46,9 +46,9 @@ def bench(
     json
         print a list of objects, with every repeat
     """
-    from regard.bench.all_benchmarks import NAMES, get_bench
+    from regard.bench.all_benchmarks import NAMES, USUAL, get_bench
 
-    chosen = list({one.name: one for one in map(get_bench, names or NAMES)}.values())
+    chosen = list({one.name: one for one in map(get_bench, names or (NAMES if listing else USUAL))}.values())
     if listing:
         _print_list(chosen, json)
         return

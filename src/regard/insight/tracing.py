@@ -98,6 +98,7 @@ def trace_translation(
     source: str,
     target: str | None = None,
     *,
+    prefix: str = "",
     beam: int = 5,
     length_penalty: float = 1.0,
     forbidden: Sequence[int] = (),
@@ -106,7 +107,10 @@ def trace_translation(
     system: str = "",
     run: str = "",
 ) -> Trace:
-    """What happens while a translator writes `target`, or what beam search finds best, with the tree of that search."""
+    """What happens while a translator writes `target`, or what beam search finds best, with the tree of that search.
+
+    `prefix`: the translation begins so; it is read, and the search finds the best way to go on.
+    """
     _check(top=top)
     model.eval()
     system = _name(model, system)
@@ -117,9 +121,12 @@ def trace_translation(
     branches: tuple[Branch, ...] = ()
     if target is None:
         longest, how = longest_translation(len(read) - 1), Beam(beam, length_penalty, beam)
-        first = torch.tensor([[tokenizer.eos]], device=model.device)
-        (best, *_), branches = _search(model, first, sources, tokenizer, how, longest, forbidden)
-        written = best.tokens
+        begun = tokenizer.encode(prefix)
+        if len(begun) >= longest:
+            raise RegardError(f"A translation of this source has at most {longest} tokens: give a shorter beginning.")
+        first = torch.tensor([[tokenizer.eos, *begun]], device=model.device)
+        (best, *_), branches = _search(model, first, sources, tokenizer, how, longest - len(begun), forbidden)
+        written = [*begun, *best.tokens]
     else:
         written = [*tokenizer.encode(target), tokenizer.eos]
     tokens = torch.tensor([[tokenizer.eos, *written[:-1]]], device=model.device)
