@@ -17,6 +17,7 @@ from __future__ import annotations
 import argparse
 import json
 import time
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -56,14 +57,22 @@ def entrants(task: str, length: int) -> dict[str, tuple[str, dict[str, Any]]]:
     return {f"mingru, {n} layer{'s' * (n > 1)}": ("mingru", shape | {"layers": n}) for n in (1, 2, 3)}
 
 
-def learn(model: Model, task: Any, options: argparse.Namespace) -> dict[str, float]:
+Task = Callable[[], tuple[Tensor, Tensor, int]]
+
+
+def asked(model: Model, task: Task) -> tuple[Tensor, Tensor]:
+    """Logits and targets of what is to be written, in a new batch."""
+    tokens, targets, written = task()
+    hidden, _ = model.read(tokens.to(model.device))
+    return model.predict(hidden[:, -written:]).flatten(0, 1), targets[:, -written:].flatten().to(model.device)
+
+
+def learn(model: Model, task: Task, options: argparse.Namespace) -> dict[str, float]:
     optimiser = torch.optim.AdamW(model.parameters(), lr=options.rate)
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, options.rate, options.steps, pct_start=0.1)
     began = time.perf_counter()
     for _ in range(options.steps):
-        tokens, targets, written = (part if isinstance(part, int) else part.to(model.device) for part in task())
-        hidden, _ = model.read(tokens)
-        loss = F.cross_entropy(model.predict(hidden[:, -written:]).flatten(0, 1), targets[:, -written:].flatten())
+        loss = F.cross_entropy(*asked(model, task))
         optimiser.zero_grad()
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
@@ -72,11 +81,9 @@ def learn(model: Model, task: Any, options: argparse.Namespace) -> dict[str, flo
     seconds = time.perf_counter() - began
     model.eval()
     with torch.no_grad():
-        tokens, targets, written = (part if isinstance(part, int) else part.to(model.device) for part in task())
-        hidden, _ = model.read(tokens)
-        logits, wanted = model.predict(hidden[:, -written:]), targets[:, -written:]
+        logits, wanted = asked(model, task)
     return {
-        "loss": float(F.cross_entropy(logits.flatten(0, 1), wanted.flatten())),
+        "loss": float(F.cross_entropy(logits, wanted)),
         "right": float((logits.argmax(dim=-1) == wanted).float().mean()),
         "seconds": round(seconds, 1),
     }
