@@ -46,7 +46,7 @@ export function tourIsDue() {
   try { return localStorage.getItem("tour") === null; } catch { return false; }
 }
 
-export function tour(root) {
+export function tour() {
   document.querySelector(".tour")?.remove();
   const box = el("section", { class: "tour card", role: "dialog", "aria-label": "Tour", tabindex: "-1" });
   let place = 0, marked = null;
