@@ -184,6 +184,7 @@ TRIALS: dict[str, Trial] = {
     "fused Elman": recurrent("rnn", "persistent Elman"),
     "fused LSTM": recurrent("lstm", "persistent LSTM", "LSTM chain"),
     "fused GRU": recurrent("gru", "persistent GRU"),
+    "minimal GRU in one kernel": recurrent("mingru"),
     "fused recurrent encoder": Trial("seq2seq training on pairs", pair_training("seq2seq")),
     "Bahdanau's memory times W_c": BAHDANAU,
     "Bahdanau's loop with its gradient written out": BAHDANAU,

@@ -21,8 +21,10 @@ from regard.insight.trace import Matrix, Trace, listed
 from regard.insight.words import attention_name, labels, labels_after, part_name
 from regard.report.colours import STEPS, hexadecimal, shades
 from regard.report.figures import legible, right_to_left
-from regard.report.page import folded, heading, page, paragraph, table
+from regard.report.page import beside, folded, heading, page, paragraph, table
+from regard.report.svg import svg
 
+MATRICES = 24  # shown, at most
 MOST = 6_000_000  # bytes of hidden states; the rest is named and left out
 LONGEST = 90  # letters of a text in the title
 TASKS = {"language model": "read this text", "translation": "translated this", "classification": "labelled this"}
@@ -47,6 +49,7 @@ def trace_page(trace: Trace) -> str:
         _attention(trace),
         _gradients(trace),
         _inside(facts),
+        _matrices(trace),
         _search(trace),
         folded("Every step as a table", table(_steps(trace), _columns(trace))),
         f'<script type="application/json" id="trace">{data}</script>',
@@ -150,6 +153,13 @@ def _inside(facts: Mapping[str, Any]) -> str:
         f'of <select id="part"></select></label></p>{_map("inside-map", "values of units over time")}'
         '<div class="ramp" id="inside-ramp"></div>'
     )
+
+
+def _matrices(trace: Trace) -> str:
+    if not trace.matrices:
+        return ""
+    drawn = figures.matrices(trace)[:MATRICES]
+    return heading("Its state, a matrix for each head") + beside(*(svg(heat) for heat in drawn))
 
 
 def _search(trace: Trace) -> str:

@@ -55,7 +55,7 @@ def _curves(folder: RunsFolder, names: list[str], x: str, y: str, width: int, lo
     import numpy as np
 
     from regard.lab.downsampling import in_buckets
-    from regard.lab.packed_arrays import pack
+    from regard.report.packed_arrays import pack
 
     arrays: dict[str, Any] = {}
     about = []

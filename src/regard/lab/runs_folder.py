@@ -136,6 +136,17 @@ class RunsFolder:
             )
         return sorted(found, key=lambda one: one["created"], reverse=True)
 
+    def claim_results(self, claim: str) -> dict[str, dict[str, Any]]:
+        """What `regard claims` found of one statement, by the folder that holds it, the newest first."""
+        found: list[tuple[float, str, dict[str, Any]]] = []
+        for path in self._walk("claims.json"):
+            file = path / "claims.json"
+            records = self._remembered(file, "list", lambda file=file: {"all": json.loads(_read(file))}).get("all")
+            for one in records if isinstance(records, list) else ():
+                if isinstance(one, dict) and one.get("name") == claim and "numbers" in one:
+                    found.append((file.stat().st_mtime, self.name_of(path), one))
+        return {name: one for _, name, one in sorted(found, key=lambda each: each[0], reverse=True)}
+
     def _walk(self, marker: str) -> Iterator[Path]:
         """The folders that hold a file of this name; nothing lies below a run."""
         todo, found = [(self.root, 0)], 0
@@ -241,11 +252,14 @@ class RunsFolder:
 
     def _kept(self, folder: Path) -> int:
         """How many checkpoints of its way are kept."""
-        try:
-            with os.scandir(folder / "kept") as entries:
-                return sum(entry.name.endswith(".safetensors") for entry in entries)
-        except OSError:
-            return 0
+        found: set[str] = set()
+        for name in ("kept", "snapshots"):
+            try:
+                with os.scandir(folder / name) as entries:
+                    found |= {entry.name for entry in entries if entry.name.endswith(".safetensors")}
+            except OSError:
+                continue
+        return len(found)
 
 
 @dataclass

@@ -87,7 +87,7 @@ export const api = {
   },
 };
 
-// -- arrays (lab/packed_arrays.py) ---------------------------------------------------------------------------------------
+// -- arrays (report/packed_arrays.py) ---------------------------------------------------------------------------------------
 
 export function unpack(buffer) {
   const length = new DataView(buffer).getUint32(0, true);

@@ -19,6 +19,10 @@ const LABELLED = 7, LABEL = 128, WIDE = 620; // lines that are named at their en
 export const colourOf = (place) => `var(--line-${place % COLOURS})`;
 export const dashOf = (place) => DASHES[Math.floor(place / COLOURS) % DASHES.length];
 
+// The names of lines by their colours: legend(["train", "valid"]), each in the colour of its place.
+export const legend = (names) => el("p", { class: "legend" }, names.map((name, place) =>
+  el("span", {}, el("i", { class: "swatch", style: { background: colourOf(place) } }), ` ${name}`)));
+
 export function smoothed(values, weight) {
   if (!weight) return values;
   const out = new Float32Array(values.length);

@@ -21,6 +21,11 @@ import { el, put, speak } from "./dom.js";
 const VIEWS = [
   { name: "runs", label: "Runs", load: () => import("./views/runs.js") },
   { name: "ladder", label: "Ladder", load: () => import("./views/ladder.js") },
+  { name: "sentence", label: "Sentence", load: () => import("./views/sentence.js") },
+  { name: "translation", label: "Translation", load: () => import("./views/translation.js") },
+  { name: "time", label: "Time", load: () => import("./views/time.js") },
+  { name: "claims", label: "Claims", load: () => import("./views/claims.js") },
+  { name: "text", label: "Text", load: () => import("./views/text.js") },
 ];
 // Views that are reached from others, and the one they belong to.
 const HIDDEN = [{ name: "new", under: "runs", load: () => import("./views/new.js") }];
