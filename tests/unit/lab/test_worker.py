@@ -8,8 +8,8 @@ import pytest
 
 from regard.base.errors import RegardError
 from regard.lab.downsampling import in_buckets
-from regard.lab.packed_arrays import in_bytes, pack
 from regard.lab.worker import WAITING, Busy, Overtaken, Worker
+from regard.report.packed_arrays import in_bytes, pack
 
 ECHO = """
 import json, sys, time
