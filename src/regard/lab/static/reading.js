@@ -7,7 +7,7 @@
 // `facts` and the names of parts are those of insight/trace_facts.py. `onStep(step)` tells which word was chosen;
 // `onEdit({step, token, keep})`, if it is given, makes the alternatives buttons; `onGradients()` asks for what is costly.
 
-import { valueAt } from "./api.js";
+import { valueAt } from "./arrays.js";
 import { el, number, put, speak, table } from "./dom.js";
 import { heatMap, shadesOf, thumbnail } from "./heat.js";
 import { searchTree } from "./search_tree.js";
@@ -237,8 +237,8 @@ export function reading({ part, onStep = () => {}, onEdit = null, onGradients = 
   }
 
   const strongest = (array, start, count) => {
-    let best = 0;
-    for (let place = 1; place < count; place++) if (!(valueAt(array, start + place) <= valueAt(array, start + best))) best = place;
+    let best = 0, most = -Infinity;
+    for (let place = 0; place < count; place++) if (valueAt(array, start + place) > most) { best = place; most = valueAt(array, start + place); }
     return best;
   };
 
