@@ -15,7 +15,8 @@ from regard.runs.recipe import compose
 from regard.systems.catalogue import load_class
 from regard.text.batches import Streams, Windows
 from regard.training.checkpoint import load_tensors, save_tensors
-from regard.training.loop import Trainer, cut_metrics, thinned, weights_in
+from regard.training.loop import Trainer, thinned, weights_in
+from regard.training.metrics import cut_metrics
 from regard.training.optimisers import Average, build_optimizer, learning_rate_at
 from regard.training.validation import TextValidation, Verdict
 

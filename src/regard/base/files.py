@@ -6,6 +6,7 @@ import errno
 import gzip
 import hashlib
 import io
+import json
 import os
 import re
 import secrets
@@ -111,6 +112,40 @@ def check_digests(folder: Path, names: Sequence[str], recorded: Mapping[str, str
             raise RegardError(f"{folder / name} is damaged or was changed: put it back from a copy.")
 
 
+DIGEST = "blake2b"  # the entry of a JSON object that holds the digest of the others
+
+
+def with_digest(tree: Mapping[str, Any]) -> dict[str, Any]:
+    """A JSON object with the digest of its entries as the last one."""
+    return {**tree, DIGEST: _entries_digest(tree)}
+
+
+def without_digest(tree: dict[str, Any], path: Path) -> dict[str, Any]:
+    """The object that `with_digest` was given; refused if `path`, where it stood, was changed since. Files of older
+    versions have no digest and are taken as they are."""
+    entries = {key: value for key, value in tree.items() if key != DIGEST}
+    if DIGEST in tree and tree[DIGEST] != _entries_digest(entries):
+        raise RegardError(f"{path} is damaged or was changed: put it back from a copy.")
+    return entries
+
+
+def read_with_digest(path: Path) -> dict[str, Any]:
+    """The object of a JSON file that Regard wrote."""
+    with reading(path) as stream:
+        content = stream.read()
+    try:
+        tree = json.loads(content)
+    except (ValueError, RecursionError):
+        tree = None
+    if not isinstance(tree, dict):
+        raise RegardError(f"{path} is damaged: put it back from a copy.")
+    return without_digest(tree, path)
+
+
+def _entries_digest(tree: Mapping[str, Any]) -> str:
+    return hashlib.blake2b(json.dumps(tree, sort_keys=True).encode(), digest_size=16).hexdigest()
+
+
 @contextmanager
 def replacing(path: Path, *, new: bool = False) -> Iterator[Path]:
     """A path beside `path` to write to; it takes the place of `path` only once it is complete and on the disk.
@@ -181,9 +216,9 @@ def sweep(folder: Path) -> None:
             left.unlink()
 
 
-def is_partial(name: str) -> bool:
-    """Is this the name of a file that `replacing` has not finished?"""
-    return re.fullmatch(r"\..+\.[0-9a-f]{8}\.part", name) is not None
+def is_partial(name: str, of: str | None = None) -> bool:
+    """Is this the name of a file that `replacing` has not finished? `of`: of the file with this name."""
+    return re.fullmatch(rf"\.{'.+' if of is None else re.escape(of)}\.[0-9a-f]{{8}}\.part", name) is not None
 
 
 @contextmanager

@@ -19,9 +19,10 @@ from regard.bench.counting import RegardScoring
 from regard.bench.training_step import LEARNING, RegardTraining, full_windows, random_tokens
 from regard.decoding.beam import Beam
 from regard.decoding.beam_engine import BeamEngine
+from regard.decoding.engine import Engine
 from regard.decoding.translate import translate
 from regard.fast.row_table import noting, rows, without
-from regard.runs.recipe import compose
+from regard.runs.recipe import Recipe, compose
 from regard.runs.speed import install
 from regard.systems.catalogue import load_class
 from regard.text.batches import Streams
@@ -43,6 +44,35 @@ def gpt_training(place: Place) -> Work:
 
 def gpt_generation(place: Place) -> Work:
     return gpt2.RegardGeneration(place, place.of(64, 8, 2), place.of(256, 64, 8))
+
+
+def llama_recipe(place: Place) -> Recipe:
+    """GPT-2's shape with a third as many keys as queries."""
+    sizes = gpt2.shape(place)
+    heads = {"key_value_heads": max(1, sizes["heads"] // 3), "dropout": 0.0}
+    training = LEARNING | {"batch_tokens": place.of(64, 8, 2) * sizes["context"]}
+    return compose("llama", None, {"model": sizes | heads, "training": training})
+
+
+def llama_training(place: Place) -> Work:
+    recipe, words = llama_recipe(place), gpt2.vocabulary(place)
+    batches = full_windows(words, place.of(64, 8, 2), gpt2.shape(place)["context"])
+    torch.manual_seed(1)
+    return RegardTraining(load_class("llama")(words, recipe.model), batches, recipe.training, place)
+
+
+class LlamaGeneration:
+    def __init__(self, place: Place) -> None:
+        torch.manual_seed(1)
+        model = load_class("llama")(gpt2.vocabulary(place), llama_recipe(place).model).to(place.device, place.dtype)
+        install(model.eval())
+        texts, self.new = place.of(64, 8, 2), place.of(256, 64, 8)
+        self.prompts = gpt2.prompts(place, texts)
+        self.engine = Engine(model, eos=0, rows=texts, install=install)
+        self.parameters = sum(weight.numel() for weight in model.parameters())
+
+    def __call__(self) -> int:
+        return sum(map(len, self.engine.texts(self.prompts, max_tokens=self.new)))
 
 
 def language_training(system: str, **model: Any) -> Open:
@@ -116,6 +146,10 @@ def gpt_trained(*hidden_by: str) -> Trial:
     return Trial("GPT-2's training step", gpt_training, hidden_by)
 
 
+def llama_trained(*hidden_by: str) -> Trial:
+    return Trial("a llama's training step, in GPT-2's shape", llama_training, hidden_by)
+
+
 def transformer_trained(*hidden_by: str) -> Trial:
     return Trial("Transformer training on pairs", TRANSFORMER, hidden_by)
 
@@ -135,6 +169,9 @@ TRIALS: dict[str, Trial] = {
     "cuDNN's causal attention": gpt_trained(*BY_HAND),
     "causal attention without a mask": gpt_trained(*BY_HAND, "cuDNN's causal attention"),
     "one query to a cache, on a CPU": gpt_written("GPT step on a CPU"),
+    "cuDNN's causal attention, grouped": llama_trained("compiled blocks"),
+    "grouped queries without a mask": llama_trained("compiled blocks", "cuDNN's causal attention, grouped"),
+    "one group of queries to a cache, on a CPU": Trial("a llama writes", LlamaGeneration),
     "dot products in one kernel": SELF_ATTENTION,
     "attention within a short source": transformer_trained(*SHORT),
     "attention to a short source": transformer_trained(*SHORT),
@@ -147,6 +184,7 @@ TRIALS: dict[str, Trial] = {
     "fused Elman": recurrent("rnn", "persistent Elman"),
     "fused LSTM": recurrent("lstm", "persistent LSTM", "LSTM chain"),
     "fused GRU": recurrent("gru", "persistent GRU"),
+    "minimal GRU in one kernel": recurrent("mingru"),
     "fused recurrent encoder": Trial("seq2seq training on pairs", pair_training("seq2seq")),
     "Bahdanau's memory times W_c": BAHDANAU,
     "Bahdanau's loop with its gradient written out": BAHDANAU,

@@ -8,18 +8,19 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from regard.base.errors import RegardError
-from regard.cli.options import DATA_OPTIONS, Flag, Settings, named
+from regard.cli.completing import Corpus, Size, complete_system
+from regard.cli.options import DATA_OPTIONS, Flag, named
 
 COMPARE_OPTIONS = ("data", "match", "budget", "seeds", "size", "prompt", "jobs", "run", "csv", "latex", "json")
 
 
 def compare(
-    *systems: Settings,
-    data: str = "",
+    *systems: Annotated[str, Parameter(show=False, allow_leading_hyphen=True, completer=complete_system)],
+    data: Corpus = "",
     match: str = "",
     budget: str = "",
     seeds: int = 1,
-    size: str = "small",
+    size: Size = "small",
     prompt: Annotated[str, Parameter(allow_leading_hyphen=True)] = "",
     jobs: int = 1,
     run: Path | None = None,

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Annotated, Any
 
 from regard.base.errors import RegardError
 from regard.base.settings import at_least
+from regard.cli.completing import Corpus, RunFolder
 from regard.cli.options import Columns, Flag, beam_search, refuse
 from regard.cli.printing import print_facts, print_labels, print_quality
 from regard.cli.stdin import stdin_batches, stdin_pairs
 
 
 def evaluate(
-    run: Path,
+    run: RunFolder,
     *,
     split: str | None = None,
-    data: str | None = None,
+    data: Corpus | None = None,
     columns: Columns = "",
     stream: Annotated[bool, Flag] = False,
     segment: int | None = None,
@@ -134,9 +134,9 @@ def evaluate(
 
 
 def score(
-    run: Path,
+    run: RunFolder,
     *,
-    data: str | None = None,
+    data: Corpus | None = None,
     columns: Columns = "",
     split: str | None = None,
     tokens: Annotated[bool, Flag] = False,

@@ -11,6 +11,7 @@ from cyclopts import Parameter
 
 from regard.base.errors import RegardError
 from regard.base.settings import at_least
+from regard.cli.completing import RunFolder
 from regard.cli.options import Flag, refuse
 from regard.cli.stdin import stdin_lines
 
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def inspect(
-    run: Path,
+    run: RunFolder,
     text: str | None = None,
     *unquoted: Annotated[str, Parameter(show=False)],
     target: Annotated[str | None, Parameter(allow_leading_hyphen=True)] = None,

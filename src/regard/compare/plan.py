@@ -19,7 +19,7 @@ from typing import Any
 
 import regard
 from regard.base.errors import RegardError
-from regard.base.files import check_digests, check_names, file_digest, write_text
+from regard.base.files import check_digests, check_names, file_digest, with_digest, without_digest, write_text
 from regard.base.numbers import grouped
 from regard.compare.question import Question, Rung
 from regard.compare.task import Ground, Task, task_named
@@ -96,7 +96,7 @@ class Plan:
             "facts": self.facts,
             "files": {name: file_digest(self.folder / name) for name in SHARED if (self.folder / name).exists()},
         }
-        write_text(self.folder / "comparison.json", json.dumps(tree, indent=2, ensure_ascii=False) + "\n")
+        write_text(self.folder / "comparison.json", json.dumps(with_digest(tree), indent=2, ensure_ascii=False) + "\n")
 
     @classmethod
     def read(cls, folder: Path, question: Mapping[str, Any] | None = None) -> Plan:
@@ -104,7 +104,7 @@ class Plan:
         become paths, and code must have been named by the user before it is used."""
         path = folder / "comparison.json"
         try:
-            tree = json.loads(path.read_text(encoding="utf-8"))
+            tree = without_digest(json.loads(path.read_text(encoding="utf-8")), path)
             if tree["format"] != FORMAT:
                 raise RegardError(f"{folder} was written by another version of Regard: choose another --run.")
             if question is not None and (difference := _difference(tree["question"], question)):

@@ -5,7 +5,6 @@ Finished runs are not repeated.
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
@@ -18,6 +17,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from regard.base.errors import RegardError
+from regard.base.files import read_with_digest
 from regard.base.numbers import counted
 from regard.compare.plan import Entrant, Plan
 from regard.compare.task import Results
@@ -58,10 +59,10 @@ def run_all(plan: Plan, jobs: int = 1) -> tuple[Results, int]:
 def read_result(folder: Path) -> dict[str, Any] | None:
     """The result of a finished run; None if it is not finished."""
     try:
-        result = json.loads((folder / "result.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
+        result = read_with_digest(folder / "result.json")
+    except RegardError:
         return None
-    return result if isinstance(result, dict) and "evaluation" in result else None
+    return result if "evaluation" in result else None
 
 
 class _Contest:

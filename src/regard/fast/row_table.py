@@ -34,6 +34,7 @@ MODULES = (
     "short_blocks",
     "fused_block",
     "recurrence",
+    "minimal_gru",
     "attentive_recurrence",
     "gram_table",
     "choose_token",

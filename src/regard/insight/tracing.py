@@ -24,6 +24,7 @@ from regard.insight.gradients import entering, predicting, state_gradients, surp
 from regard.insight.parts import array, look_inside, look_inside_encoder
 from regard.insight.search import search_tree
 from regard.insight.trace import Branch, Choice, Trace
+from regard.layers.attention import GroupedQueryAttention
 from regard.layers.state import State
 from regard.systems.classifier import Classifier
 from regard.systems.model import Model
@@ -82,7 +83,8 @@ def trace_language(
         attention=inside.attention,
         hidden=inside.hidden,
         gates=inside.gates,
-        notes=tuple(notes),
+        matrices=inside.matrices,
+        notes=(*notes, *_shared_heads(model)),
         text=text,
         run=run,
         **facts,
@@ -210,6 +212,16 @@ def trace_classification(
 
 
 # -- what they share -------------------------------------------------------------------------------------------------
+
+
+def _shared_heads(model: Model) -> list[str]:
+    """A sentence where groups of heads share keys and values."""
+    shared = {(part.heads, part.groups) for part in model.modules() if isinstance(part, GroupedQueryAttention)}
+    return [
+        f"Each of its {groups} heads of keys and values serves {heads // groups} neighbouring heads of queries."
+        for heads, groups in shared
+        if groups < heads
+    ]
 
 
 def _explain(model: Model, tokens: Tensor, state: State | None, system: str) -> tuple[Tensor, State, list[str]]:

@@ -27,7 +27,7 @@ class NewRun:
     @classmethod
     def read(cls, folder: RunsFolder, body: Mapping[str, Any]) -> NewRun:
         """From the JSON of a form; settings that were left as they are do not come."""
-        system, size, data, start = (_text(body, key) for key in ("system", "size", "data", "from"))
+        system, size, data, start = (text_in_form(body, key) for key in ("system", "size", "data", "from"))
         if system and system not in {one.name for one in SYSTEMS}:
             raise RegardError(f"There is no system {system!r} to choose here.")
         settings: dict[str, dict[str, str]] = {}
@@ -79,7 +79,7 @@ def _inside(folder: RunsFolder, key: str, value: str) -> str:
     return value
 
 
-def _text(body: Mapping[str, Any], key: str) -> str:
+def text_in_form(body: Mapping[str, Any], key: str) -> str:
     value = body.get(key) or ""
     if not isinstance(value, str) or len(value) > 300 or "\0" in value:
         raise RegardError(f"{key} must be a short text.")

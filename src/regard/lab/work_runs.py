@@ -6,6 +6,7 @@ import dataclasses
 import re
 from collections.abc import Mapping
 from itertools import islice
+from pathlib import Path
 from typing import Any, get_type_hints
 
 from regard.base.errors import RegardError
@@ -15,6 +16,7 @@ from regard.lab.opened_runs import open_run
 from regard.lab.runs_folder import RunsFolder
 from regard.runs.language_run import LanguageRun
 from regard.runs.recipe import SIZES, Recipe
+from regard.runs.run import PairRun
 from regard.runs.train import compose_recipe
 from regard.runs.translation_run import TranslationRun
 
@@ -71,9 +73,7 @@ def sample(folder: RunsFolder, body: Mapping[str, Any]) -> dict[str, Any]:
     run = open_run(folder, str(body.get("run", "")))
     if isinstance(run, LanguageRun):
         return {"text": run.generate(max_tokens=LONG, temperature=0.8, seed=1)}
-    corpus = run.corpus()
-    held_out = corpus.splits.get("valid") or next(iter(corpus.splits.values()))
-    pairs = [(s, t) for s, t in islice(zip(held_out.sources, held_out.targets), 20) if s.strip()][:EXAMPLES]
+    pairs = _held_out(run)
     sources = [source for source, _ in pairs]
     if isinstance(run, TranslationRun):
         written = [best.text for best, *_ in run.translations(sources, truncate=True)]
@@ -85,6 +85,19 @@ def sample(folder: RunsFolder, body: Mapping[str, Any]) -> dict[str, Any]:
             for (source, target), answer in zip(pairs, written)
         ]
     }
+
+
+_examples: dict[Path, list[tuple[str, str]]] = {}  # by the run's folder: reading a corpus can take long
+
+
+def _held_out(run: PairRun) -> list[tuple[str, str]]:
+    """The first sentences that it was not trained on."""
+    if run.folder not in _examples:
+        corpus = run.corpus()
+        split = corpus.splits.get("valid") or next(iter(corpus.splits.values()))
+        some = islice(zip(split.sources, split.targets), 20)
+        _examples[run.folder] = [(source, target) for source, target in some if source.strip()][:EXAMPLES]
+    return _examples[run.folder]
 
 
 WORK = {"form": form, "sample": sample}

@@ -29,6 +29,10 @@ ACTIVATIONS = ("gelu", "relu")
 RMS_EPSILON = 1e-5  # Llama's
 
 
+def rms_norm(width: int) -> Any:
+    return nn.RMSNorm(width, eps=RMS_EPSILON)
+
+
 class FeedForward(nn.Module):
     """Two linear layers with a nonlinearity between them, at each position separately."""
 
@@ -138,7 +142,7 @@ class RMSNormBlock(PreNorm, Block):
 
     @staticmethod
     def norm(width: int, bias: bool) -> Any:
-        return nn.RMSNorm(width, eps=RMS_EPSILON)
+        return rms_norm(width)
 
 
 class EncoderBlock(Order, nn.Module):

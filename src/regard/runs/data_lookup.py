@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from regard.base.errors import RegardError
 from regard.report.progress import progress
-from regard.runs.folder import read_facts
+from regard.runs.facts import read_facts
 from regard.runs.recipe import PairDataSettings, Recipe
 from regard.text.corpus import Corpus, is_named, open_corpus
 from regard.text.pairs import PairCorpus, open_pairs

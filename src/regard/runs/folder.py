@@ -46,7 +46,10 @@ def open_recipe(folder: Path) -> Recipe:
     named = str(tree["system"])
     if is_own(named):
         tree["system"] = own_code(named, facts, folder)
-    recipe = compose(str(tree["system"]), None, tree)
+    try:
+        recipe = compose(str(tree["system"]), None, tree)
+    except RegardError as error:
+        raise RegardError(f"{folder / 'recipe.toml'} was changed or is damaged: {error}") from None
     if isinstance(made := facts.get("recipe"), dict):  # older runs have none
         _check_kept(made, json.loads(json.dumps(recipe.tree() | {"system": named})), folder)
     return recipe

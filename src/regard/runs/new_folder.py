@@ -15,8 +15,8 @@ import torch
 
 import regard
 from regard.base.errors import RegardError
-from regard.base.files import file_digest, is_partial, locked, open_own_file, sweep, write_text, writing
-from regard.runs.facts import BEGINNING, FORMAT
+from regard.base.files import file_digest, is_partial, locked, sweep, with_digest, write_text, writing
+from regard.runs.facts import BEGINNING, BEGUN, FORMAT
 from regard.runs.folder import TOKENIZER_FILES, Tokenizers, count_parameters
 from regard.runs.recipe import Recipe, written_in
 from regard.systems.catalogue import find
@@ -43,11 +43,20 @@ def check_free(folder: Path) -> None:
         return
     if not folder.is_dir():
         raise RegardError(f"{folder} exists already and is not a run: choose another --run.")
-    left = {path.name for path in folder.iterdir()}
-    if BEGINNING in left:
+    left = {path.name for path in folder.iterdir()} - {".lock"}
+    if was_begun(folder):
         left = {name for name in left - OWN_FILES if not name.endswith(".py") and not is_partial(name)}
-    if left - {".lock"}:
+    if any(not is_partial(name, BEGINNING) for name in left):
         raise RegardError(f"{folder} exists already and is not a run: choose another --run.")
+
+
+def was_begun(folder: Path) -> bool:
+    """Did a training begin here, and end before there was a run? A user's own file of that name says something else."""
+    path = folder / BEGINNING
+    try:
+        return not path.is_symlink() and path.is_file() and path.read_bytes() == BEGUN.encode()
+    except OSError:
+        return False
 
 
 @contextmanager
@@ -60,9 +69,9 @@ def new_folder(recipe: Recipe, folder: Path | None) -> Iterator[Path]:
         check_free(folder)
     with free_folder(default) if folder is None else nullcontext(folder) as chosen, claimed(chosen):
         check_free(chosen)
-        if (chosen / BEGINNING).exists():
-            sweep(chosen)
-        os.close(open_own_file(chosen / BEGINNING, os.O_WRONLY))
+        sweep(chosen)
+        if not was_begun(chosen):
+            write_text(chosen / BEGINNING, BEGUN, new=True)
         try:
             yield chosen
         except BaseException:
@@ -162,7 +171,7 @@ def write_facts(
         facts["code"] = {"file": code.file.name, "sha256": code.digest}
         with writing(folder / code.file.name) as stream:
             stream.write(code.source)
-    write_text(folder / "run.json", json.dumps(facts, indent=2, ensure_ascii=False) + "\n")
+    write_text(folder / "run.json", json.dumps(with_digest(facts), indent=2, ensure_ascii=False) + "\n")
     (folder / BEGINNING).unlink(missing_ok=True)
 
 

@@ -104,6 +104,8 @@ class PairRun(Run):
         """The pairs this run was trained on, or others."""
         if data is None:
             refuse_columns(columns)
+            if not self.recipe.data.corpus:
+                raise RegardError(f"{self.folder} was imported without pairs: say which ones with --data.")
             return pairs_of(self.folder, self.recipe)
         mine = self.recipe.data
         if not isinstance(data, (str, Path)):

@@ -129,11 +129,25 @@ SYSTEMS: tuple[System, ...] = (
         target="regard.systems.gpt:GPT",
     ),
     System(
+        name="linear-attention",
+        year=2020,
+        title="GPT's block with a kernel that factorises: a recurrent network whose state is a matrix",
+        paper="Katharopoulos et al. 2020; decay: Sun et al. 2023, Yang et al. 2024; delta rule: Schlag et al. 2021",
+        target="regard.systems.linear_attention:LinearTransformer",
+    ),
+    System(
         name="llama",
         year=2023,
         title="GPT's block with rotary positions, RMSNorm, a gated feed-forward and grouped queries",
         paper="Touvron et al. 2023; grouped queries: Ainslie et al. 2023; SwiGLU: Shazeer 2020; rotary: Su et al. 2021",
         target="regard.systems.llama:Llama",
+    ),
+    System(
+        name="mingru",
+        year=2024,
+        title="a recurrent network whose gates do not look at the past, so that training need not wait",
+        paper="Feng et al. 2024; the scan: Blelloch 1990",
+        target="regard.systems.mingru:MinGRUModel",
     ),
 )
 

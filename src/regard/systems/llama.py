@@ -20,7 +20,7 @@ from torch import nn
 from regard.base.errors import RegardError
 from regard.base.settings import MOST_LAYERS, RATE, Checked, setting
 from regard.layers.attention import GroupedQueryAttention
-from regard.layers.blocks import RMS_EPSILON, GatedFeedForward, RMSNormBlock
+from regard.layers.blocks import GatedFeedForward, RMSNormBlock, rms_norm
 from regard.layers.embedding import Embedding, Output
 from regard.layers.position import Rotary
 from regard.systems.model import Stack
@@ -105,7 +105,7 @@ class Llama(Stack):
             (block(settings) for _ in range(settings.layers)),
             Output(settings.width, vocabulary, tied=settings.tied, bias=False),
             entry=nn.Dropout(settings.dropout),
-            finish=nn.RMSNorm(settings.width, eps=RMS_EPSILON),
+            finish=rms_norm(settings.width),
         )
         self.settings = settings
         self._initialise()

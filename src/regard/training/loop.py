@@ -8,7 +8,6 @@ equal to one that was not (on a GPU: up to the order of sums). Only a budget in 
 from __future__ import annotations
 
 import gc
-import json
 import math
 import signal
 import threading
@@ -23,7 +22,6 @@ import torch
 from torch import Tensor
 
 from regard.base.errors import RegardError, Stopped
-from regard.base.files import append_line, write_text
 from regard.base.install import Install, as_written
 from regard.base.numbers import counted, grouped
 from regard.layers.state import State, detach, map_state
@@ -41,6 +39,7 @@ from regard.training.checkpoint import (
 )
 from regard.training.distributed import Group, like, refuse_few_rows, whole
 from regard.training.hyperparameters import Learning, PairTraining, Training
+from regard.training.metrics import append_metrics, cut_metrics
 from regard.training.muon import hidden_matrices
 from regard.training.objective import Objective, TensorBatch, micro_batches, to_device
 from regard.training.optimisers import (
@@ -527,7 +526,7 @@ class _Log:
             return
         at = {"step": self.at.step, "tokens": self.at.tokens, "seconds": round(self.at.seconds, 3)}
         row = at | {key: _json(value) for key, value in numbers.items()}
-        append_line(self.path, json.dumps(row))
+        append_metrics(self.path, row)
         try:
             for callback in self.callbacks:
                 callback(dict(row))
@@ -554,26 +553,6 @@ def thinned(steps: Sequence[int], most: int) -> set[int]:
     while len(kept := {*steps[::stride], steps[-1]}) > max(most, 2):
         stride *= 2
     return kept
-
-
-def cut_metrics(path: Path, step: int) -> None:
-    """Removes what was logged after the checkpoint, and an incomplete last line."""
-    if not path.is_file():
-        return
-    lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
-    kept = [line for line in lines if (entry := _parsed(line)) is not None and entry["step"] <= step]
-    if (
-        kept != lines or path.is_symlink() or path.stat().st_nlink > 1
-    ):  # linked: replace it, and leave the other copy as it is
-        write_text(path, "".join(line + "\n" for line in kept))
-
-
-def _parsed(line: str) -> dict[str, Any] | None:
-    try:
-        entry = json.loads(line)
-        return entry if isinstance(entry, dict) and type(entry.get("step")) is int else None
-    except (ValueError, RecursionError):
-        return None
 
 
 def weights_of(model: Model) -> dict[str, Tensor]:

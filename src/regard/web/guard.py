@@ -67,8 +67,8 @@ def guarded(
     """The application as it may be reached at `host`; any other address than a loopback one needs a token.
 
     The token comes as `Authorization: Bearer …`, or once as `?token=…` in the address of a page, which makes it a
-    cookie. `open_paths` need none: they tell nothing, or ask for it themselves. `refusal` writes what a refused client
-    is sent.
+    cookie. `open_paths` need none: they tell nothing, or ask for it themselves where `scope["token_shown"]` is false.
+    `refusal` writes what a refused client is sent.
     """
     if token is None and not is_loopback(host):
         raise RegardError(f"Everyone can reach {host or 'every address'}: choose a --token, or listen on 127.0.0.1.")
@@ -156,18 +156,22 @@ class Guard:
             (origin is not None and not _same(origin, hosts[0])) or headers.get("sec-fetch-site") == "cross-site"
         ):
             return self._refuse(scope, 403, "The request comes from a page of another site, which may not ask this.")
-        if self.token is None or scope["path"] in self.open_paths:
+        scope["token_shown"] = self._shows_token(headers)
+        if scope["token_shown"] or scope["path"] in self.open_paths:
             return None
         query = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
         given = [value for name, value in query if name == "token"]
         if scope["method"] == "GET" and given and self.is_token(given[0]):
             return self._remember(scope, urlencode([pair for pair in query if pair[0] != "token"]))
-        kind, _, bearer = headers.get("authorization", "").partition(" ")
-        if (kind.lower() == "bearer" and self.is_token(bearer.strip())) or self.is_token(self._cookie(headers)):
-            return None
         answer = self._refuse(scope, 401, "This server needs its token: send it as `Authorization: Bearer …`.")
         answer.headers["www-authenticate"] = "Bearer"
         return answer
+
+    def _shows_token(self, headers: Headers) -> bool:
+        if self.token is None:
+            return True
+        kind, _, bearer = headers.get("authorization", "").partition(" ")
+        return (kind.lower() == "bearer" and self.is_token(bearer.strip())) or self.is_token(self._cookie(headers))
 
     def is_token(self, given: str) -> bool:
         """In the same time whatever is given, so that nothing is learned from how long it takes."""

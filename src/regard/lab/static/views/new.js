@@ -2,7 +2,8 @@
 //
 //   #/new?system=lstm&size=small&data=pyref        #/new?from=RUN to fine-tune
 import { link } from "../address.js";
-import { bytes, el, grouped, labelled, notice, put, segments, speak, table } from "../dom.js";
+import { bytes, el, grouped, labelled, put, segments, speak } from "../dom.js";
+import { textChoice, whenDone } from "../text_choice.js";
 
 const COMMON = ["training.budget", "training.steps", "training.learning_rate", "training.batch_tokens", "training.seed", "model.width", "model.layers", "model.heads", "model.order", "model.dropout", "data.tokenizer", "data.vocabulary", "data.pairs"];
 const SECTIONS = { data: "Text", model: "Model", training: "Training" };
@@ -10,30 +11,31 @@ const SECTIONS = { data: "Text", model: "Model", training: "Training" };
 export default {
   title: "New run",
   mount(root, address, api) {
-    let choices = null, form = null, ended = false, settings = {}, timer = 0, estimating = "", stale = true;
+    let choices = null, form = null, ended = false, settings = {}, timer = 0, estimating = "";
     const start = address.query.get("from") || "";
     const asked = { system: address.query.get("system") || "lstm", size: address.query.get("size") || "", data: address.query.get("data") || "" };
     const fields = new Map();
+    const isPairs = () => (start ? Boolean(form?.sections.data.some((one) => one.key === "data.pairs")) : system().task !== "language model");
+    const text = textChoice(api, { pairs: isPairs, columns: () => settings["data.columns"] || "", choose: (name) => { asked.data = name; choose(); } });
 
-    const what = el("section", { class: "step" }), text = el("section", { class: "step" }), how = el("section", { class: "step" });
+    const what = el("section", { class: "step" }), how = el("section", { class: "step" });
     const summary = el("div"), problem = el("p", { class: "problem", role: "alert" });
     const name = el("input", { type: "text", spellcheck: "false", autocomplete: "off", placeholder: "by system and text" });
     const nameField = labelled("Name", name, "Its folder; letters, digits, hyphens.");
     const begin = el("button", { type: "button", class: "primary", disabled: true, onclick: () => go() }, start ? "Start fine-tuning" : "Start training");
     put(root, el("div", { class: "head" }, el("h1", {}, start ? `Fine-tune ${start}` : "New run"), el("a", { href: link("runs") }, "All runs")),
-      el("div", { class: "split form" }, el("div", { class: "stage" }, what, text, how),
+      el("div", { class: "split form" }, el("div", { class: "stage" }, what, text.node, how),
         el("aside", { class: "side card", "aria-label": "Before it starts" }, el("h2", {}, "Before it starts"), nameField, summary, problem, begin)));
 
     const body = () => ({ system: start ? "" : asked.system, size: start ? "" : asked.size, data: asked.data, from: start, settings });
     const system = () => choices.systems.find((one) => one.name === asked.system);
-    const wantsPairs = () => (form ? form.sections.data.some((one) => one.key === "data.pairs") : system().task !== "language model");
 
     // -- the system --------------------------------------------------------------------------------------------------------
 
     function showSystem() {
       if (start) { put(what, el("p", { class: "lead" }, `Begins with the weights and the tokenizer of ${start}; choose the text to go on with.`)); return; }
       const groups = Object.groupBy ? Object.groupBy(choices.systems, (one) => one.task) : choices.systems.reduce((all, one) => ({ ...all, [one.task]: [...(all[one.task] || []), one] }), {});
-      const select = el("select", { onchange: () => { asked.system = select.value; settings = {}; asked.data = fits(asked.data) ? asked.data : ""; choose(); } },
+      const select = el("select", { onchange: () => { asked.system = select.value; settings = {}; asked.data = text.offers(asked.data) ? asked.data : ""; text.show(asked.data); choose(); } },
         Object.entries(groups).map(([task, some]) => el("optgroup", { label: task },
           some.map((one) => el("option", { value: one.name, selected: one.name === asked.system }, `${one.name} (${one.year})`)))));
       const one = system();
@@ -41,82 +43,12 @@ export default {
         el("div", { class: "field" }, el("label", {}, "Size"), segments("Size", { "": "auto", tiny: "tiny", small: "small", medium: "medium", large: "large" }, asked.size, (value) => { asked.size = value; choose(); }))));
     }
 
-    // -- the text ------------------------------------------------------------------------------------------------------------
-
-    const all = () => [...choices.corpora, ...choices.uploads.map((file) => ({ ...file, about: `${bytes(file.bytes)}, dropped in`, own: true }))];
-    const isPairs = () => (start ? wantsPairs() : system().task !== "language model");
-    function fits(data) {
-      const one = choices && all().find((file) => file.name === data);
-      return Boolean(one) && (one.own || one.pairs || !isPairs() || ["any-b", "copy", "reverse", "recall"].includes(one.name));
-    }
-
-    function showText() {
-      const offered = all().filter((one) => fits(one.name));
-      const picker = el("input", { type: "file", class: "spoken", id: "file-picker", onchange: () => picker.files[0] && take(picker.files[0]) });
-      const drop = el("label", { class: "drop", for: "file-picker" }, el("b", {}, "Drop a file here"), " or choose one",
-        el("span", { class: "help" }, isPairs() ? "Sentence pairs: .tsv, .csv, .tmx, .xlf, .jsonl, also .gz" : "Text, or a table: .txt, .csv, .tsv, .jsonl, also .gz"));
-      for (const event of ["dragover", "dragenter"]) drop.addEventListener(event, (one) => { one.preventDefault(); drop.classList.add("over"); });
-      drop.addEventListener("dragleave", () => drop.classList.remove("over"));
-      drop.addEventListener("drop", (one) => { one.preventDefault(); drop.classList.remove("over"); const file = one.dataTransfer.files[0]; if (file) take(file); });
-      put(text, el("h2", {}, "Text"),
-        el("div", { class: "choices", role: "radiogroup", "aria-label": "Text" }, offered.map((one) => el("label", { class: "choice" },
-          el("input", { type: "radio", name: "corpus", value: one.name, checked: one.name === asked.data, onchange: () => { asked.data = one.name; choose(); } }),
-          el("span", {}, el("b", {}, one.name), el("span", { class: "help" }, one.about))))),
-        picker, drop, el("div", { class: "findings", id: "findings" }));
-      if (offered.find((one) => one.name === asked.data)?.own) findings();
-    }
-
-    async function take(file) {
-      const place = document.getElementById("findings");
-      try {
-        put(place, el("p", {}, `Sending ${file.name} …`));
-        const sent = await api.upload("runs/upload", file, (share) => put(place, el("p", {}, `Sending ${file.name}: ${Math.round(100 * share)} %`)));
-        choices = await api.get("runs/choices");
-        asked.data = sent.name;
-        choose();
-      } catch (error) { put(place, el("p", { class: "problem" }, error.message)); }
-    }
-
-    async function finished(job, every = 400) {
-      while (job.running && !ended) {
-        await new Promise((done) => setTimeout(done, every));
-        job = await api.get("runs/job", { id: job.id });
-      }
-      return job;
-    }
-
-    // What `regard data check` says of the file.
-    async function findings() {
-      const place = document.getElementById("findings"), data = asked.data;
-      put(place, el("p", { class: "quiet-text" }, `Looking at ${data} …`));
-      try {
-        let job = await finished(await api.post("runs/check", { data, columns: settings["data.columns"] || "" }));
-        if (ended || asked.data !== data) return;
-        job = await api.get("runs/job", { id: job.id });
-        if (!job.result) { put(place, el("p", { class: "problem" }, job.problem || "This file could not be read.")); return; }
-        put(place, report(job.result));
-        speak(`${data} was checked.`);
-      } catch (error) { if (!error.overtaken) put(place, el("p", { class: "problem" }, error.message)); }
-    }
-
-    function report(found) {
-      const rows = [], odd = [];
-      for (const [split, file] of Object.entries(found.files)) {
-        if (file.found) odd.push(`${split}: ${file.found}`);
-        for (const one of file.oddities || file.findings || []) odd.push(`${split}: ${one.what} on ${grouped(one.lines)} ${one.lines === 1 ? "line" : "lines"}, first on line ${one.first}`);
-        rows.push({ split, encoding: file.encoding, lines: file.lines ?? file.pairs, words: file.words ?? file.source?.words, vocabulary: file.vocabulary ?? file.source?.distinct, repeated: file.duplicate_lines ?? file.duplicate_pairs, blank: file.blank_lines });
-      }
-      for (const one of found.overlap || []) if (one.shared || one.both) odd.push(`${grouped(one.shared ?? one.both)} of ${grouped(one.lines ?? one.pairs)} of ${one.split} also occur in train`);
-      return [table(rows, { split: "part", encoding: "encoding", lines: "lines", words: "words", vocabulary: "different", repeated: "repeated", blank: "blank" }, { caption: "What was found in it" }),
-        odd.length > 0 && el("ul", { class: "notes" }, odd.map((line) => el("li", {}, line)))];
-    }
-
     // -- every setting -------------------------------------------------------------------------------------------------------
 
     function control(one) {
       const given = settings[one.key];
       const value = given !== undefined ? given : one.now;
-      const set = (now) => { if (String(now) === String(one.value)) delete settings[one.key]; else settings[one.key] = now; check(300); };
+      const set = (now) => { if (String(now) === String(one.value)) delete settings[one.key]; else settings[one.key] = now; check(300); if (one.key === "data.columns") text.look(); };
       if (one.type === "bool") {
         const box = el("select", { onchange: () => set(box.value) }, ["true", "false"].map((word) => el("option", { value: word, selected: String(value) === word }, word === "true" ? "yes" : "no")));
         return box;
@@ -160,6 +92,7 @@ export default {
         if (ended) return;
         form = found;
         if (draw) showSettings();
+        if (start && draw) text.show(asked.data);
         refuse(form.problem);
       } catch (error) {
         if (error.overtaken || ended) return;
@@ -168,7 +101,7 @@ export default {
       }
       const ready = Boolean(asked.data && form && !form.problem);
       begin.disabled = !ready;
-      stale = true;
+      summary.classList.add("stale");
       if (!asked.data) put(summary, el("p", { class: "quiet-text" }, "Choose a text."));
       else if (ready) estimate();
     }
@@ -177,7 +110,6 @@ export default {
     function choose() {
       address.note({ system: start ? null : asked.system, size: asked.size || null, data: asked.data || null });
       showSystem();
-      showText();
       clearTimeout(timer);
       ask(true);
     }
@@ -188,11 +120,12 @@ export default {
       estimating = mine;
       await new Promise((done) => setTimeout(done, 900));
       if (ended || estimating !== mine) return;
-      put(summary, el("p", { class: "quiet-text" }, "Three steps are measured …"));
+      const told = el("p", { class: "quiet-text" }, "Measuring three steps …");
+      if (!summary.children.length) put(summary, told);
       try {
-        const job = await finished(await api.post("runs/estimate", body()));
+        const found = await whenDone(api, await api.post("runs/estimate", body()), () => !ended && estimating === mine);
         if (ended || estimating !== mine) return;
-        const found = await api.get("runs/job", { id: job.id });
+        summary.classList.remove("stale");
         if (!found.result) { put(summary, el("p", { class: found.stopped ? "quiet-text" : "problem" }, found.problem || "It could not be estimated.")); return; }
         const one = found.result;
         const rows = {
@@ -218,13 +151,16 @@ export default {
       }
     }
 
-    api.get("runs/choices").then((found) => {
+    put(how, el("h2", {}, "Settings"), el("p", { class: "quiet-text" }, "They come in a moment …"));
+    text.load().then((found) => {
       if (ended) return;
       choices = found;
       if (!choices.systems.some((one) => one.name === asked.system)) asked.system = "lstm";
+      if (!text.offers(asked.data)) asked.data = "";
+      text.show(asked.data);
       choose();
     }).catch(address.fail);
 
-    return () => { ended = true; clearTimeout(timer); };
+    return () => { ended = true; clearTimeout(timer); text.end(); };
   },
 };

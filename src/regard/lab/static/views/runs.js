@@ -3,7 +3,7 @@
 //   #/runs?show=a&show=b&run=a&metric=loss&x=tokens&log=x&log=y&smooth=0.6&lines=both
 import { link } from "../address.js";
 import { colourOf, lineChart } from "../charts.js";
-import { ago, el, grouped, number, put, segments, speak } from "../dom.js";
+import { ago, el, grouped, notice, number, put, segments, speak } from "../dom.js";
 import { firstVisit, tour, tourIsDue } from "../welcome.js";
 import { runCard } from "../run_card.js";
 
@@ -14,6 +14,7 @@ const AXES = { tokens: "tokens", step: "steps", seconds: "time" };
 const COLUMNS = ["step", "tokens", "seconds", "loss", "perplexity", "bleu", "accuracy", "learning_rate", "tokens_per_second"];
 const FIRST = 6; // runs that are drawn when none was chosen
 const MANY = 12; // lines from which on each is drawn with fewer points
+const AT_ONCE = 8; // curves that are asked for in one request: the first appear while the others are still read
 
 export const scoreOf = (run) => {
   const best = run.best;
@@ -42,17 +43,19 @@ export default {
     const axis = () => setting("x", "tokens", AXES);
     const logs = () => new Set(address.query.has("log") ? address.query.getAll("log") : metric() === "perplexity" ? ["y"] : []);
     const smoothing = () => Math.min(0.99, Math.max(0, Number(address.query.get("smooth")) || 0));
-    const kinds = () => setting("lines", "both", { both: 1, training: 1, validation: 1 });
+    const kinds = () => setting("lines", slots.size > MANY ? "validation" : "both", { both: 1, training: 1, validation: 1 });
     const showing = () => {
       const named = address.query.getAll("show");
       if (named.length) return named[0] === "-" ? [] : named.filter((name) => runs.has(name));
-      return order.filter((name) => runs.get(name).rows > 0).slice(0, FIRST);
+      const like = runs.get(selected());
+      return order.filter((name) => runs.get(name).drawn && runs.get(name).task === like?.task).slice(0, FIRST);
     };
     const selected = () => { const name = address.query.get("run"); return name && runs.has(name) ? name : order[0]; };
     const change = (what) => { address.note(what); address.query = new URLSearchParams(location.hash.split("?")[1] || ""); };
 
     // -- the list --------------------------------------------------------------------------------------------------------
 
+    const deleted = el("details", { class: "numbers", ontoggle: () => deleted.open && showDeleted() }, el("summary", {}, "Deleted"));
     const beginning = el("ul", { class: "run-list", "aria-label": "Runs that begin", "aria-live": "polite" });
     const list = el("ul", { class: "run-list", "aria-label": "Runs" });
     const filter = el("input", { type: "search", placeholder: "Filter", "aria-label": "Filter the runs by name, system or corpus", oninput: () => arrange() });
@@ -60,7 +63,7 @@ export default {
     const all = el("button", { type: "button", class: "quiet", onclick: () => toggleAll() }, "Draw all");
     const side = el("section", { class: "side", "aria-label": "All runs" },
       el("div", { class: "head" }, el("h1", {}, "Runs"), el("a", { class: "button primary", href: link("new"), data: { tour: "new" } }, "New run")),
-      el("div", { class: "tools" }, filter, many, all), beginning, list);
+      el("div", { class: "tools" }, filter, many, all), beginning, list, deleted);
 
     function rowOf(run) {
       let row = rowsOf.get(run.name);
@@ -100,11 +103,22 @@ export default {
     }
 
     // Jobs whose run is not there yet, or never came to be.
-    const pending = () => jobs.filter((job) => job.kind === "training" && !runs.has(job.run) && (job.running || (job.problem && Date.now() / 1000 - job.started < 600)));
+    const pending = () => jobs.filter((job) => job.kind === "training" && !runs.has(job.run) && ((job.running && !job.stopping) || (job.problem && Date.now() / 1000 - job.started < 600)));
     function showPending() {
       put(beginning, pending().map((job) => el("li", {}, el("div", { class: "pending" }, el("b", {}, job.run),
         el("p", { class: job.running ? null : "problem" }, job.running ? job.last || "Starting …" : job.problem)))));
       beginning.hidden = !beginning.children.length;
+    }
+
+    async function showDeleted() {
+      try {
+        const found = await api.get("runs/trash");
+        const back = (one) => async () => {
+          try { await api.post("runs/restore", { mark: one.mark }); await refresh(); showDeleted(); } catch (error) { notice(error.message, { bad: true }); }
+        };
+        put(deleted, el("summary", {}, "Deleted"), found.length === 0 && el("p", { class: "quiet-text" }, "Nothing was deleted."),
+          found.map((one) => el("p", { class: "line" }, one.name, " ", el("button", { type: "button", onclick: back(one) }, "Restore"))));
+      } catch (error) { notice(error.message, { bad: true }); }
     }
 
     function marks() {
@@ -130,17 +144,19 @@ export default {
       if (on) drawn.push(name);
       change({ show: drawn.length ? drawn : "-" });
       marks();
+      showControls();
       draw();
     }
     function toggleAll() {
       const some = showing().length > 0;
       change({ show: some ? "-" : [...list.children].map((row) => [...rowsOf].find(([, one]) => one === row)[0]) });
       marks();
+      showControls();
       draw();
     }
     function select(name) {
       change({ run: name });
-      if (!slots.has(name) && runs.get(name).rows && address.query.has("show")) toggle(name, true);
+      if (!slots.has(name) && runs.get(name).drawn && address.query.has("show")) toggle(name, true);
       marks();
       detail();
     }
@@ -175,26 +191,33 @@ export default {
     async function draw() {
       const mine = ++asked, names = [...slots.keys()];
       if (!names.length) { curves = []; redraw(); return; }
+      const width = Math.max(150, Math.round((chart.node.clientWidth || 800) / (names.length > MANY ? 3 : 1.5)));
+      const query = { x: axis(), y: metric(), width, log: logs().has("x") ? 1 : null };
+      const fresh = [];
       try {
-        const width = Math.max(150, Math.round((chart.node.clientWidth || 800) / (names.length > MANY ? 3 : 1.5)));
-        const found = await api.arrays("runs/curves", { run: names, x: axis(), y: metric(), width, log: logs().has("x") ? 1 : null });
-        if (mine !== asked || ended) return;
-        curves = found.about.map((one, place) => {
-          if (one.kind === "none") return { ...one, x: [], y: [], low: [], high: [] };
-          const part = (name) => found.arrays[`${place}.${name}`].data;
-          return { ...one, x: part("x"), y: part("y"), low: part("low"), high: part("high") };
-        });
-        redraw();
+        for (let start = 0; start < names.length; start += AT_ONCE) {
+          const found = await api.arrays("runs/curves", { ...query, run: names.slice(start, start + AT_ONCE) });
+          if (mine !== asked || ended) return;
+          fresh.push(...found.about.map((one, place) => {
+            if (one.kind === "none") return { ...one, x: [], y: [], low: [], high: [] };
+            const part = (name) => found.arrays[`${place}.${name}`].data;
+            return { ...one, x: part("x"), y: part("y"), low: part("low"), high: part("high") };
+          }));
+          if (start + AT_ONCE >= names.length || !curves.length || drawnSeconds() > 1) { curves = [...fresh]; redraw(); lastDrawn = performance.now(); }
+        }
       } catch (error) { address.fail(error); }
     }
+    let lastDrawn = 0;
+    const drawnSeconds = () => (performance.now() - lastDrawn) / 1000;
 
     function redraw() {
-      const wanted = kinds(), few = slots.size <= MANY;
-      const series = curves.filter((one) => slots.has(one.run) && one.x.length && (wanted === "both" || one.kind === wanted)).map((one) => {
+      const few = slots.size <= MANY, some = curves.filter((one) => slots.has(one.run) && one.x.length);
+      const wanted = address.query.has("lines") || some.some((one) => one.kind === kinds()) ? kinds() : "both"; // no validation has a learning rate
+      const series = some.filter((one) => wanted === "both" || one.kind === wanted).map((one) => {
         const both = wanted === "both" && curves.some((other) => other.run === one.run && other.kind !== one.kind && other.x.length);
         const slot = slots.get(one.run);
         return {
-          ...one, name: both || wanted !== "both" ? `${one.run}, ${one.kind}` : one.run, colour: slot, dash: slot,
+          ...one, name: both || wanted !== "both" ? `${one.run}, ${one.kind}` : one.run, label: one.run, colour: slot, dash: slot,
           points: one.kind === "validation" && few, quiet: both && one.kind === "training",
         };
       });
