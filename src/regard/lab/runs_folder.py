@@ -384,9 +384,9 @@ def header_note(path: Path) -> dict[str, Any]:
     return _mapping(json.loads(_mapping(_mapping(header).get("__metadata__")).get("regard", "{}")))
 
 
-def _share(training: Mapping[str, Any], last: Mapping[str, Any] | None, finished: bool) -> float | None:
+def _share(training: Mapping[str, Any], last: Mapping[str, Any], finished: bool) -> float | None:
     """How much of its budget a run has used."""
-    if finished or last is None:
+    if finished or not last:
         return 1.0 if finished else None
     from regard.training.hyperparameters import Budget
 
