@@ -54,7 +54,8 @@ def facts(trace: Trace) -> dict[str, Any]:
 
 def part(trace: Trace, name: str) -> tuple[np.ndarray, Bounds]:
     """attention/self/0 is [heads, rows, columns], inside/layer/0/forget [steps, units], alignment [steps, words of the
-    source], matrix/layer/0 [heads, features, components], and gradient/gradients [steps, words] as powers of ten, NaN where it is exactly 0."""
+    source], matrix/layer/0 [heads, features, components], and gradient/gradients [steps, words] as powers of ten, NaN
+    where it is exactly 0."""
     kind, _, place = name.partition("/")
     if kind == "attention" and place in trace.attention:
         return in_bytes(trace.attention[place], 0.0, 1.0)
