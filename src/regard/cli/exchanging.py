@@ -7,6 +7,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
+from regard.cli.completing import RunFolder
 from regard.cli.options import Flag
 from regard.exchange.formats import FORMATS
 
@@ -14,7 +15,7 @@ TO = "; ".join(f"{name}: {form.what}" for name, form in FORMATS.items())
 
 
 def export_run(
-    run: Path,
+    run: RunFolder,
     out: Path,
     *,
     to: Annotated[str, Parameter(help=TO)],
@@ -47,17 +48,17 @@ def export_run(
         print_facts(vars(parity), json)
 
 
-def import_run(file: Path, *, run: Path, tokenizer: Path | None = None) -> None:
-    """Import a model from another tool as a run: an .arpa file.
+def import_run(file: Path, *, run: Path | None = None, tokenizer: Path | None = None) -> None:
+    """Import a model as a run: an archive, a folder of Hugging Face (GPT-2, Llama, Marian, Pegasus), or an .arpa file.
 
     Parameters
     ----------
     file
-        the model
+        the model: a file, or a folder
     run
-        folder of the new run
+        folder of the new run; default: runs/ and the file's name
     tokenizer
-        the tokenizer.json that the model's text was tokenised with; default: words are separated by spaces
+        the tokenizer.json of a run, for a model that has none; an .arpa file's words are else separated by spaces
     """
     from regard.exchange.formats import import_file
 

@@ -42,9 +42,12 @@ def read_json(path: Path) -> dict[str, Any]:
 class Config:
     """config.json, whose values are looked up by type."""
 
-    def __init__(self, folder: Path) -> None:
-        self.path = folder / "config.json"
-        self.values = read_json(self.path)
+    def __init__(self, path: Path, values: dict[str, Any]) -> None:
+        self.path, self.values = path, values
+
+    @classmethod
+    def of_folder(cls, folder: Path) -> Config:
+        return cls(folder / "config.json", read_json(folder / "config.json"))
 
     def wrong(self, what: str) -> NoReturn:
         raise RegardError(f"{self.path}: {what}.")

@@ -15,12 +15,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from regard.base.errors import RegardError
-from regard.base.files import making_folder, replacing
+from regard.base.files import making_folder, reading, replacing
 from regard.base.numbers import a
 from regard.base.settings import one_of
 
 if TYPE_CHECKING:
     from regard.exchange.parity import Parity
+    from regard.runs.load import AnyRun
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,7 @@ class Format:
     systems: tuple[str, ...] = ()  # that it takes; empty: every one
     folder: bool = False  # what it writes: a folder, or one file
     options: Mapping[str, str] | None = None  # of `write`, each with a line of documentation
+    opened: bool = True  # whether `write` takes the run that `load` opens; else its folder
     package: str = ""  # that is needed to write it, as pip names it; "" = none besides Regard's own
 
 
@@ -37,9 +39,36 @@ FORMATS: dict[str, Format] = {
     "huggingface": Format(
         "huggingface",
         "a folder that transformers, vLLM and most other programs load",
-        ("gpt", "transformer"),
+        ("gpt", "llama", "transformer"),
         folder=True,
         options={"license": "for the model card, as the Hub names it", "scores": "no: a card without test scores"},
+    ),
+    "ctranslate2": Format(
+        "ctranslate2_model",
+        "a folder for CTranslate2, which is fast on a CPU, also in 8 bits",
+        ("transformer", "gpt"),
+        folder=True,
+        options={"quantization": "of the weights: int8, int16, float16, …"},
+        package="'regard[ctranslate2]'",
+    ),
+    "onnx": Format(
+        "onnx_graphs",
+        "graphs that any program with an ONNX runtime can run, of every neural system",
+        folder=True,
+        package="'regard[onnx]'",
+    ),
+    "gguf": Format(
+        "gguf_file",
+        "one file that llama.cpp and the programs built on it read",
+        ("gpt", "llama"),
+        options={"quantization": "f32 (default), f16 or q8_0"},
+        package="'regard[gguf]'",
+    ),
+    "archive": Format(
+        "archive",
+        "one file that holds the run for another machine",
+        opened=False,
+        options={"training": "no: without what only resume and --average need"},
     ),
     "arpa": Format("arpa_runs", "the back-off format that every n-gram toolkit reads", ("ngram",)),
 }
@@ -57,17 +86,22 @@ def export(
             raise RegardError(f"--to {to} has no option --{name}; its own are: {takes}.")
     if out.exists() or out.is_symlink():
         raise RegardError(f"{out} exists already; remove it or choose another name.")
-    from regard.runs.load import load  # and with it torch, which `regard --help` does without
-
-    run = load(folder, device="cpu")
-    if form.systems and run.recipe.system not in form.systems:
-        raise RegardError(_other(to, run.recipe.system, folder))
+    run = _open(folder, to) if form.opened else folder
     module = _module(form, to)
     if check and not hasattr(module, "check"):
         raise RegardError(f"--to {to} has no --check.")
     with making_folder(out) if form.folder else replacing(out, new=True) as made:
         module.write(run, made, **options)
     return module.check(run, out, **options) if check else None
+
+
+def _open(folder: Path, to: str) -> AnyRun:
+    from regard.runs.load import load  # and with it torch, which `regard --help` does without
+
+    run = load(folder, device="cpu")
+    if FORMATS[to].systems and run.recipe.system not in FORMATS[to].systems:
+        raise RegardError(_other(to, run.recipe.system, folder))
+    return run
 
 
 def _other(to: str, system: str, folder: Path) -> str:
@@ -85,8 +119,20 @@ def _module(form: Format, to: str) -> Any:
         raise RegardError(f"--to {to} needs the package {missing.name}: pip install {form.package}.") from None
 
 
-def import_file(file: Path, run: Path, tokenizer_file: Path | None = None) -> Path:
-    """Make a run of another program's model: an ARPA file, or a folder that `transformers` wrote."""
-    read = import_module(f"regard.exchange.{'huggingface' if file.is_dir() else 'arpa_runs'}").read
-    made: Path = read(file, run, tokenizer_file)
+READERS = {b"PK\x03\x04": "archive", b"{": "mingpt_json"}  # by how a file begins; any other is taken for ARPA
+
+
+def import_file(file: Path, run: Path | None = None, tokenizer_file: Path | None = None) -> Path:
+    """Make a run of another program's model: what it is, is seen from how it begins."""
+    if file.is_dir():
+        module = "huggingface"
+    else:
+        with reading(file) as stream:
+            begin = stream.read(4)
+        if begin == b"GGUF":
+            raise RegardError(
+                f"{file} is a GGUF file, which Regard writes and does not read: import the folder it was made of."
+            )
+        module = next((name for mark, name in READERS.items() if begin.startswith(mark)), "arpa_runs")
+    made: Path = import_module(f"regard.exchange.{module}").read(file, run or Path("runs") / file.stem, tokenizer_file)
     return made

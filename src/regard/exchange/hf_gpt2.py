@@ -19,6 +19,7 @@ from regard.layers.position import INPUT_POSITIONS
 from regard.runs.language_run import LanguageRun
 from regard.systems.gpt import GPT, Settings
 
+SYSTEM, PREFIX = "gpt", "transformer."
 ACTIVATIONS = {"gelu_new": "gelu", "gelu_pytorch_tanh": "gelu", "relu": "relu"}
 NAMES = {  # ours → theirs, within a block
     "attention_norm": "ln_1",
@@ -98,13 +99,12 @@ def _positions(model: GPT) -> Tensor:
     return torch.nn.functional.pad(places, (0, settings.width - places.size(-1)))
 
 
-def as_huggingface(model: GPT) -> dict[str, Tensor]:
+def as_huggingface(model: GPT, config: dict[str, Any]) -> dict[str, Tensor]:
     """For GPT2LMHeadModel: with its prefix, and linear maps as [in, out]."""
     tensors = tensors_of(model)
     output = tensors.pop("output.weight", None)
     named = {
-        f"transformer.{name}": tensor.T if ".c_" in name and tensor.dim() == 2 else tensor
-        for name, tensor in tensors.items()
+        PREFIX + name: tensor.T if ".c_" in name and tensor.dim() == 2 else tensor for name, tensor in tensors.items()
     }
     return named if output is None else {**named, "lm_head.weight": output}
 
@@ -136,9 +136,9 @@ def settings_in(config: Config) -> dict[str, Any]:
     }
 
 
-def state_in(config: Config, weights: Weights, settings: dict[str, Any], vocabulary: int) -> dict[str, Tensor]:
+def state_in(config: Config, weights: Weights, settings: Settings, vocabulary: int) -> dict[str, Tensor]:
     """The state of our model from the tensors of theirs; rows of word vectors in their order."""
-    width, inner = settings["width"], settings["feedforward"] or 4 * settings["width"]
+    width, inner = settings.width, settings.feedforward or 4 * settings.width
     weights.ignore(r"h\.\d+\.attn\.(masked_)?bias")
     turned = weights.shape("h.0.attn.c_attn.weight") == [width, 3 * width]  # Conv1D; minGPT has [out, in]
     shapes = {
@@ -149,11 +149,11 @@ def state_in(config: Config, weights: Weights, settings: dict[str, Any], vocabul
     }
     state = {
         "embedding.table.weight": weights.take("wte.weight", vocabulary, width),
-        "embedding.position.table.weight": weights.take("wpe.weight", settings["context"], width),
+        "embedding.position.table.weight": weights.take("wpe.weight", settings.context, width),
         "finish.weight": weights.take("ln_f.weight", width),
         "finish.bias": weights.take("ln_f.bias", width),
     }
-    for layer in range(settings["layers"]):
+    for layer in range(settings.layers):
         for name, theirs in NAMES.items():
             shape = shapes.get(name, (width,))
             place, mine = f"h.{layer}.{theirs}", f"layers.{layer}.{name}"
@@ -161,7 +161,7 @@ def state_in(config: Config, weights: Weights, settings: dict[str, Any], vocabul
             weight = weights.take(f"{place}.weight", *(reversed(shape) if turn else shape))
             state[f"{mine}.weight"] = weight.T.contiguous() if turn else weight
             state[f"{mine}.bias"] = weights.take(f"{place}.bias", shape[0])
-    if settings["tied"]:
+    if settings.tied:
         weights.ignore(r"lm_head\.weight")
     else:
         state["output.weight"] = weights.take("lm_head.weight", vocabulary, width)

@@ -25,6 +25,7 @@ from regard.runs.translation_run import TranslationRun
 from regard.systems.transformer import QUIET, Settings, Transformer
 from regard.systems.translator import rate
 
+SYSTEM, PREFIX = "transformer", ""
 ACTIVATIONS = {"relu": "relu", "gelu_new": "gelu", "gelu_pytorch_tanh": "gelu"}
 MODELS = {"post": ("marian", "MarianMTModel"), "pre": ("pegasus", "PegasusForConditionalGeneration")}
 NORMS = {kind: norm for norm, (kind, _) in MODELS.items()}
@@ -205,28 +206,28 @@ def settings_in(config: Config) -> dict[str, Any]:
     }
 
 
-def state_in(config: Config, weights: Weights, settings: dict[str, Any], vocabulary: int) -> dict[str, Tensor]:
+def state_in(config: Config, weights: Weights, settings: Settings, vocabulary: int) -> dict[str, Tensor]:
     """The state of our model from the tensors of theirs; rows of word vectors in their order."""
-    width, inner = settings["width"], settings["feedforward"] or 4 * settings["width"]
-    decoder_layers = settings["decoder_layers"] or settings["layers"]
+    width, inner = settings.width, settings.feedforward or 4 * settings.width
+    decoder_layers = settings.decoder_layers or settings.layers
     back = _sines_first(width).argsort()
     factor = (width**0.5 if config.flag("scale_embedding", False) else 1.0) / (QUIET * width**0.5)
     state: dict[str, Tensor] = {}
-    for name, theirs, side in _maps(settings["layers"], decoder_layers, settings["norm"]):
+    for name, theirs, side in _maps(settings.layers, decoder_layers, settings.norm):
         rows = inner if name.endswith(".expand") else width
         columns = inner if name.endswith("feedforward.output") else width
         shape = (width,) if name.endswith(("norm", "finish")) else (rows, columns)
         for part, sizes in (("weight", shape), ("bias", shape[:1])):
             whole = torch.cat([weights.take(f"{place}.{part}", *sizes) for place in theirs])
             state[f"{name}.{part}"] = _ordered(whole, side, back).contiguous()
-    table = "model.shared" if settings["shared"] else "model.decoder.embed_tokens"
+    table = "model.shared" if settings.shared else "model.decoder.embed_tokens"
     state["embedding.table.weight"] = weights.take(f"{table}.weight", vocabulary, width)[:, back] * factor
-    if not settings["shared"]:
+    if not settings.shared:
         source = weights.take("model.encoder.embed_tokens.weight", vocabulary, width)
         state["source_embedding.table.weight"] = source[:, back] * factor
-    if settings["tied"]:
+    if settings.tied:
         for part in ("weight", "bias"):
-            state[f"{_last_norm(decoder_layers, settings['norm'])}.{part}"] /= factor
+            state[f"{_last_norm(decoder_layers, settings.norm)}.{part}"] /= factor
     else:
         state["output.weight"] = weights.take("lm_head.weight", vocabulary, width)[:, back].contiguous()
     _check_fixed(config, weights, width, vocabulary)

@@ -10,6 +10,7 @@ boundary gets id 0, and the other tokens follow in their order.
 from __future__ import annotations
 
 import json
+import re
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -63,9 +64,10 @@ def tokenizer_files(tokenizer: Tokenizer, *, source: bool, longest: int) -> dict
 def _joined_words(pretokenised: bool) -> decoders.Decoder:
     """Words with one space between them, and none before closing or after opening punctuation."""
     steps = [decoders.Replace(Regex("^"), " "), decoders.Fuse()]
-    if not pretokenised:
-        steps += [decoders.Replace(Regex(rf" \{mark}(?= |$)"), mark) for mark in CLOSING]
-        steps += [decoders.Replace(Regex(rf"(?<!\S)\{mark} "), mark) for mark in OPENING]
+    if not pretokenised:  # one mark after the other, so the neighbour may have been moved already
+        closing, opening = (re.escape(marks) for marks in (CLOSING, OPENING))
+        steps += [decoders.Replace(Regex(rf" {re.escape(mark)}(?=[ {closing}]|$)"), mark) for mark in CLOSING]
+        steps += [decoders.Replace(Regex(rf"(?<![^\s{opening}]){re.escape(mark)} "), mark) for mark in OPENING]
     return decoders.Sequence([*steps, decoders.Strip(" ", 1, 0)])
 
 

@@ -1,6 +1,7 @@
 """A run as a folder that Hugging Face's `transformers` loads, and such folders as runs.
 
     gpt            GPT2LMHeadModel
+    llama          LlamaForCausalLM
     transformer    MarianMTModel (model.norm post), PegasusForConditionalGeneration (model.norm pre)
 
 config.json, generation_config.json, model.safetensors, the tokenizer and a model card. Writing needs no other package;
@@ -10,26 +11,24 @@ only the check imports `transformers`.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 from safetensors.torch import save_file
-from torch import Tensor
 
 from regard.base.errors import RegardError
 from regard.base.files import write_text
 from regard.base.numbers import grouped
 from regard.decoding.beam import BEAM
-from regard.exchange import hf_gpt2, hf_seq2seq
+from regard.decoding.translate import longest_translation
+from regard.exchange import hf_gpt2, hf_llama, hf_seq2seq
 from regard.exchange.foreign_folder import Config, Weights
 from regard.exchange.hf_tokenizer import read_tokenizer, tokenizer_files
 from regard.exchange.model_card import model_card
 from regard.exchange.parity import Parity, texts, token_rows
 from regard.report.progress import say
-from regard.runs.folder import Tokenizers, build_model, set_weights
+from regard.runs.folder import Tokenizers, build_model, has_source, set_weights
 from regard.runs.language_run import LanguageRun
 from regard.runs.load import AnyRun
 from regard.runs.new_folder import check_free, new_folder, write_facts, write_folder
@@ -38,6 +37,8 @@ from regard.runs.translation_run import TranslationRun
 from regard.text.tokenizer import Tokenizer
 from regard.training.checkpoint import save_tensors
 
+SYSTEMS: dict[str, Any] = {module.SYSTEM: module for module in (hf_gpt2, hf_llama, hf_seq2seq)}
+KINDS = {"gpt2": hf_gpt2, "llama": hf_llama, "marian": hf_seq2seq, "pegasus": hf_seq2seq}  # by config.json's model_type
 WRITTEN = 32  # tokens of a text that is compared
 
 # -- out ---------------------------------------------------------------------------------------------------------------
@@ -46,14 +47,9 @@ WRITTEN = 32  # tokens of a text that is compared
 def write(run: AnyRun, out: Path, *, license: str = "unknown", scores: str = "yes") -> None:
     if scores not in ("yes", "no"):
         raise RegardError(f"--scores must be yes or no, not {scores!r}.")
-    translates = isinstance(run, TranslationRun)
-    if isinstance(run, TranslationRun):
-        config, longest = hf_seq2seq.config_of(run), run.recipe.data.longest
-        tensors = hf_seq2seq.as_huggingface(run.model, config)  # type: ignore[arg-type]
-    else:
-        assert isinstance(run, LanguageRun)
-        config, longest = hf_gpt2.config_of(run), run.recipe.model.context
-        tensors = hf_gpt2.as_huggingface(run.model)  # type: ignore[arg-type]
+    module, longest = SYSTEMS[run.recipe.system], _longest(run)
+    config = module.config_of(run)
+    tensors = module.as_huggingface(run.model, config)
     save_file(
         {name: tensor.detach().contiguous() for name, tensor in tensors.items()},
         out / "model.safetensors",
@@ -61,9 +57,16 @@ def write(run: AnyRun, out: Path, *, license: str = "unknown", scores: str = "ye
     )
     _write_json(out / "config.json", config)
     _write_json(out / "generation_config.json", _generation(run, longest))
-    for name, content in tokenizer_files(run.tokenizer, source=translates, longest=longest).items():
+    for name, content in tokenizer_files(
+        run.tokenizer, source=isinstance(run, TranslationRun), longest=longest
+    ).items():
         write_text(out / name, content)
     write_text(out / "README.md", model_card(run, config["architectures"][0], license=license, scored=scores == "yes"))
+
+
+def _longest(run: AnyRun) -> int:
+    """Tokens that it was trained to read at once."""
+    return int(run.recipe.data.longest if isinstance(run, TranslationRun) else run.recipe.model.context)
 
 
 def _write_json(path: Path, values: dict[str, Any]) -> None:
@@ -97,15 +100,14 @@ def check(run: AnyRun, out: Path, **_: str) -> Parity:
     kind = transformers.AutoModelForSeq2SeqLM if translates else transformers.AutoModelForCausalLM
     model, tokenizer = kind.from_pretrained(out).eval(), transformers.AutoTokenizer.from_pretrained(out)
     difference = _translator_difference(run, model) if translates else _language_difference(run, model)
-    lines = [line for line in texts(run) if line.strip()]
-    same = sum(_theirs(model, tokenizer, line, run) == _ours(run, line) for line in lines)
+    same = _greedy_texts(run, model, tokenizer)
     return Parity(
         system=run.recipe.system,
         format="huggingface",
         program=f"transformers {transformers.__version__} ({type(model).__name__})",
         compared="logits of 4 rows of 24 tokens",
         largest_difference=difference,
-        same_text=f"{same} of {len(lines)} greedy texts",
+        same_text=f"{sum(same)} of {len(same)} greedy texts",
     )
 
 
@@ -126,79 +128,61 @@ def _translator_difference(run: Any, model: Any) -> float:
     return float((theirs - run.model(target, run.model.begin(source, lengths))[0]).abs().max())
 
 
-def _prompt(run: AnyRun, line: str) -> str:
-    """Of a language model's line the beginning, so that there is room to write."""
-    return line if isinstance(run, TranslationRun) else line[: max(1, len(line) // 2)].rstrip()
-
-
-def _theirs(model: Any, tokenizer: Any, line: str, run: AnyRun) -> str:
-    read = tokenizer(_prompt(run, line), return_tensors="pt")
-    length = {"max_new_tokens": WRITTEN}
-    if not isinstance(run, TranslationRun):
-        length = {"max_new_tokens": min(WRITTEN, run.recipe.model.context - read["input_ids"].size(1))}
-        if length["max_new_tokens"] < 1:
-            return _ours(run, line)
-    ids = model.generate(**read, do_sample=False, num_beams=1, **length)
+def _theirs(model: Any, tokenizer: Any, text: str, most: int) -> str:
+    ids = model.generate(**tokenizer(text, return_tensors="pt"), do_sample=False, num_beams=1, max_new_tokens=most)
     return str(tokenizer.decode(ids[0], skip_special_tokens=True))
 
 
-def _ours(run: AnyRun, line: str) -> str:
-    if isinstance(run, TranslationRun):
-        (found,) = run.translations([line], beam=1, length_penalty=0.0)
-        return found[0].text
-    assert isinstance(run, LanguageRun)
-    prompt = _prompt(run, line)
-    room = run.recipe.model.context - 1 - len(run.tokenizer.encode(prompt))
-    if room < 1:
-        return ""
-    text = run.generate(prompt, max_tokens=min(WRITTEN, room), temperature=0, lines=1)
-    return text.removesuffix("\n")
+def _greedy_texts(run: AnyRun, model: Any, tokenizer: Any) -> list[bool]:
+    """For each text, whether both write the same: translations, or how a line goes on after its first half."""
+    same = []
+    for line in filter(str.strip, texts(run)):
+        if isinstance(run, TranslationRun):
+            most = longest_translation(len(run.source_tokenizer.encode(line)))
+            (found,) = run.translations([line], beam=1, length_penalty=0.0)
+            same.append(_theirs(model, tokenizer, line, most) == found[0].text)
+            continue
+        assert isinstance(run, LanguageRun)
+        prompt = line[: max(1, len(line) // 2)].rstrip()
+        most = min(WRITTEN, run.recipe.model.context - 1 - len(run.tokenizer.encode(prompt)))
+        if most > 0:
+            ours = run.generate(prompt, max_tokens=most, temperature=0, lines=1).removesuffix("\n")
+            same.append(_theirs(model, tokenizer, prompt, most) == ours)
+    return same
 
 
 # -- in ----------------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Family:
-    """Folders of one kind: config.json's model_type, and how they become ours."""
-
-    system: str
-    settings: Callable[[Config], dict[str, Any]]
-    state: Callable[[Config, Weights, dict[str, Any], int], dict[str, Tensor]]
-    prefix: str = ""
-
-
-FAMILIES = {
-    "gpt2": Family("gpt", hf_gpt2.settings_in, hf_gpt2.state_in, "transformer."),
-    "marian": Family("transformer", hf_seq2seq.settings_in, hf_seq2seq.state_in),
-    "pegasus": Family("transformer", hf_seq2seq.settings_in, hf_seq2seq.state_in),
-}
 BY_TOKEN = ("embedding.table.weight", "source_embedding.table.weight", "output.weight")  # a row for each token
 
 
 def read(folder: Path, run: Path, tokenizer_file: Path | None = None) -> Path:
     """Make a run of a folder that `transformers` wrote."""
     check_free(run)
-    config = Config(folder)
+    if not (folder / "config.json").exists():
+        what = "a run already" if (folder / "run.json").exists() else "a folder without config.json"
+        raise RegardError(f"{folder} is {what}: Regard imports folders of Hugging Face, archives and .arpa files.")
+    config = Config.of_folder(folder)
     kind = config.values.get("model_type")
-    if not isinstance(kind, str) or kind not in FAMILIES:
+    if not isinstance(kind, str) or kind not in KINDS:
         what = f"a {kind} folder" if isinstance(kind, str) else "no folder of a language model or translator"
-        raise RegardError(f"{folder} is {what!s:.60}; Regard imports {', '.join(FAMILIES)}.")
-    family = FAMILIES[kind]
-    settings = family.settings(config)
-    vocabulary = config.number("vocab_size")
+        raise RegardError(f"{folder} is {what!s:.60}; Regard imports {', '.join(KINDS)}.")
+    module: Any = KINDS[kind]
+    settings, vocabulary = module.settings_in(config), config.number("vocab_size")
     tokenizer, order = _tokenizer(folder, config, tokenizer_file)
-    if sorted(order) != list(range(vocabulary)):
+    if len(order) != vocabulary or sorted(order) != list(range(vocabulary)):
         raise RegardError(
             f"{folder}: the tokenizer has {len(order)} tokens and the model {vocabulary}; they must be the same."
         )
     data = {"corpus": "", "tokenizer": tokenizer.kind, "vocabulary": tokenizer.vocabulary}
-    recipe = compose(family.system, None, {"data": data, "model": settings})
-    state = family.state(config, Weights.of_folder(folder, family.prefix), settings, vocabulary)
+    training = {"batch_tokens": settings["context"]} if settings.get("context", 0) > 4096 else {}  # one window at least
+    recipe = compose(module.SYSTEM, None, {"data": data, "model": settings, "training": training})
+    state = module.state_in(config, Weights.of_folder(folder, module.PREFIX), recipe.model, vocabulary)
     for name in BY_TOKEN:
         if name in state:
             state[name] = state[name][torch.tensor(order)]
-    tokenizers = Tokenizers(tokenizer, tokenizer if family.system == "transformer" else None)
+    tokenizers = Tokenizers(tokenizer, tokenizer if has_source(recipe) else None)
     model = build_model(recipe, tokenizers)
     set_weights(model, state, folder)
     with new_folder(recipe, run) as made:
@@ -210,7 +194,16 @@ def read(folder: Path, run: Path, tokenizer_file: Path | None = None) -> Path:
 
 
 def _tokenizer(folder: Path, config: Config, given: Path | None) -> tuple[Tokenizer, list[int]]:
+    """Ours, and for each of its ids theirs."""
+    first, last = config.values.get("bos_token_id"), config.values.get("eos_token_id")
+    if first not in (None, last):
+        config.wrong(
+            f"bos_token_id is {first!r:.20} and eos_token_id is {last!r:.20}: in Regard one boundary begins a text and "
+            "ends it"
+        )
     if given is None:
         return read_tokenizer(folder, config)
     tokenizer = Tokenizer.load(given)
+    if last != tokenizer.eos:
+        config.wrong(f"eos_token_id is {last!r:.20}, and it is {tokenizer.eos} in {given}: this is another tokenizer")
     return tokenizer, list(range(tokenizer.vocabulary))

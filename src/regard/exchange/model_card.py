@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import regard
 from regard.base.errors import RegardError
 from regard.base.numbers import grouped
-from regard.runs.folder import read_facts
+from regard.runs.facts import read_facts
 from regard.runs.history import is_number, read_metrics
 from regard.runs.load import AnyRun
+from regard.runs.recipe import Recipe
 from regard.runs.translation_run import TranslationRun
 from regard.systems.catalogue import find
 
@@ -59,9 +61,16 @@ def model_card(run: AnyRun, architecture: str, *, license: str, scored: bool) ->
         f"```python\n{USE[task].replace('OUT', name)}\n```",
         f"{boundary} Tokens: {run.tokenizer.kind}, {grouped(run.tokenizer.vocabulary)} symbols.",
         "## Recipe",
-        f"`regard train recipe.toml`, with this recipe.toml:\n\n```toml\n{run.recipe.toml().strip()}\n```",
+        "`regard train recipe.toml`, with this recipe.toml:",
+        f"```toml\n{_without_folders(run.recipe).toml().strip()}\n```",
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _without_folders(recipe: Recipe) -> Recipe:
+    """Files by their names alone: where they lay is nobody's business."""
+    paths = {name: getattr(recipe.data, name, "") for name in ("corpus", "also", "monolingual", "translator")}
+    return recipe.replace(data={name: re.sub(r"[^,]*[/\\]", "", path) for name, path in paths.items() if path})
 
 
 def _front_matter(run: AnyRun, name: str, task: str, license: str, found: dict[str, Any]) -> str:
@@ -111,7 +120,8 @@ def _table(found: dict[str, Any]) -> str:
     rows = [f"On the {found['split']} split of {found['corpus']}:", "", "| measure | value | how |", "|---|---|---|"]
     for key, title in METRICS.items():
         if (score := found.get(key)) is not None:
-            how = score["signature"] if isinstance(score, dict) else found.get("method") or found.get("decoding") or ""
+            signed = f"`{score['signature']}`".replace("|", "\\|") if isinstance(score, dict) else ""
+            how = signed or found.get("method") or found.get("counted") or ""
             rows.append(f"| {title} | {_value(score):.2f} | {how} |")
     return "\n".join(rows)
 
