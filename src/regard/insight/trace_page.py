@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from base64 import b64encode
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ import numpy as np
 
 from regard.insight import trace_figures as figures
 from regard.insight.search_drawing import search_drawing
-from regard.insight.trace import Matrix, Trace, listed
+from regard.insight.trace import Branch, Matrix, Trace, listed
 from regard.insight.words import attention_name, labels, labels_after, part_name
 from regard.report.colours import STEPS, hexadecimal, shades
 from regard.report.figures import legible, right_to_left
@@ -169,7 +169,7 @@ def _search(trace: Trace) -> str:
     found = [
         {
             "rank": branch.rank,
-            "text": legible(branch.text) or "(empty)",
+            "text": (legible(branch.text) or "(empty)") + ("" if branch.finished else " …"),
             "probability": f"{100 * float(np.exp(branch.log_probability)):.3g} %",
             "log": f"{branch.log_probability:.3f}".replace("-", "−"),
             "score": f"{branch.score:.3f}".replace("-", "−") if branch.score is not None else None,
@@ -180,7 +180,7 @@ def _search(trace: Trace) -> str:
     columns |= {"score": "score (log-probability by length)"}
     return (
         heading("How it searched")
-        + paragraph("What beam search found, the best first.", "note")
+        + paragraph(f"What beam search found, the best first.{_still_open(ended)}", "note")
         + table(found, columns, best=[0])
         + paragraph(
             "The tree of the search: each column is a step, the most probable beginning on top. The number beside a "
@@ -189,6 +189,16 @@ def _search(trace: Trace) -> str:
             "note",
         )
         + search_drawing(trace.beam)
+    )
+
+
+def _still_open(ended: Sequence[Branch]) -> str:
+    """Why a better score can stand below a worse one; "" where none does so."""
+    if all(branch.finished for branch in ended):
+        return ""
+    return (
+        " A sentence that ends in … was not finished when the search ended. It stands below the finished ones, "
+        "whatever its score: the end of it, which is still to come, would lower its log-probability."
     )
 
 
