@@ -19,7 +19,9 @@ from regard.training.hyperparameters import Counting, PairTraining, Training
 SOURCE = Path(package.__file__).parent
 OPTION = re.compile(r"(?<![\w-])--([a-z][a-z0-9_-]*(?:\.[a-z][a-z0-9_-]*)?)")
 ADVICE = re.compile(r"--data\.columns \S+(?=\.$)")
-ELSEWHERE = {"section.key", "nproc-per-node"}  # the form of every setting; torchrun's own
+ELSEWHERE = {  # the form of every setting; other programs' own; what comes without a verb
+    "section.key", "nproc-per-node", "logdir", "backend-store-uri", "install-completion", "shell",
+}  # fmt: skip
 READERS = ("train", "compare", "evaluate", "score", "data check")  # verbs that open a user's file
 SETTLERS = ("train", "compare", "resume")  # verbs that take every setting
 
