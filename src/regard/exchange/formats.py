@@ -43,6 +43,20 @@ FORMATS: dict[str, Format] = {
         folder=True,
         options={"license": "for the model card, as the Hub names it", "scores": "no: a card without test scores"},
     ),
+    "ctranslate2": Format(
+        "ctranslate2_model",
+        "a folder for CTranslate2, which is fast on a CPU, also in 8 bits",
+        ("transformer", "gpt"),
+        folder=True,
+        options={"quantization": "of the weights: int8, int16, float16, …"},
+        package="'regard[ctranslate2]'",
+    ),
+    "onnx": Format(
+        "onnx_graphs",
+        "graphs that any program with an ONNX runtime can run, of every neural system",
+        folder=True,
+        package="'regard[onnx]'",
+    ),
     "gguf": Format(
         "gguf_file",
         "one file that llama.cpp and the programs built on it read",

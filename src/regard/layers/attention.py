@@ -217,7 +217,7 @@ class CrossAttention(nn.Module):
     def look_up(self, x: Tensor, source: State, valid: Tensor | None) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
         """Queries [N, H, width·T, d], the hypotheses of a source one after the other; K, V [N, H, S, d] and M."""
         memory = source["keys_values"]
-        query = self.query(x).view(len(memory), -1, self.heads, x.size(-1) // self.heads)
+        query = self.query(x).view(memory.size(0), -1, self.heads, x.size(-1) // self.heads)
         keys, values = memory.to(query.dtype).unflatten(-1, (2 * self.heads, -1)).chunk(2, dim=2)
         mask = None if valid is None else additive_mask(valid[:, None, None], None, query.dtype)
         return query.transpose(1, 2), keys.transpose(1, 2), values.transpose(1, 2), mask
