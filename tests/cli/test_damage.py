@@ -1,13 +1,18 @@
 """Files that are not what was written: a run is refused with the file's name, a cache is made again."""
 
 import json
+import random
+import re
 import shutil
 
 import numpy as np
 import pytest
 
 from regard.base.errors import RegardError
+from regard.runs.facts import read_facts
+from regard.runs.folder import MAY_CHANGE, MAY_MOVE, open_recipe
 from regard.training.checkpoint import load_tensors
+from regard.training.metrics import sound_metrics
 
 SHORT = ["--size", "tiny", "--data.tokenizer", "char", "--training.batch-tokens", "256", "--training.threads", "1"]
 SHORT += ["--model.width", "16", "--training.steps", "4", "--training.evaluate-every", "2"]
@@ -35,6 +40,75 @@ def test_no_changed_byte_of_the_weights_goes_unnoticed(run):
     load_tensors(path)
 
 
+def flips(path, every=1):
+    """A byte changed in some of its bits, one after the other; the file is whole again afterwards."""
+    whole = path.read_bytes()
+    draw = random.Random(1)
+    for position in range(0, len(whole), every):
+        byte = whole[position]
+        changed = bytes([byte ^ draw.randrange(1, 256)])
+        path.write_bytes(whole[:position] + changed + whole[position + 1 :])
+        yield position, byte, changed
+    path.write_bytes(whole)
+
+
+def attempt(read, run):
+    """What is read, or None and why it was refused."""
+    try:
+        return read(run), ""
+    except RegardError as error:
+        return None, str(error)
+
+
+def test_no_changed_byte_of_the_facts_goes_unnoticed(run):
+    """Blanks between entries mean nothing; whatever else is changed is refused or leaves the facts as they were."""
+    path, whole = run / "run.json", read_facts(run)
+    refused = 0
+    for _ in flips(path, 3):
+        found, said = attempt(read_facts, run)
+        assert found == whole or "run.json" in said or "was written by Regard" in said
+        refused += bool(said)
+    assert refused > 0.3 * len(path.read_text().replace(" ", ""))
+
+
+def test_no_changed_byte_of_the_learning_curve_goes_unnoticed(run, wrong):
+    path = run / "metrics.jsonl"
+    whole = sound_metrics(path)
+    assert whole[0][-1]["step"] == 30
+    assert whole[1] is None
+    for position, byte, changed in flips(path):
+        entries, damaged = sound_metrics(path)
+        same = entries == whole[0] and changed in b"\n "  # the last line end
+        assert damaged is not None or same, (position, byte, changed)
+    flip(path, 20)
+    assert "metrics.jsonl is damaged on line 1" in wrong("resume", run)
+
+
+def test_a_changed_byte_of_the_recipe_is_refused_by_name_or_changes_nothing(run):
+    path, whole = run / "recipe.toml", open_recipe(run)
+    free = {f"training.{name}" for name in MAY_CHANGE} | {f"data.{name}" for name in MAY_MOVE}
+    for position, *_ in flips(path, 3):
+        recipe, said = attempt(open_recipe, run)
+        if recipe is None:
+            assert "recipe.toml" in said, position
+            continue
+        found, made = recipe.tree(), whole.tree()
+        different = {
+            f"{part}.{name}" for part in ("data", "model", "training") for name, value in found[part].items()
+            if value != made[part][name]
+        }  # fmt: skip
+        assert different <= free
+        assert {**found, "data": 0, "training": 0} == {**made, "data": 0, "training": 0}
+
+
+def test_the_learning_curve_of_an_older_run_is_read_and_goes_on(run, regard):
+    path = run / "metrics.jsonl"
+    path.write_text(re.sub(r', "crc32": "\w+"', "", path.read_text()))
+    entries, damaged = sound_metrics(path)
+    assert (entries[-1]["step"], damaged) == (30, None)
+    assert regard("resume", run)[0] == 0
+
+
 @pytest.mark.parametrize("verb, name", [
     ("evaluate", "model.safetensors"), ("evaluate", "tokenizer.json"), ("resume", "training.safetensors"),
     ("resume", "tokenizer.json"),
@@ -55,7 +129,7 @@ def test_a_tokenizer_more_or_less_is_refused(run, wrong):
 
 def test_runs_of_an_older_version_still_open(run, regard):
     facts = json.loads((run / "run.json").read_text())
-    del facts["files"], facts["recipe"]
+    del facts["files"], facts["recipe"], facts["blake2b"]
     (run / "run.json").write_text(json.dumps(facts))
     assert regard("evaluate", run)[0] == 0
 
@@ -65,7 +139,7 @@ def test_runs_of_an_older_version_still_open(run, regard):
     (("seed = 1", "seed = 2"), "training.seed was 1 and is 2"),
     (("steps = 30", "steps = 60"), "training.steps was 30 and is 60"),
     (('size = "tiny"', 'size = "small"'), "size was 'tiny' and is 'small'"),
-    (('system = "lstm"', 'system = "gru"'), "gru has no setting model."),
+    (('system = "lstm"', 'system = "gru"'), "recipe.toml was changed or is damaged: gru has no setting model."),
     (("\nthreads = 1", "\nthreads = 2"), None),
 ])  # fmt: skip
 def test_a_recipe_is_changed_in_the_file_as_little_as_on_the_command_line(run, wrong, regard, change, said):
@@ -105,3 +179,13 @@ def test_a_damaged_cache_is_made_again(trained, regard, monkeypatch, tmp_path):
             path.write_bytes(damaged)
             assert numbers() == whole
             assert path.read_bytes() == content
+
+
+def test_without_a_cache_that_can_be_written_evaluation_goes_on(trained, regard, monkeypatch, tmp_path):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("REGARD_CACHE", str(tmp_path / "file" / "cache"))
+    code, out, errors = regard("evaluate", trained["ngram"], "--json")
+    assert code == 0, errors
+    assert json.loads(out)["perplexity"] > 1
+    assert "cannot be written" in errors
+    assert "REGARD_CACHE" in errors

@@ -16,6 +16,7 @@ from regard.base.errors import RegardError
 from regard.layers.cell import Cell
 from regard.layers.layer import Layer
 from regard.layers.state import Span
+from regard.runs.facts import read_facts
 from regard.runs.recipe import SIZES, compose
 from regard.systems.catalogue import find, load_class
 from regard.systems.code import name_code
@@ -638,7 +639,7 @@ def test_opening_a_run_never_runs_code_that_was_not_named_here(run, here, regard
     trap = here / "trap.py"
     trap.write_text(f"open({str(here / 'sprung')!r}, 'w')\n" + (here / "mine.py").read_text(), encoding="utf-8")
     for copied in (False, True):
-        facts = json.loads((run / "run.json").read_text())
+        facts = read_facts(run)
         facts["code"] = {"file": "trap.py", "sha256": hashlib.sha256(trap.read_bytes()).hexdigest()}
         facts["recipe"]["system"] = facts["recipe"]["system"].replace("/mine.py:", "/trap.py:")
         (run / "run.json").write_text(json.dumps(facts))
@@ -671,7 +672,7 @@ def test_a_file_that_was_edited_after_it_was_named_is_not_run_unasked(run, here,
     code, _, err = regard("train", run / "recipe.toml", "--run", here / "again")
     assert code == 2
     assert f"recipe.toml would run {mine}" in err
-    facts = json.loads((run / "run.json").read_text())  # a run that says it was trained with what the file is now
+    facts = read_facts(run)  # a run that says it was trained with what the file is now
     facts["code"]["sha256"] = hashlib.sha256(mine.read_bytes()).hexdigest()
     (run / "run.json").write_text(json.dumps(facts))
     assert regard("evaluate", run)[0] == 2

@@ -166,8 +166,8 @@ def test_removal_takes_only_what_regard_wrote(regard, shelf, tmp_path):
     (shelf / "lstm" / "kept").symlink_to(precious, target_is_directory=True)
     (shelf / "lstm" / "notes.txt").write_text("mine")
     shutil.copytree(shelf / "gpt", shelf / "lstm" / "inner")
-    code, _, errors = regard("runs", "remove", "runs/lstm", "runs/ngram", "--yes")
-    assert code == 0
+    code, out, errors = regard("runs", "remove", "runs/lstm", "runs/ngram", "--yes")
+    assert (code, out) == (0, "runs/lstm\nruns/ngram\n")
     assert "runs/lstm/inner, runs/lstm/kept, runs/lstm/notes.txt" in errors
     assert (precious / "00000001.safetensors").read_text() == "mine"
     assert sorted(path.name for path in (shelf / "lstm").iterdir()) == ["inner", "kept", "notes.txt"]

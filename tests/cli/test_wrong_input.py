@@ -17,7 +17,7 @@ from regard.base.errors import RegardError
 from regard.base.files import locked
 from regard.compare.processes import read_result
 from regard.runs import train as fit
-from regard.runs.new_folder import free_folder
+from regard.runs.new_folder import BEGINNING, BEGUN, free_folder
 from regard.training.checkpoint import load_tensors
 
 GOLDEN = Path(__file__).parents[1] / "golden"
@@ -194,7 +194,7 @@ def test_weights_of_another_shape(wrong, broken):
     (broken / "recipe.toml").write_text(recipe.replace("width = 32", "width = 48"))
     assert "model.width was 32 and is 48" in wrong("evaluate", broken)
     facts = json.loads((broken / "run.json").read_text())
-    del facts["recipe"]
+    del facts["recipe"], facts["blake2b"]
     (broken / "run.json").write_text(json.dumps(facts))
     assert "do not fit" in wrong("evaluate", broken)
 
@@ -244,7 +244,7 @@ def test_resuming_what_was_counted(wrong, trained):
     (["--seed", "-1"], "--seed must be at least 0"),
     (["--seed", "99999999999999999999999"], "--seed must be at least 0 and below"),
     (["--temperature", "inf"], "--temperature must be at least 0"),
-    (["--weights", "worst"], "--weights must be best or last"),
+    (["--weights", "worst"], "--weights must be best, last, or a step"),
     (["--device", "quantum"], "is not available"),
     (["--beam", "3", "--max-tokens", "100"], "fewer --max-tokens"),
 ])  # fmt: skip
@@ -293,7 +293,9 @@ def test_a_run_killed_before_it_began_can_be_begun_again(regard, wrong, trained,
         shutil.copy(trained["lstm"] / name, half / name)
     assert "is not a run" in wrong("resume", half)
     assert "is not a run" in wrong("train", "ngram", "--data", text_file, "--run", half)  # they may be anyone's
-    (half / ".beginning").touch()
+    (half / BEGINNING).write_text("a file of the user's own\n")
+    assert "is not a run" in wrong("train", "ngram", "--data", text_file, "--run", half)
+    (half / BEGINNING).write_text(BEGUN)
     (half / ".recipe.toml.0123abcd.part").touch()
     assert regard("train", "ngram", "--data", text_file, "--run", half)[0] == 0
     assert {path.name for path in half.iterdir()} == {
@@ -363,7 +365,7 @@ def test_a_training_that_never_begins_leaves_no_folder(monkeypatch, wrong, text_
         wrong("train", "lstm", "--size", "tiny", "--data", text_file, *asked)
     assert not list(tmp_path.iterdir())
     (tmp_path / "mine").mkdir()
-    (tmp_path / "mine" / ".beginning").touch()
+    (tmp_path / "mine" / BEGINNING).write_text(BEGUN)
     with locked(tmp_path / "mine" / ".lock"):  # another process begins there
         assert "Another process" in wrong("train", "lstm", "--size", "tiny", "--data", text_file, "--run", "mine")
         assert len(list((tmp_path / "mine").iterdir())) == 2
@@ -376,7 +378,7 @@ def test_a_checkpoint_of_other_layers_is_not_gone_on_with(wrong, broken):
         path.write_text(re.sub(r"(?m)^layers = \d+", f"layers = {layers}", text), encoding="utf-8")
         assert f"model.layers was 1 and is {layers}" in wrong("resume", broken)
     facts = json.loads((broken / "run.json").read_text())
-    del facts["recipe"]  # a run of an older version does not know what it was made with
+    del facts["recipe"], facts["blake2b"]  # a run of an older version does not know what it was made with
     (broken / "run.json").write_text(json.dumps(facts))
     assert "does not fit its recipe.toml" in wrong("resume", broken)
 

@@ -41,7 +41,9 @@ def test_all_contenders_have_as_many_parameters_and_do_as_many_tokens_in_a_call(
         assert len({work.parameters for work in works if work.parameters}) == 1
 
 
-@pytest.mark.parametrize("name", ["gpt-train", "gpt-generate", "translate-train", "translate-beam", "lstm-train"])
+@pytest.mark.parametrize(
+    "name", ["gpt-train", "gpt-generate", "translate-train", "translate-beam", "lstm-train", "llama-train"]
+)
 def test_every_contender_also_runs_in_the_precision_of_a_gpu(name, monkeypatch):
     monkeypatch.setattr(Place, "dtype", torch.bfloat16)
     for made in get_bench(name).rows(HERE):

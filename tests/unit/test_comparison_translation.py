@@ -106,7 +106,7 @@ def compared(tmp_path):
                 folder = tmp_path / entrants[-1].name(seed)
                 folder.mkdir()
                 lines = [
-                    dict(zip(("tokens", "seconds", "loss"), p), split="valid")
+                    dict(zip(("tokens", "seconds", "loss"), p), split="valid", step=1)
                     for p in (curves or {}).get(rung.label, [])
                 ]
                 (folder / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))

@@ -6,6 +6,7 @@ import errno
 import gzip
 import hashlib
 import io
+import json
 import os
 import re
 import secrets
@@ -48,6 +49,15 @@ def reading(path: Path) -> Iterator[BinaryIO]:
         raise RegardError(f"{str(path)!r} cannot be read ({error.strerror or error}); check the file.") from None
 
 
+def read_whole(path: Path, most: int) -> bytes:
+    """The bytes of a file that is read at once; one of more than `most` is not what its name says."""
+    with reading(path) as stream:
+        content = stream.read(most + 1)
+    if len(content) > most:
+        raise RegardError(f"{str(path)!r} has more than {most >> 20} MiB, so Regard did not write it: check the file.")
+    return content
+
+
 def _open_packed(path: Path) -> BinaryIO:
     if path.suffix == ".gz":
         return cast(BinaryIO, gzip.open(path, "rb"))
@@ -61,12 +71,24 @@ def _open_packed(path: Path) -> BinaryIO:
     return cast(BinaryIO, zstd.open(path, "rb"))
 
 
+def most_unpacked(path: Path) -> int:
+    """The most bytes that a packed file may hold."""
+    return max(SMALL, MOST_TIMES * path.stat().st_size)
+
+
+def unpacks_to_too_much(path: Path) -> RegardError:
+    return RegardError(
+        f"{str(path)!r} unpacks to more than {MOST_TIMES} times its size, which text does not; unpack it yourself if "
+        "you trust it."
+    )
+
+
 class _Unpacked(io.RawIOBase):
     """What a packed file holds; one that holds far more than text does is refused before it fills the memory."""
 
     def __init__(self, stream: BinaryIO, path: Path):
         self._stream, self._path = stream, path
-        self._most = max(SMALL, MOST_TIMES * path.stat().st_size)
+        self._most = most_unpacked(path)
 
     def readable(self) -> bool:
         return True
@@ -83,10 +105,7 @@ class _Unpacked(io.RawIOBase):
             raise
         buffer[: len(block)] = block
         if self._stream.tell() > self._most:
-            raise RegardError(
-                f"{str(self._path)!r} unpacks to more than {MOST_TIMES} times its size, which text does not; unpack it "
-                "yourself if you trust it."
-            )
+            raise unpacks_to_too_much(self._path)
         return len(block)
 
     def seek(self, offset: int, whence: int = 0) -> int:
@@ -109,6 +128,40 @@ def check_digests(folder: Path, names: Sequence[str], recorded: Mapping[str, str
             raise RegardError(f"{folder / name} {'is missing' if name in recorded else 'does not belong there'}.")
         if name in recorded and file_digest(folder / name) != recorded[name]:
             raise RegardError(f"{folder / name} is damaged or was changed: put it back from a copy.")
+
+
+MOST_JSON = 1 << 26  # bytes
+DIGEST = "blake2b"  # the entry of a JSON object that holds the digest of the others
+
+
+def with_digest(tree: Mapping[str, Any]) -> dict[str, Any]:
+    """A JSON object with the digest of its entries as the last one."""
+    return {**tree, DIGEST: _entries_digest(tree)}
+
+
+def without_digest(tree: dict[str, Any], path: Path) -> dict[str, Any]:
+    """The object that `with_digest` was given; refused if `path`, where it stood, was changed since. Files of older
+    versions have no digest and are taken as they are."""
+    entries = {key: value for key, value in tree.items() if key != DIGEST}
+    if DIGEST in tree and tree[DIGEST] != _entries_digest(entries):
+        raise RegardError(f"{path} is damaged or was changed: put it back from a copy.")
+    return entries
+
+
+def read_with_digest(path: Path) -> dict[str, Any]:
+    """The object of a JSON file that Regard wrote."""
+    content = read_whole(path, MOST_JSON)
+    try:
+        tree = json.loads(content)
+    except (ValueError, RecursionError):
+        tree = None
+    if not isinstance(tree, dict):
+        raise RegardError(f"{path} is damaged: put it back from a copy.")
+    return without_digest(tree, path)
+
+
+def _entries_digest(tree: Mapping[str, Any]) -> str:
+    return hashlib.blake2b(json.dumps(tree, sort_keys=True).encode(), digest_size=16).hexdigest()
 
 
 @contextmanager
@@ -174,16 +227,16 @@ def give_name(made: Path, path: Path) -> None:
         raise RegardError(f"{path} exists already, and is left as it is: choose another name.") from None
 
 
-def sweep(folder: Path) -> None:
-    """Remove what a kill in the middle of `replacing` left in a folder that is held by `locked`."""
+def sweep(folder: Path, of: str | None = None) -> None:
+    """Remove what a kill in the middle of `replacing` left in a folder that is held by `locked`; `of`: for one file."""
     for left in folder.iterdir():
-        if is_partial(left.name) and (left.is_file() or left.is_symlink()):
+        if is_partial(left.name, of) and (left.is_file() or left.is_symlink()):
             left.unlink()
 
 
-def is_partial(name: str) -> bool:
-    """Is this the name of a file that `replacing` has not finished?"""
-    return re.fullmatch(r"\..+\.[0-9a-f]{8}\.part", name) is not None
+def is_partial(name: str, of: str | None = None) -> bool:
+    """Is this the name of a file that `replacing` has not finished? `of`: of the file with this name."""
+    return re.fullmatch(rf"\.{'.+' if of is None else re.escape(of)}\.[0-9a-f]{{8}}\.part", name) is not None
 
 
 @contextmanager
@@ -215,6 +268,10 @@ def append_line(path: Path, line: str) -> None:
         stream.write(line + "\n")
 
 
+class Held(RegardError):
+    """Another process holds a lock."""
+
+
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
     """Hold `path` as a lock, which the system lets go however the process ends; refused while another holds it."""
@@ -228,7 +285,7 @@ def locked(path: Path) -> Iterator[None]:
                 if tries < 5:  # `is_held` of another process takes it for a moment
                     time.sleep(0.02)
                     continue
-                raise RegardError(f"Another process is working in {path.parent}; wait until it has ended.") from None
+                raise Held(f"Another process is working in {path.parent}; wait until it has ended.") from None
             if not _is_still(handle, path):  # who held it before removed it
                 continue
             yield
@@ -277,7 +334,7 @@ def waiting_for(path: Path) -> Iterator[None]:
             try:
                 held.enter_context(locked(path))
                 break
-            except RegardError:
+            except Held:
                 time.sleep(0.2)
         yield
 

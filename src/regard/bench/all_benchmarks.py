@@ -60,6 +60,26 @@ BENCHES = (
         "torch.nn.RNN, as it is and in one CUDA graph",
         "recurrent_training:rnn_rows",
     ),
+    Bench("llama-train", "a Llama's whole training step", "transformers' LlamaForCausalLM", "after_gpt:llama_rows"),
+    Bench(
+        "linear-attention-train",
+        "a linear-attention model's whole training step, long texts",
+        "the same net in plain PyTorch, with a weight for every pair of words",
+        "after_gpt:linear_rows",
+    ),
+    Bench(
+        "mingru-train",
+        "a minimal GRU's whole training step",
+        "the same net step by step; torch.nn.GRU in its place",
+        "after_gpt:mingru_rows",
+    ),
+    Bench(
+        "serve",
+        "`regard serve` answers 1, 16, 64 (on a GPU also 256) clients at once",
+        "the same requests one at a time; transformers' generate behind the same kind of server",
+        "serving:rows",
+        only_named=True,
+    ),
     Bench("ngram-score", "a 5-gram scores text, on one CPU thread", "kenlm", "counting:rows"),
     Bench(
         "fast-rows",

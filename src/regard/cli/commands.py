@@ -13,8 +13,10 @@ from regard.base.errors import RegardError
 from regard.base.settings import meant
 from regard.base.synonyms import COMMANDS, RUN_FIRST, ours
 from regard.cli.benching import bench
+from regard.cli.chatting import chat
 from regard.cli.claiming import claims
 from regard.cli.comparing import compare, demo
+from regard.cli.completing import install_completion
 from regard.cli.datasets import data_app
 from regard.cli.doctor import doctor
 from regard.cli.evaluating import evaluate, score
@@ -30,7 +32,7 @@ from regard.cli.writing import classify, generate, translate
 GROUPS: dict[str, dict[str, Any]] = {
     "Start": {"demo": demo, "systems": systems, "data": data_app},
     "Train": {"train": train, "resume": resume, "compare": compare, "runs": runs_app},
-    "Use": {"generate": generate, "translate": translate, "classify": classify, "score": score},
+    "Use": {"generate": generate, "chat": chat, "translate": translate, "classify": classify, "score": score},
     "Serve": {"serve": serve},
     "Look inside": {"lab": lab, "inspect": inspect, "claims": claims, "laws": laws},
     "Exchange": {"export": export_run, "import": import_run},
@@ -43,8 +45,10 @@ app = App(
     help="Every sequence model from the n-gram to GPT: train it on your own text, compare it, see inside it, ship it.\n"
     "\n`regard VERB --help` says more about each.",
     version=__version__,
+    suppress_keyboard_interrupt=False,  # `main` says so
     group_commands=Group("Options", sort_key=len(GROUPS)),  # --help and --version, after the verbs
 )
+app.command(install_completion, name="--install-completion")
 for place, (title, verbs) in enumerate(GROUPS.items()):
     group = Group(title, sort_key=place)
     for order, (name, verb) in enumerate(verbs.items()):

@@ -8,20 +8,22 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from regard.base.errors import RegardError
-from regard.cli.options import DATA_OPTIONS, Flag, Settings, named
+from regard.cli.completing import Corpus, On, Size, complete_system
+from regard.cli.options import DATA_OPTIONS, Flag, named
 
-COMPARE_OPTIONS = ("data", "match", "budget", "seeds", "size", "prompt", "jobs", "run", "csv", "latex", "json")
+COMPARE_OPTIONS = ("data", "match", "budget", "seeds", "size", "prompt", "jobs", "on", "run", "csv", "latex", "json")
 
 
 def compare(
-    *systems: Settings,
-    data: str = "",
+    *systems: Annotated[str, Parameter(show=False, allow_leading_hyphen=True, completer=complete_system)],
+    data: Corpus = "",
     match: str = "",
     budget: str = "",
     seeds: int = 1,
-    size: str = "small",
+    size: Size = "small",
     prompt: Annotated[str, Parameter(allow_leading_hyphen=True)] = "",
-    jobs: int = 1,
+    jobs: int | None = None,
+    on: On = "",
     run: Path | None = None,
     csv: Path | None = None,
     latex: Path | None = None,
@@ -50,7 +52,9 @@ def compare(
     prompt
         what each language model's sample begins with; default: the first words of the held-out text
     jobs
-        runs at a time, each in its own process; not with --match seconds
+        runs at a time, each in its own process; default: 1, with --on all; with --match seconds only 1
+    on
+        train on other machines: slurm or ray, with options as in slurm:partition=gpu,time=600 (docs/scaling.md)
     run
         folder of the comparison; default: runs/compare-CORPUS
     csv
@@ -81,6 +85,7 @@ def compare(
         size=size,
         prompt=prompt,
         jobs=jobs,
+        on=on,
         run=run,
         settings=parse_overrides(settings, (*COMPARE_OPTIONS, *DATA_OPTIONS)),
     )

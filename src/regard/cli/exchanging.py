@@ -7,6 +7,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
+from regard.cli.completing import RunFolder
 from regard.cli.options import Flag
 from regard.exchange.formats import FORMATS
 
@@ -14,7 +15,7 @@ TO = "; ".join(f"{name}: {form.what}" for name, form in FORMATS.items())
 
 
 def export_run(
-    run: Path,
+    run: RunFolder,
     out: Path,
     *,
     to: Annotated[str, Parameter(help=TO)],

@@ -11,6 +11,7 @@ from cyclopts import App
 from regard.base.errors import RegardError
 from regard.base.numbers import counted, of_bytes
 from regard.base.settings import meant
+from regard.cli.completing import RunFolder
 from regard.cli.options import Flag
 from regard.cli.printing import agreed, print_prose
 
@@ -76,7 +77,7 @@ def _local_time(created: Any) -> str | None:
 
 
 @runs_app.command(name="compare")
-def runs_compare(*runs: Path, json: Annotated[bool, Flag] = False) -> None:
+def runs_compare(*runs: RunFolder, json: Annotated[bool, Flag] = False) -> None:
     """Show the figures of two runs or more side by side, and every setting in which they differ.
 
     Parameters
@@ -119,7 +120,7 @@ def runs_compare(*runs: Path, json: Annotated[bool, Flag] = False) -> None:
 
 
 @runs_app.command(name="rename")
-def runs_rename(run: Path, name: str) -> None:
+def runs_rename(run: RunFolder, name: str) -> None:
     """Give a run another name, in the folder in which it lies.
 
     Parameters
@@ -135,8 +136,8 @@ def runs_rename(run: Path, name: str) -> None:
 
 
 @runs_app.command(name="remove")
-def runs_remove(*runs: Path, yes: Annotated[bool, Flag] = False) -> None:
-    """Remove runs, after asking. Files in their folders that Regard did not write stay; a run in training is refused.
+def runs_remove(*runs: RunFolder, yes: Annotated[bool, Flag] = False) -> None:
+    """Remove runs, after asking. Files that Regard did not write stay; a run that is being trained is refused.
 
     Parameters
     ----------
@@ -162,6 +163,6 @@ def runs_remove(*runs: Path, yes: Annotated[bool, Flag] = False) -> None:
         say("Nothing was removed.")
         return
     for run in runs:
-        left = remove_run(run)
-        kept = f"; kept what Regard did not write: {', '.join(map(str, left))}" if left else ""
-        say(f"removed {run}{kept}")
+        if left := remove_run(run):
+            say(f"{run}: kept what Regard did not write: {', '.join(map(str, left))}")
+        print(run)

@@ -12,12 +12,13 @@ from cyclopts import Parameter
 
 from regard.base.errors import RegardError
 from regard.base.settings import at_least, one_of
+from regard.cli.completing import RunFolder
 from regard.cli.options import Flag, beam_search
-from regard.cli.stdin import stdin_batches, stdin_lines
+from regard.cli.stdin import stdin_batches, stdin_text
 
 
 def translate(
-    run: Path,
+    run: RunFolder,
     *,
     beam: int | None = None,
     n_best: int = 1,
@@ -78,7 +79,7 @@ def translate(
     average
         use the mean of the weights of the last N validations
     weights
-        best on validation, or last
+        best on validation, last, or a step whose weights were kept
     engine
         what searches: regard, or on a CPU ctranslate2 or ctranslate2-int8, which is faster
     device
@@ -154,7 +155,7 @@ def translate(
 
 
 def classify(
-    run: Path,
+    run: RunFolder,
     *,
     n_best: int = 1,
     truncate: Annotated[bool, Flag] = False,
@@ -176,7 +177,7 @@ def classify(
     average
         use the mean of the weights of the last N validations
     weights
-        best on validation, or last
+        best on validation, last, or a step whose weights were kept
     device
         cpu, cuda, …; auto = a GPU if there is one
     json
@@ -203,7 +204,7 @@ def classify(
 
 
 def generate(
-    run: Path,
+    run: RunFolder,
     *,
     prompt: Annotated[str, Parameter(allow_leading_hyphen=True)] = "",
     max_tokens: int = 200,
@@ -249,7 +250,7 @@ def generate(
     precision
         fp32, or bf16: faster on a GPU, and less exact
     weights
-        best on validation, or last
+        best on validation, last, or a step whose weights were kept
     device
         cpu, cuda, …; auto = a GPU if there is one
     json
@@ -269,7 +270,7 @@ def generate(
         raise RegardError("--in and --out go together: from one file to another.")
     if source is not None and (prompt or lines or beam):
         raise RegardError("--in draws the rest of each line of a file: --prompt, --lines and --beam do not go with it.")
-    prompt = "\n".join(stdin_lines()) if prompt == "-" else prompt
+    prompt = stdin_text() if prompt == "-" else prompt
     loaded = load_language_model(run, weights=weights, device=device)
     if precision == "bf16":
         loaded.model.bfloat16()
@@ -330,11 +331,14 @@ def _finish_lines(loaded: Any, run: Path, source: Path, out: Path, options: Sequ
 
 def _digests(run: Path, weights: str, average: int | None = None) -> dict[str, str]:
     """What a run's answers depend on, so that a file is finished only by the model that began it."""
+    from regard.runs.folder import moments
     from regard.text.sources import content_digest
     from regard.training.loop import kept_weights
 
     last = (run / "training.safetensors").exists() and (weights != "best" or not (run / "model.safetensors").exists())
     files = [run / ("training.safetensors" if last else "model.safetensors")]
+    if weights.isdecimal():
+        files = [moments(run).get(int(weights), files[0])]
     if average is not None:
         files = kept_weights(run)[-average:]
     beside = [run / name for name in ("recipe.toml", "tokenizer.json", "tokenizer.source.json")]

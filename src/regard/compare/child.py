@@ -19,10 +19,10 @@ from typing import Any
 import torch
 
 from regard.base.errors import RegardError, Stopped
-from regard.base.files import write_text
+from regard.base.files import read_with_digest, with_digest, write_text
 from regard.compare.plan import Entrant, Plan, paced
 from regard.report.progress import hush
-from regard.runs.folder import read_facts
+from regard.runs.facts import read_facts
 from regard.runs.load import load
 from regard.runs.new_folder import device_name
 from regard.runs.run import Run
@@ -52,12 +52,12 @@ def take_part(plan: Plan, entrant: Entrant, seed: int, jobs: int = 1) -> None:
     path = folder / "result.json"
     run, before = _train(plan, entrant, seed, folder)
     if path.exists():  # trained by an earlier process, which saved its measurements
-        trained = json.loads(path.read_text(encoding="utf-8"))
+        trained = read_with_digest(path)
     else:
         trained = _effort(run, before) | {"side_by_side": jobs}
-        write_text(path, json.dumps(trained, indent=2) + "\n")
+        write_text(path, json.dumps(with_digest(trained), indent=2) + "\n")
     measured = plan.task.measure(plan, entrant, run)
-    write_text(path, json.dumps(trained | measured, indent=2, ensure_ascii=False) + "\n")
+    write_text(path, json.dumps(with_digest(trained | measured), indent=2, ensure_ascii=False) + "\n")
 
 
 def _train(plan: Plan, entrant: Entrant, seed: int, folder: Path) -> tuple[Run, int]:

@@ -6,7 +6,6 @@ had used all its time)?
 
 from __future__ import annotations
 
-import json
 import math
 from dataclasses import dataclass
 from itertools import combinations, pairwise
@@ -14,6 +13,7 @@ from pathlib import Path
 
 from regard.compare.plan import Plan
 from regard.compare.task import Results
+from regard.runs.history import read_metrics
 
 
 @dataclass(frozen=True)
@@ -43,9 +43,7 @@ def read_curves(plan: Plan, results: Results) -> list[Curve]:
 
 
 def _validations(path: Path) -> list[tuple[float, float, float]]:
-    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
-    entries = [json.loads(line) for line in lines]
-    return [(e["tokens"], e["seconds"], e["loss"]) for e in entries if e.get("split") == "valid"]
+    return [(e["tokens"], e["seconds"], e["loss"]) for e in read_metrics(path) if e.get("split") == "valid"]
 
 
 def averaged(curves: list[Curve]) -> list[Curve]:

@@ -26,10 +26,12 @@ from regard.base.errors import RegardError
 from regard.base.files import reading, replacing
 from regard.systems.kneser_ney import Estimate
 from regard.systems.ngram import ORDERS, NGram, Settings
+from regard.text.lines import bounded_lines
 
 START, END, UNKNOWN = "<s>", "</s>", "<unk>"
 ZERO = -99.0  # log₁₀ of probability 0
 LITERAL = "␡"
+PREAMBLE = 1000  # lines before \\data\\, at most
 _START, _END = -1, -2  # while reading: both are id 0, but each has its place
 
 
@@ -49,7 +51,8 @@ def unescape(word: str) -> str:
     return re.sub("␡(.?)|([␀-␠])", lambda found: chr(ord(found[2]) - 0x2400) if found[2] else found[1], word)
 
 
-def _spell(tokens: list[str]) -> list[str]:
+def spell(tokens: list[str]) -> list[str]:
+    """A vocabulary by id as ARPA words; the boundary is </s>."""
     words = [UNKNOWN if (number, token) == (1, UNKNOWN) else escape(token) for number, token in enumerate(tokens)]
     words[0] = END
     twice, times = Counter(words).most_common(1)[0]
@@ -69,7 +72,7 @@ def write_arpa(model: NGram, tokens: list[str], path: str | Path, *, new: bool =
     keep every bit of fp32."""
     if len(tokens) != model.vocabulary:
         raise RegardError(f"The model has {model.vocabulary} tokens, not {len(tokens)}; give its own tokenizer's.")
-    words = _spell(tokens)
+    words = spell(tokens)
     with replacing(Path(path), new=new) as temporary, open(temporary, "w", encoding="utf-8", newline="\n") as file:
         _write(model, words, file)
 
@@ -135,7 +138,7 @@ class _Lines:
 def read_arpa(path: str | Path) -> tuple[NGram, list[str]]:
     """The model of an ARPA file, and its tokens by id: `<eos>`, `<unk>` if the file has it, the rest as in the file."""
     with reading(Path(path)) as stream:
-        lines = _Lines(Path(path), iter(stream))
+        lines = _Lines(Path(path), bounded_lines(stream, repr(str(path))))
         sizes = _read_sizes(lines)
         words, estimate = _read_unigrams(lines, sizes)
         numbers = {word: number for number, word in enumerate(words)} | {START: _START, END: _END}
@@ -152,7 +155,8 @@ def read_arpa(path: str | Path) -> tuple[NGram, list[str]]:
 def _read_sizes(lines: _Lines) -> list[int]:
     """How many grams each order has: `ngram 1=…`, `ngram 2=…`."""
     while lines.next("\\data\\").strip() != "\\data\\":
-        pass
+        if lines.number == PREAMBLE:
+            lines.wrong(f"there is no \\data\\ on the first {PREAMBLE} lines")
     sizes: list[int] = []
     while line := lines.next("a blank line").strip():
         found = re.fullmatch(r"ngram\s+(\d+)\s*=\s*(\d+)", line)

@@ -9,7 +9,7 @@ from typing import Any
 import regard
 from regard.base.errors import RegardError
 from regard.base.numbers import grouped
-from regard.runs.folder import read_facts
+from regard.runs.facts import read_facts
 from regard.runs.history import is_number, read_metrics
 from regard.runs.load import AnyRun
 from regard.runs.recipe import Recipe

@@ -102,6 +102,7 @@ def _pictures(trace: Trace, attention: str | None, head: int | None) -> Iterable
         yield figures.attention(trace, name, head)
     for encoder in (True, False):
         yield from figures.gates(trace, encoder)
+    yield from figures.matrices(trace)[-1:]  # the page has all of them
     found = figures.gradients(trace)
     yield from (found[name] for name in ("gradients", "source_gradients") if name in found)
 

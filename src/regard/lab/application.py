@@ -21,8 +21,6 @@ import functools
 import gzip
 import hashlib
 import json
-import sys
-import traceback
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -41,12 +39,14 @@ from regard import __version__
 from regard.base.errors import RegardError
 from regard.lab.jobs import Jobs
 from regard.lab.runs_folder import RunsFolder
+from regard.lab.samples import Samples
+from regard.lab.trash import Trash
 from regard.lab.worker import Answer, Busy, Overtaken, Worker
 from regard.report.colours import lab_module, lab_variables
 from regard.report.progress import say
 from regard.report.table import finite
 
-VIEWS = ("runs", "ladder")  # that have a routes_VIEW.py
+VIEWS = ("runs", "ladder", "sentence", "translation", "time", "claims", "text")  # that have a routes_VIEW.py
 STATIC = Path(__file__).parent / "static"
 TYPES = {".html": "text/html", ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
 LANES = ("models", "settings")  # worker processes: a form is not to wait for a long trace
@@ -63,6 +63,9 @@ class Lab:
     jobs: Jobs
     workers: dict[str, Worker]
     closing: asyncio.Event = field(default_factory=asyncio.Event)  # streams end when it is set
+
+    def __post_init__(self) -> None:
+        self.trash, self.samples = Trash(self.folder), Samples(self.folder, self.ask)
 
     async def ask(
         self, work: str, body: dict[str, Any], *, seconds: float = 60, only: str = "", lane: str = "models"
@@ -113,10 +116,11 @@ def application(root: Path) -> Starlette:
 
     @asynccontextmanager
     async def life(app: Starlette) -> AsyncIterator[None]:
-        app.state.lab = Lab(folder, Jobs(folder), {lane: Worker(folder.root) for lane in LANES})
+        app.state.lab = lab = Lab(folder, Jobs(folder), {lane: Worker(folder.root) for lane in LANES})
+        watching = asyncio.create_task(lab.samples.watch())
         yield
-        lab: Lab = app.state.lab
         lab.closing.set()
+        watching.cancel()
         for worker in lab.workers.values():
             await worker.close()
         if left := lab.jobs.close():
@@ -205,5 +209,5 @@ async def _no_such(request: Request, error: Exception) -> Response:
 
 
 async def _failed(request: Request, error: Exception) -> Response:
-    traceback.print_exception(error, file=sys.stderr)
+    """The server then raises it again, and writes its stack to the terminal."""
     return reply({"error": f"The lab failed at this ({type(error).__name__}); the terminal says more."}, 500)

@@ -24,7 +24,7 @@ from regard.base.files import write_text
 from regard.lab.runs_folder import RunsFolder, is_held
 from regard.report.table import finite
 
-MOST_AT_ONCE = 4
+MOST_AT_ONCE = 4  # that stay, and as many that do not
 MOST_LOG = 1 << 16  # bytes of a log that a page shows
 STAY = {"training", "comparison"}  # kinds that go on when the lab ends
 KEPT = 200  # records
@@ -43,7 +43,8 @@ class Jobs:
 
     def start(self, kind: str, words: Sequence[str], *, title: str, run: str = "") -> dict[str, Any]:
         """`regard WORDS` begins; `run`: the folder it works in, as a name in the runs folder."""
-        if sum(job["running"] for job in self.list()) >= MOST_AT_ONCE:
+        alike = [job for job in self.list() if job["running"] and (job["kind"] in STAY) == (kind in STAY)]
+        if len(alike) >= MOST_AT_ONCE:
             raise RegardError(f"{MOST_AT_ONCE} jobs run already: stop one, or wait until one has ended.")
         number = f"{time.time_ns():x}-{secrets.token_hex(3)}"
         place = self._place

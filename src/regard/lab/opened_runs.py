@@ -10,6 +10,7 @@ from typing import Any
 from regard.base.errors import RegardError
 from regard.base.numbers import grouped
 from regard.lab.runs_folder import RunsFolder
+from regard.runs.folder import moments
 from regard.runs.load import AnyRun, load
 
 MOST_OPEN = 6
@@ -22,6 +23,8 @@ def open_run(folder: RunsFolder, name: str, weights: str = "best") -> AnyRun:
     """The run of this name, on the CPU or GPU; opened again only if its weights were written since."""
     path = folder.run(name)
     file = path / ("training.safetensors" if weights == "last" else "model.safetensors")
+    if weights.isdecimal():
+        file = moments(path).get(int(weights), file)
     try:
         changed = file.stat().st_mtime_ns
     except OSError:

@@ -26,14 +26,13 @@ from regard.base.files import PLAIN
 from regard.runs.history import is_number
 from regard.systems.catalogue import SYSTEMS
 
-UPLOADS, OWN = (
-    "uploads",
-    ".lab",
-)  # files that were dropped into the page; what the lab itself keeps: jobs, samples, trash
+UPLOADS = "uploads"  # files that were dropped into the page
+OWN = ".lab"  # what the lab itself keeps: jobs, samples, what was deleted
 DEEPEST = 3  # runs/demo/language-models/lstm
 MOST_BYTES = 1 << 24  # of a JSON or TOML file that describes a run
 MOST_RUNS = 2000
 ALLOWED = re.compile(r"[^\x00-\x1f\x7f\\/]{1,200}")  # one part of a name
+END = 1 << 13  # bytes of metrics.jsonl in which its newest row is found
 COLUMNS = ("step", "tokens", "seconds", "loss", "perplexity", "bleu", "accuracy", "learning_rate", "tokens_per_second")
 
 
@@ -137,6 +136,17 @@ class RunsFolder:
             )
         return sorted(found, key=lambda one: one["created"], reverse=True)
 
+    def claim_results(self, claim: str) -> dict[str, dict[str, Any]]:
+        """What `regard claims` found of one statement, by the folder that holds it, the newest first."""
+        found: list[tuple[float, str, dict[str, Any]]] = []
+        for path in self._walk("claims.json"):
+            file = path / "claims.json"
+            records = self._remembered(file, "list", lambda file=file: {"all": json.loads(_read(file))}).get("all")
+            for one in records if isinstance(records, list) else ():
+                if isinstance(one, dict) and one.get("name") == claim and "numbers" in one:
+                    found.append((file.stat().st_mtime, self.name_of(path), one))
+        return {name: one for _, name, one in sorted(found, key=lambda each: each[0], reverse=True)}
+
     def _walk(self, marker: str) -> Iterator[Path]:
         """The folders that hold a file of this name; nothing lies below a run."""
         todo, found = [(self.root, 0)], 0
@@ -165,8 +175,9 @@ class RunsFolder:
         """One run: what it is, whether it is training now, how far it is and how good."""
         facts = self._json(folder / "run.json")
         recipe = _mapping(facts.get("recipe")) or self._toml(folder / "recipe.toml")
-        training, curve = _mapping(recipe.get("training")), self.curve(folder)
-        progress = self._progress(folder / "training.safetensors")
+        training = _mapping(recipe.get("training"))
+        progress = self._note(folder / "training.safetensors").get("progress", {})
+        last = self._remembered(folder / "metrics.jsonl", "last", lambda: last_row(folder / "metrics.jsonl"))
         counted = not (folder / "training.safetensors").exists()
         live = is_held(folder)
         state = "training" if live else "finished" if counted or progress.get("finished") else "stopped"
@@ -184,10 +195,10 @@ class RunsFolder:
             "counted": counted,
             "state": state,
             "goal": str(training.get("budget") or "") or f"{training.get('steps', '')} steps",
-            "share": _share(training, curve.last, finished=state == "finished"),
-            "rows": curve.rows,
-            "last": curve.last,
-            "best": curve.best,
+            "share": _share(training, last, finished=state == "finished"),
+            "drawn": bool(last),
+            "last": last or None,
+            "best": best_of(self._note(folder / "model.safetensors")),
             "kept": self._kept(folder),
         }
 
@@ -201,6 +212,10 @@ class RunsFolder:
     def facts(self, folder: Path) -> dict[str, Any]:
         """run.json as it stands."""
         return self._json(folder / "run.json")
+
+    def question(self, folder: Path) -> dict[str, Any]:
+        """What a comparison asks, from its comparison.json."""
+        return _mapping(self._json(folder / "comparison.json").get("question"))
 
     def recipe_text(self, folder: Path) -> str:
         return _read(folder / "recipe.toml").decode("utf-8", "replace")
@@ -222,8 +237,8 @@ class RunsFolder:
     def _toml(self, path: Path) -> dict[str, Any]:
         return self._remembered(path, "toml", lambda: tomllib.loads(_read(path).decode()))
 
-    def _progress(self, path: Path) -> dict[str, Any]:
-        return self._remembered(path, "progress", lambda: _mapping(header_note(path).get("progress")))
+    def _note(self, path: Path) -> dict[str, Any]:
+        return self._remembered(path, "note", lambda: header_note(path))
 
     def _remembered(self, path: Path, kind: str, read: Any) -> dict[str, Any]:
         try:
@@ -237,11 +252,14 @@ class RunsFolder:
 
     def _kept(self, folder: Path) -> int:
         """How many checkpoints of its way are kept."""
-        try:
-            with os.scandir(folder / "kept") as entries:
-                return sum(entry.name.endswith(".safetensors") for entry in entries)
-        except OSError:
-            return 0
+        found: set[str] = set()
+        for name in ("kept", "snapshots"):
+            try:
+                with os.scandir(folder / name) as entries:
+                    found |= {entry.name for entry in entries if entry.name.endswith(".safetensors")}
+            except OSError:
+                continue
+        return len(found)
 
 
 @dataclass
@@ -249,10 +267,8 @@ class Curve:
     """metrics.jsonl in columns. Reading again reads only what was added; a file that was cut is read anew."""
 
     path: Path
-    columns: dict[str, array[float]] = field(default_factory=dict)  # what is missing is not a number
+    columns: dict[str, array[float]] = field(default_factory=lambda: {key: array("d") for key in COLUMNS})
     valid: list[bool] = field(default_factory=list)  # is the row a validation?
-    best: dict[str, Any] | None = None
-    last: dict[str, Any] | None = None
     age: int = 0  # how often it was read anew
     _offset: int = 0
     _like: Any = None
@@ -270,7 +286,7 @@ class Curve:
             return
         size = now[1] if now else 0
         if size < self._offset or (self._like and now and now[2] != self._like[2]):  # cut, or another file
-            self.columns, self.valid, self.best, self.last, self._offset = {}, [], None, None, 0
+            self.columns, self.valid, self._offset = {key: array("d") for key in COLUMNS}, [], 0
             self.age += 1
         self._like = now
         if now is None:
@@ -283,42 +299,62 @@ class Curve:
             return
         whole = content.rfind(b"\n") + 1  # the last line may still be written
         self._offset += whole
-        for line in content[:whole].splitlines():
-            try:
-                self._add(json.loads(line))
-            except (ValueError, RecursionError):
-                continue
-
-    def _add(self, row: Any) -> None:
-        if not isinstance(row, dict) or not all(
-            is_number(row.get(key)) for key in ("step", "tokens", "seconds", "loss")
-        ):
-            return
-        checked = row.get("split") == "valid"
+        rows = parsed(content[:whole])
         for key in COLUMNS:
-            value = row[key] if is_number(row.get(key)) else math.nan
-            self.columns.setdefault(key, array("d")).append(value)
-        self.valid.append(checked)
-        shown = {key: row.get(key) for key in COLUMNS if is_number(row.get(key))}
-        if checked:
-            self.best = better(self.best, shown)
-        else:
-            self.last = shown
-        self.last = self.last or shown
+            self.columns[key].extend(array("d", [row.get(key, math.nan) for row in rows]))
+        self.valid += [row.get("split") == "valid" for row in rows]
 
     def since(self, row: int) -> list[list[Any]]:
         """The rows from a number on, each: is it a validation, then the columns in their order."""
         return [[self.valid[i], *(self.columns[key][i] for key in COLUMNS)] for i in range(max(0, row), self.rows)]
 
 
-def better(before: dict[str, Any] | None, now: dict[str, Any]) -> dict[str, Any]:
-    """Of two validations: by BLEU or accuracy where it was measured, else by loss."""
-    if before is None:
-        return now
-    for key in ("bleu", "accuracy"):
-        if key in before or key in now:
-            return now if now.get(key, -1) > before.get(key, -1) else before
-    return now if now["loss"] < before["loss"] else before
+def parsed(content: bytes) -> list[dict[str, Any]]:
+    """The rows of a piece of metrics.jsonl, with the numbers of COLUMNS and their split; others are left out.
+
+    Ten thousand lines are read at once, which takes a fraction of the time; one by one only if something is wrong.
+    """
+    try:
+        rows = json.loads(b"[" + b",".join(content.splitlines()) + b"]", parse_int=float)
+        if all(type(row[key]) is float for row in rows for key in COLUMNS[:4]) and all(
+            type(row.get(key, 0.0)) is float for row in rows for key in COLUMNS[4:]
+        ):
+            return rows
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        pass
+    found = []
+    for line in content.splitlines():
+        try:
+            row = json.loads(line, parse_int=float)  # a number with thousands of digits is infinite
+        except (ValueError, RecursionError):
+            continue
+        if isinstance(row, dict) and all(type(row.get(key)) is float for key in COLUMNS[:4]):
+            numbers = {key: row[key] for key in COLUMNS if type(row.get(key)) is float}
+            found.append(numbers | {"split": row.get("split")})
+    return found
+
+
+def last_row(path: Path) -> dict[str, Any]:
+    """The newest numbers of training, or of a validation if the file ends before any; the rest is not read."""
+    with open(os.open(path, os.O_RDONLY | PLAIN), "rb") as stream:
+        size = os.fstat(stream.fileno()).st_size
+        stream.seek(max(0, size - END))
+        content = stream.read(END)
+    begin = content.find(b"\n") + 1 if size > END else 0
+    rows = parsed(content[begin : content.rfind(b"\n") + 1])
+    trained = [row for row in rows if row.get("split") != "valid"]
+    row = (trained or rows or [{}])[-1]
+    return {key: row[key] for key in COLUMNS if math.isfinite(row.get(key, math.nan))}
+
+
+def best_of(note: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The validation that chose the weights, as it is noted beside them."""
+    if not is_number(note.get("validation_loss")):
+        return None
+    loss = float(note["validation_loss"])
+    figures = {key: note[key] for key in ("bleu", "accuracy") if is_number(note.get(key))}
+    perplexity = math.exp(loss) if loss < 700 else math.inf
+    return {"step": note.get("step"), "loss": loss, "perplexity": perplexity, **figures}
 
 
 def is_held(folder: Path) -> bool:
@@ -347,9 +383,9 @@ def header_note(path: Path) -> dict[str, Any]:
     return _mapping(json.loads(_mapping(_mapping(header).get("__metadata__")).get("regard", "{}")))
 
 
-def _share(training: Mapping[str, Any], last: Mapping[str, Any] | None, finished: bool) -> float | None:
+def _share(training: Mapping[str, Any], last: Mapping[str, Any], finished: bool) -> float | None:
     """How much of its budget a run has used."""
-    if finished or last is None:
+    if finished or not last:
         return 1.0 if finished else None
     from regard.training.hyperparameters import Budget
 
@@ -357,8 +393,7 @@ def _share(training: Mapping[str, Any], last: Mapping[str, Any] | None, finished
         limit = Budget.parse(str(training.get("budget") or ""), int(training.get("steps") or 1))
     except (RegardError, ValueError, TypeError):
         return None
-    spent = {"steps": last["step"], "tokens": last["tokens"], "seconds": last["seconds"]}[limit.unit]
-    return min(1.0, spent / limit.amount)
+    return min(1.0, last.get({"steps": "step"}.get(limit.unit, limit.unit), 0.0) / limit.amount)
 
 
 def _entrant(row: Mapping[str, Any], seed: Any) -> str:

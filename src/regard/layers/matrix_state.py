@@ -98,7 +98,7 @@ class LinearAttention(CausalSelfAttention):
         """The recurrent form, word by word."""
         query, key, value, decay, write = self.prepare(x, span)
         matrix = self.opened(state, query.dtype)
-        context, matrices = [], []
+        context = []
         for t in range(x.size(1)):
             matrix = decay[:, :, t, None, None].exp() * matrix  # λ_t S_{t-1}
             new = value[:, :, t]
@@ -106,10 +106,8 @@ class LinearAttention(CausalSelfAttention):
                 new = write[:, :, t, None] * (new - (key[:, :, t, None] @ matrix)[:, :, 0])
             matrix = matrix + key[:, :, t, :, None] * new[:, :, None]  # + φ(k_t) v_tᵀ
             context.append((query[:, :, t, None] @ matrix)[:, :, 0])
-            matrices.append(matrix)
         read = torch.stack(context, dim=2)
-        parts: State = {"matrix": torch.stack([self.closed(each)["matrix"] for each in matrices], dim=1)}
-        parts["decay"] = decay.exp().transpose(1, 2)  # [R, T, H]
+        parts: State = {"matrix": self.closed(matrix)["matrix"], "decay": decay.exp().transpose(1, 2)}  # [R, T, H]
         if write is None:  # what each word of this call weighs; words of earlier calls are in the state alone
             parts["weights"] = remaining(decay) * (query @ key.mT) / read[..., -1:].clamp(min=LEAST)
         else:
@@ -181,7 +179,8 @@ def read_chunk(
     left, since_start, to_end = remaining(decay), reach.exp()[..., None], (reach[..., -1:] - reach).exp()[..., None]
     if write is not None:
         mixed = write[..., None] * left * (key @ key.mT)  # below its diagonal, the coefficients of the equations
-        right = write[..., None] * (value - since_start * (key @ matrix))
-        value = torch.linalg.solve_triangular(mixed, right, upper=False, unitriangular=True)
+        value = write[..., None] * (value - since_start * (key @ matrix))
+        if value.size(2) > 1:
+            value = torch.linalg.solve_triangular(mixed, value, upper=False, unitriangular=True)
     read = since_start * (query @ matrix) + (left * (query @ key.mT)) @ value
     return read, since_start[..., -1:, :] * matrix + (key * to_end).mT @ value

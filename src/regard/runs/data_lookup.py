@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import TypeVar
 
 from regard.base.errors import RegardError
-from regard.report.progress import progress
-from regard.runs.folder import read_facts
+from regard.report.progress import progress, say
+from regard.runs.facts import read_facts
 from regard.runs.recipe import PairDataSettings, Recipe
 from regard.text.corpus import Corpus, is_named, open_corpus
 from regard.text.pairs import PairCorpus, open_pairs
@@ -95,4 +95,4 @@ def choose_split(corpus: Corpus | PairCorpus, split: str | None) -> str:
 def tokens_of(corpus: Corpus, tokenizer: Tokenizer, split: str) -> TokenArray:
     """A split as one array of tokens, made once and kept in the cache."""
     with progress(f"tokenising {split}", corpus.splits[split].size, unit=" bytes") as bar:
-        return cached(corpus, tokenizer, split, progress=bar.reach)
+        return cached(corpus, tokenizer, split, progress=bar.reach, say=say)

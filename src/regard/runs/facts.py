@@ -9,10 +9,14 @@ from typing import Any
 from safetensors import SafetensorError, safe_open
 
 from regard.base.errors import RegardError
-from regard.base.files import reading
+from regard.base.files import DIGEST, MOST_JSON, read_whole, without_digest
 
 FORMAT = 1  # of the run folder; raised when an older Regard could not read it
+# The entries of a run.json from before it had a digest; if there is another, it is the digest with a damaged name.
+FACTS = {"format", "regard", "torch", "python", "platform", "device", "threads", "processes", "seed", "created"}
+FACTS |= {"parameters", "seconds", "corpus", "recipe", "files", "code"}
 BEGINNING = ".beginning"  # in a folder that is not a run yet: what is beside it was made by the start of a training
+BEGUN = "Regard is making a run here. If nothing does any more, the next training in this folder begins anew.\n"
 WEIGHTS, CHECKPOINT = "model.safetensors", "training.safetensors"
 REPORT_MARK = "<!-- the page of a run, written by Regard -->"  # a report.html without this line is someone else's
 
@@ -28,20 +32,19 @@ def read_facts(folder: Path) -> dict[str, Any]:
                 "are left as they are."
             )
         raise RegardError(f"{folder} is not a run: it has no run.json; `regard train` makes one.")
-    with reading(folder / "run.json") as stream:
-        content = stream.read()
+    content = read_whole(folder / "run.json", MOST_JSON)
     try:
         facts = json.loads(content)
     except (ValueError, RecursionError):
         facts = None
-    if not isinstance(facts, dict):
+    if not isinstance(facts, dict) or (DIGEST not in facts and not facts.keys() <= FACTS):
         raise RegardError(f"{folder / 'run.json'} is damaged; restore it, or train the run again.")
     if facts.get("format") != FORMAT:
         raise RegardError(
             f"{folder} was written by Regard {facts.get('regard', '?')} in run format {facts.get('format')}; "
             f"this version reads format {FORMAT}: install the version that wrote it."
         )
-    return facts
+    return without_digest(facts, folder / "run.json")
 
 
 def read_note(path: Path) -> dict[str, Any]:

@@ -6,6 +6,7 @@ tokenizer.json         text ↔ tokens (of the target or the labels, where token
 model.safetensors      the weights that were best on validation
 training.safetensors   the checkpoint a resume starts from (the last weights are in it)
 kept/                  for pairs, the weights of the last validations
+snapshots/             if training.snapshots asks for them, the weights of moments of the training
 metrics.jsonl          the learning curve
 report.html            the run's own page
 mine.py                where the system is one's own: its code, as it was
@@ -33,7 +34,7 @@ from regard.systems.code import admit, admit_copy, is_own, locate, was_named
 from regard.systems.model import Model
 from regard.text.tokenizer import Tokenizer
 from regard.training.checkpoint import load_tensors, unflatten
-from regard.training.loop import kept_weights
+from regard.training.loop import SNAPSHOTS, kept_weights, weights_in
 
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer.source.json")
 
@@ -45,7 +46,10 @@ def open_recipe(folder: Path) -> Recipe:
     named = str(tree["system"])
     if is_own(named):
         tree["system"] = own_code(named, facts, folder)
-    recipe = compose(str(tree["system"]), None, tree)
+    try:
+        recipe = compose(str(tree["system"]), None, tree)
+    except RegardError as error:
+        raise RegardError(f"{folder / 'recipe.toml'} was changed or is damaged: {error}") from None
     if isinstance(made := facts.get("recipe"), dict):  # older runs have none
         _check_kept(made, json.loads(json.dumps(recipe.tree() | {"system": named})), folder)
     return recipe
@@ -128,9 +132,21 @@ def own_code(system: str, facts: dict[str, Any], folder: Path) -> str:
     )
 
 
+def moments(folder: Path) -> dict[int, Path]:
+    """The weights that were kept on the way, by their step: those of training.snapshots and training.keep."""
+    files = [*kept_weights(folder), *weights_in(folder / SNAPSHOTS)]
+    return {int(path.stem): path for path in sorted(files, key=lambda path: path.stem)}
+
+
 def read_weights(folder: Path, weights: str = "best") -> dict[str, Tensor]:
+    if weights.isascii() and weights.isdecimal():
+        kept = moments(folder)
+        if int(weights) not in kept:
+            known = f"it kept those of {', '.join(map(str, kept))}" if kept else "training.snapshots keeps some"
+            raise RegardError(f"{folder} has no weights of step {weights}: {known}.")
+        return load_tensors(kept[int(weights)])[0]
     if weights not in ("best", "last"):
-        raise RegardError(f"--weights must be best or last, not {weights!r}.")
+        raise RegardError(f"--weights must be best, last, or a step whose weights were kept, not {weights!r}.")
     best, checkpoint = folder / "model.safetensors", folder / "training.safetensors"
     if weights == "best" and best.exists():
         return load_tensors(best)[0]

@@ -2,29 +2,24 @@
 
 from __future__ import annotations
 
-import json
 import math
 from pathlib import Path
 from typing import Any
 
 from regard.base.errors import RegardError
 from regard.report.page import table
+from regard.report.progress import say
+from regard.training.metrics import Entry, sound_metrics
 
-Entry = dict[str, Any]  # a line of metrics.jsonl
 HEADINGS = {"step": "step", "tokens": "tokens", "seconds": "seconds", "split": "split", "loss": "loss"}
 
 
 def read_metrics(path: Path) -> list[Entry]:
-    """The lines of metrics.jsonl that can be read; none where there is no such file."""
-    found: list[Entry] = []
-    for line in path.read_text(encoding="utf-8", errors="replace").splitlines() if path.exists() else ():
-        try:
-            entry = json.loads(line)
-        except ValueError:
-            continue
-        if isinstance(entry, dict) and all(is_number(entry.get(key)) for key in ("step", "tokens", "seconds", "loss")):
-            found.append(entry)
-    return found
+    """The lines of metrics.jsonl that are as they were written; none where there is no such file."""
+    found, damaged = sound_metrics(path)
+    if damaged is not None:
+        say(f"note: {path} is damaged on line {damaged}; what is left of it is shown")
+    return [entry for entry in found if all(is_number(entry.get(key)) for key in ("step", "tokens", "seconds", "loss"))]
 
 
 def is_number(value: Any) -> bool:

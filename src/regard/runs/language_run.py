@@ -29,7 +29,7 @@ from regard.base.settings import at_least
 from regard.decoding.beam import WIDEST, beam_search
 from regard.decoding.engine import Engine, Prompt
 from regard.decoding.generate import read_prompts
-from regard.decoding.sampling import Sampling, one_sampling
+from regard.decoding.sampling import Sampling, chances, mask_tokens, one_sampling
 from regard.evaluation.documents import Documents
 from regard.evaluation.perplexity import Likelihood, Method, token_losses
 from regard.evaluation.scoring import alone_by_default, line_losses
@@ -59,6 +59,16 @@ class LineScore:
     @property
     def log_probability(self) -> float:
         return float(sum(self.log_probabilities))
+
+
+@dataclass(frozen=True)
+class NextToken:
+    """A token that may come next."""
+
+    number: int
+    token: str
+    probability: float  # by the model
+    drawn: float  # with temperature, top-k and top-p
 
 
 class LanguageRun(Run):
@@ -235,6 +245,40 @@ class LanguageRun(Run):
             if len(text) > len(written) and (done or not text.endswith("\ufffd")):  # else a character has bytes to come
                 yield text[len(written) :]
                 written = text
+
+    @torch.no_grad()
+    def alternatives(self, text: str, count: int = 10) -> list[tuple[str, float]]:
+        """What may come next after a text, as it would be written, with its probability, best first.
+
+        It is what `stream` draws from at temperature 1: tokens that are never written have no part in it. A token that
+        is only a part of a character is left out.
+        """
+        opening = self.opening(text)
+        read, written = list(opening.tokens[1:]), self.as_read(text)
+        end = opening.tokens[-self.model.context :] if self.model.context else opening.tokens
+        logits, _ = read_prompts(self.model, [end], None)
+        probability = torch.softmax(mask_tokens(logits, [*self.forbidden, *opening.unfit])[0].double(), -1)
+        found: list[tuple[str, float]] = []
+        for token in probability.argsort(descending=True, stable=True).tolist():
+            piece = self.tokenizer.decode([*read, token])[len(written) :]
+            if len(found) == count or not probability[token]:
+                break
+            if piece and not piece.endswith("\ufffd"):
+                found.append((piece, float(probability[token])))
+        return found
+
+    @torch.no_grad()
+    def choices(self, prompt: str = "", sampling: Sampling | None = None, top: int = 20) -> list[NextToken]:
+        """What `generate` chooses its next token from, the most probable ones first."""
+        opening, limit = self.opening(prompt), self.model.context
+        if limit is not None and len(opening.tokens) > limit:
+            raise RegardError(f"This model reads at most {limit} tokens: give a shorter text.")
+        logits, _ = read_prompts(self.model, [opening.tokens], None)
+        allowed = mask_tokens(logits, [*self.forbidden, *opening.unfit])
+        drawn = chances(allowed, sampling or Sampling())[0]
+        whole = logits.double().softmax(-1)[0]
+        best = allowed[0].sort(descending=True, stable=True).indices[:top].tolist()
+        return [NextToken(n, self.tokenizer.token(n), float(whole[n]), float(drawn[n])) for n in best]
 
     def as_read(self, text: str) -> str:
         """The text as the model's tokens spell it: normalised, and without spaces that no token holds."""

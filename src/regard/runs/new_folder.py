@@ -6,7 +6,7 @@ import datetime
 import json
 import os
 import platform
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any
@@ -15,14 +15,14 @@ import torch
 
 import regard
 from regard.base.errors import RegardError
-from regard.base.files import file_digest, is_partial, locked, open_own_file, sweep, write_text, writing
-from regard.runs.facts import BEGINNING, FORMAT
+from regard.base.files import file_digest, is_partial, locked, sweep, with_digest, write_text, writing
+from regard.runs.facts import BEGINNING, BEGUN, FORMAT
 from regard.runs.folder import TOKENIZER_FILES, Tokenizers, count_parameters
 from regard.runs.recipe import Recipe, written_in
 from regard.systems.catalogue import find
 from regard.systems.code import in_use, is_own
 from regard.systems.model import Model
-from regard.training.loop import kept_weights
+from regard.training.loop import SNAPSHOTS, weights_in
 
 OWN_FILES = {
     "recipe.toml",
@@ -30,8 +30,6 @@ OWN_FILES = {
     "tokenizer.source.json",
     "model.safetensors",
     "training.safetensors",
-    ".lock",
-    BEGINNING,
 }
 
 
@@ -43,11 +41,32 @@ def check_free(folder: Path) -> None:
         return
     if not folder.is_dir():
         raise RegardError(f"{folder} exists already and is not a run: choose another --run.")
-    left = {path.name for path in folder.iterdir()}
-    if BEGINNING in left:
-        left = {name for name in left - OWN_FILES if not name.endswith(".py") and not is_partial(name)}
-    if left - {".lock"}:
+    if any(not name.endswith(".py") or not was_begun(folder) for name in others_files(folder, OWN_FILES)):
         raise RegardError(f"{folder} exists already and is not a run: choose another --run.")
+
+
+def others_files(folder: Path, own: Collection[str]) -> set[str]:
+    """The names in a folder that no killed start left; `own` are those that a start makes."""
+    left = {path.name for path in folder.iterdir()} - {".lock"}
+    if was_begun(folder):
+        left = {name for name in left if name not in own and name != BEGINNING and not is_partial(name)}
+    return {name for name in left if not is_partial(name, BEGINNING)}
+
+
+def begin(folder: Path) -> None:
+    """Mark a folder that is held as one in which a start makes files, and remove what a killed one was writing."""
+    sweep(folder)
+    if not was_begun(folder):
+        write_text(folder / BEGINNING, BEGUN, new=True)
+
+
+def was_begun(folder: Path) -> bool:
+    """Did a training begin here, and end before there was a run? A user's own file of that name says something else."""
+    path = folder / BEGINNING
+    try:
+        return not path.is_symlink() and path.is_file() and path.read_bytes() == BEGUN.encode()
+    except OSError:
+        return False
 
 
 @contextmanager
@@ -60,9 +79,7 @@ def new_folder(recipe: Recipe, folder: Path | None) -> Iterator[Path]:
         check_free(folder)
     with free_folder(default) if folder is None else nullcontext(folder) as chosen, claimed(chosen):
         check_free(chosen)
-        if (chosen / BEGINNING).exists():
-            sweep(chosen)
-        os.close(open_own_file(chosen / BEGINNING, os.O_WRONLY))
+        begin(chosen)
         try:
             yield chosen
         except BaseException:
@@ -119,8 +136,9 @@ def claimed(folder: Path) -> Iterator[None]:
 def tidy(folder: Path) -> None:
     """Remove what a kill in the middle of a save left in a run that is held."""
     sweep(folder)
-    if kept_weights(folder):
-        sweep(folder / "kept")
+    for name in ("kept", SNAPSHOTS):
+        if weights_in(folder / name):
+            sweep(folder / name)
     (folder / BEGINNING).unlink(missing_ok=True)
 
 
@@ -161,7 +179,7 @@ def write_facts(
         facts["code"] = {"file": code.file.name, "sha256": code.digest}
         with writing(folder / code.file.name) as stream:
             stream.write(code.source)
-    write_text(folder / "run.json", json.dumps(facts, indent=2, ensure_ascii=False) + "\n")
+    write_text(folder / "run.json", json.dumps(with_digest(facts), indent=2, ensure_ascii=False) + "\n")
     (folder / BEGINNING).unlink(missing_ok=True)
 
 

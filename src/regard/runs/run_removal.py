@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from contextlib import AbstractContextManager, nullcontext
+from fnmatch import fnmatch
 from pathlib import Path
 
 from regard.base.errors import RegardError
@@ -14,9 +15,13 @@ from regard.runs.run_list import is_run
 
 OWN_FILES = {
     "recipe.toml", "tokenizer.json", "tokenizer.source.json", WEIGHTS, CHECKPOINT, "metrics.jsonl", "result.json",
-    BEGINNING, ".lock",
+    "mlflow.json", BEGINNING, ".lock",
 }  # fmt: skip
-OWN_FOLDERS = {"kept": ".safetensors", "__pycache__": ".pyc"}  # and how the names of their files end
+OWN_FOLDERS = {  # and what the names of their files are like
+    "kept": "*.safetensors",
+    "tensorboard": "events.out.tfevents.*",
+    "__pycache__": "*.pyc",
+}
 
 
 def check_run(folder: Path) -> None:
@@ -83,10 +88,10 @@ def _own_names(folder: Path) -> set[str]:
     return found
 
 
-def _remove_inside(folder: Path, ending: str) -> list[Path]:
+def _remove_inside(folder: Path, pattern: str) -> list[Path]:
     left = []
     for path in sorted(folder.iterdir()):
-        if (path.name.endswith(ending) or is_partial(path.name)) and (path.is_symlink() or path.is_file()):
+        if (fnmatch(path.name, pattern) or is_partial(path.name)) and (path.is_symlink() or path.is_file()):
             path.unlink()
         else:
             left.append(path)

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack, suppress
 from itertools import islice
 from typing import Any
 
-from regard.base.files import write_text
+from regard.base.errors import RegardError
+from regard.base.files import locked, sweep, write_text
 from regard.base.numbers import grouped
 from regard.report.figures import Line
 from regard.report.page import (
@@ -44,20 +46,29 @@ POINTS = 300  # of a curve, at most
 
 def write_report(
     run: AnyRun, examples: Iterable[tuple[str, str]] = (), evaluation: Mapping[str, Any] | None = None
-) -> None:
-    """`examples`: held-out sources with their references, of which the first few are shown with the run's answer."""
+) -> list[dict[str, str]]:
+    """`examples`: held-out sources with their references, of which the first few are shown with the run's answer.
+    Returns these, or the texts that it wrote."""
     path = run.folder / NAME
+    shown: list[dict[str, str]] = []
     try:
         if path.exists() and REPORT_MARK not in path.read_text(encoding="utf-8", errors="replace"):
             say(f"note: {path} is not a page that Regard wrote, so it was left as it is")
-            return
-        write_text(path, run_page(run, examples, evaluation))
+            return shown
+        shown = samples(run, examples)
+        written = run_page(run, shown, evaluation)
+        with ExitStack() as held:
+            with suppress(RegardError):  # a training holds it
+                held.enter_context(locked(run.folder / ".lock"))
+                sweep(run.folder)
+            write_text(path, written)
         say(f"its page is {path}")
     except Exception as error:  # the run is complete without its page
         say(f"note: {path} could not be written: {type(error).__name__}: {error}")
+    return shown
 
 
-def run_page(run: AnyRun, examples: Iterable[tuple[str, str]] = (), evaluation: Mapping[str, Any] | None = None) -> str:
+def run_page(run: AnyRun, shown: Sequence[dict[str, str]] = (), evaluation: Mapping[str, Any] | None = None) -> str:
     facts, entries = read_facts(run.folder), read_metrics(run.folder / "metrics.jsonl")
     corpus = facts.get("corpus", {})
     name = run.folder.resolve().name
@@ -70,7 +81,7 @@ def run_page(run: AnyRun, examples: Iterable[tuple[str, str]] = (), evaluation: 
         paragraph(_effort(run, facts, entries), "lead"),
         _score(evaluation) if evaluation else "",
         *_curves(run, entries),
-        *_samples(run, examples),
+        *_what_it_writes(run, shown),
         heading("Where it comes from"),
         side_by_side_texts(_provenance(facts)),
         listing(corpus.get("notes", [])) if corpus.get("notes") else "",
@@ -206,21 +217,29 @@ def _why_they_differ(run: AnyRun) -> str:
 # -- what it writes --------------------------------------------------------------------------------------------------
 
 
-def _samples(run: AnyRun, examples: Iterable[tuple[str, str]]) -> list[str]:
+def samples(run: AnyRun, examples: Iterable[tuple[str, str]]) -> list[dict[str, str]]:
+    """Texts that a language model writes, or the first held-out examples with a run's answers."""
     if isinstance(run, LanguageRun):
-        texts = [run.generate(max_tokens=LONG, temperature=0.8, seed=seed) for seed in range(1, SAMPLES + 1)]
-        lead = "From the beginning of a line, at temperature 0.8, with the seeds 1 and 2."
-        return [heading("What it writes"), paragraph(lead, "lead"), *(sample("", text) for text in texts)]
+        texts = (run.generate(max_tokens=LONG, temperature=0.8, seed=seed) for seed in range(1, SAMPLES + 1))
+        return [{"": text} for text in texts]
     shown = list(islice(((source, target) for source, target in examples if source.strip()), EXAMPLES))
+    answers = _answers(run, [source for source, _ in shown]) if shown else []
+    wanted = "reference" if isinstance(run, TranslationRun) else "label"
+    return [
+        {"source": source, wanted: target, _system(run): answer} for (source, target), answer in zip(shown, answers)
+    ]
+
+
+def _what_it_writes(run: AnyRun, shown: Sequence[dict[str, str]]) -> list[str]:
     if not shown:
         return []
-    answers = _answers(run, [source for source, _ in shown])
-    wanted = "reference" if isinstance(run, TranslationRun) else "label"
-    texts = [
-        side_by_side_texts({"source": source, wanted: target, _system(run): answer}, quiet=["source"])
-        for (source, target), answer in zip(shown, answers)
-    ]
-    return [heading("What it writes"), paragraph("The first held-out examples, with its answers.", "lead"), *texts]
+    if isinstance(run, LanguageRun):
+        lead = "From the beginning of a line, at temperature 0.8, with the seeds 1 and 2."
+        texts = [sample("", one[""]) for one in shown]
+    else:
+        lead = "The first held-out examples, with its answers."
+        texts = [side_by_side_texts(one, quiet=["source"]) for one in shown]
+    return [heading("What it writes"), paragraph(lead, "lead"), *texts]
 
 
 def _answers(run: TranslationRun | ClassificationRun, sources: Sequence[str]) -> list[str]:

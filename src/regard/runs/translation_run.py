@@ -336,13 +336,15 @@ class TranslationRun(PairRun):
         source: str,
         target: str | None = None,
         *,
+        prefix: str = "",
         beam: int = 5,
         length_penalty: float = 1.0,
         top: int = 5,
         gradients: bool = False,
     ) -> Trace:
         """Everything that happens inside while the model writes the target, or without one the best translation that
-        beam search finds, with the tree of that search. NumPy arrays; in a notebook, a view."""
+        beam search finds, with the tree of that search; `prefix`: one that begins so. NumPy arrays; in a notebook, a
+        view."""
         self.source_tokens(source, 1)  # refused where it is longer than anything the model has learned from
         return trace_translation(
             self.model,
@@ -350,6 +352,7 @@ class TranslationRun(PairRun):
             self.tokenizer,
             source,
             target,
+            prefix=prefix,
             beam=beam,
             length_penalty=length_penalty,
             forbidden=self.forbidden,

@@ -8,12 +8,11 @@ equal to one that was not (on a GPU: up to the order of sums). Only a budget in 
 from __future__ import annotations
 
 import gc
-import json
 import math
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -23,7 +22,6 @@ import torch
 from torch import Tensor
 
 from regard.base.errors import RegardError, Stopped
-from regard.base.files import append_line, write_text
 from regard.base.install import Install, as_written
 from regard.base.numbers import counted, grouped
 from regard.layers.state import State, detach, map_state
@@ -41,6 +39,7 @@ from regard.training.checkpoint import (
 )
 from regard.training.distributed import Group, like, refuse_few_rows, whole
 from regard.training.hyperparameters import Learning, PairTraining, Training
+from regard.training.metrics import append_metrics, cut_metrics
 from regard.training.muon import hidden_matrices
 from regard.training.objective import Objective, TensorBatch, micro_batches, to_device
 from regard.training.optimisers import (
@@ -58,6 +57,7 @@ from regard.training.validation import TextValidation, Validation, Verdict, best
 
 REHEARSED = 20_000  # tokens of validation text that a dry run reads: more than one batch
 Callback = Callable[[dict[str, Any]], object]  # is called with each row of metrics.jsonl
+SNAPSHOTS = "snapshots"  # a folder in the run's
 LOG_SECONDS = 1.0  # interval at which metrics.jsonl and the progress note are updated
 
 
@@ -89,6 +89,7 @@ class Trainer:
     folder/training.safetensors   the checkpoint: the last weights and all else that a resume needs
     folder/metrics.jsonl          one line for each log point and each validation
     folder/kept/                  for pairs, the weights of the last validations, to be averaged
+    folder/snapshots/             if asked for, the weights of moments from the beginning to the end
     """
 
     def __init__(
@@ -166,6 +167,8 @@ class Trainer:
         if self.at.finished:
             return self.at
         self.model.train()
+        if not self.at.step:
+            self._snapshot()
         with self._interruptible(), progress("training", self.limit.amount, self._spent(), self._unit()) as bar:
             log = _Log(self.folder / "metrics.jsonl" if self.group.is_first else None, bar, self.at, self.callbacks)
             stuck = False
@@ -294,6 +297,7 @@ class Trainer:
         self._keep()
         at.stuck = 0 if improved else at.stuck + 1
         at.history.append((at.step, verdict.loss))
+        self._snapshot()
         if self.average.active:
             self.average.swap(self.model)
         elif self.settings.optimizer == "asgd" and averaging_is_due([loss for _, loss in at.history]):
@@ -323,6 +327,17 @@ class Trainer:
         self._write(self.folder / "kept" / f"{self.at.step:08d}.safetensors", weights_of(self.model))
         for old in kept_weights(self.folder)[: -self.keep] if self.group.is_first else []:
             old.unlink()
+
+    def _snapshot(self) -> None:
+        """Saves the weights, and deletes every second earlier moment, again and again, until few enough are left."""
+        if not self.settings.snapshots:
+            return
+        weights_in(self.folder / SNAPSHOTS)  # refuses a symbolic link before anything is written
+        self._write(self.folder / SNAPSHOTS / f"{self.at.step:08d}.safetensors", weights_of(self.model))
+        moments = thinned([0, *(step for step, _ in self.at.history)], self.settings.snapshots)
+        for old in weights_in(self.folder / SNAPSHOTS) if self.group.is_first else []:
+            if int(old.stem) not in moments:
+                old.unlink()
 
     def _write(self, path: Path, tensors: dict[str, Tensor], note: dict[str, Any] | None = None) -> None:
         """Rank 0 writes the file; sharded tensors are gathered first."""
@@ -399,7 +414,7 @@ class Trainer:
     def _forget_later(self) -> None:
         """Removes metrics and weights that were written after the checkpoint."""
         cut_metrics(self.folder / "metrics.jsonl", self.at.step)
-        for later in kept_weights(self.folder):
+        for later in [*kept_weights(self.folder), *weights_in(self.folder / SNAPSHOTS)]:
             if int(later.stem) > self.at.step:
                 later.unlink()
 
@@ -511,7 +526,7 @@ class _Log:
             return
         at = {"step": self.at.step, "tokens": self.at.tokens, "seconds": round(self.at.seconds, 3)}
         row = at | {key: _json(value) for key, value in numbers.items()}
-        append_line(self.path, json.dumps(row))
+        append_metrics(self.path, row)
         try:
             for callback in self.callbacks:
                 callback(dict(row))
@@ -521,30 +536,23 @@ class _Log:
 
 def kept_weights(folder: Path) -> list[Path]:
     """The weights of the last validations, oldest first."""
-    if (folder / "kept").is_symlink():
-        raise RegardError(f"{folder / 'kept'} leads out of the run: put the folder itself there.")
-    found = (folder / "kept").glob("*.safetensors")
+    return weights_in(folder / "kept")
+
+
+def weights_in(folder: Path) -> list[Path]:
+    """Files named by their step, the earliest first."""
+    if folder.is_symlink():
+        raise RegardError(f"{folder} leads out of the run: put the folder itself there.")
+    found = folder.glob("*.safetensors")
     return sorted(path for path in found if path.stem.isascii() and path.stem.isdecimal())
 
 
-def cut_metrics(path: Path, step: int) -> None:
-    """Removes what was logged after the checkpoint, and an incomplete last line."""
-    if not path.is_file():
-        return
-    lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
-    kept = [line for line in lines if (entry := _parsed(line)) is not None and entry["step"] <= step]
-    if (
-        kept != lines or path.is_symlink() or path.stat().st_nlink > 1
-    ):  # linked: replace it, and leave the other copy as it is
-        write_text(path, "".join(line + "\n" for line in kept))
-
-
-def _parsed(line: str) -> dict[str, Any] | None:
-    try:
-        entry = json.loads(line)
-        return entry if isinstance(entry, dict) and type(entry.get("step")) is int else None
-    except (ValueError, RecursionError):
-        return None
+def thinned(steps: Sequence[int], most: int) -> set[int]:
+    """At most so many of them (but first and last): every second, fourth, … from the first on, whichever is enough."""
+    stride = 1
+    while len(kept := {*steps[::stride], steps[-1]}) > max(most, 2):
+        stride *= 2
+    return kept
 
 
 def weights_of(model: Model) -> dict[str, Tensor]:

@@ -13,9 +13,15 @@ import { clock, el, number, put, short, speak, svg, table } from "./dom.js";
 const DASHES = [null, "6 4", "2 3"];
 const COLOURS = 8;
 const MARGIN = { top: 10, right: 14, bottom: 38, left: 54 };
+const DASHED = 24, TOLD = 12; // lines up to which dashes tell them apart; lines that are named at the cursor
+const LABELLED = 7, LABEL = 128, WIDE = 620; // lines that are named at their end, in this many pixels, on a drawing this wide
 
 export const colourOf = (place) => `var(--line-${place % COLOURS})`;
 export const dashOf = (place) => DASHES[Math.floor(place / COLOURS) % DASHES.length];
+
+// The names of lines by their colours: legend(["train", "valid"]), each in the colour of its place.
+export const legend = (names) => el("p", { class: "legend" }, names.map((name, place) =>
+  el("span", {}, el("i", { class: "swatch", style: { background: colourOf(place) } }), ` ${name}`)));
 
 export function smoothed(values, weight) {
   if (!weight) return values;
@@ -63,13 +69,14 @@ function scale(low, high, from, to, log) {
 
 export function lineChart({ label, height = 300 }) {
   const plot = svg("svg", { class: "plot", role: "img", tabindex: "0", "aria-label": label });
-  const lines = svg("g"), marks = svg("g", { class: "axes" }), cursor = svg("g", { class: "cursor" });
-  plot.append(marks, lines, cursor);
+  const lines = svg("g"), marks = svg("g", { class: "axes" });
+  const cursor = svg("svg", { class: "cursor", "aria-hidden": "true" }); // by itself: moving it does not paint a hundred lines anew
+  plot.append(marks, lines);
   const tip = el("div", { class: "tip", hidden: true });
   const words = el("p", { class: "caption" });
   const numbers = el("details", { class: "numbers" }, el("summary", {}, "As a table"));
-  const node = el("figure", { class: "chart" }, el("div", { class: "canvas" }, plot, tip), words, numbers);
-  let given = null, drawn = [], X = null, Y = null, at = null, picked = 0, frame = 0;
+  const node = el("figure", { class: "chart" }, el("div", { class: "canvas" }, plot, cursor, tip), words, numbers);
+  let given = null, drawn = [], X = null, Y = null, at = null, picked = 0, frame = 0, right = MARGIN.right;
 
   function bounds(key, log) {
     let low = Infinity, high = -Infinity;
@@ -95,18 +102,22 @@ export function lineChart({ label, height = 300 }) {
     const width = Math.max(240, node.clientWidth || 600);
     const { x, y } = given;
     drawn = given.series.filter((one) => one.x.length).map((one) => ({ ...one, line: one.points ? one.y : smoothed(one.y, given.smooth) }));
-    plot.setAttribute("viewBox", `0 0 ${width} ${height}`);
-    plot.setAttribute("width", width);
-    plot.setAttribute("height", height);
+    for (const sheet of [plot, cursor]) {
+      sheet.setAttribute("viewBox", `0 0 ${width} ${height}`);
+      sheet.setAttribute("width", width);
+      sheet.setAttribute("height", height);
+    }
     const across = bounds("x", x.log), up = bounds("y", y.log);
     if (!across || !up) {
       put(marks, svg("text", { x: width / 2, y: height / 2, "text-anchor": "middle", class: "empty" }, given.empty || "Nothing to draw yet"));
       put(lines); put(cursor); X = null; describe(); return;
     }
-    X = scale(...across, MARGIN.left, width - MARGIN.right, x.log);
+    const named = ends(width);
+    right = named.length ? LABEL : MARGIN.right;
+    X = scale(...across, MARGIN.left, width - right, x.log);
     Y = scale(...up, height - MARGIN.bottom, MARGIN.top, y.log);
     axes(width, across, up);
-    put(lines, drawn.map(path));
+    put(lines, drawn.map(path), endLabels(named, width));
     if (at !== null) point(at, false);
     describe();
   }
@@ -116,31 +127,51 @@ export function lineChart({ label, height = 300 }) {
     const formatX = FORMATS[x.format || "short"], formatY = FORMATS[y.format || "number"];
     put(marks,
       ticks(...up, y.log, 5).map((mark) => [
-        svg("line", { x1: MARGIN.left, x2: width - MARGIN.right, y1: Y(mark), y2: Y(mark), class: "grid" }),
+        svg("line", { x1: MARGIN.left, x2: width - right, y1: Y(mark), y2: Y(mark), class: "grid" }),
         svg("text", { x: MARGIN.left - 8, y: Y(mark) + 4, "text-anchor": "end" }, formatY(mark, 3)),
       ]),
       ticks(...across, x.log, Math.max(2, Math.floor(width / 110))).map((mark) => [
         svg("line", { x1: X(mark), x2: X(mark), y1: height - MARGIN.bottom, y2: height - MARGIN.bottom + 4, class: "tick" }),
         svg("text", { x: X(mark), y: height - MARGIN.bottom + 18, "text-anchor": "middle" }, formatX(mark)),
       ]),
-      svg("line", { x1: MARGIN.left, x2: width - MARGIN.right, y1: height - MARGIN.bottom, y2: height - MARGIN.bottom, class: "base" }),
-      svg("text", { x: width - MARGIN.right, y: height - 4, "text-anchor": "end", class: "name" }, x.label),
+      svg("line", { x1: MARGIN.left, x2: width - right, y1: height - MARGIN.bottom, y2: height - MARGIN.bottom, class: "base" }),
+      svg("text", { x: width - right, y: height - 4, "text-anchor": "end", class: "name" }, x.label),
     );
   }
 
-  function path(one) {
-    const steps = [];
-    let open = false;
+  // Of few lines, each has its name at its end, beside a mark of its colour; names do not cover each other.
+  function ends(width) {
+    const strong = drawn.filter((one) => !one.quiet && one.label !== "");
+    return width < WIDE || strong.length > LABELLED || strong.length < 2 ? [] : strong;
+  }
+  function endLabels(named, width) {
+    const places = named.map((one) => ({ one, y: Y(one.line.findLast ? [...one.line].findLast(Number.isFinite) : one.line.at(-1)) })).filter((row) => Number.isFinite(row.y)).sort((a, b) => a.y - b.y);
+    places.forEach((row, place) => { row.at = Math.max(row.y, place ? places[place - 1].at + 15 : MARGIN.top + 4); });
+    for (let place = places.length - 1, floor = height - MARGIN.bottom - 2; place >= 0; place--, floor = places[place + 1].at - 15) places[place].at = Math.min(places[place].at, floor);
+    return places.map(({ one, at: y }) => [
+      svg("circle", { cx: width - LABEL + 9, cy: y, r: 3.5, fill: colourOf(one.colour) }),
+      svg("text", { x: width - LABEL + 17, y: y + 4, class: "end" }, cut(one.label || one.name)),
+    ]);
+  }
+  const cut = (name) => (name.length > 17 ? `${name.slice(0, 9)}…${name.slice(-7)}` : name);
+
+  function trail(one) {
+    let steps = "", open = false;
     for (let place = 0; place < one.x.length; place++) {
       const a = X(one.x[place]), b = Y(one.line[place]);
       if (!Number.isFinite(a) || !Number.isFinite(b)) { open = false; continue; }
-      steps.push(`${open ? "L" : "M"}${a.toFixed(1)} ${b.toFixed(1)}`);
+      steps += `${open ? "L" : "M"}${Math.round(a * 10) / 10} ${Math.round(b * 10) / 10}`;
       open = true;
     }
-    const looks = { stroke: colourOf(one.colour), "stroke-dasharray": dashOf(one.dash ?? one.colour), class: one.quiet ? "line quiet" : "line" };
+    return steps;
+  }
+
+  function path(one) {
+    const dash = drawn.length > DASHED ? null : dashOf(one.dash ?? one.colour);
+    const looks = { stroke: colourOf(one.colour), "stroke-dasharray": dash, class: one.quiet ? "line quiet" : "line" };
     return svg("g", { data: { name: one.name } },
       given.band !== false && !one.points && one.low && drawn.length <= 12 && band(one),
-      svg("path", { d: steps.join(""), ...looks }),
+      svg("path", { d: trail(one), ...looks }),
       one.points && one.x.length <= 80 && [...one.x].map((value, place) =>
         svg("circle", { cx: X(value), cy: Y(one.line[place]), r: 2.6, fill: colourOf(one.colour) })));
   }
@@ -171,22 +202,27 @@ export function lineChart({ label, height = 300 }) {
     return Math.abs(one.x[low] - value) <= Math.abs(one.x[high] - value) ? low : high;
   }
 
-  function point(value, aloud) {
+  // `level`: of the pointer; the line nearest to it is the one that is picked.
+  function point(value, aloud, level = null) {
     if (!X || !drawn.length) return;
     at = value;
     const formatX = FORMATS[given.x.format || "short"];
     const rows = drawn.map((one, place) => ({ one, place, near: nearest(one, value) }))
       .map((row) => ({ ...row, y: row.one.line[row.near], x: row.one.x[row.near] }))
       .filter((row) => Math.abs(X(row.x) - X(value)) < 40 && Number.isFinite(row.y));
+    if (level !== null && rows.length) picked = rows.reduce((a, b) => (Math.abs(Y(a.y) - level) <= Math.abs(Y(b.y) - level) ? a : b)).place;
+    const chosen = drawn[picked];
     put(cursor,
+      chosen && drawn.length > 1 && svg("path", { d: trail(chosen), stroke: colourOf(chosen.colour), class: "line strong" }),
       svg("line", { x1: X(value), x2: X(value), y1: MARGIN.top, y2: height - MARGIN.bottom, class: "at" }),
-      rows.map((row) => svg("circle", { cx: X(row.x), cy: Y(row.y), r: row.place === picked ? 5 : 3.5, fill: colourOf(row.one.colour) })));
-    rows.sort((a, b) => b.y - a.y);
+      rows.filter((row) => rows.length <= DASHED || row.place === picked).map((row) => svg("circle", { cx: X(row.x), cy: Y(row.y), r: row.place === picked ? 5 : 3.5, fill: colourOf(row.one.colour) })));
+    const near = Y(rows.find((row) => row.place === picked)?.y ?? rows[0]?.y);
+    const shown = [...rows].sort((a, b) => Math.abs(Y(a.y) - near) - Math.abs(Y(b.y) - near)).slice(0, TOLD).sort((a, b) => b.y - a.y);
     put(tip, el("p", { class: "where" }, `${formatX(value)} ${given.x.label}`),
-      rows.slice(0, 14).map((row) => el("p", { class: row.place === picked ? "picked" : null },
+      shown.map((row) => el("p", { class: row.place === picked ? "picked" : null },
         el("i", { class: "swatch", style: { background: colourOf(row.one.colour) } }),
         el("span", {}, row.one.name), el("b", {}, number(row.y)))),
-      rows.length > 14 && el("p", { class: "where" }, `and ${rows.length - 14} more`));
+      rows.length > TOLD && el("p", { class: "where" }, `and ${rows.length - TOLD} more`));
     tip.hidden = false;
     const room = node.clientWidth, wide = tip.offsetWidth;
     tip.style.left = `${Math.max(0, Math.min(room - wide, X(value) > room / 2 ? X(value) - wide - 14 : X(value) + 14))}px`;
@@ -201,7 +237,8 @@ export function lineChart({ label, height = 300 }) {
   plot.addEventListener("pointermove", (event) => {
     if (!X) return;
     const box = plot.getBoundingClientRect();
-    point(X.back(((event.clientX - box.left) * plot.viewBox.baseVal.width) / box.width), false);
+    const grown = plot.viewBox.baseVal.width / box.width;
+    point(X.back((event.clientX - box.left) * grown), false, (event.clientY - box.top) * grown);
   });
   plot.addEventListener("pointerleave", leave);
   plot.addEventListener("blur", leave);

@@ -9,28 +9,32 @@
 // `array` is one of api.arrays(): {data, shape, low, high}, row after row; `start` says where the map begins in it, so that
 // 144 heads are one array. `onPoint(row, column)` is called as the cursor moves (−1, −1: it left), `onPick` at a click or
 // Enter; `map.point(row, column)` moves the cursor from outside, so that two maps can follow each other.
+// Further: `causal` leaves the cells above the diagonal empty, `root` shades by the square root (small weights of many
+// words), `leftward` puts the first column right, `tall` is the height of a cell where it is no square, and `finest` the
+// least width of one.
 // `thumbnail(canvas, options)` draws cells alone, one pixel each, for many small maps at once: CSS makes them large.
 
 import { isDark } from "./address.js";
-import { valueAt } from "./api.js";
+import { valueAt } from "./arrays.js";
 import * as colours from "./colours.js";
 import { el, number, put, speak } from "./dom.js";
 
 export const shadesOf = (diverging) => colours[`${diverging ? "diverging" : "sequential"}${isDark() ? "Dark" : "Light"}`];
 
 // The cells as pixels. `low` and `high` are the values at the ends of the scale.
-function pixels({ array, start = 0, height, width, diverging = false, low = array.low, high = array.high }) {
+function pixels({ array, start = 0, height, width, diverging = false, causal = false, root = false, low = array.low, high = array.high }) {
   const shades = shadesOf(diverging), last = shades.length / 3 - 1;
   const image = new ImageData(width, height);
   const ends = diverging ? Math.max(Math.abs(low), Math.abs(high)) || 1 : 0;
   const from = diverging ? -ends : low, reach = (diverging ? 2 * ends : high - low) || 1;
   for (let place = 0; place < width * height; place++) {
-    const value = valueAt(array, start + place);
-    const shade = Math.max(0, Math.min(last, Math.round(((Number.isFinite(value) ? value : from) - from) / reach * last)));
+    const value = valueAt(array, start + place), seen = Number.isFinite(value) && !(causal && place % width > Math.floor(place / width));
+    const share = seen ? Math.max(0, Math.min(1, (value - from) / reach)) : 0;
+    const shade = Math.round((root ? Math.sqrt(share) : share) * last);
     image.data[4 * place] = shades[3 * shade];
     image.data[4 * place + 1] = shades[3 * shade + 1];
     image.data[4 * place + 2] = shades[3 * shade + 2];
-    image.data[4 * place + 3] = Number.isFinite(value) ? 255 : 0;
+    image.data[4 * place + 3] = seen ? 255 : 0;
   }
   return image;
 }
@@ -54,6 +58,7 @@ export function heatMap({ label, onPoint = () => {}, onPick = () => {} }) {
   const cells = document.createElement("canvas");
 
   const value = (row, column) => valueAt(given.array, (given.start || 0) + row * given.columns.length + column);
+  const placed = (column) => (given.leftward ? given.columns.length - 1 - column : column);
   const told = (row, column) => given.describe
     ? given.describe(row, column, value(row, column))
     : `${given.rows[row]}, ${given.columns[column]}: ${number(value(row, column), 3)}`;
@@ -72,9 +77,9 @@ export function heatMap({ label, onPoint = () => {}, onPick = () => {} }) {
     context.font = `${FONT}px system-ui, sans-serif`;
     const wide = (words) => Math.min(150, Math.ceil(Math.max(0, ...words.map((word) => context.measureText(word).width))));
     const left = wide(given.rows) + GAP, top = wide(given.columns) + GAP;
-    const room = (node.clientWidth || 600) - left - 2;
-    const side = Math.max(SMALLEST, Math.min(given.largest || LARGEST, Math.floor(room / Math.max(1, given.columns.length))));
-    return { left, top, side, width: side * given.columns.length, height: side * given.rows.length };
+    const room = (node.clientWidth || 600) - left - 2, share = room / Math.max(1, given.columns.length);
+    const wide_ = Math.max(given.finest || SMALLEST, Math.min(given.largest || LARGEST, given.tall ? share : Math.floor(share))), high = given.tall || wide_;
+    return { left, top, wide: wide_, high, width: wide_ * given.columns.length, height: high * given.rows.length };
   }
 
   function paint() {
@@ -90,23 +95,27 @@ export function heatMap({ label, onPoint = () => {}, onPick = () => {} }) {
     context.setTransform(ratio, 0, 0, ratio, 0, 0);
     thumbnail(cells, { ...given, height: given.rows.length, width: given.columns.length });
     context.imageSmoothingEnabled = false;
-    context.drawImage(cells, box.left, box.top, box.width, box.height);
+    context.save();
+    context.translate(given.leftward ? box.left + box.width : box.left, box.top);
+    context.scale(given.leftward ? -1 : 1, 1);
+    context.drawImage(cells, 0, 0, box.width, box.height);
+    context.restore();
     const style = getComputedStyle(node);
     const ink = style.getPropertyValue("--ink"), quiet = style.getPropertyValue("--quiet"), mark = style.getPropertyValue("--mark");
     context.font = `${FONT}px system-ui, sans-serif`;
     context.textBaseline = "middle";
-    const skip = Math.ceil((FONT + 2) / box.side);
+    const skip = Math.ceil((FONT + 2) / box.high), skipColumns = Math.ceil((FONT + 2) / box.wide);
     context.textAlign = "right";
     given.rows.forEach((word, row) => {
       if (row % skip && row !== at[0]) return;
       context.fillStyle = row === at[0] ? mark : at[0] < 0 ? ink : quiet;
-      context.fillText(word, box.left - GAP, box.top + (row + 0.5) * box.side, box.left - GAP);
+      context.fillText(word, box.left - GAP, box.top + (row + 0.5) * box.high, box.left - GAP);
     });
     context.textAlign = "left";
     given.columns.forEach((word, column) => {
-      if (column % skip && column !== at[1]) return;
+      if (column % skipColumns && column !== at[1]) return;
       context.save();
-      context.translate(box.left + (column + 0.5) * box.side, box.top - GAP);
+      context.translate(box.left + (placed(column) + 0.5) * box.wide, box.top - GAP);
       context.rotate(-Math.PI / 2);
       context.fillStyle = column === at[1] ? mark : at[1] < 0 ? ink : quiet;
       context.fillText(word, 0, 0, box.top - GAP);
@@ -115,10 +124,10 @@ export function heatMap({ label, onPoint = () => {}, onPick = () => {} }) {
     if (at[0] >= 0) {
       context.strokeStyle = mark;
       context.lineWidth = 1;
-      context.strokeRect(box.left + 0.5, box.top + at[0] * box.side + 0.5, box.width - 1, box.side - 1);
-      context.strokeRect(box.left + at[1] * box.side + 0.5, box.top + 0.5, box.side - 1, box.height - 1);
+      context.strokeRect(box.left + 0.5, box.top + at[0] * box.high + 0.5, box.width - 1, box.high - 1);
+      context.strokeRect(box.left + placed(at[1]) * box.wide + 0.5, box.top + 0.5, box.wide - 1, box.height - 1);
       context.lineWidth = 2.5;
-      context.strokeRect(box.left + at[1] * box.side, box.top + at[0] * box.side, box.side, box.side);
+      context.strokeRect(box.left + placed(at[1]) * box.wide, box.top + at[0] * box.high, box.wide, box.high);
     }
     readout.textContent = at[0] >= 0 ? told(...at) : given.sentence || "";
     legend();
@@ -144,7 +153,8 @@ export function heatMap({ label, onPoint = () => {}, onPick = () => {} }) {
 
   function cellAt(event) {
     const place = canvas.getBoundingClientRect();
-    const column = Math.floor((event.clientX - place.left - box.left) / box.side), row = Math.floor((event.clientY - place.top - box.top) / box.side);
+    const across = Math.floor((event.clientX - place.left - box.left) / box.wide), row = Math.floor((event.clientY - place.top - box.top) / box.high);
+    const column = placed(across);
     return row >= 0 && column >= 0 && row < given.rows.length && column < given.columns.length ? [row, column] : [-1, -1];
   }
 
@@ -155,9 +165,9 @@ export function heatMap({ label, onPoint = () => {}, onPick = () => {} }) {
   canvas.addEventListener("focus", () => { if (given && at[0] < 0 && canvas.matches(":focus-visible")) point(0, 0, { aloud: true }); });
   canvas.addEventListener("keydown", (event) => {
     if (!given) return;
-    const [row, column] = [Math.max(0, at[0]), Math.max(0, at[1])], far = event.shiftKey ? 10 : 1;
+    const [row, column] = [Math.max(0, at[0]), Math.max(0, at[1])], far = event.shiftKey ? 10 : 1, way = given.leftward ? -far : far;
     const moves = {
-      ArrowUp: [row - far, column], ArrowDown: [row + far, column], ArrowLeft: [row, column - far], ArrowRight: [row, column + far],
+      ArrowUp: [row - far, column], ArrowDown: [row + far, column], ArrowLeft: [row, column - way], ArrowRight: [row, column + way],
       Home: [row, 0], End: [row, given.columns.length - 1], PageUp: [0, column], PageDown: [given.rows.length - 1, column],
     };
     if (event.key in moves) {

@@ -21,11 +21,17 @@ import { el, put, speak } from "./dom.js";
 const VIEWS = [
   { name: "runs", label: "Runs", load: () => import("./views/runs.js") },
   { name: "ladder", label: "Ladder", load: () => import("./views/ladder.js") },
+  { name: "sentence", label: "Sentence", load: () => import("./views/sentence.js") },
+  { name: "translation", label: "Translation", load: () => import("./views/translation.js") },
+  { name: "time", label: "Time", load: () => import("./views/time.js") },
+  { name: "claims", label: "Claims", load: () => import("./views/claims.js") },
+  { name: "text", label: "Text", load: () => import("./views/text.js") },
 ];
-const HIDDEN = []; // views that are reached from others
+// Views that are reached from others, and the one they belong to.
+const HIDDEN = [{ name: "new", under: "runs", load: () => import("./views/new.js") }];
 
 const main = document.getElementById("main");
-let shown = { view: "", unmount: null };
+let shown = { view: "", path: "", unmount: null };
 let turn = 0;
 
 function read() {
@@ -73,17 +79,17 @@ async function show() {
   const found = read();
   const entry = [...VIEWS, ...HIDDEN].find((view) => view.name === found.view);
   if (!entry) { location.replace("#/runs"); return; }
-  if (shown.view === found.view && shown.unmount?.update) { shown.unmount.update(addressOf(found)); mark(found.view); return; }
+  if (shown.view === found.view && shown.path === found.path && shown.unmount?.update) { shown.unmount.update(addressOf(found)); mark(found.view); return; }
   const mine = ++turn;
   try {
     const view = (await entry.load()).default;
     if (mine !== turn) return;
-    const moved = shown.view !== "" && shown.view !== found.view;
+    const moved = shown.view !== "" && (shown.view !== found.view || shown.path !== found.path);
     shown.unmount?.();
     const root = el("div", { class: `view ${found.view}` });
     put(main, root);
     document.title = `${view.title} · Regard lab`;
-    shown = { view: found.view, unmount: null };
+    shown = { view: found.view, path: found.path, unmount: null };
     mark(found.view);
     if (moved) { scrollTo(0, 0); speak(view.title); }
     shown.unmount = view.mount(root, addressOf(found), api) || (() => {});

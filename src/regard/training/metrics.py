@@ -1,0 +1,82 @@
+"""metrics.jsonl, the learning curve: a line of JSON for each log point and each validation, with a checksum at its end.
+
+    {"step": 20, "tokens": 5120, "seconds": 0.31, "split": "valid", "loss": 2.31, "crc32": "5f0a1c22"}
+
+A line is appended as it is measured, so the file grows while a run is trained, and a kill may cut its last line short.
+Lines of older runs have no checksum.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import zlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from regard.base.errors import RegardError
+from regard.base.files import append_line, read_whole, write_text
+
+Entry = dict[str, Any]
+MOST_METRICS = 1 << 28  # bytes: three weeks of a line each second
+CHECKED = re.compile(r'(.*), "crc32": "([0-9a-f]{8})"\}', re.S)
+
+
+def append_metrics(path: Path, row: Mapping[str, Any]) -> None:
+    content = json.dumps(row)
+    append_line(path, f'{content[:-1]}, "crc32": "{zlib.crc32(content.encode()):08x}"}}')
+
+
+def sound_metrics(path: Path) -> tuple[list[Entry], int | None]:
+    """The lines that are as they were written, and the number of the first that is not. A last line that was cut short
+    is left out: a kill may do that."""
+    found: list[Entry] = []
+    damaged = None
+    for number, line in enumerate(_lines(path), 1):
+        entry = _entry(line)
+        if entry is not None:
+            found.append(entry)
+        elif damaged is None and (line.endswith("\n") or "}" in line):
+            damaged = number
+    return found, damaged
+
+
+def cut_metrics(path: Path, step: int) -> None:
+    """Removes what was logged after the checkpoint, and an incomplete last line; refuses a file that is damaged."""
+    if not path.is_file():
+        return
+    lines, kept = _lines(path), []
+    for number, line in enumerate(lines, 1):
+        entry = _entry(line)
+        if entry is None and (line.endswith("\n") or "}" in line):
+            raise RegardError(f"{path} is damaged on line {number}: put it back from a copy, or delete that line.")
+        if entry is None or entry["step"] > step:
+            break
+        kept.append(line.removesuffix("\n") + "\n")
+    if kept != lines or path.is_symlink() or path.stat().st_nlink > 1:  # linked: the other copy stays as it is
+        write_text(path, "".join(kept))
+
+
+def _lines(path: Path) -> list[str]:
+    if not path.is_file():
+        return []
+    content = read_whole(path, MOST_METRICS).decode(errors="replace")
+    return [line for line in re.split(r"(?<=\n)", content) if line]
+
+
+def _entry(line: str) -> Entry | None:
+    line = line.removesuffix("\n")
+    checked = CHECKED.fullmatch(line)
+    content = checked[1] + "}" if checked else line
+    if checked and zlib.crc32(content.encode()) != int(checked[2], 16):
+        return None
+    try:
+        entry = json.loads(content)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(entry, dict) or type(entry.get("step")) is not int:
+        return None
+    if any(isinstance(value, str) for name, value in entry.items() if name != "split"):  # a damaged checksum
+        return None
+    return entry
