@@ -4,6 +4,7 @@
 import random
 
 import pytest
+
 from fault_injection import COUNT, FAULTS, PAIRS, TRAIN, WORKS, Work, begin, make_inputs, regard, result, survives
 
 
