@@ -76,7 +76,7 @@ def trained_folder(tmp_path_factory, text_file):
     ]
     for name, words in {
         "ngram": ["ngram", "--data", str(text_file), "--model.order", "4", "--data.tokenizer", "char"],
-        "lstm": ["lstm", "--data", str(text_file), *TINY, *SHORT],
+        "lstm": ["lstm", "--data", str(text_file), *TINY, *SHORT, "--training.snapshots", "4"],
         "gpt": ["gpt", "--data", str(text_file), *TINY, *SHORT],
         "transformer": [
             "transformer", *pairs, *SHORT, "--data.tokenizer", "char", "--model.heads", "4",
@@ -124,6 +124,7 @@ def browser():
     if CHROMIUM is None:
         pytest.skip("no Chromium on this machine; Debian's is `apt-get install chromium`")
     playwright = pytest.importorskip("playwright.sync_api")
+    playwright.expect.set_options(timeout=120_000)  # an answer may wait for a process that loads torch
     with playwright.sync_playwright() as driver:
         browser = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
         yield browser
@@ -135,7 +136,7 @@ def page(browser):
     """A page that no script error, no violation of the content policy and no request to elsewhere goes unseen in."""
     context = browser.new_context(viewport={"width": 1280, "height": 900}, reduced_motion="reduce")
     page = context.new_page()
-    page.set_default_timeout(60_000)
+    page.set_default_timeout(120_000)
     wrong = []
     page.on("pageerror", lambda error: wrong.append(f"script error: {error}"))
     page.on("console", lambda message: wrong.append(message.text) if is_bad(message) else None)
@@ -152,4 +153,4 @@ def is_bad(message):
 
 def is_here(url):
     parts = urlsplit(url)
-    return parts.scheme in ("blob", "data") or parts.hostname in ("127.0.0.1", "localhost")
+    return parts.scheme in ("blob", "data", "file") or parts.hostname in ("127.0.0.1", "localhost")

@@ -21,8 +21,6 @@ import functools
 import gzip
 import hashlib
 import json
-import sys
-import traceback
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -211,5 +209,5 @@ async def _no_such(request: Request, error: Exception) -> Response:
 
 
 async def _failed(request: Request, error: Exception) -> Response:
-    traceback.print_exception(error, file=sys.stderr)
+    """The server then raises it again, and writes its stack to the terminal."""
     return reply({"error": f"The lab failed at this ({type(error).__name__}); the terminal says more."}, 500)

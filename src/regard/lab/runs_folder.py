@@ -32,7 +32,6 @@ DEEPEST = 3  # runs/demo/language-models/lstm
 MOST_BYTES = 1 << 24  # of a JSON or TOML file that describes a run
 MOST_RUNS = 2000
 ALLOWED = re.compile(r"[^\x00-\x1f\x7f\\/]{1,200}")  # one part of a name
-NUMBERS = (float, int)  # exactly: true is no number
 END = 1 << 13  # bytes of metrics.jsonl in which its newest row is found
 COLUMNS = ("step", "tokens", "seconds", "loss", "perplexity", "bleu", "accuracy", "learning_rate", "tokens_per_second")
 
@@ -302,7 +301,7 @@ class Curve:
         self._offset += whole
         rows = parsed(content[:whole])
         for key in COLUMNS:
-            self.columns[key].extend([row.get(key, math.nan) for row in rows])
+            self.columns[key].extend(array("d", [row.get(key, math.nan) for row in rows]))
         self.valid += [row.get("split") == "valid" for row in rows]
 
     def since(self, row: int) -> list[list[Any]]:
@@ -316,9 +315,9 @@ def parsed(content: bytes) -> list[dict[str, Any]]:
     Ten thousand lines are read at once, which takes a fraction of the time; one by one only if something is wrong.
     """
     try:
-        rows = json.loads(b"[" + b",".join(content.splitlines()) + b"]")
-        if all(type(row[key]) in NUMBERS for row in rows for key in COLUMNS[:4]) and all(
-            type(row.get(key, 0)) in NUMBERS for row in rows for key in COLUMNS[4:]
+        rows = json.loads(b"[" + b",".join(content.splitlines()) + b"]", parse_int=float)
+        if all(type(row[key]) is float for row in rows for key in COLUMNS[:4]) and all(
+            type(row.get(key, 0.0)) is float for row in rows for key in COLUMNS[4:]
         ):
             return rows
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
@@ -326,11 +325,11 @@ def parsed(content: bytes) -> list[dict[str, Any]]:
     found = []
     for line in content.splitlines():
         try:
-            row = json.loads(line)
+            row = json.loads(line, parse_int=float)  # a number with thousands of digits is infinite
         except (ValueError, RecursionError):
             continue
-        if isinstance(row, dict) and all(is_number(row.get(key)) for key in COLUMNS[:4]):
-            numbers = {key: float(row[key]) for key in COLUMNS if is_number(row.get(key))}
+        if isinstance(row, dict) and all(type(row.get(key)) is float for key in COLUMNS[:4]):
+            numbers = {key: row[key] for key in COLUMNS if type(row.get(key)) is float}
             found.append(numbers | {"split": row.get("split")})
     return found
 
@@ -345,7 +344,7 @@ def last_row(path: Path) -> dict[str, Any]:
     rows = parsed(content[begin : content.rfind(b"\n") + 1])
     trained = [row for row in rows if row.get("split") != "valid"]
     row = (trained or rows or [{}])[-1]
-    return {key: row[key] for key in COLUMNS if key in row}
+    return {key: row[key] for key in COLUMNS if math.isfinite(row.get(key, math.nan))}
 
 
 def best_of(note: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -384,9 +383,9 @@ def header_note(path: Path) -> dict[str, Any]:
     return _mapping(json.loads(_mapping(_mapping(header).get("__metadata__")).get("regard", "{}")))
 
 
-def _share(training: Mapping[str, Any], last: Mapping[str, Any] | None, finished: bool) -> float | None:
+def _share(training: Mapping[str, Any], last: Mapping[str, Any], finished: bool) -> float | None:
     """How much of its budget a run has used."""
-    if finished or last is None:
+    if finished or not last:
         return 1.0 if finished else None
     from regard.training.hyperparameters import Budget
 
@@ -394,8 +393,7 @@ def _share(training: Mapping[str, Any], last: Mapping[str, Any] | None, finished
         limit = Budget.parse(str(training.get("budget") or ""), int(training.get("steps") or 1))
     except (RegardError, ValueError, TypeError):
         return None
-    spent = {"steps": last["step"], "tokens": last["tokens"], "seconds": last["seconds"]}[limit.unit]
-    return min(1.0, spent / limit.amount)
+    return min(1.0, last.get({"steps": "step"}.get(limit.unit, limit.unit), 0.0) / limit.amount)
 
 
 def _entrant(row: Mapping[str, Any], seed: Any) -> str:

@@ -59,6 +59,7 @@ export function runCard(name, { api, address, changed }) {
       details();
       if (sampled === run.best?.step && full.samples.length) return;
       sampled = run.best?.step;
+      if (!full.samples.length && (run.best || run.counted)) put(samples, el("p", { class: "quiet-text" }, "It is asked for one …"));
       show(await api.post("runs/sample", { run: name }));
     } catch (error) {
       if (!ended && !error.overtaken) put(samples, el("p", { class: "quiet-text" }, error.message));

@@ -278,7 +278,7 @@ export default {
       await settle(true);
     }
 
-    let shape = "";
+    let shape = "", toured = false;
     async function settle(anew) {
       sort();
       for (const name of rowsOf.keys()) if (!runs.has(name)) rowsOf.delete(name);
@@ -286,7 +286,7 @@ export default {
       if (now !== shape) {
         shape = now;
         if (now === "first") { put(root, firstVisit(api, address, () => refresh().catch(address.fail))); }
-        else { put(root, el("div", { class: "split" }, side, stage)); if (runs.size && tourIsDue()) setTimeout(() => !ended && tour(root), 600); }
+        else put(root, el("div", { class: "split" }, side, stage));
       }
       if (now === "first") return;
       showPending();
@@ -294,6 +294,7 @@ export default {
       arrange();
       if (anew) showControls();
       detail();
+      if (runs.size && !toured && tourIsDue()) { toured = true; setTimeout(() => !ended && tour(), 600); }
       if (anew || before !== [...slots.keys()].join("\n")) await draw();
     }
 
