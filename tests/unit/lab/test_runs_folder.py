@@ -109,7 +109,7 @@ def test_a_run_that_another_process_works_in_is_training(folder):
     path = folder.root / "lstm"
     assert folder.summary(path)["state"] == "stopped"
     with locked(path / ".lock"):
-        assert folder.summary(path)["state"] == "training"
+        assert folder.summary(path)["state"] == "running"
         with pytest.raises(RegardError, match="stop it first"):
             Trash(folder).put("lstm")
     assert folder.summary(path)["share"] == 0.25  # one step of four
