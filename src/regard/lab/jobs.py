@@ -21,7 +21,7 @@ from typing import Any
 
 from regard.base.errors import RegardError
 from regard.base.files import write_text
-from regard.lab.runs_folder import RunsFolder, is_held
+from regard.lab.runs_folder import RunsFolder, is_working
 from regard.report.table import finite
 
 MOST_AT_ONCE = 4  # that stay, and as many that do not
@@ -142,7 +142,7 @@ class Jobs:
         """Does a job of an earlier lab still run? Its number may belong to another process by now: the folder that it
         works in must be held, and where the system tells, the process must be its command."""
         try:
-            if record["pid"] <= 1 or not is_held(self.folder.inside(str(record.get("run")))):
+            if record["pid"] <= 1 or not is_working(self.folder.inside(str(record.get("run")))):
                 return False
             os.kill(record["pid"], 0)
             told = Path(f"/proc/{record['pid']}/cmdline")

@@ -12,7 +12,6 @@ import math
 import os
 import re
 import stat
-import sys
 import threading
 import tomllib
 from array import array
@@ -22,7 +21,8 @@ from pathlib import Path
 from typing import Any
 
 from regard.base.errors import RegardError
-from regard.base.files import PLAIN
+from regard.base.files import PLAIN, is_held
+from regard.runs.facts import CHECKPOINT, WEIGHTS, read_facts, read_note
 from regard.runs.history import is_number
 from regard.systems.catalogue import SYSTEMS
 
@@ -32,7 +32,6 @@ DEEPEST = 3  # runs/demo/language-models/lstm
 MOST_BYTES = 1 << 24  # of a JSON or TOML file that describes a run
 MOST_RUNS = 2000
 ALLOWED = re.compile(r"[^\x00-\x1f\x7f\\/]{1,200}")  # one part of a name
-NUMBERS = (float, int)  # exactly: true is no number
 END = 1 << 13  # bytes of metrics.jsonl in which its newest row is found
 COLUMNS = ("step", "tokens", "seconds", "loss", "perplexity", "bleu", "accuracy", "learning_rate", "tokens_per_second")
 
@@ -132,7 +131,7 @@ class RunsFolder:
                     "command": str(facts.get("command", "")),
                     "runs": len(seeds),
                     "finished": sum(file.is_file() for file in done),
-                    "live": is_held(path),
+                    "live": is_working(path),
                 }
             )
         return sorted(found, key=lambda one: one["created"], reverse=True)
@@ -177,11 +176,12 @@ class RunsFolder:
         facts = self._json(folder / "run.json")
         recipe = _mapping(facts.get("recipe")) or self._toml(folder / "recipe.toml")
         training = _mapping(recipe.get("training"))
-        progress = self._note(folder / "training.safetensors").get("progress", {})
+        damage = self._remembered(folder / "run.json", "damage", lambda: _damage(folder)).get("why", "")
+        progress = _mapping(self._note(folder / CHECKPOINT).get("progress"))
         last = self._remembered(folder / "metrics.jsonl", "last", lambda: last_row(folder / "metrics.jsonl"))
-        counted = not (folder / "training.safetensors").exists()
-        live = is_held(folder)
-        state = "training" if live else "finished" if counted or progress.get("finished") else "stopped"
+        counted = not (folder / CHECKPOINT).exists()
+        state = "done" if counted or progress.get("finished") else "stopped"
+        state = "running" if is_working(folder) else "damaged" if damage else state
         label = str(recipe.get("system", "?"))
         known = next((system for system in SYSTEMS if system.name == label), None)
         return {
@@ -195,11 +195,12 @@ class RunsFolder:
             "created": str(facts.get("created", "")),
             "counted": counted,
             "state": state,
+            "why": damage,
             "goal": str(training.get("budget") or "") or f"{training.get('steps', '')} steps",
-            "share": _share(training, last, finished=state == "finished"),
+            "share": _share(training, last, finished=state == "done"),
             "drawn": bool(last),
             "last": last or None,
-            "best": best_of(self._note(folder / "model.safetensors")),
+            "best": best_of(self._note(folder / WEIGHTS)),
             "kept": self._kept(folder),
         }
 
@@ -239,7 +240,7 @@ class RunsFolder:
         return self._remembered(path, "toml", lambda: tomllib.loads(_read(path).decode()))
 
     def _note(self, path: Path) -> dict[str, Any]:
-        return self._remembered(path, "note", lambda: header_note(path))
+        return self._remembered(path, "note", lambda: read_note(path))
 
     def _remembered(self, path: Path, kind: str, read: Any) -> dict[str, Any]:
         try:
@@ -248,7 +249,7 @@ class RunsFolder:
             if before is None or before[0] != now:
                 before = self._facts[path, kind] = (now, read())
             return before[1]
-        except (OSError, ValueError, RecursionError):
+        except (OSError, ValueError, RecursionError, RegardError):
             return {}
 
     def _kept(self, folder: Path) -> int:
@@ -302,7 +303,7 @@ class Curve:
         self._offset += whole
         rows = parsed(content[:whole])
         for key in COLUMNS:
-            self.columns[key].extend([row.get(key, math.nan) for row in rows])
+            self.columns[key].extend(array("d", [row.get(key, math.nan) for row in rows]))
         self.valid += [row.get("split") == "valid" for row in rows]
 
     def since(self, row: int) -> list[list[Any]]:
@@ -316,9 +317,9 @@ def parsed(content: bytes) -> list[dict[str, Any]]:
     Ten thousand lines are read at once, which takes a fraction of the time; one by one only if something is wrong.
     """
     try:
-        rows = json.loads(b"[" + b",".join(content.splitlines()) + b"]")
-        if all(type(row[key]) in NUMBERS for row in rows for key in COLUMNS[:4]) and all(
-            type(row.get(key, 0)) in NUMBERS for row in rows for key in COLUMNS[4:]
+        rows = json.loads(b"[" + b",".join(content.splitlines()) + b"]", parse_int=float)
+        if all(type(row[key]) is float for row in rows for key in COLUMNS[:4]) and all(
+            type(row.get(key, 0.0)) is float for row in rows for key in COLUMNS[4:]
         ):
             return rows
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
@@ -326,11 +327,11 @@ def parsed(content: bytes) -> list[dict[str, Any]]:
     found = []
     for line in content.splitlines():
         try:
-            row = json.loads(line)
+            row = json.loads(line, parse_int=float)  # a number with thousands of digits is infinite
         except (ValueError, RecursionError):
             continue
-        if isinstance(row, dict) and all(is_number(row.get(key)) for key in COLUMNS[:4]):
-            numbers = {key: float(row[key]) for key in COLUMNS if is_number(row.get(key))}
+        if isinstance(row, dict) and all(type(row.get(key)) is float for key in COLUMNS[:4]):
+            numbers = {key: row[key] for key in COLUMNS if type(row.get(key)) is float}
             found.append(numbers | {"split": row.get("split")})
     return found
 
@@ -345,7 +346,7 @@ def last_row(path: Path) -> dict[str, Any]:
     rows = parsed(content[begin : content.rfind(b"\n") + 1])
     trained = [row for row in rows if row.get("split") != "valid"]
     row = (trained or rows or [{}])[-1]
-    return {key: row[key] for key in COLUMNS if key in row}
+    return {key: row[key] for key in COLUMNS if math.isfinite(row.get(key, math.nan))}
 
 
 def best_of(note: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -358,30 +359,18 @@ def best_of(note: Mapping[str, Any]) -> dict[str, Any] | None:
     return {"step": note.get("step"), "loss": loss, "perplexity": perplexity, **figures}
 
 
-def is_held(folder: Path) -> bool:
-    """Does another process work in it? Asked without waiting, and without holding it longer than the question takes."""
-    if sys.platform == "win32":  # there a lock cannot be asked for without taking it
-        return False
-    import fcntl
+def is_working(folder: Path) -> bool:
+    """Does a process train in it now?"""
+    return is_held(folder / ".lock")
 
+
+def _damage(folder: Path) -> dict[str, str]:
+    """Why it cannot be opened, as the command line says it; nothing where it can."""
     try:
-        with open(os.open(folder / ".lock", os.O_RDONLY | PLAIN), "rb") as handle:
-            fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    except OSError:
-        return False
-    return False
-
-
-def header_note(path: Path) -> dict[str, Any]:
-    """What Regard noted in the header of a safetensors file; the tensors are not read."""
-    with open(os.open(path, os.O_RDONLY | PLAIN), "rb") as stream:
-        length = int.from_bytes(stream.read(8), "little")
-        if length > MOST_BYTES:
-            return {}
-        header = json.loads(stream.read(length))
-    return _mapping(json.loads(_mapping(_mapping(header).get("__metadata__")).get("regard", "{}")))
+        read_facts(folder)
+    except RegardError as error:
+        return {"why": str(error)}
+    return {}
 
 
 def _share(training: Mapping[str, Any], last: Mapping[str, Any], finished: bool) -> float | None:
@@ -394,8 +383,7 @@ def _share(training: Mapping[str, Any], last: Mapping[str, Any], finished: bool)
         limit = Budget.parse(str(training.get("budget") or ""), int(training.get("steps") or 1))
     except (RegardError, ValueError, TypeError):
         return None
-    spent = {"steps": last["step"], "tokens": last["tokens"], "seconds": last["seconds"]}[limit.unit]
-    return min(1.0, spent / limit.amount)
+    return min(1.0, last.get({"steps": "step"}.get(limit.unit, limit.unit), 0.0) / limit.amount)
 
 
 def _entrant(row: Mapping[str, Any], seed: Any) -> str:

@@ -17,8 +17,9 @@ from starlette.concurrency import run_in_threadpool
 
 from regard.base.errors import RegardError
 from regard.base.files import append_line
-from regard.lab.runs_folder import RunsFolder, header_note
+from regard.lab.runs_folder import RunsFolder
 from regard.lab.worker import Answer
+from regard.runs.facts import WEIGHTS, read_note
 
 EVERY = 2.0  # seconds between two looks
 MOST = 200  # samples of a run that are shown
@@ -53,10 +54,10 @@ class Samples:
 
     def step_now(self, name: str) -> int | None:
         """The step of the weights that a sample would come from; 0 for a counted system; None: there are none yet."""
-        file = self.folder.run(name) / "model.safetensors"
+        file = self.folder.run(name) / WEIGHTS
         try:
-            return int(header_note(file).get("step") or 0)
-        except (OSError, ValueError, TypeError):
+            return int(read_note(file).get("step") or 0) if file.is_file() else None
+        except (RegardError, ValueError, TypeError):
             return None
 
     async def renew(self, name: str) -> bool:
@@ -76,7 +77,7 @@ class Samples:
         """Until it is cancelled: a sample of each training run whenever its weights got better."""
         while True:
             for run in await run_in_threadpool(self.folder.runs):
-                if run["state"] == "training":
+                if run["state"] == "running":
                     with suppress(RegardError):  # it is deleted, or fails: the page says so when it asks
                         await self.renew(run["name"])
             await asyncio.sleep(EVERY)

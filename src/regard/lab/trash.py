@@ -12,7 +12,7 @@ from typing import Any
 
 from regard.base.errors import RegardError
 from regard.base.files import write_text
-from regard.lab.runs_folder import RunsFolder, is_held
+from regard.lab.runs_folder import RunsFolder, is_working
 
 
 class Trash:
@@ -30,7 +30,7 @@ class Trash:
         path = self.folder.inside(name)
         if not any((path / marker).is_file() for marker in ("run.json", "comparison.json")):
             raise RegardError(f"{name} is neither a run nor a comparison, so it is left as it is.")
-        if is_held(path):
+        if is_working(path):
             raise RegardError(f"{name} is training: stop it first.")
         mark = secrets.token_hex(8)
         place = self._place / mark

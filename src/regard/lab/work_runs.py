@@ -20,6 +20,7 @@ from regard.runs.run import PairRun
 from regard.runs.train import compose_recipe
 from regard.runs.translation_run import TranslationRun
 
+KEPT = ("tokenizer", "vocabulary", "normalise", "joint")  # by a run that starts from another
 LONG, EXAMPLES = 48, 3  # tokens that a language model writes; sentences of the others
 
 
@@ -40,7 +41,7 @@ def form(folder: RunsFolder, body: Mapping[str, Any]) -> dict[str, Any]:
         "system": recipe.system,
         "size": recipe.size,
         "sizes": SIZES,
-        "sections": {part: _fields(recipe, changed, part) for part in SECTIONS},
+        "sections": {part: _fields(recipe, changed, part, asked.start is not None) for part in SECTIONS},
         "problem": problem,
     }
 
@@ -49,7 +50,11 @@ def _composed(asked: NewRun) -> Recipe:
     return compose_recipe(asked.system, data=asked.data, size=asked.size, start=asked.start, settings=asked.settings)
 
 
-def _fields(recipe: Recipe, changed: Recipe, part: str) -> list[dict[str, Any]]:
+def _fields(recipe: Recipe, changed: Recipe, part: str, tuned: bool) -> list[dict[str, Any]]:
+    """The settings of a section that can be chosen; a run that starts from another keeps its model and tokenizer."""
+    if tuned and part == "model":
+        return []
+    kept = {"corpus", *(KEPT if tuned and part == "data" else ())}
     section, types = getattr(recipe, part), get_type_hints(type(getattr(recipe, part)))
     return [
         {
@@ -64,7 +69,7 @@ def _fields(recipe: Recipe, changed: Recipe, part: str) -> list[dict[str, Any]]:
             "unset": one.metadata.get("unset"),
         }
         for one in dataclasses.fields(section)
-        if f"{part}.{one.name}" != "data.corpus"
+        if one.name not in kept
     ]
 
 

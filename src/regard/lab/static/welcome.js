@@ -4,7 +4,7 @@ import { el, notice, put, speak } from "./dom.js";
 
 const STARTS = [
   { title: "A language model learns English", system: "lstm", data: "pyref", budget: "90s",
-    about: "An LSTM reads Python’s own manual, 50 000 words, for a minute and a half. Watch its sentences form." },
+    about: "An LSTM reads Python’s own manual, 50 000 words, for a minute and a half. Watch its sentences form." },
   { title: "A Transformer learns to translate", system: "transformer", data: "phrasebook", budget: "3m",
     about: "English into French, from a built-in grammar, for three minutes. See which word it looks at." },
   { title: "Counts, the oldest model", system: "ngram", data: "pyref", budget: "",
@@ -46,7 +46,7 @@ export function tourIsDue() {
   try { return localStorage.getItem("tour") === null; } catch { return false; }
 }
 
-export function tour(root) {
+export function tour() {
   document.querySelector(".tour")?.remove();
   const box = el("section", { class: "tour card", role: "dialog", "aria-label": "Tour", tabindex: "-1" });
   let place = 0, marked = null;

@@ -80,12 +80,12 @@ export default {
       const slash = run.name.lastIndexOf("/");
       put(parts.name, slash >= 0 && el("span", { class: "quiet-text" }, run.name.slice(0, slash + 1)), run.name.slice(slash + 1));
       parts.score.textContent = scoreOf(run);
-      parts.about.textContent = [run.system, run.corpus, run.state === "training" ? `step ${grouped(run.last?.step || 0)}` : ago(run.created)].filter(Boolean).join(" · ");
+      parts.about.textContent = [run.system, run.corpus, run.state === "running" ? `step ${grouped(run.last?.step || 0)}` : ago(run.created)].filter(Boolean).join(" · ");
       parts.dot.className = `dot ${run.state}`;
       parts.dot.title = run.state;
       row.open.setAttribute("aria-label", `${run.name}: ${run.system} on ${run.corpus}, ${run.state}${scoreOf(run) ? `, ${scoreOf(run)}` : ""}`);
       row.open.href = link("runs", "", { run: run.name });
-      parts.bar.parentElement.hidden = run.state !== "training" || run.share === null;
+      parts.bar.parentElement.hidden = run.state !== "running" || run.share === null;
       parts.bar.style.width = `${100 * (run.share || 0)}%`;
       return row;
     }
@@ -266,7 +266,7 @@ export default {
       for (const run of found) runs.set(run.name, run);
     }
     function sort() {
-      const live = (run) => (run.state === "training" ? 0 : 1);
+      const live = (run) => (run.state === "running" ? 0 : 1);
       order = [...runs.values()].sort((a, b) => live(a) - live(b) || b.created.localeCompare(a.created)).map((run) => run.name);
     }
 
@@ -278,7 +278,7 @@ export default {
       await settle(true);
     }
 
-    let shape = "";
+    let shape = "", toured = false;
     async function settle(anew) {
       sort();
       for (const name of rowsOf.keys()) if (!runs.has(name)) rowsOf.delete(name);
@@ -286,7 +286,7 @@ export default {
       if (now !== shape) {
         shape = now;
         if (now === "first") { put(root, firstVisit(api, address, () => refresh().catch(address.fail))); }
-        else { put(root, el("div", { class: "split" }, side, stage)); if (runs.size && tourIsDue()) setTimeout(() => !ended && tour(root), 600); }
+        else put(root, el("div", { class: "split" }, side, stage));
       }
       if (now === "first") return;
       showPending();
@@ -294,13 +294,14 @@ export default {
       arrange();
       if (anew) showControls();
       detail();
+      if (runs.size && !toured && tourIsDue()) { toured = true; setTimeout(() => !ended && tour(), 600); }
       if (anew || before !== [...slots.keys()].join("\n")) await draw();
     }
 
     const close = [];
     refresh().then(() => {
       if (ended) return;
-      const have = () => ({ since: curves.filter((one) => one.kind !== "validation").map((one) => `${one.run}:${one.age}.${one.rows}`).filter((word) => runs.get(word.slice(0, word.lastIndexOf(":")))?.state === "training") });
+      const have = () => ({ since: curves.filter((one) => one.kind !== "validation").map((one) => `${one.run}:${one.age}.${one.rows}`).filter((word) => runs.get(word.slice(0, word.lastIndexOf(":")))?.state === "running") });
       close.push(api.events("runs/events", have, {
         runs: ({ changed, names }) => {
           const before = runs.size;
