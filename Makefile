@@ -26,6 +26,8 @@ $(VENV)/.tests-ready: $(VENV)/.ready
 	$(PIP) kenlm || echo "kenlm could not be built here: the tests that compare with it will be skipped"
 	@command -v chromium >/dev/null || $(AS_ROOT) apt-get install --yes --quiet chromium >/dev/null 2>&1 || \
 	  echo "Chromium could not be installed here: the tests of the lab in a browser will be skipped"
+	@npm install --silent --no-audit --no-fund --prefix $(VENV)/npm axe-core >/dev/null 2>&1 || \
+	  echo "axe-core could not be taken from npm: the tests of the lab's accessibility will be skipped"
 	@touch $@
 
 demo: $(VENV)/.ready
