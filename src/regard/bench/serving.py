@@ -147,7 +147,7 @@ def rows(place: Place) -> list[Row]:
 
 
 def row(place: Place, clients: int, ours: Callable[[], Served], theirs: Callable[[], Served]) -> Row:
-    sizes, new = shape(place), place.of(128, 64, 4)
+    sizes, new = shape(place), place.of(128, 32, 4)
     requests = max(place.of(8, 4, 2), 2 * clients)
     texts: dict[str, list[str]] = {}
 
