@@ -91,7 +91,7 @@ def picture(samples: list[dict[str, float]]) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--minutes", type=float, default=60)
-    parser.add_argument("--out", type=Path, help="an SVG file; without it only numbers are printed")
+    parser.add_argument("--out", type=lambda word: Path(word).absolute(), help="an SVG file; without it only numbers are printed")
     asked = parser.parse_args()
     began, samples, number = time.monotonic(), [], 0
     with tempfile.TemporaryDirectory(prefix="soak-") as name:
