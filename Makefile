@@ -4,6 +4,7 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip install --quiet --constraint constraints.txt
+AS_ROOT := $(shell [ "$$(id -u)" = 0 ] || echo sudo -n)
 # Idle OpenMP threads must sleep: two busy torch processes on the same cores otherwise slow each other a hundredfold.
 export OMP_WAIT_POLICY ?= passive
 
@@ -23,6 +24,8 @@ $(VENV)/.ready: pyproject.toml constraints.txt
 $(VENV)/.tests-ready: $(VENV)/.ready
 	$(PIP) --editable '.[test]'
 	$(PIP) kenlm || echo "kenlm could not be built here: the tests that compare with it will be skipped"
+	@command -v chromium >/dev/null || $(AS_ROOT) apt-get install --yes --quiet chromium >/dev/null 2>&1 || \
+	  echo "Chromium could not be installed here: the tests of the lab in a browser will be skipped"
 	@touch $@
 
 demo: $(VENV)/.ready
@@ -33,8 +36,8 @@ test: $(VENV)/.tests-ready
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --dist loadfile
 
 check: $(VENV)/.tests-ready
-	$(BIN)/ruff check src tests bench
-	$(BIN)/ruff format --check --quiet src tests bench
+	$(BIN)/ruff check src tests
+	$(BIN)/ruff format --check --quiet src tests
 	$(BIN)/mypy
 
 # Would the tests notice? Small faults in copies of the source: which of them are killed, package by package.

@@ -1,9 +1,9 @@
 """`regard demo`: the main job on built-in text, up both ladders.
 
-Every language model there is, oldest first, learns the same words for the same time, and every translator the same
-sentence pairs; both read the phrasebook, one its English, the other all of it. A table for each ladder says how well
-each system does on what it has not seen, each writes or translates a few lines, and two pages show it all. Training
-takes one core, so the ladders are climbed side by side where there are two.
+Every language model from the n-gram to GPT, oldest first (with `--all` also those after it), learns the same words for
+the same time, and every translator the same sentence pairs; both read the phrasebook, one its English, the other all of
+it. A table for each ladder says how well each system does on what it has not seen, each writes or translates a few
+lines, and two pages show it all. Training takes one core, so the ladders are climbed side by side where there are two.
 """
 
 from __future__ import annotations
@@ -51,8 +51,9 @@ class Ladder:
     settings: dict[str, dict[str, Any]]
     prompt: str = ""
 
-    def question(self, budget: str) -> Question:
-        names = tuple(system.name for system in SYSTEMS if system.task == self.task)
+    def question(self, budget: str, *, everything: bool = False) -> Question:
+        of_task = [system for system in SYSTEMS if system.task == self.task]
+        names = tuple(system.name for system in of_task if everything or not system.after_gpt)
         return Question(names, CORPUS, "seconds", budget, 1, SIZE, self.settings, self.prompt)
 
     def too_short(self, seconds: float) -> str:
@@ -108,10 +109,12 @@ def side_by_side() -> bool:
     return cores() > 1
 
 
-def run_demo(*, budget: str | None = None, folder: Path | None = None, as_json: bool = False) -> None:
+def run_demo(
+    *, budget: str | None = None, everything: bool = False, folder: Path | None = None, as_json: bool = False
+) -> None:
     began = time.perf_counter()
     language, translation = (
-        LANGUAGE.question(budget or LANGUAGE.budget()),
+        LANGUAGE.question(budget or LANGUAGE.budget(), everything=everything),
         TRANSLATION.question(budget or TRANSLATION.budget()),
     )
     for ladder, question in ((LANGUAGE, language), (TRANSLATION, translation)):
@@ -219,5 +222,5 @@ def _print_next(models: Comparison, translators: Comparison, seconds: float) -> 
     print(f"\n{clock(seconds)} in all. Look at {models.report} and {translators.report}, then for example:")
     print(f"  regard generate {writer} --prompt '{PROMPT}' --temperature 0.8")
     print(f"  echo 'They are watching.' | regard translate {translator} --alignment")
-    print("  regard compare lstm gpt --data my.txt")
+    print("  regard compare lstm gpt llama --data my.txt")
     print("  regard train transformer --data pairs.tsv")

@@ -62,6 +62,26 @@ def test_only_old_tokens_are_deleted(regard, cache):
     assert left == {"new.npy", "new.json", "own-code.txt"}
 
 
+def test_a_part_of_the_cache_is_deleted_only_after_asking(regard, wrong, cache, tmp_path_factory):
+    elsewhere = tmp_path_factory.mktemp("elsewhere")
+    (elsewhere / "precious").touch()
+    (cache / "claims").mkdir()
+    (cache / "claims" / "result.json").write_text("x")
+    (cache / "claims" / "link").symlink_to(elsewhere, target_is_directory=True)
+    (cache / "data").symlink_to(elsewhere, target_is_directory=True)
+    assert "add --yes" in wrong("doctor", "--clear", "claims")
+    assert (cache / "claims").exists()
+    code, _, errors = regard("doctor", "--clear", "claims", "--yes")
+    assert code == 0
+    assert "Deleted" in errors
+    assert not (cache / "claims").exists()
+    assert "is a link" in wrong("doctor", "--clear", "data", "--yes")
+    assert (elsewhere / "precious").exists()
+    assert "nothing to delete" in regard("doctor", "--clear", "lists", "--yes")[2]
+    assert "must be one of" in wrong("doctor", "--clear", "own-code.txt", "--yes")
+    assert (cache / "own-code.txt").exists()
+
+
 def test_what_it_cannot_do_is_one_sentence(wrong, cache):
     assert "--prune must be at least 0" in wrong("doctor", "--prune", "-1")
     assert "not available" in wrong("doctor", "--device", "toaster")

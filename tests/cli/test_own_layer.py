@@ -16,7 +16,7 @@ from regard.base.errors import RegardError
 from regard.layers.cell import Cell
 from regard.layers.layer import Layer
 from regard.layers.state import Span
-from regard.runs.folder import read_facts
+from regard.runs.facts import read_facts
 from regard.runs.recipe import SIZES, compose
 from regard.systems.catalogue import find, load_class
 from regard.systems.code import name_code

@@ -312,7 +312,7 @@ def test_without_a_name_a_run_gets_a_free_one(regard, text_file, tmp_path, monke
 
 def test_an_n_gram_goes_out_as_arpa_and_comes_back(regard, trained, tmp_path):
     file, back = tmp_path / "model.arpa", tmp_path / "back"
-    assert regard("export", trained["ngram"], "--to", "arpa", "--out", file)[0] == 0
+    assert regard("export", trained["ngram"], "--to", "arpa", file)[0] == 0
     assert regard("import", file, "--run", back)[0] == 0
     lines = ["The cat sees the river.", "zzz", ""]
     ours = [score.log_probability for score in package.load(trained["ngram"]).score(lines)]
@@ -350,6 +350,12 @@ def test_the_demos_ladders_fit_into_five_minutes_side_by_side(ladder):
     assert (
         len(neural) * (ladder.seconds + ladder.besides) <= 300 - 25
     )  # the start, the n-grams and the page come on top
+
+
+def test_the_demo_stops_at_gpt_unless_all_are_asked_for():
+    few, every = (demo.LANGUAGE.question("1s", everything=each).systems for each in (False, True))
+    assert few[-1] == "gpt"
+    assert set(every) - set(few) == {system.name for system in demo.SYSTEMS if system.after_gpt}
 
 
 def test_on_one_core_the_demos_ladders_share_the_time(monkeypatch):

@@ -244,7 +244,7 @@ def test_resuming_what_was_counted(wrong, trained):
     (["--seed", "-1"], "--seed must be at least 0"),
     (["--seed", "99999999999999999999999"], "--seed must be at least 0 and below"),
     (["--temperature", "inf"], "--temperature must be at least 0"),
-    (["--weights", "worst"], "--weights must be best or last"),
+    (["--weights", "worst"], "--weights must be best, last, or a step"),
     (["--device", "quantum"], "is not available"),
     (["--beam", "3", "--max-tokens", "100"], "fewer --max-tokens"),
 ])  # fmt: skip
@@ -268,8 +268,11 @@ def test_input_that_is_not_utf8_is_refused_with_its_line(wrong, trained):
 
 
 def test_exporting_what_arpa_cannot_hold(wrong, trained, tmp_path):
-    assert "ARPA holds n-grams" in wrong("export", trained["lstm"], "--to", "arpa", "--out", tmp_path / "x.arpa")
-    assert "--to must be one of arpa" in wrong("export", trained["ngram"], "--to", "srilm", "--out", tmp_path / "x")
+    assert "--to arpa takes ngram" in wrong("export", trained["lstm"], "--to", "arpa", "--out", tmp_path / "x.arpa")
+    assert "--to must be one of" in wrong("export", trained["ngram"], "--to", "srilm", "--out", tmp_path / "x")
+    assert "has no option --quantization" in wrong(
+        "export", trained["ngram"], "--to", "arpa", tmp_path / "x", "--quantization", "int8"
+    )
 
 
 def test_a_damaged_arpa_file_is_refused_with_its_line(wrong, tmp_path):

@@ -2,7 +2,7 @@
 
 import torch
 
-from regard.systems import dan, gpt, gru, lstm, nnlm, rnn, self_attention
+from regard.systems import dan, gpt, gru, linear_attention, llama, lstm, mingru, nnlm, rnn, self_attention
 from regard.systems.model import Model
 
 
@@ -23,7 +23,15 @@ def systems() -> list[Model]:
             self_attention.SelfAttentionModel(50, self_attention.Settings(width=64, score=score, context=64))
             for score in ("scaled-dot", "additive", "gaussian", "epanechnikov")
         ),
+        llama.Llama(50, llama.Settings(layers=2, width=64, heads=4, context=64)),
+        *(
+            linear_attention.LinearTransformer(
+                50, linear_attention.Settings(layers=2, width=64, heads=2, context=64, **kind)
+            )
+            for kind in ({}, {"feature": "gaussian", "decay": "fixed"}, {"decay": "gated", "rule": "delta"})
+        ),
+        mingru.MinGRUModel(50, mingru.Settings(layers=2, width=64)),
     ]
 
 
-NUMBERS = range(13)
+NUMBERS = range(18)

@@ -11,14 +11,16 @@ from typing import Any
 import numpy as np
 import torch
 
-from regard.layers.attention import CausalSelfAttention, SelfAttention
-from regard.layers.blocks import FeedForward, PostNormBlock, PreNormBlock
+from regard.layers.attention import CausalSelfAttention, GroupedQueryAttention, SelfAttention
+from regard.layers.blocks import FeedForward, GatedFeedForward, PostNormBlock, PreNormBlock, RMSNormBlock
 from regard.layers.cell import Cell
 from regard.layers.context import Average, Window
 from regard.layers.embedding import Embedding, Output
 from regard.layers.layer import Layer
+from regard.layers.matrix_state import LinearAttention
 from regard.layers.position import INPUT_POSITIONS, ALiBi, Rotary
 from regard.layers.recurrent import ACTIVATIONS, GRU, INITIALISATIONS, LSTM, Elman
+from regard.layers.scan import MinGRU, MinGRUBlock
 from regard.layers.scores import SCORES
 from regard.layers.state import State
 from regard.systems.catalogue import SYSTEMS, find
@@ -35,6 +37,9 @@ SMALL: dict[str, dict[str, Any]] = {  # smaller than tiny: laws do not depend on
     "dan": {"layers": 2, "width": 8, "dropout": 0.3},
     "self-attention": {"width": 32, "context": CONTEXT, "dropout": 0.3},
     "gpt": {"layers": 2, "width": 32, "heads": 2, "context": CONTEXT, "dropout": 0.3},
+    "linear-attention": {"layers": 2, "width": 32, "heads": 2, "context": CONTEXT, "dropout": 0.3},
+    "mingru": {"layers": 2, "width": 16, "dropout": 0.3},
+    "llama": {"layers": 2, "width": 32, "heads": 4, "context": CONTEXT, "dropout": 0.3},
     "seq2seq": {"layers": 2, "width": 8, "embedding": 6, "dropout": 0.3},
     "bahdanau": {"layers": 1, "width": 8, "embedding": 6, "dropout": 0.3},
     "transformer": {"layers": 2, "width": 32, "heads": 2, "feedforward": 24, "context": CONTEXT, "dropout": 0.3},
@@ -81,6 +86,15 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
     ]
     + [{"norm": norm, "position": position} for norm, position in product(("pre", "post"), ("none", "rotary", "alibi"))]
     + [{"bias": False, "activation": "relu", "feedforward": 12, "tied": False}],
+    "linear-attention": [
+        {},
+        {"feature": "relu", "decay": "fixed", "position": "none"},
+        {"feature": "elu", "decay": "gated", "rule": "delta", "position": "none"},
+        {"feature": "gaussian", "features": 24, "norm": "post", "position": "learned", "decay": "gated"},
+        {"feature": "relu", "rule": "delta", "tied": False},
+    ],
+    "mingru": [{}, {"tied": False, "expansion": 0.7, "feedforward": 12, "layers": 1}],
+    "llama": [{}, {"key_value_heads": 1, "tied": False}, {"key_value_heads": 4, "feedforward": 12}],
     "seq2seq": [
         {"cell": "lstm"},
         {"cell": "gru", "reverse": False, "tied": False},
@@ -173,6 +187,14 @@ LAYERS: dict[str, Callable[[], Layer]] = {
     "attention, rotary": lambda: CausalSelfAttention(8, 2, position=Rotary(), bias=False, dropout=0.5),
     "attention, alibi": lambda: CausalSelfAttention(8, 2, position=ALiBi(), dropout=0.5),
     "attention, one head": lambda: CausalSelfAttention(8, 1),
+    "attention, grouped": lambda: GroupedQueryAttention(8, 4, 2, position=Rotary(), dropout=0.5),
+    "rms-norm block": lambda: RMSNormBlock(GroupedQueryAttention(8, 2, 1, bias=False), GatedFeedForward(8, 12)),
+    "linear attention": lambda: LinearAttention(8, 2),
+    "linear attention, relu, fixed, delta": lambda: LinearAttention(8, 2, feature="relu", decay="fixed", rule="delta"),
+    "linear attention, gaussian, gated": lambda: LinearAttention(8, 2, feature="gaussian", decay="gated"),
+    "linear attention, gated, delta": lambda: LinearAttention(8, 1, decay="gated", rule="delta"),
+    "minimal gru": lambda: MinGRU(8, 12),
+    "minimal gru's block": lambda: MinGRUBlock(8, 12, FeedForward(8, 16), dropout=0.5),
     "pre-norm block": lambda: PreNormBlock(CausalSelfAttention(8, 2), FeedForward(8, 16, dropout=0.5)),
     "post-norm block": lambda: PostNormBlock(CausalSelfAttention(8, 2), FeedForward(8, 16, activation="relu")),
 }

@@ -1,21 +1,21 @@
 """The benchmarks: all do the same work and take turns, and what could not run is said. Nothing here looks at time."""
 
 import copy
-import importlib.util
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
 from regard.base.errors import RegardError
-from regard.bench import turns
+from regard.bench import fast_rows, turns
 from regard.bench.all_benchmarks import BENCHES, get_bench
 from regard.bench.contenders import Contender, Cost, Place, Row
 from regard.bench.machine import Machine, Memory
+from regard.bench.studies import gpt2_parity
 from regard.bench.training_step import LEARNING
 from regard.bench.turns import take_turns
+from regard.fast import rows
 from regard.systems.transformer import QUIET
 from regard.training.objective import to_device
 
@@ -41,7 +41,9 @@ def test_all_contenders_have_as_many_parameters_and_do_as_many_tokens_in_a_call(
         assert len({work.parameters for work in works if work.parameters}) == 1
 
 
-@pytest.mark.parametrize("name", ["gpt-train", "gpt-generate", "translate-train", "translate-beam", "lstm-train"])
+@pytest.mark.parametrize(
+    "name", ["gpt-train", "gpt-generate", "translate-train", "translate-beam", "lstm-train", "llama-train"]
+)
 def test_every_contender_also_runs_in_the_precision_of_a_gpu(name, monkeypatch):
     monkeypatch.setattr(Place, "dtype", torch.bfloat16)
     for made in get_bench(name).rows(HERE):
@@ -206,7 +208,7 @@ def test_the_limit_is_whatever_takes_longer():
 @pytest.mark.parametrize("bench", BENCHES, ids=lambda bench: bench.name)
 def test_a_limit_can_be_computed_for_every_neural_row(bench):
     for made in bench.rows(HERE):
-        assert (made.cost is None) == (bench.name == "ngram-score")
+        assert (made.cost is None) == (bench.name in ("ngram-score", "fast-rows"))
         assert made.cost is None or made.cost.operations > 0
 
 
@@ -259,11 +261,7 @@ def distance(model, peer):
 def copy_weights(model, peer):
     kind = type(peer).__name__
     if kind == "GPT2LMHeadModel":
-        script = Path(__file__).parents[2] / "bench" / "gpt2_parity.py"
-        spec = importlib.util.spec_from_file_location("gpt2_parity", script)
-        parity = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(parity)
-        parity.copy_weights(model, peer)
+        gpt2_parity.copy_weights(model, peer)
     elif kind == "PlainGPT":
         peer.load_state_dict({plain_name(name): weight for name, weight in model.state_dict().items()})
     else:
@@ -319,3 +317,7 @@ def copy_linear(ours, *theirs):
     for part in ("weight", "bias"):
         for piece, target in zip(getattr(ours, part).chunk(len(theirs)), theirs, strict=True):
             getattr(target, part).copy_(piece)
+
+
+def test_every_row_of_the_table_of_fast_code_has_a_benchmark():
+    assert list(fast_rows.TRIALS.keys() ^ {row.name for row in rows()}) == []

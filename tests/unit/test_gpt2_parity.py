@@ -3,17 +3,16 @@
 import json
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
 pytest.importorskip("transformers", reason="the oracle")
-SCRIPT = Path(__file__).parents[2] / "bench" / "gpt2_parity.py"
+SCRIPT = [sys.executable, "-m", "regard.bench.studies.gpt2_parity"]
 
 
 @pytest.mark.slow
 def test_a_hundred_steps_have_the_losses_of_an_independent_gpt2():
-    done = subprocess.run([sys.executable, SCRIPT, "--steps", "100"], capture_output=True, text=True)
+    done = subprocess.run([*SCRIPT, "--steps", "100"], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     result = json.loads(done.stdout.splitlines()[-1])
     assert result["last_loss"] < result["first_loss"] - 1  # it did learn, so the steps were not idle

@@ -11,6 +11,8 @@ from torch import nn
 from regard.base.errors import RegardError
 from regard.evaluation.accuracy import label_log_probabilities
 from regard.exchange.arpa import read_arpa
+from regard.insight.trace_page import trace_page
+from regard.insight.trace_terminal import show
 from regard.insight.tracing import trace_classification, trace_language, trace_translation
 from regard.laws.registry import VOCABULARY, builder, stirred
 from regard.layers.cell import Cell
@@ -155,6 +157,9 @@ def test_attention_is_a_distribution_and_sees_no_future(language):
     "system, names",
     [
         ("gpt", {"self/0", "self/1"}),
+        ("llama", {"self/0", "self/1"}),
+        ("linear-attention", {"self/0", "self/1"}),
+        ("mingru", set()),
         ("self-attention", {"self/0"}),
         ("dan", {"average/0"}),
         ("lstm", set()),
@@ -227,6 +232,28 @@ def test_a_grus_gates_lie_between_0_and_1_and_make_its_state():
     assert all(((gate >= 0) & (gate <= 1)).all() for gate in (reset, update))
     hidden = trace.hidden["layer/0"]
     np.testing.assert_allclose(hidden, update * before(hidden) + (1 - update) * trace.gates["layer/0/candidate"])
+
+
+def test_a_minimal_grus_update_gate_mixes_its_memory_with_the_candidate():
+    gates = trace_language(model_of("mingru"), WORDS, TEXT).gates
+    update, memory = gates["layer/0/update"], gates["layer/0/memory"]
+    assert ((update >= 0) & (update <= 1)).all()
+    np.testing.assert_allclose(memory, (1 - update) * before(memory) + update * gates["layer/0/candidate"])
+
+
+def test_linear_attention_shows_its_state_as_a_matrix_for_each_head():
+    model = model_of("linear-attention")
+    trace = trace_language(model, WORDS, TEXT)
+    _, state = model(read(TEXT))
+    for layer in ("0", "1"):
+        np.testing.assert_allclose(trace.matrices[f"layer/{layer}"], state["past"][layer]["matrix"][0].detach())
+        assert trace.gates[f"layer/{layer}/decay"].min() == 1.0  # none
+    assert "Layer 2, head 2: its state after the last word" in show(trace, width=100)
+    assert "Its state, a matrix for each head" in trace_page(trace)
+
+
+def test_grouped_heads_are_told():
+    assert "serves 2 neighbouring heads" in trace_language(model_of("llama"), WORDS, TEXT).notes[0]
 
 
 def test_a_blocks_parts_add_up_to_what_it_hands_on():

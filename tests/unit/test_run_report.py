@@ -10,8 +10,8 @@ import pytest
 import regard
 from regard.corpora.phrasebook import make_pairs
 from regard.report.table import significant
-from regard.runs.folder import read_facts
-from regard.runs.run_report import NAME, read_metrics, run_page, write_report
+from regard.runs.facts import read_facts
+from regard.runs.run_report import NAME, read_metrics, run_page, samples, write_report
 
 HOSTILE = """<script>alert("1")</script><img src=x onerror='alert(1)'>&"'"""
 SHORT = {"steps": 4, "evaluate_every": 2, "batch_tokens": 256, "threads": 1}
@@ -71,7 +71,7 @@ def test_a_training_ends_with_a_page_that_asks_for_nothing_and_tells_everything(
 def test_the_finding_is_the_best_validation_and_the_curve_has_every_validation(runs):
     checked = [entry for entry in read_metrics(runs["lstm"].folder / "metrics.jsonl") if entry.get("split") == "valid"]
     best = min(checked, key=lambda entry: entry["loss"])
-    seen = Tags(run_page(runs["lstm"]))
+    seen = Tags(run_page(runs["lstm"], samples(runs["lstm"], [])))
     assert len(checked) == 2
     score = significant(best["perplexity"])
     assert f"Perplexity on the validation split: {score}, at step {best['step']}." in seen.text
@@ -112,7 +112,7 @@ def test_no_word_of_a_text_a_name_or_a_recipe_becomes_markup(tmp_path):
     facts |= {"device": HOSTILE, "platform": HOSTILE, "code": {"file": HOSTILE, "sha256": HOSTILE}}
     facts["corpus"] |= {"name": HOSTILE, "notes": [HOSTILE]}
     (folder / "run.json").write_text(json.dumps(facts))
-    page = run_page(run, [(HOSTILE, HOSTILE)], {"split": HOSTILE, "perplexity": 2.0, HOSTILE: HOSTILE})
+    page = run_page(run, samples(run, [(HOSTILE, HOSTILE)]), {"split": HOSTILE, "perplexity": 2.0, HOSTILE: HOSTILE})
     written = (folder / NAME).read_text(encoding="utf-8")
     for text in (page, written):
         assert not {"script", "img"} & Tags(text).tags

@@ -16,7 +16,7 @@ from regard.runs.recipe import compose
 from regard.systems.catalogue import load_class
 from regard.text.batches import Streams, Windows
 from regard.training.checkpoint import load_tensors, save_tensors
-from regard.training.loop import Trainer
+from regard.training.loop import Trainer, thinned, weights_in
 from regard.training.metrics import cut_metrics
 from regard.training.optimisers import Average, build_optimizer, learning_rate_at
 from regard.training.validation import TextValidation, Verdict
@@ -312,3 +312,29 @@ def test_the_average_is_the_mean_of_the_weights_seen():
     assert torch.allclose(model.weight, torch.full((1, 2), 3.0))
     average.swap(model)
     assert torch.allclose(model.weight, torch.full((1, 2), 6.0))
+
+
+def test_snapshots_are_spread_over_the_whole_training_and_a_resume_leaves_the_same(tmp_path):
+    def moments(folder):
+        return [int(path.stem) for path in weights_in(folder / "snapshots")]
+
+    for count in range(1, 40):
+        few = sorted(thinned(range(count), 6))
+        assert few[-1] == count - 1
+        assert few[0] == 0
+        assert len(few) <= 6 <= 2 * len(few) + 1 or count < 6
+    settings = {"steps": 20, "evaluate_every": 2, "snapshots": 4}
+    trainer(tmp_path / "one", **settings).train()
+    assert moments(tmp_path / "one") == [0, 8, 16, 20]
+    other = trainer(tmp_path / "other", **settings)
+    other.callbacks = (lambda row: setattr(other, "stop_requested", row["step"] == 10),)
+    with pytest.raises(Stopped):
+        other.train()
+    again = trainer(tmp_path / "other", **settings)
+    again.restore()
+    again.train()
+    assert moments(tmp_path / "other") == moments(tmp_path / "one")
+    for step in moments(tmp_path / "one"):
+        assert bits(tmp_path / "one", f"snapshots/{step:08d}.safetensors") == bits(
+            tmp_path / "other", f"snapshots/{step:08d}.safetensors"
+        )

@@ -10,6 +10,7 @@ import json
 import os
 import re
 import secrets
+import shutil
 import stat
 import sys
 import time
@@ -64,7 +65,7 @@ def _open_packed(path: Path) -> BinaryIO:
         from compression import zstd  # Python 3.14
     except ImportError:
         try:
-            from backports import zstd
+            from backports import zstd  # type: ignore[attr-defined,unused-ignore]
         except ImportError:
             raise RegardError(f"To read {str(path)!r}, install Zstandard: pip install 'regard[data]'.") from None
     return cast(BinaryIO, zstd.open(path, "rb"))
@@ -188,6 +189,27 @@ def replacing(path: Path, *, new: bool = False) -> Iterator[Path]:
             temporary.unlink()
 
 
+@contextmanager
+def making_folder(path: Path) -> Iterator[Path]:
+    """A new folder beside `path` to write into; it gets that name only once everything in it is on the disk, and never
+    takes the place of another."""
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
+    try:
+        temporary.mkdir(parents=True)
+        yield temporary
+        for file in filter(Path.is_file, temporary.rglob("*")):
+            with open(file, "rb+") as handle:
+                os.fsync(handle.fileno())
+        if os.path.lexists(path):
+            raise RegardError(f"{path} exists already, and is left as it is: choose another name.")
+        temporary.rename(path)
+    except OSError as error:
+        reason = "the disk is full" if error.errno == errno.ENOSPC else error.strerror or str(error)
+        raise RegardError(f"The folder {str(path)!r} was not written ({reason}); nothing is left of it.") from error
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
 def give_name(made: Path, path: Path) -> None:
     """Rename a file that is complete, but never over another."""
     try:
@@ -253,23 +275,47 @@ class Held(RegardError):
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
     """Hold `path` as a lock, which the system lets go however the process ends; refused while another holds it."""
+    tries = 0
     while True:
         with open(open_own_file(path, os.O_RDWR), "r+b") as handle:
             try:
-                if sys.platform == "win32":
-                    import msvcrt
-
-                    msvcrt.locking(handle.fileno(), msvcrt.LK_NBLCK, 1)
-                else:
-                    import fcntl
-
-                    fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                _take(handle)
             except OSError:
+                tries += 1
+                if tries < 5:  # `is_held` of another process takes it for a moment
+                    time.sleep(0.02)
+                    continue
                 raise Held(f"Another process is working in {path.parent}; wait until it has ended.") from None
             if not _is_still(handle, path):  # who held it before removed it
                 continue
             yield
             return
+
+
+def is_held(path: Path) -> bool:
+    """Does a process hold this lock now? Nothing is made where there is none."""
+    try:
+        descriptor = os.open(path, (os.O_RDWR if os.access(path, os.W_OK) else os.O_RDONLY) | PLAIN)
+    except OSError:
+        return False
+    with open(descriptor, "rb") as handle:
+        try:
+            _take(handle, shared=True)  # two that ask at the same time do not see each other
+        except OSError as error:
+            return error.errno in (errno.EAGAIN, errno.EACCES, errno.EDEADLK)
+    return False
+
+
+def _take(handle: BinaryIO, shared: bool = False) -> None:
+    """Take the lock at once, or raise OSError. `shared`: beside others that ask for it so, where the system can."""
+    if sys.platform == "win32":
+        import msvcrt
+
+        msvcrt.locking(handle.fileno(), msvcrt.LK_NBLCK, 1)
+    else:
+        import fcntl
+
+        fcntl.flock(handle, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
 
 
 def _is_still(handle: BinaryIO, path: Path) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 
 def grouped(number: float) -> str:
     """Digits in threes; four of them stay together, as in a year."""
@@ -18,3 +20,14 @@ def a(name: str) -> str:
     """A name with its article, as it is spoken: an lstm, a gpt, an n-gram."""
     spoken = name[:1].lower() in "aeiou" or name in ("lstm", "rnn", "nnlm", "ngram")
     return f"{'an' if spoken else 'a'} {name}"
+
+
+def of_bytes(size: float) -> str:
+    """An amount of bytes as people say it: 512 B, 3.4 MiB, 126 GiB."""
+    if size == math.inf:
+        return "unknown"
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if size < 1000:
+            return f"{size:.3g} {unit}"
+        size /= 1024
+    return f"{size:.3g} TiB"

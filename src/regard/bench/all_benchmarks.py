@@ -19,6 +19,7 @@ class Bench:
     work: str
     peers: str
     target: str  # module:function, which makes the rows
+    only_named: bool = False  # not among what `regard bench` runs without names
 
     def rows(self, place: Place) -> list[Row]:
         module, _, function = self.target.partition(":")
@@ -42,6 +43,12 @@ BENCHES = (
     ),
     Bench("translate-beam", "a Transformer translates with beam 5", "transformers' generate", "translators:beam_rows"),
     Bench(
+        "translate-cpu",
+        "a Transformer translates on a CPU, greedily and with beam 5",
+        "CTranslate2 with the same weights, in fp32 and int8",
+        "cpu_translators:rows",
+    ),
+    Bench(
         "lstm-train",
         "an LSTM language model's whole training step",
         "torch.nn.LSTM, as it is and in one CUDA graph",
@@ -53,9 +60,37 @@ BENCHES = (
         "torch.nn.RNN, as it is and in one CUDA graph",
         "recurrent_training:rnn_rows",
     ),
+    Bench("llama-train", "a Llama's whole training step", "transformers' LlamaForCausalLM", "after_gpt:llama_rows"),
+    Bench(
+        "linear-attention-train",
+        "a linear-attention model's whole training step, long texts",
+        "the same net in plain PyTorch, with a weight for every pair of words",
+        "after_gpt:linear_rows",
+    ),
+    Bench(
+        "mingru-train",
+        "a minimal GRU's whole training step",
+        "the same net step by step; torch.nn.GRU in its place",
+        "after_gpt:mingru_rows",
+    ),
+    Bench(
+        "serve",
+        "`regard serve` answers 1, 16, 64 (on a GPU also 256) clients at once",
+        "the same requests one at a time; transformers' generate behind the same kind of server",
+        "serving:rows",
+        only_named=True,
+    ),
     Bench("ngram-score", "a 5-gram scores text, on one CPU thread", "kenlm", "counting:rows"),
+    Bench(
+        "fast-rows",
+        "what each row of the table of fast code brings, in real work",
+        "the same work without this row",
+        "fast_rows:fast_rows",
+        only_named=True,
+    ),
 )
 NAMES = tuple(bench.name for bench in BENCHES)
+USUAL = tuple(bench.name for bench in BENCHES if not bench.only_named)
 
 
 def get_bench(name: str) -> Bench:

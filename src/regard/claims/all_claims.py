@@ -12,6 +12,7 @@ NAMES = (
     "vanishing", "exploding", "remedies", "bottleneck", "waiting", "same-answer", "cheating", "set-to-set", "symmetry",
     "any-b", "forgetting", "parameters", "hull", "gaussian-dot", "scaling", "kernels", "heads", "alignment",
     "embeddings", "teacher-forcing", "criteria", "softmax-gradient", "classification",
+    "recall", "no-waiting", "look-back",  # of the systems after GPT
 )  # fmt: skip
 
 

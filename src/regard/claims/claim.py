@@ -142,10 +142,13 @@ class Claim:
     def everything(self) -> tuple[Expect, ...]:
         return (*self.expected, *self.control, *self.besides)
 
-    def trial(self, *, quick: bool = False, device: str = "cpu", **knobs: float) -> Trial:
+    def trial(
+        self, *, quick: bool = False, device: str = "cpu", first_seed: int | None = None, **knobs: float
+    ) -> Trial:
         for name, value in knobs.items():
             self._check_knob(name, value)
         count, first = (self.quick_seeds, FIRST_QUICK_SEED) if quick else (self.seeds, FIRST_SEED)
+        first = first if first_seed is None else first_seed
         return Trial(tuple(range(first, first + count)), quick, device, {**self.knobs, **knobs})
 
     def _check_knob(self, name: str, value: float) -> None:

@@ -34,14 +34,23 @@ from regard.runs.folder import pick_device
 from regard.runs.new_folder import device_name
 
 
-def run_claim(name: str, *, quick: bool = False, device: str = "cpu", again: bool = False, **knobs: float) -> Result:
-    """One claim, from the cache if it was measured before; `knobs` change the claim's parameters."""
+def run_claim(
+    name: str,
+    *,
+    quick: bool = False,
+    device: str = "cpu",
+    again: bool = False,
+    first_seed: int | None = None,
+    **knobs: float,
+) -> Result:
+    """One claim, from the cache if it was measured before; other seeds (from `first_seed` on) or `knobs` explore it."""
     claim = get_claim(name)
-    path = record_of(claim, quick, device, knobs)
+    claim.trial(quick=quick, device=device, first_seed=first_seed, **knobs)  # refuses what it does not have
+    path = record_of(claim, quick, device, knobs, first_seed)
     if not again and (found := read_record(path)) is not None:
         return found
     with progress(claim.name) as bar:
-        return _measure(claim, path, quick, device, knobs, step=lambda note: bar.advance(1, note))
+        return _measure(claim, path, quick, device, knobs, first_seed, step=lambda note: bar.advance(1, note))
 
 
 def run_claims(
@@ -87,11 +96,12 @@ def run_claims(
     return [results[name] for name in claims]
 
 
-def record_of(claim: Claim, quick: bool, device: str, knobs: dict[str, float]) -> Path:
+def record_of(claim: Claim, quick: bool, device: str, knobs: dict[str, float], first_seed: int | None = None) -> Path:
     """The cache file of a result, by claim, settings, measuring code and version of torch."""
     code = digest(f"regard.claims.{module_of(claim.name)}", "regard.claims.verdict")
     where = [device if claim.on_device else "cpu", torch.get_num_threads() if "timing" in claim.kinds else 0]
-    made_of = json.dumps([quick, where, {**claim.knobs, **knobs}, code, torch.__version__], sort_keys=True)
+    own = [] if first_seed is None else [first_seed]
+    made_of = json.dumps([quick, where, {**claim.knobs, **knobs}, code, torch.__version__, *own], sort_keys=True)
     return kept() / "results" / f"{claim.name}-{hashlib.sha256(made_of.encode()).hexdigest()[:16]}.json"
 
 
@@ -108,10 +118,11 @@ def _measure(
     quick: bool,
     device: str,
     knobs: dict[str, float],
+    first_seed: int | None = None,
     step: Callable[[str], None] = lambda note: None,
 ) -> Result:
     chosen = pick_device(device if claim.on_device else "cpu")
-    trial = replace(claim.trial(quick=quick, device=str(chosen), **knobs), step=step)
+    trial = replace(claim.trial(quick=quick, device=str(chosen), first_seed=first_seed, **knobs), step=step)
     torch.manual_seed(0)
     began = time.perf_counter()
     with hushed():  # hides the progress bars of training and testing

@@ -30,8 +30,8 @@ from regard.layers.state import Span, State
 from regard.report.figures import Line, Lines
 from regard.runs.folder import pick_device
 from regard.systems.catalogue import load_class, load_module
+from regard.systems.gpt import GPT
 from regard.systems.gpt import Settings as GPTSettings
-from regard.systems.gpt import block
 from regard.systems.model import Model
 
 WIDTH = 16  # of the layers whose chains are counted
@@ -83,7 +83,7 @@ def experiment(trial: Trial) -> Evidence:
 def layers() -> dict[str, Layer | Sequence[Layer]]:
     recurrent = {name: kind(WIDTH, WIDTH) for name, kind in RECURRENT.items()}
     settings = GPTSettings(width=WIDTH, heads=2, dropout=0.0)
-    blocks = [block(settings) for _ in range(4)]
+    blocks = [GPT.block(settings) for _ in range(4)]
     stacks = {f"gpt, {n} layer{'s' if n > 1 else ''}": blocks[:n] for n in (1, 2, 3, 4)}
     return {**recurrent, "self-attention": SelfAttention(WIDTH), **stacks}
 

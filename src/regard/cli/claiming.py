@@ -5,7 +5,7 @@ A verdict is a result and not an error, so ✗ and ? leave with exit code 0 like
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -30,6 +30,8 @@ def claims(
     jobs: int | None = None,
     device: str = "cpu",
     run: Path | None = None,
+    first_seed: int | None = None,
+    knob: Annotated[tuple[str, ...], Parameter(negative=())] = (),
     listing: Annotated[bool, Parameter(name="--list", negative=())] = False,
     json: Annotated[bool, Flag] = False,
 ) -> None:
@@ -52,6 +54,10 @@ def claims(
         cpu, cuda, …; auto = a GPU if there is one
     run
         folder of the report; default: runs/claims, with the names of the chosen claims
+    first_seed
+        of one claim: measure it with the seeds from this one on, to explore; its verdict has seeds of its own
+    knob
+        of one claim: another value of one of its numbers, as in --knob q=12
     listing
         print names and statements, and run nothing
     json
@@ -64,20 +70,25 @@ def claims(
         _print_list(chosen, json)
         return
 
+    explores: dict[str, Any] = dict(map(_knob, knob))
+    explores |= {} if first_seed is None else {"first_seed": first_seed}
+    if explores and len(chosen) != 1:
+        raise RegardError("--first-seed and --knob are for one claim, as in `regard claims any-b --knob q=12`.")
+
     from regard.claims.runner import run_claim, run_claims
     from regard.report.table import print_json
     from regard.runs.folder import pick_device
 
     at_least("--jobs", 1 if jobs is None else jobs, 1)
     device = str(pick_device(device))
-    folder = run or _folder(chosen if names else [], quick)
+    folder = run or _folder(chosen if names else [], quick, explores)
     _check(folder)
     how: dict[str, Any] = {"quick": quick, "device": device, "again": again}
     if len(chosen) == 1:
         claim = chosen[0]
         if not json:
             _print_claim(claim)  # before anything is trained
-        results = [run_claim(claim.name, **how)]
+        results = [run_claim(claim.name, **how, **explores)]
     else:
         results = run_claims([claim.name for claim in chosen], **how, jobs=jobs, each=_tell)
     report = _write(folder, results)
@@ -91,11 +102,20 @@ def claims(
         _print_origin(results, quick, report)
 
 
-def _folder(chosen: Sequence[Claim], quick: bool) -> Path:
+def _knob(words: str) -> tuple[str, float]:
+    name, _, value = words.partition("=")
+    try:
+        return name.strip(), float(value)
+    except ValueError:
+        raise RegardError(f"--knob {words!r} is not NAME=NUMBER, as in --knob q=12.") from None
+
+
+def _folder(chosen: Sequence[Claim], quick: bool, explores: Mapping[str, float]) -> Path:
     """The same question has the same folder: its report is made anew from what is kept."""
     names = [claim.name for claim in chosen]
     if len(names) > 3:  # a folder's name has its limits
         names = [names[0], "and", str(len(names) - 1), "more"]
+    names += [f"{name.replace('_', '-')}-{value:g}" for name, value in explores.items()]
     return Path("runs") / "-".join(["claims", *names, *(["quick"] if quick else [])])
 
 

@@ -8,20 +8,22 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from regard.base.errors import RegardError
-from regard.cli.options import DATA_OPTIONS, Flag, Settings, named
+from regard.cli.completing import Corpus, On, Size, complete_system
+from regard.cli.options import DATA_OPTIONS, Flag, check_systems, named
 
-COMPARE_OPTIONS = ("data", "match", "budget", "seeds", "size", "prompt", "jobs", "run", "csv", "latex", "json")
+COMPARE_OPTIONS = ("data", "match", "budget", "seeds", "size", "prompt", "jobs", "on", "run", "csv", "latex", "json")
 
 
 def compare(
-    *systems: Settings,
-    data: str = "",
+    *systems: Annotated[str, Parameter(show=False, allow_leading_hyphen=True, completer=complete_system)],
+    data: Corpus = "",
     match: str = "",
     budget: str = "",
     seeds: int = 1,
-    size: str = "small",
+    size: Size = "small",
     prompt: Annotated[str, Parameter(allow_leading_hyphen=True)] = "",
-    jobs: int = 1,
+    jobs: int | None = None,
+    on: On = "",
     run: Path | None = None,
     csv: Path | None = None,
     latex: Path | None = None,
@@ -50,7 +52,9 @@ def compare(
     prompt
         what each language model's sample begins with; default: the first words of the held-out text
     jobs
-        runs at a time, each in its own process; not with --match seconds
+        runs at a time, each in its own process; default: 1, with --on all; with --match seconds only 1
+    on
+        train on other machines: slurm or ray, with options as in slurm:partition=gpu,time=600 (docs/scaling.md)
     run
         folder of the comparison; default: runs/compare-CORPUS
     csv
@@ -60,6 +64,8 @@ def compare(
     json
         print a list of objects
     """
+    names, settings = named(systems)
+    check_systems(names)
     from regard.base.files import write_text
     from regard.compare.comparison import check_free
     from regard.compare.comparison import compare as run_comparison
@@ -67,7 +73,6 @@ def compare(
     from regard.report.table import print_json, print_table
     from regard.runs.recipe import parse_overrides
 
-    names, settings = named(systems)
     check_free(csv, "--csv")
     check_free(latex, "--latex")
     if csv is not None and csv == latex:
@@ -81,6 +86,7 @@ def compare(
         size=size,
         prompt=prompt,
         jobs=jobs,
+        on=on,
         run=run,
         settings=parse_overrides(settings, (*COMPARE_OPTIONS, *DATA_OPTIONS)),
     )
@@ -98,8 +104,14 @@ def compare(
         raise RegardError(f"Some runs failed ({runs}); the same command with --run {done.folder} retries them.")
 
 
-def demo(*, budget: str | None = None, run: Path | None = None, json: Annotated[bool, Flag] = False) -> None:
-    """Train every language model and every translator on built-in data, in five minutes.
+def demo(
+    *,
+    budget: str | None = None,
+    everything: Annotated[bool, Parameter(name="--all", negative=())] = False,
+    run: Path | None = None,
+    json: Annotated[bool, Flag] = False,
+) -> None:
+    """Train every language model up to GPT and every translator on built-in data, in five minutes.
 
     Prints a table for each task and a sample from each system, and writes two reports.
 
@@ -107,6 +119,8 @@ def demo(*, budget: str | None = None, run: Path | None = None, json: Annotated[
     ----------
     budget
         training time of each neural system, such as 30s; default: what fits into five minutes in all
+    everything
+        also the language models that came after GPT, which takes longer
     run
         folder for both comparisons; default: runs/demo, with a number if that exists
     json
@@ -114,4 +128,4 @@ def demo(*, budget: str | None = None, run: Path | None = None, json: Annotated[
     """
     from regard.demo import run_demo
 
-    run_demo(budget=budget, folder=run, as_json=json)
+    run_demo(budget=budget, everything=everything, folder=run, as_json=json)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import math
 import os
 import platform
+import shutil
 import sys
 import time
 from collections.abc import Iterator
@@ -13,15 +13,18 @@ from importlib import metadata
 from pathlib import Path
 from typing import Annotated, Any
 
-from regard.base.settings import at_least
+from regard.base.errors import RegardError
+from regard.base.numbers import counted, of_bytes
+from regard.base.settings import at_least, one_of
 from regard.cli.options import Flag
-from regard.cli.printing import print_facts, print_prose
+from regard.cli.printing import agreed, print_facts, print_prose
 
 PARTS = {  # of the cache folder
     "tokens": "texts cut into tokens; made again when they are needed",
     "data": "corpora that `regard data fetch` has downloaded",
     "lists": "lists that a Python program trained on; runs need them to resume",
     "back-translation": "sentences that a run has translated back; made again when they are needed",
+    "ctranslate2": "models that `translate --engine ctranslate2` has converted; made again when they are needed",
     "claims": "models and results of `regard claims`; made again when they are needed",
     "own-code.txt": "which code of your own may run; without it you name that code again",
 }
@@ -30,13 +33,29 @@ PACKAGES = [  # that Regard can do without: package, what it is for, how it is i
     ("backports.zstd", "files that end in .zst", 'pip install "regard[data]"'),
     ("mecab-python3", "BLEU of Japanese by words", 'pip install "regard[ja]"'),
     ("mecab-ko", "BLEU of Korean by words", 'pip install "regard[ko]"'),
+    ("tensorboard", "`train --track tensorboard`", 'pip install "regard[tensorboard]"'),
+    ("onnxruntime", "`export --to onnx`", 'pip install "regard[onnx]"'),
+    (
+        "ctranslate2",
+        "`export --to ctranslate2` and `translate --engine ctranslate2`",
+        'pip install "regard[ctranslate2]"',
+    ),
+    ("submitit", "`compare --on slurm`", 'pip install "regard[slurm]"'),
+    ("ray", "`compare --on ray`", 'pip install "regard[ray]"'),
     ("matplotlib", "run.history.plot()", "pip install matplotlib"),
     ("triton", "faster code on an NVIDIA GPU", "comes with the CUDA build of PyTorch on Linux"),
     ("transformers", "a peer in `regard bench`", "pip install transformers"),
 ]
 
 
-def doctor(*, device: str = "auto", prune: int | None = None, json: Annotated[bool, Flag] = False) -> None:
+def doctor(
+    *,
+    device: str = "auto",
+    prune: int | None = None,
+    clear: str = "",
+    yes: Annotated[bool, Flag] = False,
+    json: Annotated[bool, Flag] = False,
+) -> None:
     """Look at this machine: versions, memory, GPUs, the cache, optional packages, and which faster code runs here.
 
     Parameters
@@ -46,6 +65,10 @@ def doctor(*, device: str = "auto", prune: int | None = None, json: Annotated[bo
     prune
         first delete from the cache the tokens of texts that are older than this many days; they are made again when
         they are needed
+    clear
+        first delete this whole part of the cache, after asking: tokens, data, lists, back-translation or claims
+    yes
+        with --clear: delete without asking
     json
         print one object
     """
@@ -56,6 +79,9 @@ def doctor(*, device: str = "auto", prune: int | None = None, json: Annotated[bo
     if prune is not None:
         at_least("--prune", prune, 0)
         say(_prune(cache_folder() / "tokens", prune))
+    if clear:
+        one_of("--clear", clear, [name for name in PARTS if "." not in name])
+        say(_clear(cache_folder() / clear, yes))
     facts = {
         "machine": _machine(),
         "cache": {"folder": str(cache_folder()), "parts": list(_cache(cache_folder()))},
@@ -118,8 +144,6 @@ def _size(file: Path) -> int:
 
 def _prune(folder: Path, days: int) -> str:
     """Delete old token files; a training that reads one keeps what it has open."""
-    from regard.base.numbers import counted
-
     texts = size = 0
     for tokens in folder.glob("*.npy"):
         with suppress(OSError):  # gone already, or open on a system that does not delete such files
@@ -129,7 +153,21 @@ def _prune(folder: Path, days: int) -> str:
             tokens.unlink()
             tokens.with_suffix(".json").unlink(missing_ok=True)
             texts, size = texts + 1, size + bytes_here
-    return f"Deleted the tokens of {counted(texts, 'text')} older than {counted(days, 'day')}, {_amount(size)}."
+    return f"Deleted the tokens of {counted(texts, 'text')} older than {counted(days, 'day')}, {of_bytes(size)}."
+
+
+def _clear(folder: Path, yes: bool) -> str:
+    """Delete a part of the cache; a link in its place is left, and so is what links inside it lead to."""
+    found = next((part for part in _cache(folder.parent) if part["part"] == folder.name), None)
+    if found is None:
+        return f"There is no {folder}: nothing to delete."
+    if folder.is_symlink():
+        raise RegardError(f"{folder} is a link: delete what it leads to yourself, if you want to.")
+    size = f"{counted(found['files'], 'file')}, {of_bytes(found['bytes'])}"
+    if not agreed(f"Delete {folder} ({size}: {found['about']})?", yes):
+        return "Nothing was deleted."
+    shutil.rmtree(folder)
+    return f"Deleted {folder}: {size}."
 
 
 def _packages() -> Iterator[dict[str, Any]]:
@@ -161,22 +199,22 @@ def _print(facts: dict[str, Any]) -> None:
     machine = dict(facts["machine"])
     gpus = machine.pop("gpus", [])
     if "memory_bytes" in machine:
-        machine["memory"] = _amount(machine.pop("memory_bytes"))
+        machine["memory"] = of_bytes(machine.pop("memory_bytes"))
         machine["threads"] = f"{machine['threads']} ({_threads_from()})"
         machine["gpu"] = "none that PyTorch can use" if not gpus else ""
     for number, gpu in enumerate(gpus):
-        memory = f"{_amount(gpu['memory_bytes'])}, {_amount(gpu['free_bytes'])} of it free"
+        memory = f"{of_bytes(gpu['memory_bytes'])}, {of_bytes(gpu['free_bytes'])} of it free"
         machine["gpu" if len(gpus) == 1 else f"gpu {number}"] = f"{gpu['name']} ({gpu['capability']}): {memory}"
     print_facts({name: value for name, value in machine.items() if value != ""}, False)
 
     cache = facts["cache"]
     print()
-    rows = [part | {"bytes": _amount(part["bytes"])} for part in cache["parts"]]
+    rows = [part | {"bytes": of_bytes(part["bytes"])} for part in cache["parts"]]
     if rows:
         print_table(rows, {"part": "in the cache", "files": "files", "bytes": "size", "about": "what it is"})
     print_prose(
         f"The cache is {cache['folder']} ($REGARD_CACHE names another). `regard doctor --prune 30` deletes tokens "
-        "older than 30 days; to free the rest, delete the part's folder."
+        "older than 30 days, `regard doctor --clear claims` a whole part, after asking."
     )
 
     print()
@@ -200,14 +238,3 @@ def _threads_from() -> str:
     return (
         f"OMP_NUM_THREADS is {chosen}" if chosen else "PyTorch's choice; training.threads or OMP_NUM_THREADS changes it"
     )
-
-
-def _amount(size: float) -> str:
-    """Bytes as people say them: 512 B, 3.4 MiB, 126 GiB."""
-    if size == math.inf:
-        return "unknown"
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if size < 1000:
-            return f"{size:.3g} {unit}"
-        size /= 1024
-    return f"{size:.3g} TiB"

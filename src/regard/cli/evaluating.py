@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Annotated, Any
 
+from regard.base.errors import RegardError
 from regard.base.settings import at_least
+from regard.cli.completing import Corpus, RunFolder
 from regard.cli.options import Columns, Flag, beam_search, refuse
 from regard.cli.printing import print_facts, print_labels, print_quality
 from regard.cli.stdin import stdin_batches, stdin_pairs
 
 
 def evaluate(
-    run: Path,
+    run: RunFolder,
     *,
     split: str | None = None,
-    data: str | None = None,
+    data: Corpus | None = None,
     columns: Columns = "",
     stream: Annotated[bool, Flag] = False,
     segment: int | None = None,
@@ -26,6 +27,7 @@ def evaluate(
     beam: int | None = None,
     length_penalty: float | None = None,
     by_length: Annotated[bool, Flag] = False,
+    texts: Annotated[bool, Flag] = False,
     bleu_tokenizer: str | None = None,
     average: int | None = None,
     weights: str = "best",
@@ -61,13 +63,15 @@ def evaluate(
         translator: log P is divided by the length to this power; default: 1
     by_length
         translator: also BLEU, chrF and accuracy by the length of the source
+    texts
+        translator, with --json: also every source, reference and translation
     bleu_tokenizer
         translator: how sacreBLEU cuts words: 13a, intl, char, zh, ja-mecab, ko-mecab or none; without it the script of
         the references decides
     average
         translator, classifier: use the mean of the weights of the last N validations
     weights
-        best on validation, or last
+        best on validation, last, or a step whose weights were kept
     device
         cpu, cuda, …; auto = a GPU if there is one
     json
@@ -90,7 +94,10 @@ def evaluate(
         "--length-penalty": length_penalty,
         "--bleu-tokenizer": bleu_tokenizer,
         "--by-length": by_length or None,
+        "--texts": texts or None,
     }
+    if texts and not json:
+        raise RegardError("--texts adds sentences to the object that --json prints: give both.")
     if isinstance(loaded, LanguageRun):
         refuse(loaded, "a language model", searching)
         facts = loaded.evaluate(
@@ -114,17 +121,22 @@ def evaluate(
         columns=columns,
         beam=beam_search(beam, length_penalty),
         lengths=by_length,
+        texts=texts,
         bleu_tokenizer=bleu_tokenizer,
     )
-    print_quality(facts, json)
+    sentences: dict[str, Any] = {}
+    if texts:
+        sources, references = zip(*loaded.pairs(data, split, columns))
+        sentences = {"sources": sources, "references": references, "translations": facts.pop("translations")}
+    print_quality(facts | sentences, json)
     if own:
         write_report(loaded, loaded.pairs(None, split), facts)
 
 
 def score(
-    run: Path,
+    run: RunFolder,
     *,
-    data: str | None = None,
+    data: Corpus | None = None,
     columns: Columns = "",
     split: str | None = None,
     tokens: Annotated[bool, Flag] = False,
@@ -149,7 +161,7 @@ def score(
     tokens
         one line for each token: `log P, token`; an empty line ends each sentence
     weights
-        best on validation, or last
+        best on validation, last, or a step whose weights were kept
     device
         cpu, cuda, …; auto = a GPU if there is one
     json

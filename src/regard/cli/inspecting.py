@@ -11,6 +11,7 @@ from cyclopts import Parameter
 
 from regard.base.errors import RegardError
 from regard.base.settings import at_least
+from regard.cli.completing import RunFolder
 from regard.cli.options import Flag, refuse
 from regard.cli.stdin import stdin_text
 
@@ -21,10 +22,11 @@ if TYPE_CHECKING:
 
 
 def inspect(
-    run: Path,
+    run: RunFolder,
     text: str | None = None,
     *unquoted: Annotated[str, Parameter(show=False)],
     target: Annotated[str | None, Parameter(allow_leading_hyphen=True)] = None,
+    prefix: Annotated[str | None, Parameter(allow_leading_hyphen=True)] = None,
     gradients: Annotated[bool, Flag] = False,
     layer: str | None = None,
     head: int | None = None,
@@ -48,6 +50,8 @@ def inspect(
         the text, or for a translator the source, in quotes; after -- if it begins with -; default: stdin
     target
         translator: look at this translation instead of the one that beam search finds; classifier: the true label
+    prefix
+        translator: how the translation begins; the search finds the best way to go on
     gradients
         also how much each token contributes to the loss of each step: one backward pass per step
     layer
@@ -63,7 +67,7 @@ def inspect(
     html
         write everything to this new file, a page that works offline
     weights
-        best on validation, or last
+        best on validation, last, or a step whose weights were kept
     device
         cpu, cuda, …; auto = a GPU if there is one
     json
@@ -85,7 +89,9 @@ def inspect(
         raise RegardError(f'The text is one argument, in quotes: "{text} {" ".join(unquoted)}".')
     text = _given(text)
     loaded = load(run, weights=weights, device=device)
-    trace = _trace(loaded, text, target, {"--beam": beam, "--length-penalty": length_penalty}, top, gradients)
+    trace = _trace(
+        loaded, text, target, {"--prefix": prefix, "--beam": beam, "--length-penalty": length_penalty}, top, gradients
+    )
     if html is not None:
         write_text(html, trace_page(trace), new=True)
         say(f"the page is {html}") if json else print(html)

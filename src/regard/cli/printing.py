@@ -26,6 +26,19 @@ def print_prose(words: str, indent: str = "") -> None:
     print(words)
 
 
+def agreed(question: str, yes: bool) -> bool:
+    """Ask before something is deleted: on a terminal, or by --yes."""
+    from regard.base.errors import RegardError
+    from regard.report.screen import harmless
+
+    if yes:
+        return True
+    if not sys.stdin.isatty():
+        raise RegardError(f"{question} There is no terminal to ask on: add --yes.")
+    print(harmless(f"{question} [y/N] "), end="", file=sys.stderr, flush=True)
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+
 def print_quality(facts: dict[str, Any], as_json: bool) -> None:
     """A translator's numbers: those with a signature on a line of their own, lengths as a table."""
     from regard.report.table import print_json, print_table

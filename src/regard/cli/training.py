@@ -7,22 +7,24 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from regard.cli.options import DATA_OPTIONS, Flag, Settings
+from regard.cli.completing import Corpus, RunFolder, Size, Track, complete_target
+from regard.cli.options import DATA_OPTIONS, Flag, Settings, check_systems
 from regard.cli.printing import print_facts
 
-TRAIN_OPTIONS = ("data", "run", "size", "seed", "budget", "from", "print-recipe", "dry-run", "json")
+TRAIN_OPTIONS = ("data", "run", "size", "seed", "budget", "from", "track", "print-recipe", "dry-run", "json")
 
 
 def train(
-    target: Annotated[str | None, Parameter(allow_leading_hyphen=True)] = None,
+    target: Annotated[str | None, Parameter(allow_leading_hyphen=True, completer=complete_target)] = None,
     /,
     *settings: Settings,
-    data: str | None = None,
+    data: Corpus | None = None,
     run: Path | None = None,
-    size: str | None = None,
+    size: Size | None = None,
     seed: int | None = None,
     budget: str | None = None,
     start: Annotated[Path | None, Parameter(name="--from")] = None,
+    track: Track = "",
     print_recipe: Annotated[bool, Flag] = False,
     dry_run: Annotated[bool, Flag] = False,
     json: Annotated[bool, Flag] = False,
@@ -46,6 +48,8 @@ def train(
         short for --training.budget: 60s, 10m, 2h, or tokens such as 5M
     start
         start from the weights and tokenizer of this run (fine-tuning)
+    track
+        draw the curves while it learns: tensorboard (in RUN/tensorboard) or mlflow (in mlflow.db beside the run)
     print_recipe
         print every setting with its documentation, as TOML, and stop
     dry_run
@@ -53,6 +57,7 @@ def train(
     json
         with --dry-run: print one object
     """
+    check_systems([target] if target is not None and not target.startswith("--") else [])
     from regard.runs import train as fit
     from regard.runs.recipe import parse_overrides
 
@@ -74,18 +79,20 @@ def train(
     elif dry_run:
         print_facts(fit.dry_run(recipe, start), json)
     else:
-        print(fit.train_recipe(recipe, run, start).folder)
+        print(fit.train_recipe(recipe, run, start, track=track).folder)
 
 
-def resume(run: Path, *settings: Settings) -> None:
+def resume(run: RunFolder, *settings: Settings, track: Track = "") -> None:
     """Continue exactly where a run stopped; if memory ran out, with smaller micro-batches: --training.accumulate 2.
 
     Parameters
     ----------
     run
         the run's folder
+    track
+        draw the curves, those of before included: tensorboard or mlflow
     """
     from regard.runs import train as fit
     from regard.runs.recipe import parse_overrides
 
-    print(fit.resume(run, parse_overrides(settings, ())).folder)
+    print(fit.resume(run, parse_overrides(settings, ("track",)), track=track).folder)

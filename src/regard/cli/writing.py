@@ -12,12 +12,13 @@ from cyclopts import Parameter
 
 from regard.base.errors import RegardError
 from regard.base.settings import at_least, one_of
+from regard.cli.completing import RunFolder
 from regard.cli.options import Flag, beam_search
 from regard.cli.stdin import stdin_batches, stdin_text
 
 
 def translate(
-    run: Path,
+    run: RunFolder,
     *,
     beam: int | None = None,
     n_best: int = 1,
@@ -35,6 +36,7 @@ def translate(
     out: Path | None = None,
     average: int | None = None,
     weights: str = "best",
+    engine: str = "regard",
     device: str = "auto",
     json: Annotated[bool, Flag] = False,
 ) -> None:
@@ -77,7 +79,9 @@ def translate(
     average
         use the mean of the weights of the last N validations
     weights
-        best on validation, or last
+        best on validation, last, or a step whose weights were kept
+    engine
+        what searches: regard, or on a CPU ctranslate2 or ctranslate2-int8, which is faster
     device
         cpu, cuda, …; auto = a GPU if there is one
     json
@@ -85,6 +89,7 @@ def translate(
     """
     from regard.cli.file_to_file import line_by_line
     from regard.decoding.sampling import Sampling
+    from regard.exchange.engines import open_engine
     from regard.report.progress import say
     from regard.runs.load import load_translator
 
@@ -100,10 +105,14 @@ def translate(
         raise RegardError("--in and --out go together: from one file to another.")
     if out is not None and n_best > 1 and not json:
         raise RegardError("--n-best writes several lines for one: with --out, add --json.")
+    if engine != "regard" and (temperature > 0 or device not in ("auto", "cpu")):
+        option, does = ("--temperature", "searches") if temperature > 0 else ("--device", "computes on the CPU")
+        raise RegardError(f"--engine {engine} {does}: leave {option} out, or take --engine regard.")
     how: dict[str, Any] = {"sampling": sampling}
     if temperature == 0:
         how = {"beam": beam_search(beam, length_penalty, n_best)}
-    loaded = load_translator(run, weights=weights, average=average, device=device)
+    loaded = load_translator(run, weights=weights, average=average, device="cpu" if engine != "regard" else device)
+    loaded.searcher = open_engine(engine, loaded)
 
     def answers(lines: Iterable[str], before: tuple[int, int] = (0, 0), **more: Any) -> Iterator[list[str]]:
         """What is printed for each line; `before`: lines of an earlier process, and how many were not empty."""
@@ -131,7 +140,7 @@ def translate(
     if source is not None and out is not None:
         files = _digests(run, weights, average)
         options = [beam, n_best, length_penalty, min_tokens, max_tokens, temperature, top_k, top_p, seed, alignment]
-        question = {"run": files, "options": [*options, attention, truncate, average, weights, json]}
+        question = {"run": files, "options": [*options, attention, truncate, average, weights, engine, json]}
         line_by_line(source, out, question, lambda lines, before: (said for (said,) in answers(lines, before)))
         return
     done = spoken = 0
@@ -146,7 +155,7 @@ def translate(
 
 
 def classify(
-    run: Path,
+    run: RunFolder,
     *,
     n_best: int = 1,
     truncate: Annotated[bool, Flag] = False,
@@ -168,7 +177,7 @@ def classify(
     average
         use the mean of the weights of the last N validations
     weights
-        best on validation, or last
+        best on validation, last, or a step whose weights were kept
     device
         cpu, cuda, …; auto = a GPU if there is one
     json
@@ -195,7 +204,7 @@ def classify(
 
 
 def generate(
-    run: Path,
+    run: RunFolder,
     *,
     prompt: Annotated[str, Parameter(allow_leading_hyphen=True)] = "",
     max_tokens: int = 200,
@@ -241,7 +250,7 @@ def generate(
     precision
         fp32, or bf16: faster on a GPU, and less exact
     weights
-        best on validation, or last
+        best on validation, last, or a step whose weights were kept
     device
         cpu, cuda, …; auto = a GPU if there is one
     json
@@ -322,11 +331,14 @@ def _finish_lines(loaded: Any, run: Path, source: Path, out: Path, options: Sequ
 
 def _digests(run: Path, weights: str, average: int | None = None) -> dict[str, str]:
     """What a run's answers depend on, so that a file is finished only by the model that began it."""
+    from regard.runs.folder import moments
     from regard.text.sources import content_digest
     from regard.training.loop import kept_weights
 
     last = (run / "training.safetensors").exists() and (weights != "best" or not (run / "model.safetensors").exists())
     files = [run / ("training.safetensors" if last else "model.safetensors")]
+    if weights.isdecimal():
+        files = [moments(run).get(int(weights), files[0])]
     if average is not None:
         files = kept_weights(run)[-average:]
     beside = [run / name for name in ("recipe.toml", "tokenizer.json", "tokenizer.source.json")]

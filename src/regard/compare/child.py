@@ -22,7 +22,7 @@ from regard.base.errors import RegardError, Stopped
 from regard.base.files import read_with_digest, with_digest, write_text
 from regard.compare.plan import Entrant, Plan, paced
 from regard.report.progress import hush
-from regard.runs.folder import read_facts
+from regard.runs.facts import read_facts
 from regard.runs.load import load
 from regard.runs.new_folder import device_name
 from regard.runs.run import Run

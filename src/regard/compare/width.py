@@ -53,7 +53,7 @@ class _Search:
         self.names = {f.name for f in fields(model)}
         if "width" not in self.names:
             raise RegardError(f"{rung.label} has no model.width to match parameters by: leave it out, or match tokens.")
-        self.step = getattr(model, "heads", 1)  # heads must divide the width
+        self.step = getattr(model, "width_step", getattr(model, "heads", 1))  # heads must divide the width
 
     def settings(self) -> Settings:
         low, high = 1, 2

@@ -35,6 +35,13 @@ ROOM = 32  # limits are rounded up to multiples, so that few shapes are recorded
 KEPT = 3  # batches of different shapes that an engine keeps
 
 
+class Searcher(Protocol):
+    """What searches for translations: `BeamEngine` here, or another program."""
+
+    def search(self, sources: Sequence[Sequence[int]], limits: Sequence[int], terms: Terms) -> list[list[Hypothesis]]:
+        """For each source (with <eos>) its hypotheses of at most `limits` tokens, best first."""
+
+
 class Reader(Protocol):
     """The model's part of a step, for N · W rows; the rows of one source are adjacent."""
 
@@ -52,7 +59,7 @@ class StateReader:
     """For any model: a state of fixed capacity, whose rows are reordered in place before each step."""
 
     def __init__(self, model: Model, state: State, width: int, room: int) -> None:
-        self.model, self.state, self.width, self.room = model, state, width, room
+        self.model, self.device, self.state, self.width, self.room = model, model.device, state, width, room
         rows = torch.arange(len(state["seen"]), device=state["seen"].device)
         self.first = rows[::width, None]  # row of each source
 

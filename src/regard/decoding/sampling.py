@@ -85,9 +85,23 @@ def pick(logits: Tensor, sampling: Sampling, uniform: Tensor) -> tuple[Tensor, T
         highest, tokens = logits.max(-1)
         return tokens, highest
     highest = logits.amax(-1)
+    return invert(drawn_from(logits, highest, sampling), uniform), highest
+
+
+def drawn_from(logits: Tensor, highest: Tensor, sampling: Sampling) -> Tensor:
+    """The weights [R, V] that a draw is made by: of the words that may be drawn P^(1/temperature), of others 0."""
     least = least_logit(logits, highest, sampling)
     weights = weigh(logits, highest, sampling)
-    return invert(weights if least is None else weights.masked_fill_(logits < least, 0.0), uniform), highest
+    return weights if least is None else weights.masked_fill_(logits < least, 0.0)
+
+
+def chances(logits: Tensor, sampling: Sampling) -> Tensor:
+    """How probable each word is to be chosen [R, V], all in all 1; with temperature 0 the most probable one is."""
+    highest, best = logits.max(-1)
+    if sampling.temperature == 0:
+        return torch.zeros_like(logits, dtype=torch.float64).scatter_(-1, best[:, None], 1.0)
+    weights = drawn_from(logits, highest, sampling)
+    return weights / weights.sum(-1, keepdim=True)
 
 
 def weigh(logits: Tensor, highest: Tensor, sampling: Sampling) -> Tensor:

@@ -3,7 +3,7 @@
     state = begin(x, <eos>),   y_t from P(· | x, <eos>, y_<t)   until y_t = <eos>
 
 Lines may come from an endless stream: a bounded number is read ahead, sorted by length, and translated in batches of
-similar lengths. Batching affects only the speed. A `BeamEngine` (beam_engine.py) may be given for the search.
+similar lengths. Batching affects only the speed. A `Searcher` (beam_engine.py) may be given for the search.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from torch import Tensor
 from regard.base.errors import RegardError
 from regard.decoding.ancestral import sample_hypotheses
 from regard.decoding.beam import BEAM, GREEDY_BEAM, Beam, Hypothesis, beam_search
-from regard.decoding.beam_engine import BeamEngine
+from regard.decoding.beam_engine import Searcher
 from regard.decoding.beam_slots import Terms
 from regard.decoding.generate import pad
 from regard.decoding.sampling import Sampling
@@ -52,7 +52,7 @@ def translate(
     batch_tokens: int | None = None,
     ahead: int | None = None,
     first: int = 0,
-    engine: BeamEngine | None = None,
+    engine: Searcher | None = None,
 ) -> Iterator[list[Hypothesis]]:
     """For each source its hypotheses, best first, in the order of the sources.
 

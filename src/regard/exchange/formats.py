@@ -1,59 +1,144 @@
-"""`regard export` and `regard import`: a run in another program's format, and the other way round."""
+"""`regard export` and `regard import`: a run in another program's format, and the other way round.
+
+A format is one entry of FORMATS and one module, imported only when it is asked for. The module has
+
+    write(run, out, **options)          `out` does not exist yet: a file or folder of another name, which becomes OUT
+    check(run, out, **options)          optional: what the format's own program makes of it, as a `Parity`
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from regard.base.errors import RegardError
-from regard.base.numbers import a, grouped
+from regard.base.files import making_folder, reading, replacing
+from regard.base.numbers import a
 from regard.base.settings import one_of
-from regard.exchange.arpa import read_arpa, write_arpa
-from regard.report.progress import say
-from regard.runs.folder import Tokenizers
-from regard.runs.load import load_language_model
-from regard.runs.new_folder import check_free, new_folder, write_facts, write_folder
-from regard.runs.recipe import compose
-from regard.systems.ngram import NGram
-from regard.text.tokenizer import Tokenizer
-from regard.training.checkpoint import save_tensors
 
-FORMATS = ("arpa",)
+if TYPE_CHECKING:
+    from regard.exchange.parity import Parity
+    from regard.runs.load import AnyRun
 
 
-def export(run: Path, to: str, out: Path) -> None:
-    """Write the run's model as `out`; a file that is there already is never overwritten."""
-    one_of("--to", to, FORMATS)
-    loaded = load_language_model(run, device="cpu")
-    if not isinstance(loaded.model, NGram):
-        raise RegardError(f"ARPA holds n-grams, and {run} is {a(loaded.recipe.system)}.")
-    if out.exists():
-        raise RegardError(f"{out} exists already; remove it or choose another --out.")
-    write_arpa(loaded.model, loaded.tokenizer.tokens, out, new=True)
+@dataclass(frozen=True)
+class Format:
+    module: str  # in this package
+    what: str  # one line
+    systems: tuple[str, ...] = ()  # that it takes; empty: every one
+    networks: bool = False  # of every system but those that count
+    folder: bool = False  # what it writes: a folder, or one file
+    options: Mapping[str, str] | None = None  # of `write`, each with a line of documentation
+    opened: bool = True  # whether `write` takes the run that `load` opens; else its folder
+    package: str = ""  # that is needed to write it, as pip names it; "" = none besides Regard's own
 
 
-def import_file(file: Path, run: Path, tokenizer_file: Path | None = None) -> Path:
-    """Make a run of an ARPA file, with the tokenizer that cut its text, or one made from its words."""
-    check_free(run)
-    model, tokens = read_arpa(file)
-    tokenizer = _tokenizer_of(tokens) if tokenizer_file is None else Tokenizer.load(tokenizer_file)
-    if tokenizer.tokens != tokens:
-        raise RegardError(f"{tokenizer_file} is not the tokenizer of {file}: their vocabularies differ.")
-    settings = {
-        "data": {"corpus": "", "tokenizer": tokenizer.kind, "vocabulary": tokenizer.vocabulary},
-        "model": {"order": model.order},
+FORMATS: dict[str, Format] = {
+    "huggingface": Format(
+        "huggingface",
+        "a folder that transformers, vLLM and most other programs load",
+        ("gpt", "llama", "transformer"),
+        folder=True,
+        options={"license": "for the model card, as the Hub names it", "scores": "no: a card without test scores"},
+    ),
+    "ctranslate2": Format(
+        "ctranslate2_model",
+        "a folder for CTranslate2, which is fast on a CPU, also in 8 bits",
+        ("transformer", "gpt"),
+        folder=True,
+        options={"quantization": "of the weights: int8, int16, float16, …"},
+        package="'regard[ctranslate2]'",
+    ),
+    "onnx": Format(
+        "onnx_graphs",
+        "graphs that any program with an ONNX runtime can run, of every neural system",
+        networks=True,
+        folder=True,
+        package="'regard[onnx]'",
+    ),
+    "gguf": Format(
+        "gguf_file",
+        "one file that llama.cpp and the programs built on it read",
+        ("gpt", "llama"),
+        options={"quantization": "f32 (default), f16 or q8_0"},
+        package="'regard[gguf]'",
+    ),
+    "archive": Format(
+        "archive",
+        "one file that holds the run for another machine",
+        opened=False,
+        options={"training": "no: without what only resume and --average need"},
+    ),
+    "arpa": Format("arpa_runs", "the back-off format that every n-gram toolkit reads", ("ngram",)),
+}
+
+
+def export(
+    folder: Path, to: str, out: Path, *, options: Mapping[str, str] | None = None, check: bool = False
+) -> Parity | None:
+    """Write the run's model as `out`, whole or not at all; nothing that is there already is overwritten."""
+    one_of("--to", to, tuple(FORMATS))
+    form, options = FORMATS[to], dict(options or {})
+    for name in options:
+        if name not in (form.options or {}):
+            takes = ", ".join(f"--{known}" for known in form.options or {}) or "none"
+            raise RegardError(f"--to {to} has no option --{name}; its own are: {takes}.")
+    if out.exists() or out.is_symlink():
+        raise RegardError(f"{out} exists already; remove it or choose another name.")
+    run = _open(folder, to) if form.opened else folder
+    module = _module(form, to)
+    if check and not hasattr(module, "check"):
+        raise RegardError(f"--to {to} has no --check.")
+    with making_folder(out) if form.folder else replacing(out, new=True) as made:
+        module.write(run, made, **options)
+    return module.check(run, out, **options) if check else None
+
+
+def _open(folder: Path, to: str) -> AnyRun:
+    from regard.runs.load import load  # and with it torch, which `regard --help` does without
+
+    run = load(folder, device="cpu")
+    if FORMATS[to].systems and run.recipe.system not in FORMATS[to].systems:
+        raise RegardError(_other(to, run.recipe.system, folder))
+    return run
+
+
+def _other(to: str, system: str, folder: Path) -> str:
+    takes = {
+        name: form.systems or (() if form.networks and system == "ngram" else (system,))
+        for name, form in FORMATS.items()
     }
-    recipe = compose("ngram", None, settings)
-    with new_folder(recipe, run) as folder:
-        write_folder(folder, recipe, Tokenizers(tokenizer))
-        save_tensors(folder / "model.safetensors", model.state_dict())
-        write_facts(folder, recipe, model, {"name": file.name})
-    say(f"imported {grouped(model.stored_numbers)} n-grams")
-    return folder
+    fitting = [name for name, systems in takes.items() if system in systems]
+    instead = f"; for {a(system)} there is {', '.join(fitting)}" if fitting else ""
+    return f"--to {to} takes {' and '.join(FORMATS[to].systems)}, and {folder} is {a(system)}{instead}."
 
 
-def _tokenizer_of(tokens: list[str]) -> Tokenizer:
-    """Words between white space, or characters if every word is one."""
-    if tokens[:2] != ["<eos>", "<unk>"]:
-        raise RegardError("The file has no <unk>, so its words alone do not say how to cut text: give --tokenizer.")
-    by_character = all(len(token) == 1 for token in tokens[2:])
-    return Tokenizer.of_tokens(tokens, "char" if by_character else "word")
+def _module(form: Format, to: str) -> Any:
+    try:
+        return import_module(f"regard.exchange.{form.module}")
+    except ModuleNotFoundError as missing:
+        if not form.package or (missing.name or "").startswith("regard"):
+            raise
+        raise RegardError(f"--to {to} needs the package {missing.name}: pip install {form.package}.") from None
+
+
+READERS = {b"PK\x03\x04": "archive", b"{": "mingpt_json"}  # by how a file begins; any other is taken for ARPA
+
+
+def import_file(file: Path, run: Path | None = None, tokenizer_file: Path | None = None) -> Path:
+    """Make a run of another program's model: what it is, is seen from how it begins."""
+    if file.is_dir():
+        module = "huggingface"
+    else:
+        with reading(file) as stream:
+            begin = stream.read(4)
+        if begin == b"GGUF":
+            raise RegardError(
+                f"{file} is a GGUF file, which Regard writes and does not read: import the folder it was made of."
+            )
+        module = next((name for mark, name in READERS.items() if begin.startswith(mark)), "arpa_runs")
+    made: Path = import_module(f"regard.exchange.{module}").read(file, run or Path("runs") / file.stem, tokenizer_file)
+    return made

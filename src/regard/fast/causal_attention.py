@@ -79,7 +79,8 @@ def _read(
     attention: CausalSelfAttention, x: Tensor, state: State, span: Span, *, cudnn: bool = False
 ) -> tuple[Tensor, State]:
     query, key, value = attention.queries_keys_values(x, span.positions(x.size(1)))
-    context = attend_causal(query, key, value, dropout=attention.weight_dropout, cudnn=cudnn)
+    shared = attention.share(key), attention.share(value)
+    context = attend_causal(query, *shared, dropout=attention.weight_dropout, cudnn=cudnn)
     _, _, new = cache.remember(state, key, value, span)
     return attention.join_heads(context), new
 
@@ -96,9 +97,11 @@ def _read_one_more(attention: CausalSelfAttention, x: Tensor, state: State, span
     positions = span.positions(1)
     query, key, value = attention.queries_keys_values(x, positions)
     keys, values, new = cache.remember(state, key, value, span)
-    scores = (query * query.size(-1) ** -0.5) @ keys.transpose(2, 3)  # [R, H, 1, S]
+    # The queries that share a key stand one below the other: [R, G, H/G, d].
+    query = (query * query.size(-1) ** -0.5).reshape(len(query), keys.size(1), -1, query.size(-1))
     hidden = ~visible(positions, keys.size(2))
-    return attention.join_heads(scores.masked_fill(hidden, -torch.inf).softmax(dim=-1) @ values), new
+    weights = (query @ keys.transpose(2, 3)).masked_fill(hidden, -torch.inf).softmax(dim=-1)  # [R, G, H/G, S]
+    return attention.join_heads((weights @ values).reshape(len(query), attention.heads, 1, -1)), new
 
 
 def _is_dot(attention: SelfAttention, use: Use) -> Why:
@@ -122,9 +125,13 @@ def _dot_products(attention: SelfAttention, x: Tensor, state: State, span: Span)
 
 
 CAUSAL = "regard.layers.attention:CausalSelfAttention.forward"
+GROUPED = "regard.layers.attention:GroupedQueryAttention.forward"
 ROWS = (
     Row("cuDNN's causal attention", CAUSAL, _read_by_cudnn, _fits_cudnn, _trains_by_cudnn, needs_cudnn),
     Row("causal attention without a mask", CAUSAL, _read, _reads_first, _unbiased),
     Row("one query to a cache, on a CPU", CAUSAL, _read_one_more, _reads_one_more, _unbiased, needs_cpu),
+    Row("cuDNN's causal attention, grouped", GROUPED, _read_by_cudnn, _fits_cudnn, _trains_by_cudnn, needs_cudnn),
+    Row("grouped queries without a mask", GROUPED, _read, _reads_first, _unbiased),
+    Row("one group of queries to a cache, on a CPU", GROUPED, _read_one_more, _reads_one_more, _unbiased, needs_cpu),
     Row("dot products in one kernel", "regard.layers.attention:SelfAttention.forward", _dot_products, allows=_is_dot),
 )

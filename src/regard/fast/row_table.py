@@ -14,6 +14,7 @@ setting, shape or device that no row fits, runs as written.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import import_module
@@ -33,6 +34,7 @@ MODULES = (
     "short_blocks",
     "fused_block",
     "recurrence",
+    "minimal_gru",
     "attentive_recurrence",
     "gram_table",
     "choose_token",
@@ -83,20 +85,57 @@ def rows() -> tuple[Row, ...]:
     return tuple(row for name in MODULES for row in import_module(f"regard.fast.{name}").ROWS)
 
 
+_left_out: set[str] = set()  # names of rows that `install` passes over
+_noted: set[str] | None = None  # names of rows that ran, while someone notes them
+
+
+@contextmanager
+def without(*names: str) -> Iterator[None]:
+    """What is installed meanwhile does without these rows: `regard bench fast-rows` measures what each brings."""
+    before = set(_left_out)
+    _left_out.update(names)
+    try:
+        yield
+    finally:
+        _left_out.intersection_update(before)
+
+
+@contextmanager
+def noting() -> Iterator[set[str]]:
+    """The names of the rows that run, of what is installed meanwhile."""
+    global _noted
+    found: set[str] = set()
+    _noted = found
+    try:
+        yield found
+    finally:
+        _noted = None
+
+
 def install(thing: Any, use: Use | None = None, *, device: torch.device | None = None, **fields: Any) -> list[Row]:
     """Swap the methods of a model's modules, or of a plain object, for faster ones; return the rows now in use.
     Instead of a `Use`, its fields may be given."""
     uninstall(thing)
     use = use or Use(**fields)
-    device = device or getattr(thing, "device", None) or torch.device("cpu")
+    device = device or _device_of(thing)
     used: list[Row] = []
     for part in parts(thing):
         for method, able in _able(part, use, device).items():
             made = {row.name: row.makes(part) for row in able if row.makes is not None}
             ways = [(row, _unbound(made[row.name]) if row.name in made else row.does) for row in able]
+            if _noted is not None:
+                ways = [(row, _noting(row.name, does, _noted)) for row, does in ways]
             part.__dict__[method] = MethodType(_either(getattr(type(part), method), ways, made), part)
             used += [row for row in able if row not in used]
     return used
+
+
+def _device_of(thing: Any) -> torch.device:
+    """Where it computes. A plain object must say so: one that does not would run as written on a GPU, unnoticed."""
+    if isinstance(thing, nn.Module) and not hasattr(thing, "device"):
+        return next((weight.device for weight in thing.parameters()), torch.device("cpu"))
+    found: torch.device = thing.device
+    return found
 
 
 def uninstall(thing: Any) -> None:
@@ -123,7 +162,9 @@ def _able(part: Any, use: Use, device: torch.device) -> dict[str, list[Row]]:
     """For each method, the rows that may replace it. Exact class only: a subclass may compute something else."""
     found: dict[str, list[Row]] = {}
     for row in rows():
-        if row.owner is type(part) and row.needs(device) is None and row.allows(part, use) is None:
+        if row.owner is not type(part) or row.name in _left_out:
+            continue
+        if row.needs(device) is None and row.allows(part, use) is None:
             found.setdefault(row.method, []).append(row)
     return found
 
@@ -143,6 +184,14 @@ def _either(written: Callable[..., Any], ways: list[tuple[Row, Any]], made: dict
 
 def _unbound(function: Callable[..., Any]) -> Callable[..., Any]:
     return lambda self, *arguments, **options: function(*arguments, **options)
+
+
+def _noting(name: str, does: Any, found: set[str]) -> Callable[..., Any]:
+    def call(*arguments: Any, **options: Any) -> Any:
+        found.add(name)
+        return does(*arguments, **options)
+
+    return call
 
 
 # -- device checks ---------------------------------------------------------------------------------------------------

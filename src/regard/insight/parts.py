@@ -1,7 +1,8 @@
 """Converts the nested parts of `explain` to arrays by name, for a trace.
 
 A layer's output is "hidden". What else a recurrent one computes at each step (gates, cell, candidate) is listed beside
-it, also for a user's own layer. Attention has "weights", at the top of a layer or in its "attention".
+it, also for a user's own layer. Attention has "weights", at the top of a layer or in its "attention"; linear attention
+also has its state after the last step, a "matrix", and at each step its "decay" and how much it was to "write".
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from regard.layers.state import State
 
 BESIDE = ("feedforward", "context")  # vectors inside a layer that are neither gates nor its output
 LOOKS = ("scores", "weights", "empty", "average", "weight")  # parts of attention, or of an average
+IN_ATTENTION = ("decay", "write")  # gates of linear attention, one for each head
 
 
 @dataclass
@@ -26,6 +28,7 @@ class Inside:
     attention: dict[str, np.ndarray] = field(default_factory=dict)  # [heads, T, S]
     hidden: dict[str, np.ndarray] = field(default_factory=dict)  # [T, D]
     gates: dict[str, np.ndarray] = field(default_factory=dict)  # [T, D]
+    matrices: dict[str, np.ndarray] = field(default_factory=dict)  # [heads, features, D]
 
 
 def look_inside(parts: State) -> Inside:
@@ -71,6 +74,10 @@ def _add_layer(found: Inside, place: str, layer: State) -> None:
     for look in ("attention", "cross"):
         if isinstance(layer.get(look), dict) and "output" in layer[look]:
             found.hidden[f"{place}/{look}"] = array(layer[look]["output"])
+    inside = layer.get("attention", layer)
+    if "matrix" in inside:
+        found.matrices[place] = array(inside["matrix"])
+        found.gates.update({f"{place}/{name}": array(inside[name]) for name in IN_ATTENTION if name in inside})
     _add_vectors(found, layer, BESIDE, f"{place}/")
     found.gates.update({f"{place}/{name}": array(gate) for name, gate in _gates(layer)})
 

@@ -84,6 +84,8 @@ class Trace:
     hidden: Mapping[str, np.ndarray] = field(default_factory=dict)
     # [T, D] what a cell goes through: "layer/0/forget", "layer/0/cell", "encoder/0/backward/forget", …
     gates: Mapping[str, np.ndarray] = field(default_factory=dict)
+    # [heads, features, D] "layer/0": the state of linear attention after the last step
+    matrices: Mapping[str, np.ndarray] = field(default_factory=dict)
     alignment: np.ndarray | None = None  # [T, S] translation: which source word each step looked at
     order: np.ndarray | None = None  # [T] n-gram: the order whose probability was used
     backoff: np.ndarray | None = None  # [T] n-gram: the back-off weight that multiplied its answer; 1 = none
@@ -163,10 +165,11 @@ class Trace:
         if arrays:
             facts["hidden"] = {name: listed(value) for name, value in self.hidden.items()}
             facts["gates"] = {name: listed(value) for name, value in self.gates.items()}
+            facts["matrices"] = {name: listed(value) for name, value in self.matrices.items()}
         return facts
 
     def __repr__(self) -> str:
-        inside = ", ".join([*self.attention, *self.hidden, *self.gates])
+        inside = ", ".join([*self.attention, *self.hidden, *self.gates, *(f"matrix {name}" for name in self.matrices)])
         return f"Trace({self.system}, {counted(self.steps, 'step')}: {inside or 'nothing inside'})"
 
     def _repr_html_(self) -> str:

@@ -85,6 +85,20 @@ def gates(trace: Trace, encoder: bool = False) -> list[Heat]:
 GATES = "gates"
 
 
+def matrices(trace: Trace) -> list[Heat]:
+    """The state of each head of linear attention after the last word: what a key would find."""
+    found = []
+    for name, heads in trace.matrices.items():
+        for head, values in enumerate(heads):
+            whose = f"{part_name(name)}, head {head + 1}"
+            rows, columns = (tuple(map(str, range(1, size + 1))) for size in values.shape)
+            found.append(
+                Heat(f"{whose}: its state after the last word", rows, columns, values.tolist(), "value", "feature",
+                     "component", diverging=True)
+            )  # fmt: skip
+    return found
+
+
 def powers(matrix: np.ndarray) -> np.ndarray:
     """log10 of positive values; NaN for the rest."""
     above = np.where(matrix > 0, matrix, np.nan)

@@ -24,6 +24,7 @@ from regard.insight.gradients import entering, predicting, state_gradients, surp
 from regard.insight.parts import array, look_inside, look_inside_encoder
 from regard.insight.search import search_tree
 from regard.insight.trace import Branch, Choice, Trace
+from regard.layers.attention import GroupedQueryAttention
 from regard.layers.state import State
 from regard.systems.classifier import Classifier
 from regard.systems.model import Model
@@ -82,7 +83,8 @@ def trace_language(
         attention=inside.attention,
         hidden=inside.hidden,
         gates=inside.gates,
-        notes=tuple(notes),
+        matrices=inside.matrices,
+        notes=(*notes, *_shared_heads(model)),
         text=text,
         run=run,
         **facts,
@@ -96,6 +98,7 @@ def trace_translation(
     source: str,
     target: str | None = None,
     *,
+    prefix: str = "",
     beam: int = 5,
     length_penalty: float = 1.0,
     forbidden: Sequence[int] = (),
@@ -104,7 +107,10 @@ def trace_translation(
     system: str = "",
     run: str = "",
 ) -> Trace:
-    """What happens while a translator writes `target`, or what beam search finds best, with the tree of that search."""
+    """What happens while a translator writes `target`, or what beam search finds best, with the tree of that search.
+
+    `prefix`: the translation begins so; it is read, and the search finds the best way to go on.
+    """
     _check(top=top)
     model.eval()
     system = _name(model, system)
@@ -115,9 +121,12 @@ def trace_translation(
     branches: tuple[Branch, ...] = ()
     if target is None:
         longest, how = longest_translation(len(read) - 1), Beam(beam, length_penalty, beam)
-        first = torch.tensor([[tokenizer.eos]], device=model.device)
-        (best, *_), branches = _search(model, first, sources, tokenizer, how, longest, forbidden)
-        written = best.tokens
+        begun = tokenizer.encode(prefix)
+        if len(begun) >= longest:
+            raise RegardError(f"A translation of this source has at most {longest} tokens: give a shorter beginning.")
+        first = torch.tensor([[tokenizer.eos, *begun]], device=model.device)
+        (best, *_), branches = _search(model, first, sources, tokenizer, how, longest - len(begun), forbidden)
+        written = [*begun, *best.tokens]
     else:
         written = [*tokenizer.encode(target), tokenizer.eos]
     tokens = torch.tensor([[tokenizer.eos, *written[:-1]]], device=model.device)
@@ -203,6 +212,16 @@ def trace_classification(
 
 
 # -- what they share -------------------------------------------------------------------------------------------------
+
+
+def _shared_heads(model: Model) -> list[str]:
+    """A sentence where groups of heads share keys and values."""
+    shared = {(part.heads, part.groups) for part in model.modules() if isinstance(part, GroupedQueryAttention)}
+    return [
+        f"Each of its {groups} heads of keys and values serves {heads // groups} neighbouring heads of queries."
+        for heads, groups in shared
+        if groups < heads
+    ]
 
 
 def _explain(model: Model, tokens: Tensor, state: State | None, system: str) -> tuple[Tensor, State, list[str]]:

@@ -4,9 +4,12 @@
 
 causal   Q, K, V = W_q x, W_k x, W_v x      M = −∞ where a key lies after its query ("no q₂k₃, because of cheating")
 full     Q, K, V = W_q x, W_k x, W_v x      M = −∞ where a key is padding
+grouped  as causal, and the H queries of a position share G ≤ H keys and values: head h reads those of group h // (H/G)
 cross    Q = W_q y;  K, V = W_k m, W_v m    M = −∞ where the source m is padding
 
-and with any score α of scores.py instead of the softmax, one head and nothing projected afterwards:
+Grouped queries: Ainslie et al. 2023; the cache is G/H of the size.
+
+With any score α of scores.py instead of the softmax, one head and nothing projected afterwards:
 
 bare     h_i = Σ_{j ≤ i} α(q_i, k_j) v_j,   q = f(W_q x), k = f(W_k x), v = f(W_v x)        the notes
 scored   c_t = Σ_s α(q_t, h_s) h_s                                                          Bahdanau et al. 2015
@@ -97,9 +100,14 @@ class CausalSelfAttention(MultiHeadSelfAttention, Layer):
 
     caches = True
 
+    @property
+    def key_heads(self) -> int:
+        """Heads of keys and values, which is what the state holds."""
+        return self.heads
+
     def begin(self, rows: int, *, capacity: int | None = None, device: torch.device | str, dtype: torch.dtype) -> State:
         width = self.width // self.heads
-        return cache.begin(rows, self.heads, width, capacity=capacity, device=device, dtype=dtype)
+        return cache.begin(rows, self.key_heads, width, capacity=capacity, device=device, dtype=dtype)
 
     def forward(self, x: Tensor, state: State, span: Span) -> tuple[Tensor, State]:
         *asked, new = self.look_up(x, state, span)
@@ -117,7 +125,44 @@ class CausalSelfAttention(MultiHeadSelfAttention, Layer):
         keys, values, new = cache.remember(state, key, value, span)
         slots = keys.size(2)
         mask = additive_mask(visible(positions, slots), self.position.bias(positions, slots, self.heads), query.dtype)
-        return query, keys, values, mask, new
+        return query, self.share(keys), self.share(values), mask, new
+
+    def share(self, keys: Tensor) -> Tensor:
+        """Keys or values [R, G, S, d] as each head of queries reads them: [R, H, S, d]."""
+        return keys
+
+
+class GroupedQueryAttention(CausalSelfAttention):
+    """Groups of neighbouring heads share one head of keys and values."""
+
+    def __init__(
+        self,
+        width: int,
+        heads: int,
+        groups: int,
+        *,
+        bias: bool = True,
+        dropout: float = 0.0,
+        dropout_output: float = 0.0,
+        position: Position | None = None,
+    ) -> None:
+        super().__init__(width, heads, bias=bias, dropout=dropout, dropout_output=dropout_output, position=position)
+        self.groups = groups
+        self.project = nn.Linear(width, (heads + 2 * groups) * (width // heads), bias=bias)  # W_q, W_k, W_v
+
+    @property
+    def key_heads(self) -> int:
+        return self.groups
+
+    def queries_keys_values(self, x: Tensor, positions: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Queries [R, H, T, d], keys and values [R, G, T, d]."""
+        heads = self.project(x).unflatten(-1, (self.heads + 2 * self.groups, -1))  # [R, T, H + 2·G, d]
+        query, key, value = heads.split([self.heads, self.groups, self.groups], dim=2)
+        query, key = self.position.turn(query, positions), self.position.turn(key, positions)
+        return query.transpose(1, 2), key.transpose(1, 2), value.transpose(1, 2)
+
+    def share(self, keys: Tensor) -> Tensor:
+        return keys.repeat_interleave(self.heads // self.groups, dim=1)
 
 
 class FullSelfAttention(MultiHeadSelfAttention):
@@ -172,7 +217,7 @@ class CrossAttention(nn.Module):
     def look_up(self, x: Tensor, source: State, valid: Tensor | None) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
         """Queries [N, H, width·T, d], the hypotheses of a source one after the other; K, V [N, H, S, d] and M."""
         memory = source["keys_values"]
-        query = self.query(x).view(len(memory), -1, self.heads, x.size(-1) // self.heads)
+        query = self.query(x).view(memory.size(0), -1, self.heads, x.size(-1) // self.heads)
         keys, values = memory.to(query.dtype).unflatten(-1, (2 * self.heads, -1)).chunk(2, dim=2)
         mask = None if valid is None else additive_mask(valid[:, None, None], None, query.dtype)
         return query.transpose(1, 2), keys.transpose(1, 2), values.transpose(1, 2), mask

@@ -4,6 +4,9 @@ post-norm    x = LN(x + Attention(x));    x = LN(x + FF(x))          Vaswani et 
 pre-norm     x = x + Attention(LN(x));    x = x + FF(LN(x))          GPT-2: Radford et al. 2019
 
 FF(x) = W_2 f(W_1 x + b_1) + b_2,    f = GELU (tanh form; Hendrycks & Gimpel 2016) or ReLU
+gated     W_2 (swish(W_g x) * W_1 x),    swish(u) = u σ(u)                                      SwiGLU: Shazeer 2020
+
+LN(x) = a (x − mean) / deviation + b;   RMSNorm(x) = a x / √(mean of x² + ε)                    Zhang & Sennrich 2019
 
 An encoder's block has attention in both directions; a decoder's has a third sublayer between the two, cross-attention
 to the source.
@@ -23,6 +26,11 @@ from regard.layers.layer import Layer
 from regard.layers.state import Span, State
 
 ACTIVATIONS = ("gelu", "relu")
+RMS_EPSILON = 1e-5  # Llama's
+
+
+def rms_norm(width: int) -> Any:
+    return nn.RMSNorm(width, eps=RMS_EPSILON)
 
 
 class FeedForward(nn.Module):
@@ -40,7 +48,7 @@ class FeedForward(nn.Module):
     ) -> None:
         super().__init__()
         self.expand = nn.Linear(width, inner, bias=bias)
-        self.activation = nn.GELU(approximate="tanh") if activation == "gelu" else nn.ReLU()
+        self.activation: nn.Module = nn.GELU(approximate="tanh") if activation == "gelu" else nn.ReLU()
         self.drop_activation = Dropout(dropout_activation)
         self.output = nn.Linear(inner, width, bias=bias)
         self.drop_output = Dropout(dropout)
@@ -49,13 +57,25 @@ class FeedForward(nn.Module):
         return self.drop_output(self.output(self.drop_activation(self.activation(self.expand(x)))))
 
 
+class GatedFeedForward(FeedForward):
+    """SwiGLU: one linear map, through a sigmoid-like curve, decides how much of another passes. No biases."""
+
+    def __init__(self, width: int, inner: int, *, dropout: float = 0.0) -> None:
+        super().__init__(width, inner, bias=False, dropout=dropout)
+        self.gate = nn.Linear(width, inner, bias=False)
+        self.activation = nn.SiLU()  # swish
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.drop_output(self.output(self.activation(self.gate(x)) * self.expand(x)))
+
+
 class Order:
     """Where the layer norm is applied when a sublayer is added to x."""
 
     feedforward: FeedForward
     feedforward_norm: nn.LayerNorm
 
-    def add(self, norm: nn.LayerNorm, x: Tensor, part: Callable[[Tensor], tuple[Any, ...]]) -> tuple[Any, ...]:
+    def add(self, norm: nn.Module, x: Tensor, part: Callable[[Tensor], tuple[Any, ...]]) -> tuple[Any, ...]:
         """The new x, and what the sublayer returned: its term of the sum, and anything else."""
         raise NotImplementedError
 
@@ -67,7 +87,7 @@ class Order:
 class PreNorm(Order):
     """x + part(LN(x)): the sum itself is never normalised, so gradients pass straight down."""
 
-    def add(self, norm: nn.LayerNorm, x: Tensor, part: Callable[[Tensor], tuple[Any, ...]]) -> tuple[Any, ...]:
+    def add(self, norm: nn.Module, x: Tensor, part: Callable[[Tensor], tuple[Any, ...]]) -> tuple[Any, ...]:
         added, *rest = part(norm(x))
         return x + added, added, *rest
 
@@ -75,7 +95,7 @@ class PreNorm(Order):
 class PostNorm(Order):
     """LN(x + part(x)), as in the first Transformer."""
 
-    def add(self, norm: nn.LayerNorm, x: Tensor, part: Callable[[Tensor], tuple[Any, ...]]) -> tuple[Any, ...]:
+    def add(self, norm: nn.Module, x: Tensor, part: Callable[[Tensor], tuple[Any, ...]]) -> tuple[Any, ...]:
         added, *rest = part(x)
         return norm(x + added), added, *rest
 
@@ -83,14 +103,17 @@ class PostNorm(Order):
 class Block(Order, Layer):
     """A language model's block; its state is the attention's."""
 
-    caches = True
-
     def __init__(self, attention: CausalSelfAttention, feedforward: FeedForward, *, bias: bool = True) -> None:
         super().__init__()
+        self.caches = attention.caches
         self.attention = attention
         self.feedforward = feedforward
-        self.attention_norm = nn.LayerNorm(attention.width, bias=bias)
-        self.feedforward_norm = nn.LayerNorm(attention.width, bias=bias)
+        self.attention_norm = self.norm(attention.width, bias)
+        self.feedforward_norm = self.norm(attention.width, bias)
+
+    @staticmethod
+    def norm(width: int, bias: bool) -> Any:
+        return nn.LayerNorm(width, bias=bias)
 
     def begin(self, rows: int, *, capacity: int | None = None, device: torch.device | str, dtype: torch.dtype) -> State:
         return self.attention.begin(rows, capacity=capacity, device=device, dtype=dtype)
@@ -112,6 +135,14 @@ class PreNormBlock(PreNorm, Block):
 
 class PostNormBlock(PostNorm, Block):
     pass
+
+
+class RMSNormBlock(PreNorm, Block):
+    """Pre-norm without means and biases, as in Llama."""
+
+    @staticmethod
+    def norm(width: int, bias: bool) -> Any:
+        return rms_norm(width)
 
 
 class EncoderBlock(Order, nn.Module):

@@ -47,7 +47,7 @@ def _append(cache: Tensor, new: Tensor, positions: Tensor) -> Tensor:
     if cache.size(2) == 0:
         return new
     longer = torch.cat([cache.to(new.dtype), new], dim=2)
-    rows = torch.arange(len(new), device=new.device)[:, None]
+    rows = torch.arange(new.size(0), device=new.device)[:, None]
     longer.transpose(1, 2)[rows, positions] = new.transpose(1, 2)
     return longer
 

@@ -79,8 +79,8 @@ class RecurrentEncoder(nn.Module):
         def step(word: Tensor, before: State) -> State:
             return self.equation(F.linear(word, w, b), F.linear(before["hidden"], u, b_u), before)
 
-        span = Span(torch.zeros(len(x), dtype=torch.int64, device=x.device), lengths)
-        first = {name: x.new_zeros(len(x), self.fused.hidden_size) for name in self.memory}
+        span = Span(torch.zeros(x.size(0), dtype=torch.int64, device=x.device), lengths)
+        first = {name: x.new_zeros(x.size(0), self.fused.hidden_size) for name in self.memory}
         if way == "forward":
             return walk(step, x, first, span)
         hidden, end, parts = walk(step, backwards(x, lengths), first, span)
@@ -125,4 +125,4 @@ def backwards(rows: Tensor, lengths: Tensor | None) -> Tensor:
     columns = torch.arange(rows.size(1), device=rows.device)
     lengths = lengths.to(rows.device, non_blocking=True)[:, None]
     index = torch.where(columns < lengths, lengths - 1 - columns, columns)  # [N, S]
-    return rows[torch.arange(len(rows), device=rows.device)[:, None], index]
+    return rows[torch.arange(rows.size(0), device=rows.device)[:, None], index]

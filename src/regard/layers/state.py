@@ -57,7 +57,7 @@ def last(sequence: Tensor, initial: Tensor, span: Span) -> Tensor:
     if span.lengths is None:
         return sequence[:, -1]
     steps = torch.cat([initial[:, None], sequence], dim=1)  # index n: the value after n columns
-    return steps[torch.arange(len(steps), device=steps.device), span.lengths]
+    return steps[torch.arange(steps.size(0), device=steps.device), span.lengths]
 
 
 def map_state(function: Callable[[Tensor], Tensor], state: State) -> State:

@@ -8,6 +8,7 @@ stand out on both. This is the only file that names colours; pages take theirs f
 
 from __future__ import annotations
 
+import json
 import math
 from functools import cache
 
@@ -96,3 +97,28 @@ def _gamma(part: float) -> float:
 
 def _linear(part: float) -> float:
     return part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4
+
+
+def lab_variables() -> str:
+    """`variables()` for a page with a switch: by the reader's setting, unless <html data-theme> says light or dark."""
+    light, dark = (" ".join(f"--{name}: {code};" for name, code in one.items()) for one in (LIGHT, DARK))
+    dark = f"color-scheme: dark; {dark}"
+    lines = " ".join(f"--line-{number}: {code};" for number, code in enumerate(OKABE_ITO))
+    return (
+        f":root {{ color-scheme: light; {light} {lines} }}\n"
+        f"@media screen and (prefers-color-scheme: dark) {{ :root:not([data-theme=light]) {{ {dark} }} }}\n"
+        f":root[data-theme=dark] {{ {dark} }}\n"
+    )
+
+
+def lab_module() -> str:
+    """The same as a module for a canvas: the lines, and four scales of 255 shades as [red, green, blue, …]."""
+    scales = {
+        f"{'diverging' if two else 'sequential'}{'Dark' if dark else 'Light'}": [
+            part for colour in shades(two, dark) for part in colour
+        ]
+        for two in (False, True)
+        for dark in (False, True)
+    }
+    body = "".join(f"export const {name} = new Uint8Array({json.dumps(values)});\n" for name, values in scales.items())
+    return f"export const lines = {json.dumps(OKABE_ITO)};\n{body}"

@@ -17,7 +17,7 @@ from regard.report.screen import harmless
 
 def print_json(value: Any) -> None:
     """JSON on stdout; numbers JSON cannot hold (infinity, not-a-number) become null."""
-    print(json.dumps(_finite(value), ensure_ascii=False, indent=2))
+    print(json.dumps(finite(value), ensure_ascii=False, indent=2))
 
 
 def print_table(rows: Sequence[Mapping[str, Any]], columns: Mapping[str, str], title: str = "") -> None:
@@ -46,7 +46,7 @@ def csv_text(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> str:
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow(columns)
     for row in rows:
-        values = (_finite(row.get(key)) for key in columns)
+        values = (finite(row.get(key)) for key in columns)
         writer.writerow(["" if value is None else value for value in values])
     return file.getvalue()
 
@@ -148,11 +148,12 @@ def is_numeric(rows: Sequence[Mapping[str, Any]], key: str) -> bool:
     )
 
 
-def _finite(value: Any) -> Any:
+def finite(value: Any) -> Any:
+    """The same with null in place of infinity and not-a-number, which JSON cannot hold."""
     if isinstance(value, float) and not math.isfinite(value):
         return None
     if isinstance(value, Mapping):
-        return {key: _finite(v) for key, v in value.items()}
+        return {key: finite(v) for key, v in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_finite(v) for v in value]
+        return [finite(v) for v in value]
     return value

@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from regard.base.errors import RegardError
 from regard.report.progress import progress, say
-from regard.runs.folder import read_facts
+from regard.runs.facts import read_facts
 from regard.runs.recipe import PairDataSettings, Recipe
 from regard.text.corpus import Corpus, is_named, open_corpus
 from regard.text.pairs import PairCorpus, open_pairs
@@ -50,6 +50,9 @@ def with_data_found(folder: Path, recipe: Recipe) -> Recipe:
 
     That they are the same data is seen by their checksum.
     """
+    if not recipe.data.corpus:
+        what = "pairs: say which ones" if isinstance(recipe.data, PairDataSettings) else "a text: say which one"
+        raise RegardError(f"{folder} was imported without {what} with --data.")
     if is_named(recipe.data.corpus):
         return recipe
     there = Path(recipe.data.corpus)

@@ -6,6 +6,7 @@ tokenizer.json         text ↔ tokens (of the target or the labels, where token
 model.safetensors      the weights that were best on validation
 training.safetensors   the checkpoint a resume starts from (the last weights are in it)
 kept/                  for pairs, the weights of the last validations
+snapshots/             if training.snapshots asks for them, the weights of moments of the training
 metrics.jsonl          the learning curve
 report.html            the run's own page
 mine.py                where the system is one's own: its code, as it was
@@ -23,21 +24,18 @@ import torch
 from torch import Tensor
 
 from regard.base.errors import RegardError
-from regard.base.files import DIGEST, MOST_JSON, check_digests, read_whole, without_digest
+from regard.base.files import check_digests
 from regard.base.numbers import counted
 from regard.report.progress import say
+from regard.runs.facts import read_facts
 from regard.runs.recipe import Recipe, compose, read_in
 from regard.systems.catalogue import find, load_class
 from regard.systems.code import admit, admit_copy, is_own, locate, was_named
 from regard.systems.model import Model
 from regard.text.tokenizer import Tokenizer
 from regard.training.checkpoint import load_tensors, unflatten
-from regard.training.loop import kept_weights
+from regard.training.loop import SNAPSHOTS, kept_weights, weights_in
 
-FORMAT = 1  # of the run folder; raised when an older Regard could not read it
-# The entries of a run.json from before it had a digest; if there is another, it is the digest with a damaged name.
-FACTS = {"format", "regard", "torch", "python", "platform", "device", "threads", "processes", "seed", "created"}
-FACTS |= {"parameters", "seconds", "corpus", "recipe", "files", "code"}
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer.source.json")
 
 
@@ -108,32 +106,6 @@ def open_tokenizers(folder: Path, recipe: Recipe) -> Tokenizers:
     return Tokenizers.load(folder, has_source(recipe))
 
 
-def read_facts(folder: Path) -> dict[str, Any]:
-    """run.json: which version wrote the run, on what, from which text."""
-    if not folder.exists():
-        raise RegardError(f"There is no run {folder}; `regard train` makes one.")
-    if not (folder / "run.json").is_file():
-        if any((folder / name).exists() for name in ("model.safetensors", "training.safetensors")):
-            raise RegardError(
-                f"{folder} is not a run: it has weights and no run.json. Put that file back from a copy; the weights "
-                "are left as they are."
-            )
-        raise RegardError(f"{folder} is not a run: it has no run.json; `regard train` makes one.")
-    content = read_whole(folder / "run.json", MOST_JSON)
-    try:
-        facts = json.loads(content)
-    except (ValueError, RecursionError):
-        facts = None
-    if not isinstance(facts, dict) or (DIGEST not in facts and not facts.keys() <= FACTS):
-        raise RegardError(f"{folder / 'run.json'} is damaged; restore it, or train the run again.")
-    if facts.get("format") != FORMAT:
-        raise RegardError(
-            f"{folder} was written by Regard {facts.get('regard', '?')} in run format {facts.get('format')}; "
-            f"this version reads format {FORMAT}: install the version that wrote it."
-        )
-    return without_digest(facts, folder / "run.json")
-
-
 def own_code(system: str, facts: dict[str, Any], folder: Path) -> str:
     """The name of the code a run was trained with: the file it names or, if that has changed since, the run's copy.
 
@@ -160,9 +132,21 @@ def own_code(system: str, facts: dict[str, Any], folder: Path) -> str:
     )
 
 
+def moments(folder: Path) -> dict[int, Path]:
+    """The weights that were kept on the way, by their step: those of training.snapshots and training.keep."""
+    files = [*kept_weights(folder), *weights_in(folder / SNAPSHOTS)]
+    return {int(path.stem): path for path in sorted(files, key=lambda path: path.stem)}
+
+
 def read_weights(folder: Path, weights: str = "best") -> dict[str, Tensor]:
+    if weights.isascii() and weights.isdecimal():
+        kept = moments(folder)
+        if int(weights) not in kept:
+            known = f"it kept those of {', '.join(map(str, kept))}" if kept else "training.snapshots keeps some"
+            raise RegardError(f"{folder} has no weights of step {weights}: {known}.")
+        return load_tensors(kept[int(weights)])[0]
     if weights not in ("best", "last"):
-        raise RegardError(f"--weights must be best or last, not {weights!r}.")
+        raise RegardError(f"--weights must be best, last, or a step whose weights were kept, not {weights!r}.")
     best, checkpoint = folder / "model.safetensors", folder / "training.safetensors"
     if weights == "best" and best.exists():
         return load_tensors(best)[0]

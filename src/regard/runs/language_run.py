@@ -17,7 +17,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +29,7 @@ from regard.base.settings import at_least
 from regard.decoding.beam import WIDEST, beam_search
 from regard.decoding.engine import Engine, Prompt
 from regard.decoding.generate import read_prompts
-from regard.decoding.sampling import Sampling, one_sampling
+from regard.decoding.sampling import Sampling, chances, mask_tokens, one_sampling
 from regard.evaluation.documents import Documents
 from regard.evaluation.perplexity import Likelihood, Method, token_losses
 from regard.evaluation.scoring import alone_by_default, line_losses
@@ -47,6 +47,8 @@ from regard.text import sources
 from regard.text.corpus import Corpus, open_corpus
 from regard.text.tokens import TokenArray
 
+COLUMNS = 256  # tokens whose predictions are looked at together
+
 
 @dataclass(frozen=True)
 class LineScore:
@@ -57,6 +59,16 @@ class LineScore:
     @property
     def log_probability(self) -> float:
         return float(sum(self.log_probabilities))
+
+
+@dataclass(frozen=True)
+class NextToken:
+    """A token that may come next."""
+
+    number: int
+    token: str
+    probability: float  # by the model
+    drawn: float  # with temperature, top-k and top-p
 
 
 class LanguageRun(Run):
@@ -182,8 +194,6 @@ class LanguageRun(Run):
         if data is not None:
             return open_corpus(data, columns=columns, usual=self.recipe.data.columns)
         refuse_columns(columns)
-        if not self.recipe.data.corpus:
-            raise RegardError(f"{self.folder} was imported without a text: say which one with --data.")
         return corpus_of(self.folder, self.recipe)
 
     # -- what does it write ------------------------------------------------------------------------------------------
@@ -205,7 +215,7 @@ class LanguageRun(Run):
 
         How to draw is said by `sampling`, or by its fields: temperature 0 is greedy.
         """
-        opening = self._opening(prompt)
+        opening = self.opening(prompt)
         engine = self._engine(one_sampling(sampling, temperature, top_k, top_p), rows=1)
         (tokens,) = engine.texts([opening], max_tokens=max_tokens, lines=lines, seed=seed, on_reread=on_reread)
         return self.tokenizer.decode([*opening.tokens[1:], *tokens])
@@ -225,7 +235,7 @@ class LanguageRun(Run):
     ) -> Iterator[str]:
         """What `generate` writes after the prompt, piece by piece as it is written: each piece is new, and none is of
         the prompt. A piece ends where a character does."""
-        opening = self._opening(prompt)
+        opening = self.opening(prompt)
         read, written = list(opening.tokens[1:]), self.as_read(prompt)
         engine = self._engine(one_sampling(sampling, temperature, top_k, top_p), rows=1)
         steps = engine.stream([opening], max_tokens=max_tokens, lines=lines, seed=seed, on_reread=on_reread)
@@ -235,6 +245,40 @@ class LanguageRun(Run):
             if len(text) > len(written) and (done or not text.endswith("\ufffd")):  # else a character has bytes to come
                 yield text[len(written) :]
                 written = text
+
+    @torch.no_grad()
+    def alternatives(self, text: str, count: int = 10) -> list[tuple[str, float]]:
+        """What may come next after a text, as it would be written, with its probability, best first.
+
+        It is what `stream` draws from at temperature 1: tokens that are never written have no part in it. A token that
+        is only a part of a character is left out.
+        """
+        opening = self.opening(text)
+        read, written = list(opening.tokens[1:]), self.as_read(text)
+        end = opening.tokens[-self.model.context :] if self.model.context else opening.tokens
+        logits, _ = read_prompts(self.model, [end], None)
+        probability = torch.softmax(mask_tokens(logits, [*self.forbidden, *opening.unfit])[0].double(), -1)
+        found: list[tuple[str, float]] = []
+        for token in probability.argsort(descending=True, stable=True).tolist():
+            piece = self.tokenizer.decode([*read, token])[len(written) :]
+            if len(found) == count or not probability[token]:
+                break
+            if piece and not piece.endswith("\ufffd"):
+                found.append((piece, float(probability[token])))
+        return found
+
+    @torch.no_grad()
+    def choices(self, prompt: str = "", sampling: Sampling | None = None, top: int = 20) -> list[NextToken]:
+        """What `generate` chooses its next token from, the most probable ones first."""
+        opening, limit = self.opening(prompt), self.model.context
+        if limit is not None and len(opening.tokens) > limit:
+            raise RegardError(f"This model reads at most {limit} tokens: give a shorter text.")
+        logits, _ = read_prompts(self.model, [opening.tokens], None)
+        allowed = mask_tokens(logits, [*self.forbidden, *opening.unfit])
+        drawn = chances(allowed, sampling or Sampling())[0]
+        whole = logits.double().softmax(-1)[0]
+        best = allowed[0].sort(descending=True, stable=True).indices[:top].tolist()
+        return [NextToken(n, self.tokenizer.token(n), float(whole[n]), float(drawn[n])) for n in best]
 
     def as_read(self, text: str) -> str:
         """The text as the model's tokens spell it: normalised, and without spaces that no token holds."""
@@ -263,7 +307,7 @@ class LanguageRun(Run):
 
         def openings() -> Iterator[Prompt]:
             for prompt in prompts:
-                opening = self._opening(prompt)
+                opening = self.opening(prompt)
                 taken.append(list(opening.tokens[1:]))
                 yield opening
 
@@ -274,15 +318,16 @@ class LanguageRun(Run):
             yield self.tokenizer.decode([*taken.popleft(), *line])
 
     def _engine(self, sampling: Sampling, rows: int | None, *, one_line: bool = False) -> Engine:
-        def build() -> Engine:
-            forbidden = forbidden_tokens(self.tokenizer, one_line=one_line)
-            eos = self.tokenizer.eos
-            return Engine(self.model, eos=eos, sampling=sampling, forbidden=forbidden, rows=rows, install=install)
-
+        build = partial(self.new_engine, sampling, rows, one_line=one_line)
         engine: Engine = self._engine_for((sampling, rows, one_line), build)
         return engine
 
-    def _opening(self, prompt: str) -> Prompt:
+    def new_engine(self, sampling: Sampling, rows: int | None = None, *, one_line: bool = False) -> Engine:
+        """An engine that writes `rows` texts at once, for a caller who submits and steps them."""
+        forbidden, eos = forbidden_tokens(self.tokenizer, one_line=one_line), self.tokenizer.eos
+        return Engine(self.model, eos=eos, sampling=sampling, forbidden=forbidden, rows=rows, install=install)
+
+    def opening(self, prompt: str) -> Prompt:
         """What is read of a prompt, and the tokens that may not come next.
 
         Byte pairs keep a word's space with the word, so a prompt that ends in a space would ask for a word without one.
@@ -342,6 +387,21 @@ class LanguageRun(Run):
         found = line_losses(self.model, ids, self.tokenizer.eos, alone=alone_by_default(self.model))
         for line, tokens, losses in zip(lines, ids, found):
             yield LineScore(line, [self.tokenizer.token(n) for n in tokens], [-float(loss) for loss in losses])
+
+    @torch.no_grad()
+    def token_scores(self, ids: Sequence[int], top: int = 0) -> tuple[list[float], list[list[tuple[int, float]]]]:
+        """The log-probability of each of these tokens, as `score` computes it, and at each place the `top` most
+        probable tokens with theirs."""
+        eos = self.tokenizer.eos
+        (losses,) = line_losses(self.model, [[*ids, eos]], eos, alone=True)
+        found: list[list[tuple[int, float]]] = []
+        state: State | None = None
+        for start in range(0, len(ids) if top else 0, COLUMNS):
+            piece = [eos, *ids[:-1]][start : start + COLUMNS]
+            hidden, state = self.model.read(torch.tensor([piece], device=self.model.device), state)
+            best = self.model.predict(hidden[0]).double().log_softmax(-1).topk(min(top, self.tokenizer.vocabulary))
+            found += [list(zip(*place)) for place in zip(best.indices.tolist(), best.values.tolist())]
+        return [-float(nats) for nats in losses[:-1]], found
 
     # -- what happens inside -----------------------------------------------------------------------------------------
 

@@ -16,15 +16,14 @@ import torch
 import regard
 from regard.base.errors import RegardError
 from regard.base.files import file_digest, is_partial, locked, sweep, with_digest, write_text, writing
-from regard.runs.folder import FORMAT, TOKENIZER_FILES, Tokenizers, count_parameters
+from regard.runs.facts import BEGINNING, BEGUN, FORMAT
+from regard.runs.folder import TOKENIZER_FILES, Tokenizers, count_parameters
 from regard.runs.recipe import Recipe, written_in
 from regard.systems.catalogue import find
 from regard.systems.code import in_use, is_own
 from regard.systems.model import Model
-from regard.training.loop import kept_weights
+from regard.training.loop import SNAPSHOTS, weights_in
 
-BEGINNING = ".beginning"  # in a folder that is not a run yet: what is beside it was made by the start of a training
-BEGUN = "Regard is making a run here. If nothing does any more, the next training in this folder begins anew.\n"
 OWN_FILES = {
     "recipe.toml",
     "tokenizer.json",
@@ -137,8 +136,9 @@ def claimed(folder: Path) -> Iterator[None]:
 def tidy(folder: Path) -> None:
     """Remove what a kill in the middle of a save left in a run that is held."""
     sweep(folder)
-    if kept_weights(folder):
-        sweep(folder / "kept")
+    for name in ("kept", SNAPSHOTS):
+        if weights_in(folder / name):
+            sweep(folder / name)
     (folder / BEGINNING).unlink(missing_ok=True)
 
 

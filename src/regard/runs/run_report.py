@@ -32,7 +32,7 @@ from regard.report.progress import clock, say
 from regard.report.svg import line_chart
 from regard.report.table import significant
 from regard.runs.classification_run import ClassificationRun
-from regard.runs.folder import read_facts
+from regard.runs.facts import REPORT_MARK, read_facts
 from regard.runs.history import Entry, is_number, read_metrics
 from regard.runs.language_run import LanguageRun
 from regard.runs.load import AnyRun
@@ -40,21 +40,23 @@ from regard.runs.recipe import written_in
 from regard.runs.translation_run import TranslationRun
 
 NAME = "report.html"
-OURS = "<!-- the page of a run, written by Regard -->"  # a page without this line is someone else's
 SAMPLES, LONG, EXAMPLES = 2, 48, 5  # texts that a language model writes, their tokens; sentences of the others
 POINTS = 300  # of a curve, at most
 
 
 def write_report(
     run: AnyRun, examples: Iterable[tuple[str, str]] = (), evaluation: Mapping[str, Any] | None = None
-) -> None:
-    """`examples`: held-out sources with their references, of which the first few are shown with the run's answer."""
+) -> list[dict[str, str]]:
+    """`examples`: held-out sources with their references, of which the first few are shown with the run's answer.
+    Returns these, or the texts that it wrote."""
     path = run.folder / NAME
+    shown: list[dict[str, str]] = []
     try:
-        if path.exists() and OURS not in path.read_text(encoding="utf-8", errors="replace"):
+        if path.exists() and REPORT_MARK not in path.read_text(encoding="utf-8", errors="replace"):
             say(f"note: {path} is not a page that Regard wrote, so it was left as it is")
-            return
-        written = run_page(run, examples, evaluation)
+            return shown
+        shown = samples(run, examples)
+        written = run_page(run, shown, evaluation)
         with ExitStack() as held:
             with suppress(RegardError):  # a training holds it
                 held.enter_context(locked(run.folder / ".lock"))
@@ -63,22 +65,23 @@ def write_report(
         say(f"its page is {path}")
     except Exception as error:  # the run is complete without its page
         say(f"note: {path} could not be written: {type(error).__name__}: {error}")
+    return shown
 
 
-def run_page(run: AnyRun, examples: Iterable[tuple[str, str]] = (), evaluation: Mapping[str, Any] | None = None) -> str:
+def run_page(run: AnyRun, shown: Sequence[dict[str, str]] = (), evaluation: Mapping[str, Any] | None = None) -> str:
     facts, entries = read_facts(run.folder), read_metrics(run.folder / "metrics.jsonl")
     corpus = facts.get("corpus", {})
     name = run.folder.resolve().name
     title = f"{name}: {_system(run)}" + (f" on {corpus['name']}" if corpus.get("name") else "")
     return page(
         title,
-        OURS,
+        REPORT_MARK,
         heading(title, 1),
         paragraph(_finding(entries, evaluation), "finding"),
         paragraph(_effort(run, facts, entries), "lead"),
         _score(evaluation) if evaluation else "",
         *_curves(run, entries),
-        *_samples(run, examples),
+        *_what_it_writes(run, shown),
         heading("Where it comes from"),
         side_by_side_texts(_provenance(facts)),
         listing(corpus.get("notes", [])) if corpus.get("notes") else "",
@@ -214,21 +217,29 @@ def _why_they_differ(run: AnyRun) -> str:
 # -- what it writes --------------------------------------------------------------------------------------------------
 
 
-def _samples(run: AnyRun, examples: Iterable[tuple[str, str]]) -> list[str]:
+def samples(run: AnyRun, examples: Iterable[tuple[str, str]]) -> list[dict[str, str]]:
+    """Texts that a language model writes, or the first held-out examples with a run's answers."""
     if isinstance(run, LanguageRun):
-        texts = [run.generate(max_tokens=LONG, temperature=0.8, seed=seed) for seed in range(1, SAMPLES + 1)]
-        lead = "From the beginning of a line, at temperature 0.8, with the seeds 1 and 2."
-        return [heading("What it writes"), paragraph(lead, "lead"), *(sample("", text) for text in texts)]
+        texts = (run.generate(max_tokens=LONG, temperature=0.8, seed=seed) for seed in range(1, SAMPLES + 1))
+        return [{"": text} for text in texts]
     shown = list(islice(((source, target) for source, target in examples if source.strip()), EXAMPLES))
+    answers = _answers(run, [source for source, _ in shown]) if shown else []
+    wanted = "reference" if isinstance(run, TranslationRun) else "label"
+    return [
+        {"source": source, wanted: target, _system(run): answer} for (source, target), answer in zip(shown, answers)
+    ]
+
+
+def _what_it_writes(run: AnyRun, shown: Sequence[dict[str, str]]) -> list[str]:
     if not shown:
         return []
-    answers = _answers(run, [source for source, _ in shown])
-    wanted = "reference" if isinstance(run, TranslationRun) else "label"
-    texts = [
-        side_by_side_texts({"source": source, wanted: target, _system(run): answer}, quiet=["source"])
-        for (source, target), answer in zip(shown, answers)
-    ]
-    return [heading("What it writes"), paragraph("The first held-out examples, with its answers.", "lead"), *texts]
+    if isinstance(run, LanguageRun):
+        lead = "From the beginning of a line, at temperature 0.8, with the seeds 1 and 2."
+        texts = [sample("", one[""]) for one in shown]
+    else:
+        lead = "The first held-out examples, with its answers."
+        texts = [side_by_side_texts(one, quiet=["source"]) for one in shown]
+    return [heading("What it writes"), paragraph(lead, "lead"), *texts]
 
 
 def _answers(run: TranslationRun | ClassificationRun, sources: Sequence[str]) -> list[str]:

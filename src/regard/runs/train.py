@@ -41,6 +41,7 @@ from regard.runs.new_folder import check_free, claimed, device_name, new_folder,
 from regard.runs.recipe import Recipe, compose, read_in, read_recipe, written_in
 from regard.runs.run_report import write_report
 from regard.runs.speed import install
+from regard.runs.tracking import check_tracker, tracking
 from regard.systems.catalogue import find
 from regard.systems.code import admit, is_own, locate, name_code
 from regard.systems.model import Model
@@ -67,11 +68,13 @@ def train(
     recipe: str | Path | None = None,
     settings: Mapping[str, Mapping[str, Any]] | None = None,
     callbacks: Sequence[Callback] = (),
+    track: str = "",
 ) -> AnyRun:
     """Train a system on a text and return the run. `start`: a run whose weights and tokenizer it begins with.
 
     `data`: the name of a corpus or a path, or a list of lines, or of pairs. Each of the `callbacks` is called with
     every row of metrics.jsonl as it is written; an exception in one ends the training, after a checkpoint.
+    `track`: "tensorboard" or "mlflow" draws the curves, too.
 
     regard.train("lstm", data="my.txt", run="runs/mine", settings={"model": {"layers": 1}, "training": {"steps": 500}})
     """
@@ -86,7 +89,7 @@ def train(
         settings=settings,
     )
     folder, before = (None if path is None else Path(path) for path in (run, start))
-    return train_recipe(composed, folder, before, callbacks=callbacks)
+    return train_recipe(composed, folder, before, callbacks=callbacks, track=track)
 
 
 def compose_recipe(
@@ -206,13 +209,15 @@ def train_recipe(
     start: Path | None = None,
     tokenizers: Tokenizers | None = None,
     callbacks: Sequence[Callback] = (),
+    track: str = "",
 ) -> AnyRun:
     """Train what a recipe says; `tokenizers`: with these instead of new ones."""
+    check_tracker(track, recipe)
     group = join(recipe.training.device if isinstance(recipe.training, Learning) else "cpu")
     if folder is not None and group.is_first:
         check_free(folder)  # said before anything is read
     if not group.alone:
-        return _train_together(group, recipe, folder, start, tokenizers, callbacks)
+        return _train_together(group, recipe, folder, start, tokenizers, callbacks, track)
     ready = prepare(recipe, start, tokenizers)
     say(ready.data.sentence)
     if is_counted(ready.recipe):
@@ -224,7 +229,7 @@ def train_recipe(
         write_folder(made, ready.recipe, ready.data.tokenizers)
         trainer.save()
         write_facts(made, ready.recipe, ready.model, ready.data.origin)
-        return _go_on(trainer, ready.data, callbacks)
+        return _go_on(trainer, ready.data, callbacks, track)
 
 
 def _train_together(
@@ -234,6 +239,7 @@ def _train_together(
     start: Path | None,
     tokenizers: Tokenizers | None,
     callbacks: Sequence[Callback],
+    track: str,
 ) -> AnyRun:
     """The same in several processes: the leader reads the text and makes the folder, the others find both there."""
     if is_counted(recipe):
@@ -255,7 +261,7 @@ def _train_together(
         trainer.save()
         if group.is_first:
             write_facts(folder, ready.recipe, ready.model, ready.data.origin, group.size)
-        return _go_on(trainer, ready.data, callbacks)
+        return _go_on(trainer, ready.data, callbacks, track)
 
 
 def resume(
@@ -263,6 +269,7 @@ def resume(
     settings: Mapping[str, Mapping[str, Any]] | None = None,
     *,
     callbacks: Sequence[Callback] = (),
+    track: str = "",
 ) -> AnyRun:
     """Go on exactly where a run stopped; `settings`: of those that only say where and in how many parts."""
     folder = Path(folder)
@@ -271,6 +278,7 @@ def resume(
         raise RegardError(f"{folder} is complete: {recipe.system} is counted in one pass.")
     if not (folder / "training.safetensors").exists():
         raise RegardError(f"{folder} has no checkpoint (training.safetensors); train it anew.")
+    check_tracker(track, recipe)
     torch.set_num_threads(recipe.training.threads)
     group = join(recipe.training.device)
     data = data_of(folder, recipe)
@@ -282,7 +290,7 @@ def resume(
         _restore(trainer)
         if settings and group.is_first:
             write_text(folder / "recipe.toml", written_in(recipe, folder))
-        return _go_on(trainer, data, callbacks)
+        return _go_on(trainer, data, callbacks, track)
 
 
 def _changed(recipe: Recipe, settings: Mapping[str, Mapping[str, Any]]) -> Recipe:
@@ -329,33 +337,37 @@ def how_losses_differ(recipe: Recipe) -> str:
     return f"The training loss is measured with {extra}, the validation loss without: compare each with itself."
 
 
-def _go_on(trainer: Trainer, data: Data, callbacks: Sequence[Callback]) -> AnyRun:
+def _go_on(trainer: Trainer, data: Data, callbacks: Sequence[Callback], track: str = "") -> AnyRun:
     folder, at = trainer.folder, trainer.at
-    trainer.callbacks = tuple(callbacks)
+    pairs = data.references if isinstance(data, PairData) else Pairs([], [])
     if trainer.group.is_first and (sentence := how_losses_differ(data.recipe)):
         say(sentence)
-    try:
-        trainer.train()
-    except Stopped as stopped:
-        say(f"stopped at step {stopped.step}; `regard resume {folder}` continues from there")
-        raise
-    except (RuntimeError, ConnectionError) as error:
-        if trainer.group.alone or isinstance(error, RegardError):
+    with tracking(track if trainer.group.is_first else "", folder, data.recipe) as tracker:
+        trainer.callbacks = (*callbacks, tracker.add)
+        try:
+            trainer.train()
+        except Stopped as stopped:
+            if trainer.group.is_first:
+                write_report(load(folder, device=str(trainer.device)), zip(pairs.sources, pairs.targets))
+            say(f"stopped at step {stopped.step}; `regard resume {folder}` continues from there")
             raise
-        raise RegardError(
-            f"Another process of this training ended at step {at.step}; the last checkpoint is in {folder}: "
-            f"`torchrun … -m -- regard resume {folder}` continues from there, with any number of processes."
-        ) from error
-    trainer.optimizer.zero_grad(set_to_none=True)  # room for the run that is opened beside it
-    trainer.group.barrier()  # the files are the leader's
-    say(
-        f"best validation {at.best_words} at step {at.best_step}; "
-        f"{grouped(at.tokens)} tokens in {clock(at.seconds)}; saved in {folder}"
-    )
-    run = load(folder, device=str(trainer.device))
-    if trainer.group.is_first:
-        pairs = data.references if isinstance(data, PairData) else Pairs([], [])
-        write_report(run, zip(pairs.sources, pairs.targets))
+        except (RuntimeError, ConnectionError) as error:
+            if trainer.group.alone or isinstance(error, RegardError):
+                raise
+            raise RegardError(
+                f"Another process of this training ended at step {at.step}; the last checkpoint is in {folder}: "
+                f"`torchrun … -m -- regard resume {folder}` continues from there, with any number of processes."
+            ) from error
+        trainer.optimizer.zero_grad(set_to_none=True)  # room for the run that is opened beside it
+        trainer.group.barrier()  # the files are the leader's
+        say(
+            f"best validation {at.best_words} at step {at.best_step}; "
+            f"{grouped(at.tokens)} tokens in {clock(at.seconds)}; saved in {folder}"
+        )
+        run = load(folder, device=str(trainer.device))
+        if trainer.group.is_first:
+            shown = write_report(run, zip(pairs.sources, pairs.targets))
+            tracker.end(at.step, shown)
     return run
 
 
@@ -407,12 +419,13 @@ def dry_run(recipe: Recipe, start: Path | None = None, tokenizers: Tokenizers | 
     does: the batches that stand out, a validation, a checkpoint.
     """
     ready = prepare(recipe, start, tokenizers)
-    training_tokens = ready.data.tokens
+    training_tokens, pairs = ready.data.tokens, isinstance(ready.data, PairData)
     facts: dict[str, Any] = {
         "system": ready.recipe.system,
         "corpus": ready.data.origin["name"],
         "vocabulary": ready.data.tokenizers.target.vocabulary,
         "training_tokens": training_tokens,
+        **({"tokens_are": "those of the target; training.batch_tokens counts both sides"} if pairs else {}),
     }
     if is_counted(ready.recipe):
         return facts | {"note": "counting takes about a second per million tokens"}

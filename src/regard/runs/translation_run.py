@@ -24,7 +24,7 @@ import torch
 from regard.base.errors import RegardError
 from regard.base.word_spans import find_words
 from regard.decoding.beam import BEAM, Beam, Hypothesis
-from regard.decoding.beam_engine import BeamEngine
+from regard.decoding.beam_engine import BeamEngine, Searcher
 from regard.decoding.sampling import Sampling, one_sampling
 from regard.decoding.translate import explain_hypotheses, translate
 from regard.evaluation.alignment_error import alignment_error_rate, spans_in, word_links
@@ -75,6 +75,7 @@ class TranslationRun(PairRun):
     """A trained translator with its tokenizers."""
 
     model: Translator
+    searcher: Searcher | None = None  # another program that searches in the place of ours
 
     # -- the lecture's call ------------------------------------------------------------------------------------------
 
@@ -100,8 +101,10 @@ class TranslationRun(PairRun):
     # -- translating -------------------------------------------------------------------------------------------------
 
     @property
-    def _beam_engine(self) -> BeamEngine | None:
+    def _beam_engine(self) -> Searcher | None:
         """For searches on a GPU. Elsewhere the plain search."""
+        if self.searcher is not None:
+            return self.searcher
         if self.model.device.type != "cuda":
             return None
         engine: BeamEngine = self._engine_for("beam", lambda: BeamEngine(self.model, install=install))
@@ -333,13 +336,15 @@ class TranslationRun(PairRun):
         source: str,
         target: str | None = None,
         *,
+        prefix: str = "",
         beam: int = 5,
         length_penalty: float = 1.0,
         top: int = 5,
         gradients: bool = False,
     ) -> Trace:
         """Everything that happens inside while the model writes the target, or without one the best translation that
-        beam search finds, with the tree of that search. NumPy arrays; in a notebook, a view."""
+        beam search finds, with the tree of that search; `prefix`: one that begins so. NumPy arrays; in a notebook, a
+        view."""
         self.source_tokens(source, 1)  # refused where it is longer than anything the model has learned from
         return trace_translation(
             self.model,
@@ -347,6 +352,7 @@ class TranslationRun(PairRun):
             self.tokenizer,
             source,
             target,
+            prefix=prefix,
             beam=beam,
             length_penalty=length_penalty,
             forbidden=self.forbidden,

@@ -136,7 +136,7 @@ class Bahdanau(Translator):
         The hypotheses of a source are more queries to the same memory.
         """
         memory = source["memory"]
-        asked = queries.reshape(len(memory), -1, queries.size(-1))  # [N, width·T, H]
+        asked = queries.reshape(memory.size(0), -1, queries.size(-1))  # [N, width·T, H]
         parts = self.attend(asked, source["keys"], source["valid"][:, None])
         parts["context"] = parts["weights"].to(memory.dtype) @ memory
         return {name: part.reshape(*queries.shape[:2], *part.shape[2:]) for name, part in parts.items()}

@@ -14,6 +14,8 @@ from regard.base.errors import RegardError
 from regard.base.settings import meant
 from regard.systems.code import in_use, is_own
 
+LAST_LECTURE = 2018  # the lectures' ladder ends with GPT
+
 
 @dataclass(frozen=True)
 class System:
@@ -29,6 +31,11 @@ class System:
     def label(self) -> str:
         """Its name in tables and folders: for a user's own system, the class name."""
         return self.name.rpartition(":")[2]
+
+    @property
+    def after_gpt(self) -> bool:
+        """Does it come after the lectures?"""
+        return self.year is not None and self.year > LAST_LECTURE
 
 
 SYSTEMS: tuple[System, ...] = (
@@ -120,6 +127,27 @@ SYSTEMS: tuple[System, ...] = (
         title="a decoder-only Transformer",
         paper="Radford et al. 2018, 2019; Transformer: Vaswani et al. 2017",
         target="regard.systems.gpt:GPT",
+    ),
+    System(
+        name="linear-attention",
+        year=2020,
+        title="GPT's block with a kernel that factorises: a recurrent network whose state is a matrix",
+        paper="Katharopoulos et al. 2020; decay: Sun et al. 2023, Yang et al. 2024; delta rule: Schlag et al. 2021",
+        target="regard.systems.linear_attention:LinearTransformer",
+    ),
+    System(
+        name="llama",
+        year=2023,
+        title="GPT's block with rotary positions, RMSNorm, a gated feed-forward and grouped queries",
+        paper="Touvron et al. 2023; grouped queries: Ainslie et al. 2023; SwiGLU: Shazeer 2020; rotary: Su et al. 2021",
+        target="regard.systems.llama:Llama",
+    ),
+    System(
+        name="mingru",
+        year=2024,
+        title="a recurrent network whose gates do not look at the past, so that training need not wait",
+        paper="Feng et al. 2024; the scan: Blelloch 1990",
+        target="regard.systems.mingru:MinGRUModel",
     ),
 )
 

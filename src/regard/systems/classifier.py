@@ -165,7 +165,7 @@ class Classifier(Translator):
             return last[str(self.settings.layers - 1)]["hidden"]
         if lengths is None:
             return memory[:, -1]
-        return memory[torch.arange(len(memory), device=memory.device), lengths.to(memory.device) - 1]
+        return memory[torch.arange(memory.size(0), device=memory.device), lengths.to(memory.device) - 1]
 
     def remember(self, encoded: State) -> State:
         return {"whole": encoded["whole"]}
@@ -175,7 +175,7 @@ class Classifier(Translator):
 
     def contextualise(self, tokens: Tensor, state: State, span: Span) -> tuple[Tensor, State]:
         whole = state["source"]["whole"]  # [N, D]
-        each = whole.repeat_interleave(len(tokens) // len(whole), dim=0)  # row r reads source r // width
+        each = whole.repeat_interleave(tokens.size(0) // whole.size(0), dim=0)  # row r reads source r // width
         return self.dropout(each)[:, None].expand(-1, tokens.size(1), -1), {}
 
 

@@ -14,7 +14,7 @@ from torch import nn
 
 from regard.base.settings import MOST_LAYERS, RATE, setting
 from regard.layers.attention import CausalSelfAttention
-from regard.layers.blocks import ACTIVATIONS, FeedForward, PostNormBlock, PreNormBlock
+from regard.layers.blocks import ACTIVATIONS, Block, FeedForward, PostNormBlock, PreNormBlock
 from regard.layers.embedding import Embedding, Output
 from regard.layers.position import POSITIONS, in_attention
 from regard.systems.model import Stack
@@ -92,7 +92,7 @@ class GPT(Stack):
                 concatenate=settings.combine == "concatenate",
                 scale=settings.scale or None,
             ),
-            (block(settings) for _ in range(settings.layers)),
+            (self.block(settings) for _ in range(settings.layers)),
             Output(settings.width, vocabulary, tied=settings.tied, bias=False),
             entry=nn.Dropout(settings.dropout),
             finish=nn.LayerNorm(settings.width, bias=settings.bias) if settings.norm == "pre" else None,
@@ -118,22 +118,30 @@ class GPT(Stack):
             if isinstance(module, nn.Linear) and module.bias is not None:
                 nn.init.zeros_(module.bias)
 
+    @staticmethod
+    def block(settings: Settings) -> Block:
+        attention = CausalSelfAttention(
+            settings.width,
+            settings.heads,
+            bias=settings.bias,
+            dropout=settings.dropout,
+            dropout_output=settings.dropout,
+            position=in_attention(settings.position),
+        )
+        return around(attention, settings)
+
     @property
     def flops_per_token(self) -> float:
-        """The weights', and attention's over a full context: QKᵀ and weights × V, forward and twice that backward."""
-        attention = 12.0 * self.settings.layers * self.settings.width * self.settings.context
-        return super().flops_per_token + attention
+        return super().flops_per_token + self.looking_back
+
+    @property
+    def looking_back(self) -> float:
+        """FLOP of attention over a full context: QKᵀ and weights × V, forward and twice that backward."""
+        return 12.0 * self.settings.layers * self.settings.width * self.settings.context
 
 
-def block(settings: Settings) -> PreNormBlock | PostNormBlock:
-    attention = CausalSelfAttention(
-        settings.width,
-        settings.heads,
-        bias=settings.bias,
-        dropout=settings.dropout,
-        dropout_output=settings.dropout,
-        position=in_attention(settings.position),
-    )
+def around(attention: CausalSelfAttention, settings: Settings) -> Block:
+    """The block of this attention and a feed-forward."""
     feedforward = FeedForward(
         settings.width,
         settings.feedforward or 4 * settings.width,

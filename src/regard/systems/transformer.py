@@ -167,7 +167,7 @@ class Transformer(Translator):
         return {name: block.cross.remember(encoded["memory"]) for name, block in self.named_blocks()}
 
     def opening(self, encoded: State, width: int, *, capacity: int | None, dtype: torch.dtype) -> State:
-        rows = len(encoded["memory"]) * width
+        rows = encoded["memory"].size(0) * width
         how: dict[str, Any] = {"capacity": capacity, "device": encoded["memory"].device, "dtype": dtype}
         return {name: block.begin(rows, **how) for name, block in self.named_blocks()}
 

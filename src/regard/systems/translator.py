@@ -115,7 +115,7 @@ class Translator(Model):
             past = map_state(lambda leaf: leaf.detach().clone(), past)
         valid = real_columns(source, lengths)
         valid = torch.ones_like(source, dtype=torch.bool) if valid is None else valid
-        unread = self._unread(len(source) * width, capacity, source.device)
+        unread = self._unread(source.size(0) * width, capacity, source.device)
         return {**unread, "past": past, "source": {"valid": valid, **self.remember(encoded)}}
 
     def explain_source(self, source: Tensor, lengths: Tensor | None = None) -> tuple[Tensor, State]:
@@ -150,7 +150,7 @@ class Translator(Model):
         return self.embedding if self.source_embedding is None else self.source_embedding
 
     def _source_vectors(self, source: Tensor) -> Tensor:
-        start = torch.zeros(len(source), dtype=torch.int64, device=source.device)
+        start = torch.zeros(source.size(0), dtype=torch.int64, device=source.device)
         return self.dropout(self._reader(source, Span(start)))  # [N, S, D]
 
 

@@ -45,6 +45,9 @@ class Learning(Checked):
     evaluate_every: int = setting(250, "steps between validations", least=1)
     patience: int = setting(0, "stop after this many validations without improvement; 0 = never", least=0)
     checkpoint_every: int = setting(250, "steps between checkpoints", least=1)
+    snapshots: int = setting(
+        0, "keep the weights of N moments, spread from the beginning to the end, to watch it learn; 0 = none", least=0
+    )
     precision: str = setting(
         "auto",
         "fp32 or bf16; auto = bf16 on a GPU that supports it; the run keeps what was used",

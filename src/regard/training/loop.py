@@ -12,7 +12,7 @@ import math
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -57,6 +57,7 @@ from regard.training.validation import TextValidation, Validation, Verdict, best
 
 REHEARSED = 20_000  # tokens of validation text that a dry run reads: more than one batch
 Callback = Callable[[dict[str, Any]], object]  # is called with each row of metrics.jsonl
+SNAPSHOTS = "snapshots"  # a folder in the run's
 LOG_SECONDS = 1.0  # interval at which metrics.jsonl and the progress note are updated
 
 
@@ -88,6 +89,7 @@ class Trainer:
     folder/training.safetensors   the checkpoint: the last weights and all else that a resume needs
     folder/metrics.jsonl          one line for each log point and each validation
     folder/kept/                  for pairs, the weights of the last validations, to be averaged
+    folder/snapshots/             if asked for, the weights of moments from the beginning to the end
     """
 
     def __init__(
@@ -165,6 +167,8 @@ class Trainer:
         if self.at.finished:
             return self.at
         self.model.train()
+        if not self.at.step:
+            self._snapshot()
         with self._interruptible(), progress("training", self.limit.amount, self._spent(), self._unit()) as bar:
             log = _Log(self.folder / "metrics.jsonl" if self.group.is_first else None, bar, self.at, self.callbacks)
             stuck = False
@@ -293,6 +297,7 @@ class Trainer:
         self._keep()
         at.stuck = 0 if improved else at.stuck + 1
         at.history.append((at.step, verdict.loss))
+        self._snapshot()
         if self.average.active:
             self.average.swap(self.model)
         elif self.settings.optimizer == "asgd" and averaging_is_due([loss for _, loss in at.history]):
@@ -322,6 +327,17 @@ class Trainer:
         self._write(self.folder / "kept" / f"{self.at.step:08d}.safetensors", weights_of(self.model))
         for old in kept_weights(self.folder)[: -self.keep] if self.group.is_first else []:
             old.unlink()
+
+    def _snapshot(self) -> None:
+        """Saves the weights, and deletes every second earlier moment, again and again, until few enough are left."""
+        if not self.settings.snapshots:
+            return
+        weights_in(self.folder / SNAPSHOTS)  # refuses a symbolic link before anything is written
+        self._write(self.folder / SNAPSHOTS / f"{self.at.step:08d}.safetensors", weights_of(self.model))
+        moments = thinned([0, *(step for step, _ in self.at.history)], self.settings.snapshots)
+        for old in weights_in(self.folder / SNAPSHOTS) if self.group.is_first else []:
+            if int(old.stem) not in moments:
+                old.unlink()
 
     def _write(self, path: Path, tensors: dict[str, Tensor], note: dict[str, Any] | None = None) -> None:
         """Rank 0 writes the file; sharded tensors are gathered first."""
@@ -401,7 +417,7 @@ class Trainer:
     def _forget_later(self) -> None:
         """Removes metrics and weights that were written after the checkpoint."""
         cut_metrics(self.folder / "metrics.jsonl", self.at.step)
-        for later in kept_weights(self.folder):
+        for later in [*kept_weights(self.folder), *weights_in(self.folder / SNAPSHOTS)]:
             if int(later.stem) > self.at.step:
                 later.unlink()
 
@@ -523,10 +539,23 @@ class _Log:
 
 def kept_weights(folder: Path) -> list[Path]:
     """The weights of the last validations, oldest first."""
-    if (folder / "kept").is_symlink():
-        raise RegardError(f"{folder / 'kept'} leads out of the run: put the folder itself there.")
-    found = (folder / "kept").glob("*.safetensors")
+    return weights_in(folder / "kept")
+
+
+def weights_in(folder: Path) -> list[Path]:
+    """Files named by their step, the earliest first."""
+    if folder.is_symlink():
+        raise RegardError(f"{folder} leads out of the run: put the folder itself there.")
+    found = folder.glob("*.safetensors")
     return sorted(path for path in found if path.stem.isascii() and path.stem.isdecimal())
+
+
+def thinned(steps: Sequence[int], most: int) -> set[int]:
+    """At most so many of them (but first and last): every second, fourth, … from the first on, whichever is enough."""
+    stride = 1
+    while len(kept := {*steps[::stride], steps[-1]}) > max(most, 2):
+        stride *= 2
+    return kept
 
 
 def weights_of(model: Model) -> dict[str, Tensor]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -10,9 +11,15 @@ from examples import Example
 from torch import Tensor
 
 from regard.fast.row_table import Use
-from regard.layers.attention import CausalSelfAttention, CrossAttention, FullSelfAttention, SelfAttention
+from regard.layers.attention import (
+    CausalSelfAttention,
+    CrossAttention,
+    FullSelfAttention,
+    GroupedQueryAttention,
+    SelfAttention,
+)
 from regard.layers.dropout import Dropout
-from regard.layers.position import Position, Rotary
+from regard.layers.position import Rotary
 from regard.layers.state import Span, State, detach
 from regard.systems import gpt, transformer
 
@@ -34,20 +41,24 @@ def numbers(*shape: int, **kind: Any) -> Tensor:
     return torch.randn(*shape, **({"dtype": torch.float64} | kind)).requires_grad_()
 
 
-def causal(position: Position | None = None, **options: Any) -> CausalSelfAttention:
-    return CausalSelfAttention(8, 2, position=position, **options).double()
+def causal() -> CausalSelfAttention:
+    return CausalSelfAttention(8, 2, position=Rotary()).double()
 
 
-def without_a_mask() -> Example:
-    layer = causal(Rotary())
+def grouped() -> GroupedQueryAttention:
+    return GroupedQueryAttention(8, 4, 2, position=Rotary()).double()
+
+
+def without_a_mask(make: Callable[[], CausalSelfAttention] = causal) -> Example:
+    layer = make()
     fresh = layer.begin(2, device="cpu", dtype=torch.float64)
     x = numbers(2, 5, 8)
     refused = ((x, read(layer, 3), span(2, 3)), (x, read(layer, 3, capacity=9), span(2, 3)))
     return Example(layer, (x, fresh, span(2, lengths=[5, 2])), refused=refused)
 
 
-def one_query() -> Example:
-    layer = causal(Rotary())
+def one_query(make: Callable[[], CausalSelfAttention] = causal) -> Example:
+    layer = make()
     state, x = read(layer, 3), numbers(2, 1, 8)
     refused = ((x, {}, span(2)), (numbers(2, 2, 8), state, span(2, 3)))
     return Example(layer, (x, state, span(2, 3)), refused=refused)
@@ -62,8 +73,8 @@ def dropout() -> Example:
     return Example(Dropout(1.0), (numbers(3, 4),), refused=((torch.ones(3, dtype=torch.int64),),))
 
 
-def by_cudnn() -> Example:
-    layer = CausalSelfAttention(128, 2).to(**HALF)
+def by_cudnn(make: Callable[[], CausalSelfAttention] = lambda: CausalSelfAttention(128, 2)) -> Example:
+    layer = make().to(**HALF)
     at = Span(torch.zeros(2, dtype=torch.int64, device=CUDA))
     x, odd = numbers(2, 64, 128, **HALF), numbers(2, 63, 128, **HALF)
     return Example(layer, (x, {}, at), Use(training=True), refused=((odd, {}, at),))
@@ -134,6 +145,9 @@ EXAMPLES: dict[str, Callable[[], Example]] = {
     "cuDNN's causal attention": by_cudnn,
     "causal attention without a mask": without_a_mask,
     "one query to a cache, on a CPU": one_query,
+    "cuDNN's causal attention, grouped": partial(by_cudnn, lambda: GroupedQueryAttention(128, 2, 1)),
+    "grouped queries without a mask": partial(without_a_mask, grouped),
+    "one group of queries to a cache, on a CPU": partial(one_query, grouped),
     "dot products in one kernel": dot_products,
     "attention within a short source": within_a_source,
     "attention to a short source": to_a_source,

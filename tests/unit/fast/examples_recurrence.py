@@ -10,6 +10,7 @@ from regard.fast import Use
 from regard.fast.attentive_recurrence import remember
 from regard.layers.encoder import RecurrentEncoder
 from regard.layers.recurrent import GRU, LSTM, Elman
+from regard.layers.scan import MinGRU
 from regard.layers.state import Span
 from regard.systems.bahdanau import Bahdanau, Settings
 from regard.systems.kneser_ney import Estimate
@@ -127,7 +128,19 @@ def grams():
     return Example(made, (torch.cat([made.keys[:-1], made.keys[:-1] + 1, torch.randint(10**6, (20,))]),))
 
 
+def minimal_gru():
+    """Lengths on both sides of a chunk of 64, widths on both sides of a block of 32."""
+    layer = MinGRU(3, random.choice([5, 32, 40])).to(DEVICE)
+    rows, columns = random.randint(1, 3), random.choice([2, 63, 64, 65, 150])
+    draw = {"device": DEVICE, "dtype": random.choice([torch.float32, torch.float64])}
+    update = torch.rand(rows, columns, layer.width, **draw).requires_grad_()
+    candidate = torch.randn(rows, columns, 2 * layer.width, **draw)[..., layer.width :].requires_grad_()
+    hidden = torch.randn(rows, layer.width, **draw).requires_grad_()
+    return Example(layer, (update, candidate, hidden), refused=((update[:, :1], candidate[:, :1], hidden),))
+
+
 EXAMPLES = {
+    "minimal GRU in one kernel": minimal_gru,
     "grams by hashing": grams,
     "fused Elman": lambda: fused(elman),
     "fused LSTM": lambda: fused(lstm),

@@ -8,11 +8,12 @@ import torch
 from regard.fast import install, uninstall
 from regard.layers.position import POSITIONS
 from regard.layers.state import map_state
-from regard.systems import gpt, self_attention
+from regard.systems import gpt, llama, self_attention
 
 CALLS = [(5, [5, 2]), (1, None), (1, [0, 1]), (3, [3, 1])]
 MODELS = {position: lambda position=position: tiny(position) for position in POSITIONS}
 MODELS |= {score: lambda score=score: bare(score) for score in ("dot", "scaled-dot", "gaussian")}
+MODELS["llama"] = lambda: llama.Llama(11, llama.Settings(layers=2, width=16, heads=4, context=12))
 
 
 def tiny(position):
@@ -43,6 +44,7 @@ def test_an_installed_model_reads_as_the_written_one(name, capacity):
     written = read(model, capacity)
     used = {row.name for row in install(model)}
     assert ("causal attention without a mask" in used) == (name in POSITIONS and name != "alibi")
+    assert ("grouped queries without a mask" in used) == (name == "llama")
     assert ("dot products in one kernel" in used) == (name in ("dot", "scaled-dot"))
     torch.testing.assert_close(read(model, capacity), written)
     torch.testing.assert_close(read(copy.deepcopy(model), capacity), written)

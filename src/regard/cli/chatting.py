@@ -1,0 +1,512 @@
+"""`chat`: write with a language model, or translate with alternatives, line by line in a terminal or through a pipe."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import threading
+import unicodedata
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Annotated, Any
+
+from cyclopts import Parameter
+
+from regard.base.errors import RegardError
+from regard.base.settings import at_least, meant
+from regard.cli.completing import RunFolder
+from regard.cli.options import refuse
+from regard.cli.stdin import stdin_lines
+
+
+def chat(
+    run: RunFolder,
+    *,
+    prompt: Annotated[str, Parameter(allow_leading_hyphen=True)] = "",
+    max_tokens: int = 200,
+    lines: int = 1,
+    temperature: float | None = None,
+    top_k: int = 0,
+    top_p: float = 1.0,
+    seed: int = 0,
+    beam: int | None = None,
+    n_best: int | None = None,
+    length_penalty: float | None = None,
+    weights: str = "best",
+    device: str = "auto",
+) -> None:
+    """Write with a model: you type a line, it goes on, token by token. A translator answers with its best translations.
+
+    Type /help for the commands: change the temperature, undo, retry, see and choose the next token, save. Ctrl-C stops
+    the text that is being written. Through a pipe, each line is answered as it comes.
+
+    Parameters
+    ----------
+    run
+        the run's folder, of a language model or a translator
+    prompt
+        the text to begin with
+    max_tokens
+        write at most this many tokens at a time
+    lines
+        stop after this many lines; 0 = no limit
+    temperature
+        below 1: safer, above 1: more varied, 0: greedy; default: 1. A translator then draws instead of searching
+    top_k
+        draw only from the k most probable tokens; 0 = all
+    top_p
+        draw only from the most probable tokens that together hold this probability
+    seed
+        the same seed and the same lines write the same texts
+    beam
+        of a translator: hypotheses of the search; default: 5
+    n_best
+        of a translator: how many translations are shown; default: 3
+    length_penalty
+        of a translator: log P is divided by the length to this power; default: 1
+    weights
+        best on validation, or last
+    device
+        cpu, cuda, …; auto = a GPU if there is one
+    """
+    from regard.decoding.sampling import Sampling
+    from regard.runs.language_run import LanguageRun
+    from regard.runs.load import load
+    from regard.runs.translation_run import TranslationRun
+
+    at_least("--max-tokens", max_tokens, 1)
+    at_least("--lines", lines, 0)
+    loaded = load(run, weights=weights, device=device)
+    talk: Writing | Translating
+    if isinstance(loaded, LanguageRun):
+        refuse(loaded, "a language model", {"--beam": beam, "--n-best": n_best, "--length-penalty": length_penalty})
+        sampling = Sampling(1.0 if temperature is None else temperature, top_k, top_p)
+        talk = Writing(loaded, sampling, max_tokens, lines, seed, prompt)
+    elif isinstance(loaded, TranslationRun):
+        refuse(loaded, "a translator", {"--prompt": prompt or None})
+        if temperature is None and (top_k or top_p != 1.0):
+            raise RegardError("--top-k and --top-p are for drawing: give --temperature, too.")
+        sampling = Sampling(temperature or 0.0, top_k, top_p)
+        talk = Translating(loaded, sampling, seed=seed)
+        talk.choose_search(beam, n_best, length_penalty)
+    else:
+        raise RegardError(f"{run} is a classifier: use `regard classify {run}`.")
+    talk_with(talk)
+
+
+# -- the terminal ----------------------------------------------------------------------------------------------------
+
+
+def talk_with(talk: Talk) -> None:
+    """Answer each line until the input ends or /quit; on a terminal a mistake is said, and the talk goes on."""
+    if not sys.stdin.isatty():
+        for number, line in enumerate(stdin_lines(), start=1):
+            try:
+                if not talk.answer(line):
+                    return
+            except RegardError as error:
+                raise RegardError(f"Line {number}: {error}") from None
+        return
+    say(f"{talk.greeting} Type /help for the commands, /quit or Ctrl-D to leave.")
+    with talk.stoppable():
+        for line in typed_lines(talk):
+            try:
+                if not talk.answer(line):
+                    return
+            except RegardError as error:
+                say(f"regard: {error}")
+            except KeyboardInterrupt:
+                say("stopped")
+
+
+def typed_lines(talk: Talk) -> Iterator[str]:
+    """What is typed at the prompt, with the line editing and the history of readline where Python has it."""
+    try:
+        import readline
+    except ImportError:
+        pass
+    else:
+        words = [f"/{name}" for name in talk.commands]
+        readline.set_completer(lambda text, n: [*(word for word in words if word.startswith(text)), None][n])
+        readline.set_completer_delims(" ")
+        by_libedit = "libedit" in (readline.__doc__ or "")  # on macOS
+        readline.parse_and_bind("bind ^I rl_complete" if by_libedit else "tab: complete")
+    while True:
+        try:
+            if sys.stdout.isatty():
+                yield input("> ")
+            else:
+                print("> ", end="", file=sys.stderr, flush=True)
+                if not (line := sys.stdin.readline()):
+                    return
+                yield line.removesuffix("\n")
+        except EOFError:
+            print(file=sys.stderr)
+            return
+        except KeyboardInterrupt:
+            print(file=sys.stderr)
+            say("To leave, type /quit or press Ctrl-D.")
+
+
+def say(words: str) -> None:
+    from regard.report.progress import say as log
+
+    log(words)
+
+
+# -- what is said ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Command:
+    does: Callable[[str], Any]
+    about: str
+    takes: str = ""  # what is typed after it
+    now: Callable[[], Any] = lambda: ""  # a setting's value
+
+
+class Talk:
+    """A conversation: lines are for the model, lines that begin with / are commands, // is a line that begins so."""
+
+    greeting = ""
+    commands: dict[str, Command]
+
+    def __init__(self) -> None:
+        self.writing = self.stopped = False
+        self.commands = {
+            **self.own_commands(),
+            "help": Command(lambda _: self.help(), "this list"),
+            "quit": Command(lambda _: None, "leave; so does Ctrl-D"),
+        }
+
+    def own_commands(self) -> dict[str, Command]:
+        raise NotImplementedError
+
+    def line(self, words: str) -> None:
+        raise NotImplementedError
+
+    def answer(self, words: str) -> bool:
+        """Answer one line; False if it was the last."""
+        if not words.startswith("/") or words.startswith("//"):
+            self.line(words.removeprefix("/") if words.startswith("//") else words)
+            return True
+        name, _, rest = words[1:].partition(" ")
+        if name not in self.commands:
+            raise RegardError(
+                f"There is no command /{name}{meant(f'/{name}', [f'/{known}' for known in self.commands])}"
+            )
+        if rest.strip() and not self.commands[name].takes:
+            raise RegardError(f"/{name} stands alone; to write a line that begins with /, type //.")
+        self.commands[name].does(rest.strip())
+        return name != "quit"
+
+    def help(self) -> None:
+        width = max(len(f"/{name} {command.takes}") for name, command in self.commands.items())
+        for name, command in self.commands.items():
+            value = command.now()
+            value = f" (now {value})" if value != "" else ""
+            print(f"{f'/{name} {command.takes}'.ljust(width)}  {command.about}{value}")
+
+    @contextmanager
+    def stoppable(self) -> Iterator[None]:
+        """Ctrl-C ends what is being written after its token; a second one, or one at the prompt, is an exception."""
+        if threading.current_thread() is not threading.main_thread():
+            yield  # only the main thread receives signals
+            return
+
+        def stop(number: int, frame: Any) -> None:
+            if not self.writing or self.stopped:
+                raise KeyboardInterrupt
+            self.stopped = True
+
+        before = signal.signal(signal.SIGINT, stop)
+        try:
+            yield
+        finally:
+            signal.signal(signal.SIGINT, before)
+
+
+def number_in(rest: str, name: str, kind: type) -> Any:
+    try:
+        return kind(rest)
+    except ValueError:
+        what = "a whole number" if kind is int else "a number"
+        raise RegardError(f"/{name} takes {what}, as in /{name} {1 if kind is int else 0.8}.") from None
+
+
+class Drawing(Talk):
+    """What both have: how tokens are drawn."""
+
+    sampling: Any  # regard.Sampling
+
+    def drawing_commands(self) -> dict[str, Command]:
+        def change(name: str, kind: type) -> Callable[[str], None]:
+            def to(rest: str) -> None:
+                self.sampling = replace(self.sampling, **{name: number_in(rest, name.replace("_", "-"), kind)})
+
+            return to
+
+        return {
+            "temperature": Command(
+                change("temperature", float),
+                "below 1: safer, above 1: more varied, 0: the most probable",
+                "X",
+                lambda: self.sampling.temperature,
+            ),
+            "top-k": Command(
+                change("top_k", int), "draw from the N most probable tokens; 0 = all", "N", lambda: self.sampling.top_k
+            ),
+            "top-p": Command(
+                change("top_p", float), "draw from those that together hold this", "P", lambda: self.sampling.top_p
+            ),
+        }
+
+
+def save(rest: str, text: str) -> None:
+    """Save to a new file; one that is there stays."""
+    from regard.base.files import write_text
+
+    if not rest:
+        raise RegardError("Name the file: /save story.txt.")
+    path = Path(rest).expanduser()
+    if path.exists():
+        raise RegardError(f"{path} exists already: choose another name.")
+    write_text(path, text if text.endswith("\n") or not text else text + "\n", new=True)
+    say(f"saved in {path}")
+
+
+def chosen(rest: str, there: int) -> int:
+    number = number_in(rest or "1", "take", int)
+    if not 1 <= number <= there:
+        raise RegardError(f"/take takes a number from 1 to {there}, not {number}.")
+    return number - 1
+
+
+# -- with a language model -------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Turn:
+    """What /undo and /retry go back to."""
+
+    before: str  # the text before your line
+    yours: str  # … and after it, where the model went on
+
+
+class Writing(Drawing):
+    """One text, written in turns."""
+
+    def __init__(self, run: Any, sampling: Any, max_tokens: int, lines: int, seed: int, text: str = "") -> None:
+        self.run, self.sampling, self.seed, self.text = run, sampling, seed, text
+        self.max_tokens, self.lines = max_tokens, lines
+        self.turns: list[Turn] = []
+        self.drawn = 0  # texts so far: each draws its own numbers
+        self.shown: list[tuple[str, float]] = []  # alternatives that /take chooses from
+        self.told = False  # that the context was full
+        super().__init__()
+        self.greeting = f"{run.recipe.system}, {run.folder}: type a line, and it goes on; an empty line lets it go on."
+
+    def own_commands(self) -> dict[str, Command]:
+        def tokens(rest: str) -> None:
+            at_least("/tokens", count := number_in(rest, "tokens", int), 1)
+            self.max_tokens = count
+
+        def lines(rest: str) -> None:
+            at_least("/lines", count := number_in(rest, "lines", int), 0)
+            self.lines = count
+
+        return {
+            **self.drawing_commands(),
+            "tokens": Command(tokens, "write at most N tokens at a time", "N", lambda: self.max_tokens),
+            "lines": Command(lines, "stop after N lines; 0 = no limit", "N", lambda: self.lines),
+            "undo": Command(lambda _: self.undo(), "take back your last line and what followed it"),
+            "retry": Command(lambda _: self.retry(), "write the last continuation again, drawn anew"),
+            "next": Command(self.next, "the N most probable next tokens, with their probabilities", "[N]"),
+            "take": Command(self.take, "append the Nth of them", "N"),
+            "text": Command(lambda _: print(self.text), "the whole text"),
+            "new": Command(lambda _: self.begin_again(), "begin a new text"),
+            "save": Command(lambda rest: save(rest, self.text), "save the text in a new file", "FILE"),
+        }
+
+    def line(self, words: str) -> None:
+        turn = Turn(self.text, joined(self.text, words))
+        self.turns.append(turn)
+        self.text = turn.yours
+        self.write()
+
+    def write(self) -> None:
+        """The model goes on; what it has written when it is stopped stays."""
+        self.shown = []
+        print(self.text.rpartition("\n")[2], end="", flush=True)
+        self.writing, self.stopped = True, False
+        pieces = self.run.stream(
+            self.text,
+            max_tokens=self.max_tokens,
+            lines=self.lines,
+            sampling=self.sampling,
+            seed=self.seed + self.drawn,
+            on_reread=self.reread,
+        )
+        self.drawn += 1
+        last = ""
+        try:
+            for last in pieces:
+                self.text += last
+                print(last, end="", flush=True)
+                if self.stopped:
+                    break
+        finally:
+            self.writing = False
+            pieces.close()
+        if not last.endswith("\n"):
+            print(flush=True)
+        if self.stopped:
+            say("stopped")
+
+    def reread(self, kept: int) -> None:
+        if not self.told:
+            self.told = True
+            say(f"note: the context of {self.run.model.context} tokens is full; continuing from the last {kept}")
+
+    def undo(self) -> None:
+        if not self.turns:
+            raise RegardError("There is nothing to undo.")
+        self.text, self.shown = self.turns.pop().before, []
+        print(f"…{self.text[-70:]}" if len(self.text) > 70 else self.text)
+
+    def retry(self) -> None:
+        if not self.turns:
+            raise RegardError("There is nothing to retry: type a line first.")
+        self.text = self.turns[-1].yours
+        self.write()
+
+    def next(self, rest: str) -> None:
+        count = number_in(rest or "10", "next", int)
+        at_least("/next", count, 1)
+        self.shown = self.run.alternatives(self.text, count)
+        for number, (piece, probability) in enumerate(self.shown, start=1):
+            print(f"{number}\t{probability:.4f}\t{visible(piece)}")
+
+    def take(self, rest: str) -> None:
+        if not self.shown:
+            self.shown = self.run.alternatives(self.text)
+        piece, _ = self.shown[chosen(rest, len(self.shown))]
+        self.turns.append(Turn(self.text, self.text + piece))
+        self.text += piece
+        self.shown = []
+        print(self.text.removesuffix("\n").rpartition("\n")[2])
+
+    def begin_again(self) -> None:
+        self.turns.append(Turn(self.text, ""))  # /undo brings the old one back
+        self.text, self.shown = "", []
+
+
+def joined(text: str, words: str) -> str:
+    """A line after a text: as a new word, unless it begins with \\, with a sign or in a script without spaces."""
+    if words.startswith("\\"):
+        return text + words[1:]
+    if not text or not words or text[-1].isspace():
+        return text + words
+    wide = any(unicodedata.east_asian_width(sign) in "WF" for sign in (text[-1], words[0]))
+    new_word = words[0].isalnum() or unicodedata.category(words[0]) in ("Ps", "Pi")
+    return f"{text} {words}" if new_word and not wide else text + words
+
+
+def visible(piece: str) -> str:
+    """A token as one can see it: its spaces as ␣, its line end as ⏎."""
+    return piece.replace(" ", "␣").replace("\n", "⏎").replace("\t", "⇥")
+
+
+# -- with a translator -----------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Translating(Drawing):
+    """Sentences and their translations; of each the best one is kept, or the one that was taken."""
+
+    run: Any
+    sampling: Any
+    seed: int = 0
+    beam: int = 5
+    n_best: int = 3
+    length_penalty: float = 1.0
+    pairs: list[tuple[str, list[str], int]] = field(default_factory=list)  # source, translations, which was taken
+    drawn: int = 0
+
+    def __post_init__(self) -> None:
+        super().__init__()
+        self.greeting = f"{self.run.recipe.system}, {self.run.folder}: type a sentence, and it is translated."
+
+    def choose_search(self, beam: int | None, n_best: int | None, length_penalty: float | None) -> None:
+        from regard.decoding.beam import Beam
+
+        self.beam = max(5, n_best or 0) if beam is None else beam
+        self.n_best = min(3, self.beam) if n_best is None else n_best
+        self.length_penalty = 1.0 if length_penalty is None else length_penalty
+        Beam(self.beam, self.length_penalty, self.n_best)  # refuses what does not fit
+
+    def own_commands(self) -> dict[str, Command]:
+        def beam(rest: str) -> None:
+            width = number_in(rest, "beam", int)
+            self.choose_search(width, min(self.n_best, max(width, 1)), self.length_penalty)
+
+        def n_best(rest: str) -> None:
+            count = number_in(rest, "n-best", int)
+            self.choose_search(max(self.beam, count), count, self.length_penalty)
+
+        def penalty(rest: str) -> None:
+            self.choose_search(self.beam, self.n_best, number_in(rest, "length-penalty", float))
+
+        return {
+            **self.drawing_commands(),
+            "beam": Command(beam, "hypotheses of the search, where the temperature is 0", "N", lambda: self.beam),
+            "n-best": Command(n_best, "how many translations are shown", "N", lambda: self.n_best),
+            "length-penalty": Command(
+                penalty, "log P is divided by the length to this power", "X", lambda: self.length_penalty
+            ),
+            "undo": Command(lambda _: self.undo(), "forget the last sentence"),
+            "retry": Command(lambda _: self.retry(), "translate the last sentence again, as the settings now are"),
+            "take": Command(self.take, "keep the Nth translation of the last sentence instead of the first", "N"),
+            "text": Command(lambda _: print(self.kept, end=""), "every sentence and its translation"),
+            "save": Command(lambda rest: save(rest, self.kept), "save them in a new file, source⇥target", "FILE"),
+        }
+
+    @property
+    def kept(self) -> str:
+        return "".join(f"{' '.join(source.split())}\t{found[taken]}\n" for source, found, taken in self.pairs)
+
+    def line(self, words: str) -> None:
+        from regard.decoding.beam import Beam
+
+        if not words.strip():
+            print(flush=True)
+            return
+        how: dict[str, Any] = {"sampling": self.sampling, "samples": self.n_best, "seed": self.seed + self.drawn}
+        if self.sampling.temperature == 0:
+            how = {"beam": Beam(self.beam, self.length_penalty, self.n_best)}
+        else:
+            self.drawn += 1
+        (found,) = self.run.translations([words], **how)
+        self.pairs.append((words, [one.text for one in found], 0))
+        for number, one in enumerate(found, start=1):
+            print(f"{number}\t{one.score:.4f}\t{one.text}", flush=True)
+
+    def undo(self) -> None:
+        if not self.pairs:
+            raise RegardError("There is nothing to undo.")
+        say(f"forgotten: {self.pairs.pop()[0]}")
+
+    def retry(self) -> None:
+        if not self.pairs:
+            raise RegardError("There is nothing to retry: type a sentence first.")
+        self.line(self.pairs.pop()[0])
+
+    def take(self, rest: str) -> None:
+        if not self.pairs:
+            raise RegardError("There is nothing to take: type a sentence first.")
+        source, found, _ = self.pairs[-1]
+        taken = chosen(rest, len(found))
+        self.pairs[-1] = (source, found, taken)
+        print(found[taken], flush=True)

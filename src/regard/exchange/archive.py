@@ -1,0 +1,217 @@
+"""A run as one file for another machine: a zip of its files, stored as they are, with the SHA-256 of each.
+
+The same run gives the same bytes: names are sorted, times are left out, nothing is compressed. Data are named by their
+file's name alone, so no path of this machine is in it; `report.html` is left out (`regard evaluate` writes it again).
+
+An archive may come from anyone. Only the files of a run come out of it, each of exactly the size and digest that was
+recorded, and nothing is unpacked that is not as large as it lies there. Code of one's own comes along, and is not run
+before it was named on this machine (systems/code.py).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import re
+import stat
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path, PurePosixPath
+from typing import Any, BinaryIO
+
+import tomli_w
+
+import regard
+from regard.base.errors import RegardError
+from regard.base.files import locked, making_folder, reading
+from regard.base.numbers import counted
+from regard.report.progress import say
+from regard.runs.facts import CHECKPOINT, WEIGHTS, read_facts
+from regard.runs.new_folder import check_free
+from regard.runs.recipe import read_recipe
+from regard.systems.code import is_own
+from regard.text.corpus import is_named
+from regard.text.pairs import weighted
+from regard.training.loop import kept_weights
+
+MANIFEST = "regard-archive.json"
+VERSION = 1
+TEXTS = ("recipe.toml", "run.json")  # in which paths are left out
+FILES = (*TEXTS, "tokenizer.json", "tokenizer.source.json", "metrics.jsonl", WEIGHTS, CHECKPOINT)
+NAME = re.compile(r"kept/[0-9]{1,12}\.safetensors|[A-Za-z_][\w-]{0,100}\.py|" + "|".join(map(re.escape, FILES)))
+LARGEST_TEXT = 1 << 26
+BLOCK = 1 << 20
+
+# -- out ---------------------------------------------------------------------------------------------------------------
+
+
+def write(folder: Path, out: Path, *, training: str = "yes") -> None:
+    """`training` no: without what only `regard resume` and `--average` need, which is most of its size."""
+    if training not in ("yes", "no"):
+        raise RegardError(f"--training must be yes or no, not {training!r}.")
+    facts = read_facts(folder)
+    with locked(folder / ".lock"):
+        files = _files(folder, facts, training == "yes")
+        replaced = {"recipe.toml": _recipe(folder), "run.json": _facts(facts)}
+        recorded = {}
+        with zipfile.ZipFile(out, "w", zipfile.ZIP_STORED) as archive:
+            for name, path in sorted(files.items()):
+                with _opened(path) if name not in replaced else io.BytesIO(replaced[name]) as stream:
+                    size = len(replaced[name]) if name in replaced else path.stat().st_size
+                    recorded[name] = _add(archive, name, stream, size)
+            content = {"archive": VERSION, "regard": regard.__version__, "files": recorded}
+            listed = json.dumps(content, indent=2, sort_keys=True).encode() + b"\n"
+            _add(archive, MANIFEST, io.BytesIO(listed), len(listed))
+
+
+def _files(folder: Path, facts: dict[str, Any], training: bool) -> dict[str, Path]:
+    """The files of a run by the name that they get."""
+    found = {name: folder / name for name in FILES if (folder / name).exists()}
+    if WEIGHTS not in found and CHECKPOINT not in found:
+        raise RegardError(f"{folder} holds no weights: its training never began; train it again.")
+    if not training and WEIGHTS in found:
+        found.pop(CHECKPOINT, None)
+    elif training:
+        found |= {f"kept/{path.name}": path for path in kept_weights(folder)}
+    if isinstance(code := facts.get("code"), dict):
+        name = str(code.get("file", ""))
+        if not NAME.fullmatch(name) or not name.endswith(".py") or not (folder / name).exists():
+            raise RegardError(f"{folder} was trained with code of its own, and {name!r:.80} is not there: put it back.")
+        found[name] = folder / name
+    return found
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[BinaryIO]:
+    if path.is_symlink() or not path.is_file():
+        raise RegardError(f"{path} is a link or no plain file: put the file itself there.")
+    with reading(path) as stream:
+        yield stream
+
+
+def _add(archive: zipfile.ZipFile, name: str, stream: BinaryIO, size: int) -> dict[str, Any]:
+    entry = zipfile.ZipInfo(name)  # of 1 January 1980
+    entry.create_system, entry.external_attr, entry.file_size = 3, (stat.S_IFREG | 0o644) << 16, size
+    digest, written = hashlib.sha256(), 0
+    with archive.open(entry, "w") as member:
+        while block := stream.read(BLOCK):
+            digest.update(block)
+            written += member.write(block)
+    return {"bytes": written, "sha256": digest.hexdigest()}
+
+
+def _recipe(folder: Path) -> bytes:
+    return tomli_w.dumps(_nameless(read_recipe(folder / "recipe.toml"))).encode()
+
+
+def _facts(facts: dict[str, Any]) -> bytes:
+    recipe = facts.get("recipe")
+    plain = facts | ({"recipe": _nameless(recipe)} if isinstance(recipe, dict) else {})
+    return json.dumps(plain, indent=2, ensure_ascii=False).encode() + b"\n"
+
+
+def _nameless(tree: dict[str, Any]) -> dict[str, Any]:
+    """A recipe in which files have names and no folders: data are then looked for beside the run."""
+    tree = dict(tree)
+    if is_own(str(tree.get("system", ""))):
+        file, _, label = str(tree["system"]).rpartition(":")
+        tree["system"] = f"{_last(file)}:{label}" if file.endswith(".py") else tree["system"]
+    data = dict(tree["data"]) if isinstance(tree.get("data"), dict) else {}
+    for name in ("corpus", "monolingual", "translator"):
+        if isinstance(data.get(name), str) and data[name] and not (name == "corpus" and is_named(data[name])):
+            data[name] = f"./{_last(data[name])}"
+    if isinstance(data.get("also"), str) and data["also"]:
+        data["also"] = ",".join(f"./{_last(path)}:{weight:g}" for path, weight in weighted(data["also"]))
+    return {**tree, "data": data} if "data" in tree else tree
+
+
+def _last(path: str) -> str:
+    return PurePosixPath(path.replace("\\", "/")).name or "data"
+
+
+# -- in ----------------------------------------------------------------------------------------------------------------
+
+
+def read(file: Path, run: Path, tokenizer_file: Path | None = None) -> Path:
+    """Open an archive as a run; damage and anything that is no file of a run are refused."""
+    if tokenizer_file is not None:
+        raise RegardError("--tokenizer does not apply: an archive has its own.")
+    check_free(run)
+    if run.exists():  # an empty folder, which cannot be held and renamed at once
+        raise RegardError(f"{run} exists already: choose another --run.")
+    try:
+        with zipfile.ZipFile(file) as archive, making_folder(run) as made:
+            recorded = _manifest(file, archive)
+            for name, expected in recorded.items():
+                _unpack(file, archive, name, expected, made / name)
+            _check_code(file, made, set(recorded))
+    except (zipfile.BadZipFile, NotImplementedError, EOFError, ValueError, RuntimeError, OverflowError) as error:
+        if isinstance(error, RegardError):
+            raise
+        raise _damaged(file, str(error)) from None
+    say(f"imported {counted(len(recorded), 'file')} of a run; every digest is as recorded")
+    for name in recorded:
+        if name.endswith(".py"):
+            say(f"note: it was trained with code of its own, {run / name}, which runs only after you have named it")
+    return run
+
+
+def _damaged(file: Path, how: str) -> RegardError:
+    return RegardError(f"{file} is damaged ({how[:100].rstrip('.')}): copy it again.")
+
+
+def _manifest(file: Path, archive: zipfile.ZipFile) -> dict[str, dict[str, Any]]:
+    """What the archive says that it holds, once it holds that and nothing else."""
+    entries = archive.infolist()
+    names = [entry.filename for entry in entries]
+    if MANIFEST not in names:
+        inside = "a model that PyTorch pickled" if any(name.endswith("/data.pkl") for name in names) else "a zip"
+        raise RegardError(f"{file} is {inside} and no archive of a run: it has no {MANIFEST}.")
+    if sum(entry.file_size for entry in entries) > file.stat().st_size:
+        raise _damaged(file, "it claims to hold more than it can")
+    for entry in entries:
+        kind = stat.S_IFMT(entry.external_attr >> 16)
+        if entry.compress_type != zipfile.ZIP_STORED or entry.flag_bits & 1 or kind not in (0, stat.S_IFREG):
+            raise RegardError(
+                f"{file} holds {entry.filename!r:.80} packed, locked or as a link: Regard writes no such file."
+            )
+    content = json.loads(_small(file, archive, MANIFEST))
+    if not isinstance(content, dict) or content.get("archive") != VERSION:
+        found = content.get("archive") if isinstance(content, dict) else None
+        raise RegardError(f"{file} is an archive of version {found!r:.20}; this Regard reads version {VERSION}.")
+    recorded = content.get("files")
+    if not isinstance(recorded, dict) or sorted(names) != sorted([*recorded, MANIFEST]):
+        raise _damaged(file, "it does not hold what it lists")
+    for name, expected in recorded.items():
+        if not NAME.fullmatch(name):
+            raise RegardError(f"{file} holds {name!r:.80}, which is no file of a run: it is not unpacked.")
+        if not isinstance(expected, dict) or archive.getinfo(name).file_size != expected.get("bytes"):
+            raise _damaged(file, f"{name} has another size than recorded")
+    return recorded
+
+
+def _small(file: Path, archive: zipfile.ZipFile, name: str) -> bytes:
+    if archive.getinfo(name).file_size > LARGEST_TEXT:
+        raise _damaged(file, f"{name} is too large")
+    return archive.read(name)
+
+
+def _unpack(file: Path, archive: zipfile.ZipFile, name: str, expected: dict[str, Any], path: Path) -> None:
+    path.parent.mkdir(exist_ok=True)
+    digest = hashlib.sha256()
+    with archive.open(name) as member, open(path, "xb") as stream:
+        while block := member.read(BLOCK):
+            digest.update(block)
+            stream.write(block)
+    if digest.hexdigest() != expected.get("sha256"):
+        raise _damaged(file, f"{name} is not what was written")
+
+
+def _check_code(file: Path, made: Path, names: set[str]) -> None:
+    """Code is only what run.json says the run was trained with."""
+    code = read_facts(made).get("code")
+    named = {str(code.get("file"))} if isinstance(code, dict) else set()
+    if stray := {name for name in names if name.endswith(".py")} - named:
+        raise RegardError(f"{file} holds {min(stray)!r:.80}, which the run does not name: it is not unpacked.")

@@ -1,0 +1,71 @@
+"""A run of an n-gram as an ARPA file, and the other way round."""
+
+from __future__ import annotations
+
+from importlib.metadata import version
+from math import log
+from pathlib import Path
+
+from regard.base.errors import RegardError
+from regard.base.numbers import counted, grouped
+from regard.exchange.arpa import read_arpa, spell, write_arpa
+from regard.exchange.parity import Parity, texts
+from regard.report.progress import say
+from regard.runs.folder import Tokenizers
+from regard.runs.language_run import LanguageRun
+from regard.runs.new_folder import check_free, new_folder, write_facts, write_folder
+from regard.runs.recipe import compose
+from regard.systems.ngram import NGram
+from regard.text.tokenizer import Tokenizer
+from regard.training.checkpoint import save_tensors
+
+
+def write(run: LanguageRun, out: Path) -> None:
+    assert isinstance(run.model, NGram)
+    write_arpa(run.model, run.tokenizer.tokens, out, new=True)
+
+
+def check(run: LanguageRun, out: Path) -> Parity:
+    """Let kenlm read the file and score the run's held-out lines."""
+    try:
+        import kenlm
+    except ImportError:
+        raise RegardError(f"{out} was written; to check it: pip install kenlm.") from None
+    theirs, words, lines = kenlm.Model(str(out)), spell(run.tokenizer.tokens), texts(run, 64)
+    scores = [theirs.score(" ".join(words[token] for token in run.tokenizer.encode(line))) for line in lines]
+    ours = [found.log_probability / log(10) for found in run.score(lines)]
+    return Parity(
+        system=run.recipe.system,
+        format="arpa",
+        program=f"kenlm {version('kenlm')}",
+        compared=f"log10 P of {counted(len(lines), 'line')}",
+        largest_difference=max(abs(one - other) for one, other in zip(scores, ours)),
+    )
+
+
+def read(file: Path, run: Path, tokenizer_file: Path | None = None) -> Path:
+    """Make a run of an ARPA file, with the tokenizer that cut its text, or one made from its words."""
+    check_free(run)
+    model, tokens = read_arpa(file)
+    tokenizer = _tokenizer_of(tokens) if tokenizer_file is None else Tokenizer.load(tokenizer_file)
+    if tokenizer.tokens != tokens:
+        raise RegardError(f"{tokenizer_file} is not the tokenizer of {file}: their vocabularies differ.")
+    settings = {
+        "data": {"corpus": "", "tokenizer": tokenizer.kind, "vocabulary": tokenizer.vocabulary},
+        "model": {"order": model.order},
+    }
+    recipe = compose("ngram", None, settings)
+    with new_folder(recipe, run) as folder:
+        write_folder(folder, recipe, Tokenizers(tokenizer))
+        save_tensors(folder / "model.safetensors", model.state_dict())
+        write_facts(folder, recipe, model, {"name": file.name})
+    say(f"imported {grouped(model.stored_numbers)} n-grams")
+    return folder
+
+
+def _tokenizer_of(tokens: list[str]) -> Tokenizer:
+    """Words between white space, or characters if every word is one."""
+    if tokens[:2] != ["<eos>", "<unk>"]:
+        raise RegardError("The file has no <unk>, so its words alone do not say how to cut text: give --tokenizer.")
+    by_character = all(len(token) == 1 for token in tokens[2:])
+    return Tokenizer.of_tokens(tokens, "char" if by_character else "word")

@@ -1,0 +1,81 @@
+"""CTranslate2 as the searcher of a translator: `regard translate RUN --engine ctranslate2`.
+
+    score(y) = log P(y) / |y|^length_penalty,      |y| counts <eos>: in both
+
+Its limits count tokens without <eos>, Regard's with it. Two things it does otherwise, and no option changes them. It
+fills the slot of a hypothesis that has ended with the next best, and ends after `width` hypotheses have ended; here an
+ended one keeps its slot. And it forbids a token by taking it out of the softmax; here the softmax keeps it. With one
+hypothesis, where no token is forbidden, both are the same greedy search.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+import ctranslate2
+import torch
+
+from regard.decoding.beam import Hypothesis
+from regard.decoding.beam_slots import Terms
+from regard.text.tokenizer import Tokenizer
+
+BATCH_TOKENS = 2048  # of sources that are searched together
+
+
+def symbols(tokenizer: Tokenizer) -> list[str]:
+    """The vocabulary by id, as tokenizer.json spells it."""
+    vocabulary: dict[str, int] = json.loads(tokenizer.json)["model"]["vocab"]
+    return sorted(vocabulary, key=vocabulary.__getitem__)
+
+
+class CTranslate2Engine:
+    """Searches like `decoding.beam_engine.BeamEngine`, with an exported model."""
+
+    def __init__(self, folder: Path, source: list[str], target: list[str]) -> None:
+        """A folder that `--to ctranslate2` wrote, and its vocabularies by id."""
+        self.source, self.target = source, target
+        self.ids = {symbol: number for number, symbol in enumerate(target)}
+        workers = torch.get_num_threads()
+        self.translator = ctranslate2.Translator(str(folder), device="cpu", inter_threads=workers, intra_threads=1)
+
+    def search(self, sources: Sequence[Sequence[int]], limits: Sequence[int], terms: Terms) -> list[list[Hypothesis]]:
+        """For each source (with <eos>) its hypotheses of at most `limits` tokens, best first."""
+        how: dict[str, Any] = {
+            "beam_size": terms.width,
+            "num_hypotheses": terms.width,
+            "length_penalty": terms.length_penalty,
+            "suppress_sequences": [[self.target[token]] for token in terms.forbidden],
+            "min_decoding_length": max(terms.min_tokens - 1, 0),
+            "max_input_length": 0,
+            "max_batch_size": BATCH_TOKENS,
+            "batch_type": "tokens",
+            "return_scores": True,
+            "return_end_token": True,
+            "asynchronous": True,
+        }
+        waiting: dict[int, Any] = {}
+        # One limit for all sources of a call; long ones first, since they take longest.
+        for limit, group in groupby(sorted(range(len(sources)), key=lambda n: -limits[n]), key=lambda n: limits[n]):
+            numbers = list(group)
+            read = [[self.source[token] for token in sources[n][:-1]] for n in numbers]  # it adds <eos> itself
+            waiting.update(zip(numbers, self.translator.translate_batch(read, max_decoding_length=limit, **how)))
+        return [self._hypotheses(waiting[n].result(), terms) for n in range(len(sources))]
+
+    def _hypotheses(self, result: Any, terms: Terms) -> list[Hypothesis]:
+        found = []
+        for written, score in zip(result.hypotheses, result.scores, strict=True):
+            tokens = [self.ids[symbol] for symbol in written]
+            finished = bool(tokens) and tokens[-1] == terms.eos
+            found.append(Hypothesis(tokens, score * len(tokens) ** terms.length_penalty, score, finished))
+        found.sort(key=lambda hypothesis: (not hypothesis.finished, -hypothesis.score))  # as here, cut off ones last
+        return found[: terms.n_best]
+
+    def score(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> list[list[float]]:
+        """log P of each token of the targets and of their <eos>; both sides without <eos>."""
+        read = [[self.source[token] for token in tokens] for tokens in sources]
+        written = [[self.target[token] for token in tokens] for tokens in targets]
+        return [found.log_probs for found in self.translator.score_batch(read, written, max_input_length=0)]

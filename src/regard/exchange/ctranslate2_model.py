@@ -1,0 +1,322 @@
+"""A `transformer` or a `gpt` as a model of CTranslate2, which translates and writes on a CPU, also in 8 bits.
+
+Weights go into CTranslate2's own specification one by one. Word vectors stay one table where they are tied: the factor
+by which they are read is a number of the specification. Positions at the input are written as a table, so every kind
+of them can be expressed; what cannot is refused by the name of its setting.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import Any
+
+import ctranslate2
+import numpy as np
+import torch
+from ctranslate2.specs import Activation, TransformerDecoderModelSpec, TransformerSpec
+from ctranslate2.specs.model_spec import ACCEPTED_MODEL_TYPES
+from ctranslate2.specs.transformer_spec import TransformerDecoderSpec, TransformerEncoderSpec
+from torch import Tensor, nn
+
+from regard.base.errors import RegardError
+from regard.base.files import making_folder, waiting_for, write_text
+from regard.base.numbers import a
+from regard.base.settings import one_of
+from regard.corpora.fetch import cache_folder
+from regard.decoding.translate import translate
+from regard.evaluation.bleu import bleu
+from regard.evaluation.scoring import pair_losses
+from regard.exchange.ctranslate2_engine import CTranslate2Engine, symbols
+from regard.exchange.parity import Parity, texts, token_rows
+from regard.layers.attention import CrossAttention, MultiHeadSelfAttention
+from regard.layers.blocks import FeedForward
+from regard.layers.embedding import Embedding
+from regard.runs.folder import Tokenizers
+from regard.runs.language_run import LanguageRun
+from regard.runs.load import AnyRun
+from regard.runs.run import PairRun
+from regard.runs.translation_run import TranslationRun
+from regard.systems.gpt import GPT
+from regard.systems.gpt import Settings as GPTSettings
+from regard.systems.transformer import Settings, Transformer
+from regard.text.tokenizer import EOS, UNK
+
+SENTENCES = 200  # that are translated to compare
+ROWS = 1024  # of the table of positions at least, where the model has no limit
+
+
+def write(run: AnyRun, out: Path, quantization: str = "float32") -> None:
+    """The folder that `ctranslate2.Translator` or `ctranslate2.Generator` opens, with the tokenizers and a page."""
+    save(run, out, quantization)
+    Tokenizers(run.tokenizer, run.source_tokenizer if isinstance(run, PairRun) else None).save(out)
+    write_text(out / "README.md", readme(run))
+
+
+def save(run: AnyRun, out: Path, quantization: str = "float32") -> None:
+    """The model alone."""
+    one_of("--quantization", quantization, ACCEPTED_MODEL_TYPES)
+    save_spec(specify(run), out, quantization)
+
+
+def save_spec(spec: Any, out: Path, quantization: str) -> None:
+    spec.validate()
+    spec.optimize(None if quantization == "float32" else quantization)
+    spec.save(str(out))
+
+
+# -- the specification -----------------------------------------------------------------------------------------------
+
+
+def specify(run: AnyRun) -> Any:
+    """CTranslate2's specification, filled with the run's weights."""
+    if isinstance(run, TranslationRun) and isinstance(run.model, Transformer):
+        rows = max(ROWS, 2 * run.recipe.data.longest + 16)
+        return translator_spec(run.model, symbols(run.source_tokenizer), symbols(run.tokenizer), rows)
+    if isinstance(run, LanguageRun) and isinstance(run.model, GPT):
+        spec = TransformerDecoderModelSpec(_decoder_alone(run.model))
+        spec.register_vocabulary(symbols(run.tokenizer))
+        return _configured(spec, symbols(run.tokenizer))
+    raise RegardError(f"--to ctranslate2 takes transformer and gpt, and not {run.recipe.system}.")
+
+
+def translator_spec(model: Transformer, source: list[str], target: list[str], rows: int = ROWS) -> Any:
+    """Of a model whose vocabularies are these, by id."""
+    spec = TransformerSpec(*_encoder_decoder(model, rows))
+    spec.register_source_vocabulary(source)
+    spec.register_target_vocabulary(target)
+    spec.config.add_source_eos = True
+    spec.config.decoder_start_token = EOS
+    return _configured(spec, target)
+
+
+def _configured(spec: Any, vocabulary: list[str]) -> Any:
+    spec.config.bos_token = spec.config.eos_token = EOS
+    spec.config.unk_token = UNK if UNK in vocabulary else EOS  # one that is missing would be added
+    spec.config.layer_norm_epsilon = nn.LayerNorm(1).eps
+    return spec
+
+
+def _encoder_decoder(model: Transformer, rows: int) -> tuple[Any, Any]:
+    settings: Settings = model.settings
+    how = _arrangement(settings)
+    if settings.position == "alibi":
+        raise RegardError(
+            "CTranslate2 has no ALiBi in an encoder, so model.position alibi cannot be written; train with another."
+        )
+    encoder = TransformerEncoderSpec(settings.layers, settings.heads, **how)
+    decoder = TransformerDecoderSpec(len(model.layers), settings.heads, **how)
+    reader = model.source_embedding or model.embedding
+    _embed(encoder, encoder.embeddings[0], reader, rows)
+    _embed(decoder, decoder.embeddings, model.embedding, rows)
+    for layer, block in zip(encoder.layer, model.encoder.blocks, strict=True):
+        _self_attention(layer.self_attention, block)
+        _feed_forward(layer.ffn, block)
+    for layer, block in zip(decoder.layer, model.layers, strict=True):
+        _self_attention(layer.self_attention, block)
+        _cross_attention(layer.attention, block)
+        _feed_forward(layer.ffn, block)
+    if settings.norm == "pre":
+        _norm(encoder.layer_norm, model.encoder.finish)
+        _norm(decoder.layer_norm, model.finish)
+    decoder.projection.weight = _numbers(model.output.of(model.embedding.table.weight)[0])
+    return encoder, decoder
+
+
+def _decoder_alone(model: GPT) -> Any:
+    settings: GPTSettings = model.settings
+    alibi = settings.position == "alibi"
+    if alibi and settings.heads & (settings.heads - 1):
+        raise RegardError(
+            f"CTranslate2 has other ALiBi slopes where the heads are no power of two, so model.heads {settings.heads} "
+            "with model.position alibi cannot be written."
+        )
+    decoder = TransformerDecoderSpec(
+        settings.layers, settings.heads, with_encoder_attention=False, alibi=alibi, **_arrangement(settings)
+    )
+    _embed(decoder, decoder.embeddings, model.embedding, max(ROWS, settings.context))
+    for layer, block in zip(decoder.layer, model.layers, strict=True):
+        _self_attention(layer.self_attention, block)
+        _feed_forward(layer.ffn, block)
+    if settings.norm == "pre":
+        _norm(decoder.layer_norm, model.finish)
+    decoder.projection.weight = _numbers(model.output.of(model.embedding.table.weight)[0])
+    return decoder
+
+
+def _arrangement(settings: Settings | GPTSettings) -> dict[str, Any]:
+    how: dict[str, Any] = {
+        "pre_norm": settings.norm == "pre",
+        "activation": {"relu": Activation.RELU, "gelu": Activation.GELUTanh}[settings.activation],
+    }
+    if settings.position == "rotary":
+        how |= {"rotary_dim": 0, "rotary_interleave": False}  # all components; the halves of a head are turned
+    return how
+
+
+def _embed(side: Any, words: Any, embedding: Embedding, rows: int) -> None:
+    """The table of words, the factor it is read with, and the table of positions; [x ; p] is [x ; 0] + [0 ; p]."""
+    table, place = embedding.table.weight, embedding.position
+    if embedding.concatenate:
+        table = nn.functional.pad(table, (0, embedding.width - table.size(1)))
+    words.weight = _numbers(table)
+    side.scale_embeddings = np.float32(embedding.scale)
+    if not hasattr(side, "position_encodings"):
+        return
+    positions = torch.zeros(rows, embedding.width)
+    if place is not None:
+        vectors = place(torch.arange(place.context or rows)[None], torch.float32)[0]
+        before = embedding.width - place.width if embedding.concatenate else 0
+        positions = nn.functional.pad(vectors, (before, embedding.width - place.width - before))
+    side.position_encodings.encodings = _numbers(positions)
+
+
+def _self_attention(spec: Any, block: Any) -> None:
+    attention: MultiHeadSelfAttention = block.attention
+    _norm(spec.layer_norm, block.attention_norm)
+    _linear(spec.linear[0], attention.project)
+    _linear(spec.linear[1], attention.output)
+
+
+def _cross_attention(spec: Any, block: Any) -> None:
+    cross: CrossAttention = block.cross
+    _norm(spec.layer_norm, block.cross_norm)
+    for part, layer in zip(spec.linear, (cross.query, cross.project, cross.output), strict=True):
+        _linear(part, layer)
+
+
+def _feed_forward(spec: Any, block: Any) -> None:
+    feedforward: FeedForward = block.feedforward
+    _norm(spec.layer_norm, block.feedforward_norm)
+    _linear(spec.linear_0, feedforward.expand)
+    _linear(spec.linear_1, feedforward.output)
+
+
+def _linear(spec: Any, layer: nn.Linear) -> None:
+    spec.weight = _numbers(layer.weight)
+    if layer.bias is not None:
+        spec.bias = _numbers(layer.bias)
+
+
+def _norm(spec: Any, norm: Any) -> None:
+    spec.gamma = _numbers(norm.weight)
+    spec.beta = _numbers(torch.zeros_like(norm.weight) if norm.bias is None else norm.bias)
+
+
+def _numbers(tensor: Tensor) -> np.ndarray:
+    """A copy: CTranslate2 quantises in place."""
+    return tensor.detach().float().cpu().numpy().copy()
+
+
+# -- the page beside it ----------------------------------------------------------------------------------------------
+
+TRANSLATE = """\
+import ctranslate2
+from tokenizers import Tokenizer
+
+translator = ctranslate2.Translator(".")
+source, target = Tokenizer.from_file("{source}"), Tokenizer.from_file("tokenizer.json")
+tokens = source.encode("A sentence to translate.").tokens
+(found,) = translator.translate_batch([tokens], beam_size=5, min_decoding_length=0, max_input_length=0{unknown})
+print(target.decode([target.token_to_id(token) for token in found.hypotheses[0]]))
+"""
+WRITE = """\
+import ctranslate2
+from tokenizers import Tokenizer
+
+generator = ctranslate2.Generator(".")
+tokenizer = Tokenizer.from_file("tokenizer.json")
+tokens = ["<eos>", *tokenizer.encode("The").tokens]
+(found,) = generator.generate_batch([tokens], max_length=30{unknown})
+print(tokenizer.decode(found.sequences_ids[0]))
+"""
+
+
+def example(run: AnyRun) -> str:
+    unknown = "" if run.tokenizer.unk is None else ", disable_unk=True"
+    if not isinstance(run, PairRun):
+        return WRITE.format(unknown=unknown)
+    same = run.source_tokenizer is run.tokenizer
+    return TRANSLATE.format(source="tokenizer.json" if same else "tokenizer.source.json", unknown=unknown)
+
+
+def readme(run: AnyRun) -> str:
+    return f"""# {a(run.recipe.system).capitalize()} for CTranslate2
+
+Written by Regard. It needs `pip install ctranslate2 tokenizers`, and no Regard and no PyTorch.
+
+```python
+{example(run)}```
+"""
+
+
+# -- beside Regard ---------------------------------------------------------------------------------------------------
+
+
+def open_engine(run: TranslationRun, quantization: str = "float32") -> CTranslate2Engine:
+    """The run's weights as they are now, in CTranslate2; they are converted once, into the cache folder."""
+    folder = cache_folder() / "ctranslate2" / _digest(run, quantization)
+    with waiting_for(folder.parent / ".lock"):
+        if not folder.exists():
+            with making_folder(folder) as made:
+                save(run, made, quantization)
+    return CTranslate2Engine(folder, symbols(run.source_tokenizer), symbols(run.tokenizer))
+
+
+def _digest(run: TranslationRun, quantization: str) -> str:
+    """Of everything that a converted model is made from."""
+    digest = hashlib.blake2b(digest_size=16)
+    for part in (ctranslate2.__version__, quantization, run.recipe.model, run.recipe.data.longest):
+        digest.update(f"{part}\n".encode())
+    for tokenizer in (run.source_tokenizer, run.tokenizer):
+        digest.update(tokenizer.digest.encode())
+    for name, weight in run.model.state_dict().items():
+        digest.update(f"{name} {weight.dtype} {list(weight.shape)}\n".encode())
+        digest.update(_numbers(weight).tobytes())
+    return digest.hexdigest()
+
+
+@torch.no_grad()
+def check(run: AnyRun, out: Path, quantization: str = "float32") -> Parity:
+    """CTranslate2 beside Regard: log-probabilities of the same tokens, and the texts that both find best."""
+    program = f"CTranslate2 {ctranslate2.__version__}, {quantization}"
+    if isinstance(run, TranslationRun):
+        return Parity(run.recipe.system, "ctranslate2", program, *_compare_translations(run, out))
+    rows = [[run.tokenizer.eos, *row[:-1]] for row in token_rows(run)]
+    theirs = np.asarray(ctranslate2.Generator(str(out), device="cpu").forward_batch(rows, return_log_probs=True))
+    ours = run.model(torch.tensor(rows))[0].log_softmax(-1).numpy()
+    same = ours.argmax(-1) == theirs.argmax(-1)
+    text = f"{same.sum()} of {same.size} most probable tokens"
+    return Parity(run.recipe.system, "ctranslate2", program, "log P of each token", _largest(ours - theirs), text)
+
+
+def _compare_translations(run: TranslationRun, out: Path) -> tuple[str, float, str]:
+    engine = CTranslate2Engine(out, symbols(run.source_tokenizer), symbols(run.tokenizer))
+    lines, references = _held_out(run)
+    sources = [run.source_tokens(line, 1, truncate=True) for line in lines]
+    how: dict[str, Any] = {"eos": run.tokenizer.eos, "forbidden": run.forbidden}
+    ours = [best for best, *_ in translate(run.model, sources, **how)]
+    theirs = [best for best, *_ in translate(run.model, sources, engine=engine, **how)]
+    losses = pair_losses(run.model, sources, [best.text_tokens for best in ours], run.tokenizer.eos)
+    scores = engine.score(sources, [best.text_tokens for best in ours])
+    largest = max(_largest(loss + np.asarray(score)) for loss, score in zip(losses, scores, strict=True))
+    same = sum(one.tokens == other.tokens for one, other in zip(ours, theirs, strict=True))
+    found = f"{same} of {len(lines)} translations, beam 5"
+    if references:
+        written = [[run.tokenizer.decode(best.text_tokens).strip() for best in side] for side in (ours, theirs)]
+        found += "; BLEU here {:.2f}, there {:.2f}".format(*(bleu(side, references) for side in written))
+    return "log P of each token of our translations", largest, found
+
+
+def _held_out(run: TranslationRun) -> tuple[list[str], list[str]]:
+    """Sources and references of the run's own test split; where that is elsewhere, sources alone."""
+    try:
+        corpus, name = run.chosen(None, None)
+    except RegardError:
+        return texts(run), []
+    pairs = corpus.splits[name]
+    return list(pairs.sources[:SENTENCES]), list(pairs.targets[:SENTENCES])
+
+
+def _largest(difference: np.ndarray) -> float:
+    return float(np.abs(difference).max())

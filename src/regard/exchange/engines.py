@@ -1,0 +1,29 @@
+"""Other programs that search in the place of Regard's own beam search: `regard translate RUN --engine NAME`."""
+
+from __future__ import annotations
+
+from regard.base.errors import RegardError
+from regard.base.numbers import a
+from regard.base.settings import one_of
+from regard.decoding.beam_engine import Searcher
+from regard.runs.translation_run import TranslationRun
+
+ENGINES = {"regard": "", "ctranslate2": "float32", "ctranslate2-int8": "int8"}  # each with its quantization
+
+
+def open_engine(name: str, run: TranslationRun) -> Searcher | None:
+    """The engine of that name for a run; None: Regard's own."""
+    one_of("--engine", name, tuple(ENGINES))
+    if name == "regard":
+        return None
+    if run.recipe.system != "transformer":
+        raise RegardError(
+            f"--engine {name} searches with a transformer, and {run.folder} is {a(run.recipe.system)}: leave it out."
+        )
+    try:
+        from regard.exchange import ctranslate2_model
+    except ModuleNotFoundError as missing:
+        if missing.name != "ctranslate2":
+            raise
+        raise RegardError(f"--engine {name} needs CTranslate2: pip install 'regard[ctranslate2]'.") from None
+    return ctranslate2_model.open_engine(run, ENGINES[name])

@@ -1,0 +1,172 @@
+"""A folder in the layout of Hugging Face, by anyone: its config.json and its tensors, looked at before use.
+
+Weights come from safetensors alone. Names, shapes and sizes are checked against what config.json says before a number
+is read, so nothing that a file claims is allocated.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+import torch
+from safetensors import SafetensorError, safe_open
+from torch import Tensor
+
+from regard.base.errors import RegardError
+from regard.base.files import reading
+
+LARGEST_JSON = 1 << 26  # bytes; the largest tokenizer.json there is has about 30 MB
+INDEX, WEIGHTS = "model.safetensors.index.json", "model.safetensors"
+PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl")
+FLOATS = {"F64", "F32", "F16", "BF16"}
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    with reading(path) as stream:
+        content = stream.read(LARGEST_JSON + 1)
+    if len(content) > LARGEST_JSON:
+        raise RegardError(f"{path} has more than {LARGEST_JSON >> 20} MiB, which no such file needs: check the folder.")
+    try:
+        found = json.loads(content)
+    except (ValueError, RecursionError):
+        found = None
+    if not isinstance(found, dict):
+        raise RegardError(f"{path} is not a JSON object: it is damaged; copy the folder again.")
+    return found
+
+
+class Config:
+    """config.json, whose values are looked up by type."""
+
+    def __init__(self, path: Path, values: dict[str, Any]) -> None:
+        self.path, self.values = path, values
+
+    @classmethod
+    def of_folder(cls, folder: Path) -> Config:
+        return cls(folder / "config.json", read_json(folder / "config.json"))
+
+    def wrong(self, what: str) -> NoReturn:
+        raise RegardError(f"{self.path}: {what}.")
+
+    def number(self, name: str, default: int | None = None) -> int:
+        value = self.values.get(name)
+        value = default if value is None else value
+        if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+            self.wrong(f"{name} must be a whole number, and is {value!r:.40}")
+        return value
+
+    def rate(self, name: str, default: float = 0.0) -> float:
+        value = self.values.get(name, default)
+        if not isinstance(value, (int, float)) or isinstance(value, bool) or not 0 <= value < 1:
+            self.wrong(f"{name} must be a rate from 0 to 1, and is {value!r:.40}")
+        return float(value)
+
+    def flag(self, name: str, default: bool) -> bool:
+        value = self.values.get(name, default)
+        if not isinstance(value, bool):
+            self.wrong(f"{name} must be true or false, and is {value!r:.40}")
+        return value
+
+    def one(self, name: str, known: Mapping[Any, str], default: Any = None) -> str:
+        """What Regard calls a value of this name; one that it has no name for is refused."""
+        value = self.values.get(name, default)
+        if not isinstance(value, (str, int, float)) or value not in known:
+            self.wrong(f"{name} is {value!r:.40}, and Regard has only {', '.join(map(str, known))}")
+        return known[value]
+
+    def must_be(self, **expected: Any) -> None:
+        """Refuse settings that Regard's model does not have; one that is absent has the expected value."""
+        for name, value in expected.items():
+            found = self.values.get(name, value)
+            if found != value:
+                self.wrong(f"{name} is {found!r:.40}, and Regard reads such folders only with {value!r}")
+
+
+class Weights:
+    """Tensors by name, without a prefix; each is read once it has the shape that it should have.
+
+    `files`: for each name an open safetensors file, or whatever gives a slice and a tensor of that name.
+    """
+
+    def __init__(self, where: Path, files: Mapping[str, Any], prefix: str = "") -> None:
+        self.where, self._files = where, files
+        self._names = {name.removeprefix(prefix): name for name in files}
+        self.unread = set(self._names)
+
+    @classmethod
+    def of_folder(cls, folder: Path, prefix: str = "") -> Weights:
+        return cls(folder, _open_all(folder, _named_in(folder)), prefix)
+
+    def shape(self, name: str) -> list[int]:
+        return list(self._slice(name).get_shape())
+
+    def take(self, name: str, *shape: int) -> Tensor:
+        """A tensor of this shape, in fp32, finite."""
+        if self.shape(name) != list(shape):
+            raise RegardError(f"{name} in {self.where} has the shape {self.shape(name)}, not {list(shape)}.")
+        if (kind := self._slice(name).get_dtype()) not in FLOATS:
+            raise RegardError(f"{name} in {self.where} holds {kind} numbers; Regard reads F32, F16 and BF16.")
+        full = self._names[name]
+        tensor: Tensor = self._files[full].get_tensor(full).float()
+        if not bool(torch.isfinite(tensor).all()):
+            raise RegardError(f"{name} in {self.where} holds numbers that are infinite or NaN: it is damaged.")
+        self.unread.discard(name)
+        return tensor
+
+    def ignore(self, *patterns: str) -> None:
+        """Tensors that repeat what is known."""
+        self.unread = {name for name in self.unread if not any(re.fullmatch(pattern, name) for pattern in patterns)}
+
+    def finish(self, what: str) -> None:
+        """Refuse tensors that nobody asked for: the model would not be the one that was saved."""
+        if self.unread:
+            raise RegardError(f"{self.where} holds the tensor {min(self.unread)}, which {what} does not have.")
+
+    def _slice(self, name: str) -> Any:
+        if name not in self._names:
+            raise RegardError(f"{self.where} has no tensor {name}: it is incomplete; copy it again.")
+        full = self._names[name]
+        return self._files[full].get_slice(full)
+
+
+def _named_in(folder: Path) -> list[str]:
+    """The names of the files that hold the weights."""
+    if (folder / WEIGHTS).exists():
+        return [WEIGHTS]
+    if not (folder / INDEX).exists():
+        pickled = sorted(path.name for path in folder.iterdir() if path.suffix in PICKLES)
+        if pickled:
+            raise RegardError(
+                f"{folder} has its weights in {pickled[0]}, a pickle, which can run any code when it is opened: if you "
+                "trust it, load it with its own program and save it as safetensors."
+            )
+        raise RegardError(f"{folder} has no {WEIGHTS}: it holds no weights that Regard reads.")
+    places = read_json(folder / INDEX).get("weight_map")
+    if not isinstance(places, dict) or not places:
+        raise RegardError(f"{folder / INDEX} names no files: it is damaged; copy the folder again.")
+    names = sorted({str(name) for name in places.values()})
+    for name in names:
+        if not re.fullmatch(r"[\w][\w.-]*\.safetensors", name):
+            raise RegardError(f"{folder / INDEX} names {name!r:.80}, which is no safetensors file of this folder.")
+    return names
+
+
+def _open_all(folder: Path, names: Sequence[str]) -> dict[str, Any]:
+    files: dict[str, Any] = {}
+    for name in names:
+        try:
+            opened = safe_open(folder / name, framework="pt")
+            keys = list(opened.keys())
+        except FileNotFoundError:
+            raise RegardError(f"{folder / name} is missing: the folder is incomplete; copy it again.") from None
+        except (SafetensorError, OSError, ValueError, RecursionError) as error:
+            raise RegardError(f"{folder / name} cannot be read as safetensors ({error}): it is damaged.") from None
+        for key in keys:
+            if key in files:
+                raise RegardError(f"{folder} has the tensor {key} twice: it is damaged.")
+            files[key] = opened
+    return files

@@ -1,0 +1,167 @@
+"""Tokenizers for Hugging Face's programs, and theirs as ours.
+
+Ours is already a tokenizer.json of the `tokenizers` library. Added for theirs: `<eos>` as a special token, which a line
+end in a text becomes too; where it is put (before a line, or after a source); and how tokens are joined to text.
+
+Of theirs, those that cut text as ours do can be read: byte-level BPE as in GPT-2, and what Regard wrote itself. The
+boundary gets id 0, and the other tokens follow in their order.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tokenizers, processors
+from tokenizers import Tokenizer as Engine
+
+from regard.base.errors import RegardError
+from regard.exchange.foreign_folder import Config, read_json
+from regard.text.tokenizer import EOS, UNK, Tokenizer
+
+CLOSING, OPENING = ".,;:!?…)]}”", "([{“"  # as in Tokenizer.decode
+LEVELS = {True: "bpe", False: "byte"}
+
+
+def tokenizer_files(tokenizer: Tokenizer, *, source: bool, longest: int) -> dict[str, str]:
+    """tokenizer.json and tokenizer_config.json. `source`: the boundary ends what is read; else it begins it."""
+    engine = Engine.from_str(tokenizer.json)
+    ends = normalizers.Replace("\n", EOS)
+    engine.normalizer = ends if engine.normalizer is None else normalizers.Sequence([engine.normalizer, ends])
+    engine.add_special_tokens([AddedToken(EOS, special=True, normalized=True)])  # found after a line end became one
+    engine.post_processor = processors.TemplateProcessing(
+        single=f"$A {EOS}" if source else f"{EOS} $A",
+        pair=f"$A {EOS} $B:1 {EOS}:1" if source else f"{EOS} $A {EOS}:1 $B:1",
+        special_tokens=[(EOS, tokenizer.eos)],
+    )
+    if tokenizer.kind == "word":
+        engine.decoder = _joined_words(tokenizer.pretokenised)
+    config = {
+        "tokenizer_class": "PreTrainedTokenizerFast",
+        "bos_token": EOS,
+        "eos_token": EOS,
+        "pad_token": EOS,
+        "added_tokens_decoder": {
+            str(tokenizer.eos): {
+                "content": EOS, "special": True, "normalized": True, "lstrip": False, "rstrip": False,
+                "single_word": False,
+            }
+        },
+        "clean_up_tokenization_spaces": False,
+        "padding_side": "right",
+        "model_max_length": longest,
+        "model_input_names": ["input_ids", "attention_mask"],
+    }  # fmt: skip
+    return {
+        "tokenizer.json": engine.to_str(pretty=True) + "\n",
+        "tokenizer_config.json": json.dumps(config, indent=2, ensure_ascii=False) + "\n",
+    }
+
+
+def _joined_words(pretokenised: bool) -> decoders.Decoder:
+    """Words with one space between them, and none before closing or after opening punctuation."""
+    steps = [decoders.Replace(Regex("^"), " "), decoders.Fuse()]
+    if not pretokenised:  # one mark after the other, so the neighbour may have been moved already
+        closing, opening = (re.escape(marks) for marks in (CLOSING, OPENING))
+        steps += [decoders.Replace(Regex(rf" {re.escape(mark)}(?=[ {closing}]|$)"), mark) for mark in CLOSING]
+        steps += [decoders.Replace(Regex(rf"(?<![^\s{opening}]){re.escape(mark)} "), mark) for mark in OPENING]
+    return decoders.Sequence([*steps, decoders.Strip(" ", 1, 0)])
+
+
+# -- the other way ---------------------------------------------------------------------------------------------------
+
+
+def read_tokenizer(folder: Path, config: Config) -> tuple[Tokenizer, list[int]]:
+    """The folder's tokenizer as ours, and for each of our ids theirs."""
+    path = folder / "tokenizer.json"
+    if not path.exists():
+        raise RegardError(f"{folder} has no tokenizer.json: give the tokenizer of its text with --tokenizer.")
+    there = read_json(path)
+    try:
+        engine = Engine.from_str(json.dumps(there))
+    except Exception:  # the engine raises nothing more precise
+        raise RegardError(f"{path} is damaged or not a tokenizer: copy the folder again.") from None
+    model = there.get("model") or {}
+    boundary = _boundary(engine, config)
+    if model.get("type") == "WordLevel":
+        made = _as_words(engine, model, boundary)
+    elif model.get("type") == "BPE":
+        made = _as_byte_pairs(engine, model, boundary)
+    else:
+        made = None
+    if made is None:
+        raise RegardError(
+            f"{path} is a {model.get('type', 'nameless')!s:.20} tokenizer that cuts text in a way Regard does not: it "
+            "reads byte-level BPE as in GPT-2, and what Regard wrote."
+        )
+    tokenizer = _checked(made, path)
+    theirs = {**model["vocab"], boundary: engine.token_to_id(boundary)}
+    ours = sorted(engine_vocabulary := made.get_vocab(), key=engine_vocabulary.__getitem__)
+    return tokenizer, [theirs[boundary if token == EOS else token] for token in ours]
+
+
+def _boundary(engine: Engine, config: Config) -> str:
+    """The token that begins and ends a text."""
+    eos = config.values.get("eos_token_id")
+    token = engine.id_to_token(eos) if isinstance(eos, int) and 0 <= eos < 2**31 else None
+    if token is None:
+        config.wrong(f"eos_token_id is {eos!r:.40}, which is no token of tokenizer.json")
+    return str(token)
+
+
+def _as_words(engine: Engine, model: dict[str, Any], boundary: str) -> Engine | None:
+    """What Regard wrote: words or characters, without what was added for Hugging Face."""
+    if boundary != EOS or model.get("unk_token") != UNK or EOS not in model["vocab"]:
+        return None
+    made = Engine(models.WordLevel(model["vocab"], unk_token=UNK))
+    made.pre_tokenizer = engine.pre_tokenizer
+    return _normalised(made, engine)
+
+
+def _as_byte_pairs(engine: Engine, model: dict[str, Any], boundary: str) -> Engine | None:
+    cut = repr(engine.pre_tokenizer)
+    levels = {repr(pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=into)): into for into in LEVELS}
+    # `trim_offsets` moves no token
+    into_words = levels.get(cut.replace("trim_offsets=False", "trim_offsets=True"))
+    odd = [name for name in ("byte_fallback", "ignore_merges") if model.get(name)]
+    odd += [n for n in ("dropout", "continuing_subword_prefix", "end_of_word_suffix") if model.get(n)]
+    if into_words is None or odd:
+        return None
+    others = [token for token in sorted(model["vocab"], key=model["vocab"].__getitem__) if token != boundary]
+    vocabulary = {EOS: 0, **{token: number for number, token in enumerate(others, 1)}}
+    merges = [tuple(pair.split(" ") if isinstance(pair, str) else pair) for pair in model.get("merges", [])]
+    made = Engine(models.BPE(vocabulary, merges))
+    made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=into_words)
+    made.decoder = decoders.ByteLevel()
+    return _normalised(made, engine)
+
+
+def _normalised(made: Engine, engine: Engine) -> Engine | None:
+    """With the normalisation of Unicode, if that is all that theirs does (besides making a line end a boundary)."""
+    written = json.loads(engine.to_str())["normalizer"]
+    steps = [written] if written and written["type"] != "Sequence" else written["normalizers"] if written else []
+    line_end = json.loads(normalizers.Replace("\n", EOS).__getstate__())
+    steps = [step for step in steps if step != line_end]
+    known = {"NFC": normalizers.NFC, "NFKC": normalizers.NFKC}
+    if len(steps) > 1 or any(step["type"] not in known for step in steps):
+        return None
+    for step in steps:
+        made.normalizer = known[step["type"]]()
+    return made
+
+
+def _checked(made: Engine, path: Path) -> Tokenizer:
+    """As a run would open it."""
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "tokenizer.json"
+        file.write_text(made.to_str(), encoding="utf-8")
+        try:
+            return Tokenizer.load(file)
+        except RegardError as error:
+            reason = str(error).partition("was not written by Regard")[2].partition(";")[0].strip()
+            raise RegardError(
+                f"{path} cannot be a tokenizer of Regard {reason}: give another with --tokenizer."
+            ) from None

@@ -1,0 +1,209 @@
+"""A run as a folder that Hugging Face's `transformers` loads, and such folders as runs.
+
+    gpt            GPT2LMHeadModel
+    llama          LlamaForCausalLM
+    transformer    MarianMTModel (model.norm post), PegasusForConditionalGeneration (model.norm pre)
+
+config.json, generation_config.json, model.safetensors, the tokenizer and a model card. Writing needs no other package;
+only the check imports `transformers`.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import save_file
+
+from regard.base.errors import RegardError
+from regard.base.files import write_text
+from regard.base.numbers import grouped
+from regard.decoding.beam import BEAM
+from regard.decoding.translate import longest_translation
+from regard.exchange import hf_gpt2, hf_llama, hf_seq2seq
+from regard.exchange.foreign_folder import Config, Weights
+from regard.exchange.hf_tokenizer import read_tokenizer, tokenizer_files
+from regard.exchange.model_card import model_card
+from regard.exchange.parity import Parity, texts, token_rows
+from regard.report.progress import say
+from regard.runs.folder import Tokenizers, build_model, has_source, set_weights
+from regard.runs.language_run import LanguageRun
+from regard.runs.load import AnyRun
+from regard.runs.new_folder import check_free, new_folder, write_facts, write_folder
+from regard.runs.recipe import compose
+from regard.runs.translation_run import TranslationRun
+from regard.text.tokenizer import Tokenizer
+from regard.training.checkpoint import save_tensors
+
+SYSTEMS: dict[str, Any] = {module.SYSTEM: module for module in (hf_gpt2, hf_llama, hf_seq2seq)}
+KINDS = {"gpt2": hf_gpt2, "llama": hf_llama, "marian": hf_seq2seq, "pegasus": hf_seq2seq}  # by config.json's model_type
+WRITTEN = 32  # tokens of a text that is compared
+
+# -- out ---------------------------------------------------------------------------------------------------------------
+
+
+def write(run: AnyRun, out: Path, *, license: str = "unknown", scores: str = "yes") -> None:
+    if scores not in ("yes", "no"):
+        raise RegardError(f"--scores must be yes or no, not {scores!r}.")
+    module, longest = SYSTEMS[run.recipe.system], _longest(run)
+    config = module.config_of(run)
+    tensors = module.as_huggingface(run.model, config)
+    save_file(
+        {name: tensor.detach().contiguous() for name, tensor in tensors.items()},
+        out / "model.safetensors",
+        metadata={"format": "pt"},
+    )
+    _write_json(out / "config.json", config)
+    _write_json(out / "generation_config.json", _generation(run, longest))
+    for name, content in tokenizer_files(
+        run.tokenizer, source=isinstance(run, TranslationRun), longest=longest
+    ).items():
+        write_text(out / name, content)
+    write_text(out / "README.md", model_card(run, config["architectures"][0], license=license, scored=scores == "yes"))
+
+
+def _longest(run: AnyRun) -> int:
+    """Tokens that it was trained to read at once."""
+    return int(run.recipe.data.longest if isinstance(run, TranslationRun) else run.recipe.model.context)
+
+
+def _write_json(path: Path, values: dict[str, Any]) -> None:
+    write_text(path, json.dumps(values, indent=2, ensure_ascii=False) + "\n")
+
+
+def _generation(run: AnyRun, longest: int) -> dict[str, Any]:
+    """How Regard decodes, as far as their `generate` knows it: tokens that are never written, and for a translator its
+    beam."""
+    boundary = run.tokenizer.eos
+    common: dict[str, Any] = dict.fromkeys(("bos_token_id", "eos_token_id", "pad_token_id"), boundary)
+    if run.forbidden:
+        common["suppress_tokens"] = run.forbidden
+    if not isinstance(run, TranslationRun):
+        return common
+    search = {"num_beams": BEAM.width, "length_penalty": BEAM.length_penalty, "early_stopping": False}
+    return {**common, "decoder_start_token_id": boundary, "max_new_tokens": longest, **search}
+
+
+# -- their program's opinion -------------------------------------------------------------------------------------------
+
+
+@torch.no_grad()
+def check(run: AnyRun, out: Path, **_: str) -> Parity:
+    """Load it as a user of `transformers` does; compare logits on the same tokens, and greedy texts."""
+    try:
+        import transformers
+    except ImportError:
+        raise RegardError(f"{out} was written; to check it: pip install transformers.") from None
+    translates = isinstance(run, TranslationRun)
+    kind = transformers.AutoModelForSeq2SeqLM if translates else transformers.AutoModelForCausalLM
+    model, tokenizer = kind.from_pretrained(out).eval(), transformers.AutoTokenizer.from_pretrained(out)
+    difference = _translator_difference(run, model) if translates else _language_difference(run, model)
+    same = _greedy_texts(run, model, tokenizer)
+    return Parity(
+        system=run.recipe.system,
+        format="huggingface",
+        program=f"transformers {transformers.__version__} ({type(model).__name__})",
+        compared="logits of 4 rows of 24 tokens",
+        largest_difference=difference,
+        same_text=f"{sum(same)} of {len(same)} greedy texts",
+    )
+
+
+def _language_difference(run: AnyRun, model: Any) -> float:
+    tokens = torch.tensor([[run.tokenizer.eos, *row][: run.model.context] for row in token_rows(run)])
+    return float((model(tokens).logits - run.model(tokens)[0]).abs().max())
+
+
+def _translator_difference(run: Any, model: Any) -> float:
+    """Over sources of different lengths, so that padding is looked at too."""
+    sources, targets = token_rows(run, source=True), token_rows(run)
+    lengths = torch.tensor([len(row) - number + 1 for number, row in enumerate(sources)])
+    eos = run.tokenizer.eos
+    source = torch.tensor([[*row[: n - 1], eos, *[eos] * (len(row) + 1 - n)] for row, n in zip(sources, lengths)])
+    target = torch.tensor([[eos, *row] for row in targets])
+    mask = (torch.arange(source.size(1)) < lengths[:, None]).long()
+    theirs = model(input_ids=source, attention_mask=mask, decoder_input_ids=target).logits
+    return float((theirs - run.model(target, run.model.begin(source, lengths))[0]).abs().max())
+
+
+def _theirs(model: Any, tokenizer: Any, text: str, most: int) -> str:
+    ids = model.generate(**tokenizer(text, return_tensors="pt"), do_sample=False, num_beams=1, max_new_tokens=most)
+    return str(tokenizer.decode(ids[0], skip_special_tokens=True))
+
+
+def _greedy_texts(run: AnyRun, model: Any, tokenizer: Any) -> list[bool]:
+    """For each text, whether both write the same: translations, or how a line goes on after its first half."""
+    same = []
+    for line in filter(str.strip, texts(run)):
+        if isinstance(run, TranslationRun):
+            most = longest_translation(len(run.source_tokenizer.encode(line)))
+            (found,) = run.translations([line], beam=1, length_penalty=0.0)
+            same.append(_theirs(model, tokenizer, line, most) == found[0].text)
+            continue
+        assert isinstance(run, LanguageRun)
+        prompt = line[: max(1, len(line) // 2)].rstrip()
+        most = min(WRITTEN, run.recipe.model.context - 1 - len(run.tokenizer.encode(prompt)))
+        if most > 0:
+            ours = run.generate(prompt, max_tokens=most, temperature=0, lines=1).removesuffix("\n")
+            same.append(_theirs(model, tokenizer, prompt, most) == ours)
+    return same
+
+
+# -- in ----------------------------------------------------------------------------------------------------------------
+
+
+BY_TOKEN = ("embedding.table.weight", "source_embedding.table.weight", "output.weight")  # a row for each token
+
+
+def read(folder: Path, run: Path, tokenizer_file: Path | None = None) -> Path:
+    """Make a run of a folder that `transformers` wrote."""
+    check_free(run)
+    if not (folder / "config.json").exists():
+        what = "a run already" if (folder / "run.json").exists() else "a folder without config.json"
+        raise RegardError(f"{folder} is {what}: Regard imports folders of Hugging Face, archives and .arpa files.")
+    config = Config.of_folder(folder)
+    kind = config.values.get("model_type")
+    if not isinstance(kind, str) or kind not in KINDS:
+        what = f"a {kind} folder" if isinstance(kind, str) else "no folder of a language model or translator"
+        raise RegardError(f"{folder} is {what!s:.60}; Regard imports {', '.join(KINDS)}.")
+    module: Any = KINDS[kind]
+    settings, vocabulary = module.settings_in(config), config.number("vocab_size")
+    tokenizer, order = _tokenizer(folder, config, tokenizer_file)
+    if len(order) != vocabulary or sorted(order) != list(range(vocabulary)):
+        raise RegardError(
+            f"{folder}: the tokenizer has {len(order)} tokens and the model {vocabulary}; they must be the same."
+        )
+    data = {"corpus": "", "tokenizer": tokenizer.kind, "vocabulary": tokenizer.vocabulary}
+    training = {"batch_tokens": settings["context"]} if settings.get("context", 0) > 4096 else {}  # one window at least
+    recipe = compose(module.SYSTEM, None, {"data": data, "model": settings, "training": training})
+    state = module.state_in(config, Weights.of_folder(folder, module.PREFIX), recipe.model, vocabulary)
+    for name in BY_TOKEN:
+        if name in state:
+            state[name] = state[name][torch.tensor(order)]
+    tokenizers = Tokenizers(tokenizer, tokenizer if has_source(recipe) else None)
+    model = build_model(recipe, tokenizers)
+    set_weights(model, state, folder)
+    with new_folder(recipe, run) as made:
+        write_folder(made, recipe, tokenizers)
+        save_tensors(made / "model.safetensors", model.state_dict())
+        write_facts(made, recipe, model, {"name": folder.resolve().name})
+    say(f"imported {grouped(sum(weight.numel() for weight in model.parameters()))} parameters of a {kind} model")
+    return made
+
+
+def _tokenizer(folder: Path, config: Config, given: Path | None) -> tuple[Tokenizer, list[int]]:
+    """Ours, and for each of its ids theirs."""
+    first, last = config.values.get("bos_token_id"), config.values.get("eos_token_id")
+    if first not in (None, last):
+        config.wrong(
+            f"bos_token_id is {first!r:.20} and eos_token_id is {last!r:.20}: in Regard one boundary begins a text and "
+            "ends it"
+        )
+    if given is None:
+        return read_tokenizer(folder, config)
+    tokenizer = Tokenizer.load(given)
+    if last != tokenizer.eos:
+        config.wrong(f"eos_token_id is {last!r:.20}, and it is {tokenizer.eos} in {given}: this is another tokenizer")
+    return tokenizer, list(range(tokenizer.vocabulary))

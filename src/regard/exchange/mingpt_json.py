@@ -1,0 +1,87 @@
+"""A GPT as minGPT keeps it, in one JSON file: GPT-2's names, each tensor as a shape and base64 of float32.
+
+Such models were trained on plain numbers, without a boundary. They become runs over the letters A, B, C, … with
+`<eos>` and `<unk>` before them, whose vectors are zero: `run.model` computes on the letters what the original does.
+"""
+
+from __future__ import annotations
+
+import base64
+import math
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from regard.base.errors import RegardError
+from regard.base.numbers import grouped
+from regard.exchange import hf_gpt2
+from regard.exchange.foreign_folder import Config, Weights, read_json
+from regard.report.progress import say
+from regard.runs.folder import Tokenizers, build_model, set_weights
+from regard.runs.new_folder import check_free, new_folder, write_facts, write_folder
+from regard.runs.recipe import compose
+from regard.text.tokenizer import EOS, UNK, Tokenizer
+from regard.training.checkpoint import save_tensors
+
+LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+SPECIALS = [EOS, UNK]
+
+
+class Stored:
+    """A tensor of the file, as `Weights` asks for it."""
+
+    def __init__(self, path: Path, name: str, values: Any) -> None:
+        self.shape = values.get("shape") if isinstance(values, dict) else None
+        data = values.get("data") if isinstance(values, dict) else None
+        sizes = self.shape if isinstance(self.shape, list) else ["?"]
+        if not all(type(size) is int and size >= 0 for size in sizes) or not isinstance(data, str):
+            raise RegardError(f"{path}: {name} is no tensor with a shape and data: it is damaged.")
+        try:
+            self.bytes = base64.b64decode(data, validate=True)
+        except ValueError:
+            raise RegardError(f"{path}: the data of {name} are not base64: it is damaged.") from None
+        if len(self.bytes) != 4 * math.prod(sizes):
+            raise RegardError(f"{path}: {name} has {len(self.bytes)} bytes, which is not its shape {sizes}.")
+
+    def get_slice(self, name: str) -> Stored:
+        return self
+
+    def get_shape(self) -> list[int]:
+        return list(self.shape or [])
+
+    def get_dtype(self) -> str:
+        return "F32"
+
+    def get_tensor(self, name: str) -> Tensor:
+        return torch.frombuffer(bytearray(self.bytes), dtype=torch.float32).reshape(self.get_shape())
+
+
+def read(file: Path, run: Path, tokenizer_file: Path | None = None) -> Path:
+    if tokenizer_file is not None:
+        raise RegardError("--tokenizer does not apply: this model reads letters.")
+    check_free(run)
+    there = read_json(file)
+    if not isinstance(values := there.get("config"), dict):
+        raise RegardError(f"{file} is JSON and has no config of a model: Regard reads those that minGPT's layout has.")
+    config = Config(file, values | {"n_positions": values.get("block_size")})
+    size = config.number("vocab_size")
+    if not 1 <= size <= len(LETTERS):
+        config.wrong(f"vocab_size is {size}, and its tokens are read as at most {len(LETTERS)} letters")
+    settings = hf_gpt2.settings_in(config) | {"tied": False}
+    recipe = compose("gpt", None, {"data": {"corpus": "", "tokenizer": "char"}, "model": settings})
+    tensors = {name: Stored(file, name, values) for name, values in there.items() if name != "config"}
+    state = hf_gpt2.state_in(config, Weights(file, tensors, hf_gpt2.PREFIX), recipe.model, size)
+    for name in ("embedding.table.weight", "output.weight"):
+        state[name] = torch.cat([torch.zeros(len(SPECIALS), recipe.model.width), state[name]])
+    tokenizers = Tokenizers(Tokenizer.of_tokens([*SPECIALS, *LETTERS[:size]], "char"))
+    model = build_model(recipe, tokenizers)
+    set_weights(model, state, file)
+    with new_folder(recipe, run) as made:
+        write_folder(made, recipe, tokenizers)
+        save_tensors(made / "model.safetensors", model.state_dict())
+        write_facts(made, recipe, model, {"name": file.name})
+    say(f"imported {grouped(sum(weight.numel() for weight in model.parameters()))} parameters over {size} letters")
+    say("note: it never learned a boundary, and Regard begins every line with one: run.model is exact, lines are not")
+    return made

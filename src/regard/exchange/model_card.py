@@ -1,0 +1,135 @@
+"""A model card, README.md with the Hub's YAML front matter: data, licence, scores, use and recipe."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import regard
+from regard.base.errors import RegardError
+from regard.base.numbers import grouped
+from regard.runs.facts import read_facts
+from regard.runs.history import is_number, read_metrics
+from regard.runs.load import AnyRun
+from regard.runs.recipe import Recipe
+from regard.runs.translation_run import TranslationRun
+from regard.systems.catalogue import find
+
+METRICS = {"bleu": "BLEU", "chrf": "chrF", "perplexity": "perplexity", "bits_per_character": "bits per character"}
+USE = {
+    "text-generation": """from transformers import AutoModelForCausalLM, AutoTokenizer
+
+model, tokenizer = AutoModelForCausalLM.from_pretrained("OUT"), AutoTokenizer.from_pretrained("OUT")
+written = model.generate(**tokenizer("The", return_tensors="pt"), max_new_tokens=40, do_sample=False)
+print(tokenizer.decode(written[0], skip_special_tokens=True))""",
+    "translation": """from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
+
+model, tokenizer = AutoModelForSeq2SeqLM.from_pretrained("OUT"), AutoTokenizer.from_pretrained("OUT")
+written = model.generate(**tokenizer(["…"], return_tensors="pt"))
+print(tokenizer.batch_decode(written, skip_special_tokens=True))""",
+}
+
+
+def model_card(run: AnyRun, architecture: str, *, license: str, scored: bool) -> str:
+    task = "translation" if isinstance(run, TranslationRun) else "text-generation"
+    facts, system = read_facts(run.folder), find(run.recipe.system)
+    corpus = facts.get("corpus", {})
+    found, why_not = _scores(run) if scored else ({}, "")
+    name = run.folder.resolve().name
+    boundary = (
+        "A source ends with `<eos>`; a translation begins after one and ends with one."
+        if task == "translation"
+        else "A line begins after `<eos>` and ends with one; a line end in a text is `<eos>`."
+    )
+    parts = [
+        _front_matter(run, name, task, license, found),
+        f"# {name}",
+        f"{system.title[:1].upper()}{system.title[1:]} ({system.paper}). {grouped(run.parameters)} parameters, as "
+        f"`{architecture}`. Trained with Regard {facts.get('regard', regard.__version__)}.",
+        "## Data",
+        f"{corpus.get('name') or 'unknown'}"
+        + (f", checksum `{corpus['checksum']}`." if corpus.get("checksum") else ".")
+        + f" Licence of these weights: {license}"
+        + ("; set it with `--license` once you know what the data allow." if license == "unknown" else "."),
+        "\n".join(f"- {note}" for note in corpus.get("notes", [])),
+        "## Scores",
+        _table(found) if found else "",
+        why_not,
+        _validation(run),
+        "## Use",
+        f"```python\n{USE[task].replace('OUT', name)}\n```",
+        f"{boundary} Tokens: {run.tokenizer.kind}, {grouped(run.tokenizer.vocabulary)} symbols.",
+        "## Recipe",
+        "`regard train recipe.toml`, with this recipe.toml:",
+        f"```toml\n{_without_folders(run.recipe).toml().strip()}\n```",
+    ]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _without_folders(recipe: Recipe) -> Recipe:
+    """Files by their names alone: where they lay is nobody's business."""
+    paths = {name: getattr(recipe.data, name, "") for name in ("corpus", "also", "monolingual", "translator")}
+    return recipe.replace(data={name: re.sub(r"[^,]*[/\\]", "", path) for name, path in paths.items() if path})
+
+
+def _front_matter(run: AnyRun, name: str, task: str, license: str, found: dict[str, Any]) -> str:
+    """YAML, in which JSON's strings and numbers are valid."""
+    lines = [f"license: {json.dumps(license)}", "library_name: transformers", f"pipeline_tag: {task}"]
+    languages = [x for x in (getattr(run.recipe.data, side, "") for side in ("source", "target")) if x.isalpha()]
+    if languages:
+        lines += ["language:", *(f"- {language}" for language in languages)]
+    lines += ["tags:", "- regard", f"- {json.dumps(run.recipe.system)}"]
+    if found:
+        metrics = [
+            line
+            for key, title in METRICS.items()
+            if found.get(key) is not None
+            for line in (
+                f"    - type: {key}",
+                f"      name: {json.dumps(title)}",
+                f"      value: {_value(found[key]):.4f}",
+                *([f"      args: {json.dumps(found[key]['signature'])}"] if isinstance(found[key], dict) else []),
+            )
+        ]
+        lines += [
+            "model-index:",
+            f"- name: {json.dumps(name, ensure_ascii=False)}",
+            "  results:",
+            f"  - task:\n      type: {task}",
+            f"    dataset:\n      type: {json.dumps(found['corpus'])}\n      name: {json.dumps(found['corpus'])}",
+            f"      split: {json.dumps(found['split'])}",
+            "    metrics:",
+            *metrics,
+        ]
+    return "\n".join(["---", *lines, "---"])
+
+
+def _scores(run: AnyRun) -> tuple[dict[str, Any], str]:
+    try:
+        return run.evaluate(), ""
+    except RegardError as error:
+        return {}, f"Not measured when it was exported: {error}"
+
+
+def _value(score: Any) -> float:
+    return float(score["score"] if isinstance(score, dict) else score)
+
+
+def _table(found: dict[str, Any]) -> str:
+    rows = [f"On the {found['split']} split of {found['corpus']}:", "", "| measure | value | how |", "|---|---|---|"]
+    for key, title in METRICS.items():
+        if (score := found.get(key)) is not None:
+            signed = f"`{score['signature']}`".replace("|", "\\|") if isinstance(score, dict) else ""
+            how = signed or found.get("method") or found.get("counted") or ""
+            rows.append(f"| {title} | {_value(score):.2f} | {how} |")
+    return "\n".join(rows)
+
+
+def _validation(run: AnyRun) -> str:
+    checked = [entry for entry in read_metrics(run.folder / "metrics.jsonl") if entry.get("split") == "valid"]
+    checked = [entry for entry in checked if is_number(entry.get("loss"))]
+    if not checked:
+        return ""
+    best = min(checked, key=lambda entry: entry["loss"])
+    return f"Lowest validation loss in training: {best['loss']:.4f} nats per token, at step {grouped(best['step'])}."

@@ -1,0 +1,483 @@
+"""A neural run as ONNX graphs: the one call of every system, for any program that has an ONNX runtime.
+
+    begin.onnx     source [sources, source_columns], lengths [sources] → state                        of a translator
+    model.onnx     tokens [rows, columns], lengths [rows], state → logits [rows, columns, V], new state
+                   of a classifier: source, lengths → logits [sources, labels]
+    weights.bin    the weights of both graphs, once
+    model.json     what goes in and out of each graph, by name
+
+All sizes in words are free: one token is columns = 1, a state before any token has past = 0. A state goes in and out by
+the paths of its leaves, `past.0.hidden` in and `new.past.0.hidden` out. What a translator's hypotheses share,
+`source.…`, only goes in; the rows of a source are adjacent: rows = sources × hypotheses of each.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import logging
+import sys
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, redirect_stdout
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
+import onnxruntime
+import torch
+from onnx_ir.passes.common import ClearMetadataAndDocStringPass
+from onnxscript import opset18
+from torch import Tensor, nn
+from torch._higher_order_ops.scan import scan
+from torch.export import Dim
+
+from regard.base.errors import RegardError
+from regard.base.files import write_text
+from regard.base.numbers import a
+from regard.exchange.onnx_readme import readme
+from regard.exchange.parity import Parity
+from regard.layers import cell
+from regard.layers.matrix_state import LinearAttention
+from regard.layers.scan import MinGRU
+from regard.layers.state import Span, State
+from regard.runs.folder import Tokenizers, build_model
+from regard.runs.load import AnyRun
+from regard.runs.run import PairRun
+from regard.systems.classifier import Classifier
+from regard.systems.model import Model
+from regard.systems.translator import Translator
+
+WEIGHTS, FACTS = "weights.bin", "model.json"
+LARGE = 256  # bytes of a tensor that is kept in the common file
+ALIGNED = 64  # its place there is a multiple of this many bytes
+LONGEST = 1 << 20  # columns, where the model has no limit
+
+
+# -- states by path --------------------------------------------------------------------------------------------------
+
+
+def leaves(state: State, before: str = "") -> dict[str, Tensor]:
+    """The tensors of a nested state by their paths."""
+    found: dict[str, Tensor] = {}
+    for name, part in state.items():
+        found |= leaves(part, f"{before}{name}.") if isinstance(part, dict) else {before + name: part}
+    return found
+
+
+def nested(flat: Mapping[str, Tensor]) -> State:
+    """The state with these leaves; a part with no leaf, such as a classifier's past, is not missed by any system."""
+    state: State = {"past": {}}
+    for path, leaf in flat.items():
+        *parts, last = path.split(".")
+        inner = state
+        for part in parts:
+            inner = inner.setdefault(part, {})
+        inner[last] = leaf
+    return state
+
+
+# -- the calls -------------------------------------------------------------------------------------------------------
+
+
+class Begin(nn.Module):
+    def __init__(self, model: Translator) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, source: Tensor, lengths: Tensor) -> dict[str, Tensor]:
+        return leaves(self.model.begin(source, lengths))
+
+
+class Read(nn.Module):
+    def __init__(self, model: Model) -> None:
+        super().__init__()
+        self.model = model
+        # Their parallel form is another program for each number of columns; in the graph they read column by column.
+        self.by_columns = any(isinstance(part, MinGRU | LinearAttention) for part in model.modules())
+
+    def forward(self, tokens: Tensor, lengths: Tensor, state: dict[str, Tensor]) -> dict[str, Tensor]:
+        if self.by_columns and torch.compiler.is_exporting():
+            logits, new = self.read_by_columns(tokens, lengths, state)
+        else:
+            logits, after = self.model(tokens, nested(state), lengths)
+            new = leaves(after)
+        return {"logits": logits, **{f"new.{path}": new[path] for path in state if not path.startswith("source.")}}
+
+    def read_by_columns(
+        self, tokens: Tensor, lengths: Tensor, state: dict[str, Tensor]
+    ) -> tuple[Tensor, dict[str, Tensor]]:
+        def one(before: dict[str, Tensor], now: list[Tensor]) -> tuple[dict[str, Tensor], Tensor]:
+            logits, state = self.model(now[0][:, None], nested(before), now[1])
+            after = leaves(state)
+            return {path: after[path].clone() for path in before}, logits[:, 0].clone()
+
+        real = (torch.arange(tokens.size(1))[:, None] < lengths).long()  # [T, R]: 1, or 0 where padded
+        first = {path: leaf.clone() for path, leaf in state.items()}
+        end, logits = scan(one, first, [tokens.transpose(0, 1), real])
+        return logits.transpose(0, 1), end
+
+
+class Classify(nn.Module):
+    def __init__(self, model: Classifier) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, source: Tensor, lengths: Tensor) -> dict[str, Tensor]:
+        return {"logits": self.model.predict(self.model.encode(source, lengths)["whole"])}
+
+
+def walk_in_graph(
+    step: Callable[[Tensor, State], State], x: Tensor, state: State, span: Span
+) -> tuple[Tensor, State, State]:
+    """`regard.layers.cell.walk` as one loop of the graph; Python's loop would be unrolled for one number of columns."""
+    valid = span.valid(x.size(1))
+    columns = [x.transpose(0, 1), *([] if valid is None else [valid.transpose(0, 1)])]
+
+    def one(before: State, now: list[Tensor]) -> tuple[State, State]:
+        new = step(now[0], before)
+        if valid is not None:
+            new = {**new, **{name: torch.where(now[1][:, None], new[name], old) for name, old in before.items()}}
+        # a loop may not return one tensor twice
+        return {name: new[name].clone() for name in before}, {name: part.clone() for name, part in new.items()}
+
+    first = {name: leaf.to(x.dtype).clone() for name, leaf in state.items()}
+    end, parts = scan(one, first, columns)
+    parts = {name: part.transpose(0, 1) for name, part in parts.items()}
+    return parts["hidden"], end, parts
+
+
+def distances(x: Any, y: Any, p: float, compute_mode: int | None = None) -> Any:
+    """‖x_i − y_j‖ for the kernels among the scores: PyTorch's exporter knows no graph for `torch.cdist`."""
+    op: Any = opset18
+    apart = op.Sub(op.Unsqueeze(x, [-2]), op.Unsqueeze(y, [-3]))
+    return op.ReduceL2(apart, [-1], keepdims=0)
+
+
+def one_equation(matrix: Any, right: Any, **how: Any) -> Any:
+    """The solution of the delta rule's equations (layers/matrix_state.py) where one column is read: 1 · u = right."""
+    op: Any = opset18
+    return op.Identity(right)
+
+
+@contextmanager
+def loops_in_graph() -> Iterator[None]:
+    """Every module that walks over a text does it by `walk_in_graph`."""
+    written = cell.walk
+    walkers = [module for module in list(sys.modules.values()) if vars(module).get("walk") is written]
+    try:
+        for module in walkers:
+            vars(module)["walk"] = walk_in_graph
+        yield
+    finally:
+        for module in walkers:
+            vars(module)["walk"] = written
+
+
+# -- sizes that are free ---------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Example:
+    """A state to draw shapes from: what the model has after reading some tokens."""
+
+    sources: int = 2
+    width: int = 1  # rows of each source
+    source_columns: int = 5
+    past: int = 3
+
+    @property
+    def rows(self) -> int:
+        return self.sources * self.width
+
+    def source(self) -> tuple[Tensor, Tensor]:
+        lengths = torch.full((self.sources,), self.source_columns)
+        return torch.zeros(self.sources, self.source_columns, dtype=torch.int64), lengths
+
+    @torch.no_grad()
+    def state(self, model: Model) -> dict[str, Tensor]:
+        if isinstance(model, Translator):
+            first = model.begin(*self.source(), width=self.width)
+        else:
+            first = model.begin(rows=self.rows)
+        if self.past == 0:
+            return leaves(first)
+        return leaves(model(torch.zeros(self.rows, self.past, dtype=torch.int64), first)[1])
+
+
+def free_axes(model: Model) -> dict[str, dict[int, str]]:
+    """For each leaf of the state the axes that are not of the model's size, found by changing one size at a time."""
+    here = Example().state(model)
+    found: dict[str, dict[int, str]] = {path: {} for path in here}
+    changed = {"rows": Example(sources=3), "past": Example(past=4), "source_columns": Example(source_columns=6)}
+    for name, example in changed.items():
+        for path, leaf in example.state(model).items():
+            for axis, (one, other) in enumerate(zip(here[path].shape, leaf.shape, strict=True)):
+                if one != other:
+                    shared = name == "rows" and path.startswith("source.")
+                    found[path][axis] = "sources" if shared else name
+    return found
+
+
+def named_sizes(model: Model) -> dict[str, Any]:
+    """The free sizes as torch.export wants them, within what the model can read at once."""
+    most = {"columns": model.context, "source_columns": getattr(model, "source_context", None)}
+    names = ("rows", "sources", "columns", "source_columns", "past")
+    return {name: Dim(name, min=int(name != "past"), max=most.get(name) or LONGEST) for name in names}
+
+
+# -- writing ---------------------------------------------------------------------------------------------------------
+
+
+def plain(run: AnyRun) -> Model:
+    """The run's model as it is written: with no faster method in the place of any of its own."""
+    source = run.source_tokenizer if isinstance(run, PairRun) else None
+    model = build_model(run.recipe, Tokenizers(run.tokenizer, source))
+    model.load_state_dict(run.model.state_dict())
+    return model.float().eval().requires_grad_(False)
+
+
+def write(run: AnyRun, out: Path) -> None:
+    """The folder with the graphs, their weights and tokenizers, and a page that says how to use them."""
+    if not any(True for _ in run.model.parameters()):
+        raise RegardError(
+            f"--to onnx holds networks, and {run.folder} is {a(run.recipe.system)}, which counts: use --to arpa."
+        )
+    model = plain(run)
+    first = Example(past=0).state(model)
+    if not isinstance(model, Translator) and any(bool(leaf.any()) for leaf in first.values()):
+        path = next(path for path, leaf in first.items() if bool(leaf.any()))
+        raise RegardError(f"--to onnx begins every text with zeros, and this model's {path} begins otherwise.")
+    with open(out / WEIGHTS, "xb") as file:
+        shared = SharedWeights(file)
+        graphs = {name: _save(graph, out / f"{name}.onnx", shared) for name, graph in _graphs(model)}
+    source = run.source_tokenizer if isinstance(run, PairRun) else None
+    Tokenizers(run.tokenizer, source).save(out)
+    facts = {
+        "system": run.recipe.system,
+        "eos": run.tokenizer.eos,
+        "never_written": [] if isinstance(model, Classifier) else run.forbidden,
+        "context": model.context,
+        "graphs": graphs,
+    }
+    write_text(out / FACTS, json.dumps(facts, indent=2) + "\n")
+    write_text(out / "README.md", readme(run))
+
+
+def _graphs(model: Model) -> Iterator[tuple[str, ir.Model]]:
+    example = Example(width=2 if isinstance(model, Translator) else 1)
+    source = dict(zip(("source", "lengths"), example.source()))
+    free = {"source": {0: "sources", 1: "source_columns"}, "lengths": {0: "sources"}}
+    if isinstance(model, Classifier):
+        yield "model", _trace(model, Classify(model), source, free)
+        return
+    if isinstance(model, Translator):
+        yield "begin", _trace(model, Begin(model), source, free)
+    tokens = torch.zeros(example.rows, 4, dtype=torch.int64)
+    given = {"tokens": tokens, "lengths": torch.full((example.rows,), 4), **example.state(model)}
+    free = {"tokens": {0: "rows", 1: "columns"}, "lengths": {0: "rows"}, **free_axes(model)}
+    yield "model", _trace(model, Read(model), given, free)
+
+
+def _trace(
+    model: Model, call: nn.Module, given: Mapping[str, Tensor], free: Mapping[str, Mapping[int, str]]
+) -> ir.Model:
+    """The graph of a call, for any size of the named axes."""
+    sizes = named_sizes(model)
+    shapes: dict[str, Any] = {name: {axis: sizes[size] for axis, size in free[name].items()} for name in given}
+    arguments: dict[str, Any] = dict(given)
+    if isinstance(call, Read):
+        shapes, arguments = _with_state(shapes), _with_state(arguments)
+    outputs = list(call(**arguments))
+    with loops_in_graph(), quietly(), torch.no_grad():
+        program = torch.export.export(
+            call, (), arguments, dynamic_shapes=shapes, prefer_deferred_runtime_asserts_over_guards=True
+        )
+        made = torch.onnx.export(
+            program,
+            dynamo=True,
+            input_names=list(given),
+            output_names=outputs,
+            custom_translation_table={
+                torch.ops.aten._cdist_forward.default: distances,
+                torch.ops.aten.linalg_solve_triangular.default: one_equation,
+            },
+            verbose=False,
+        )
+    assert made is not None
+    ClearMetadataAndDocStringPass()(made.model)  # among them are the paths of this machine
+    _name_sizes(made.model, free)
+    return made.model
+
+
+def _with_state(flat: Mapping[str, Any]) -> dict[str, Any]:
+    """The leaves of a state as one argument."""
+    state = {name: leaf for name, leaf in flat.items() if name not in ("tokens", "lengths")}
+    return {"tokens": flat["tokens"], "lengths": flat["lengths"], "state": state}
+
+
+def _name_sizes(graph: ir.Model, free: Mapping[str, Mapping[int, str]]) -> None:
+    """Call the free sizes by their names instead of by the exporter's (s17)."""
+    names: dict[str, str] = {}
+    for value in graph.graph.inputs:
+        for axis, name in free[value.name or ""].items():
+            names[str(value.shape[axis])] = name  # type: ignore[index]
+    for value in (*graph.graph.inputs, *graph.graph.outputs):
+        assert value.shape is not None
+        value.shape = ir.Shape(
+            [size if isinstance(size, int) else names.get(str(size), str(size)) for size in value.shape]
+        )
+
+
+class SharedWeights:
+    """One file for the large tensors of several graphs, each of which is written once."""
+
+    def __init__(self, file: io.BufferedWriter) -> None:
+        self.file = file
+        self.places: dict[bytes, int] = {}
+
+    def keep(self, tensor: ir.TensorProtocol) -> ir.ExternalTensor:
+        content = tensor.tobytes()
+        digest = hashlib.blake2b(content, digest_size=16).digest()
+        if digest not in self.places:
+            self.file.write(bytes(-self.file.tell() % ALIGNED))
+            self.places[digest] = self.file.tell()
+            self.file.write(content)
+        return ir.ExternalTensor(
+            WEIGHTS,
+            self.places[digest],
+            len(content),
+            tensor.dtype,
+            shape=tensor.shape,  # type: ignore[arg-type]
+            name=tensor.name or "",
+            base_dir=Path(self.file.name).parent,
+        )
+
+
+def _save(graph: ir.Model, path: Path, shared: SharedWeights) -> dict[str, Any]:
+    """Writes a graph, and returns the names, types and shapes of what goes in and out."""
+    for value in graph.graph.initializers.values():
+        if value.const_value is not None and value.const_value.nbytes >= LARGE:
+            value.const_value = shared.keep(value.const_value)
+    ir.save(graph, path)
+    sides = {"inputs": graph.graph.inputs, "outputs": graph.graph.outputs}
+    return {side: {str(value.name): _described(value) for value in values} for side, values in sides.items()}
+
+
+def _described(value: ir.Value) -> dict[str, Any]:
+    assert value.dtype is not None
+    assert value.shape is not None
+    return {
+        "type": str(value.dtype.numpy()),
+        "shape": [size if isinstance(size, int) else str(size) for size in value.shape],
+    }
+
+
+@contextmanager
+def quietly() -> Iterator[None]:
+    """Without the exporter's own log, which speaks to those who write it."""
+    noisy = logging.getLogger("torch.onnx")
+    level = noisy.level
+    with warnings.catch_warnings(), redirect_stdout(io.StringIO()):
+        warnings.simplefilter("ignore")
+        noisy.setLevel(logging.ERROR)
+        try:
+            yield
+        finally:
+            noisy.setLevel(level)
+
+
+# -- checking --------------------------------------------------------------------------------------------------------
+
+SIZES = ((1, 1), (3, 6), (2, 4))  # texts to compare on, and the columns of the longest
+STEPS = 3  # tokens that are then read one by one
+
+
+class Graphs:
+    """The graphs of a folder in onnxruntime."""
+
+    def __init__(self, folder: Path) -> None:
+        options = onnxruntime.SessionOptions()
+        options.log_severity_level = 3
+        names = json.loads((folder / FACTS).read_text())["graphs"]
+        self.sessions = {
+            name: onnxruntime.InferenceSession(folder / f"{name}.onnx", options, providers=["CPUExecutionProvider"])
+            for name in names
+        }
+
+    def __call__(self, name: str, given: Mapping[str, Any]) -> dict[str, np.ndarray]:
+        found = self.sessions[name].run(None, {name: np.asarray(value) for name, value in given.items()})
+        return dict(zip((output.name for output in self.sessions[name].get_outputs()), found, strict=True))
+
+
+@dataclass
+class Comparison:
+    """Regard beside the graphs: the largest difference so far, and how often both find the same token most probable."""
+
+    largest: float = 0.0
+    tokens: int = 0
+    same: int = 0
+
+    def add(self, ours: Mapping[str, Tensor], theirs: Mapping[str, np.ndarray]) -> None:
+        if ours.keys() != theirs.keys():
+            raise RegardError(f"The graph returns {', '.join(theirs)}, and Regard returns {', '.join(ours)}.")
+        for name, tensor in ours.items():
+            one, other = tensor.numpy(), theirs[name]
+            if one.shape != other.shape:
+                raise RegardError(f"The graph's {name} has shape {other.shape}, and Regard's {one.shape}.")
+            if one.size:
+                self.largest = max(self.largest, float(np.abs(one.astype(np.float64) - other).max()))
+        if "logits" in ours:
+            most_probable = ours["logits"].numpy().argmax(-1) == theirs["logits"].argmax(-1)
+            self.tokens, self.same = self.tokens + most_probable.size, self.same + int(most_probable.sum())
+
+
+def check(run: AnyRun, out: Path) -> Parity:
+    """onnxruntime beside Regard: whole texts and then token by token, at several sizes, with ragged lengths."""
+    graphs, comparison, draw = Graphs(out), Comparison(), np.random.default_rng(0)
+    for texts, columns in SIZES:
+        _compare(run.model, graphs, texts, columns, draw, comparison)
+    return Parity(
+        run.recipe.system,
+        "onnx",
+        f"onnxruntime {onnxruntime.__version__}",
+        "logits" if isinstance(run.model, Classifier) else "logits and states: whole texts, then token by token",
+        comparison.largest,
+        f"{comparison.same} of {comparison.tokens} most probable tokens",
+    )
+
+
+@torch.no_grad()
+def _compare(
+    model: Model, graphs: Graphs, texts: int, columns: int, draw: np.random.Generator, comparison: Comparison
+) -> None:
+    def ragged(rows: int, vocabulary: int, longest: int) -> dict[str, Tensor]:
+        lengths = draw.integers(1, longest + 1, rows)
+        lengths[0] = longest
+        tokens = draw.integers(0, vocabulary, (rows, longest))
+        return {"tokens": torch.from_numpy(tokens), "lengths": torch.from_numpy(lengths)}
+
+    if isinstance(model, Translator):
+        read = ragged(texts, model.source_vocabulary, min(columns + 2, model.source_context or columns + 2))
+        source: dict[str, Any] = {"source": read["tokens"], "lengths": read["lengths"]}
+        state = model.begin(**source)
+        if isinstance(model, Classifier):
+            comparison.add({"logits": model(source["source"][:, :1], state)[0][:, 0]}, graphs("model", source))
+            return
+        comparison.add(leaves(state), graphs("begin", source))
+        state, rows = model.begin(**source, width=2), 2 * texts
+    else:
+        state, rows = model.begin(rows=texts), texts
+    read = ragged(rows, model.vocabulary, max(1, min(columns, (model.context or columns + STEPS) - STEPS)))
+    carried: dict[str, Any] = leaves(state)
+    for _ in range(1 + STEPS):
+        logits, state = model(read["tokens"], state, read["lengths"])
+        found = graphs("model", {**read, **carried})
+        carried |= {name.removeprefix("new."): leaf for name, leaf in found.items() if name != "logits"}
+        new = {f"new.{path}": leaf for path, leaf in leaves(state).items() if not path.startswith("source.")}
+        real = torch.arange(logits.size(1)) < read["lengths"][:, None]  # padded columns hold anything
+        comparison.add({"logits": logits[real], **new}, {**found, "logits": found["logits"][real.numpy()]})
+        read = ragged(rows, model.vocabulary, 1)

@@ -1,0 +1,51 @@
+"""What another program makes of an exported model, beside what Regard makes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from regard.base.errors import RegardError
+from regard.runs.load import AnyRun
+from regard.runs.run import PairRun
+from regard.text.pairs import Pairs
+
+
+@dataclass(frozen=True)
+class Parity:
+    system: str
+    format: str
+    program: str  # whose program checked it, with its version
+    compared: str  # what was compared
+    largest_difference: float
+    same_text: str = ""  # "8 of 8 greedy texts"; empty where no text was compared
+
+
+def token_rows(run: AnyRun, rows: int = 4, length: int = 24, *, source: bool = False) -> list[list[int]]:
+    """Rows of token ids to compare on: drawn from the vocabulary with a fixed seed, each within the model's reach."""
+    tokenizer = run.source_tokenizer if source and isinstance(run, PairRun) else run.tokenizer
+    first = len(tokenizer.specials)
+    if tokenizer.vocabulary <= first:
+        raise RegardError("The vocabulary holds special symbols alone, so there is nothing to compare on.")
+    draw = np.random.default_rng(0)
+    length = min(length, run.model.context or length)
+    return [draw.integers(first, tokenizer.vocabulary, length).tolist() for _ in range(rows)]
+
+
+def texts(run: AnyRun, count: int = 8) -> list[str]:
+    """Lines to compare on: those of the run's own test or validation split, else made of its tokens."""
+    try:
+        splits = run.corpus().splits
+        held_out = splits["test" if "test" in splits else "valid"]
+        lines = iter(held_out.sources if isinstance(held_out, Pairs) else held_out)
+        found = [line for line, _ in zip(lines, range(count))]
+    except RegardError:  # the data are elsewhere
+        found = []
+    return found or [_spelt(run, row) for row in token_rows(run, count, 8, source=True)]
+
+
+def _spelt(run: AnyRun, row: Sequence[int]) -> str:
+    tokenizer = run.source_tokenizer if isinstance(run, PairRun) else run.tokenizer
+    return tokenizer.decode(row).replace("�", "")

@@ -1,0 +1,213 @@
+"""The lab's server, assembled from one module of routes for each view. For those who add a view:
+
+- **A view is** `routes_NAME.py` (a list ROUTES of Starlette routes under /api/NAME), `work_NAME.py` if it needs a model
+  (WORK: functions that run in the worker process), and `static/views/NAME.js` (what is seen; see `static/shell.js`).
+  List the first in VIEWS here, the second in VIEWS of `worker_process.py`, the third in VIEWS of `shell.js`.
+- **This process never imports torch** and never computes: it reads small files (`lab.folder`, see `runs_folder.py`),
+  asks the worker process (`await lab.ask("sentence.trace", body)`), or starts a job (`lab.jobs`, a `regard …` command).
+  Reading files blocks, so do it in a thread: `await in_thread(lab.folder.runs)`.
+- **Paths come from `lab.folder`** and from nothing else: `lab.folder.run(name)` refuses what leads out of the folder.
+- **What is wrong is a RegardError**, one sentence; the page gets {"error": sentence} and shows it where it belongs.
+  Every other exception becomes one sentence too, and its stack goes to the terminal.
+- **Numbers for the page** are JSON (`reply`), where they are few, or arrays as bytes (`packed_arrays.pack` in the
+  worker, `api.arrays` in the page). Text is text: the page never makes markup of it.
+- `regard.web` stands around all of it: Host and Origin, token, body limits, content-security policy.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import gzip
+import hashlib
+import json
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from importlib import import_module
+from pathlib import Path
+from typing import Any, ParamSpec, TypeVar
+
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from regard import __version__
+from regard.base.errors import RegardError
+from regard.lab.jobs import Jobs
+from regard.lab.runs_folder import RunsFolder
+from regard.lab.samples import Samples
+from regard.lab.trash import Trash
+from regard.lab.worker import Answer, Busy, Overtaken, Worker
+from regard.report.colours import lab_module, lab_variables
+from regard.report.progress import say
+from regard.report.table import finite
+
+VIEWS = ("runs", "ladder", "sentence", "translation", "time", "claims", "text")  # that have a routes_VIEW.py
+STATIC = Path(__file__).parent / "static"
+TYPES = {".html": "text/html", ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
+LANES = ("models", "settings")  # worker processes: a form is not to wait for a long trace
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+@dataclass
+class Lab:
+    """What every route works with: `lab_of(request)`."""
+
+    folder: RunsFolder
+    jobs: Jobs
+    workers: dict[str, Worker]
+    closing: asyncio.Event = field(default_factory=asyncio.Event)  # streams end when it is set
+
+    def __post_init__(self) -> None:
+        self.trash, self.samples = Trash(self.folder), Samples(self.folder, self.ask)
+
+    async def ask(
+        self, work: str, body: dict[str, Any], *, seconds: float = 60, only: str = "", lane: str = "models"
+    ) -> Answer:
+        """Model work, in the worker process; see `worker.py`."""
+        return await self.workers[lane].ask(work, body, seconds=seconds, only=only)
+
+
+def lab_of(request: Request) -> Lab:
+    return request.app.state.lab
+
+
+async def in_thread(call: Callable[P, T], *words: P.args, **named: P.kwargs) -> T:
+    """A call that reads files, beside the other requests."""
+    return await run_in_threadpool(functools.partial(call, *words, **named))
+
+
+async def body_of(request: Request) -> dict[str, Any]:
+    """The JSON object that came with a request."""
+    try:
+        body = json.loads(await request.body() or b"{}")
+    except (ValueError, RecursionError):
+        body = None
+    if not isinstance(body, dict):
+        raise RegardError("The request must hold one JSON object.")
+    return body
+
+
+def text_of(body: dict[str, Any], key: str, default: str = "") -> str:
+    value = body.get(key, default)
+    if not isinstance(value, str) or len(value) > 10_000 or "\0" in value:
+        raise RegardError(f"{key} must be a short text.")
+    return value
+
+
+def reply(value: Any, status: int = 200) -> Response:
+    """JSON; numbers that it cannot hold become null. An answer of the worker is passed on as it came."""
+    if isinstance(value, Answer):
+        kind = "application/json" if value.kind == "json" else "application/octet-stream"
+        return Response(value.content, status, media_type=kind)
+    content = json.dumps(finite(value), ensure_ascii=False, separators=(",", ":")).encode()
+    return Response(content, status, media_type="application/json")
+
+
+def application(root: Path) -> Starlette:
+    """The lab over a folder of runs."""
+    folder = RunsFolder(root)
+
+    @asynccontextmanager
+    async def life(app: Starlette) -> AsyncIterator[None]:
+        app.state.lab = lab = Lab(folder, Jobs(folder), {lane: Worker(folder.root) for lane in LANES})
+        watching = asyncio.create_task(lab.samples.watch())
+        yield
+        lab.closing.set()
+        watching.cancel()
+        for worker in lab.workers.values():
+            await worker.close()
+        if left := lab.jobs.close():
+            say(f"{left} job{'s' * (left > 1)} still going on; `regard lab {root}` shows them again")
+
+    return Starlette(
+        routes=[
+            *(route for view in VIEWS for route in import_module(f"regard.lab.routes_{view}").ROUTES),
+            Route("/api/lab", about),
+            Route("/colours.css", colours),
+            Route("/colours.js", colours),
+            Route("/", page),
+            Route("/{path:path}", page),
+        ],
+        exception_handlers={
+            RegardError: _refused,
+            HTTPException: _no_such,
+            Exception: _failed,
+        },
+        lifespan=life,
+    )
+
+
+async def about(request: Request) -> Response:
+    """Where the page is."""
+    lab = lab_of(request)
+    return reply({"version": __version__, "folder": str(lab.folder.root), "name": lab.folder.root.name})
+
+
+# -- what is seen ----------------------------------------------------------------------------------------------------
+
+
+async def page(request: Request) -> Response:
+    """A file of `static/`; only names that were there when they were listed are files."""
+    name = request.path_params.get("path") or "index.html"
+    path = _static_files().get(name)
+    if path is None:
+        raise HTTPException(404)
+    return _sent(request, TYPES[path.suffix], *_packed(path, path.stat().st_mtime_ns))
+
+
+async def colours(request: Request) -> Response:
+    """The colours of every page of Regard (`report/colours.py`), as style and as numbers for a canvas."""
+    is_style = request.url.path.endswith(".css")
+    content = (lab_variables() if is_style else lab_module()).encode()
+    return _sent(request, TYPES[".css" if is_style else ".js"], content, *_shrunk(content))
+
+
+@functools.cache
+def _static_files() -> dict[str, Path]:
+    return {path.relative_to(STATIC).as_posix(): path for path in STATIC.rglob("*") if path.suffix in TYPES}
+
+
+@functools.lru_cache(maxsize=256)
+def _packed(path: Path, changed: int) -> tuple[bytes, bytes, str]:
+    content = path.read_bytes()
+    return content, *_shrunk(content)
+
+
+@functools.lru_cache(maxsize=8)
+def _shrunk(content: bytes) -> tuple[bytes, str]:
+    return gzip.compress(content, 9, mtime=0), f'"{hashlib.blake2b(content, digest_size=12).hexdigest()}"'
+
+
+def _sent(request: Request, kind: str, content: bytes, small: bytes, mark: str) -> Response:
+    """Asked for each time, sent only if it is another than the browser has."""
+    headers = {"etag": mark, "cache-control": "no-cache", "vary": "accept-encoding"}
+    if request.headers.get("if-none-match") == mark:
+        return Response(status_code=304, headers=headers)
+    if "gzip" in request.headers.get("accept-encoding", ""):
+        return Response(small, media_type=kind, headers=headers | {"content-encoding": "gzip"})
+    return Response(content, media_type=kind, headers=headers)
+
+
+# -- what goes wrong -------------------------------------------------------------------------------------------------
+
+
+async def _refused(request: Request, error: Exception) -> Response:
+    status = 503 if isinstance(error, Busy) else 409 if isinstance(error, Overtaken) else 400
+    return reply({"error": " ".join(str(error).split())}, status)
+
+
+async def _no_such(request: Request, error: Exception) -> Response:
+    status = error.status_code if isinstance(error, HTTPException) else 404
+    return reply({"error": "There is nothing at this address." if status == 404 else "This cannot be asked."}, status)
+
+
+async def _failed(request: Request, error: Exception) -> Response:
+    """The server then raises it again, and writes its stack to the terminal."""
+    return reply({"error": f"The lab failed at this ({type(error).__name__}); the terminal says more."}, 500)

@@ -1,0 +1,91 @@
+"""The view Translation: one sentence with all that happens inside, and a whole file through one run or two."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from regard.base.errors import RegardError
+from regard.lab.application import Lab, body_of, in_thread, lab_of, reply, text_of
+from regard.lab.runs_folder import UPLOADS
+
+LONG = {"trace": 60, "matrix": 60, "begin": 30, "example": 60}  # seconds
+GRADIENTS = 120
+SPLITS = ("valid", "test")
+KIND = "evaluation"  # of the jobs
+HIDDEN = ("sources", "references", "translations")  # of a result: asked for by `differences`
+
+
+async def asked(request: Request) -> Response:
+    """A question of `work_translation.py`."""
+    body = await body_of(request)
+    name = request.path_params["name"]
+    if name not in LONG:
+        raise HTTPException(404)
+    seconds = GRADIENTS if body.get("gradients") else LONG[name]
+    answer = await lab_of(request).ask(f"translation.{name}", body, seconds=seconds, only=text_of(body, "only"))
+    return reply(answer)
+
+
+async def evaluate(request: Request) -> Response:
+    """A job that translates a whole split, or a file that was dropped into the lab."""
+    lab, body = lab_of(request), await body_of(request)
+    run, words = await in_thread(_words, lab, text_of(body, "run"), text_of(body, "data"))
+    return reply(await in_thread(lab.jobs.start, KIND, words, title=f"evaluate {run}"))
+
+
+async def results(request: Request) -> Response:
+    """`?run=…&run=…&data=valid`: how far each evaluation is and what it found; and where two of them differ."""
+    lab, query = lab_of(request), request.query_params
+    found = [await in_thread(_result, lab, name, query.get("data", "")) for name in query.getlist("run")[:2]]
+    done = [one["job"] for one in found if one["result"] is not None]
+    told: dict[str, Any] = {"runs": found, "differences": None, "data": [*SPLITS, *await in_thread(_files, lab)]}
+    if found and len(done) == len(found):
+        try:
+            told["differences"] = (await lab.ask("translation.differences", {"jobs": done})).value
+        except RegardError as error:
+            told["problem"] = str(error)
+    return reply(told)
+
+
+def _files(lab: Lab) -> list[str]:
+    return [f"{UPLOADS}/{file['name']}" for file in lab.folder.uploads()]
+
+
+def _words(lab: Lab, name: str, data: str) -> tuple[str, list[str]]:
+    """The command that evaluates a run on one of its splits or on a file in the lab's folder."""
+    words = ["evaluate", str(lab.folder.run(name)), "--by-length", "--texts", "--json"]
+    if data in SPLITS:
+        return name, [*words, "--split", data]
+    if data not in _files(lab):
+        raise RegardError(f"There is no {data[:80]!r} to evaluate on: choose valid, test, or a file of this folder.")
+    return name, [*words, "--data", str(lab.folder.inside(data, kind="file"))]
+
+
+def _result(lab: Lab, name: str, data: str) -> dict[str, Any]:
+    """The newest evaluation of these weights on these data; none: it was not evaluated."""
+    _, words = _words(lab, name, data)
+    command = "regard " + " ".join(words)
+    weights = lab.folder.run(name) / "model.safetensors"
+    changed = weights.stat().st_mtime if weights.is_file() else 0.0
+    job = next((job for job in lab.jobs.list() if job["kind"] == KIND and job["command"] == command), None)
+    if job is None or job["started"] < changed:
+        return {"run": name, "job": None, "running": False, "problem": "", "last": "", "result": None}
+    told: dict[str, Any] = {"run": name, "job": job["id"]} | {key: job[key] for key in ("running", "problem", "last")}
+    try:
+        found = json.loads(lab.jobs.result(job["id"]))
+    except ValueError:
+        return {**told, "result": None}
+    return {**told, "result": {key: value for key, value in found.items() if key not in HIDDEN}}
+
+
+ROUTES = [
+    Route("/api/translation/results", results),
+    Route("/api/translation/evaluate", evaluate, methods=["POST"]),
+    Route("/api/translation/{name}", asked, methods=["POST"]),
+]

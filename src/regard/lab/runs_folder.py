@@ -1,0 +1,428 @@
+"""What runs and comparisons there are in a folder, read as they stand on the disk and cheap to ask for again.
+
+Only this folder is read, whatever a name says: a name is a relative path of plain parts, and links are not followed.
+What is read is remembered with the time at which its file was changed, so that asking once a second costs little.
+No torch here: `regard lab` answers before any model is opened.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import re
+import stat
+import threading
+import tomllib
+from array import array
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from regard.base.errors import RegardError
+from regard.base.files import PLAIN, is_held
+from regard.runs.facts import CHECKPOINT, WEIGHTS, read_facts, read_note
+from regard.runs.history import is_number
+from regard.systems.catalogue import SYSTEMS
+
+UPLOADS = "uploads"  # files that were dropped into the page
+OWN = ".lab"  # what the lab itself keeps: jobs, samples, what was deleted
+DEEPEST = 3  # runs/demo/language-models/lstm
+MOST_BYTES = 1 << 24  # of a JSON or TOML file that describes a run
+MOST_RUNS = 2000
+ALLOWED = re.compile(r"[^\x00-\x1f\x7f\\/]{1,200}")  # one part of a name
+END = 1 << 13  # bytes of metrics.jsonl in which its newest row is found
+COLUMNS = ("step", "tokens", "seconds", "loss", "perplexity", "bleu", "accuracy", "learning_rate", "tokens_per_second")
+
+
+class RunsFolder:
+    def __init__(self, root: Path):
+        try:
+            root.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise RegardError(f"Cannot open the folder {root} ({error.strerror}); give another one.") from None
+        if not root.is_dir():
+            raise RegardError(f"{root} is not a folder; give the one that holds your runs, as in `regard lab runs`.")
+        self.root = root.resolve()
+        self._facts: dict[tuple[Path, str], tuple[Any, Any]] = {}  # file: what it was like, and what it said
+        self._curves: dict[Path, Curve] = {}
+        self._lock = threading.Lock()  # answers come from several threads
+
+    # -- names and paths ---------------------------------------------------------------------------------------------
+
+    def inside(self, name: str, *, kind: str = "run") -> Path:
+        """The path of something in this folder; refused where its name leads elsewhere or nothing is there."""
+        path = self.root
+        for part in name.split("/") or [""]:
+            if not ALLOWED.fullmatch(part) or part.startswith("."):
+                raise RegardError(f"There is no {kind} {name[:200]!r} in this folder.")
+            path = path / part
+            try:
+                mode = os.lstat(path).st_mode
+            except (OSError, ValueError):
+                raise RegardError(f"There is no {kind} {name[:200]!r} in this folder.") from None
+            if not stat.S_ISDIR(mode) and not stat.S_ISREG(mode):  # a link, a device, a pipe
+                raise RegardError(f"There is no {kind} {name[:200]!r} in this folder.")
+        return path
+
+    def run(self, name: str) -> Path:
+        path = self.inside(name)
+        if not _is_plain_file(path / "run.json"):
+            raise RegardError(f"There is no run {name[:200]!r} in this folder.")
+        return path
+
+    def comparison(self, name: str) -> Path:
+        path = self.inside(name, kind="comparison")
+        if not _is_plain_file(path / "comparison.json"):
+            raise RegardError(f"There is no comparison {name[:200]!r} in this folder.")
+        return path
+
+    def new(self, name: str) -> Path:
+        """Where a new run of this name will be; only its name is looked at, the training claims the folder itself."""
+        if not re.fullmatch(r"[^\W_][\w.-]{0,99}", name) or name == UPLOADS or name.endswith("."):
+            raise RegardError(f"{name[:100]!r} cannot be the name of a run: use letters, digits, hyphens and dots.")
+        if os.path.lexists(self.root / name):
+            raise RegardError(f"{name} exists already: choose another name.")
+        return self.root / name
+
+    def free_name(self, wanted: str) -> str:
+        """`wanted`, or wanted-2, wanted-3, … whichever does not exist yet."""
+        clean = re.sub(r"[^\w.-]+", "-", wanted).strip("-._")[:80] or "run"
+        number, name = 1, clean
+        while os.path.lexists(self.root / name):
+            number += 1
+            name = f"{clean}-{number}"
+        return name
+
+    def name_of(self, path: Path) -> str:
+        return path.relative_to(self.root).as_posix()
+
+    @property
+    def own(self) -> Path:
+        """The lab's own folder in it, which is there once something was kept."""
+        return self.root / OWN
+
+    def keep(self, kind: str) -> Path:
+        """The place in the lab's own folder for things of a kind, made if need be."""
+        path = self.own / kind
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise RegardError(
+                f"Nothing can be written into {self.root} ({error.strerror}): open another folder."
+            ) from None
+        if self.own.is_symlink() or path.is_symlink():
+            raise RegardError(f"{self.own} leads out of the folder: remove it.")
+        return path
+
+    # -- what there is -----------------------------------------------------------------------------------------------
+
+    def runs(self) -> list[dict[str, Any]]:
+        """Every run, newest first, in a few words each."""
+        found = [self.summary(path) for path in self._walk("run.json")]
+        return sorted(found, key=lambda run: run["created"], reverse=True)
+
+    def comparisons(self) -> list[dict[str, Any]]:
+        found = []
+        for path in self._walk("comparison.json"):
+            tree = self._json(path / "comparison.json")
+            question, facts = _mapping(tree.get("question")), _mapping(tree.get("facts"))
+            members = [row for row in tree.get("entrants") or [] if isinstance(row, dict)]
+            seeds = [(row, seed) for row in members for seed in row.get("seeds") or [1]]
+            done = [path / _entrant(row, seed) / "result.json" for row, seed in seeds]
+            found.append(
+                {
+                    "name": self.name_of(path),
+                    "corpus": str(_mapping(facts.get("corpus")).get("name", question.get("data", "?"))),
+                    "systems": [str(row.get("label")) for row in members],
+                    "created": str(facts.get("created", "")),
+                    "command": str(facts.get("command", "")),
+                    "runs": len(seeds),
+                    "finished": sum(file.is_file() for file in done),
+                    "live": is_working(path),
+                }
+            )
+        return sorted(found, key=lambda one: one["created"], reverse=True)
+
+    def claim_results(self, claim: str) -> dict[str, dict[str, Any]]:
+        """What `regard claims` found of one statement, by the folder that holds it, the newest first."""
+        found: list[tuple[float, str, dict[str, Any]]] = []
+        for path in self._walk("claims.json"):
+            file = path / "claims.json"
+            records = self._remembered(file, "list", lambda file=file: {"all": json.loads(_read(file))}).get("all")
+            for one in records if isinstance(records, list) else ():
+                if isinstance(one, dict) and one.get("name") == claim and "numbers" in one:
+                    found.append((file.stat().st_mtime, self.name_of(path), one))
+        return {name: one for _, name, one in sorted(found, key=lambda each: each[0], reverse=True)}
+
+    def _walk(self, marker: str) -> Iterator[Path]:
+        """The folders that hold a file of this name; nothing lies below a run."""
+        todo, found = [(self.root, 0)], 0
+        while todo:
+            folder, depth = todo.pop()
+            try:
+                with os.scandir(folder) as entries:
+                    inside = [entry for entry in entries if not entry.name.startswith(".")]
+            except OSError:
+                continue
+            names = {entry.name for entry in inside if entry.is_file(follow_symlinks=False)}
+            if marker in names and folder != self.root:
+                yield folder
+                found += 1
+                if found >= MOST_RUNS:
+                    return
+            if "run.json" in names or depth == DEEPEST:
+                continue
+            todo += [
+                (Path(entry.path), depth + 1)
+                for entry in inside
+                if entry.is_dir(follow_symlinks=False) and not (depth == 0 and entry.name == UPLOADS)
+            ]
+
+    def summary(self, folder: Path) -> dict[str, Any]:
+        """One run: what it is, whether it is training now, how far it is and how good."""
+        facts = self._json(folder / "run.json")
+        recipe = _mapping(facts.get("recipe")) or self._toml(folder / "recipe.toml")
+        training = _mapping(recipe.get("training"))
+        damage = self._remembered(folder / "run.json", "damage", lambda: _damage(folder)).get("why", "")
+        progress = _mapping(self._note(folder / CHECKPOINT).get("progress"))
+        last = self._remembered(folder / "metrics.jsonl", "last", lambda: last_row(folder / "metrics.jsonl"))
+        counted = not (folder / CHECKPOINT).exists()
+        state = "done" if counted or progress.get("finished") else "stopped"
+        state = "running" if is_working(folder) else "damaged" if damage else state
+        label = str(recipe.get("system", "?"))
+        known = next((system for system in SYSTEMS if system.name == label), None)
+        return {
+            "name": self.name_of(folder),
+            "system": label.rpartition(":")[2],
+            "task": known.task if known else "language model",
+            "size": str(recipe.get("size", "")),
+            "corpus": str(_mapping(facts.get("corpus")).get("name", "")),
+            "parameters": facts.get("parameters"),
+            "device": str(facts.get("device", "")),
+            "created": str(facts.get("created", "")),
+            "counted": counted,
+            "state": state,
+            "why": damage,
+            "goal": str(training.get("budget") or "") or f"{training.get('steps', '')} steps",
+            "share": _share(training, last, finished=state == "done"),
+            "drawn": bool(last),
+            "last": last or None,
+            "best": best_of(self._note(folder / WEIGHTS)),
+            "kept": self._kept(folder),
+        }
+
+    def curve(self, folder: Path) -> Curve:
+        """The learning curve of a run, read as far as it is written."""
+        with self._lock:
+            curve = self._curves.setdefault(folder, Curve(folder / "metrics.jsonl"))
+            curve.read()
+            return curve
+
+    def facts(self, folder: Path) -> dict[str, Any]:
+        """run.json as it stands."""
+        return self._json(folder / "run.json")
+
+    def question(self, folder: Path) -> dict[str, Any]:
+        """What a comparison asks, from its comparison.json."""
+        return _mapping(self._json(folder / "comparison.json").get("question"))
+
+    def recipe_text(self, folder: Path) -> str:
+        return _read(folder / "recipe.toml").decode("utf-8", "replace")
+
+    def uploads(self) -> list[dict[str, Any]]:
+        """The files that were dropped into the page."""
+        folder = self.root / UPLOADS
+        if folder.is_symlink() or not folder.is_dir():
+            return []
+        with os.scandir(folder) as entries:
+            files = [e for e in entries if e.is_file(follow_symlinks=False) and not e.name.startswith(".")]
+        return [{"name": file.name, "bytes": file.stat().st_size} for file in sorted(files, key=lambda e: e.name)]
+
+    # -- files, remembered -------------------------------------------------------------------------------------------
+
+    def _json(self, path: Path) -> dict[str, Any]:
+        return self._remembered(path, "json", lambda: _mapping(json.loads(_read(path))))
+
+    def _toml(self, path: Path) -> dict[str, Any]:
+        return self._remembered(path, "toml", lambda: tomllib.loads(_read(path).decode()))
+
+    def _note(self, path: Path) -> dict[str, Any]:
+        return self._remembered(path, "note", lambda: read_note(path))
+
+    def _remembered(self, path: Path, kind: str, read: Any) -> dict[str, Any]:
+        try:
+            now = _like(path)
+            before = self._facts.get((path, kind))
+            if before is None or before[0] != now:
+                before = self._facts[path, kind] = (now, read())
+            return before[1]
+        except (OSError, ValueError, RecursionError, RegardError):
+            return {}
+
+    def _kept(self, folder: Path) -> int:
+        """How many checkpoints of its way are kept."""
+        found: set[str] = set()
+        for name in ("kept", "snapshots"):
+            try:
+                with os.scandir(folder / name) as entries:
+                    found |= {entry.name for entry in entries if entry.name.endswith(".safetensors")}
+            except OSError:
+                continue
+        return len(found)
+
+
+@dataclass
+class Curve:
+    """metrics.jsonl in columns. Reading again reads only what was added; a file that was cut is read anew."""
+
+    path: Path
+    columns: dict[str, array[float]] = field(default_factory=lambda: {key: array("d") for key in COLUMNS})
+    valid: list[bool] = field(default_factory=list)  # is the row a validation?
+    age: int = 0  # how often it was read anew
+    _offset: int = 0
+    _like: Any = None
+
+    @property
+    def rows(self) -> int:
+        return len(self.valid)
+
+    def read(self) -> None:
+        try:
+            now = _like(self.path)
+        except OSError:
+            now = None
+        if now == self._like:
+            return
+        size = now[1] if now else 0
+        if size < self._offset or (self._like and now and now[2] != self._like[2]):  # cut, or another file
+            self.columns, self.valid, self._offset = {key: array("d") for key in COLUMNS}, [], 0
+            self.age += 1
+        self._like = now
+        if now is None:
+            return
+        try:
+            with open(os.open(self.path, os.O_RDONLY | PLAIN), "rb") as stream:
+                stream.seek(self._offset)
+                content = stream.read(size - self._offset)
+        except OSError:
+            return
+        whole = content.rfind(b"\n") + 1  # the last line may still be written
+        self._offset += whole
+        rows = parsed(content[:whole])
+        for key in COLUMNS:
+            self.columns[key].extend(array("d", [row.get(key, math.nan) for row in rows]))
+        self.valid += [row.get("split") == "valid" for row in rows]
+
+    def since(self, row: int) -> list[list[Any]]:
+        """The rows from a number on, each: is it a validation, then the columns in their order."""
+        return [[self.valid[i], *(self.columns[key][i] for key in COLUMNS)] for i in range(max(0, row), self.rows)]
+
+
+def parsed(content: bytes) -> list[dict[str, Any]]:
+    """The rows of a piece of metrics.jsonl, with the numbers of COLUMNS and their split; others are left out.
+
+    Ten thousand lines are read at once, which takes a fraction of the time; one by one only if something is wrong.
+    """
+    try:
+        rows = json.loads(b"[" + b",".join(content.splitlines()) + b"]", parse_int=float)
+        if all(type(row[key]) is float for row in rows for key in COLUMNS[:4]) and all(
+            type(row.get(key, 0.0)) is float for row in rows for key in COLUMNS[4:]
+        ):
+            return rows
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        pass
+    found = []
+    for line in content.splitlines():
+        try:
+            row = json.loads(line, parse_int=float)  # a number with thousands of digits is infinite
+        except (ValueError, RecursionError):
+            continue
+        if isinstance(row, dict) and all(type(row.get(key)) is float for key in COLUMNS[:4]):
+            numbers = {key: row[key] for key in COLUMNS if type(row.get(key)) is float}
+            found.append(numbers | {"split": row.get("split")})
+    return found
+
+
+def last_row(path: Path) -> dict[str, Any]:
+    """The newest numbers of training, or of a validation if the file ends before any; the rest is not read."""
+    with open(os.open(path, os.O_RDONLY | PLAIN), "rb") as stream:
+        size = os.fstat(stream.fileno()).st_size
+        stream.seek(max(0, size - END))
+        content = stream.read(END)
+    begin = content.find(b"\n") + 1 if size > END else 0
+    rows = parsed(content[begin : content.rfind(b"\n") + 1])
+    trained = [row for row in rows if row.get("split") != "valid"]
+    row = (trained or rows or [{}])[-1]
+    return {key: row[key] for key in COLUMNS if math.isfinite(row.get(key, math.nan))}
+
+
+def best_of(note: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The validation that chose the weights, as it is noted beside them."""
+    if not is_number(note.get("validation_loss")):
+        return None
+    loss = float(note["validation_loss"])
+    figures = {key: note[key] for key in ("bleu", "accuracy") if is_number(note.get(key))}
+    perplexity = math.exp(loss) if loss < 700 else math.inf
+    return {"step": note.get("step"), "loss": loss, "perplexity": perplexity, **figures}
+
+
+def is_working(folder: Path) -> bool:
+    """Does a process train in it now?"""
+    return is_held(folder / ".lock")
+
+
+def _damage(folder: Path) -> dict[str, str]:
+    """Why it cannot be opened, as the command line says it; nothing where it can."""
+    try:
+        read_facts(folder)
+    except RegardError as error:
+        return {"why": str(error)}
+    return {}
+
+
+def _share(training: Mapping[str, Any], last: Mapping[str, Any], finished: bool) -> float | None:
+    """How much of its budget a run has used."""
+    if finished or not last:
+        return 1.0 if finished else None
+    from regard.training.hyperparameters import Budget
+
+    try:
+        limit = Budget.parse(str(training.get("budget") or ""), int(training.get("steps") or 1))
+    except (RegardError, ValueError, TypeError):
+        return None
+    return min(1.0, last.get({"steps": "step"}.get(limit.unit, limit.unit), 0.0) / limit.amount)
+
+
+def _entrant(row: Mapping[str, Any], seed: Any) -> str:
+    label, several = str(row.get("label")), len(row.get("seeds") or ()) > 1
+    name = f"{label}-seed{seed}" if several else label
+    return name if ALLOWED.fullmatch(name) and not name.startswith(".") else "-"
+
+
+def _like(path: Path) -> tuple[int, int, int]:
+    """What tells that a file is another now: time, size, identity; a link is not followed."""
+    found = os.lstat(path)
+    if not stat.S_ISREG(found.st_mode):
+        raise OSError("not a plain file")
+    return found.st_mtime_ns, found.st_size, found.st_ino
+
+
+def _read(path: Path) -> bytes:
+    with open(os.open(path, os.O_RDONLY | PLAIN), "rb") as stream:
+        content = stream.read(MOST_BYTES + 1)
+    if len(content) > MOST_BYTES:
+        raise ValueError("too large")
+    return content
+
+
+def _is_plain_file(path: Path) -> bool:
+    try:
+        return stat.S_ISREG(os.lstat(path).st_mode)
+    except OSError:
+        return False
+
+
+def _mapping(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}

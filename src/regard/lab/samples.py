@@ -1,0 +1,82 @@
+"""What a run writes, each time its weights were better than before: kept in the lab's folder, with their step.
+
+While the lab is open it looks at the runs that train, whether or not a page is open.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from starlette.concurrency import run_in_threadpool
+
+from regard.base.errors import RegardError
+from regard.base.files import append_line
+from regard.lab.runs_folder import RunsFolder
+from regard.lab.worker import Answer
+from regard.runs.facts import WEIGHTS, read_note
+
+EVERY = 2.0  # seconds between two looks
+MOST = 200  # samples of a run that are shown
+
+Ask = Callable[..., Awaitable[Answer]]
+
+
+class Samples:
+    def __init__(self, folder: RunsFolder, ask: Ask):
+        self.folder, self.ask = folder, ask
+        self._tried: dict[str, Any] = {}  # run: the step at which a sample was asked for last
+
+    def _file(self, name: str) -> Path:
+        return self.folder.own / "samples" / f"{quote(name, safe='')[:200]}.jsonl"
+
+    def kept(self, name: str) -> list[dict[str, Any]]:
+        """Oldest first; those of a run that had this name before are left out."""
+        made = self.folder.facts(self.folder.run(name)).get("created")
+        found: dict[Any, dict[str, Any]] = {}
+        try:
+            lines = self._file(name).read_text(encoding="utf-8").splitlines()
+        except OSError:
+            return []
+        for line in lines:
+            with suppress(ValueError):
+                entry = json.loads(line)
+                if isinstance(entry, dict) and entry.get("created") == made:
+                    found[entry.get("step")] = entry
+        return sorted(found.values(), key=lambda entry: entry.get("step") or 0)[-MOST:]
+
+    def step_now(self, name: str) -> int | None:
+        """The step of the weights that a sample would come from; 0 for a counted system; None: there are none yet."""
+        file = self.folder.run(name) / WEIGHTS
+        try:
+            return int(read_note(file).get("step") or 0) if file.is_file() else None
+        except (RegardError, ValueError, TypeError):
+            return None
+
+    async def renew(self, name: str) -> bool:
+        """Ask for a sample of the present weights, if there is none yet; was one made?"""
+        step = await run_in_threadpool(self.step_now, name)
+        kept = await run_in_threadpool(self.kept, name)
+        if step is None or any(entry.get("step") == step for entry in kept) or self._tried.get(name) == step:
+            return False
+        self._tried[name] = step
+        answer = (await self.ask("runs.sample", {"run": name}, seconds=60)).value
+        created = self.folder.facts(self.folder.run(name)).get("created")
+        entry = {"step": step, "created": created, **answer}
+        self.folder.keep("samples")
+        await run_in_threadpool(append_line, self._file(name), json.dumps(entry, ensure_ascii=False))
+        return True
+
+    async def watch(self) -> None:
+        """Until it is cancelled: a sample of each training run whenever its weights got better."""
+        while True:
+            for run in await run_in_threadpool(self.folder.runs):
+                if run["state"] == "running":
+                    with suppress(RegardError):  # it is deleted, or fails: the page says so when it asks
+                        await self.renew(run["name"])
+            await asyncio.sleep(EVERY)

@@ -1,0 +1,59 @@
+"""What a run's small files say of it, read without its weights and without torch: `run.json` and the headers."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError, safe_open
+
+from regard.base.errors import RegardError
+from regard.base.files import DIGEST, MOST_JSON, read_whole, without_digest
+
+FORMAT = 1  # of the run folder; raised when an older Regard could not read it
+# The entries of a run.json from before it had a digest; if there is another, it is the digest with a damaged name.
+FACTS = {"format", "regard", "torch", "python", "platform", "device", "threads", "processes", "seed", "created"}
+FACTS |= {"parameters", "seconds", "corpus", "recipe", "files", "code"}
+BEGINNING = ".beginning"  # in a folder that is not a run yet: what is beside it was made by the start of a training
+BEGUN = "Regard is making a run here. If nothing does any more, the next training in this folder begins anew.\n"
+WEIGHTS, CHECKPOINT = "model.safetensors", "training.safetensors"
+REPORT_MARK = "<!-- the page of a run, written by Regard -->"  # a report.html without this line is someone else's
+
+
+def read_facts(folder: Path) -> dict[str, Any]:
+    """run.json: which version wrote the run, on what, from which text."""
+    if not folder.exists():
+        raise RegardError(f"There is no run {folder}; `regard train` makes one.")
+    if not (folder / "run.json").is_file():
+        if any((folder / name).exists() for name in ("model.safetensors", "training.safetensors")):
+            raise RegardError(
+                f"{folder} is not a run: it has weights and no run.json. Put that file back from a copy; the weights "
+                "are left as they are."
+            )
+        raise RegardError(f"{folder} is not a run: it has no run.json; `regard train` makes one.")
+    content = read_whole(folder / "run.json", MOST_JSON)
+    try:
+        facts = json.loads(content)
+    except (ValueError, RecursionError):
+        facts = None
+    if not isinstance(facts, dict) or (DIGEST not in facts and not facts.keys() <= FACTS):
+        raise RegardError(f"{folder / 'run.json'} is damaged; restore it, or train the run again.")
+    if facts.get("format") != FORMAT:
+        raise RegardError(
+            f"{folder} was written by Regard {facts.get('regard', '?')} in run format {facts.get('format')}; "
+            f"this version reads format {FORMAT}: install the version that wrote it."
+        )
+    return without_digest(facts, folder / "run.json")
+
+
+def read_note(path: Path) -> dict[str, Any]:
+    """What is written in the header of a file of weights, after making sure that the file has its full length."""
+    try:
+        with safe_open(path, framework="np") as file:
+            note = json.loads((file.metadata() or {}).get("regard", "{}"))
+    except (SafetensorError, OSError, ValueError, RecursionError) as error:
+        raise RegardError(f"{path} cannot be read as safetensors ({error}): it is damaged or was cut short.") from None
+    if not isinstance(note, dict):
+        raise RegardError(f"{path} is damaged: its header is not what Regard writes.")
+    return note

@@ -1,0 +1,188 @@
+"""Runs side by side: which there are below a folder, in which state each is, and in what they differ.
+
+Only small files and the headers of the weights are read, so that a hundred runs are listed at once.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from regard.base.errors import RegardError
+from regard.base.files import is_held
+from regard.runs.facts import BEGINNING, CHECKPOINT, WEIGHTS, read_facts, read_note
+
+DEPTH = 3  # folders between the one asked for and a run: runs/compare-my/lstm has one
+
+
+def is_run(folder: Path) -> bool:
+    """Is it a run, whole or damaged, or what the start of a training left?"""
+    if (folder / "run.json").is_file() or (folder / BEGINNING).is_file():
+        return True
+    return (folder / "recipe.toml").is_file() and any((folder / name).is_file() for name in (WEIGHTS, CHECKPOINT))
+
+
+def find_runs(folder: Path, depth: int = DEPTH) -> Iterator[Path]:
+    """The runs at or below a folder. A link is followed only if it leads to a run itself."""
+    if is_run(folder):
+        yield folder
+        return
+    try:
+        inside = sorted(path for path in folder.iterdir() if path.is_dir() and not path.name.startswith("."))
+    except PermissionError:
+        return
+    for path in inside:
+        if is_run(path):
+            yield path
+        elif depth and not path.is_symlink():
+            yield from find_runs(path, depth - 1)
+
+
+def list_runs(folder: Path) -> list[dict[str, Any]]:
+    """What is known of each run at or below a folder, the newest last."""
+    if not folder.is_dir():
+        raise RegardError(f"There is no folder {folder}; `regard train` makes runs in the folder runs.")
+    return sorted(map(describe, find_runs(folder)), key=lambda row: (row["created"] or "", row["run"]))
+
+
+def describe(folder: Path) -> dict[str, Any]:
+    """One run: what it is, its state, and the figure by which its weights were chosen."""
+    row: dict[str, Any] = dict.fromkeys(
+        ("run", "system", "size", "data", "created", "state", "why", "step", "tokens", "seconds", "parameters", "best",
+         "measure", "best_step")
+    )  # fmt: skip
+    row |= {"run": str(folder), "bytes": size_on_disk(folder)}
+    running = is_held(folder / ".lock")
+    at: dict[str, Any] = {}
+    best: dict[str, Any] = {}
+    try:
+        facts = read_facts(folder)
+        row |= _named(facts)
+        if (folder / WEIGHTS).is_file():
+            best = read_note(folder / WEIGHTS)
+        if (folder / CHECKPOINT).is_file():
+            at = read_note(folder / CHECKPOINT).get("progress") or {}
+        elif not best and not (folder / WEIGHTS).is_file() and not running:
+            raise RegardError(f"{folder} holds no weights.")
+        if not (folder / "recipe.toml").is_file():
+            raise RegardError(f"{folder / 'recipe.toml'} is missing.")
+    except RegardError as error:
+        if (folder / BEGINNING).is_file():
+            return row | {"state": "running" if running else "stopped", "why": "it had not begun to learn"}
+        return row | {"state": "running" if running else "damaged", "why": str(error)}
+    row |= {key: at.get(key) for key in ("step", "tokens")} | {"seconds": at.get("seconds", facts.get("seconds"))}
+    row |= _best(best)
+    row["state"] = "running" if running else "done" if not at or at.get("finished") else "stopped"
+    return row
+
+
+def _named(facts: Mapping[str, Any]) -> dict[str, Any]:
+    recipe, corpus = _mapping(facts.get("recipe")), _mapping(facts.get("corpus"))
+    return {
+        "system": recipe.get("system"),
+        "size": recipe.get("size"),
+        "data": corpus.get("name"),
+        "created": facts.get("created"),
+        "parameters": facts.get("parameters"),
+    }
+
+
+def _best(note: Mapping[str, Any]) -> dict[str, Any]:
+    """The figure of the best validation: BLEU where the weights were chosen by it, else perplexity."""
+    loss = note.get("validation_loss")
+    if isinstance(note.get("bleu"), (int, float)):
+        return {"best": note["bleu"], "measure": "bleu", "best_step": note.get("step")}
+    if not isinstance(loss, (int, float)):
+        return {}
+    value = math.exp(loss) if loss < 700 else math.inf
+    return {"best": value, "measure": "perplexity", "best_step": note.get("step")}
+
+
+def size_on_disk(folder: Path) -> int:
+    """Bytes of the files below a folder; what a link leads to is not counted."""
+    return sum(entry.stat(follow_symlinks=False).st_size for entry in _files(folder))
+
+
+def _files(folder: Path) -> Iterator[os.DirEntry[str]]:
+    try:
+        with os.scandir(folder) as inside:
+            for entry in inside:
+                if entry.is_dir(follow_symlinks=False):
+                    yield from _files(Path(entry.path))
+                else:
+                    yield entry
+    except OSError:  # it may not be read, or is gone by now
+        return
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
+
+
+# -- in what they differ ---------------------------------------------------------------------------------------------
+
+FIGURES = ("state", "best", "measure", "best_step", "step", "tokens", "seconds", "parameters", "bytes", "created")
+ORDER = ("system", "size", "data", "model", "training")
+
+
+def compare_runs(folders: Sequence[Path]) -> dict[str, Any]:
+    """The figures of several runs, the settings in which they differ, and whether the figures can be compared."""
+    if len(folders) < 2:
+        raise RegardError("Name two runs or more: regard runs compare runs/one runs/two.")
+    facts = [read_facts(folder) for folder in folders]  # refuses what is no run, in a sentence
+    rows = [describe(folder) for folder in folders]
+    settings = [dict(_settings(one)) for one in facts]
+    names = sorted(dict.fromkeys(name for one in settings for name in one), key=_section)  # each section together
+    differ = {name: values for name in names if _unlike(values := [one.get(name) for one in settings])}
+    return {
+        "runs": [str(folder) for folder in folders],
+        "figures": {name: [row[name] for row in rows] for name in FIGURES},
+        "settings": differ,
+        "note": _comparable(rows, facts),
+    }
+
+
+def _settings(facts: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Every setting by its name; then what is no setting and may explain a difference."""
+    for part, values in _mapping(facts.get("recipe")).items():
+        if isinstance(values, Mapping):
+            yield from ((f"{part}.{name}", value) for name, value in values.items())
+        else:
+            yield part, values
+    yield "data.checksum", _mapping(facts.get("corpus")).get("checksum")
+    yield from ((name, facts.get(name)) for name in ("processes", "device", "regard", "torch", "python", "platform"))
+
+
+def _section(name: str) -> int:
+    part = name.partition(".")[0]
+    return ORDER.index(part) if part in ORDER else len(ORDER)
+
+
+def _unlike(values: Sequence[Any]) -> bool:
+    return len({json.dumps(value, sort_keys=True) for value in values}) > 1
+
+
+def _comparable(rows: Sequence[Mapping[str, Any]], facts: Sequence[Mapping[str, Any]]) -> str:
+    """Why the figures of these runs may not be compared; "" where they may."""
+    if _unlike([row["measure"] for row in rows if row["measure"]]):
+        return "Their figures measure different things."
+    corpora = [_mapping(one.get("corpus")) for one in facts]
+    if _unlike([one.get("checksum", one.get("name")) for one in corpora]):
+        return "They were validated on different data, so their figures cannot be compared."
+    if any(row["measure"] == "perplexity" for row in rows) and _unlike([one.get("files") for one in facts]):
+        return (
+            "Their tokenizers differ, so their perplexities cannot be compared: `regard evaluate` gives bits per "
+            "character, which can."
+        )
+    return ""
+
+
+def short_names(folders: Sequence[str]) -> list[str]:
+    """The runs' own names where no two are the same, else their paths."""
+    names = [re.sub(r"[\\/]+$", "", folder).replace("\\", "/").rpartition("/")[2] for folder in folders]
+    return names if len(set(names)) == len(names) else list(folders)

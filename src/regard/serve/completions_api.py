@@ -1,0 +1,349 @@
+"""OpenAI's completions API over the language models served: /v1/models and /v1/completions.
+
+A choice depends on its prompt, its settings, the seed and its number among the n choices, and on no other request. Its
+text is what `regard generate` writes with that seed; log-probabilities are those of `regard score`: of the model
+itself, before temperature, top_k and top_p.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import secrets
+import time
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from typing import Any
+
+from regard.base.errors import RegardError
+from regard.decoding.engine import Prompt
+from regard.decoding.sampling import Sampling
+from regard.serve.growing_text import GrowingText, Until
+from regard.serve.json_fields import BadRequest, flag, integer, number, refuse_unknown, shown, string
+from regard.serve.served_models import Served, ServedModels, refuse_length
+from regard.serve.workers import ScoreJob, TextJob
+
+CHOICES = 128  # of one request: prompts × best_of
+STOPS, LONGEST_STOP = 4, 256
+FIELDS = {
+    "model", "prompt", "best_of", "echo", "frequency_penalty", "logit_bias", "logprobs", "max_tokens", "n",
+    "presence_penalty", "seed", "stop", "stream", "stream_options", "suffix", "temperature", "top_p", "top_k", "user",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Question:
+    """A request, read and checked."""
+
+    prompts: list[Any]  # each a text, or a list of tokens
+    n: int
+    best_of: int
+    max_tokens: int
+    sampling: Sampling
+    seed: int
+    stops: list[str]
+    echo: bool
+    logprobs: int | None  # how many alternatives
+    stream: bool
+    usage: bool  # at the end of a stream
+
+
+def read_question(given: Mapping[str, Any], vocabulary: int) -> Question:
+    refuse_unknown(given, FIELDS)
+    if given.get("suffix"):
+        raise BadRequest("suffix asks for text between two texts, and these models only continue one.", "suffix")
+    for name in ("frequency_penalty", "presence_penalty"):
+        if number(given, name, 0.0, -2, 2):
+            raise BadRequest(f"{name} is not offered: leave it out, or set it to 0.", name)
+    if given.get("logit_bias"):
+        raise BadRequest("logit_bias is not offered: leave it out.", "logit_bias")
+    if given.get("user") is not None:
+        string(given, "user")
+    options = given.get("stream_options")
+    if options is not None and not isinstance(options, dict):
+        raise BadRequest('stream_options must be an object, as in {"include_usage": true}.', "stream_options")
+    if options and not flag(given, "stream"):
+        raise BadRequest("stream_options is for streams: set stream to true.", "stream_options")
+    n = integer(given, "n", 1, 1, CHOICES)
+    best_of = integer(given, "best_of", n, 1, CHOICES)
+    prompts = read_prompts(given.get("prompt", ""), vocabulary)
+    if best_of < n:
+        raise BadRequest(f"best_of ({best_of}) must not be below n ({n}).", "best_of")
+    if best_of > n and flag(given, "stream"):
+        raise BadRequest(
+            "best_of chooses among whole texts, which cannot be streamed: leave out one of them.", "best_of"
+        )
+    if best_of * len(prompts) > CHOICES:
+        raise BadRequest(f"This asks for {best_of * len(prompts)} texts; at most {CHOICES} at once.", "n")
+    temperature, top_p = number(given, "temperature", 1.0, 0, 2), number(given, "top_p", 1.0, 0, 1)
+    return Question(
+        prompts=prompts,
+        n=n,
+        best_of=best_of,
+        max_tokens=integer(given, "max_tokens", 16, 0, 2**20),
+        # top_p of 0 is the most probable token alone
+        sampling=Sampling(temperature, integer(given, "top_k", 0, 0, 2**31 - 1), top_p or 1e-12),
+        seed=integer(given, "seed", secrets.randbits(62), 0, 2**63 - 1),
+        stops=read_stops(given.get("stop")),
+        echo=flag(given, "echo"),
+        logprobs=None if given.get("logprobs") is None else integer(given, "logprobs", 0, 0, 5),
+        stream=flag(given, "stream"),
+        usage=bool(options and flag(options, "include_usage")),
+    )
+
+
+def read_prompts(given: Any, vocabulary: int) -> list[Any]:
+    """One text, several, one list of tokens, or several."""
+    found = given if isinstance(given, list) and given and isinstance(given[0], str | list) else [given]
+    if len(found) > CHOICES:
+        raise BadRequest(f"prompt has {len(found)} texts; at most {CHOICES} at once.", "prompt")
+    for one in found:
+        if isinstance(one, str):
+            continue
+        if not isinstance(one, list) or not all(type(token) is int for token in one):
+            raise BadRequest("prompt must be a text, a list of texts, or tokens as whole numbers.", "prompt")
+        if not all(0 <= token < vocabulary for token in one):
+            raise BadRequest(f"A token of prompt is not in the vocabulary: they are 0 to {vocabulary - 1}.", "prompt")
+    return found
+
+
+def read_stops(given: Any) -> list[str]:
+    stops = [] if given is None else [given] if isinstance(given, str) else given
+    if (
+        not isinstance(stops, list)
+        or len(stops) > STOPS
+        or not all(isinstance(stop, str) and 0 < len(stop) <= LONGEST_STOP for stop in stops)
+    ):
+        raise BadRequest(f"stop must be a text or up to {STOPS}, of 1 to {LONGEST_STOP} characters each.", "stop")
+    return stops
+
+
+@dataclass
+class Choice:
+    """One text of the answer, as far as it is written."""
+
+    index: int
+    job: TextJob
+    prompt: str
+    read: list[int]  # tokens of the prompt
+    grown: GrowingText
+    until: Until
+    tokens: list[int] = field(default_factory=list)
+    text: str = ""
+    finish: str | None = None
+    logprobs: dict[str, Any] | None = None
+    score: float = 0.0  # mean log-probability of its tokens
+
+    def add(self, tokens: Sequence[int], ended: bool) -> str:
+        """The next piece of its text."""
+        piece = self.until.add(self.grown.add(tokens, ended), ended)
+        self.tokens += tokens
+        self.text += piece
+        if self.until.met:
+            self.finish = "stop"
+        elif ended:
+            self.finish = "length"
+        return piece
+
+    def as_json(self, text: str, logprobs: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        return {"index": self.index, "text": text, "logprobs": logprobs, "finish_reason": self.finish}
+
+
+class Completions:
+    """The endpoints, without HTTP: what is asked and what is answered are dictionaries."""
+
+    def __init__(self, models: ServedModels) -> None:
+        self.models = models
+
+    def list_models(self) -> dict[str, Any]:
+        return {"object": "list", "data": [self.model(name) for name in self.models.language_models]}
+
+    def model(self, name: str) -> dict[str, Any]:
+        served = self.find(name)
+        return {
+            "id": served.name,
+            "object": "model",
+            "created": served.created,
+            "owned_by": "regard",
+            "max_model_len": served.longest,
+        }
+
+    def find(self, name: str) -> Served:
+        if name in self.models.languages:
+            raise BadRequest(f"{name} translates: ask /translate.", "model", 404, "model_not_found")
+        if name not in self.models.language_models:
+            known = ", ".join(self.models.language_models) or "none"
+            said = f"There is no language model {shown(name)} here (there is {known})."
+            raise BadRequest(said, "model", 404, "model_not_found")
+        return self.models.by_name[name]
+
+    async def begin(self, given: Mapping[str, Any]) -> Answer:
+        """The answer to a request, before anything of it is written."""
+        served = self.find(string(given, "model"))
+        question = read_question(given, served.run.tokenizer.vocabulary)
+        choices: list[Choice] = []
+        events: asyncio.Queue[Any] = asyncio.Queue()
+        for prompt in question.prompts:
+            opening, text, read = await self._opening(served, prompt)
+            if question.max_tokens:  # else the prompt is only scored
+                read = list(opening.tokens[1:])  # without a last space, which the next token brings
+            try:
+                refuse_length(served.name, served.longest, len(read), question.max_tokens)
+            except RegardError as error:
+                raise BadRequest(str(error), "prompt", code="context_length_exceeded") from None
+            for drawn in range(question.best_of):
+                job = TextJob(
+                    opening,
+                    question.sampling,
+                    max_tokens=question.max_tokens,
+                    seed=question.seed,
+                    number=drawn,
+                    live=question.stream or bool(question.stops),
+                    events=events,
+                )
+                grown = GrowingText(served.run.tokenizer, opening.tokens[1:], without_space=bool(opening.unfit))
+                choices.append(Choice(len(choices), job, text, read, grown, Until(question.stops)))
+        return Answer(self.models, served, question, choices)
+
+    async def _opening(self, served: Served, prompt: Any) -> tuple[Prompt, str, list[int]]:
+        """What the model reads first, the prompt as text, and its tokens."""
+        if isinstance(prompt, str):
+            try:
+                opening, read = await served.opening(prompt)
+                return opening, prompt, read
+            except RegardError as error:
+                raise BadRequest(str(error), "prompt") from None
+        return Prompt([served.run.tokenizer.eos, *prompt]), served.run.tokenizer.decode(prompt), prompt
+
+
+class Answer:
+    """A completion while it is made: whole, or as the pieces of a stream."""
+
+    def __init__(self, models: ServedModels, served: Served, question: Question, choices: list[Choice]) -> None:
+        self.models, self.served, self.question, self.choices = models, served, question, choices
+        self.id, self.created = f"cmpl-{secrets.token_hex(12)}", int(time.time())
+        self.first_token: float | None = None  # when the first one came
+        self.ended: Callable[[], None] = lambda: None  # called when all is written
+
+    async def whole(self) -> dict[str, Any]:
+        async with aclosing(self._pieces()) as pieces:
+            async for _ in pieces:
+                pass
+        shown = self.choices
+        if self.question.best_of > self.question.n:
+            shown = [choice for group in self._groups() for choice in group]
+        said = [choice.as_json((choice.prompt if self.question.echo else "") + choice.text, choice.logprobs)
+                for choice in shown]  # fmt: skip
+        return {**self._frame(said), "usage": self.usage()}
+
+    async def stream(self) -> AsyncGenerator[str, None]:
+        """Server-sent events; the last one is [DONE]."""
+        more = {"usage": None} if self.question.usage else {}
+        if self.question.echo and self.question.logprobs is None:
+            for choice in self.choices:
+                yield _event({**self._frame([choice.as_json(choice.prompt)]), **more})
+        async with aclosing(self._pieces()) as pieces:
+            async for choice, piece in pieces:
+                if self.question.logprobs is None:
+                    yield _event({**self._frame([choice.as_json(piece)]), **more})
+        if self.question.logprobs is not None:  # they are read from the whole text
+            for choice in self.choices:
+                text = (choice.prompt if self.question.echo else "") + choice.text
+                yield _event({**self._frame([choice.as_json(text, choice.logprobs)]), **more})
+        if self.question.usage:
+            yield _event({**self._frame([]), "usage": self.usage()})
+        yield "data: [DONE]\n\n"
+
+    async def _pieces(self) -> AsyncGenerator[tuple[Choice, str], None]:
+        """The choices' texts as they are written, in the order in which they come; then their log-probabilities."""
+        going = {choice.job: choice for choice in self.choices}
+        with self.served.submitted(self.models.scheduler, list(going)) as leave:
+            while going:
+                job, tokens, ended = await self.choices[0].job.next()
+                self.first_token = self.first_token or time.perf_counter()
+                choice = going[job]
+                piece = choice.add(tokens, ended)
+                if choice.finish is not None:
+                    del going[job]
+                    leave(job)
+                if piece or choice.finish is not None:
+                    yield choice, piece
+        if self.question.logprobs is not None or self.question.best_of > self.question.n:
+            await self._score()
+        self.ended()
+
+    async def _score(self) -> None:
+        """One more reading of each text, whole."""
+        jobs = {choice.index: ScoreJob([*choice.read, *choice.tokens], self.question.logprobs or 0)
+                for choice in self.choices}  # fmt: skip
+        with self.served.submitted(self.models.scheduler, list(jobs.values())):
+            for choice in self.choices:
+                found, alternatives = await jobs[choice.index].next()
+                written = found[len(choice.read) :]
+                choice.score = sum(written) / max(len(written), 1)
+                if self.question.logprobs is not None:
+                    choice.logprobs = self._logprobs(choice, found, alternatives)
+
+    def _logprobs(
+        self, choice: Choice, found: Sequence[float], alternatives: Sequence[Sequence[tuple[int, float]]]
+    ) -> dict[str, Any]:
+        tokenizer, asked = self.served.run.tokenizer, self.question.logprobs
+        tokens = [*choice.read, *choice.tokens]
+        # where each token begins: by the text that it adds, as it is written
+        place, places, grown = 0, [], GrowingText(tokenizer, [])
+        for token in tokens:
+            places.append(place)
+            place += len(grown.add([token], False))
+        first = 0 if self.question.echo else len(choice.read)
+        before = places[first] if first < len(places) else place
+        # a stop sequence cuts the text, and with it the tokens that begin behind
+        length = len(choice.prompt if self.question.echo else "") + len(choice.text)
+        last = len(tokens)
+        while choice.until.met and last > first and places[last - 1] - before >= length:
+            last -= 1
+        kept = slice(first, last)
+        return {
+            "tokens": [tokenizer.token(token) for token in tokens[kept]],
+            "token_logprobs": [_finite(value) for value in found[kept]],
+            "top_logprobs": [
+                {tokenizer.token(token): _finite(value) for token, value in place} for place in alternatives[kept]
+            ]
+            if asked
+            else None,
+            "text_offset": [place - before for place in places[kept]],
+        }
+
+    def _groups(self) -> list[list[Choice]]:
+        """Of each prompt's texts the n that are most probable, per token."""
+        found: list[list[Choice]] = []
+        every = self.question.best_of
+        for start in range(0, len(self.choices), every):
+            group = sorted(self.choices[start : start + every], key=lambda choice: -choice.score)[: self.question.n]
+            for place, choice in enumerate(group):
+                choice.index = len(found) * self.question.n + place
+            found.append(group)
+        return found
+
+    def _frame(self, choices: list[dict[str, Any]]) -> dict[str, Any]:
+        return {
+            "id": self.id,
+            "object": "text_completion",
+            "created": self.created,
+            "model": self.served.name,
+            "choices": choices,
+        }
+
+    def usage(self) -> dict[str, int]:
+        read = sum(len(choice.read) for choice in self.choices[:: self.question.best_of])
+        written = sum(len(choice.tokens) for choice in self.choices)
+        return {"prompt_tokens": read, "completion_tokens": written, "total_tokens": read + written}
+
+
+def _finite(value: float) -> float:
+    """JSON has no −∞, which an n-gram gives to what it has never seen."""
+    return max(value, -1e30)
+
+
+def _event(message: Mapping[str, Any]) -> str:
+    return f"data: {json.dumps(message, ensure_ascii=False)}\n\n"

@@ -1,0 +1,143 @@
+"""One thread owns all models and steps them in turn; what is asked for meanwhile joins the next step.
+
+    submit    a job for a worker, from the event loop            step      of every worker that has something to do
+    cancel    a job whose client has left                        deliver   what the jobs got, to the event loop, at once
+
+The event loop never waits for a model, and a model never waits for a client.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import queue
+import threading
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from regard.base.errors import RegardError
+
+log = logging.getLogger(__name__)
+
+
+class Job:
+    """Something that a model is asked for; its client awaits what it gets with `next`. Jobs may share one queue."""
+
+    def __init__(self, events: asyncio.Queue[Any] | None = None) -> None:
+        self.events: asyncio.Queue[Any] = asyncio.Queue() if events is None else events
+        self.left = False  # its client is gone
+        self.over = False  # the worker has posted the last of it
+
+    async def next(self) -> Any:
+        found = await self.events.get()
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+
+Post = Callable[[Job, Any], None]
+
+
+class Failed(Exception):
+    """The model could not do it, through no fault of the request; the sentence says why."""
+
+
+class Worker(Protocol):
+    """A model and its jobs; everything happens in the scheduler's thread."""
+
+    @property
+    def busy(self) -> bool: ...
+
+    def submit(self, job: Any) -> None: ...
+
+    def cancel(self, job: Any) -> None: ...
+
+    def step(self, post: Post) -> None:
+        """Does some of the work, and posts what the jobs got; before the last of a job, it is `over`."""
+
+    def give_up(self, error: Exception, post: Post) -> None:
+        """Posts this to all jobs: a step has failed."""
+
+
+class Scheduler:
+    def __init__(self) -> None:
+        self.inbox: queue.SimpleQueue[Callable[[], Any]] = queue.SimpleQueue()
+        self.workers: list[Worker] = []
+        self.outbox: list[tuple[Job, Any]] = []
+        self.stopping = False
+        self.thread = threading.Thread(target=self._run, name="regard-models", daemon=True)
+
+    # -- from the event loop -----------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        self.loop = asyncio.get_running_loop()
+        self.thread.start()
+
+    async def stop(self) -> None:
+        """After the step that it is taking."""
+        self.inbox.put(self._stop)
+        await asyncio.to_thread(self.thread.join)
+
+    def submit(self, worker: Worker, job: Job) -> None:
+        self.inbox.put(lambda: worker.submit(job))
+
+    def cancel(self, worker: Worker, job: Job) -> None:
+        job.left = True
+        if not job.over:
+            self.inbox.put(lambda: worker.cancel(job))
+
+    async def call(self, function: Callable[[], Any]) -> Any:
+        """Runs this in the thread, between two steps."""
+        job = Job()
+
+        def run() -> None:
+            try:
+                self.outbox.append((job, function()))
+            except Exception as error:
+                self.outbox.append((job, error))
+
+        self.inbox.put(run)
+        return await job.next()
+
+    # -- in the thread -----------------------------------------------------------------------------------------------
+
+    def _stop(self) -> None:
+        self.stopping = True
+
+    def _post(self, job: Job, found: Any) -> None:
+        self.outbox.append((job, found))
+
+    def _run(self) -> None:
+        while not self.stopping:
+            busy = [worker for worker in self.workers if worker.busy]
+            self._take_in(wait=not busy)
+            for worker in busy:
+                try:
+                    worker.step(self._post)
+                except Exception as error:
+                    worker.give_up(failure(error), self._post)
+            if self.outbox:
+                delivered, self.outbox = self.outbox, []
+                self.loop.call_soon_threadsafe(_deliver, delivered)
+
+    def _take_in(self, wait: bool) -> None:
+        while True:
+            try:
+                self.inbox.get(block=wait)()
+            except queue.Empty:
+                return
+            wait = False
+
+
+def _deliver(delivered: list[tuple[Job, Any]]) -> None:
+    for job, found in delivered:
+        if not job.left:
+            job.events.put_nowait(found)
+
+
+def failure(error: Exception) -> Exception:
+    """What a client is told about a step that failed; what is no sentence is for the log."""
+    if isinstance(error, RegardError):
+        return Failed(str(error))
+    log.error("a model's step failed", exc_info=error)
+    return Failed("The model could not do this; the server's log says why.")

@@ -1,0 +1,57 @@
+"""Linear attention: GPT's block, whose look back is a recurrent network with a matrix as its state.
+
+    x = E[w_t] + p_t,   x = x + W_o y,   x = x + FF(LN(x))  layers times,   P(w_{t+1}) = softmax(E LN(x))
+    y_t = Σ_{j ≤ t} φ(q_t)·φ(k_j) v_j / Σ_{j ≤ t} φ(q_t)·φ(k_j)  in each head,   q, k, v = W LN(x)
+
+Katharopoulos et al. 2020. The kernel φ(q)·φ(k) stands for softmax's exp(q·k / √d), so that what was read is a sum of
+fixed size: training takes O(T) and each generated word O(1). Feature maps φ, decay and the delta rule stand in
+layers/matrix_state.py; all else is gpt's.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from regard.base.settings import setting
+from regard.layers.blocks import Block
+from regard.layers.matrix_state import DECAYS, FEATURES, RULES, LinearAttention
+from regard.layers.position import INPUT_POSITIONS
+from regard.systems import gpt
+
+
+@dataclass(frozen=True)
+class Settings(gpt.Settings):
+    position: str = setting("sinusoid", "{}", choices=INPUT_POSITIONS)
+    feature: str = setting("elu", "φ of queries and keys: {} (random features)", choices=FEATURES)
+    features: int = setting(0, "gaussian: number of random features; 0 = a head's width", least=0)
+    decay: str = setting("none", "of the state at each word: {} (fixed for each head, or by a gate)", choices=DECAYS)
+    rule: str = setting("sum", "what a word does to the state: sum adds, delta replaces: {}", choices=RULES)
+    dropout: float = setting(0.1, "rate on the embedding and each part's output", least=0, below=1)
+
+
+SIZES = gpt.SIZES
+TRAINING = gpt.TRAINING
+
+
+class LinearTransformer(gpt.GPT):
+    settings: Settings
+
+    @staticmethod
+    def block(settings: gpt.Settings) -> Block:
+        assert isinstance(settings, Settings)
+        attention = LinearAttention(
+            settings.width,
+            settings.heads,
+            feature=settings.feature,
+            features=settings.features,
+            decay=settings.decay,
+            rule=settings.rule,
+            bias=settings.bias,
+            dropout_output=settings.dropout,
+        )
+        return gpt.around(attention, settings)
+
+    @property
+    def looking_back(self) -> float:
+        """FLOP of attention for each token: S is written and read once, forward and twice that backward."""
+        return 12.0 * self.settings.layers * self.settings.width * self.settings.width / self.settings.heads

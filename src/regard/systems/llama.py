@@ -1,0 +1,138 @@
+"""Llama, the block of today's open models: GPT's, with four parts exchanged.
+
+    x = E[w_t],   x = x + Attention(RMSNorm(x)),   x = x + W_2 (swish(W_g RMSNorm(x)) * W_1 RMSNorm(x))   layers times
+    P(w_{t+1}) = softmax(W_o RMSNorm(x))
+
+Positions turn queries and keys (rotary), RMSNorm stands for the layer norm, the feed-forward is gated (SwiGLU), groups
+of heads share keys and values; nothing has a bias. Touvron et al. 2023; grouped queries: Ainslie et al. 2023.
+
+The weights correspond one to one to those of Hugging Face's LlamaForCausalLM: `attention.project` is q_proj, k_proj and
+v_proj, one below the other; gate, expand and output are gate_proj, up_proj and down_proj. Component k is turned with
+k + d/2 by the frequency 10000^(−2k/d), and RMSNorm's ε is 1e-5.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import nn
+
+from regard.base.errors import RegardError
+from regard.base.settings import MOST_LAYERS, RATE, Checked, setting
+from regard.layers.attention import GroupedQueryAttention
+from regard.layers.blocks import GatedFeedForward, RMSNormBlock, rms_norm
+from regard.layers.embedding import Embedding, Output
+from regard.layers.position import Rotary
+from regard.systems.model import Stack
+from regard.systems.position_settings import check_heads
+
+MULTIPLE = 8  # the width of the feed-forward is rounded up to this
+
+
+@dataclass(frozen=True)
+class Settings(Checked):
+    layers: int = setting(4, "blocks, one above the other", least=1, most=MOST_LAYERS)
+    width: int = setting(128, "components of a vector between blocks", least=1)
+    heads: int = setting(4, "heads of queries; they share the width equally", least=1)
+    key_value_heads: int = setting(
+        0, "heads of keys and values, each for a group of heads of queries; 0 = half as many, if that is whole", least=0
+    )
+    context: int = setting(128, "the training window; its positions never end", least=1)
+    feedforward: int = setting(
+        0, "components inside the gated feed-forward; 0 = 8/3 × width, as many weights as GPT's 4 × width", least=0
+    )
+    tied: bool = setting(True, "predict with the embedding's matrix")
+    dropout: float = setting(0.1, "rate on the embedding, the attention weights and each part's output", **RATE)
+    initial: float = setting(0.02, "standard deviation of first weights; suits a width of 768", above=0)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_heads(self.width, self.heads, "rotary")
+        if self.heads % self.groups:
+            raise RegardError(f"model.key_value_heads ({self.groups}) must divide model.heads ({self.heads}).")
+
+    @property
+    def groups(self) -> int:
+        """Heads of keys and values."""
+        return self.key_value_heads or (self.heads // 2 if self.heads % 2 == 0 else self.heads)
+
+    @property
+    def inner(self) -> int:
+        """Components inside the feed-forward."""
+        return self.feedforward or -(-8 * self.width // (3 * MULTIPLE)) * MULTIPLE
+
+    @property
+    def width_step(self) -> int:
+        """The width must be a multiple of this: heads share it, and each turns pairs of components."""
+        return 2 * self.heads
+
+
+SIZES: dict[str, dict[str, object]] = {
+    "tiny": {"layers": 2, "width": 64, "heads": 2, "context": 64, "dropout": 0.0, "training.learning_rate": 6e-3},
+    "small": {"layers": 4, "width": 128, "heads": 4, "context": 128, "dropout": 0.1},
+    "medium": {
+        "layers": 6,
+        "width": 384,
+        "heads": 6,
+        "context": 256,
+        "dropout": 0.2,
+        "training.batch_tokens": 16384,
+    },
+    "large": {
+        "layers": 12,
+        "width": 768,
+        "heads": 12,
+        "context": 1024,
+        "dropout": 0.1,
+        "training.batch_tokens": 65536,
+        "training.learning_rate": 6e-4,
+    },
+}
+TRAINING: dict[str, object] = {
+    "batches": "windows",
+    "batch_tokens": 4096,
+    "optimizer": "adamw",
+    "learning_rate": 1e-3,
+    "schedule": "cosine",
+    "clip": 1.0,
+}
+
+
+class Llama(Stack):
+    def __init__(self, vocabulary: int, settings: Settings) -> None:
+        super().__init__(
+            Embedding(vocabulary, settings.width),
+            (block(settings) for _ in range(settings.layers)),
+            Output(settings.width, vocabulary, tied=settings.tied, bias=False),
+            entry=nn.Dropout(settings.dropout),
+            finish=rms_norm(settings.width),
+        )
+        self.settings = settings
+        self._initialise()
+
+    def _initialise(self) -> None:
+        """As gpt's: N(0, initial²), and smaller for the 2 × layers terms that are added to the residual stream."""
+        for name, weight in self.named_parameters():
+            if weight.dim() < 2:
+                continue  # norms stay 1
+            residual = name.endswith((".attention.output.weight", ".feedforward.output.weight"))
+            nn.init.normal_(weight, std=self.settings.initial * ((2 * self.settings.layers) ** -0.5 if residual else 1))
+
+    @property
+    def flops_per_token(self) -> float:
+        """The weights', and attention's over a full context: QKᵀ and weights × V, forward and twice that backward."""
+        attention = 12.0 * self.settings.layers * self.settings.width * self.settings.context
+        return super().flops_per_token + attention
+
+
+def block(settings: Settings) -> RMSNormBlock:
+    attention = GroupedQueryAttention(
+        settings.width,
+        settings.heads,
+        settings.groups,
+        bias=False,
+        dropout=settings.dropout,
+        dropout_output=settings.dropout,
+        position=Rotary(),
+    )
+    return RMSNormBlock(attention, GatedFeedForward(settings.width, settings.inner, dropout=settings.dropout))

@@ -1,0 +1,21 @@
+"""What the page may cost, and that it asks nobody but its own server."""
+
+import gzip
+
+from regard.lab.application import STATIC
+from regard.report.colours import lab_module, lab_variables
+
+
+def test_the_whole_front_end_is_less_than_120_kB(lab):
+    files = [path.read_bytes() for path in STATIC.rglob("*") if path.is_file()]
+    parts = [*files, lab_variables().encode(), lab_module().encode()]
+    assert sum(len(gzip.compress(part, 9)) for part in parts) < 120_000
+
+
+def test_the_page_asks_for_few_files_and_nobody_else(lab, page):
+    asked = []
+    page.on("request", lambda request: asked.append(request.url))
+    page.goto(lab.url)
+    page.wait_for_selector("h1")
+    assert len(asked) < 25
+    assert all(url.startswith(lab.url) for url in asked)

@@ -1,0 +1,43 @@
+"""The views Text and Claims."""
+
+import json
+
+
+def test_a_corpus_is_counted_and_a_sentence_is_cut(lab, page):
+    page.goto(lab.url + "#/text?corpus=copy")
+    page.wait_for_selector("table")
+    assert "no two splits share a pair" in page.inner_text(".notes")
+    assert page.locator("svg.plot path.line").count() >= 3  # Zipf's curve, coverage, lengths
+    for kind in range(4):
+        page.locator(".tokenizer").nth(kind).locator(".piece").first.wait_for()
+    page.fill("textarea", "a b <img src=x> c")
+    page.wait_for_selector(".tokenizer .cut:has-text('im')")
+    assert page.locator("main img").count() == 0
+    assert "sentence=" in page.url
+
+
+def test_numbers_of_the_page_are_those_of_the_check(lab, page, text_file):
+    from regard.text.check import check_text
+    from regard.text.corpus import open_corpus
+    from regard.text.word_counts import count_words
+
+    counted = count_words(open_corpus(text_file).splits)
+    checked = check_text(text_file).files["text"]
+    assert sum(split.words for split in counted.splits.values()) == checked.words
+    assert sum(split.lines for split in counted.splits.values()) == checked.lines - checked.blank_lines
+
+
+def test_a_claim_is_run_and_its_verdict_is_shown(own_lab, page):
+    page.goto(own_lab.url + "#/claims/gaussian-dot")
+    page.wait_for_selector("text=Run it again")
+    page.fill("input[type=number] >> nth=0", "7")
+    page.click("button:has-text('Run it again')")
+    page.wait_for_selector("h2 .verdict", timeout=240_000)
+    (record,) = own_lab.folder.glob("claims-*/claims.json")
+    (result,) = json.loads(record.read_text())
+    assert result["seeds"][0] == 7
+    assert result["verdict"] in page.inner_text("main")
+    assert page.locator(".drawn svg, .drawn canvas").count() == len(result["figures"])
+    page.goto(own_lab.url + "#/claims")
+    page.wait_for_selector(".claim")
+    assert page.locator(".claim").count() == 23

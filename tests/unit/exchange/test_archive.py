@@ -1,0 +1,190 @@
+"""A run goes to another machine as one file, whole, and what is not a run does not come out of one."""
+
+import hashlib
+import json
+import stat
+import sys
+import zipfile
+
+import pytest
+
+import regard
+from regard.base.errors import RegardError
+from regard.base.files import locked
+from regard.exchange.archive import MANIFEST
+from regard.exchange.formats import export, import_file
+
+MINE = '''
+from regard.layers.cell import Cell
+import torch
+class Mine(Cell):
+    """Remembers the last word."""
+    def step(self, x, state): return {"hidden": torch.tanh(x)}
+'''
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """A run that learned from a file of this machine."""
+    folder = tmp_path_factory.mktemp("secret-place")
+    (folder / "my.txt").write_text("\n".join(f"The ship number {n} left the harbour." for n in range(60)))
+    settings = {"training": {"steps": 2}, "data": {"tokenizer": "char"}, "model": {"width": 8, "heads": 1, "layers": 1}}
+    return regard.train("gpt", data=str(folder / "my.txt"), size="tiny", run=folder / "mine", settings=settings)
+
+
+@pytest.fixture(scope="module")
+def archive(trained, tmp_path_factory):
+    file = tmp_path_factory.mktemp("archive") / "mine.zip"
+    export(trained.folder, "archive", file)
+    return file
+
+
+def test_it_opens_elsewhere_with_the_same_weights_and_can_be_resumed(trained, archive, tmp_path):
+    back = regard.load(import_file(archive, tmp_path / "back"), device="cpu")
+    lines = ["The ship left.", "zzz"]
+    assert [s.log_probability for s in back.score(lines)] == [s.log_probability for s in trained.score(lines)]
+    kept = {path.name for path in trained.folder.iterdir()} - {"report.html", ".lock"}
+    assert {path.name for path in back.folder.iterdir()} == kept
+    with pytest.raises(RegardError, match="was trained on is not there"):
+        back.evaluate()
+    (back.folder / "my.txt").write_bytes((trained.folder.parent / "my.txt").read_bytes())
+    assert back.evaluate()["perplexity"] == pytest.approx(trained.evaluate()["perplexity"])
+
+
+def test_the_same_run_gives_the_same_bytes_without_a_path_of_this_machine(trained, archive, tmp_path):
+    export(trained.folder, "archive", tmp_path / "again.zip")
+    assert (tmp_path / "again.zip").read_bytes() == archive.read_bytes()
+    assert b"secret-place" not in archive.read_bytes()
+
+
+def test_the_checkpoint_may_stay_behind(trained, archive, tmp_path):
+    export(trained.folder, "archive", tmp_path / "small.zip", options={"training": "no"})
+    assert (tmp_path / "small.zip").stat().st_size < archive.stat().st_size / 2
+    assert regard.load(import_file(tmp_path / "small.zip", tmp_path / "back")).generate("The", max_tokens=2)
+
+
+def test_its_digests_can_be_checked_without_regard(archive):
+    with zipfile.ZipFile(archive) as opened:
+        listed = json.loads(opened.read(MANIFEST))["files"]
+        for name, expected in listed.items():
+            assert hashlib.sha256(opened.read(name)).hexdigest() == expected["sha256"]
+
+
+def test_a_run_that_is_being_trained_waits(trained, tmp_path):
+    with locked(trained.folder / ".lock"), pytest.raises(RegardError, match="Another process"):
+        export(trained.folder, "archive", tmp_path / "x.zip")
+    assert not list(tmp_path.iterdir())
+
+
+def test_code_of_ones_own_travels_and_is_not_trusted_on_arrival(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    (tmp_path / "mine.py").write_text(MINE)
+    (tmp_path / "my.txt").write_text("\n".join(f"The ship number {n} left." for n in range(60)))
+    settings = {"training": {"steps": 1}, "data": {"tokenizer": "char"}}
+    made = regard.train(
+        f"{tmp_path}/mine.py:Mine", data=str(tmp_path / "my.txt"), size="tiny", run=tmp_path / "a", settings=settings
+    )
+    export(made.folder, "archive", tmp_path / "a.zip")
+    assert str(tmp_path).encode() not in (tmp_path / "a.zip").read_bytes()
+    back = import_file(tmp_path / "a.zip", tmp_path / "elsewhere/b")
+    (tmp_path / "mine.py").rename(tmp_path / "other.py")
+    monkeypatch.setenv("REGARD_CACHE", str(tmp_path / "another-machine"))
+    monkeypatch.setattr("regard.systems.code._named_here", set())
+    monkeypatch.setattr("regard.systems.code._in_use", {})
+    with pytest.raises(RegardError, match="was never named on this machine"):
+        regard.load(back)
+    from regard.systems.code import name_code
+
+    name_code(f"{back}/mine.py:Mine")  # as `regard laws` does
+    assert regard.load(back).generate("The", max_tokens=2)
+
+
+# -- hostile archives --------------------------------------------------------------------------------------------------
+
+
+def rebuilt(archive, out, *, add=(), change=None, listed=True, compress=False):
+    """A copy with files added or changed; `listed`: with a manifest that says so."""
+    with zipfile.ZipFile(archive) as old:
+        files = {name: old.read(name) for name in old.namelist() if name != MANIFEST}
+    files |= change or {}
+    if listed:
+        files |= dict(add)
+    recorded = {n: {"bytes": len(c), "sha256": hashlib.sha256(c).hexdigest()} for n, c in files.items()}
+    content = json.dumps({"archive": 1, "regard": "0", "files": recorded}).encode()
+    how = zipfile.ZIP_DEFLATED if compress else zipfile.ZIP_STORED
+    with zipfile.ZipFile(out, "w", how) as new:
+        for name, data in [*files.items(), (MANIFEST, content), *(() if listed else add)]:
+            new.writestr(name, data)
+    return out
+
+
+def refused(file, folder):
+    with pytest.raises(RegardError) as error:
+        import_file(file, folder / "run")
+    assert not [path for path in folder.iterdir() if path.name.startswith((".", "run"))]
+    return str(error.value)
+
+
+@pytest.mark.parametrize("name", [
+    "../evil.txt", "/tmp/evil.txt", "kept/../../evil.safetensors", "kept\\1.safetensors", "evil.sh", "extra.py",
+    ".lock", "C:evil.py", "kept/one.safetensors", "model.safetensors/x", "kept/",
+])  # fmt: skip
+def test_a_name_that_is_no_file_of_a_run_is_not_unpacked(archive, tmp_path, name):
+    said = refused(rebuilt(archive, tmp_path / "x.zip", add=[(name, b"evil")]), tmp_path)
+    assert "not unpacked" in said or "damaged" in said or "packed, locked or as a link" in said
+    assert not list(tmp_path.parent.glob("evil*"))
+
+
+def test_what_is_not_listed_or_listed_twice_is_refused(archive, tmp_path):
+    file = rebuilt(archive, tmp_path / "x.zip", add=[("kept/1.safetensors", b"")], listed=False)
+    assert "does not hold what it lists" in refused(file, tmp_path)
+    with pytest.warns(UserWarning, match="Duplicate name"):
+        file = rebuilt(archive, tmp_path / "y.zip", add=[("metrics.jsonl", b"other")], listed=False)
+    assert "does not hold what it lists" in refused(file, tmp_path)
+
+
+def test_packed_members_and_links_are_refused(archive, tmp_path):
+    bomb = rebuilt(archive, tmp_path / "x.zip", change={"metrics.jsonl": b"0" * (1 << 22)}, compress=True)
+    assert "more than it can" in refused(bomb, tmp_path)
+    assert "packed" in refused(rebuilt(archive, tmp_path / "z.zip", compress=True), tmp_path).replace(
+        "damaged", "packed"
+    )
+    link = zipfile.ZipInfo("kept/1.safetensors")
+    link.external_attr = (stat.S_IFLNK | 0o777) << 16
+    file = rebuilt(archive, tmp_path / "y.zip", add=[(link, b"/etc/passwd")], listed=False)
+    assert "as a link" in refused(file, tmp_path)
+
+
+def test_every_kind_of_damage_is_found(archive, tmp_path):
+    content = archive.read_bytes()
+    with zipfile.ZipFile(archive) as opened:
+        start = opened.getinfo("model.safetensors").header_offset + 200
+    for broken in (
+        content[: len(content) // 2],
+        content[:start] + bytes([content[start] ^ 1]) + content[start + 1 :],
+        content[:4],
+        content[:4] + b"\xff" * 500,
+        content[:-10],
+    ):
+        (tmp_path / "x.zip").write_bytes(broken)
+        assert "is damaged" in refused(tmp_path / "x.zip", tmp_path)
+
+
+def test_another_zip_or_version_says_what_it_is(archive, tmp_path):
+    with zipfile.ZipFile(tmp_path / "x.zip", "w") as new:
+        new.writestr("archive/data.pkl", b"\x80")
+    assert "PyTorch pickled" in refused(tmp_path / "x.zip", tmp_path)
+    with zipfile.ZipFile(tmp_path / "y.zip", "w") as new:
+        new.writestr(MANIFEST, json.dumps({"archive": 2}))
+    assert "archive of version 2" in refused(tmp_path / "y.zip", tmp_path)
+    with zipfile.ZipFile(tmp_path / "z.zip", "w") as new:
+        new.writestr(MANIFEST, "[" * 200_000)
+    assert "is damaged" in refused(tmp_path / "z.zip", tmp_path)
+
+
+def test_nothing_is_overwritten(archive, tmp_path):
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run/mine.txt").write_text("mine")
+    with pytest.raises(RegardError, match="exists already"):
+        import_file(archive, tmp_path / "run")
+    assert (tmp_path / "run/mine.txt").read_text() == "mine"

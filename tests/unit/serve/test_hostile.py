@@ -1,0 +1,128 @@
+"""What strangers may send: every answer is a 4xx with one sentence, and the server goes on."""
+
+import json
+import socket
+from contextlib import suppress
+from urllib.parse import urlsplit
+
+import httpx
+import pytest
+
+GOOD = {"model": "writer", "prompt": "The", "max_tokens": 1}
+
+
+def sentence(answer):
+    error = answer.json()["error"]
+    said = error["message"] if isinstance(error, dict) else error
+    assert said.endswith((".", "?"))
+    assert "\n" not in said
+    assert len(said) < 400
+    assert "Traceback" not in said
+    return said
+
+
+def raw(address, asked):
+    """What is answered to these bytes, which no client would send."""
+    place = urlsplit(address)
+    with socket.create_connection((place.hostname, place.port), timeout=60) as connection:
+        connection.sendall(asked.replace("{host}", place.netloc).encode())
+        answer = b""
+        with suppress(ConnectionError):  # it may close before it has read all
+            while piece := connection.recv(65536):
+                answer += piece
+    return answer.decode()
+
+
+@pytest.fixture(autouse=True)
+def still_there(address):
+    yield
+    assert httpx.get(f"{address}health").json() == {"status": "ok"}
+    assert httpx.post(f"{address}v1/completions", json=GOOD).status_code == 200
+
+
+BODIES = {
+    "nothing": b"",
+    "no JSON": b"{",
+    "a list": b"[]",
+    "a number": b"1",
+    "null": b"null",
+    "nested": b"[" * 100_000,
+    "nested objects": b'{"a":' * 50_000,
+    "NaN": b'{"model": "writer", "temperature": NaN}',
+    "infinity": b'{"model": "writer", "temperature": -Infinity}',
+    "overflow": b'{"model": "writer", "temperature": 1e999}',
+    "many digits": b'{"model": "writer", "max_tokens": ' + b"9" * 5000 + b"}",
+    "large": b'{"model": "writer", "max_tokens": 123456789012345678901234567890}',
+    "no UTF-8": b'{"model": "\xff\xfe"}',
+    "half a pair": b'{"model": "writer", "prompt": "\\ud800"}',
+    "a form": b"model=writer&prompt=a",
+    "another type": b'{"model": ["writer"]}',
+    "a path": b'{"model": "../../etc/passwd"}',
+    "no model": b'{"prompt": "a"}',
+    "a long name": b'{"model": "' + b"x" * 100_000 + b'"}',
+    "a long field": b'{"model": "writer", "' + b"y" * 100_000 + b'": 1}',
+    "a deep prompt": b'{"model": "writer", "prompt": [[["a"]]]}',
+    "many prompts": json.dumps({"model": "writer", "prompt": ["a"] * 5000}).encode(),
+    "a long prompt": json.dumps({"model": "writer", "prompt": "word " * 100_000}).encode(),
+    "too long": b" " * (2**20 + 1),
+}
+
+
+@pytest.mark.parametrize("path", ["v1/completions", "translate", "detect"])
+@pytest.mark.parametrize("body", BODIES.values(), ids=BODIES)
+def test_a_body_that_makes_no_sense_is_answered_with_a_sentence(address, path, body):
+    answer = httpx.post(f"{address}{path}", content=body, headers={"content-type": "application/json"})
+    assert 400 <= answer.status_code < 500
+    sentence(answer)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/static/../application.py", "/static/%2e%2e/application.py", "/static/..%2fapplication.py", "//etc/passwd",
+        "/static/", "/static/serve.css%00.html", "/v1/models/..%2f..%2fetc", "/v1/models/%00", "/v1/chat/completions",
+        "/%ff", "/translate_file", "/static/serve.html?x=" + "a" * 5000,
+    ],
+)  # fmt: skip
+def test_a_path_leads_nowhere_else(address, path):
+    answer = raw(address, f"GET {path} HTTP/1.1\r\nHost: {{host}}\r\nConnection: close\r\n\r\n")
+    assert answer.startswith(("HTTP/1.1 404", "HTTP/1.1 400"))
+    assert "import" not in answer
+    assert "root:" not in answer
+
+
+@pytest.mark.parametrize("method", ["GET", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE"])
+def test_another_method_is_refused(address, method):
+    answer = httpx.request(method, f"{address}v1/completions")
+    assert answer.status_code == 405
+    assert answer.headers["allow"] == "POST"
+    sentence(answer)
+
+
+@pytest.mark.parametrize(
+    "header, status",
+    [
+        ("Host: evil.example", 421),
+        ("Host: {host}\r\nOrigin: https://evil.example", 403),
+        ("Host: {host}\r\nContent-Length: 5000000", 413),
+        ("Host: {host}\r\nContent-Length: 2\r\nContent-Length: 3", 400),
+        ("Host: {host}\r\nTransfer-Encoding: gzip", 400),
+        (f"Host: {{host}}\r\nX-Long: {'a' * 100_000}", 400),
+    ],
+)
+def test_other_names_origins_and_headers_are_refused(address, header, status):
+    answer = raw(address, f"POST /v1/completions HTTP/1.1\r\n{header}\r\nConnection: close\r\n\r\n")
+    assert answer.startswith(f"HTTP/1.1 {status}")
+
+
+def test_a_token_is_asked_for_everywhere_but_where_nothing_is_told(runs, served):
+    token = "a-token-of-this-test-0123"
+    with served(runs["writer"], token=token) as (address, _):
+        for path in ("", "docs", "openapi.json", "metrics", "v1/models", "static/serve.js", "nowhere"):
+            assert httpx.get(f"{address}{path}").status_code == 401
+            assert httpx.get(f"{address}{path}", headers={"authorization": "Bearer wrong"}).status_code == 401
+        error = httpx.post(f"{address}v1/completions", json=GOOD).json()["error"]
+        assert error["code"] == "invalid_api_key"
+        shown = {"authorization": f"Bearer {token}"}
+        assert httpx.post(f"{address}v1/completions", json=GOOD, headers=shown).status_code == 200
+        assert httpx.get(f"{address}health").status_code == 200

@@ -1,0 +1,194 @@
+"""A server that is full, left, stopped or given another model: no request is lost, and each place is freed."""
+
+import os
+import shutil
+import signal
+import threading
+import time
+from contextlib import contextmanager
+
+import httpx
+import openai
+import pytest
+
+import regard
+
+LINES = [f"one two three four five {word} end" for word in ("a", "b", "c", "d", "e", "f")] * 5
+
+
+def count_words(folder, lines):
+    text = folder.with_suffix(".txt")
+    text.write_text("\n".join(lines) + "\n")
+    settings = {"data": {"tokenizer": "char", "split": "tail"}, "model": {"order": 4}}
+    return regard.train("ngram", data=text, run=folder, settings=settings)
+
+
+@pytest.fixture(scope="module")
+def endless(tmp_path_factory):
+    """A run that writes as long as it is asked to: nothing limits an n-gram."""
+    return count_words(tmp_path_factory.mktemp("runs") / "endless", LINES).folder
+
+
+def body(**more):
+    return {"model": "writer", "prompt": "The", "max_tokens": 10, "seed": 1, **more}
+
+
+@contextmanager
+def held(models, name):
+    """Inside, the model takes no step until the yielded event is set."""
+    worker, gate = models.by_name[name].worker, threading.Event()
+    step = worker.step
+
+    def wait(post):
+        gate.wait(60)
+        step(post)
+
+    worker.step = wait
+    try:
+        yield gate
+    finally:
+        gate.set()
+        worker.step = step
+
+
+def wait_until(true):
+    for _ in range(6000):
+        if true():
+            return
+        time.sleep(0.01)
+    raise AssertionError("it never was")
+
+
+def test_who_comes_when_all_places_are_taken_is_told_to_come_back(runs, served):
+    with served(runs["writer"], queue=2) as (address, models), held(models, "writer") as gate:
+        answers = []
+        asking = [
+            threading.Thread(
+                target=lambda: answers.append(httpx.post(f"{address}v1/completions", json=body(), timeout=60))
+            )
+            for _ in range(2)
+        ]
+        for one in asking:
+            one.start()
+        wait_until(lambda: models.by_name["writer"].inside == 2)
+        full = httpx.post(f"{address}v1/completions", json=body())
+        assert full.status_code == 503
+        assert full.headers["retry-after"] == "1"
+        assert full.json()["error"]["code"] == "overloaded"
+        assert httpx.post(f"{address}v1/completions", json=body(n=3)).status_code == 503  # more than there are places
+        assert httpx.get(f"{address}health").status_code == 200  # which no model delays
+        gate.set()
+        for one in asking:
+            one.join()
+        assert [answer.status_code for answer in answers] == [200, 200]
+        assert httpx.post(f"{address}v1/completions", json=body()).status_code == 200
+        with openai.OpenAI(base_url=f"{address}v1", api_key="none") as client:  # waits as it was told to
+            assert client.completions.create(**body()).choices[0].text
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_client_that_leaves_frees_its_place(runs, served, stream):
+    with served(runs["writer"]) as (address, models), held(models, "writer") as gate:
+        writer = models.by_name["writer"]
+        with pytest.raises(httpx.TimeoutException):
+            httpx.post(f"{address}v1/completions", json=body(n=4, stream=stream), timeout=0.3)
+        wait_until(lambda: writer.inside == 0)
+        gate.set()
+        wait_until(lambda: not writer.worker.busy)
+        assert not writer.worker.writing
+        assert not writer.worker.waiting
+
+
+def test_a_client_that_leaves_in_the_middle_frees_its_place(endless, served):
+    with served(endless) as (address, models):
+        writer = models.by_name["endless"]
+        asked = body(model="endless", prompt="one", max_tokens=4000, stream=True)
+        with httpx.stream("POST", f"{address}v1/completions", json=asked) as answer:
+            next(answer.iter_lines())
+        wait_until(lambda: writer.inside == 0 and not writer.worker.busy)
+
+
+def test_a_step_that_fails_is_told_to_all_it_concerns_and_no_others(runs, served, monkeypatch):
+    with served(runs["writer"]) as (address, models):
+        worker = models.by_name["writer"].worker
+        monkeypatch.setattr(worker.run, "new_engine", lambda *_: 1 / 0)
+        assert httpx.post(f"{address}v1/completions", json=body()).status_code == 500
+        monkeypatch.undo()
+        assert httpx.post(f"{address}v1/completions", json=body()).status_code == 200
+        (engine,) = worker.engines.values()
+        monkeypatch.setattr(engine, "step", lambda: 1 / 0)
+        answer = httpx.post(f"{address}v1/completions", json=body())
+        assert answer.status_code == 500
+        assert answer.json()["error"]["message"] == "The model could not do this; the server's log says why."
+        assert httpx.post(f"{address}v1/completions", json=body(temperature=0)).status_code == 200
+        assert httpx.post(f"{address}v1/completions", json=body()).status_code == 200  # with another engine
+
+
+def read(lines):
+    """The text of a stream, to its end."""
+    import json
+
+    text = ""
+    for line in lines:
+        if line == "data: [DONE]":
+            return text
+        if line:
+            text += json.loads(line.removeprefix("data: "))["choices"][0]["text"]
+    raise AssertionError("the stream was cut")
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(os.name == "nt", reason="signals")
+def test_sigterm_finishes_what_has_begun(endless, process):
+    with process(endless) as (running, address):
+        asked = body(model="endless", prompt="one", max_tokens=400, stream=True)
+        with httpx.stream("POST", f"{address}v1/completions", json=asked, timeout=60) as answer:
+            lines = answer.iter_lines()
+            first = next(lines)
+            running.send_signal(signal.SIGTERM)
+            text = read([first, *lines])
+        assert "one" + text == regard.load(endless).generate("one", max_tokens=400, seed=1)
+        assert running.wait(60) == 0
+        with pytest.raises(httpx.ConnectError):
+            httpx.get(f"{address}health")
+        assert "Traceback" not in running.stderr.read()
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(os.name == "nt", reason="signals")
+def test_sighup_takes_up_a_replaced_run_and_drops_nothing(endless, process, tmp_path):
+    mine = tmp_path / "mine"
+    shutil.copytree(endless, mine)
+    other = count_words(tmp_path / "other", [line.upper() for line in LINES])
+    with process(mine) as (running, address), httpx.Client(base_url=address, timeout=60) as client:
+        asked = body(model="mine", prompt="one", max_tokens=400)
+        with client.stream("POST", "/v1/completions", json={**asked, "stream": True}) as answer:
+            lines = answer.iter_lines()
+            first = next(lines)
+            os.rename(mine, tmp_path / "old")
+            shutil.copytree(other.folder, mine)
+            running.send_signal(signal.SIGHUP)
+            while "mine was replaced" not in running.stderr.readline():
+                pass
+            new = client.post("/v1/completions", json=body(model="mine", prompt="ONE")).json()
+            assert "ONE" + new["choices"][0]["text"] == other.generate("ONE", max_tokens=10, seed=1)
+            text = read([first, *lines])
+        assert "one" + text == regard.load(endless).generate("one", max_tokens=400, seed=1)
+        (mine / "model.safetensors").write_bytes(b"damaged")
+        running.send_signal(signal.SIGHUP)
+        while "mine stays as it was" not in running.stderr.readline():
+            pass
+        again = client.post("/v1/completions", json=body(model="mine", prompt="ONE")).json()
+        assert again["choices"] == new["choices"]
+
+
+def test_a_run_that_cannot_be_served_is_said_before_anything_listens(endless, tmp_path):
+    from regard.base.errors import RegardError
+    from regard.serve.served_models import ServedModels
+
+    with pytest.raises(RegardError, match="Two runs are called endless"):
+        ServedModels([endless, endless], languages={}, places=1)
+    with pytest.raises(RegardError, match="no translator"):
+        ServedModels([endless], languages={"endless": ("en", "fr")}, places=1)
+    with pytest.raises(RegardError, match="There is no run"):
+        ServedModels([tmp_path / "none"], languages={}, places=1)
