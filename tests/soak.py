@@ -93,6 +93,7 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=60)
     parser.add_argument("--out", type=Path, help="an SVG file; without it only numbers are printed")
     asked = parser.parse_args()
+    out = asked.out and asked.out.absolute()
     began, samples, number = time.monotonic(), [], 0
     with tempfile.TemporaryDirectory(prefix="soak-") as name:
         folder = Path(name) / "work"
@@ -111,8 +112,8 @@ def main() -> None:
             number += 1
         os.chdir("/")
     first, last = samples[WARM], samples[-1]
-    if asked.out:
-        asked.out.write_text(picture(samples), encoding="utf-8")
+    if out:
+        out.write_text(picture(samples), encoding="utf-8")
     grown = [key for key in first if key != "minutes" and last[key] > first[key] * (1.1 if key == "memory" else 1.0)]
     print(f"{len(samples)} rounds in {last['minutes']:.0f} minutes; grown: {', '.join(grown) or 'nothing'}")
     sys.exit(bool(grown))
