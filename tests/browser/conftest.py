@@ -104,6 +104,20 @@ def stop_lab(lab):
     lab.process.stdout.close()
 
 
+@pytest.fixture(scope="module")
+def lab_over():
+    """Open a lab over another folder: lab_over(folder)."""
+    labs = []
+
+    def start(folder):
+        labs.append(start_lab(folder))
+        return labs[-1]
+
+    yield start
+    for lab in labs:
+        stop_lab(lab)
+
+
 @pytest.fixture(scope="session")
 def lab(trained_folder):
     lab = start_lab(trained_folder)

@@ -7,18 +7,19 @@ from regard.cli import main
 
 
 @pytest.fixture(scope="module")
-def compared(trained_folder, text_file):
-    """A comparison of two n-grams and an LSTM, in the folder of the lab."""
+def compared(tmp_path_factory, text_file, lab_over):
+    """A lab over a comparison of two n-grams and an LSTM."""
+    folder = tmp_path_factory.mktemp("ladder")
     words = ["lstm", "--data", text_file, "--size", "tiny", "--budget", "2k", "--data.tokenizer", "char"]
     small = ["--model.width", "16", "--training.batch-tokens", "256", "--training.threads", "1"]
-    main(["compare", *map(str, words), *small, "--run", str(trained_folder / "compared")])
-    return "compared"
+    main(["compare", *map(str, words), *small, "--run", str(folder / "compared")])
+    return lab_over(folder)
 
 
 @pytest.mark.slow
-def test_a_comparison_is_a_table_a_chart_and_a_sample_of_each(lab, page, compared):
-    page.goto(f"{lab.url}#/ladder")
-    page.get_by_role("link", name=compared).click()
+def test_a_comparison_is_a_table_a_chart_and_a_sample_of_each(compared, page):
+    page.goto(f"{compared.url}#/ladder")
+    page.get_by_role("link", name="compared").click()
     expect(page.get_by_role("heading", name="Language models compared on my.txt")).to_be_visible()
     expect(page.locator("tbody tr")).to_have_count(3)
     expect(page.locator(".rung")).to_have_count(3)

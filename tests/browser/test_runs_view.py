@@ -21,7 +21,7 @@ def test_every_run_is_listed_with_its_state_and_score(lab, page):
     page.goto(lab.url)
     for name in ("ngram", "lstm", "gpt", "transformer"):
         expect(page.get_by_role("link", name=f"{name}: {name} on")).to_be_visible()
-    expect(page.get_by_role("link", name="lstm: lstm on my.txt, finished, ppl")).to_be_visible()
+    expect(page.get_by_role("link", name="lstm: lstm on my.txt, done, ppl")).to_be_visible()
 
 
 def test_an_address_shows_the_same_to_a_colleague(lab, page):

@@ -300,14 +300,14 @@ def is_held(path: Path) -> bool:
         return False
     with open(descriptor, "rb") as handle:
         try:
-            _take(handle)
+            _take(handle, shared=True)  # two that ask at the same time do not see each other
         except OSError as error:
             return error.errno in (errno.EAGAIN, errno.EACCES, errno.EDEADLK)
     return False
 
 
-def _take(handle: BinaryIO) -> None:
-    """Take the lock at once, or raise OSError."""
+def _take(handle: BinaryIO, shared: bool = False) -> None:
+    """Take the lock at once, or raise OSError. `shared`: beside others that ask for it so, where the system can."""
     if sys.platform == "win32":
         import msvcrt
 
@@ -315,7 +315,7 @@ def _take(handle: BinaryIO) -> None:
     else:
         import fcntl
 
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(handle, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
 
 
 def _is_still(handle: BinaryIO, path: Path) -> bool:

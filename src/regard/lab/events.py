@@ -50,7 +50,7 @@ async def _news(lab: Lab, request: Request, known: dict[str, tuple[int, int]]) -
             before = {run["name"]: json.dumps(run) for run in runs}
             sent.append(event("runs", {"changed": list(changed.values()), "names": [run["name"] for run in runs]}))
         for run in runs:
-            if run["state"] != "training" and run["name"] not in known:
+            if run["state"] != "running" and run["name"] not in known:
                 continue  # nothing comes
             curve = lab.folder.curve(lab.folder.root / run["name"])
             age, rows = known.setdefault(run["name"], (curve.age, curve.rows))

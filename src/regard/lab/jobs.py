@@ -21,7 +21,7 @@ from typing import Any
 
 from regard.base.errors import RegardError
 from regard.base.files import write_text
-from regard.lab.runs_folder import RunsFolder, is_held
+from regard.lab.runs_folder import RunsFolder, is_working
 from regard.report.table import finite
 
 MOST_AT_ONCE = 4  # that stay, and as many that do not
@@ -37,9 +37,7 @@ class Jobs:
 
     @property
     def _place(self) -> Path:
-        place = self.folder.own / "jobs"
-        place.mkdir(exist_ok=True)
-        return place
+        return self.folder.own / "jobs"
 
     def start(self, kind: str, words: Sequence[str], *, title: str, run: str = "") -> dict[str, Any]:
         """`regard WORDS` begins; `run`: the folder it works in, as a name in the runs folder."""
@@ -47,7 +45,7 @@ class Jobs:
         if len(alike) >= MOST_AT_ONCE:
             raise RegardError(f"{MOST_AT_ONCE} jobs run already: stop one, or wait until one has ended.")
         number = f"{time.time_ns():x}-{secrets.token_hex(3)}"
-        place = self._place
+        place = self.folder.keep("jobs")
         with open(place / f"{number}.out", "xb") as out, open(place / f"{number}.log", "xb") as log:
             process = subprocess.Popen(
                 [sys.executable, "-P", "-m", "regard", *words],
@@ -142,7 +140,7 @@ class Jobs:
         """Does a job of an earlier lab still run? Its number may belong to another process by now: the folder that it
         works in must be held, and where the system tells, the process must be its command."""
         try:
-            if record["pid"] <= 1 or not is_held(self.folder.inside(str(record.get("run")))):
+            if record["pid"] <= 1 or not is_working(self.folder.inside(str(record.get("run")))):
                 return False
             os.kill(record["pid"], 0)
             told = Path(f"/proc/{record['pid']}/cmdline")

@@ -11,7 +11,7 @@ from starlette.routing import Route
 from regard.base.errors import RegardError
 from regard.lab.application import body_of, in_thread, lab_of, reply, text_of
 from regard.lab.new_comparison import NewComparison
-from regard.lab.runs_folder import is_held
+from regard.lab.runs_folder import is_working
 
 
 async def comparisons(request: Request) -> Response:
@@ -46,7 +46,7 @@ async def go_on(request: Request) -> Response:
     """One that was stopped trains what is missing."""
     lab, name = lab_of(request), text_of(await body_of(request), "run")
     path = lab.folder.comparison(name)
-    if is_held(path):
+    if is_working(path):
         raise RegardError(f"{name} is running already.")
     words = [*NewComparison.again(lab.folder, lab.folder.question(path)).words(), f"--run={path}"]
     return reply(await in_thread(lab.jobs.start, "comparison", words, title=f"going on: {name}", run=name))

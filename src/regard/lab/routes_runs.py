@@ -19,7 +19,7 @@ from regard.base.files import give_name, open_own_file
 from regard.lab.application import body_of, in_thread, lab_of, reply, text_of
 from regard.lab.events import events
 from regard.lab.new_run import NewRun
-from regard.lab.runs_folder import COLUMNS, UPLOADS, RunsFolder, is_held
+from regard.lab.runs_folder import COLUMNS, UPLOADS, RunsFolder, is_working
 from regard.systems.catalogue import SYSTEMS
 from regard.text.corpus import available
 
@@ -147,8 +147,7 @@ async def upload(request: Request) -> Response:
 
 
 def _upload(folder: RunsFolder, name: str, token: str, content: bytes, last: bool) -> dict[str, Any]:
-    waiting = folder.own / "uploads"
-    waiting.mkdir(exist_ok=True)
+    waiting = folder.keep("uploads")
     token = token or secrets.token_hex(16)
     part = waiting / f"{token}.part"
     if not re.fullmatch("[0-9a-f]{32}", token):
@@ -240,7 +239,7 @@ async def go_on(request: Request) -> Response:
     """A stopped training goes on exactly where it stopped."""
     lab, name = lab_of(request), text_of(await body_of(request), "run")
     path = lab.folder.run(name)
-    if is_held(path):
+    if is_working(path):
         raise RegardError(f"{name} is training already.")
     return reply(
         await in_thread(lab.jobs.start, "training", ["resume", str(path)], title=f"going on: {name}", run=name)

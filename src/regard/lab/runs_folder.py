@@ -12,7 +12,6 @@ import math
 import os
 import re
 import stat
-import sys
 import threading
 import tomllib
 from array import array
@@ -22,7 +21,8 @@ from pathlib import Path
 from typing import Any
 
 from regard.base.errors import RegardError
-from regard.base.files import PLAIN
+from regard.base.files import PLAIN, is_held
+from regard.runs.facts import CHECKPOINT, WEIGHTS, read_facts, read_note
 from regard.runs.history import is_number
 from regard.systems.catalogue import SYSTEMS
 
@@ -100,11 +100,20 @@ class RunsFolder:
 
     @property
     def own(self) -> Path:
-        """The lab's own folder in it."""
-        path = self.root / OWN
-        path.mkdir(exist_ok=True)
-        if path.is_symlink():
-            raise RegardError(f"{path} leads out of the folder: remove it.")
+        """The lab's own folder in it, which is there once something was kept."""
+        return self.root / OWN
+
+    def keep(self, kind: str) -> Path:
+        """The place in the lab's own folder for things of a kind, made if need be."""
+        path = self.own / kind
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise RegardError(
+                f"Nothing can be written into {self.root} ({error.strerror}): open another folder."
+            ) from None
+        if self.own.is_symlink() or path.is_symlink():
+            raise RegardError(f"{self.own} leads out of the folder: remove it.")
         return path
 
     # -- what there is -----------------------------------------------------------------------------------------------
@@ -131,7 +140,7 @@ class RunsFolder:
                     "command": str(facts.get("command", "")),
                     "runs": len(seeds),
                     "finished": sum(file.is_file() for file in done),
-                    "live": is_held(path),
+                    "live": is_working(path),
                 }
             )
         return sorted(found, key=lambda one: one["created"], reverse=True)
@@ -176,11 +185,12 @@ class RunsFolder:
         facts = self._json(folder / "run.json")
         recipe = _mapping(facts.get("recipe")) or self._toml(folder / "recipe.toml")
         training = _mapping(recipe.get("training"))
-        progress = self._note(folder / "training.safetensors").get("progress", {})
+        damage = self._remembered(folder / "run.json", "damage", lambda: _damage(folder)).get("why", "")
+        progress = _mapping(self._note(folder / CHECKPOINT).get("progress"))
         last = self._remembered(folder / "metrics.jsonl", "last", lambda: last_row(folder / "metrics.jsonl"))
-        counted = not (folder / "training.safetensors").exists()
-        live = is_held(folder)
-        state = "training" if live else "finished" if counted or progress.get("finished") else "stopped"
+        counted = not (folder / CHECKPOINT).exists()
+        state = "done" if counted or progress.get("finished") else "stopped"
+        state = "running" if is_working(folder) else "damaged" if damage else state
         label = str(recipe.get("system", "?"))
         known = next((system for system in SYSTEMS if system.name == label), None)
         return {
@@ -194,11 +204,12 @@ class RunsFolder:
             "created": str(facts.get("created", "")),
             "counted": counted,
             "state": state,
+            "why": damage,
             "goal": str(training.get("budget") or "") or f"{training.get('steps', '')} steps",
-            "share": _share(training, last, finished=state == "finished"),
+            "share": _share(training, last, finished=state == "done"),
             "drawn": bool(last),
             "last": last or None,
-            "best": best_of(self._note(folder / "model.safetensors")),
+            "best": best_of(self._note(folder / WEIGHTS)),
             "kept": self._kept(folder),
         }
 
@@ -238,7 +249,7 @@ class RunsFolder:
         return self._remembered(path, "toml", lambda: tomllib.loads(_read(path).decode()))
 
     def _note(self, path: Path) -> dict[str, Any]:
-        return self._remembered(path, "note", lambda: header_note(path))
+        return self._remembered(path, "note", lambda: read_note(path))
 
     def _remembered(self, path: Path, kind: str, read: Any) -> dict[str, Any]:
         try:
@@ -247,7 +258,7 @@ class RunsFolder:
             if before is None or before[0] != now:
                 before = self._facts[path, kind] = (now, read())
             return before[1]
-        except (OSError, ValueError, RecursionError):
+        except (OSError, ValueError, RecursionError, RegardError):
             return {}
 
     def _kept(self, folder: Path) -> int:
@@ -357,30 +368,18 @@ def best_of(note: Mapping[str, Any]) -> dict[str, Any] | None:
     return {"step": note.get("step"), "loss": loss, "perplexity": perplexity, **figures}
 
 
-def is_held(folder: Path) -> bool:
-    """Does another process work in it? Asked without waiting, and without holding it longer than the question takes."""
-    if sys.platform == "win32":  # there a lock cannot be asked for without taking it
-        return False
-    import fcntl
+def is_working(folder: Path) -> bool:
+    """Does a process train in it now?"""
+    return is_held(folder / ".lock")
 
+
+def _damage(folder: Path) -> dict[str, str]:
+    """Why it cannot be opened, as the command line says it; nothing where it can."""
     try:
-        with open(os.open(folder / ".lock", os.O_RDONLY | PLAIN), "rb") as handle:
-            fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    except OSError:
-        return False
-    return False
-
-
-def header_note(path: Path) -> dict[str, Any]:
-    """What Regard noted in the header of a safetensors file; the tensors are not read."""
-    with open(os.open(path, os.O_RDONLY | PLAIN), "rb") as stream:
-        length = int.from_bytes(stream.read(8), "little")
-        if length > MOST_BYTES:
-            return {}
-        header = json.loads(stream.read(length))
-    return _mapping(json.loads(_mapping(_mapping(header).get("__metadata__")).get("regard", "{}")))
+        read_facts(folder)
+    except RegardError as error:
+        return {"why": str(error)}
+    return {}
 
 
 def _share(training: Mapping[str, Any], last: Mapping[str, Any], finished: bool) -> float | None:

@@ -17,8 +17,9 @@ from starlette.concurrency import run_in_threadpool
 
 from regard.base.errors import RegardError
 from regard.base.files import append_line
-from regard.lab.runs_folder import RunsFolder, header_note
+from regard.lab.runs_folder import RunsFolder
 from regard.lab.worker import Answer
+from regard.runs.facts import WEIGHTS, read_note
 
 EVERY = 2.0  # seconds between two looks
 MOST = 200  # samples of a run that are shown
@@ -32,9 +33,7 @@ class Samples:
         self._tried: dict[str, Any] = {}  # run: the step at which a sample was asked for last
 
     def _file(self, name: str) -> Path:
-        place = self.folder.own / "samples"
-        place.mkdir(exist_ok=True)
-        return place / f"{quote(name, safe='')[:200]}.jsonl"
+        return self.folder.own / "samples" / f"{quote(name, safe='')[:200]}.jsonl"
 
     def kept(self, name: str) -> list[dict[str, Any]]:
         """Oldest first; those of a run that had this name before are left out."""
@@ -53,10 +52,10 @@ class Samples:
 
     def step_now(self, name: str) -> int | None:
         """The step of the weights that a sample would come from; 0 for a counted system; None: there are none yet."""
-        file = self.folder.run(name) / "model.safetensors"
+        file = self.folder.run(name) / WEIGHTS
         try:
-            return int(header_note(file).get("step") or 0)
-        except (OSError, ValueError, TypeError):
+            return int(read_note(file).get("step") or 0) if file.is_file() else None
+        except (RegardError, ValueError, TypeError):
             return None
 
     async def renew(self, name: str) -> bool:
@@ -69,6 +68,7 @@ class Samples:
         answer = (await self.ask("runs.sample", {"run": name}, seconds=60)).value
         created = self.folder.facts(self.folder.run(name)).get("created")
         entry = {"step": step, "created": created, **answer}
+        self.folder.keep("samples")
         await run_in_threadpool(append_line, self._file(name), json.dumps(entry, ensure_ascii=False))
         return True
 
@@ -76,7 +76,7 @@ class Samples:
         """Until it is cancelled: a sample of each training run whenever its weights got better."""
         while True:
             for run in await run_in_threadpool(self.folder.runs):
-                if run["state"] == "training":
+                if run["state"] == "running":
                     with suppress(RegardError):  # it is deleted, or fails: the page says so when it asks
                         await self.renew(run["name"])
             await asyncio.sleep(EVERY)

@@ -12,7 +12,7 @@ from typing import Any
 
 from regard.base.errors import RegardError
 from regard.base.files import write_text
-from regard.lab.runs_folder import RunsFolder, is_held
+from regard.lab.runs_folder import RunsFolder, is_working
 
 
 class Trash:
@@ -21,19 +21,17 @@ class Trash:
 
     @property
     def _place(self) -> Path:
-        place = self.folder.own / "trash"
-        place.mkdir(exist_ok=True)
-        return place
+        return self.folder.own / "trash"
 
     def put(self, name: str) -> dict[str, Any]:
         """A run or a comparison, out of sight."""
         path = self.folder.inside(name)
         if not any((path / marker).is_file() for marker in ("run.json", "comparison.json")):
             raise RegardError(f"{name} is neither a run nor a comparison, so it is left as it is.")
-        if is_held(path):
+        if is_working(path):
             raise RegardError(f"{name} is training: stop it first.")
         mark = secrets.token_hex(8)
-        place = self._place / mark
+        place = self.folder.keep("trash") / mark
         place.mkdir()
         write_text(place / "was.json", json.dumps({"name": name}))
         os.rename(path, place / "run")
@@ -54,12 +52,14 @@ class Trash:
 
     def list(self) -> list[dict[str, Any]]:
         """Newest first."""
-        places = sorted(self._place.iterdir(), key=lambda place: place.stat().st_mtime, reverse=True)
+        places = sorted(
+            self._place.iterdir() if self._place.is_dir() else (), key=lambda place: place.stat().st_mtime, reverse=True
+        )
         return [{"mark": place.name, "name": self._name(place)} for place in places if (place / "run").is_dir()]
 
     def empty(self) -> None:
         """Delete for good what was deleted before."""
-        shutil.rmtree(self._place)
+        shutil.rmtree(self.folder.keep("trash"))
 
     def _find(self, mark: str) -> Path:
         place = self._place / mark

@@ -272,6 +272,7 @@ export function lineChart({ label, height = 300 }) {
       ? `${given.y.label} against ${given.x.label}${given.x.log ? " (logarithmic)" : ""}; ${found.length === 1 ? `${found[0].name} ends at ${number(found[0].last)}` : `${found.length} lines`}.${given.sentence ? ` ${given.sentence}` : ""}`
       : "";
     plot.setAttribute("aria-label", `${words.textContent || label} Arrow keys read values.`);
+    numbers.hidden = !found.length;
     if (numbers.open) tabulate();
   }
   const tabulate = () => put(numbers, el("summary", {}, "As a table"),

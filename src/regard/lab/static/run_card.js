@@ -22,7 +22,7 @@ export function runCard(name, { api, address, changed }) {
     const before = run;
     run = now;
     const job = jobs.find((one) => one.run === name);
-    const live = run.state === "training";
+    const live = run.state === "running";
     put(head, el("h2", {}, name), actions);
     put(actions,
       live && el("button", { type: "button", disabled: Boolean(job?.stopping), onclick: act("runs/stop", { run: name }) }, job?.stopping ? "Stopping …" : "Stop"),
@@ -47,8 +47,9 @@ export function runCard(name, { api, address, changed }) {
     const last = run.last;
     if (run.counted) return "Counted in one pass.";
     const spent = last ? `step ${grouped(last.step)}, ${short(last.tokens)} tokens, ${clock(last.seconds)}` : "no step yet";
-    if (run.state === "training") return `Training: ${spent}${run.share !== null ? ` · ${Math.round(100 * run.share)} % of ${run.goal}` : ""}${last?.tokens_per_second ? ` · ${short(last.tokens_per_second)} tokens/s` : ""}`;
-    return `${run.state === "finished" ? "Finished" : "Stopped"}: ${spent}.`;
+    if (run.state === "damaged") return run.why;
+    if (run.state === "running") return `Training: ${spent}${run.share !== null ? ` · ${Math.round(100 * run.share)} % of ${run.goal}` : ""}${last?.tokens_per_second ? ` · ${short(last.tokens_per_second)} tokens/s` : ""}`;
+    return `${run.state === "done" ? "Done" : "Stopped"}: ${spent}.`;
   }
 
   async function load() {

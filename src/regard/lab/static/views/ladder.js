@@ -45,7 +45,7 @@ function all(root, address, api) {
     return el("article", { class: "card" },
       el("h2", {}, el("a", { href: link("ladder", "open", { name: one.name }) }, one.name)),
       el("p", { class: "quiet-text" }, `${one.corpus} · ${one.systems.join(", ")} · ${ago(one.created)}`),
-      !done && el("p", {}, el("i", { class: `dot ${one.live ? "training" : "stopped"}` }), ` ${one.finished} of ${one.runs} runs done`),
+      !done && el("p", {}, el("i", { class: `dot ${one.live ? "running" : "stopped"}` }), ` ${one.finished} of ${one.runs} runs done`),
       !done && el("div", { class: "progress" }, el("i", { style: { width: `${(100 * one.finished) / Math.max(1, one.runs)}%` } })),
       job?.last && el("p", { class: "quiet-text" }, job.last),
       el("div", { class: "buttons" },
@@ -189,7 +189,7 @@ function one(root, address, api) {
     document.title = `${found.title} · Regard lab`;
     put(root, el("p", { class: "path" }, el("a", { href: link("ladder") }, "Ladder"), ` / ${name}`), el("h1", {}, found.title),
       el("p", { class: "finding" }, found.finding), el("p", { class: "quiet-text" }, found.equal),
-      found.waiting.length > 0 && el("p", {}, el("i", { class: "dot training" }), ` Not ended yet: ${found.waiting.join(", ")}.`),
+      found.waiting.length > 0 && el("p", {}, el("i", { class: "dot running" }), ` Not ended yet: ${found.waiting.join(", ")}.`),
       found.caveats.map((line) => el("p", { class: "quiet-text" }, line)), holder,
       el("section", { class: "section" }, choice, place),
       el("p", { class: "quiet-text" }, found.ranking),

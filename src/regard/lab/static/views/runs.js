@@ -80,12 +80,12 @@ export default {
       const slash = run.name.lastIndexOf("/");
       put(parts.name, slash >= 0 && el("span", { class: "quiet-text" }, run.name.slice(0, slash + 1)), run.name.slice(slash + 1));
       parts.score.textContent = scoreOf(run);
-      parts.about.textContent = [run.system, run.corpus, run.state === "training" ? `step ${grouped(run.last?.step || 0)}` : ago(run.created)].filter(Boolean).join(" · ");
+      parts.about.textContent = [run.system, run.corpus, run.state === "running" ? `step ${grouped(run.last?.step || 0)}` : ago(run.created)].filter(Boolean).join(" · ");
       parts.dot.className = `dot ${run.state}`;
       parts.dot.title = run.state;
       row.open.setAttribute("aria-label", `${run.name}: ${run.system} on ${run.corpus}, ${run.state}${scoreOf(run) ? `, ${scoreOf(run)}` : ""}`);
       row.open.href = link("runs", "", { run: run.name });
-      parts.bar.parentElement.hidden = run.state !== "training" || run.share === null;
+      parts.bar.parentElement.hidden = run.state !== "running" || run.share === null;
       parts.bar.style.width = `${100 * (run.share || 0)}%`;
       return row;
     }
@@ -226,7 +226,7 @@ export default {
         series, smooth: smoothing(),
         x: { label: axis() === "seconds" ? "of training" : AXES[axis()], log: log.has("x"), format: axis() === "seconds" ? "clock" : "short" },
         y: { label: METRICS[metric()], log: log.has("y"), format: metric() === "tokens_per_second" ? "short" : "number" },
-        empty: slots.size ? "These runs have no such numbers" : "Choose runs on the left",
+        empty: slots.size ? "These runs have no such numbers" : runs.size ? "Choose runs in the list" : "It begins in a moment",
       });
     }
 
@@ -266,7 +266,7 @@ export default {
       for (const run of found) runs.set(run.name, run);
     }
     function sort() {
-      const live = (run) => (run.state === "training" ? 0 : 1);
+      const live = (run) => (run.state === "running" ? 0 : 1);
       order = [...runs.values()].sort((a, b) => live(a) - live(b) || b.created.localeCompare(a.created)).map((run) => run.name);
     }
 
@@ -301,7 +301,7 @@ export default {
     const close = [];
     refresh().then(() => {
       if (ended) return;
-      const have = () => ({ since: curves.filter((one) => one.kind !== "validation").map((one) => `${one.run}:${one.age}.${one.rows}`).filter((word) => runs.get(word.slice(0, word.lastIndexOf(":")))?.state === "training") });
+      const have = () => ({ since: curves.filter((one) => one.kind !== "validation").map((one) => `${one.run}:${one.age}.${one.rows}`).filter((word) => runs.get(word.slice(0, word.lastIndexOf(":")))?.state === "running") });
       close.push(api.events("runs/events", have, {
         runs: ({ changed, names }) => {
           const before = runs.size;
