@@ -76,7 +76,7 @@ def trained_folder(tmp_path_factory, text_file):
     ]
     for name, words in {
         "ngram": ["ngram", "--data", str(text_file), "--model.order", "4", "--data.tokenizer", "char"],
-        "lstm": ["lstm", "--data", str(text_file), *TINY, *SHORT],
+        "lstm": ["lstm", "--data", str(text_file), *TINY, *SHORT, "--training.snapshots", "4"],
         "gpt": ["gpt", "--data", str(text_file), *TINY, *SHORT],
         "transformer": [
             "transformer", *pairs, *SHORT, "--data.tokenizer", "char", "--model.heads", "4",
@@ -167,4 +167,4 @@ def is_bad(message):
 
 def is_here(url):
     parts = urlsplit(url)
-    return parts.scheme in ("blob", "data") or parts.hostname in ("127.0.0.1", "localhost")
+    return parts.scheme in ("blob", "data", "file") or parts.hostname in ("127.0.0.1", "localhost")

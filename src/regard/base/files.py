@@ -49,6 +49,15 @@ def reading(path: Path) -> Iterator[BinaryIO]:
         raise RegardError(f"{str(path)!r} cannot be read ({error.strerror or error}); check the file.") from None
 
 
+def read_whole(path: Path, most: int) -> bytes:
+    """The bytes of a file that is read at once; one of more than `most` is not what its name says."""
+    with reading(path) as stream:
+        content = stream.read(most + 1)
+    if len(content) > most:
+        raise RegardError(f"{str(path)!r} has more than {most >> 20} MiB, so Regard did not write it: check the file.")
+    return content
+
+
 def _open_packed(path: Path) -> BinaryIO:
     if path.suffix == ".gz":
         return cast(BinaryIO, gzip.open(path, "rb"))
@@ -62,12 +71,24 @@ def _open_packed(path: Path) -> BinaryIO:
     return cast(BinaryIO, zstd.open(path, "rb"))
 
 
+def most_unpacked(path: Path) -> int:
+    """The most bytes that a packed file may hold."""
+    return max(SMALL, MOST_TIMES * path.stat().st_size)
+
+
+def unpacks_to_too_much(path: Path) -> RegardError:
+    return RegardError(
+        f"{str(path)!r} unpacks to more than {MOST_TIMES} times its size, which text does not; unpack it yourself if "
+        "you trust it."
+    )
+
+
 class _Unpacked(io.RawIOBase):
     """What a packed file holds; one that holds far more than text does is refused before it fills the memory."""
 
     def __init__(self, stream: BinaryIO, path: Path):
         self._stream, self._path = stream, path
-        self._most = max(SMALL, MOST_TIMES * path.stat().st_size)
+        self._most = most_unpacked(path)
 
     def readable(self) -> bool:
         return True
@@ -84,10 +105,7 @@ class _Unpacked(io.RawIOBase):
             raise
         buffer[: len(block)] = block
         if self._stream.tell() > self._most:
-            raise RegardError(
-                f"{str(self._path)!r} unpacks to more than {MOST_TIMES} times its size, which text does not; unpack it "
-                "yourself if you trust it."
-            )
+            raise unpacks_to_too_much(self._path)
         return len(block)
 
     def seek(self, offset: int, whence: int = 0) -> int:
@@ -112,6 +130,7 @@ def check_digests(folder: Path, names: Sequence[str], recorded: Mapping[str, str
             raise RegardError(f"{folder / name} is damaged or was changed: put it back from a copy.")
 
 
+MOST_JSON = 1 << 26  # bytes
 DIGEST = "blake2b"  # the entry of a JSON object that holds the digest of the others
 
 
@@ -131,8 +150,7 @@ def without_digest(tree: dict[str, Any], path: Path) -> dict[str, Any]:
 
 def read_with_digest(path: Path) -> dict[str, Any]:
     """The object of a JSON file that Regard wrote."""
-    with reading(path) as stream:
-        content = stream.read()
+    content = read_whole(path, MOST_JSON)
     try:
         tree = json.loads(content)
     except (ValueError, RecursionError):
@@ -209,10 +227,10 @@ def give_name(made: Path, path: Path) -> None:
         raise RegardError(f"{path} exists already, and is left as it is: choose another name.") from None
 
 
-def sweep(folder: Path) -> None:
-    """Remove what a kill in the middle of `replacing` left in a folder that is held by `locked`."""
+def sweep(folder: Path, of: str | None = None) -> None:
+    """Remove what a kill in the middle of `replacing` left in a folder that is held by `locked`; `of`: for one file."""
     for left in folder.iterdir():
-        if is_partial(left.name) and (left.is_file() or left.is_symlink()):
+        if is_partial(left.name, of) and (left.is_file() or left.is_symlink()):
             left.unlink()
 
 
@@ -250,6 +268,10 @@ def append_line(path: Path, line: str) -> None:
         stream.write(line + "\n")
 
 
+class Held(RegardError):
+    """Another process holds a lock."""
+
+
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
     """Hold `path` as a lock, which the system lets go however the process ends; refused while another holds it."""
@@ -263,7 +285,7 @@ def locked(path: Path) -> Iterator[None]:
                 if tries < 5:  # `is_held` of another process takes it for a moment
                     time.sleep(0.02)
                     continue
-                raise RegardError(f"Another process is working in {path.parent}; wait until it has ended.") from None
+                raise Held(f"Another process is working in {path.parent}; wait until it has ended.") from None
             if not _is_still(handle, path):  # who held it before removed it
                 continue
             yield
@@ -312,7 +334,7 @@ def waiting_for(path: Path) -> Iterator[None]:
             try:
                 held.enter_context(locked(path))
                 break
-            except RegardError:
+            except Held:
                 time.sleep(0.2)
         yield
 

@@ -43,6 +43,12 @@ BENCHES = (
     ),
     Bench("translate-beam", "a Transformer translates with beam 5", "transformers' generate", "translators:beam_rows"),
     Bench(
+        "translate-cpu",
+        "a Transformer translates on a CPU, greedily and with beam 5",
+        "CTranslate2 with the same weights, in fp32 and int8",
+        "cpu_translators:rows",
+    ),
+    Bench(
         "lstm-train",
         "an LSTM language model's whole training step",
         "torch.nn.LSTM, as it is and in one CUDA graph",
@@ -66,6 +72,13 @@ BENCHES = (
         "a minimal GRU's whole training step",
         "the same net step by step; torch.nn.GRU in its place",
         "after_gpt:mingru_rows",
+    ),
+    Bench(
+        "serve",
+        "`regard serve` answers 1, 16, 64 (on a GPU also 256) clients at once",
+        "the same requests one at a time; transformers' generate behind the same kind of server",
+        "serving:rows",
+        only_named=True,
     ),
     Bench("ngram-score", "a 5-gram scores text, on one CPU thread", "kenlm", "counting:rows"),
     Bench(

@@ -247,6 +247,6 @@ def _row(name: str, trial: Trial, place: Place) -> Row:
         trial.work,
         [Contender("with this row", regard), Contender("without this row", as_written)],
         None,
-        warm_up=place.of(3, 1, 1),
-        calls=place.of(3, 1, 1),
+        warm_up=place.of(8, 1, 1),
+        calls=place.of(8, 1, 1),
     )

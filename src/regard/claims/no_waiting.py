@@ -155,8 +155,8 @@ CLAIM = Claim(
     statement="The wait is not recurrence's own: where gates do not look at the past (minGRU), the longest chain of "
     "dependent operations grows by the same few for each doubling of the text, and not with every word.",
     conditions="Reading a text that is there, as in training. What the clock says is a second result and belongs to "
-    "the device named with it: two layers of width 128, one text, fp32, forward and backward by the paths that training "
-    f"takes, exponents over the {FITTED} longest lengths, for each of up to {REPETITIONS} repetitions.",
+    "the device named with it: two layers of width 128, one text, fp32, forward and backward by the paths that "
+    f"training takes, exponents over the {FITTED} longest lengths, for each of up to {REPETITIONS} repetitions.",
     control_words="A GRU's chain grows with every word, and so does the minimal GRU's own when it generates.",
     breaks="A tree is shallow, not free: it does all the work of the chain. On one core the clock grows with T for "
     "both, and the minimal GRU's gain is a constant factor. What the gates no longer see is lost (look-back, C26).",

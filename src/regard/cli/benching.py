@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from statistics import median
 from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
@@ -127,15 +128,28 @@ def _lines(result: Result) -> list[dict[str, Any]]:
             "ratio": _times(result.ratio(peer)),
             "share": _both(_percent(result.share(ours)), _percent(result.share(peer))),
             "memory": _both(_mebibytes(ours.memory), _mebibytes(peer.memory)),
-            "note": " ".join(filter(None, [ours.why and f"Regard: {ours.why}", peer.why])),
+            "note": " ".join(filter(None, [ours.why and f"Regard: {ours.why}", *_waits(ours, peer), peer.why])),
         }
         for peer in peers
     ]
 
 
-def _rate(result: Result, entry: Entry) -> str | None:
-    from statistics import median
+def _waits(ours: Entry, peer: Entry) -> Iterator[str]:
+    """What clients of a server waited for, where that was measured."""
+    for name, entry in (("Regard", ours), ("peer", peer)):
+        if facts := entry.facts:
+            first, whole = (_milliseconds(facts[what]) for what in ("first_token_seconds", "whole_seconds"))
+            rate = median(entry.rates) / facts["tokens_of_a_request"]
+            yield f"{name}: {rate:.3g} requests/s, first token {first}, whole {whole} ms (p50 / p99);"
+    if "texts_as_alone" in peer.facts:
+        yield f"texts as alone: {peer.facts['texts_as_alone']}"
 
+
+def _milliseconds(seconds: dict[str, float]) -> str:
+    return f"{1000 * seconds['p50']:.0f} / {1000 * seconds['p99']:.0f}"
+
+
+def _rate(result: Result, entry: Entry) -> str | None:
     from regard.base.numbers import grouped
     from regard.bench.turns import spread
 

@@ -45,6 +45,7 @@ app = App(
     help="Every sequence model from the n-gram to GPT: train it on your own text, compare it, see inside it, ship it.\n"
     "\n`regard VERB --help` says more about each.",
     version=__version__,
+    suppress_keyboard_interrupt=False,  # `main` says so
     group_commands=Group("Options", sort_key=len(GROUPS)),  # --help and --version, after the verbs
 )
 app.command(install_completion, name="--install-completion")

@@ -8,10 +8,10 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from regard.base.errors import RegardError
-from regard.cli.completing import Corpus, Size, complete_system
+from regard.cli.completing import Corpus, On, Size, complete_system
 from regard.cli.options import DATA_OPTIONS, Flag, named
 
-COMPARE_OPTIONS = ("data", "match", "budget", "seeds", "size", "prompt", "jobs", "run", "csv", "latex", "json")
+COMPARE_OPTIONS = ("data", "match", "budget", "seeds", "size", "prompt", "jobs", "on", "run", "csv", "latex", "json")
 
 
 def compare(
@@ -22,7 +22,8 @@ def compare(
     seeds: int = 1,
     size: Size = "small",
     prompt: Annotated[str, Parameter(allow_leading_hyphen=True)] = "",
-    jobs: int = 1,
+    jobs: int | None = None,
+    on: On = "",
     run: Path | None = None,
     csv: Path | None = None,
     latex: Path | None = None,
@@ -51,7 +52,9 @@ def compare(
     prompt
         what each language model's sample begins with; default: the first words of the held-out text
     jobs
-        runs at a time, each in its own process; not with --match seconds
+        runs at a time, each in its own process; default: 1, with --on all; with --match seconds only 1
+    on
+        train on other machines: slurm or ray, with options as in slurm:partition=gpu,time=600 (docs/scaling.md)
     run
         folder of the comparison; default: runs/compare-CORPUS
     csv
@@ -82,6 +85,7 @@ def compare(
         size=size,
         prompt=prompt,
         jobs=jobs,
+        on=on,
         run=run,
         settings=parse_overrides(settings, (*COMPARE_OPTIONS, *DATA_OPTIONS)),
     )

@@ -65,6 +65,7 @@ def _as_typed(path: Path, typed: str) -> str:
 RunFolder = Annotated[Path, Parameter(completer=complete_run)]
 Corpus = Annotated[str, Parameter(completer=complete_data)]
 Size = Annotated[str, Parameter(completer=choices("tiny", "small", "medium", "large"))]
+On = Annotated[str, Parameter(completer=choices("slurm", "ray"))]
 Track = Annotated[str, Parameter(completer=choices("tensorboard", "mlflow"))]
 
 

@@ -24,6 +24,7 @@ PARTS = {  # of the cache folder
     "data": "corpora that `regard data fetch` has downloaded",
     "lists": "lists that a Python program trained on; runs need them to resume",
     "back-translation": "sentences that a run has translated back; made again when they are needed",
+    "ctranslate2": "models that `translate --engine ctranslate2` has converted; made again when they are needed",
     "claims": "models and results of `regard claims`; made again when they are needed",
     "own-code.txt": "which code of your own may run; without it you name that code again",
 }
@@ -33,6 +34,12 @@ PACKAGES = [  # that Regard can do without: package, what it is for, how it is i
     ("mecab-python3", "BLEU of Japanese by words", 'pip install "regard[ja]"'),
     ("mecab-ko", "BLEU of Korean by words", 'pip install "regard[ko]"'),
     ("tensorboard", "`train --track tensorboard`", 'pip install "regard[tensorboard]"'),
+    ("onnxruntime", "`export --to onnx`", 'pip install "regard[onnx]"'),
+    (
+        "ctranslate2",
+        "`export --to ctranslate2` and `translate --engine ctranslate2`",
+        'pip install "regard[ctranslate2]"',
+    ),
     ("submitit", "`compare --on slurm`", 'pip install "regard[slurm]"'),
     ("ray", "`compare --on ray`", 'pip install "regard[ray]"'),
     ("matplotlib", "run.history.plot()", "pip install matplotlib"),

@@ -13,13 +13,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from itertools import islice
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 from regard.base.errors import RegardError
 from regard.base.files import give_name, locked, open_own_file, reading, write_text
 from regard.base.numbers import counted
 from regard.cli.stdin import as_text
 from regard.report.progress import Bar, progress, say
+from regard.text.lines import bounded_lines
 from regard.text.sources import content_digest
 
 FLUSH_SECONDS = 1.0  # a kill loses about as much
@@ -88,7 +89,7 @@ def _go_on(source: Path, part: Path, done: int, answer: Answer) -> None:
     total = None if source.suffix == ".gz" else source.stat().st_size
     written = open_own_file(part, os.O_WRONLY | os.O_APPEND)
     with open(written, "ab") as out, reading(source) as stream, progress(source.name, total, unit=" bytes") as bar:
-        lines = as_text(_counted(stream, bar))
+        lines = as_text(_counted(bounded_lines(stream, repr(str(source))), bar))
         spoken = sum(bool(line.strip()) for line in islice(lines, done))
         flushed = time.monotonic()
         for line in answer(lines, (done, spoken)):
@@ -100,7 +101,7 @@ def _go_on(source: Path, part: Path, done: int, answer: Answer) -> None:
         os.fsync(out.fileno())
 
 
-def _counted(stream: BinaryIO, bar: Bar) -> Iterator[bytes]:
-    for line in stream:
+def _counted(lines: Iterable[bytes], bar: Bar) -> Iterator[bytes]:
+    for line in lines:
         bar.advance(len(line))
         yield line

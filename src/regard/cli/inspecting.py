@@ -13,7 +13,7 @@ from regard.base.errors import RegardError
 from regard.base.settings import at_least
 from regard.cli.completing import RunFolder
 from regard.cli.options import Flag, refuse
-from regard.cli.stdin import stdin_lines
+from regard.cli.stdin import stdin_text
 
 if TYPE_CHECKING:
     from regard.insight.trace import Trace
@@ -106,7 +106,7 @@ def _given(text: str | None) -> str:
     if text is None:
         if sys.stdin is not None and sys.stdin.isatty():
             raise RegardError('There is no text: regard inspect RUN "the dog ran", or send it through a pipe.')
-        text = "\n".join(stdin_lines())
+        text = stdin_text()
     if not text.strip():
         raise RegardError("The text is empty: give some words to look at.")
     return text

@@ -19,6 +19,7 @@ def serve(
     token: str | None = None,
     languages: Annotated[Sequence[str], Parameter(negative=())] = (),
     queue: int = 512,
+    precision: str = "fp32",
     weights: str = "best",
     device: str = "auto",
 ) -> None:
@@ -42,6 +43,8 @@ def serve(
         of a translator whose run does not say them: NAME=en-fr
     queue
         texts or sentences of a model that may be written or wait; more are answered 503
+    precision
+        of language models: fp32, or bf16: faster on a GPU, and less exact
     weights
         best on validation, or last
     device
@@ -60,7 +63,8 @@ def serve(
     token = token or os.environ.get("REGARD_TOKEN") or None
     named = dict(_language_pair(said) for said in languages)
     with listen(host, port) as listening:  # before the models are read, which may take a while
-        models = ServedModels(runs, languages=named, places=queue, weights=weights, device=device)
+        how = {"weights": weights, "device": device, "precision": precision}
+        models = ServedModels(runs, languages=named, places=queue, **how)
         app = application(models, host=host, token=token)
         for name, served in models.by_name.items():
             say(f"{name}: {served.run}")

@@ -6,22 +6,38 @@ import os
 import stat
 import sys
 from collections.abc import Iterable, Iterator
-from itertools import islice
+from itertools import chain, islice
 from queue import Empty, Queue
 from threading import Thread
 from typing import BinaryIO
 
 from regard.base.errors import RegardError
+from regard.text.lines import LONGEST_LINE, bounded_lines
 from regard.text.tables import split_fields
 
+NAME = "The input"
+Arrived = bytes | OSError | RegardError | None  # a line, or why none follows; None: the input has ended
+
 AT_ONCE = 8192  # lines that are taken together at most: memory does not grow with the input
+BYTES_AT_ONCE = 1 << 24  # … and about so many bytes
 
 
 def stdin_lines() -> Iterator[str]:
     """Lines of stdin as text, one clear sentence for what is not UTF-8."""
     if sys.stdin is None:
         raise RegardError("There is no input: stdin is closed.")
-    yield from as_text(sys.stdin.buffer)
+    yield from as_text(bounded_lines(sys.stdin.buffer, NAME))
+
+
+def stdin_text() -> str:
+    """All of stdin as one text."""
+    lines, size = [], 0
+    for line in stdin_lines():
+        lines.append(line)
+        size += len(line) + 1
+        if size > LONGEST_LINE:
+            raise RegardError(f"{NAME} has more than {LONGEST_LINE >> 20} MiB, too much for one text: shorten it.")
+    return "\n".join(lines)
 
 
 def stdin_batches() -> Iterator[list[str]]:
@@ -39,21 +55,56 @@ def stdin_batches() -> Iterator[list[str]]:
 
 def _batches(stream: BinaryIO) -> Iterator[list[bytes]]:
     if not _comes_slowly(stream):
-        while batch := [*islice(stream, AT_ONCE)]:
-            yield batch
+        lines = bounded_lines(stream, NAME)
+        while taken := [*_together(lines)]:
+            yield [line for line in taken if isinstance(line, bytes)]
         return
     # A reader of its own: a thread that still waits when the program ends must not hold the lock of sys.stdin.
     own = open(stream.fileno(), "rb", closefd=False)  # noqa: SIM115
-    arrived: Queue[bytes | OSError | None] = Queue(AT_ONCE)
+    arrived = _Arrivals(AT_ONCE)
     Thread(target=_read, args=(own, arrived), daemon=True).start()
-    last: bytes | OSError | None = b""
+    last: Arrived = b""
     while isinstance(last, bytes):
-        taken = [arrived.get(), *islice(_waiting(arrived), AT_ONCE - 1)]
+        taken = [*_together(chain([arrived.get()], _waiting(arrived)))]
         last = taken[-1]
         if batch := [line for line in taken if isinstance(line, bytes)]:
             yield batch
-    if isinstance(last, OSError):
+    if last is not None:
         raise last
+
+
+def _together(lines: Iterable[Arrived]) -> Iterator[Arrived]:
+    """The first lines of those that follow, as many as are answered together."""
+    size = 0
+    for line in islice(lines, AT_ONCE):
+        yield line
+        size += _size(line)
+        if size > BYTES_AT_ONCE:
+            return
+
+
+class _Arrivals(Queue[Arrived]):
+    """Lines that were read and not taken yet; full also when they are many bytes."""
+
+    def _init(self, maxsize: int) -> None:
+        super()._init(maxsize)
+        self.bytes = 0
+
+    def _put(self, item: Arrived) -> None:
+        super()._put(item)
+        self.bytes += _size(item)
+
+    def _get(self) -> Arrived:
+        item: Arrived = super()._get()
+        self.bytes -= _size(item)
+        return item
+
+    def _qsize(self) -> int:
+        return self.maxsize if self.bytes > BYTES_AT_ONCE else super()._qsize()
+
+
+def _size(line: Arrived) -> int:
+    return len(line) if isinstance(line, bytes) else 0
 
 
 def _comes_slowly(stream: BinaryIO) -> bool:
@@ -63,16 +114,16 @@ def _comes_slowly(stream: BinaryIO) -> bool:
         return False
 
 
-def _read(stream: BinaryIO, arrived: Queue[bytes | OSError | None]) -> None:
+def _read(stream: BinaryIO, arrived: Queue[Arrived]) -> None:
     try:
-        for line in stream:
+        for line in bounded_lines(stream, NAME):
             arrived.put(line)
         arrived.put(None)
-    except OSError as error:
+    except (OSError, RegardError) as error:
         arrived.put(error)
 
 
-def _waiting(arrived: Queue[bytes | OSError | None]) -> Iterator[bytes | OSError | None]:
+def _waiting(arrived: Queue[Arrived]) -> Iterator[Arrived]:
     while True:
         try:
             yield arrived.get_nowait()

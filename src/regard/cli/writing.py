@@ -14,7 +14,7 @@ from regard.base.errors import RegardError
 from regard.base.settings import at_least, one_of
 from regard.cli.completing import RunFolder
 from regard.cli.options import Flag, beam_search
-from regard.cli.stdin import stdin_batches, stdin_lines
+from regard.cli.stdin import stdin_batches, stdin_text
 
 
 def translate(
@@ -270,7 +270,7 @@ def generate(
         raise RegardError("--in and --out go together: from one file to another.")
     if source is not None and (prompt or lines or beam):
         raise RegardError("--in draws the rest of each line of a file: --prompt, --lines and --beam do not go with it.")
-    prompt = "\n".join(stdin_lines()) if prompt == "-" else prompt
+    prompt = stdin_text() if prompt == "-" else prompt
     loaded = load_language_model(run, weights=weights, device=device)
     if precision == "bf16":
         loaded.model.bfloat16()

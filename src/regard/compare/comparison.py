@@ -16,6 +16,7 @@ from regard.base.numbers import grouped
 from regard.base.settings import at_least
 from regard.compare.curves import read_curves
 from regard.compare.differences import Difference, alike, named
+from regard.compare.elsewhere import elsewhere, read_place
 from regard.compare.language_task import COLUMNS
 from regard.compare.plan import Plan, open_plan
 from regard.compare.plan import check_free as check_folder
@@ -28,6 +29,7 @@ from regard.runs.lists import GivenData, as_file
 from regard.runs.new_folder import claimed, free_folder
 from regard.systems.code import is_own, name_code
 
+ALL = 1000  # jobs at a time on other machines, which have a queue of their own
 __all__ = ["COLUMNS", "Comparison", "Difference", "check_free", "compare"]
 
 
@@ -42,13 +44,15 @@ def compare(
     run: str | Path | None = None,
     settings: Mapping[str, Mapping[str, Any]] | None = None,
     prompt: str = "",
-    jobs: int = 1,
+    jobs: int | None = None,
+    on: str = "",
 ) -> Comparison:
     """Trains systems of one task under the same conditions, tests them on the same data, and compares them.
 
     `data`: the name of a corpus or a path, or a list of lines, or of pairs.
     `match`: tokens, seconds or parameters; without it, seconds if the budget is a time, else tokens.
-    `jobs`: runs at a time, each a process; only their speeds depend on it.
+    `jobs`: runs at a time, each a process; only their speeds depend on it. Without it, one, or on other machines all.
+    `on`: "slurm" or "ray", with options as in "slurm:partition=gpu,time=600", hands the runs to other machines.
 
     regard.compare(["lstm", "gpt"], data="my.txt", budget="5M", seeds=3).table()
     regard.compare(["seq2seq", "bahdanau", "transformer"], data="phrasebook", budget="120s").table()
@@ -59,6 +63,10 @@ def compare(
         if is_own(name):
             name_code(name)
     question = Question(names, data, match, budget, seeds, size, settings or {}, prompt)
+    if on:
+        read_place(on)
+    if jobs is None:
+        jobs = 1 if not on or match == "seconds" else ALL
     at_least("--jobs", jobs, 1)
     if jobs > 1 and match == "seconds":
         raise RegardError("--match seconds counts time, and runs side by side slow each other down: use --jobs 1.")
@@ -66,8 +74,8 @@ def compare(
     if run is not None:
         check_folder(Path(run))
     with nullcontext(Path(run)) if run is not None else free_folder(default) as folder, claimed(folder):
-        plan = open_plan(question, folder, jobs)
-        results, made = run_all(plan, jobs)
+        plan = open_plan(question, folder, 1 if on else jobs)
+        results, made = run_all(plan, jobs, elsewhere(on, folder.resolve()) if on else None)
     comparison = Comparison(plan, results)
     if not comparison.order:
         raise RegardError(f"Every run failed: {next(iter(comparison.failed.values()))}")

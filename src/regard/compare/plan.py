@@ -19,13 +19,23 @@ from typing import Any
 
 import regard
 from regard.base.errors import RegardError
-from regard.base.files import check_digests, check_names, file_digest, with_digest, without_digest, write_text
+from regard.base.files import (
+    MOST_JSON,
+    check_digests,
+    check_names,
+    file_digest,
+    read_whole,
+    with_digest,
+    without_digest,
+    write_text,
+)
 from regard.base.numbers import grouped
 from regard.compare.question import Question, Rung
 from regard.compare.task import Ground, Task, task_named
 from regard.compare.width import match_parameters, size_of
 from regard.report.progress import say
 from regard.runs.folder import TOKENIZER_FILES, Tokenizers, pick_device
+from regard.runs.new_folder import begin, others_files, tidy
 from regard.runs.recipe import Recipe, compose
 from regard.systems.catalogue import find
 from regard.systems.code import admit, is_own, locate
@@ -104,7 +114,7 @@ class Plan:
         become paths, and code must have been named by the user before it is used."""
         path = folder / "comparison.json"
         try:
-            tree = without_digest(json.loads(path.read_text(encoding="utf-8")), path)
+            tree = without_digest(json.loads(read_whole(path, MOST_JSON)), path)
             if tree["format"] != FORMAT:
                 raise RegardError(f"{folder} was written by another version of Regard: choose another --run.")
             if question is not None and (difference := _difference(tree["question"], question)):
@@ -139,7 +149,9 @@ def _read_entrant(entry: Mapping[str, Any], path: Path) -> Entrant:
 def open_plan(question: Question, folder: Path, jobs: int = 1) -> Plan:
     """The folder's plan, if it answers this question; a new one if the folder is free."""
     if (folder / "comparison.json").is_file():
-        return Plan.read(folder, question.tree())
+        plan = Plan.read(folder, question.tree())
+        tidy(folder)
+        return plan
     check_free(folder)
     return make_plan(question, folder, jobs)
 
@@ -148,7 +160,7 @@ def check_free(folder: Path) -> None:
     """Refuses a folder that holds anything but a comparison."""
     if not folder.exists() or (folder / "comparison.json").is_file():
         return
-    if not folder.is_dir() or any(path.name != ".lock" for path in folder.iterdir()):
+    if not folder.is_dir() or others_files(folder, SHARED):
         raise RegardError(f"{folder} exists already and is not a comparison: choose another --run.")
 
 
@@ -185,10 +197,12 @@ def make_plan(question: Question, folder: Path, jobs: int = 1) -> Plan:
     }
     limit = question.limit
     plan = Plan(folder, question.tree(), question.match, limit.amount, limit.unit, entrants, facts)
+    begin(folder)
     ground.tokenizers.save(folder)
     for name, content in ground.files.items():
         write_text(folder / name, content)
     plan.write()
+    tidy(folder)
     if target is not None:
         say(f"parameters matched to {grouped(target)}, those of the {question.size} {task.reference}: {_sizes(plan)}")
     return plan

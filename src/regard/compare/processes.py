@@ -20,14 +20,15 @@ from typing import Any
 from regard.base.errors import RegardError
 from regard.base.files import read_with_digest
 from regard.base.numbers import counted
+from regard.compare.elsewhere import Elsewhere
 from regard.compare.plan import Entrant, Plan
 from regard.compare.task import Results
 from regard.report.progress import clock, say
 from regard.systems.code import named_here
 
 
-def run_all(plan: Plan, jobs: int = 1) -> tuple[Results, int]:
-    """Every run's result, and how many were trained by this call, `jobs` at a time.
+def run_all(plan: Plan, jobs: int = 1, place: Elsewhere | None = None) -> tuple[Results, int]:
+    """Every run's result, and how many were trained by this call, `jobs` at a time; `place`: on other machines.
 
     A failed run is recorded; the others continue.
     """
@@ -43,7 +44,7 @@ def run_all(plan: Plan, jobs: int = 1) -> tuple[Results, int]:
         left = f"continuing with the other {len(missing)}" if missing else "nothing is left to do"
         say(f"{plan.folder}: {len(results)} of {counted(len(plan.runs), 'run')} finished before; {left}")
     jobs = max(1, min(jobs, len(missing)))
-    contest = _Contest(plan, jobs, len(missing))
+    contest = _Contest(plan, jobs, len(missing), place)
     with contest.passing_on_signals(), ThreadPoolExecutor(jobs) as pool:
         made = [
             pool.submit(contest.run, entrant, seed, number) for number, (entrant, seed) in enumerate(missing, start=1)
@@ -68,8 +69,8 @@ def read_result(folder: Path) -> dict[str, Any] | None:
 class _Contest:
     """The running processes, and the signals received."""
 
-    def __init__(self, plan: Plan, jobs: int, runs: int):
-        self.plan, self.jobs, self.runs = plan, jobs, runs
+    def __init__(self, plan: Plan, jobs: int, runs: int, place: Elsewhere | None = None):
+        self.plan, self.jobs, self.runs, self.place = plan, jobs, runs, place
         self.children: list[subprocess.Popen[str]] = []
         self.signals: list[int] = []  # received
 
@@ -109,6 +110,9 @@ class _Contest:
     def _process(self, entrant: Entrant, seed: int) -> tuple[int, str, str]:
         """The exit code of the run's process, its stdout, and its log, if not shown already."""
         threads = str(entrant.recipe.training.threads)
+        if self.place is not None:  # each run has its machine, or its share of one, to itself
+            words = [str(self.plan.folder.resolve()), entrant.label, str(seed), "1", *named_here()]
+            return self.place.run(words, int(threads))
         words = [str(self.plan.folder), entrant.label, str(seed), str(self.jobs), *named_here()]
         child = subprocess.Popen(
             [sys.executable, "-P", "-m", "regard.compare.child", *words],  # -P: do not import from the current folder
@@ -141,6 +145,8 @@ class _Contest:
         def request_stop(number: int, frame: Any) -> None:
             again = bool(self.signals)
             self.signals.append(number)
+            if self.place is not None:
+                self.place.stop()
             for child in list(self.children):
                 child.kill() if again else child.terminate()
 

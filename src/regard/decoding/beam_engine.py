@@ -59,7 +59,7 @@ class StateReader:
     """For any model: a state of fixed capacity, whose rows are reordered in place before each step."""
 
     def __init__(self, model: Model, state: State, width: int, room: int) -> None:
-        self.model, self.state, self.width, self.room = model, state, width, room
+        self.model, self.device, self.state, self.width, self.room = model, model.device, state, width, room
         rows = torch.arange(len(state["seen"]), device=state["seen"].device)
         self.first = rows[::width, None]  # row of each source
 

@@ -22,6 +22,8 @@ from regard.decoding.translate import closed
 from regard.evaluation.perplexity import NUMBERS_AT_ONCE, Method, segment_losses
 from regard.systems.model import Model
 
+LONG = 4096  # a line with more tokens is read piece by piece: in one call a million would be deaf to Ctrl-C
+
 
 def alone_by_default(model: Model) -> bool:
     """Whether each line is scored by itself: on a CPU, unless the model only looks up counts."""
@@ -33,9 +35,9 @@ def line_losses(model: Model, lines: Sequence[Sequence[int]], eos: int, *, alone
     """−log P of every token of every line (which ends in <eos>), in nats; batches are by length, order is kept."""
     model.eval()
     losses: list[np.ndarray | None] = [None] * len(lines)
-    short = [n for n, line in enumerate(lines) if model.context is None or len(line) <= model.context]
-    for n in set(range(len(lines))) - set(short):  # longer than the context: overlapping segments
-        losses[n] = segment_losses(model, np.asarray(lines[n]), Method.of(model), eos)
+    short = [n for n, line in enumerate(lines) if len(line) <= (model.context or LONG)]
+    for n in set(range(len(lines))) - set(short):  # overlapping segments, or in pieces if there is no context to exceed
+        losses[n] = segment_losses(model, np.asarray(lines[n]), Method.of(model, stream=model.context is None), eos)
     short.sort(key=lambda n: -len(lines[n]))  # similar lengths; the first of a batch is its longest
     while short:
         rows = 1 if alone else _rows(model, len(lines[short[0]]))

@@ -26,10 +26,12 @@ from regard.base.errors import RegardError
 from regard.base.files import reading, replacing
 from regard.systems.kneser_ney import Estimate
 from regard.systems.ngram import ORDERS, NGram, Settings
+from regard.text.lines import bounded_lines
 
 START, END, UNKNOWN = "<s>", "</s>", "<unk>"
 ZERO = -99.0  # log₁₀ of probability 0
 LITERAL = "␡"
+PREAMBLE = 1000  # lines before \\data\\, at most
 _START, _END = -1, -2  # while reading: both are id 0, but each has its place
 
 
@@ -135,7 +137,7 @@ class _Lines:
 def read_arpa(path: str | Path) -> tuple[NGram, list[str]]:
     """The model of an ARPA file, and its tokens by id: `<eos>`, `<unk>` if the file has it, the rest as in the file."""
     with reading(Path(path)) as stream:
-        lines = _Lines(Path(path), iter(stream))
+        lines = _Lines(Path(path), bounded_lines(stream, repr(str(path))))
         sizes = _read_sizes(lines)
         words, estimate = _read_unigrams(lines, sizes)
         numbers = {word: number for number, word in enumerate(words)} | {START: _START, END: _END}
@@ -152,7 +154,8 @@ def read_arpa(path: str | Path) -> tuple[NGram, list[str]]:
 def _read_sizes(lines: _Lines) -> list[int]:
     """How many grams each order has: `ngram 1=…`, `ngram 2=…`."""
     while lines.next("\\data\\").strip() != "\\data\\":
-        pass
+        if lines.number == PREAMBLE:
+            lines.wrong(f"there is no \\data\\ on the first {PREAMBLE} lines")
     sizes: list[int] = []
     while line := lines.next("a blank line").strip():
         found = re.fullmatch(r"ngram\s+(\d+)\s*=\s*(\d+)", line)

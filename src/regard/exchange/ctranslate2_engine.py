@@ -35,10 +35,11 @@ def symbols(tokenizer: Tokenizer) -> list[str]:
 class CTranslate2Engine:
     """Searches like `decoding.beam_engine.BeamEngine`, with an exported model."""
 
-    def __init__(self, folder: Path, source: Tokenizer, target: Tokenizer, *, threads: int = 0) -> None:
-        self.source, self.target = symbols(source), symbols(target)
-        self.ids = {symbol: number for number, symbol in enumerate(self.target)}
-        workers = threads or torch.get_num_threads()
+    def __init__(self, folder: Path, source: list[str], target: list[str]) -> None:
+        """A folder that `--to ctranslate2` wrote, and its vocabularies by id."""
+        self.source, self.target = source, target
+        self.ids = {symbol: number for number, symbol in enumerate(target)}
+        workers = torch.get_num_threads()
         self.translator = ctranslate2.Translator(str(folder), device="cpu", inter_threads=workers, intra_threads=1)
 
     def search(self, sources: Sequence[Sequence[int]], limits: Sequence[int], terms: Terms) -> list[list[Hypothesis]]:

@@ -25,6 +25,7 @@ from regard.base.numbers import a
 from regard.base.settings import one_of
 from regard.corpora.fetch import cache_folder
 from regard.decoding.translate import translate
+from regard.evaluation.bleu import bleu
 from regard.evaluation.scoring import pair_losses
 from regard.exchange.ctranslate2_engine import CTranslate2Engine, symbols
 from regard.exchange.parity import Parity, texts, token_rows
@@ -41,6 +42,7 @@ from regard.systems.gpt import Settings as GPTSettings
 from regard.systems.transformer import Settings, Transformer
 from regard.text.tokenizer import EOS, UNK
 
+SENTENCES = 200  # that are translated to compare
 ROWS = 1024  # of the table of positions at least, where the model has no limit
 
 
@@ -54,7 +56,10 @@ def write(run: AnyRun, out: Path, quantization: str = "float32") -> None:
 def save(run: AnyRun, out: Path, quantization: str = "float32") -> None:
     """The model alone."""
     one_of("--quantization", quantization, ACCEPTED_MODEL_TYPES)
-    spec = specify(run)
+    save_spec(specify(run), out, quantization)
+
+
+def save_spec(spec: Any, out: Path, quantization: str) -> None:
     spec.validate()
     spec.optimize(None if quantization == "float32" else quantization)
     spec.save(str(out))
@@ -67,18 +72,27 @@ def specify(run: AnyRun) -> Any:
     """CTranslate2's specification, filled with the run's weights."""
     if isinstance(run, TranslationRun) and isinstance(run.model, Transformer):
         rows = max(ROWS, 2 * run.recipe.data.longest + 16)
-        spec = TransformerSpec(*_encoder_decoder(run.model, rows))
-        spec.register_source_vocabulary(symbols(run.source_tokenizer))
-        spec.register_target_vocabulary(symbols(run.tokenizer))
-        spec.config.add_source_eos = True
-        spec.config.decoder_start_token = EOS
-    elif isinstance(run, LanguageRun) and isinstance(run.model, GPT):
+        return translator_spec(run.model, symbols(run.source_tokenizer), symbols(run.tokenizer), rows)
+    if isinstance(run, LanguageRun) and isinstance(run.model, GPT):
         spec = TransformerDecoderModelSpec(_decoder_alone(run.model))
         spec.register_vocabulary(symbols(run.tokenizer))
-    else:
-        raise RegardError(f"--to ctranslate2 takes transformer and gpt, and not {run.recipe.system}.")
+        return _configured(spec, symbols(run.tokenizer))
+    raise RegardError(f"--to ctranslate2 takes transformer and gpt, and not {run.recipe.system}.")
+
+
+def translator_spec(model: Transformer, source: list[str], target: list[str], rows: int = ROWS) -> Any:
+    """Of a model whose vocabularies are these, by id."""
+    spec = TransformerSpec(*_encoder_decoder(model, rows))
+    spec.register_source_vocabulary(source)
+    spec.register_target_vocabulary(target)
+    spec.config.add_source_eos = True
+    spec.config.decoder_start_token = EOS
+    return _configured(spec, target)
+
+
+def _configured(spec: Any, vocabulary: list[str]) -> Any:
     spec.config.bos_token = spec.config.eos_token = EOS
-    spec.config.unk_token = EOS if run.tokenizer.unk is None else UNK  # one that is missing would be added
+    spec.config.unk_token = UNK if UNK in vocabulary else EOS  # one that is missing would be added
     spec.config.layer_norm_epsilon = nn.LayerNorm(1).eps
     return spec
 
@@ -190,7 +204,8 @@ def _norm(spec: Any, norm: Any) -> None:
 
 
 def _numbers(tensor: Tensor) -> np.ndarray:
-    return tensor.detach().float().cpu().numpy()
+    """A copy: CTranslate2 quantises in place."""
+    return tensor.detach().float().cpu().numpy().copy()
 
 
 # -- the page beside it ----------------------------------------------------------------------------------------------
@@ -245,7 +260,7 @@ def open_engine(run: TranslationRun, quantization: str = "float32") -> CTranslat
         if not folder.exists():
             with making_folder(folder) as made:
                 save(run, made, quantization)
-    return CTranslate2Engine(folder, run.source_tokenizer, run.tokenizer)
+    return CTranslate2Engine(folder, symbols(run.source_tokenizer), symbols(run.tokenizer))
 
 
 def _digest(run: TranslationRun, quantization: str) -> str:
@@ -276,18 +291,31 @@ def check(run: AnyRun, out: Path, quantization: str = "float32") -> Parity:
 
 
 def _compare_translations(run: TranslationRun, out: Path) -> tuple[str, float, str]:
-    engine, lines = CTranslate2Engine(out, run.source_tokenizer, run.tokenizer), texts(run, 50)
+    engine = CTranslate2Engine(out, symbols(run.source_tokenizer), symbols(run.tokenizer))
+    lines, references = _held_out(run)
     sources = [run.source_tokens(line, 1, truncate=True) for line in lines]
     how: dict[str, Any] = {"eos": run.tokenizer.eos, "forbidden": run.forbidden}
-    ours = [best.tokens for best, *_ in translate(run.model, sources, **how)]
-    theirs = [best.tokens for best, *_ in translate(run.model, sources, engine=engine, **how)]
-    written = [tokens[:-1] if tokens[-1] == run.tokenizer.eos else tokens for tokens in ours]
-    scores = zip(
-        pair_losses(run.model, sources, written, run.tokenizer.eos), engine.score(sources, written), strict=True
-    )
-    largest = max(_largest(loss + np.asarray(score)) for loss, score in scores)
-    same = sum(one == other for one, other in zip(ours, theirs, strict=True))
-    return "log P of each token of our translations", largest, f"{same} of {len(lines)} translations, beam 5"
+    ours = [best for best, *_ in translate(run.model, sources, **how)]
+    theirs = [best for best, *_ in translate(run.model, sources, engine=engine, **how)]
+    losses = pair_losses(run.model, sources, [best.text_tokens for best in ours], run.tokenizer.eos)
+    scores = engine.score(sources, [best.text_tokens for best in ours])
+    largest = max(_largest(loss + np.asarray(score)) for loss, score in zip(losses, scores, strict=True))
+    same = sum(one.tokens == other.tokens for one, other in zip(ours, theirs, strict=True))
+    found = f"{same} of {len(lines)} translations, beam 5"
+    if references:
+        written = [[run.tokenizer.decode(best.text_tokens).strip() for best in side] for side in (ours, theirs)]
+        found += "; BLEU here {:.2f}, there {:.2f}".format(*(bleu(side, references) for side in written))
+    return "log P of each token of our translations", largest, found
+
+
+def _held_out(run: TranslationRun) -> tuple[list[str], list[str]]:
+    """Sources and references of the run's own test split; where that is elsewhere, sources alone."""
+    try:
+        corpus, name = run.chosen(None, None)
+    except RegardError:
+        return texts(run), []
+    pairs = corpus.splits[name]
+    return list(pairs.sources[:SENTENCES]), list(pairs.targets[:SENTENCES])
 
 
 def _largest(difference: np.ndarray) -> float:

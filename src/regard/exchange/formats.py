@@ -57,6 +57,13 @@ FORMATS: dict[str, Format] = {
         folder=True,
         package="'regard[onnx]'",
     ),
+    "gguf": Format(
+        "gguf_file",
+        "one file that llama.cpp and the programs built on it read",
+        ("gpt", "llama"),
+        options={"quantization": "f32 (default), f16 or q8_0"},
+        package="'regard[gguf]'",
+    ),
     "archive": Format(
         "archive",
         "one file that holds the run for another machine",

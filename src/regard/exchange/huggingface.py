@@ -160,6 +160,9 @@ BY_TOKEN = ("embedding.table.weight", "source_embedding.table.weight", "output.w
 def read(folder: Path, run: Path, tokenizer_file: Path | None = None) -> Path:
     """Make a run of a folder that `transformers` wrote."""
     check_free(run)
+    if not (folder / "config.json").exists():
+        what = "a run already" if (folder / "run.json").exists() else "a folder without config.json"
+        raise RegardError(f"{folder} is {what}: Regard imports folders of Hugging Face, archives and .arpa files.")
     config = Config.of_folder(folder)
     kind = config.values.get("model_type")
     if not isinstance(kind, str) or kind not in KINDS:

@@ -41,6 +41,8 @@ from regard.base.numbers import a
 from regard.exchange.onnx_readme import readme
 from regard.exchange.parity import Parity
 from regard.layers import cell
+from regard.layers.matrix_state import LinearAttention
+from regard.layers.scan import MinGRU
 from regard.layers.state import Span, State
 from regard.runs.folder import Tokenizers, build_model
 from regard.runs.load import AnyRun
@@ -94,11 +96,29 @@ class Read(nn.Module):
     def __init__(self, model: Model) -> None:
         super().__init__()
         self.model = model
+        # Their parallel form is another program for each number of columns; in the graph they read column by column.
+        self.by_columns = any(isinstance(part, MinGRU | LinearAttention) for part in model.modules())
 
     def forward(self, tokens: Tensor, lengths: Tensor, state: dict[str, Tensor]) -> dict[str, Tensor]:
-        logits, after = self.model(tokens, nested(state), lengths)
-        new = {path: leaf for path, leaf in leaves(after).items() if not path.startswith("source.")}
-        return {"logits": logits, **{f"new.{path}": leaf for path, leaf in new.items()}}
+        if self.by_columns and torch.compiler.is_exporting():
+            logits, new = self.read_by_columns(tokens, lengths, state)
+        else:
+            logits, after = self.model(tokens, nested(state), lengths)
+            new = leaves(after)
+        return {"logits": logits, **{f"new.{path}": new[path] for path in state if not path.startswith("source.")}}
+
+    def read_by_columns(
+        self, tokens: Tensor, lengths: Tensor, state: dict[str, Tensor]
+    ) -> tuple[Tensor, dict[str, Tensor]]:
+        def one(before: dict[str, Tensor], now: list[Tensor]) -> tuple[dict[str, Tensor], Tensor]:
+            logits, state = self.model(now[0][:, None], nested(before), now[1])
+            after = leaves(state)
+            return {path: after[path].clone() for path in before}, logits[:, 0].clone()
+
+        real = (torch.arange(tokens.size(1))[:, None] < lengths).long()  # [T, R]: 1, or 0 where padded
+        first = {path: leaf.clone() for path, leaf in state.items()}
+        end, logits = scan(one, first, [tokens.transpose(0, 1), real])
+        return logits.transpose(0, 1), end
 
 
 class Classify(nn.Module):
@@ -135,6 +155,12 @@ def distances(x: Any, y: Any, p: float, compute_mode: int | None = None) -> Any:
     op: Any = opset18
     apart = op.Sub(op.Unsqueeze(x, [-2]), op.Unsqueeze(y, [-3]))
     return op.ReduceL2(apart, [-1], keepdims=0)
+
+
+def one_equation(matrix: Any, right: Any, **how: Any) -> Any:
+    """The solution of the delta rule's equations (layers/matrix_state.py) where one column is read: 1 · u = right."""
+    op: Any = opset18
+    return op.Identity(right)
 
 
 @contextmanager
@@ -275,7 +301,10 @@ def _trace(
             dynamo=True,
             input_names=list(given),
             output_names=outputs,
-            custom_translation_table={torch.ops.aten._cdist_forward.default: distances},
+            custom_translation_table={
+                torch.ops.aten._cdist_forward.default: distances,
+                torch.ops.aten.linalg_solve_triangular.default: one_equation,
+            },
             verbose=False,
         )
     assert made is not None

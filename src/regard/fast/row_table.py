@@ -117,7 +117,7 @@ def install(thing: Any, use: Use | None = None, *, device: torch.device | None =
     Instead of a `Use`, its fields may be given."""
     uninstall(thing)
     use = use or Use(**fields)
-    device = device or getattr(thing, "device", None) or torch.device("cpu")
+    device = device or _device_of(thing)
     used: list[Row] = []
     for part in parts(thing):
         for method, able in _able(part, use, device).items():
@@ -128,6 +128,14 @@ def install(thing: Any, use: Use | None = None, *, device: torch.device | None =
             part.__dict__[method] = MethodType(_either(getattr(type(part), method), ways, made), part)
             used += [row for row in able if row not in used]
     return used
+
+
+def _device_of(thing: Any) -> torch.device:
+    """Where it computes. A plain object must say so: one that does not would run as written on a GPU, unnoticed."""
+    if isinstance(thing, nn.Module) and not hasattr(thing, "device"):
+        return next((weight.device for weight in thing.parameters()), torch.device("cpu"))
+    found: torch.device = thing.device
+    return found
 
 
 def uninstall(thing: Any) -> None:

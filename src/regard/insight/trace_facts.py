@@ -47,13 +47,15 @@ def facts(trace: Trace) -> dict[str, Any]:
         "alignment": trace.alignment is not None,
         "gradients": [_slope(trace, name) for name in trace.slopes],
         "inside": [_held(trace, name) for name in _inside(trace)],
+        "matrices": [_memory(trace, name) for name in trace.matrices],
         "beam": [_branch(trace, number) for number in range(len(trace.beam))],
     }
 
 
 def part(trace: Trace, name: str) -> tuple[np.ndarray, Bounds]:
     """attention/self/0 is [heads, rows, columns], inside/layer/0/forget [steps, units], alignment [steps, words of the
-    source], and gradient/gradients [steps, words] as powers of ten, NaN where it is exactly 0."""
+    source], matrix/layer/0 [heads, features, components], and gradient/gradients [steps, words] as powers of ten, NaN
+    where it is exactly 0."""
     kind, _, place = name.partition("/")
     if kind == "attention" and place in trace.attention:
         return in_bytes(trace.attention[place], 0.0, 1.0)
@@ -65,6 +67,9 @@ def part(trace: Trace, name: str) -> tuple[np.ndarray, Bounds]:
         if values.min(initial=0.0) < 0:
             return in_bytes(values, -most, most)
         return in_bytes(values, 0.0, 1.0 if most <= 1 else most)
+    if kind == "matrix" and place in trace.matrices:
+        most = float(np.abs(trace.matrices[place]).max(initial=0.0))
+        return in_bytes(trace.matrices[place], -most, most)
     if kind == "gradient" and place in (slopes := trace.slopes):
         powers = figures.powers(slopes[place].values).astype(np.float32)
         real = powers[np.isfinite(powers)]
@@ -78,6 +83,7 @@ def parts(trace: Trace) -> Iterator[str]:
     yield from ["alignment"] * (trace.alignment is not None)
     yield from (f"gradient/{name}" for name in trace.slopes)
     yield from (f"inside/{name}" for name in _inside(trace))
+    yield from (f"matrix/{name}" for name in trace.matrices)
 
 
 def _inside(trace: Trace) -> dict[str, np.ndarray]:
@@ -136,6 +142,12 @@ def _held(trace: Trace, name: str) -> dict[str, Any]:
         "units": values.shape[1],
         "diverging": bool(values.min(initial=0.0) < 0),
     }
+
+
+def _memory(trace: Trace, name: str) -> dict[str, Any]:
+    """The state of linear attention after the last step."""
+    heads = range(1, 1 + len(trace.matrices[name]))
+    return {"name": name, "title": part_name(name), "heads": [f"{part_name(name)}, head {head}" for head in heads]}
 
 
 def _branch(trace: Trace, number: int) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from starlette.routing import Route
 
 from regard.lab.application import body_of, lab_of, reply, text_of
 
-LONG = {"trace": 60, "matrix": 60, "following": 30, "write": 60, "edit": 30}  # seconds
+LONG = {"trace": 60, "page": 60, "matrix": 60, "following": 30, "write": 60, "edit": 30}  # seconds
 GRADIENTS = 120
 
 

@@ -12,6 +12,7 @@ from regard.base.errors import RegardError
 from regard.decoding.sampling import Sampling
 from regard.evaluation.alignment_error import spans_in
 from regard.insight.trace_facts import facts
+from regard.insight.trace_page import trace_page
 from regard.insight.words import labels
 from regard.lab.opened_runs import number_in, text_in
 from regard.lab.runs_folder import RunsFolder
@@ -93,4 +94,9 @@ def _sampling(body: Mapping[str, Any]) -> Sampling:
     )
 
 
-WORK = {"trace": trace, "matrix": matrix, "following": following, "write": write, "edit": edit}
+def page(folder: RunsFolder, body: Mapping[str, Any]) -> dict[str, str]:
+    """The trace as a file that works offline, as `regard inspect --html` writes it."""
+    return {"page": trace_page(trace_of(folder, body))}
+
+
+WORK = {"page": page, "trace": trace, "matrix": matrix, "following": following, "write": write, "edit": edit}

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from regard.base.errors import RegardError
-from regard.report.progress import progress
+from regard.report.progress import progress, say
 from regard.runs.facts import read_facts
 from regard.runs.recipe import PairDataSettings, Recipe
 from regard.text.corpus import Corpus, is_named, open_corpus
@@ -50,6 +50,9 @@ def with_data_found(folder: Path, recipe: Recipe) -> Recipe:
 
     That they are the same data is seen by their checksum.
     """
+    if not recipe.data.corpus:
+        what = "pairs: say which ones" if isinstance(recipe.data, PairDataSettings) else "a text: say which one"
+        raise RegardError(f"{folder} was imported without {what} with --data.")
     if is_named(recipe.data.corpus):
         return recipe
     there = Path(recipe.data.corpus)
@@ -92,4 +95,4 @@ def choose_split(corpus: Corpus | PairCorpus, split: str | None) -> str:
 def tokens_of(corpus: Corpus, tokenizer: Tokenizer, split: str) -> TokenArray:
     """A split as one array of tokens, made once and kept in the cache."""
     with progress(f"tokenising {split}", corpus.splits[split].size, unit=" bytes") as bar:
-        return cached(corpus, tokenizer, split, progress=bar.reach)
+        return cached(corpus, tokenizer, split, progress=bar.reach, say=say)

@@ -9,7 +9,7 @@ from typing import Any
 from safetensors import SafetensorError, safe_open
 
 from regard.base.errors import RegardError
-from regard.base.files import DIGEST, reading, without_digest
+from regard.base.files import DIGEST, MOST_JSON, read_whole, without_digest
 
 FORMAT = 1  # of the run folder; raised when an older Regard could not read it
 # The entries of a run.json from before it had a digest; if there is another, it is the digest with a damaged name.
@@ -32,8 +32,7 @@ def read_facts(folder: Path) -> dict[str, Any]:
                 "are left as they are."
             )
         raise RegardError(f"{folder} is not a run: it has no run.json; `regard train` makes one.")
-    with reading(folder / "run.json") as stream:
-        content = stream.read()
+    content = read_whole(folder / "run.json", MOST_JSON)
     try:
         facts = json.loads(content)
     except (ValueError, RecursionError):

@@ -194,8 +194,6 @@ class LanguageRun(Run):
         if data is not None:
             return open_corpus(data, columns=columns, usual=self.recipe.data.columns)
         refuse_columns(columns)
-        if not self.recipe.data.corpus:
-            raise RegardError(f"{self.folder} was imported without a text: say which one with --data.")
         return corpus_of(self.folder, self.recipe)
 
     # -- what does it write ------------------------------------------------------------------------------------------

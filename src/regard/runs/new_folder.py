@@ -6,7 +6,7 @@ import datetime
 import json
 import os
 import platform
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any
@@ -30,8 +30,6 @@ OWN_FILES = {
     "tokenizer.source.json",
     "model.safetensors",
     "training.safetensors",
-    ".lock",
-    BEGINNING,
 }
 
 
@@ -43,11 +41,23 @@ def check_free(folder: Path) -> None:
         return
     if not folder.is_dir():
         raise RegardError(f"{folder} exists already and is not a run: choose another --run.")
+    if any(not name.endswith(".py") or not was_begun(folder) for name in others_files(folder, OWN_FILES)):
+        raise RegardError(f"{folder} exists already and is not a run: choose another --run.")
+
+
+def others_files(folder: Path, own: Collection[str]) -> set[str]:
+    """The names in a folder that no killed start left; `own` are those that a start makes."""
     left = {path.name for path in folder.iterdir()} - {".lock"}
     if was_begun(folder):
-        left = {name for name in left - OWN_FILES if not name.endswith(".py") and not is_partial(name)}
-    if any(not is_partial(name, BEGINNING) for name in left):
-        raise RegardError(f"{folder} exists already and is not a run: choose another --run.")
+        left = {name for name in left if name not in own and name != BEGINNING and not is_partial(name)}
+    return {name for name in left if not is_partial(name, BEGINNING)}
+
+
+def begin(folder: Path) -> None:
+    """Mark a folder that is held as one in which a start makes files, and remove what a killed one was writing."""
+    sweep(folder)
+    if not was_begun(folder):
+        write_text(folder / BEGINNING, BEGUN, new=True)
 
 
 def was_begun(folder: Path) -> bool:
@@ -69,9 +79,7 @@ def new_folder(recipe: Recipe, folder: Path | None) -> Iterator[Path]:
         check_free(folder)
     with free_folder(default) if folder is None else nullcontext(folder) as chosen, claimed(chosen):
         check_free(chosen)
-        sweep(chosen)
-        if not was_begun(chosen):
-            write_text(chosen / BEGINNING, BEGUN, new=True)
+        begin(chosen)
         try:
             yield chosen
         except BaseException:

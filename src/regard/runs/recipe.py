@@ -23,7 +23,7 @@ from typing import Any, get_type_hints
 import tomli_w
 
 from regard.base.errors import RegardError
-from regard.base.files import reading
+from regard.base.files import read_whole
 from regard.base.settings import RATE, Checked, documentation, meant, one_of, setting
 from regard.base.synonyms import SYSTEM_FIRST
 from regard.systems.catalogue import SYSTEMS, System, find, load_module
@@ -38,6 +38,7 @@ NORMALISE = "Unicode normalisation: nfc, nfkc or none"
 MOST_SYMBOLS = 10_000_000  # more words than the largest corpora have; larger tables would only exhaust the memory
 TOKENIZERS, TOKENIZER = ("auto", "word", "char", "byte", "bpe"), "word, char, byte or bpe; auto = what suits the corpus"
 VOCABULARY = "most symbols to keep; 0 = all words or characters; for bpe, by the corpus"
+MOST_RECIPE = 1 << 20  # bytes
 SHIPPED = Path(__file__).parent.parent / "recipes"  # that come with Regard: `regard train shakespeare-gpt.toml`
 
 
@@ -181,8 +182,7 @@ def find_recipe(path: Path) -> Path:
 def read_recipe(path: Path) -> dict[str, Any]:
     """A recipe file as a tree; its keys are checked when it is composed."""
     path = find_recipe(path)
-    with reading(path) as stream:
-        content = stream.read()
+    content = read_whole(path, MOST_RECIPE)
     try:
         tree = tomllib.loads(content.decode("utf-8"))
     except RecursionError:

@@ -76,8 +76,6 @@ class Run:
         """How much of a split of another corpus it was trained on: a sentence, and the share where it can be known."""
         try:
             if isinstance(corpus, Corpus):
-                if not self.recipe.data.corpus:
-                    raise RegardError("it was imported without a text")
                 own = corpus_of(self.folder, self.recipe)
                 (found,) = count_overlap({"train": own.splits["train"], "asked for": corpus.splits[split]})
                 seen, count, what = found.shared, found.lines, "lines"
@@ -104,8 +102,6 @@ class PairRun(Run):
         """The pairs this run was trained on, or others."""
         if data is None:
             refuse_columns(columns)
-            if not self.recipe.data.corpus:
-                raise RegardError(f"{self.folder} was imported without pairs: say which ones with --data.")
             return pairs_of(self.folder, self.recipe)
         mine = self.recipe.data
         if not isinstance(data, (str, Path)):

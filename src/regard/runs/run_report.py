@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack, suppress
 from itertools import islice
 from typing import Any
 
-from regard.base.files import write_text
+from regard.base.errors import RegardError
+from regard.base.files import locked, sweep, write_text
 from regard.base.numbers import grouped
 from regard.report.figures import Line
 from regard.report.page import (
@@ -54,7 +56,12 @@ def write_report(
             say(f"note: {path} is not a page that Regard wrote, so it was left as it is")
             return shown
         shown = samples(run, examples)
-        write_text(path, run_page(run, shown, evaluation))
+        written = run_page(run, shown, evaluation)
+        with ExitStack() as held:
+            with suppress(RegardError):  # a training holds it
+                held.enter_context(locked(run.folder / ".lock"))
+                sweep(run.folder)
+            write_text(path, written)
         say(f"its page is {path}")
     except Exception as error:  # the run is complete without its page
         say(f"note: {path} could not be written: {type(error).__name__}: {error}")

@@ -51,6 +51,7 @@ def _operation(name: str, about: str, good: dict[str, Any], error: str, *codes: 
         "421": "sent to another name than this server's", "503": "all places are taken; see Retry-After",
     }  # fmt: skip
     refused = {code: _answer(said[code], _ref(error)) for code in ("401", "421", *codes)}
+    good["description"] = good["description"] or "what was asked for"
     return {"operationId": name, "summary": about, "responses": {"200": good, **refused}, **more}
 
 
@@ -215,7 +216,7 @@ def page(about: dict[str, Any]) -> str:
              for path, methods in about["paths"].items() for method, operation in methods.items()]  # fmt: skip
     return f"""<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
-<title>Regard: the API</title><link rel="stylesheet" href="/static/serve.css"></head>
+<title>Regard: the API</title><link rel="icon" href="data:,"><link rel="stylesheet" href="/static/serve.css"></head>
 <body><header><h1>Regard: the API</h1>
 <nav><a href="/">Try it</a> · <a href="/openapi.json">openapi.json</a></nav></header>
 <main><p>{escape(about["info"]["description"])} <a href="https://platform.openai.com/docs/api-reference/completions"
@@ -257,4 +258,7 @@ def _kind(field: dict[str, Any]) -> str:
     said = kind if isinstance(kind, str) else ", ".join(one for one in kind if one != MAYBE)
     if "minimum" in field and "maximum" in field:
         said += f", {field['minimum']} to {field['maximum']}"
-    return f"list of {_kind(field['items'])}s" if said == "array" and "items" in field else said
+    if said != "array" or "items" not in field:
+        return said
+    inner = _kind(field["items"])
+    return f"list of {inner if inner.startswith('list') else f'{inner}s'}".replace("list of list", "list of lists")

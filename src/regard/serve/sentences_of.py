@@ -1,7 +1,7 @@
 """A text as sentences and what stands between them: translators read one sentence at a time.
 
 A line end ends a sentence; so does . ! ? … before white space and a capital letter, a digit or an opening mark, unless
-a short capitalised word comes before the full stop (Dr. Who, J. Smith).
+a short capitalised word comes before the full stop (Dr. Who, J. Smith). What has no letter and no digit stays as it is.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from collections.abc import Iterator, Sequence
 import regex
 
 END = regex.compile(
-    r"""(?: (?<=[!?…][\p{Pe}\p{Pf}"']*) | (?<!\b\p{Lu}\p{L}{0,2}\.) (?<=\.[\p{Pe}\p{Pf}"']*) )
-        [\p{Zs}\t]+ (?=[\p{Pi}\p{Ps}"'¿¡]*[\p{Lu}\p{Lo}\p{N}])
+    r"""(?: (?<=[!?…][\p{Pe}\p{Pf}"']{0,3}) | (?<!\b\p{Lu}\p{L}{0,2}\.) (?<=\.[\p{Pe}\p{Pf}"']{0,3}) )
+        [\p{Zs}\t]++ (?=[\p{Pi}\p{Ps}"'¿¡]{0,3}[\p{Lu}\p{Lo}\p{N}])
       | (?<=[。！？])(?=\S)""",
     regex.VERBOSE,
 )
-LINE_END = regex.compile(r"(\s*[\n\r\v\f\x85\u2028\u2029]\s*)")
+LINE_END = regex.compile(r"([\n\r\v\f\x85\u2028\u2029])")
 
 
 class Sentences:
@@ -34,7 +34,7 @@ class Sentences:
 def _parts(text: str) -> Iterator[tuple[str, bool]]:
     """Pieces that are the text together, and whether each is a sentence."""
     for place, line in enumerate(LINE_END.split(text)):
-        if place % 2 or not line.strip():
+        if place % 2:
             yield line, False
             continue
         start = 0
@@ -47,7 +47,7 @@ def _parts(text: str) -> Iterator[tuple[str, bool]]:
 
 def _trimmed(piece: str) -> Iterator[tuple[str, bool]]:
     inside = piece.strip()
-    if not inside:
+    if not any(map(str.isalnum, inside)):  # nothing that could be said in another language
         yield piece, False
         return
     begin = piece.index(inside)

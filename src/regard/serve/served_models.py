@@ -16,6 +16,7 @@ from pathlib import Path
 
 from regard.base.errors import RegardError
 from regard.base.numbers import counted, grouped
+from regard.base.settings import one_of
 from regard.decoding.engine import Prompt
 from regard.report.progress import say
 from regard.runs.classification_run import ClassificationRun
@@ -113,8 +114,10 @@ class ServedModels:
         places: int,
         weights: str = "best",
         device: str = "auto",
+        precision: str = "fp32",
     ) -> None:
-        self.weights, self.device, self.scheduler = weights, device, Scheduler()
+        one_of("--precision", precision, ("fp32", "bf16"))
+        self.weights, self.device, self.precision, self.scheduler = weights, device, precision, Scheduler()
         self.languages: dict[str, tuple[str, str]] = {}  # of each translator: from, into
         self.folders: dict[str, Path] = {}
         self.seen: dict[str, object] = {}  # the files that each was read from
@@ -126,7 +129,7 @@ class ServedModels:
             if name in self.by_name:
                 raise RegardError(f"Two runs are called {name}: rename the folder of one of them.")
             self.folders[name], self.seen[name] = folder, files_of(folder)
-            run = as_served(load(folder, weights=weights, device=device))
+            run = self._load(folder, device)
             self.by_name[name] = Served(name, run, places)
             if isinstance(run, TranslationRun):
                 self.languages[name] = languages.get(name) or languages_of(run, name)
@@ -157,7 +160,7 @@ class ServedModels:
                 continue
             try:
                 # read beside the models' thread, and moved to their device in it
-                run = as_served(await asyncio.to_thread(load, self.folders[name], weights=self.weights, device="cpu"))
+                run = await asyncio.to_thread(self._load, self.folders[name], "cpu")
                 if type(run) is not type(served.run):
                     raise RegardError(f"{self.folders[name]} is now for another task: stop the server, and start it.")
                 await self.scheduler.call(partial(run.to, str(pick_device(self.device))))
@@ -168,6 +171,12 @@ class ServedModels:
             self.seen[name] = seen
             await self.scheduler.call(self._exchange)
             say(f"{name} was replaced")
+
+    def _load(self, folder: Path, device: str) -> LanguageRun | TranslationRun:
+        run = as_served(load(folder, weights=self.weights, device=device))
+        if self.precision == "bf16" and isinstance(run, LanguageRun):
+            run.model.bfloat16()
+        return run
 
     def _exchange(self) -> None:
         """The new workers, and of the old ones those that are not done yet."""

@@ -102,7 +102,7 @@ class _Survey:
         self._bytes, self._plain_ends, self._blank, self._ascii, self._mark = 0, 0, 0, True, False
         if isinstance(text, FileLines):  # reads bytes: what is not UTF-8 is counted, not refused
             with reading_text(text.path) as stream:
-                for number, raw in enumerate(bounded_lines(stream, text.path), 1):
+                for number, raw in enumerate(bounded_lines(stream, repr(str(text.path))), 1):
                     self._read(number, raw)
         else:
             for number, line in enumerate(text, 1):

@@ -353,4 +353,4 @@ def _next_line(path: Path, offset: int) -> int:
 def _line_starts(path: Path) -> list[int]:
     """Where each line begins in the text as UTF-8, and where the last one ends."""
     with reading_text(path) as stream:
-        return list(accumulate(map(len, bounded_lines(stream, path)), initial=0))
+        return list(accumulate(map(len, bounded_lines(stream, repr(str(path)))), initial=0))

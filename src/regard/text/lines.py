@@ -91,12 +91,12 @@ def skip_to(stream: BinaryIO, offset: int) -> None:
         offset -= len(block)
 
 
-def bounded_lines(stream: BinaryIO, path: Path) -> Iterator[bytes]:
-    """The lines of a stream with their ends."""
+def bounded_lines(stream: BinaryIO, name: str) -> Iterator[bytes]:
+    """The lines of a stream with their ends; `name` is what an error calls it."""
     for number, raw in enumerate(iter(partial(stream.readline, LONGEST_LINE + 1), b""), 1):
         if len(raw) > LONGEST_LINE:
             raise RegardError(
-                f"{str(path)!r} has a line of more than {LONGEST_LINE >> 20} MiB, line {number} from where reading "
+                f"{name} has a line of more than {LONGEST_LINE >> 20} MiB, line {number} from where reading "
                 "began; put one sentence or paragraph on each line (for example with `fold -s -w 1000`)."
             )
         yield raw
@@ -113,7 +113,7 @@ def read_lines(
     with reading_text(path) as stream:
         if start:
             skip_to(stream, start)
-        for number, raw in enumerate(bounded_lines(stream, path), 1):
+        for number, raw in enumerate(bounded_lines(stream, repr(str(path))), 1):
             if stop is not None and offset >= stop:
                 return
             try:

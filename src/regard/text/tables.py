@@ -24,7 +24,8 @@ from pathlib import Path
 from typing import Any
 
 from regard.base.errors import RegardError
-from regard.text.lines import encoding_of, read_head, read_lines, refuse_what_is_no_text, unpacked_name
+from regard.base.files import most_unpacked, unpacks_to_too_much
+from regard.text.lines import LONGEST_LINE, encoding_of, read_head, read_lines, refuse_what_is_no_text, unpacked_name
 from regard.text.translation_memory import memory_kind, read_memory
 
 Problem = Callable[[str, int], None]  # what is wrong, and on which line; it may raise
@@ -49,6 +50,8 @@ KINDS = {
 BINARY = ("Parquet", "Arrow")
 SAMPLE = 1000  # rows from which columns are recognised
 SAMPLE_CHARACTERS = 1 << 20
+MOST_COLUMNS = 1000
+AT_ONCE = 1 << 28  # bytes of a Parquet file that are unfolded together
 QUOTED = re.compile(r'"(?:[^"]|"")*"')
 LINE_ENDS = re.compile(r"[\r\n\t]+")
 BROKEN_QUOTES = "a quote that is not closed or not doubled"
@@ -189,6 +192,7 @@ def open_table(paths: Sequence[Path], header: str = "auto", columns: str = "", u
         kind, languages, records, details = memory.kind, memory.languages, memory.records, []
     sample = [record for _, record in islice(records(lambda what, line: None), SAMPLE)]
     names = tuple(dict.fromkeys(chain.from_iterable(sample)))
+    _check_width(path, len(names))
     if not names:
         next(records(refusing(path)), None)  # raises what is wrong with the first line
         raise RegardError(f"{str(path)!r} is {kind} without any text; give a file that has some.")
@@ -339,6 +343,7 @@ def _delimited(path: Path, kind: str, header: str, columns: list[str], undecodab
     ]
     if not rows:
         raise RegardError(f"{str(path)!r} has no pairs; write source, tab, target on every line.")
+    _check_width(path, max(map(len, rows)))
     usual = Counter(map(len, rows)).most_common(1)[0][0]
     has_header = header == "yes" or (header == "auto" and _is_header(rows, columns))
     width = len(rows[0]) if has_header else usual
@@ -357,6 +362,11 @@ def _delimited(path: Path, kind: str, header: str, columns: list[str], undecodab
         return ((number, list(map(one_line, fields))) for number, fields in found)
 
     return Table((path,), kind, tuple(details), names, has_header, tuple(rows[has_header:]), body)
+
+
+def _check_width(path: Path, columns: int) -> None:
+    if columns > MOST_COLUMNS:
+        raise RegardError(f"{str(path)!r} has {columns} columns, more than {MOST_COLUMNS}: it is no table of texts.")
 
 
 def _some(lines: Iterable[str]) -> Iterator[str]:
@@ -477,9 +487,16 @@ def _arrow_records(paths: Sequence[Path], problem: Problem) -> Iterator[Record]:
         raise RegardError(f"To read {str(paths[0])!r}, install pyarrow: pip install 'regard[data]'.") from None
     number = 0
     for path in paths:
+        unfolded, most = 0, most_unpacked(path)
         try:
             if path.suffix == ".parquet":
-                batches = parquet.ParquetFile(path).iter_batches()
+                file = parquet.ParquetFile(path)
+                groups = [file.metadata.row_group(group) for group in range(file.metadata.num_row_groups)]
+                largest = max((group.total_byte_size for group in groups), default=0)
+                if largest > most:
+                    raise unpacks_to_too_much(path)
+                rows = AT_ONCE // max(1, largest)  # even if every cell were as large as all that is stored
+                batches = file.iter_batches(min(8192, max(64, rows)))
             else:
                 with open(path, "rb") as stream:
                     is_file = stream.read(6) == b"ARROW1"
@@ -490,8 +507,14 @@ def _arrow_records(paths: Sequence[Path], problem: Problem) -> Iterator[Record]:
                 else:
                     batches = iter(ipc.open_stream(opened))
             for batch in batches:
+                unfolded += batch.nbytes
+                if unfolded > most:
+                    raise unpacks_to_too_much(path)
                 for record in batch.to_pylist():
                     number += 1
-                    yield number, flat(record)
+                    fields = flat(record)
+                    if any(len(text) > LONGEST_LINE for text in fields.values()):
+                        problem(f"a text of more than {LONGEST_LINE >> 20} MiB", number)
+                    yield number, fields
         except (pyarrow.ArrowException, OSError) as error:
             raise RegardError(f"{str(path)!r} is no whole {path.suffix} file ({error}); copy it again.") from None

@@ -25,7 +25,7 @@ from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, tra
 from tokenizers import Tokenizer as Engine
 
 from regard.base.errors import RegardError
-from regard.base.files import reading, writing
+from regard.base.files import read_whole, writing
 
 Kind = Literal["word", "char", "byte", "bpe"]
 Normalise = Literal["nfc", "nfkc", "none"]
@@ -46,6 +46,7 @@ PIECES = {
     "word": re.compile(r"\n|[^\s]+"),
     "bpe": re.compile(rf"\n|[{WHITE}]*[^\n{WHITE}]+|[{WHITE}]+"),
 }
+MOST_BYTES = 1 << 28  # of a tokenizer.json: seven million words
 REMEMBERED = 4_000_000  # characters of pieces whose ids are kept: bounds the memory
 
 CLOSING, OPENING = re.compile(r" ([.,;:!?…)\]}”])(?= |$)", re.M), re.compile(r"(?<!\S)([(\[{“]) ")
@@ -126,8 +127,7 @@ class Tokenizer:
 
     @classmethod
     def load(cls, path: str | Path) -> Tokenizer:
-        with reading(Path(path)) as stream:
-            content = stream.read()
+        content = read_whole(Path(path), MOST_BYTES)
         try:
             made = cls(Engine.from_str(content.decode()))
             _check_parts(made)

@@ -18,15 +18,17 @@ from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import islice
 from multiprocessing import get_context
 from pathlib import Path
+from tempfile import TemporaryDirectory, TemporaryFile
 from typing import BinaryIO
 
 import numpy as np
 
 from regard.base.errors import RegardError
-from regard.base.files import file_digest, reading, waiting_for, write_text
+from regard.base.files import file_digest, reading, sweep, waiting_for, write_text
 from regard.corpora.fetch import cache_folder
 from regard.text.corpus import Corpus
 from regard.text.tokenizer import EOS, Tokenizer, blocks
@@ -227,8 +229,31 @@ def _digest(path: Path, counted: Mapping[str, int]) -> str:
     return hashlib.blake2b(content.encode(), digest_size=16).hexdigest()
 
 
-def cached(corpus: Corpus, tokenizer: Tokenizer, split: str, progress: Progress | None = None) -> TokenArray:
-    """The tokens of a split, from the cache if the same text was tokenised in the same way before."""
+def _unwritable(folder: Path) -> str:
+    """Why nothing can be written to a folder; "" if it can."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with TemporaryFile(dir=folder):
+            return ""
+    except OSError as error:
+        return "" if error.errno == errno.ENOSPC else error.strerror or str(error)
+
+
+@lru_cache
+def _scratch() -> TemporaryDirectory[str]:
+    """A folder that is gone when the process ends."""
+    return TemporaryDirectory(prefix="regard-tokens-")
+
+
+def cached(
+    corpus: Corpus,
+    tokenizer: Tokenizer,
+    split: str,
+    progress: Progress | None = None,
+    say: Callable[[str], None] = lambda said: None,
+) -> TokenArray:
+    """The tokens of a split, from the cache if the same text was tokenised in the same way before. Where the cache
+    cannot be written, `say` is told so, and they are kept until the process ends."""
     if split not in corpus.splits:
         raise RegardError(f"{corpus.name!r} has no {split} split; choose one of {', '.join(corpus.splits)}.")
     lines = corpus.splits[split]
@@ -236,7 +261,15 @@ def cached(corpus: Corpus, tokenizer: Tokenizer, split: str, progress: Progress 
     path = cache_folder() / "tokens" / f"{hashlib.blake2b(content.encode(), digest_size=16).hexdigest()}.npy"
     with suppress(RegardError):  # missing or incomplete
         return load_tokens(path)
+    if why := _unwritable(path.parent):
+        say(
+            f"note: the cache {cache_folder()} cannot be written ({why}), so the text is tokenised each time; "
+            "REGARD_CACHE names another folder"
+        )
+        path = Path(_scratch().name) / path.name
     with waiting_for(path.with_suffix(".lock")):  # other processes that need the same text wait
         with suppress(RegardError):
             return load_tokens(path)
+        for name in (path.with_suffix(".json"), path.with_suffix(".part.json")):
+            sweep(path.parent, name.name)
         return tokenise(lines, tokenizer, path, progress)

@@ -78,9 +78,14 @@ class _Reader:
         parser.CharacterDataHandler = self._characters
         parser.SkippedEntityHandler = lambda name, is_parameter: self._characters(html.unescape(f"&{name};"))
         parser.EntityDeclHandler = self._refuse_entities
+        given = 0
         with reading(self.path) as stream:
             while True:
                 block = stream.read(BLOCK)
+                given += len(block)
+                if given - max(parser.CurrentByteIndex, 0) > LONGEST_LINE:  # the parser would begin it again and again
+                    most = f"{LONGEST_LINE >> 20} MiB"
+                    raise RegardError(f"{str(self.path)!r} has a tag or comment of more than {most}; export it again.")
                 try:
                     parser.Parse(block, not block)
                 except (expat.ExpatError, LookupError, ValueError) as error:

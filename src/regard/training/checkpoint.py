@@ -25,6 +25,7 @@ from regard.base.files import replacing
 from regard.training.distributed import like
 
 DIGEST = "blake2b"  # in the header's note
+MOST_HEADER = 1 << 24  # bytes: names and shapes of a hundred thousand tensors
 
 
 def save_tensors(path: Path, tensors: Mapping[str, Tensor], note: Mapping[str, Any] | None = None) -> None:
@@ -50,6 +51,9 @@ def _umask() -> int:
 
 def load_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     try:
+        with open(path, "rb") as stream:
+            if int.from_bytes(stream.read(8), "little") > MOST_HEADER:  # the library would take 30 times as much memory
+                raise ValueError(f"its header says that it has more than {MOST_HEADER >> 20} MiB")
         with safe_open(path, framework="pt") as file:
             note = json.loads((file.metadata() or {}).get("regard", "{}"))
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118

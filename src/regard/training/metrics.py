@@ -16,9 +16,10 @@ from pathlib import Path
 from typing import Any
 
 from regard.base.errors import RegardError
-from regard.base.files import append_line, write_text
+from regard.base.files import append_line, read_whole, write_text
 
 Entry = dict[str, Any]
+MOST_METRICS = 1 << 28  # bytes: three weeks of a line each second
 CHECKED = re.compile(r'(.*), "crc32": "([0-9a-f]{8})"\}', re.S)
 
 
@@ -60,7 +61,7 @@ def cut_metrics(path: Path, step: int) -> None:
 def _lines(path: Path) -> list[str]:
     if not path.is_file():
         return []
-    content = path.read_text(encoding="utf-8", errors="replace")
+    content = read_whole(path, MOST_METRICS).decode(errors="replace")
     return [line for line in re.split(r"(?<=\n)", content) if line]
 
 

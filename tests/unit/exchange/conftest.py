@@ -29,11 +29,12 @@ SMALL = {
 def make_run(folder: Path, system: str, *, tokenizer: str = "bpe", joint: bool = True, **model: object) -> Path:
     cut = Tokenizer.train(LINES, tokenizer, normalise="nfc" if tokenizer in ("word", "char") else "none")
     data: dict[str, object] = {"corpus": "", "tokenizer": cut.kind, "vocabulary": cut.vocabulary}
-    translates = find(system).task == "translation"
-    if translates:
+    task = find(system).task
+    joint = joint and task == "translation"
+    if task == "translation":
         data["joint"] = joint
     recipe = compose(system, "tiny", {"data": data, "model": {**SMALL.get(system, {}), **model}})
-    source = None if not translates else cut if joint else Tokenizer.train(LINES, "char")
+    source = None if task == "language model" else cut if joint else Tokenizer.train(LINES, "char")
     tokenizers = Tokenizers(cut, source)
     torch.manual_seed(0)
     built = build_model(recipe, tokenizers)

@@ -210,7 +210,9 @@ def test_an_imported_translator_says_that_it_has_no_pairs(exported, tmp_path):
     run = regard.load(import_file(folder, tmp_path / "run"), device="cpu")
     with pytest.raises(RegardError, match="imported without pairs"):
         run.evaluate()
-    assert run.evaluate(data=[("The ship", "Das Schiff"), ("One sea", "Ein Meer")])["bleu"]["signature"]
+    found = run.evaluate(data=[("The ship", "Das Schiff"), ("One sea", "Ein Meer")])
+    assert found["bleu"]["signature"]
+    assert "imported without pairs" in found["seen_in_training"]
 
 
 def test_a_marian_of_their_own_comes_in_with_a_tokenizer(runs, tmp_path):
@@ -309,7 +311,7 @@ def test_damaged_files_are_one_sentence(copy):
     (copy / "config.json").write_text("nonsense")
     assert "is not a JSON object" in refused(copy)
     (copy / "config.json").unlink()
-    assert "There is no file" in refused(copy)
+    assert "is a folder without config.json" in refused(copy)
 
 
 def test_a_pickle_is_never_opened(copy):

@@ -79,6 +79,7 @@ def test_html_keeps_its_mark_up(post, run):
     html = f'<p class="a b">{SENTENCES[0]}<br/>\n<b>{SENTENCES[1]}</b><code>x &lt; 1.</code><!-- no --></p>'
     expected = f'<p class="a b">{first}<br/>\n<b>{second}</b><code>x &lt; 1.</code><!-- no --></p>'
     assert translate(post, html, format="html")["translatedText"] == expected
+    assert translate(post, "<b>.</b>&nbsp;<i>—</i>", format="html")["translatedText"] == "<b>.</b>&nbsp;<i>—</i>"
 
 
 @pytest.mark.parametrize(
@@ -178,6 +179,13 @@ def test_what_is_no_text_stays_byte_for_byte():
     assert segments.filled(["1", "2"]) == html.replace("A&nbsp;b", "1").replace(">c<", ">2<")
 
 
+@pytest.mark.parametrize("html", ["<a " * 6000, "<p>Hello<a b='" * 1000, "</" * 9000, "<p>x</p><!-- never ended"])
+def test_tags_that_never_end_stay_as_they_are(html):
+    """In linear time: the parser alone takes seconds for the first, in which the server would answer nobody."""
+    segments = HtmlSegments(html)
+    assert segments.filled(segments.texts) == html
+
+
 @given(st.text(st.sampled_from(string.ascii_letters + " .!?\n\t…。\"')(É1"), max_size=60))
 def test_sentences_and_what_is_between_them_are_the_text(text):
     cut = Sentences(text)
@@ -194,6 +202,7 @@ def test_sentences_and_what_is_between_them_are_the_text(text):
         ("He said “No.” She left.", ["He said “No.”", "She left."]),
         ("Oui…  Étienne dort.\nFin", ["Oui…", "Étienne dort.", "Fin"]),
         ("雨が降る。寝る。", ["雨が降る。", "寝る。"]),
+        (" . — ", []),
     ],
 )
 def test_a_text_is_cut_where_sentences_end(text, sentences):

@@ -15,7 +15,7 @@
 // `thumbnail(canvas, options)` draws cells alone, one pixel each, for many small maps at once: CSS makes them large.
 
 import { isDark } from "./address.js";
-import { valueAt } from "./api.js";
+import { valueAt } from "./arrays.js";
 import * as colours from "./colours.js";
 import { el, number, put, speak } from "./dom.js";
 

@@ -7,7 +7,7 @@
 // `facts` and the names of parts are those of insight/trace_facts.py. `onStep(step)` tells which word was chosen;
 // `onEdit({step, token, keep})`, if it is given, makes the alternatives buttons; `onGradients()` asks for what is costly.
 
-import { valueAt } from "./api.js";
+import { valueAt } from "./arrays.js";
 import { el, number, put, speak, table } from "./dom.js";
 import { heatMap, shadesOf, thumbnail } from "./heat.js";
 import { searchTree } from "./search_tree.js";
@@ -38,6 +38,7 @@ export function reading({ part, onStep = () => {}, onEdit = null, onGradients = 
     head: heatMap({ label: "one head at all steps", onPoint: pointed("head"), onPick: picked("head") }),
     state: heatMap({ label: "values of units over time", onPoint: pointed("state"), onPick: picked("state") }),
     slope: heatMap({ label: "gradients through time", onPoint: pointed("slope"), onPick: picked("slope") }),
+    memory: heatMap({ label: "the state of one head after the last word" }),
     align: heatMap({ label: "which word of the source each word looked at", onPoint: pointed("align"), onPick: picked("align") }),
   };
   const drawnIn = {}; // which map is drawn with what
@@ -237,8 +238,8 @@ export function reading({ part, onStep = () => {}, onEdit = null, onGradients = 
   }
 
   const strongest = (array, start, count) => {
-    let best = 0;
-    for (let place = 1; place < count; place++) if (!(valueAt(array, start + place) <= valueAt(array, start + best))) best = place;
+    let best = 0, most = -Infinity;
+    for (let place = 0; place < count; place++) if (valueAt(array, start + place) > most) { best = place; most = valueAt(array, start + place); }
     return best;
   };
 
@@ -311,6 +312,7 @@ export function reading({ part, onStep = () => {}, onEdit = null, onGradients = 
     if (!facts.inside.length) { put(bodies.states, el("p", { class: "quiet-text" }, `${facts.system} holds no vectors.`)); return; }
     held = Math.min(held, facts.inside.length - 1);
     put(bodies.states, el("h3", {}, "What it held"), choice("Show", facts.inside, held, (place) => { held = place; drawStates(); }), maps.state.node);
+    if (facts.matrices?.length) drawMemory();
     const mine = facts, one = facts.inside[held], rows = facts.words[one.rows];
     load(`inside/${one.name}`).then((array) => {
       if (mine !== facts) return;
@@ -321,6 +323,31 @@ export function reading({ part, onStep = () => {}, onEdit = null, onGradients = 
         describe: (row, unit, value) => `unit ${unit + 1} after ${quoted(rows[row])}: ${number(value, 3)}`,
       });
     }).catch((error) => put(bodies.states, el("p", { class: "problem" }, error.message)));
+  }
+
+  // Linear attention remembers in a matrix for each head.
+  function drawMemory() {
+    const mine = facts, name = el("h4", {});
+    const show = (map, array, one) => {
+      const [, rows, columns] = array.shape, count = (size) => Array.from({ length: size }, (_, place) => String(place + 1));
+      name.textContent = map.heads[one];
+      maps.memory.draw({ rows: count(rows), columns: count(columns), array, start: one * rows * columns, diverging: true, largest: 14, sentence: "A row for each feature of a key, a column for each component of a value.",
+        describe: (row, column, value) => `feature ${row + 1}, component ${column + 1}: ${number(value, 3)}` });
+    };
+    bodies.states.append(el("h3", { class: "below" }, "Its state after the last word, a matrix for each head"), el("div", { class: "heads" }, facts.matrices.map((map, place) => {
+      const thumbs = el("div", { class: "thumbs" });
+      load(`matrix/${map.name}`).then((array) => {
+        if (mine !== facts) return;
+        const [heads, height, width] = array.shape;
+        put(thumbs, Array.from({ length: heads }, (_, one) => {
+          const canvas = el("canvas", { "aria-hidden": "true" });
+          thumbnail(canvas, { array, start: one * height * width, height, width, diverging: true });
+          return el("button", { type: "button", class: "thumb", "aria-label": map.heads[one], onclick: () => show(map, array, one) }, canvas, el("span", {}, String(one + 1)));
+        }));
+        if (!place) show(map, array, 0);
+      }).catch((error) => put(thumbs, el("p", { class: "problem" }, error.message)));
+      return el("div", { class: "layer" }, el("span", { class: "layer-name" }, map.title), thumbs);
+    })), name, maps.memory.node);
   }
 
   function drawGradients() {

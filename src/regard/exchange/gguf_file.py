@@ -1,0 +1,204 @@
+"""A run as one GGUF file, which llama.cpp and the programs built on it read: `gpt` as its GPT-2, `llama` as its Llama.
+
+The tokenizer is in the file too: GGUF knows byte pairs as GPT-2 has them, so runs with other tokens are refused. The
+boundary `<eos>` is put before every prompt. llama.cpp turns neighbouring components by rotary positions, where ours
+turns k and k + d/2, so queries and keys are put in that order.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import gguf
+import numpy as np
+import torch
+from torch import Tensor
+
+from regard.base.errors import RegardError
+from regard.base.settings import one_of
+from regard.exchange import hf_gpt2, hf_llama
+from regard.exchange.parity import Parity, texts, token_rows
+from regard.layers.blocks import RMS_EPSILON
+from regard.report.progress import say
+from regard.runs.language_run import LanguageRun
+from regard.text.tokenizer import Tokenizer
+
+KINDS = {
+    "f32": gguf.GGMLQuantizationType.F32,
+    "f16": gguf.GGMLQuantizationType.F16,
+    "q8_0": gguf.GGMLQuantizationType.Q8_0,
+}
+FILE_TYPES = {"f32": 0, "f16": 1, "q8_0": 7}  # as llama.cpp numbers them
+NORMAL, CONTROL = 1, 3  # kinds of tokens
+BLOCK = 32  # numbers that share a scale in q8_0
+GPT2 = {
+    "wte": "token_embd",
+    "wpe": "position_embd",
+    "ln_f": "output_norm",
+    "output": "output",
+    "ln_1": "attn_norm",
+    "attn.c_attn": "attn_qkv",
+    "attn.c_proj": "attn_output",
+    "ln_2": "ffn_norm",
+    "mlp.c_fc": "ffn_up",
+    "mlp.c_proj": "ffn_down",
+}
+LLAMA = {
+    "embed_tokens": "token_embd",
+    "norm": "output_norm",
+    "lm_head": "output",
+    "input_layernorm": "attn_norm",
+    "self_attn.q_proj": "attn_q",
+    "self_attn.k_proj": "attn_k",
+    "self_attn.v_proj": "attn_v",
+    "self_attn.o_proj": "attn_output",
+    "post_attention_layernorm": "ffn_norm",
+    "mlp.gate_proj": "ffn_gate",
+    "mlp.up_proj": "ffn_up",
+    "mlp.down_proj": "ffn_down",
+}
+
+
+def write(run: LanguageRun, out: Path, *, quantization: str = "f32") -> None:
+    one_of("--quantization", quantization, tuple(KINDS))
+    settings = run.recipe.model
+    if quantization == "q8_0" and settings.width % BLOCK:
+        raise RegardError(f"q8_0 needs a width that {BLOCK} divides, and model.width is {settings.width}: use f16.")
+    if run.tokenizer.kind != "bpe":
+        raise RegardError(
+            f"data.tokenizer {run.tokenizer.kind}: GGUF knows byte pairs; train with --data.tokenizer bpe."
+        )
+    if run.tokenizer.normalisation != "none":
+        say(f"note: GGUF cannot say that text is normalised ({run.tokenizer.normalisation}): normalise it before")
+    tensors = _llama(run) if run.recipe.system == "llama" else _gpt2(run)
+    writer = gguf.GGUFWriter(out, "llama" if run.recipe.system == "llama" else "gpt2")
+    writer.add_name(run.folder.resolve().name)
+    writer.add_file_type(FILE_TYPES[quantization])
+    writer.add_vocab_size(run.tokenizer.vocabulary)
+    writer.add_context_length(settings.context)
+    writer.add_embedding_length(settings.width)
+    writer.add_block_count(settings.layers)
+    writer.add_head_count(settings.heads)
+    if run.recipe.system == "llama":
+        writer.add_feed_forward_length(settings.inner)
+        writer.add_head_count_kv(settings.groups)
+        writer.add_layer_norm_rms_eps(RMS_EPSILON)
+        writer.add_rope_dimension_count(settings.width // settings.heads)
+        writer.add_rope_freq_base(hf_llama.THETA)
+    else:
+        writer.add_feed_forward_length(settings.feedforward or 4 * settings.width)
+        writer.add_layer_norm_eps(1e-5)
+    _add_tokenizer(writer, run.tokenizer)
+    for name, tensor in tensors.items():
+        _add_tensor(writer, name, tensor, quantization)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+
+
+def _gpt2(run: LanguageRun) -> dict[str, Tensor]:
+    settings = run.recipe.model
+    hf_gpt2.check_settings(settings, "GGUF's GPT-2")
+    if settings.activation != "gelu":
+        raise RegardError(f"model.activation {settings.activation}: GGUF's GPT-2 has gelu; train with it.")
+    return {_named(name, "h", GPT2): tensor for name, tensor in hf_gpt2.tensors_of(run.model).items()}  # type: ignore[arg-type]
+
+
+def _llama(run: LanguageRun) -> dict[str, Tensor]:
+    settings, tensors = run.recipe.model, hf_llama.tensors_of(run.model)  # type: ignore[arg-type]
+    for name, tensor in tensors.items():
+        for projection, heads in (("q_proj", settings.heads), ("k_proj", settings.groups)):
+            if projection in name:  # [heads, 2, d/2, in] → [heads, d/2, 2, in]: the two that are turned, side by side
+                halves = tensor.unflatten(0, (heads, 2, -1))
+                tensors[name] = halves.transpose(1, 2).reshape(tensor.shape)
+    return {_named(name, "layers", LLAMA): tensor for name, tensor in tensors.items()}
+
+
+def _named(name: str, blocks: str, names: dict[str, str]) -> str:
+    """h.0.ln_1.weight → blk.0.attn_norm.weight"""
+    place, _, part = name.rpartition(".")
+    if not place.startswith(f"{blocks}."):
+        return f"{names[place]}.{part}"
+    _, layer, inside = place.split(".", 2)
+    return f"blk.{layer}.{names[inside]}.{part}"
+
+
+def _add_tensor(writer: gguf.GGUFWriter, name: str, tensor: Tensor, quantization: str) -> None:
+    """Norms, biases and positions stay in fp32, as llama.cpp expects them."""
+    numbers = tensor.detach().contiguous().numpy().astype(np.float32)
+    small = numbers.ndim < 2 or name == "position_embd.weight" or numbers.shape[-1] % BLOCK
+    if quantization == "f32" or (small and quantization == "q8_0") or numbers.ndim < 2:
+        writer.add_tensor(name, numbers)
+        return
+    packed = gguf.quants.quantize(numbers, KINDS[quantization])
+    writer.add_tensor(name, packed, raw_dtype=KINDS[quantization])
+
+
+def _add_tokenizer(writer: gguf.GGUFWriter, tokenizer: Tokenizer) -> None:
+    model = json.loads(tokenizer.json)["model"]
+    tokens = sorted(model["vocab"], key=model["vocab"].__getitem__)
+    writer.add_tokenizer_model("gpt2")
+    writer.add_tokenizer_pre("gpt-2")
+    writer.add_token_list(tokens)
+    writer.add_token_types([CONTROL if number == tokenizer.eos else NORMAL for number in range(len(tokens))])
+    writer.add_token_merges([" ".join(pair) if isinstance(pair, list) else pair for pair in model["merges"]])
+    writer.add_bos_token_id(tokenizer.eos)  # one boundary: it begins a line and ends it
+    writer.add_eos_token_id(tokenizer.eos)
+    writer.add_pad_token_id(tokenizer.eos)
+    writer.add_add_bos_token(True)
+
+
+# -- llama.cpp's opinion -----------------------------------------------------------------------------------------------
+
+
+def check(run: LanguageRun, out: Path, **_: str) -> Parity:
+    """Let llama.cpp (in the package xllamacpp) read the same prompts; compare log-probabilities and greedy texts."""
+    try:
+        import xllamacpp
+    except ImportError:
+        raise RegardError(f"{out} was written; to check it with llama.cpp: pip install xllamacpp.") from None
+    params = xllamacpp.CommonParams()
+    params.model.path, params.n_ctx, params.n_parallel = str(out), run.recipe.model.context, 1
+    params.cpuparams.n_threads, params.warmup, params.verbosity = 1, False, 0
+    params.cache_type_k = params.cache_type_v = (
+        xllamacpp.ggml_type.GGML_TYPE_F32
+    )  # by default fp16, with flash attention
+    params.flash_attn_type = xllamacpp.llama_flash_attn_type.LLAMA_FLASH_ATTN_TYPE_DISABLED
+    server = xllamacpp.Server(params)
+    prompts = [[run.tokenizer.eos, *row][: run.recipe.model.context - 2] for row in token_rows(run)]
+    difference = max(_difference(run, server, prompt) for prompt in prompts)
+    same = []
+    for line in filter(str.strip, texts(run)):
+        prompt = line[: max(1, len(line) // 2)].rstrip()
+        most = min(16, run.recipe.model.context - 2 - len(run.tokenizer.encode(prompt)))
+        if most > 0:
+            answer = _complete(server, prompt, most)
+            ours = run.generate(prompt, max_tokens=most, temperature=0, lines=1).removesuffix("\n")
+            same.append(prompt + answer["text"] == ours)
+    return Parity(
+        system=run.recipe.system,
+        format="gguf",
+        program=f"llama.cpp (xllamacpp {xllamacpp.__version__})",
+        compared=f"log-probabilities of all {run.tokenizer.vocabulary} tokens after 4 prompts",
+        largest_difference=difference,
+        same_text=f"{sum(same)} of {len(same)} greedy texts",
+    )
+
+
+def _complete(server: Any, prompt: str | list[int], most: int, **more: Any) -> dict[str, Any]:
+    asked = {"prompt": prompt, "n_predict": most, "temperature": 0.0, "cache_prompt": False, **more}
+    (choice,) = server.handle_completions(asked)["choices"]
+    return dict(choice)
+
+
+@torch.no_grad()
+def _difference(run: LanguageRun, server: Any, prompt: list[int]) -> float:
+    ours = run.model(torch.tensor([prompt]))[0][0, -1].log_softmax(-1)
+    letter = run.tokenizer.encode("a")[0]  # chosen whatever is predicted: of part of a character nothing is reported
+    more = {"n_probs": run.tokenizer.vocabulary, "logit_bias": [[letter, 1e9]]}
+    answer = _complete(server, prompt, 1, **more)
+    theirs = answer["logprobs"]["content"][0]["top_logprobs"]
+    return max(abs(float(ours[one["id"]]) - one["logprob"]) for one in theirs)

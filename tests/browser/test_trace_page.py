@@ -1,0 +1,58 @@
+"""The page of a trace is one file that works from the disk, with pointer and keyboard."""
+
+import pytest
+import torch
+
+from regard.insight.trace_page import trace_page
+from regard.insight.tracing import trace_language, trace_translation
+from regard.laws.registry import builder, stirred
+from regard.text.tokenizer import Tokenizer
+
+WORDS = Tokenizer.of_tokens(["<eos>", "<unk>", *"abcdefghijklmno"], "word")
+
+
+def trace_of(system):
+    torch.manual_seed(0)
+    model = stirred(builder(system))
+    if system in ("transformer", "bahdanau"):
+        return trace_translation(model, WORDS, WORDS, "d e a f b", gradients=True, beam=3, system=system)
+    return trace_language(model, WORDS, "c a f e b a d", gradients=True, system=system)
+
+
+@pytest.mark.parametrize("system", ["gpt", "transformer", "lstm", "ngram"])
+def test_a_chosen_word_shows_its_step(system, page, tmp_path):
+    trace = trace_of(system)
+    file = tmp_path / "page.html"
+    file.write_text(trace_page(trace), encoding="utf-8")
+    page.goto(file.as_uri())
+    target = page.locator(".words").last
+    step = min(2, trace.steps - 1)
+    target.locator("button").nth(step).click()
+    said = page.inner_text(".said")
+    assert f"Step {step + 1} of {trace.steps} read “{trace.tokens[step]}”" in said
+    assert f"Then came “{trace.targets[step]}”" in said
+    assert f"rank {trace.rank[step]}." in said
+    page.keyboard.press("ArrowLeft")
+    assert f"Step {max(step, 1)} of {trace.steps}" in page.inner_text(".said")
+    for name, there in {
+        "attention": trace.attention, "states": trace.hidden, "gradients": trace.slopes, "search": trace.beam,
+    }.items():  # fmt: skip
+        assert page.locator(f".part.{name}").is_visible() == bool(there)
+    if trace.attention:
+        page.wait_for_selector(".thumb[aria-pressed=true]")
+        row = page.inner_text(".part.attention .readout")
+        assert "looked at" in row
+    if trace.source:
+        target.locator("button").first.hover()
+        shades = page.evaluate(
+            "() => [...document.querySelector('.words').children].map(one => one.style.background).filter(Boolean)"
+        )
+        assert len(shades) == len(trace.source)  # partners of the word under the pointer light up
+        assert page.locator(".tree .edge.best").count() == max(b.step for b in trace.beam if b.rank == 1) - 1
+
+
+def test_the_notebook_shows_it_in_a_frame(page):
+    page.set_content(trace_of("rnn")._repr_html_())
+    frame = page.frame_locator("iframe")
+    frame.locator(".words button").nth(3).click()
+    assert "Step 4" in frame.locator(".said").inner_text()

@@ -1,0 +1,184 @@
+"""CTranslate2 computes what Regard computes, from a specification that was filled weight by weight."""
+
+import re
+import subprocess
+import sys
+
+import ctranslate2
+import numpy as np
+import pytest
+import torch
+
+import regard
+from regard.base.errors import RegardError
+from regard.decoding.beam import Beam
+from regard.decoding.translate import translate
+from regard.exchange import ctranslate2_model
+from regard.exchange.ctranslate2_engine import CTranslate2Engine, symbols
+from regard.exchange.engines import open_engine
+from regard.exchange.formats import export
+
+TRANSFORMERS = [
+    {},
+    {"norm": "post", "activation": "gelu", "shared": False, "joint": False},
+    {"position": "rotary", "width": 32, "heads": 4},
+    {"position": "learned", "tied": False, "tokenizer": "word"},
+    {"position": "index", "combine": "concatenate", "tied": False, "norm": "post"},
+]
+GPTS = [
+    {},
+    {"position": "rotary", "norm": "post", "width": 32, "heads": 4},
+    {"position": "alibi", "width": 32, "heads": 4, "bias": False},
+    {"position": "sine", "tied": False, "activation": "relu"},
+    {"position": "none", "tokenizer": "char"},
+    {"position": "one-hot", "context": 20, "combine": "concatenate", "tied": False},
+]
+SOURCES = ["The ship left.", "Où vont-ils ?", "Three ships; 2 captains", "the sea", "at dawn, and nobody saw it go."]
+
+
+def opened(run, out, **options):
+    out.mkdir()
+    ctranslate2_model.write(run, out, **options)
+    return CTranslate2Engine(out, symbols(run.source_tokenizer), symbols(run.tokenizer))
+
+
+@pytest.mark.parametrize("settings", TRANSFORMERS, ids=str)
+def test_a_translator_gives_every_token_the_same_probability(runs, tmp_path, settings):
+    run = runs("transformer", **settings)
+    engine = opened(run, tmp_path / "out")
+    sources = [run.source_tokenizer.encode(line) for line in SOURCES]
+    targets = [run.tokenizer.encode(line) for line in reversed(SOURCES)]
+    ours = ctranslate2_model.pair_losses(run.model, sources, targets, 0)
+    for loss, theirs in zip(ours, engine.score(sources, targets), strict=True):
+        np.testing.assert_allclose(-loss, theirs, atol=1e-4)
+
+
+@pytest.mark.parametrize("settings", GPTS, ids=str)
+def test_a_language_model_gives_the_same_logits(runs, tmp_path, settings):
+    run = runs("gpt", **settings)
+    (tmp_path / "out").mkdir()
+    ctranslate2_model.write(run, tmp_path / "out")
+    parity = ctranslate2_model.check(run, tmp_path / "out")
+    assert parity.largest_difference < 1e-4
+    assert re.fullmatch(r"(\d+) of \1 most probable tokens", parity.same_text)
+
+
+@pytest.mark.parametrize(
+    ("beam", "bounds"),
+    [(Beam(1), {}), (Beam(1), {"max_tokens": 3}), (Beam(1), {"min_tokens": 4, "max_tokens": 7}), (Beam(3, 0.5), {})],
+    ids=str,
+)
+def test_limits_and_scores_are_counted_alike(runs, tmp_path, beam, bounds):
+    """Untrained, greedy searches agree exactly. Of wider ones the same tokens have the same score."""
+    run = runs("transformer")
+    engine = opened(run, tmp_path / "out")
+    sources = [run.source_tokenizer.encode(line) for line in SOURCES]
+    ours, theirs = (
+        [best for best, *_ in translate(run.model, sources, eos=0, beam=beam, engine=searcher, **bounds)]
+        for searcher in (None, engine)
+    )
+    for one, other in zip(ours, theirs, strict=True):
+        if beam.width == 1:
+            assert one.tokens == other.tokens
+        if one.tokens == other.tokens and not bounds.get("min_tokens"):  # its softmax leaves forbidden tokens out
+            assert other.log_probability == pytest.approx(one.log_probability, abs=1e-3)
+            assert other.score == pytest.approx(one.score, abs=1e-3)
+        assert len(other.tokens) <= bounds.get("max_tokens", 1000)
+        assert len(other.tokens) >= bounds.get("min_tokens", 1)
+        assert other.finished == (other.tokens[-1] == 0)
+
+
+def test_hypotheses_come_best_first_and_those_that_were_cut_off_come_last(runs, tmp_path):
+    run = runs("transformer")
+    engine = opened(run, tmp_path / "out")
+    sources = [run.source_tokenizer.encode(line) for line in SOURCES]
+    for found in translate(run.model, sources, eos=0, beam=Beam(4, n_best=3), engine=engine, max_tokens=6):
+        assert len(found) == 3
+        order = [(not one.finished, -one.score) for one in found]
+        assert order == sorted(order)
+
+
+def test_exporting_leaves_the_weights_as_they_were(runs, tmp_path):
+    run = runs("transformer")
+    before = {name: weight.clone() for name, weight in run.model.state_dict().items()}
+    opened(run, tmp_path / "out", quantization="int8")
+    assert all(torch.equal(weight, before[name]) for name, weight in run.model.state_dict().items())
+
+
+def test_eight_bits_are_smaller_and_close(runs, tmp_path):
+    run = runs("transformer", width=64, heads=4)
+    sizes = {}
+    for kind in ("float32", "int8"):
+        opened(run, tmp_path / kind, quantization=kind)
+        sizes[kind] = (tmp_path / kind / "model.bin").stat().st_size
+    assert sizes["int8"] < 0.6 * sizes["float32"]
+    parity = ctranslate2_model.check(run, tmp_path / "int8", quantization="int8")
+    assert 1e-4 < parity.largest_difference < 3  # untrained: no weight is small beside others
+    assert parity.program == f"CTranslate2 {ctranslate2.__version__}, int8"
+
+
+@pytest.mark.parametrize(("system", "settings"), [("transformer", {}), ("gpt", {"tokenizer": "word"})])
+def test_the_program_on_its_page_runs_as_it_stands(runs, tmp_path, system, settings):
+    run = runs(system, **settings)
+    assert export(run.folder, "ctranslate2", tmp_path / "out") is None
+    (program,) = re.findall(r"```python\n(.*?)```", (tmp_path / "out" / "README.md").read_text(), re.S)
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=tmp_path / "out", capture_output=True, text=True, check=True
+    )
+    text = done.stdout.removesuffix("\n")
+    if system == "transformer":
+        engine = CTranslate2Engine(tmp_path / "out", symbols(run.source_tokenizer), symbols(run.tokenizer))
+        source = run.source_tokenizer.encode("A sentence to translate.")
+        ((best,),) = translate(run.model, [source], eos=0, beam=Beam(5), engine=engine, max_tokens=256)
+        assert text == run.tokenizer.decode(best.text_tokens)
+
+
+def test_an_engine_is_converted_once_and_translates_all_that_a_run_can_show(runs, monkeypatch):
+    run = regard.load(runs("transformer").folder, device="cpu")
+    run.searcher = open_engine("ctranslate2", run)
+    monkeypatch.setattr(ctranslate2_model, "save", None)  # a second conversion would fail
+    assert open_engine("ctranslate2", run) is not None
+    (found,) = run.translations(["The ship left."], beam=Beam(3, n_best=2), alignment=True, attention=True)
+    assert len(found) == 2
+    assert {"cross/0", "self/0"} <= found[0].attention.keys()
+    assert found[0].alignment is not None
+    assert run.translate("The ship left.") == run.translate(["The ship left."])[0]
+
+
+def test_changed_weights_are_converted_anew(runs):
+    run = regard.load(runs("transformer").folder, device="cpu")
+    before = ctranslate2_model._digest(run, "float32")
+    with torch.no_grad():
+        run.model.finish.bias[0] += 1
+    assert ctranslate2_model._digest(run, "float32") != before
+    assert ctranslate2_model._digest(run, "int8") != ctranslate2_model._digest(run, "float32")
+
+
+@pytest.mark.parametrize(
+    ("system", "settings", "said"),
+    [
+        ("transformer", {"position": "alibi"}, "model.position alibi"),
+        ("gpt", {"position": "alibi", "heads": 3}, "model.heads 3"),
+        ("llama", {}, "--to ctranslate2 takes transformer and gpt"),
+    ],
+)
+def test_what_it_cannot_express_is_refused_by_name(runs, tmp_path, system, settings, said):
+    with pytest.raises(RegardError, match=said):
+        export(runs(system, **settings).folder, "ctranslate2", tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_wrong_options_are_refused(runs, tmp_path):
+    folder = runs("gpt").folder
+    with pytest.raises(RegardError, match=r"--quantization must be .*int8"):
+        export(folder, "ctranslate2", tmp_path / "out", options={"quantization": "int3"})
+    with pytest.raises(RegardError, match=r"--engine must be .*ctranslate2-int8"):
+        open_engine("marian", runs("transformer"))
+
+
+def test_without_the_package_one_sentence_says_what_to_install(runs, monkeypatch):
+    monkeypatch.delitem(sys.modules, "regard.exchange.ctranslate2_model")
+    monkeypatch.setitem(sys.modules, "ctranslate2", None)
+    monkeypatch.delattr("regard.exchange.ctranslate2_model", raising=False)
+    with pytest.raises(RegardError, match=r"pip install 'regard\[ctranslate2\]'"):
+        open_engine("ctranslate2", runs("transformer"))
