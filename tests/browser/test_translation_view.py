@@ -48,6 +48,7 @@ def test_another_word_and_the_rest_is_translated_again(lab, page, translator):
     page.wait_for_function("text => document.querySelector('.answer').textContent === text", arg=first)
 
 
+@pytest.mark.slow
 def test_a_whole_file_has_its_score_by_length_and_its_worst_sentences(lab, page, translator):
     page.goto(f"{lab.url}#/translation/file?run=transformer&data=valid")
     page.click("text=Translate all of it")

@@ -7,6 +7,7 @@ import pytest
 
 import regard
 from regard.base.errors import RegardError
+from regard.decoding.sampling import Sampling
 
 LINES = [
     f"{who} {does} {what} ." for who in ("the cat", "a dog") for does in ("sees", "eats") for what in ("it", "them")
@@ -66,6 +67,20 @@ def test_a_translators_trace_is_what_it_translates(folder):
         run.trace("cat " * 1000)
 
 
+def test_a_translation_goes_on_from_the_beginning_it_is_given(folder):
+    run = regard.load(folder / "bahdanau")
+    begun = run.tokenizer.encode("THE")
+    trace = run.trace(LINES[0], prefix="THE", beam=2)
+    assert trace.targets[: len(begun)] == tuple(run.tokenizer.token(n) for n in begun)
+    best = next(branch for branch in trace.beam if branch.rank == 1)
+    assert np.log(trace.probability[len(begun) :]).sum() == pytest.approx(best.log_probability, rel=1e-4)
+    free = run.trace(LINES[0], beam=2)
+    again = run.trace(LINES[0], prefix=run.tokenizer.decode(run.tokenizer.encode(free.translation)[:2]), beam=1)
+    assert again.targets[:2] == free.targets[:2]
+    with pytest.raises(RegardError, match="shorter beginning"):
+        run.trace(LINES[0], prefix="THE " * 200)
+
+
 def test_a_classifiers_trace_is_what_it_labels(folder):
     run = trained(folder, "classifier", "labels")
     trace = run.trace(LINES[0], "cat", gradients=True)
@@ -74,6 +89,26 @@ def test_a_classifiers_trace_is_what_it_labels(folder):
     assert {choice.token: choice.probability for choice in trace.top[0]} == pytest.approx(found.labels, rel=1e-4)
     assert trace.source_gradients.shape == (1, len(trace.source))
     json.dumps(trace.as_json(), allow_nan=False)
+
+
+def test_the_choices_are_what_the_trace_expects_and_what_generate_draws(folder):
+    run = regard.load(folder / "lstm")
+    first, *rest = run.choices("the cat", Sampling(0.0), top=4)
+    assert first.token == run.generate("the cat", max_tokens=1, temperature=0).removeprefix("the cat").strip()
+    assert (first.drawn, [one.drawn for one in rest]) == (1.0, [0.0] * 3)
+    expected = {choice.token: choice.probability for choice in run.trace("the cat", top=9).top[-1]}
+    assert all(one.probability == pytest.approx(expected[one.token], rel=1e-4) for one in (first, *rest))
+
+
+def test_weights_of_a_moment_are_opened_by_their_step(folder):
+    settings = {"steps": 4, "evaluate_every": 2, "threads": 1, "batch_tokens": 64, "snapshots": 3}
+    regard.train(
+        "lstm", data=str(folder / "my.txt"), run=str(folder / "moments"), size="tiny", settings={"training": settings}
+    )
+    first, last = (regard.load(folder / "moments", weights=weights) for weights in ("0", "4"))
+    assert first.trace("the cat").entropy[0] > last.trace("the cat").entropy[0]
+    with pytest.raises(RegardError, match="it kept those of 0, 2, 4"):
+        regard.load(folder / "moments", weights="3")
 
 
 def test_a_trace_says_in_a_line_what_it_holds(folder):

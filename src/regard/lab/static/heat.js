@@ -27,14 +27,18 @@ function pixels({ array, start = 0, height, width, diverging = false, causal = f
   const image = new ImageData(width, height);
   const ends = diverging ? Math.max(Math.abs(low), Math.abs(high)) || 1 : 0;
   const from = diverging ? -ends : low, reach = (diverging ? 2 * ends : high - low) || 1;
-  for (let place = 0; place < width * height; place++) {
-    const value = valueAt(array, start + place), seen = Number.isFinite(value) && !(causal && place % width > Math.floor(place / width));
-    const share = seen ? Math.max(0, Math.min(1, (value - from) / reach)) : 0;
-    const shade = Math.round((root ? Math.sqrt(share) : share) * last);
-    image.data[4 * place] = shades[3 * shade];
-    image.data[4 * place + 1] = shades[3 * shade + 1];
-    image.data[4 * place + 2] = shades[3 * shade + 2];
-    image.data[4 * place + 3] = seen ? 255 : 0;
+  const colour = (value) => { // as one number: alpha, blue, green, red
+    if (!Number.isFinite(value)) return 0;
+    const share = Math.max(0, Math.min(1, (value - from) / reach)), shade = 3 * Math.round((root ? Math.sqrt(share) : share) * last);
+    return ((255 << 24) | (shades[shade + 2] << 16) | (shades[shade + 1] << 8) | shades[shade]) >>> 0;
+  };
+  const bytes = array.data instanceof Uint8Array;
+  const known = bytes ? Uint32Array.from({ length: 256 }, (_, byte) => colour(array.low + (byte / 255) * (array.high - array.low))) : null;
+  const out = new Uint32Array(image.data.buffer);
+  for (let row = 0, place = 0; row < height; row++) {
+    for (let column = 0; column < width; column++, place++) {
+      if (!causal || column <= row) out[place] = bytes ? known[array.data[start + place]] : colour(array.data[start + place]);
+    }
   }
   return image;
 }

@@ -33,7 +33,7 @@ export function reading({ part, onStep = () => {}, onEdit = null, onGradients = 
   const said = el("p", { class: "said", "aria-live": "polite" });
   const bodies = Object.fromEntries(Object.keys(SECTIONS).map((name) => [name, el("section", { class: `part ${name}`, "aria-label": SECTIONS[name] })]));
   const steps = el("details", { class: "numbers" }, el("summary", {}, "Every step as a table"));
-  const node = el("div", { class: "reading" }, words.source.node, words.target.node, said, Object.values(bodies), steps);
+  const node = el("div", { class: "reading", hidden: true }, words.source.node, words.target.node, said, Object.values(bodies), steps);
   const maps = {
     head: heatMap({ label: "one head at all steps", onPoint: pointed("head"), onPick: picked("head") }),
     state: heatMap({ label: "values of units over time", onPoint: pointed("state"), onPick: picked("state") }),
@@ -208,8 +208,8 @@ export function reading({ part, onStep = () => {}, onEdit = null, onGradients = 
     const rows = [...facts.top[step]];
     if (facts.known[step] && !rows.some((row) => row.came)) rows.push({ word: facts.words.written[step], p: facts.probability[step], came: true });
     const edit = onEdit && facts.task !== "classification";
-    put(bodies.expected,
-      el("h3", {}, facts.task === "classification" ? "What it answers" : "What it expected next"),
+    put(bodies.expected, el("div", { class: "look" },
+      el("div", {}, el("h3", {}, facts.task === "classification" ? "What it answers" : "What it expected next"),
       el("div", { class: "bars" }, rows.map((row) => el("div", { class: row.came ? "choice-row came" : "choice-row" },
         edit && row.token !== undefined && !row.came && !(translates() && row.token === "<eos>")
           ? el("button", { type: "button", class: "word", dir: "auto", title: "Go on from here with this word", onclick: () => onEdit({ step, token: row.token, keep: false }) }, lettered(row.word))
@@ -218,8 +218,8 @@ export function reading({ part, onStep = () => {}, onEdit = null, onGradients = 
         el("span", { class: "number" }, percent(row.p), row.came ? " · came" : ""),
         edit && row.token !== undefined && !row.came && facts.known[step] && !translates()
           ? el("button", { type: "button", class: "quiet swap", title: "Put it here and keep the rest", "aria-label": `Put ${row.word} here and keep the rest`, onclick: () => onEdit({ step, token: row.token, keep: true }) }, "⇄")
-          : null))),
-      facts.alignment && el("div", { class: "aligned" }, el("h3", {}, "Where each written word looked"), maps.align.node));
+          : null)))),
+      facts.alignment && el("div", { class: "aligned" }, el("h3", {}, "Where each written word looked"), maps.align.node)));
     if (facts.alignment) drawAlignment();
   }
 
@@ -275,7 +275,7 @@ export function reading({ part, onStep = () => {}, onEdit = null, onGradients = 
       }).catch((error) => put(thumbs, el("p", { class: "problem" }, error.message)));
       return el("div", { class: "layer" }, el("span", { class: "layer-name" }, map.title), thumbs);
     });
-    put(bodies.attention, el("h3", {}, "What it looked at"), el("div", { class: "heads" }, rows), el("h4", { class: "head-name" }), maps.head.node);
+    put(bodies.attention, el("h3", {}, "What it looked at"), el("div", { class: "look" }, el("div", { class: "heads" }, rows), el("div", {}, el("h4", { class: "head-name" }), maps.head.node)));
     drawHead();
   }
 
@@ -415,6 +415,7 @@ export function reading({ part, onStep = () => {}, onEdit = null, onGradients = 
     show(next, { before = null, at = null } = {}) {
       const first = !facts || facts.words.read.length !== next.words.read.length;
       facts = next;
+      node.hidden = false;
       arrays = new Map();
       for (const key of Object.keys(drawnIn)) delete drawnIn[key];
       change = before;

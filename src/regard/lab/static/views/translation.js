@@ -67,11 +67,12 @@ function oneSentence(place, api, address) {
   }
   async function example() {
     const [name] = panels.keys();
+    grid.setAttribute("aria-busy", "true");
     try {
       const found = await api.post("translation/example", { run: name, seed: seed++ });
       reference = found.reference;
       if (found.text) setTo(found.text, "");
-    } catch (error) { address().fail(error); }
+    } catch (error) { address().fail(error); } finally { grid.removeAttribute("aria-busy"); }
   }
 
   function panel(run, at) {

@@ -1,0 +1,39 @@
+"""Modules as one script: each keeps its scope, and what is not understood is refused."""
+
+import re
+
+import pytest
+
+from regard.insight.trace_page import STATIC
+from regard.report.one_script import one_script
+
+MODULES = {
+    "a": 'import { twice, x as y } from "./b.js";\nimport * as c from "./c.js";\nconst short = twice(y) + c.z;\n',
+    "b": 'import { z } from "./c.js";\nexport const x = z;\nexport function twice(n) { return 2 * n; }\n',
+    "c": "const short = 3;\nexport const z = short;\n",
+}
+
+
+def test_what_is_imported_comes_first_and_once():
+    script = one_script("a", MODULES.__getitem__)
+    assert re.findall(r"^const module_(\w+)", script, re.MULTILINE) == ["c", "b", "a"]
+    assert "const { twice, x: y } = module_b;" in script
+    assert "const c = module_c;" in script
+    assert "return { x, twice };" in script
+    assert "export" not in script
+
+
+@pytest.mark.parametrize("line", ["export default {};", 'import "./c.js";', "export { z };"])
+def test_what_is_not_understood_is_refused(line):
+    with pytest.raises(ValueError, match="not understood"):
+        one_script("a", {"a": line + "\n"}.__getitem__)
+
+
+def test_modules_that_import_each_other_are_refused():
+    with pytest.raises(ValueError, match="imports itself"):
+        one_script("a", {"a": 'import { b } from "./b.js";\n', "b": 'import { a } from "./a.js";\n'}.__getitem__)
+
+
+def test_no_module_of_the_offline_page_could_end_its_script():
+    for path in STATIC.glob("*.js"):
+        assert "</script" not in path.read_text(encoding="utf-8")
