@@ -38,12 +38,12 @@ COLUMNS = ("step", "tokens", "seconds", "loss", "perplexity", "bleu", "accuracy"
 
 class RunsFolder:
     def __init__(self, root: Path):
+        if root.exists() and not root.is_dir():
+            raise RegardError(f"{root} is not a folder; give the one that holds your runs, as in `regard lab runs`.")
         try:
             root.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise RegardError(f"Cannot open the folder {root} ({error.strerror}); give another one.") from None
-        if not root.is_dir():
-            raise RegardError(f"{root} is not a folder; give the one that holds your runs, as in `regard lab runs`.")
         self.root = root.resolve()
         self._facts: dict[tuple[Path, str], tuple[Any, Any]] = {}  # file: what it was like, and what it said
         self._curves: dict[Path, Curve] = {}

@@ -132,7 +132,7 @@ export function lineChart({ label, height = 300 }) {
         svg("line", { x1: MARGIN.left, x2: width - right, y1: Y(mark), y2: Y(mark), class: "grid" }),
         svg("text", { x: MARGIN.left - 8, y: Y(mark) + 4, "text-anchor": "end" }, formatY(mark, 3)),
       ]),
-      ticks(...across, x.log, Math.max(2, Math.floor(width / 110))).map((mark) => [
+      ticks(...across, x.log, Math.max(2, Math.floor(width / 85))).map((mark) => [
         svg("line", { x1: X(mark), x2: X(mark), y1: height - MARGIN.bottom, y2: height - MARGIN.bottom + 4, class: "tick" }),
         svg("text", { x: X(mark), y: height - MARGIN.bottom + 18, "text-anchor": "middle" }, formatX(mark)),
       ]),
