@@ -28,6 +28,7 @@ def one(folder: RunsFolder, body: Mapping[str, Any]) -> dict[str, Any]:
     claim = get_claim(text_in(body, "name", 60))
     results = _results(folder, claim)
     wanted = text_in(body, "from", 400)
+    source = wanted if wanted in results else next(iter(results), "")
     return _words(claim) | {
         "breaks": claim.breaks,
         "control": claim.control_words,
@@ -36,7 +37,9 @@ def one(folder: RunsFolder, body: Mapping[str, Any]) -> dict[str, Any]:
         "limits": dict(claim.limits),
         "quick": claim.quick_words,
         "sources": list(results),
-        "result": results[wanted] if wanted in results else next(iter(results.values()), None),
+        "source": source,
+        "report": source not in ("", HERE) and folder.has_report(folder.root / source),
+        "result": results.get(source),
     }
 
 
