@@ -92,7 +92,7 @@ class RunsFolder:
         return path
 
     def report(self, name: str) -> bytes:
-        """report.html of a run, a comparison or a folder of claims, as `regard` wrote it there; nothing else is sent."""
+        """report.html of a run, a comparison or a folder of claims, as `regard` wrote it; nothing else is sent."""
         path = self.inside(name)
         if not self.has_report(path):
             raise RegardError(f"{name} has no report.html: it comes when it ends.")

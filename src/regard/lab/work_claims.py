@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 from regard.claims.all_claims import all_claims, get_claim
 from regard.claims.claim import Claim
+from regard.claims.result import Result
 from regard.claims.runner import read_record, record_of
 from regard.lab.opened_runs import text_in
 from regard.lab.runs_folder import RunsFolder
@@ -57,4 +59,7 @@ def _results(folder: RunsFolder, claim: Claim) -> dict[str, dict[str, Any]]:
     for quick in (False, True):
         if result := read_record(record_of(claim, quick, "cpu", {})):
             kept.setdefault(HERE, result.as_json())
-    return kept | folder.claim_results(claim.name)
+    for name, record in folder.claim_results(claim.name).items():
+        with suppress(ValueError, KeyError, TypeError, AttributeError):  # from another version, or not ours
+            kept[name] = Result.from_json(record).as_json()
+    return kept

@@ -12,7 +12,6 @@ from urllib.parse import quote, urlsplit
 
 import pytest
 
-
 MARKUP = "<img src=x onerror=alert(1)>"
 ESCAPES = "\x1b]0;mine\x07\x1b[2J"
 SECRET = "nobody's business"
@@ -39,8 +38,16 @@ def folder(tmp_path_factory):
     write(place / "outside", run_json="{}", report_html=SECRET, metrics_jsonl=SECRET, recipe_toml=SECRET)
     root = place / "runs"
     row = {"step": 1, "tokens": 10, "seconds": 0.5, "loss": 2.0}
-    rows = [json.dumps(row), DEEP, '{"step": 1e999}', json.dumps(row | {"loss": MARKUP}), "x" * 3_000_000, "\x1b[2J",
-            json.dumps(row | {"perplexity": [1]}), json.dumps(row | {"step": 2, "split": MARKUP})]  # fmt: skip
+    rows = [
+        json.dumps(row),
+        DEEP,
+        '{"step": 1e999}',
+        json.dumps(row | {"loss": MARKUP}),
+        "x" * 3_000_000,
+        "\x1b[2J",
+        json.dumps(row | {"perplexity": [1]}),
+        json.dumps(row | {"step": 2, "split": MARKUP}),
+    ]
     write(
         root / MARKUP, run_json=facts(corpus={"name": MARKUP, "notes": [ESCAPES]}), metrics_jsonl="\n".join(rows) + "\n"
     )
@@ -61,9 +68,14 @@ def folder(tmp_path_factory):
     for name in ("report.html", "metrics.jsonl", "recipe.toml", "model.safetensors", ".lock"):
         os.mkfifo(piped / name)
     for number, tree in enumerate(
-        [{}, {"entrants": 5}, {"entrants": [{"label": "../..", "seeds": 7}]}, {"facts": [], "question": 3},
-         {"entrants": [{"label": [MARKUP], "seeds": {"a": 1}}], "facts": {"created": 3, "corpus": {"name": MARKUP}}}]
-    ):  # fmt: skip
+        [
+            {},
+            {"entrants": 5},
+            {"entrants": [{"label": "../..", "seeds": 7}]},
+            {"facts": [], "question": 3},
+            {"entrants": [{"label": [MARKUP], "seeds": {"a": 1}}], "facts": {"created": 3, "corpus": {"name": MARKUP}}},
+        ]
+    ):
         write(root / f"compared-{number}", comparison_json=json.dumps(tree))
     for number, tree in enumerate([{}, [3], [{"name": "hull", "numbers": 5}], [{"name": ["hull"], "numbers": {}}]]):
         write(root / f"claims-{number}", claims_json=json.dumps(tree))
@@ -131,8 +143,26 @@ def refused(answer, *statuses):
     return sentence
 
 
-LEADING_OUT = ["../outside", "..%2foutside", "%2e%2e%2foutside", "/etc", "//etc", "outside", "linked/../../outside",
-               "a%00b", "%00", "..%5coutside", ".", "..", "", ".lab", "%ff", "x" * 3000, "~", "linked/report.html"]  # fmt: skip
+LEADING_OUT = [
+    "../outside",
+    "..%2foutside",
+    "%2e%2e%2foutside",
+    "/etc",
+    "//etc",
+    "outside",
+    "linked/../../outside",
+    "a%00b",
+    "%00",
+    "..%5coutside",
+    ".",
+    "..",
+    "",
+    ".lab",
+    "%ff",
+    "x" * 3000,
+    "~",
+    "linked/report.html",
+]
 
 
 @pytest.mark.parametrize("name", LEADING_OUT)
@@ -143,17 +173,39 @@ def test_no_name_leads_out_of_the_folder(lab, name):
 
 @pytest.mark.parametrize(
     "path",
-    ["/../runs/types/run.json", "/%2e%2e/%2e%2e/outside/run.json", "/..%2f..%2foutside", "//etc/passwd", "/types/run.json",
-     "/%00", "/views/../../application.py", "/views/%2e%2e/%2e%2e/opening.py", "/api/../opening.py", "/.lab/jobs/aa.json",
-     "/static/../x", "/api/runs/../../../x", "/" + "a/" * 500, "/api/sentence/../../x", "/api/sentence/__class__"],
-)  # fmt: skip
+    [
+        "/../runs/types/run.json",
+        "/%2e%2e/%2e%2e/outside/run.json",
+        "/..%2f..%2foutside",
+        "//etc/passwd",
+        "/types/run.json",
+        "/%00",
+        "/views/../../application.py",
+        "/views/%2e%2e/%2e%2e/opening.py",
+        "/api/../opening.py",
+        "/.lab/jobs/aa.json",
+        "/static/../x",
+        "/api/runs/../../../x",
+        "/" + "a/" * 500,
+        "/api/sentence/../../x",
+        "/api/sentence/__class__",
+    ],
+)
 def test_only_files_of_the_page_are_served(lab, path):
     refused(ask(lab, "GET", path), 404, 405)
 
 
 def test_what_a_link_points_to_is_not_sent(lab):
-    for path in ("runs", "runs/one?run=linked", "runs/curves?run=linked", "runs/report?name=linked", "ladder",
-                 "runs/one?run=piped", "runs/curves?run=piped", "runs/report?name=piped"):  # fmt: skip
+    for path in (
+        "runs",
+        "runs/one?run=linked",
+        "runs/curves?run=linked",
+        "runs/report?name=linked",
+        "ladder",
+        "runs/one?run=piped",
+        "runs/curves?run=piped",
+        "runs/report?name=piped",
+    ):
         status, content, _ = ask(lab, "GET", f"/api/{path}")
         assert status in (200, 400), path
         assert SECRET.encode() not in content
@@ -197,8 +249,33 @@ BODIES = {
     "no UTF-8": b'{"run": "\xff"}',
     "many digits": b'{"seed": ' + b"9" * 5000 + b"}",
 }
-KEYS = ("run", "name", "system", "systems", "size", "data", "from", "id", "mark", "text", "corpus", "only", "settings",
-        "token", "step", "part", "weights", "seeds", "seed", "knobs", "match", "budget", "columns", "kind", "jobs")  # fmt: skip
+KEYS = (
+    "run",
+    "name",
+    "system",
+    "systems",
+    "size",
+    "data",
+    "from",
+    "id",
+    "mark",
+    "text",
+    "corpus",
+    "only",
+    "settings",
+    "token",
+    "step",
+    "part",
+    "weights",
+    "seeds",
+    "seed",
+    "knobs",
+    "match",
+    "budget",
+    "columns",
+    "kind",
+    "jobs",
+)
 VALUES = [
     3,
     [3],
@@ -275,8 +352,14 @@ def test_every_view_answers_over_a_folder_from_a_stranger(lab):
             status, _, _ = answer = ask(lab, "POST", f"/api/{path}", {"run": name, "text": "a"})
             if status != 200:
                 refused(answer)
-    for path in ("ladder", "claims", "claims/one?name=hull", "runs/trash", "runs/choices",
-                 *(f"ladder/one?name=compared-{number}" for number in range(5))):  # fmt: skip
+    for path in (
+        "ladder",
+        "claims",
+        "claims/one?name=hull",
+        "runs/trash",
+        "runs/choices",
+        *(f"ladder/one?name=compared-{number}" for number in range(5)),
+    ):
         status, _, _ = answer = ask(lab, "GET", f"/api/{path}")
         if status != 200:
             refused(answer)
