@@ -15,9 +15,10 @@ def marked(tmp_path_factory, lab_over):
     folder = tmp_path_factory.mktemp("marked") / "runs"
     (folder / "uploads").mkdir(parents=True)
     text = folder / "uploads" / f"{MARKUP}.txt"
-    text.write_text(f"{MARKUP} sees a <b>tree</b> &amp; a <script>alert(2)</script>.\n" * 200, encoding="utf-8")
+    seen = [f"{MARKUP} sees <b>{number}</b> &amp; a <script>alert({number})</script>." for number in range(200)]
+    text.write_text("\n".join(seen) + "\n", encoding="utf-8")
     pairs = folder / "uploads" / f"{MARKUP}.tsv"
-    lines = [f"{MARKUP} {word}\t<script>alert({number})</script> {word}" for number, word in enumerate("abcdefgh" * 30)]
+    lines = [f"{MARKUP} {number}\t<script>alert({number})</script> {number}" for number in range(200)]
     pairs.write_text("\n".join(lines) + "\n", encoding="utf-8")
     tiny = ["--size", "tiny", "--training.steps", "6", "--training.evaluate-every", "3", "--training.threads", "1"]
     small = ["--model.width", "16", "--data.tokenizer", "char", "--training.snapshots", "2"]
