@@ -2,9 +2,9 @@
 
     python -m regard.bench.studies.lab_speed [--runs 100] [--points 10000] [--rounds 7]
 
-Needs playwright and Chromium. A hundred runs of 10 000 points are made from one tiny training, and a GPT of 12 layers with
-12 heads. Printed: medians of the milliseconds from asking for the page, or from a click or a letter, to the frame in which
-its result is painted, and the load of the machine, which slows all of it.
+Needs playwright and Chromium. A hundred runs of 10 000 points are made from one tiny training, and a GPT of 12 layers
+with 12 heads. Printed: medians of the milliseconds from asking for the page, or from a click or a letter, to the frame
+in which its result is painted, and the load of the machine, which slows all of it.
 """
 
 from __future__ import annotations
@@ -28,13 +28,14 @@ TEXT = "the quick brown fox jumps over the lazy dog and then sleeps all"  # 63 l
 TINY = ["--size=tiny", "--data=pyref", "--data.tokenizer=char", "--training.steps=1", "--training.threads=1"]
 
 # Milliseconds from an act to the frame after the one in which its result is there.
-TIMED = """([act, done]) => new Promise((resolve) => {
-  const there = new Function(`return ${done}`), start = performance.now();
-  new Function(act)();
-  const look = () => (there() ? requestAnimationFrame(() => resolve(performance.now() - start)) : requestAnimationFrame(look));
+TIMED = """() => new Promise((resolve) => {
+  const all = (selector) => [...document.querySelectorAll(selector)], start = performance.now();
+  const look = () => requestAnimationFrame(DONE ? () => resolve(performance.now() - start) : look);
+  ACT;
   requestAnimationFrame(look);
 })"""
-OPENED = """() => performance.getEntriesByName('first-contentful-paint')[0].startTime"""
+PAINTED = "() => performance.getEntriesByName('first-contentful-paint')[0].startTime"
+NOW = "() => performance.now()"
 
 
 def main() -> None:
@@ -103,59 +104,67 @@ def measured(new_page: Callable[[], Any], address: str, options: argparse.Namesp
     def note(name: str, value: float) -> None:
         found.setdefault(name, []).append(value)
 
-    now = "() => performance.now()"
     for _ in range(options.rounds):
         page = new_page()
         page.goto(f"{address}#/runs?run=run-000", wait_until="commit")
         page.wait_for_selector(".run-list li")
-        note("first paint", page.evaluate(OPENED))
-        note(f"list of {options.runs} runs", page.evaluate(now))
+        note("first paint", page.evaluate(PAINTED))
+        note(f"list of {options.runs} runs", page.evaluate(NOW))
         page.wait_for_selector(".plot .line")
-        note("six curves drawn", page.evaluate(now))
+        note("six curves drawn", page.evaluate(NOW))
         for name, act, done in RUNS:
-            note(name, page.evaluate(TIMED, [act, done.replace("RUNS", str(options.runs))]))
+            note(name, page.evaluate(timed(act, done.replace("RUNS", str(options.runs)))))
         page.context.close()
     page = new_page()
     page.goto(f"{address}#/sentence?run=heads&text={quote(TEXT)}")
     page.wait_for_selector(".panel:not([aria-busy]) .choice-row")
     for turn in range(options.rounds):
         for name, act, done in SENTENCE:
-            note(name, page.evaluate(TIMED, [act.replace("TURN", str(turn)), done.replace("TURN", str(turn))]))
+            note(name, page.evaluate(timed(act, done).replace("TURN", str(turn))))
     return found
 
 
+def timed(act: str, done: str) -> str:
+    return TIMED.replace("ACT", act).replace("DONE", done)
+
+
 def clicked(text: str) -> str:
-    return f"[...document.querySelectorAll('button')].find((one) => one.textContent === '{text}').click()"
+    return f"all('button').find((one) => one.textContent === '{text}').click()"
 
 
 def typed(where: str, text: str) -> str:
-    return (
-        f"const box = document.querySelector('{where}'); box.value = {text}; "
-        "box.dispatchEvent(new InputEvent('input', { bubbles: true }))"
-    )
+    box = f"all('{where}')[0]"
+    return f"{box}.value = {text}; {box}.dispatchEvent(new InputEvent('input', {{ bubbles: true }}))"
 
 
-CAPTION = "document.querySelector('.chart .caption').textContent.includes('{}')"
-RUNS = [  # what it is called, the act, what is true once it is seen
-    ("a letter in the filter", typed("input[type=search]", "'099'"), "document.querySelectorAll('.run-list li').length === 1"),
-    ("… taken away again", typed("input[type=search]", "''"), "document.querySelectorAll('.run-list li').length > RUNS"),
-    ("another metric, six curves of 10 000 points", clicked("Perplexity"), CAPTION.format("Perplexity against")),
+LIST, LETTER = "all('[aria-label=Runs] li')", "'abcdefghijklmnop'[TURN]"
+CAPTION = "all('.chart .caption')[0].textContent.includes('{}')"
+HEADS = "!all('.part.attention')[0].hidden && all('.thumb').length === 156"  # and the mean of each layer
+EXPECTED = "!all('.part.expected')[0].hidden"
+RUNS = [  # what it is called, the act, what is true once it is there
+    ("a word in the filter", typed("input[type=search]", "'099'"), f"{LIST}.length === 1"),
+    ("… taken away again", typed("input[type=search]", "''"), f"{LIST}.length > RUNS"),
+    ("another metric, six curves", clicked("Perplexity"), CAPTION.format("Perplexity against")),
     ("another axis", clicked("steps"), CAPTION.format("against steps")),
     ("smoothing", typed("input[type=range]", "'0.6'"), "location.hash.includes('smooth')"),
-    ("another run opened", "document.querySelectorAll('.run-list a.open')[3].click()",
-     "document.querySelectorAll('.run-list li')[3].classList.contains('chosen')"),
-]  # fmt: skip
+    ("another run chosen", "all('a.open')[3].click()", f"{LIST}[3].classList.contains('chosen')"),
+]
 SENTENCE = [
-    ("a word chosen", "document.querySelectorAll('.words button')[20 + TURN].click()",
-     "document.querySelectorAll('.words button')[20 + TURN].getAttribute('aria-pressed') === 'true'"),
-    ("a letter typed: 64 tokens through 12 layers", typed("textarea", f"'{TEXT[:-1]}' + 'abcdefghijklmnop'[TURN]"),
-     "document.querySelector('.panel:not([aria-busy])') && "
-     "[...document.querySelectorAll('.words button b')].at(-1).textContent === 'abcdefghijklmnop'[TURN]"),
-    ("144 heads of 64×64, fetched and painted", clicked("Attention"), "document.querySelectorAll('.thumb').length === 156"),
-    ("back to what it expected", clicked("Expected"), "!document.querySelector('.part.expected').hidden"),
-    ("144 heads of 64×64, painted again", clicked("Attention"), "document.querySelectorAll('.thumb').length === 156"),
-    ("back again", clicked("Expected"), "!document.querySelector('.part.expected').hidden"),
-]  # fmt: skip
+    (
+        "a word chosen",
+        "all('.words button')[20 + TURN].click()",
+        "all('.words button')[20 + TURN].ariaPressed === 'true'",
+    ),
+    (
+        "a letter typed: 64 tokens through 12 layers",
+        typed("textarea", f"'{TEXT[:-1]}' + {LETTER}"),
+        f"!all('.panel[aria-busy]').length && all('.words button b').at(-1).textContent === {LETTER}",
+    ),
+    ("144 heads of 64×64, fetched and painted", clicked("Attention"), HEADS),
+    ("back to what it expected", clicked("Expected"), EXPECTED),
+    ("144 heads of 64×64, painted again", clicked("Attention"), HEADS),
+    ("back again", clicked("Expected"), EXPECTED),
+]
 
 
 if __name__ == "__main__":
