@@ -8,7 +8,7 @@ AS_ROOT := $(shell [ "$$(id -u)" = 0 ] || echo sudo -n)
 # Idle OpenMP threads must sleep: two busy torch processes on the same cores otherwise slow each other a hundredfold.
 export OMP_WAIT_POLICY ?= passive
 
-.PHONY: setup demo test check mutants clean
+.PHONY: setup demo test check mutants fuzz faults soak sbom clean
 
 setup: $(VENV)/.tests-ready
 	@echo "Ready: . $(BIN)/activate puts regard on the path; regard help says what it does."
@@ -26,6 +26,8 @@ $(VENV)/.tests-ready: $(VENV)/.ready
 	$(PIP) kenlm || echo "kenlm could not be built here: the tests that compare with it will be skipped"
 	@command -v chromium >/dev/null || $(AS_ROOT) apt-get install --yes --quiet chromium >/dev/null 2>&1 || \
 	  echo "Chromium could not be installed here: the tests of the lab in a browser will be skipped"
+	@npm install --silent --no-audit --no-fund --prefix $(VENV)/npm axe-core >/dev/null 2>&1 || \
+	  echo "axe-core could not be taken from npm: the tests of the lab's accessibility will be skipped"
 	@touch $@
 
 demo: $(VENV)/.ready
@@ -43,6 +45,23 @@ check: $(VENV)/.tests-ready
 # Would the tests notice? Small faults in copies of the source: which of them are killed, package by package.
 mutants: $(VENV)/.tests-ready
 	OMP_NUM_THREADS=1 $(BIN)/python tests/mutants.py
+
+# New damaged files, runs, settings and command lines, SECONDS of each kind; a defect is shown with the input that causes it.
+fuzz: $(VENV)/.tests-ready
+	REGARD_FUZZ_SECONDS=$(or $(SECONDS),120) OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -s tests/fuzz
+
+# Every write of a save fails, or the process dies there: is anything lost?
+faults: $(VENV)/.tests-ready
+	OMP_NUM_THREADS=1 $(BIN)/python tests/fault_injection.py $(ARGUMENTS)
+
+# Train, resume, generate and translate for MINUTES: do memory, files, threads and the cache stay as they are?
+soak: $(VENV)/.tests-ready
+	OMP_NUM_THREADS=1 $(BIN)/python tests/soak.py --minutes $(or $(MINUTES),60)
+
+# What Regard is made of, as CycloneDX JSON in sbom.json; the licences as a table.
+sbom: $(VENV)/.ready
+	$(BIN)/python tests/sbom.py > sbom.json
+	$(BIN)/python tests/sbom.py --licences
 
 clean:
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache

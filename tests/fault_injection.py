@@ -182,10 +182,12 @@ def digest(tensor: Any) -> str:
 
 
 def unfinished(folder: Path) -> list[str]:
-    """Files that nothing will ever finish; the mark of a beginning means nothing where there is a run."""
+    """Files that nothing will ever finish; the mark of a beginning means nothing where there is a run. What a killed
+    export leaves beside its file is not counted: no lock says whose it is."""
     return [
         str(path.relative_to(folder))
         for path in folder.rglob("*")
+        if "out.arpa" not in path.name
         if ".part" in path.name or (path.name == ".beginning" and not (path.parent / "run.json").exists())
     ]
 
@@ -232,7 +234,7 @@ def survives(work: Work, start: Path, whole: dict[str, object], at: int, fault: 
     words = work.words
     if words[0] == "train" and (folder / "run" / "run.json").exists():
         words = ["resume", "run"] if "ngram" not in words else ["evaluate", "run"]
-    elif words[0] in ("import", "export") and disturbed.kind != "answered" and (folder / work.results[0]).exists():
+    elif words[0] in ("import", "export") and (folder / work.results[0]).exists():
         if words[0] == "export" or (folder / "run" / "run.json").exists():
             words = (
                 ["evaluate", "run"] if words[0] == "export" else ["export", "run", "--to", "arpa", "--out", "o.arpa"]

@@ -33,13 +33,6 @@ class Lab:
     process: subprocess.Popen
 
 
-def pytest_collection_modifyitems(items):
-    """One worker of pytest-xdist takes them all: they share a browser and the trained runs."""
-    for item in items:
-        if "browser" in item.path.parts:
-            item.add_marker(pytest.mark.xdist_group("browser"))
-
-
 @pytest.fixture(autouse=True, scope="session")
 def own_cache(tmp_path_factory):
     """Tests never read or write the user's cache."""

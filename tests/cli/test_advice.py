@@ -3,6 +3,8 @@
 import ast
 import json
 import re
+import subprocess
+import sys
 from dataclasses import fields
 from pathlib import Path
 
@@ -17,7 +19,9 @@ from regard.training.hyperparameters import Counting, PairTraining, Training
 SOURCE = Path(package.__file__).parent
 OPTION = re.compile(r"(?<![\w-])--([a-z][a-z0-9_-]*(?:\.[a-z][a-z0-9_-]*)?)")
 ADVICE = re.compile(r"--data\.columns \S+(?=\.$)")
-ELSEWHERE = {"section.key", "nproc-per-node"}  # the form of every setting; torchrun's own
+ELSEWHERE = {  # the form of every setting; other programs' own; what comes without a verb
+    "section.key", "nproc-per-node", "logdir", "backend-store-uri", "install-completion", "shell",
+}  # fmt: skip
 READERS = ("train", "compare", "evaluate", "score", "data check")  # verbs that open a user's file
 SETTLERS = ("train", "compare", "resume")  # verbs that take every setting
 
@@ -147,3 +151,27 @@ def test_a_setting_of_the_data_without_its_section_leads_to_it(wrong, data, verb
     said = wrong(verb, "transformer", "--data", "moses", f"--{option}", "sw")
     assert f"There is no option --{option}: did you mean --data.{option}?" in said
     assert f"did you mean --data.{option}?" in wrong(verb, f"--{option}", "sw", "transformer", "--data", "moses")
+
+
+def test_an_option_without_a_verb_is_answered_with_our_name(wrong):
+    assert "did you mean `regard train SYSTEM --training.learning_rate`?" in wrong("--lr", "3")
+    assert "did you mean `regard train SYSTEM --training.steps`?" in wrong("--training.steps=3")
+    assert "the verb comes first" in wrong("--colour", "red")
+
+
+def test_a_text_on_the_command_line_is_answered_with_the_pipe(wrong):
+    assert "`echo 'a boy' | regard translate runs/mine`" in wrong("translate", "runs/mine", "a boy")
+    assert "`echo x | regard classify runs/mine`" in wrong("classify", "runs/mine", "x")
+    assert "`regard generate runs/mine --prompt 'The cat'`" in wrong("generate", "runs/mine", "The cat")
+
+
+@pytest.mark.parametrize("words", [["train", "lstmm"], ["compare", "lstm", "gtp"]])
+def test_a_misspelt_system_is_answered_without_torch(words):
+    code = (
+        "import sys\nfrom regard.cli import main\n"
+        f"try:\n    main({words!r})\nexcept SystemExit as stop:\n    assert stop.code == 2\n"
+        "assert 'torch' not in sys.modules, 'torch was loaded'\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "did you mean" in done.stderr

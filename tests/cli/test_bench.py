@@ -98,3 +98,17 @@ def test_help_and_the_list_load_neither_torch_nor_a_peer():
         )
         done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.slow
+def test_a_server_is_measured_with_clients_at_once_and_one_at_a_time(regard, no_peers):
+    code, out, _ = regard("bench", "serve", "--quick", "--device", "cpu", "--json")
+    assert code == 0
+    rows = json.loads(out)
+    assert [row["name"] for row in rows] == ["serve 1", "serve 4"]
+    together, alone, peer = rows[1]["contenders"]
+    assert (together["clients"], alone["clients"]) == (4, 1)
+    assert together["tokens_per_call"] == alone["tokens_per_call"] == 8 * 4
+    assert alone["texts_as_alone"] == "8 of 8"
+    assert 0 < together["first_token_seconds"]["p50"] <= together["whole_seconds"]["p99"]
+    assert "transformers" in peer["could_not_run"]

@@ -5,11 +5,13 @@ import random
 
 import pytest
 
-from fault_injection import COUNT, FAULTS, PAIRS, TRAIN, WORKS, Work, begin, make_inputs, regard, result, survives
+from fault_injection import COUNT, FAULTS, TRAIN, WORKS, Work, begin, make_inputs, regard, result, survives
+
+CHOSEN = [work for work in WORKS if work.name in ("train", "count", "import")]  # the others: `make faults`
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("work", WORKS, ids=lambda work: work.name)
+@pytest.mark.parametrize("work", CHOSEN, ids=lambda work: work.name)
 def test_after_any_fault_the_same_work_ends_with_the_same_bits(work: Work, tmp_path):
     start, whole, places = begin(work, tmp_path, tmp_path / "counter")
     draw = random.Random(work.name)
@@ -19,7 +21,7 @@ def test_after_any_fault_the_same_work_ends_with_the_same_bits(work: Work, tmp_p
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("words", [TRAIN, PAIRS, COUNT], ids=lambda words: words[1])
+@pytest.mark.parametrize("words", [TRAIN, COUNT], ids=lambda words: words[1])
 def test_a_kill_at_any_moment_loses_nothing(words, tmp_path):
     """By the clock instead of by the write: wherever it strikes, the next command goes on or begins anew."""
     make_inputs(tmp_path / "whole")

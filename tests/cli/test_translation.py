@@ -431,3 +431,13 @@ def test_a_file_to_a_file_refuses_what_would_lose_something(regard, translators,
     assert code == 2
     assert "begun with another run" in errors
     assert (tmp_path / "out.txt.part").read_text(encoding="utf-8") == "a line\n"
+
+
+def test_which_tokens_are_counted_is_said(regard, pairs_file, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    code, out, errors = regard("train", "seq2seq", "--data", pairs_file, "--size", "tiny", "--dry-run")
+    assert code == 0, errors
+    assert "tokens of both sides are few" in errors
+    assert "those of the target; training.batch_tokens counts both sides" in out
+    code, out, _ = regard("data", "check", pairs_file)
+    assert "number of its longest line" in out

@@ -64,7 +64,7 @@ def test_few_pairs_are_trained_on_for_a_hundred_epochs_and_the_log_says_so(pairs
     assert recipe.training.steps < 6000
     assert recipe.model.dropout == 0.3
     said = capsys.readouterr().err
-    assert "tokens are few, so at most" in said
+    assert "tokens of both sides are few, so at most" in said
     assert "(100 epochs), or until 10 validations bring no improvement" in said
 
 

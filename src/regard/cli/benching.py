@@ -140,7 +140,9 @@ def _waits(ours: Entry, peer: Entry) -> Iterator[str]:
         if facts := entry.facts:
             first, whole = (_milliseconds(facts[what]) for what in ("first_token_seconds", "whole_seconds"))
             rate = median(entry.rates) / facts["tokens_of_a_request"]
-            yield f"{name}: {rate:.3g} requests/s, first token {first}, whole {whole} ms (p50 / p99);"
+            yield f"{name}: {rate:.3g} requests/s, first token {first}, whole {whole} ms (p50 / p99)"
+            if (own := facts["tokens_per_processor_second"]) is not None:
+                yield f"and {own:.0f} tokens per second of its processor time;"
     if "texts_as_alone" in peer.facts:
         yield f"texts as alone: {peer.facts['texts_as_alone']}"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from typing import Any
 
 from cyclopts import App, CycloptsError, Group
@@ -11,7 +12,7 @@ from cyclopts.exceptions import UnknownCommandError, UnknownOptionError, UnusedC
 from regard import __version__
 from regard.base.errors import RegardError
 from regard.base.settings import meant
-from regard.base.synonyms import COMMANDS, RUN_FIRST, ours
+from regard.base.synonyms import COMMANDS, RUN_FIRST, SETTINGS, ours
 from regard.cli.benching import bench
 from regard.cli.chatting import chat
 from regard.cli.claiming import claims
@@ -67,12 +68,13 @@ def run(words: list[str]) -> None:
         app(words, exit_on_error=False, print_error=False, result_action="return_value")
     except UnknownCommandError as error:
         word = (error.unused_tokens or [""])[0]
+        if word.startswith("-") and not error.command_chain:
+            raise RegardError(_no_verb(word.partition("=")[0])) from None
         raise RegardError(f"There is no command {word!r}{_command(word, list(error.command_chain or ()))}") from None
     except UnusedCliTokensError as error:
         verb = " ".join(["regard", *(error.command_chain or ())])
-        raise RegardError(
-            f"Did not expect {(error.unused_tokens or [''])[0]!r}: `{verb} --help` says what it takes."
-        ) from None
+        unexpected = (error.unused_tokens or [""])[0]
+        raise RegardError(f"Did not expect {unexpected!r}: {_instead(verb, unexpected, words)}") from None
     except UnknownOptionError as error:
         keyword = (error.token.keyword or error.token.value).partition("=")[0]
         if not keyword.startswith("--"):
@@ -81,6 +83,24 @@ def run(words: list[str]) -> None:
         options = [name for one in named for name in one.names]
         verb = " ".join(["regard", *(error.command_chain or ())])
         raise RegardError(f"{verb} has no option {keyword}{_option(keyword, options, verb)}") from None
+
+
+def _no_verb(option: str) -> str:
+    """An option without a verb: whose it may be, by the name that Regard has for it."""
+    found = ours(option, SETTINGS, SETTINGS) or (option[2:] if option[2:] in SETTINGS else None)
+    if found:
+        return f"{option} without a verb: did you mean `regard train SYSTEM --{found}`?"
+    return f"{option} without a verb: the verb comes first, as in `regard train lstm --data my.txt`."
+
+
+def _instead(verb: str, text: str, words: list[str]) -> str:
+    """What a user who gave a text to a verb on the command line may have meant."""
+    run = shlex.quote(words[1]) if len(words) > 1 and words[1] != text else "RUN"
+    if verb in ("regard translate", "regard classify", "regard score"):
+        return f"text comes through a pipe, as in `echo {shlex.quote(text)} | {verb} {run}`."
+    if verb == "regard generate":
+        return f"the text to continue is given as in `{verb} {run} --prompt {shlex.quote(text)}`."
+    return f"`{verb} --help` says what it takes."
 
 
 def _command(word: str, before: list[str]) -> str:

@@ -9,7 +9,7 @@ from cyclopts import Parameter
 
 from regard.base.errors import RegardError
 from regard.cli.completing import Corpus, On, Size, complete_system
-from regard.cli.options import DATA_OPTIONS, Flag, named
+from regard.cli.options import DATA_OPTIONS, Flag, check_systems, named
 
 COMPARE_OPTIONS = ("data", "match", "budget", "seeds", "size", "prompt", "jobs", "on", "run", "csv", "latex", "json")
 
@@ -64,6 +64,8 @@ def compare(
     json
         print a list of objects
     """
+    names, settings = named(systems)
+    check_systems(names)
     from regard.base.files import write_text
     from regard.compare.comparison import check_free
     from regard.compare.comparison import compare as run_comparison
@@ -71,7 +73,6 @@ def compare(
     from regard.report.table import print_json, print_table
     from regard.runs.recipe import parse_overrides
 
-    names, settings = named(systems)
     check_free(csv, "--csv")
     check_free(latex, "--latex")
     if csv is not None and csv == latex:

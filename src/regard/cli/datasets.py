@@ -152,7 +152,7 @@ def _print_pair_check(report: Any) -> None:
         "words": "words",
         "distinct": "different, up to case and punctuation",
         "with_several": "of them with several translations",
-        "longest_line": "the longest line",
+        "longest_line": "number of its longest line",
     }
     rows: list[dict[str, Any]] = [
         {"": label, **{split: getattr(file, key) for split, file in report.files.items()}}

@@ -31,6 +31,16 @@ def named(words: Sequence[str]) -> tuple[list[str], list[str]]:
     return names, settings
 
 
+def check_systems(names: Sequence[str]) -> None:
+    """Answer a misspelt system before anything heavy is loaded; recipes and one's own code are looked at later."""
+    from regard.systems.catalogue import find
+    from regard.systems.code import is_own
+
+    for name in names:
+        if not name.endswith(".toml") and not is_own(name):
+            find(name)
+
+
 def beam_search(width: int | None, length_penalty: float | None, n_best: int = 1) -> Any:
     from regard.decoding.beam import Beam
 

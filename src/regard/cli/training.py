@@ -8,7 +8,7 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from regard.cli.completing import Corpus, RunFolder, Size, Track, complete_target
-from regard.cli.options import DATA_OPTIONS, Flag, Settings
+from regard.cli.options import DATA_OPTIONS, Flag, Settings, check_systems
 from regard.cli.printing import print_facts
 
 TRAIN_OPTIONS = ("data", "run", "size", "seed", "budget", "from", "track", "print-recipe", "dry-run", "json")
@@ -57,6 +57,7 @@ def train(
     json
         with --dry-run: print one object
     """
+    check_systems([target] if target is not None and not target.startswith("--") else [])
     from regard.runs import train as fit
     from regard.runs.recipe import parse_overrides
 

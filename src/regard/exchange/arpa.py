@@ -51,7 +51,8 @@ def unescape(word: str) -> str:
     return re.sub("␡(.?)|([␀-␠])", lambda found: chr(ord(found[2]) - 0x2400) if found[2] else found[1], word)
 
 
-def _spell(tokens: list[str]) -> list[str]:
+def spell(tokens: list[str]) -> list[str]:
+    """A vocabulary by id as ARPA words; the boundary is </s>."""
     words = [UNKNOWN if (number, token) == (1, UNKNOWN) else escape(token) for number, token in enumerate(tokens)]
     words[0] = END
     twice, times = Counter(words).most_common(1)[0]
@@ -71,7 +72,7 @@ def write_arpa(model: NGram, tokens: list[str], path: str | Path, *, new: bool =
     keep every bit of fp32."""
     if len(tokens) != model.vocabulary:
         raise RegardError(f"The model has {model.vocabulary} tokens, not {len(tokens)}; give its own tokenizer's.")
-    words = _spell(tokens)
+    words = spell(tokens)
     with replacing(Path(path), new=new) as temporary, open(temporary, "w", encoding="utf-8", newline="\n") as file:
         _write(model, words, file)
 

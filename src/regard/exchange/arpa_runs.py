@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from importlib.metadata import version
+from math import log
 from pathlib import Path
 
 from regard.base.errors import RegardError
-from regard.base.numbers import grouped
-from regard.exchange.arpa import read_arpa, write_arpa
+from regard.base.numbers import counted, grouped
+from regard.exchange.arpa import read_arpa, spell, write_arpa
+from regard.exchange.parity import Parity, texts
 from regard.report.progress import say
 from regard.runs.folder import Tokenizers
 from regard.runs.language_run import LanguageRun
@@ -20,6 +23,24 @@ from regard.training.checkpoint import save_tensors
 def write(run: LanguageRun, out: Path) -> None:
     assert isinstance(run.model, NGram)
     write_arpa(run.model, run.tokenizer.tokens, out, new=True)
+
+
+def check(run: LanguageRun, out: Path) -> Parity:
+    """Let kenlm read the file and score the run's held-out lines."""
+    try:
+        import kenlm
+    except ImportError:
+        raise RegardError(f"{out} was written; to check it: pip install kenlm.") from None
+    theirs, words, lines = kenlm.Model(str(out)), spell(run.tokenizer.tokens), texts(run, 64)
+    scores = [theirs.score(" ".join(words[token] for token in run.tokenizer.encode(line))) for line in lines]
+    ours = [found.log_probability / log(10) for found in run.score(lines)]
+    return Parity(
+        system=run.recipe.system,
+        format="arpa",
+        program=f"kenlm {version('kenlm')}",
+        compared=f"log10 P of {counted(len(lines), 'line')}",
+        largest_difference=max(abs(one - other) for one, other in zip(scores, ours)),
+    )
 
 
 def read(file: Path, run: Path, tokenizer_file: Path | None = None) -> Path:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from regard.base.errors import RegardError
+from regard.base.numbers import a
 from regard.base.settings import one_of
 from regard.decoding.beam_engine import Searcher
 from regard.runs.translation_run import TranslationRun
@@ -15,6 +16,10 @@ def open_engine(name: str, run: TranslationRun) -> Searcher | None:
     one_of("--engine", name, tuple(ENGINES))
     if name == "regard":
         return None
+    if run.recipe.system != "transformer":
+        raise RegardError(
+            f"--engine {name} searches with a transformer, and {run.folder} is {a(run.recipe.system)}: leave it out."
+        )
     try:
         from regard.exchange import ctranslate2_model
     except ModuleNotFoundError as missing:

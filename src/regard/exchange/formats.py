@@ -29,6 +29,7 @@ class Format:
     module: str  # in this package
     what: str  # one line
     systems: tuple[str, ...] = ()  # that it takes; empty: every one
+    networks: bool = False  # of every system but those that count
     folder: bool = False  # what it writes: a folder, or one file
     options: Mapping[str, str] | None = None  # of `write`, each with a line of documentation
     opened: bool = True  # whether `write` takes the run that `load` opens; else its folder
@@ -54,6 +55,7 @@ FORMATS: dict[str, Format] = {
     "onnx": Format(
         "onnx_graphs",
         "graphs that any program with an ONNX runtime can run, of every neural system",
+        networks=True,
         folder=True,
         package="'regard[onnx]'",
     ),
@@ -105,7 +107,11 @@ def _open(folder: Path, to: str) -> AnyRun:
 
 
 def _other(to: str, system: str, folder: Path) -> str:
-    fitting = [name for name, form in FORMATS.items() if not form.systems or system in form.systems]
+    takes = {
+        name: form.systems or (() if form.networks and system == "ngram" else (system,))
+        for name, form in FORMATS.items()
+    }
+    fitting = [name for name, systems in takes.items() if system in systems]
     instead = f"; for {a(system)} there is {', '.join(fitting)}" if fitting else ""
     return f"--to {to} takes {' and '.join(FORMATS[to].systems)}, and {folder} is {a(system)}{instead}."
 

@@ -130,13 +130,15 @@ def _search(branches: Sequence[Branch], width: int) -> Iterable[str]:
         return
     yield "Beam search"
     said = "Log-probabilities of beginnings. ①, ②: hypotheses, best first; †: kept, (+2): for 2 more steps; ✂: pruned."
+    ended = sorted((branch for branch in branches if branch.rank), key=lambda branch: branch.rank)
+    if not all(branch.finished for branch in ended):
+        said += " …: not finished when the search ended, so below those that were."
     yield fill(said, width)
     for line in _Tree(branches).lines(-1, ""):
         yield _cut(line, width)
-    for branch in sorted((branch for branch in branches if branch.rank), key=lambda branch: branch.rank):
-        yield _cut(
-            f"{_crown(branch)} {_signed(branch.log_probability)}  {isolated(legible(branch.text)) or '(empty)'}", width
-        )
+    for branch in ended:
+        text = (isolated(legible(branch.text)) or "(empty)") + ("" if branch.finished else " …")
+        yield _cut(f"{_crown(branch)} {_signed(branch.log_probability)}  {text}", width)
 
 
 def _crown(branch: Branch) -> str:

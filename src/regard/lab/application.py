@@ -21,6 +21,8 @@ import functools
 import gzip
 import hashlib
 import json
+import math
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -49,6 +51,7 @@ from regard.report.table import finite
 VIEWS = ("runs", "ladder", "sentence", "translation", "time", "claims", "text")  # that have a routes_VIEW.py
 STATIC = Path(__file__).parent / "static"
 TYPES = {".html": "text/html", ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
+FRESH = 0.5  # seconds
 LANES = ("models", "settings")  # worker processes: a form is not to wait for a long trace
 
 P = ParamSpec("P")
@@ -66,6 +69,16 @@ class Lab:
 
     def __post_init__(self) -> None:
         self.trash, self.samples = Trash(self.folder), Samples(self.folder, self.ask)
+        self._looking, self._looked = asyncio.Lock(), -math.inf
+        self._seen: tuple[list[dict[str, Any]], list[dict[str, Any]]] = ([], [])
+
+    async def look(self) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+        """The runs and the jobs as they stand; one look serves all who ask within half a second."""
+        async with self._looking:
+            if time.monotonic() - self._looked > FRESH:
+                self._seen = await in_thread(self.folder.runs), await in_thread(self.jobs.list)
+                self._looked = time.monotonic()
+            return self._seen
 
     async def ask(
         self, work: str, body: dict[str, Any], *, seconds: float = 60, only: str = "", lane: str = "models"

@@ -43,7 +43,7 @@ async def _news(lab: Lab, request: Request, known: dict[str, tuple[int, int]]) -
     asked: list[Any] | None = None
     quiet = 0.0
     while not lab.closing.is_set() and not await request.is_disconnected():
-        runs = await in_thread(lab.folder.runs)
+        runs, jobs = await lab.look()
         sent = []
         changed = {run["name"]: run for run in runs if before.get(run["name"]) != json.dumps(run)}
         if changed or before.keys() != {run["name"] for run in runs}:
@@ -52,7 +52,7 @@ async def _news(lab: Lab, request: Request, known: dict[str, tuple[int, int]]) -
         for run in runs:
             if run["state"] != "running" and run["name"] not in known:
                 continue  # nothing comes
-            curve = lab.folder.curve(lab.folder.root / run["name"])
+            curve = await in_thread(lab.folder.curve, lab.folder.root / run["name"])
             age, rows = known.setdefault(run["name"], (curve.age, curve.rows))
             if age != curve.age:
                 rows = 0
@@ -61,7 +61,6 @@ async def _news(lab: Lab, request: Request, known: dict[str, tuple[int, int]]) -
                     event("points", {"run": run["name"], "age": curve.age, "from": rows, "rows": curve.since(rows)})
                 )
             known[run["name"]] = (curve.age, curve.rows)
-        jobs = await in_thread(lab.jobs.list)
         if jobs != asked:
             asked = jobs
             sent.append(event("jobs", jobs))

@@ -37,9 +37,7 @@ class Jobs:
 
     @property
     def _place(self) -> Path:
-        place = self.folder.own / "jobs"
-        place.mkdir(exist_ok=True)
-        return place
+        return self.folder.own / "jobs"
 
     def start(self, kind: str, words: Sequence[str], *, title: str, run: str = "") -> dict[str, Any]:
         """`regard WORDS` begins; `run`: the folder it works in, as a name in the runs folder."""
@@ -47,7 +45,7 @@ class Jobs:
         if len(alike) >= MOST_AT_ONCE:
             raise RegardError(f"{MOST_AT_ONCE} jobs run already: stop one, or wait until one has ended.")
         number = f"{time.time_ns():x}-{secrets.token_hex(3)}"
-        place = self._place
+        place = self.folder.keep("jobs")
         with open(place / f"{number}.out", "xb") as out, open(place / f"{number}.log", "xb") as log:
             process = subprocess.Popen(
                 [sys.executable, "-P", "-m", "regard", *words],

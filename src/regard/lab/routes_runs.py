@@ -147,8 +147,7 @@ async def upload(request: Request) -> Response:
 
 
 def _upload(folder: RunsFolder, name: str, token: str, content: bytes, last: bool) -> dict[str, Any]:
-    waiting = folder.own / "uploads"
-    waiting.mkdir(exist_ok=True)
+    waiting = folder.keep("uploads")
     token = token or secrets.token_hex(16)
     part = waiting / f"{token}.part"
     if not re.fullmatch("[0-9a-f]{32}", token):

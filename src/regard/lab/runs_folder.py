@@ -38,12 +38,12 @@ COLUMNS = ("step", "tokens", "seconds", "loss", "perplexity", "bleu", "accuracy"
 
 class RunsFolder:
     def __init__(self, root: Path):
+        if root.exists() and not root.is_dir():
+            raise RegardError(f"{root} is not a folder; give the one that holds your runs, as in `regard lab runs`.")
         try:
             root.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise RegardError(f"Cannot open the folder {root} ({error.strerror}); give another one.") from None
-        if not root.is_dir():
-            raise RegardError(f"{root} is not a folder; give the one that holds your runs, as in `regard lab runs`.")
         self.root = root.resolve()
         self._facts: dict[tuple[Path, str], tuple[Any, Any]] = {}  # file: what it was like, and what it said
         self._curves: dict[Path, Curve] = {}
@@ -100,11 +100,20 @@ class RunsFolder:
 
     @property
     def own(self) -> Path:
-        """The lab's own folder in it."""
-        path = self.root / OWN
-        path.mkdir(exist_ok=True)
-        if path.is_symlink():
-            raise RegardError(f"{path} leads out of the folder: remove it.")
+        """The lab's own folder in it, which is there once something was kept."""
+        return self.root / OWN
+
+    def keep(self, kind: str) -> Path:
+        """The place in the lab's own folder for things of a kind, made if need be."""
+        path = self.own / kind
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise RegardError(
+                f"Nothing can be written into {self.root} ({error.strerror}): open another folder."
+            ) from None
+        if self.own.is_symlink() or path.is_symlink():
+            raise RegardError(f"{self.own} leads out of the folder: remove it.")
         return path
 
     # -- what there is -----------------------------------------------------------------------------------------------

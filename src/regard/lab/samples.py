@@ -33,9 +33,7 @@ class Samples:
         self._tried: dict[str, Any] = {}  # run: the step at which a sample was asked for last
 
     def _file(self, name: str) -> Path:
-        place = self.folder.own / "samples"
-        place.mkdir(exist_ok=True)
-        return place / f"{quote(name, safe='')[:200]}.jsonl"
+        return self.folder.own / "samples" / f"{quote(name, safe='')[:200]}.jsonl"
 
     def kept(self, name: str) -> list[dict[str, Any]]:
         """Oldest first; those of a run that had this name before are left out."""
@@ -70,6 +68,7 @@ class Samples:
         answer = (await self.ask("runs.sample", {"run": name}, seconds=60)).value
         created = self.folder.facts(self.folder.run(name)).get("created")
         entry = {"step": step, "created": created, **answer}
+        self.folder.keep("samples")
         await run_in_threadpool(append_line, self._file(name), json.dumps(entry, ensure_ascii=False))
         return True
 

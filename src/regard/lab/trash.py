@@ -21,9 +21,7 @@ class Trash:
 
     @property
     def _place(self) -> Path:
-        place = self.folder.own / "trash"
-        place.mkdir(exist_ok=True)
-        return place
+        return self.folder.own / "trash"
 
     def put(self, name: str) -> dict[str, Any]:
         """A run or a comparison, out of sight."""
@@ -33,7 +31,7 @@ class Trash:
         if is_working(path):
             raise RegardError(f"{name} is training: stop it first.")
         mark = secrets.token_hex(8)
-        place = self._place / mark
+        place = self.folder.keep("trash") / mark
         place.mkdir()
         write_text(place / "was.json", json.dumps({"name": name}))
         os.rename(path, place / "run")
@@ -54,12 +52,14 @@ class Trash:
 
     def list(self) -> list[dict[str, Any]]:
         """Newest first."""
-        places = sorted(self._place.iterdir(), key=lambda place: place.stat().st_mtime, reverse=True)
+        places = sorted(
+            self._place.iterdir() if self._place.is_dir() else (), key=lambda place: place.stat().st_mtime, reverse=True
+        )
         return [{"mark": place.name, "name": self._name(place)} for place in places if (place / "run").is_dir()]
 
     def empty(self) -> None:
         """Delete for good what was deleted before."""
-        shutil.rmtree(self._place)
+        shutil.rmtree(self.folder.keep("trash"))
 
     def _find(self, mark: str) -> Path:
         place = self._place / mark

@@ -18,9 +18,10 @@ It is the same regression as Nadaraya's and Watson's, with a sum that can be kep
                         what the key had stored is replaced. φ(q) and φ(k) then have length 1, and nothing is divided.
                         Schlag et al. 2021; with a gate: Yang et al. 2025
 
-A text of T words is read in chunks of C: within a chunk by products of matrices, from chunk to chunk by S. That costs
-O(T·C), and one word alone costs the same at every t. With u_t = v_t, or under the delta rule the u_t that the system of
-equations below it gives, and γ_t the product of the λ since the chunk's beginning,
+A text of T words is read in chunks of C, all at once: within a chunk by products of matrices, and S from chunk to chunk
+by the scan of scan.py (under the delta rule one after the other). That costs O(T·C), and one word alone costs the same
+at every t. With S_0 the state before a chunk, γ_t the product of the λ since its beginning, and u_t = v_t, or under the
+delta rule what the equations below give,
 
     y_t = γ_t S_0ᵀφ(q_t) + Σ_{j ≤ t} (γ_t/γ_j) φ(q_t)·φ(k_j) u_j        S = γ_C S_0 + Σ_j (γ_C/γ_j) φ(k_j) u_jᵀ
     u_t + β_t Σ_{j < t} (γ_t/γ_j) φ(k_t)·φ(k_j) u_j = β_t (v_t − γ_t S_0ᵀφ(k_t))
@@ -35,6 +36,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.layers.attention import CausalSelfAttention
+from regard.layers.scan import scan
 from regard.layers.state import Span, State
 
 FEATURES = ("elu", "relu", "gaussian")
@@ -83,16 +85,9 @@ class LinearAttention(CausalSelfAttention):
 
     def forward(self, x: Tensor, state: State, span: Span) -> tuple[Tensor, State]:
         query, key, value, decay, write = self.prepare(x, span)
-        matrix = self.opened(state, query.dtype)
-        context = []
         with torch.autocast(x.device.type, enabled=False):
-            for start in range(0, x.size(1), CHUNK):
-                chunk = slice(start, start + CHUNK)
-                betas = None if write is None else write[..., chunk]
-                parts = query[:, :, chunk], key[:, :, chunk], value[:, :, chunk], decay[..., chunk]
-                read, matrix = read_chunk(*parts, betas, matrix)
-                context.append(read)
-        return self.join_heads(self.divide(torch.cat(context, dim=2)).to(x.dtype)), self.closed(matrix)
+            read, matrix = read_chunks(query, key, value, decay, write, self.opened(state, query.dtype))
+        return self.join_heads(self.divide(read).to(x.dtype)), self.closed(matrix)
 
     def explain(self, x: Tensor, state: State, span: Span) -> tuple[Tensor, State, State]:
         """The recurrent form, word by word."""
@@ -109,7 +104,7 @@ class LinearAttention(CausalSelfAttention):
         read = torch.stack(context, dim=2)
         parts: State = {"matrix": self.closed(matrix)["matrix"], "decay": decay.exp().transpose(1, 2)}  # [R, T, H]
         if write is None:  # what each word of this call weighs; words of earlier calls are in the state alone
-            parts["weights"] = remaining(decay) * (query @ key.mT) / read[..., -1:].clamp(min=LEAST)
+            parts["weights"] = remaining(decay.cumsum(dim=-1)) * (query @ key.mT) / read[..., -1:].clamp(min=LEAST)
         else:
             parts["write"] = write.transpose(1, 2)
         return self.join_heads(self.divide(read).to(x.dtype)), self.closed(matrix), parts
@@ -164,23 +159,44 @@ class LinearAttention(CausalSelfAttention):
         return {"matrix": matrix[..., :-1], "normaliser": matrix[..., -1]}
 
 
-def remaining(decay: Tensor) -> Tensor:
-    """γ_t/γ_j for j ≤ t, else 0, of log λ […, T]: […, T, T]."""
-    reach = decay.cumsum(dim=-1)
-    later = torch.ones(decay.size(-1), decay.size(-1), dtype=torch.bool, device=decay.device).triu(1)
+def remaining(reach: Tensor) -> Tensor:
+    """γ_t/γ_j for j ≤ t, else 0, of log γ […, T]: […, T, T]."""
+    later = torch.ones(reach.size(-1), reach.size(-1), dtype=torch.bool, device=reach.device).triu(1)
     return (reach[..., :, None] - reach[..., None, :]).masked_fill(later, -torch.inf).exp()
 
 
-def read_chunk(
+def cut(part: Tensor, size: int) -> Tensor:
+    """[R, H, T, x] in chunks, the last one filled up with zeros, which write nothing: [R, N, H, size, x]."""
+    return F.pad(part, (0, 0, 0, -part.size(2) % size)).unflatten(2, (-1, size)).transpose(1, 2)
+
+
+def read_chunks(
     query: Tensor, key: Tensor, value: Tensor, decay: Tensor, write: Tensor | None, matrix: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """What C words read [R, H, C, d], and the matrix after them; `write` is β under the delta rule."""
-    reach = decay.cumsum(dim=-1)  # log γ
-    left, since_start, to_end = remaining(decay), reach.exp()[..., None], (reach[..., -1:] - reach).exp()[..., None]
-    if write is not None:
-        mixed = write[..., None] * left * (key @ key.mT)  # below its diagonal, the coefficients of the equations
-        value = write[..., None] * (value - since_start * (key @ matrix))
-        if value.size(2) > 1:
+    """What T words read [R, H, T, d], and the matrix after them; `write` is β under the delta rule."""
+    words = query.size(2)
+    size = min(CHUNK, words)
+    query, key, value = (cut(part, size) for part in (query, key, value))
+    reach = cut(decay[..., None], size).cumsum(dim=-2)  # log γ [R, N, H, C, 1]
+    left, since_start, to_end = remaining(reach[..., 0]), reach.exp(), (reach[..., -1:, :] - reach).exp()
+    stored, whole = (key * to_end).mT, since_start[..., -1:, :]  # φ(k) as the chunk's end sees it; γ_C
+    if write is None:
+        added = stored @ value  # [R, N, H, m, d]
+        first = torch.addcmul(added[:, :1], whole[:, :1], matrix[:, None])
+        after = scan(whole, torch.cat([first, added[:, 1:]], dim=1))
+        before, matrix = torch.cat([matrix[:, None], after[:, :-1]], dim=1), after[:, -1]
+    else:
+        beta = cut(write[..., None], size)
+        value = torch.cat([beta * value, beta * since_start * key], dim=-1)
+        if size > 1:  # below its diagonal, the coefficients of the equations
+            mixed = beta * left * (key @ key.mT)
             value = torch.linalg.solve_triangular(mixed, value, upper=False, unitriangular=True)
-    read = since_start * (query @ matrix) + (left * (query @ key.mT)) @ value
-    return read, since_start[..., -1:, :] * matrix + (key * to_end).mT @ value
+        alone, through = value.split([value.size(-1) - key.size(-1), key.size(-1)], dim=-1)  # u = alone − through S_0
+        states, changes = [], []
+        for own, past, kept, gamma in zip(*(part.unbind(1) for part in (alone, through, stored, whole)), strict=True):
+            states.append(matrix)
+            changes.append(own - past @ matrix)
+            matrix = gamma * matrix + kept @ changes[-1]
+        before, value = torch.stack(states, dim=1), torch.stack(changes, dim=1)
+    read = since_start * (query @ before) + (left * (query @ key.mT)) @ value
+    return read.transpose(1, 2).flatten(2, 3)[:, :, :words], matrix

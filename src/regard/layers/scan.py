@@ -20,7 +20,7 @@ from regard.layers.state import Span, State, last
 
 
 def scan(keep: Tensor, add: Tensor) -> Tensor:
-    """h_t = keep_t * h_{t-1} + add_t with h_0 = 0, for all t of [R, T, D] at once, as a tree of pairs."""
+    """h_t = keep_t * h_{t-1} + add_t with h_0 = 0, for all t of [R, T, …] at once, as a tree of pairs."""
     steps = add.size(1)
     if steps == 1:
         return add

@@ -419,12 +419,13 @@ def dry_run(recipe: Recipe, start: Path | None = None, tokenizers: Tokenizers | 
     does: the batches that stand out, a validation, a checkpoint.
     """
     ready = prepare(recipe, start, tokenizers)
-    training_tokens = ready.data.tokens
+    training_tokens, pairs = ready.data.tokens, isinstance(ready.data, PairData)
     facts: dict[str, Any] = {
         "system": ready.recipe.system,
         "corpus": ready.data.origin["name"],
         "vocabulary": ready.data.tokenizers.target.vocabulary,
         "training_tokens": training_tokens,
+        **({"tokens_are": "those of the target; training.batch_tokens counts both sides"} if pairs else {}),
     }
     if is_counted(ready.recipe):
         return facts | {"note": "counting takes about a second per million tokens"}

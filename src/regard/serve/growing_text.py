@@ -32,7 +32,7 @@ class GrowingText:
         self.said = max(self.said, len(text))
         if piece and not ended and before > BEFORE and not self.tokenizer.decode(self.tokens).endswith(HALF):
             self.tokens = self.tokens[before:]  # a whole number of characters: what follows needs no more
-            self.said = len(self._decode())
+            self.said = len(self._decode(ended=True))  # they may begin within a character, which was said
         return piece
 
 

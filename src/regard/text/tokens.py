@@ -262,10 +262,11 @@ def cached(
     with suppress(RegardError):  # missing or incomplete
         return load_tokens(path)
     if why := _unwritable(path.parent):
-        say(
-            f"note: the cache {cache_folder()} cannot be written ({why}), so the text is tokenised each time; "
-            "REGARD_CACHE names another folder"
-        )
+        if not _scratch.cache_info().currsize:  # said once
+            say(
+                f"note: the cache {cache_folder()} cannot be written ({why}), so the text is tokenised each time; "
+                "REGARD_CACHE names another folder"
+            )
         path = Path(_scratch().name) / path.name
     with waiting_for(path.with_suffix(".lock")):  # other processes that need the same text wait
         with suppress(RegardError):

@@ -12,7 +12,7 @@ from collections.abc import Collection
 from typing import Any
 
 from regard.base.numbers import counted, grouped
-from regard.training.hyperparameters import Learning
+from regard.training.hyperparameters import Learning, PairTraining
 
 MOST_EPOCHS = 100
 STEPS_PER_EPOCH = 20
@@ -53,14 +53,15 @@ def suited(settings: Learning, tokens: int, longest: int, given: Collection[str]
 
 def plan(settings: Learning, tokens: int) -> str:
     """One sentence for the log: how training on a small corpus differs."""
+    few = f"{grouped(tokens)} tokens{' of both sides' if isinstance(settings, PairTraining) else ''} are few"
     if settings.budget:
         return (
-            f"Training: {grouped(tokens)} tokens are few, so steps have {grouped(settings.batch_tokens)} of them, "
+            f"Training: {few}, so steps have {grouped(settings.batch_tokens)} of them, "
             f"with {grouped(settings.warmup)} of warm-up."
         )
     most = counted(max(1, round(epochs(settings, tokens))), "epoch")
     ends = f", or until {counted(settings.patience, 'validation')} bring no improvement" if settings.patience else ""
     return (
-        f"Training: {grouped(tokens)} tokens are few, so at most {grouped(settings.steps)} steps of "
+        f"Training: {few}, so at most {grouped(settings.steps)} steps of "
         f"{grouped(settings.batch_tokens)} tokens ({most}){ends}; --training.steps or --budget asks for more."
     )

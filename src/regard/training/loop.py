@@ -361,6 +361,9 @@ class Trainer:
         tensors, note = load_tensors(self.folder / "training.safetensors")
         if "progress" not in note:
             raise RegardError(f"{self.folder / 'training.safetensors'} is not a checkpoint of a training.")
+        # Copied, since in the file they lie at any address, and matrix products of numbers that are not aligned as in
+        # PyTorch's own memory may round otherwise.
+        tensors = {name: tensor.clone() for name, tensor in tensors.items()}
         self.at = Progress(**note["progress"])
         self.at.history = [(int(step), float(loss)) for step, loss in self.at.history]
         patterns = weights_of(self.model)

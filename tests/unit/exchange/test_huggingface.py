@@ -7,6 +7,8 @@ import shutil
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
+from tokenizers import Tokenizer as Engine
+from tokenizers import decoders, models, pre_tokenizers
 
 import regard
 from regard.base.errors import RegardError
@@ -163,7 +165,9 @@ def gpt2(runs, tmp_path_factory):
     ours = json.loads(runs("gpt").tokenizer.json)["model"]
     tokens = sorted(ours["vocab"], key=ours["vocab"].__getitem__)[1:]
     vocabulary = {token: number for number, token in enumerate([*tokens, "<|endoftext|>"])}
-    tokenizer = transformers.GPT2Tokenizer(vocab=vocabulary, merges=[tuple(pair) for pair in ours["merges"]])
+    engine = Engine(models.BPE(vocabulary, [tuple(pair) for pair in ours["merges"]]))
+    engine.pre_tokenizer, engine.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
+    tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_object=engine, eos_token="<|endoftext|>")
     last = len(vocabulary) - 1
     config = transformers.GPT2Config(
         vocab_size=len(vocabulary), n_embd=24, n_layer=2, n_head=2, n_positions=40, bos_token_id=last, eos_token_id=last
@@ -339,8 +343,6 @@ def test_shards_are_read_and_an_index_cannot_reach_outside(copy):
 
 
 def test_another_kind_of_tokenizer_is_named(copy):
-    from tokenizers import Tokenizer, models
-
-    Tokenizer(models.Unigram([("a", 0.0), ("<|endoftext|>", 0.0)], 0)).save(str(copy / "tokenizer.json"))
+    Engine(models.Unigram([("a", 0.0), ("<|endoftext|>", 0.0)], 0)).save(str(copy / "tokenizer.json"))
     change(copy, eos_token_id=1, bos_token_id=1)
     assert "is a Unigram tokenizer" in refused(copy)

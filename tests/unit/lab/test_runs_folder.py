@@ -141,3 +141,16 @@ def test_a_damaged_run_is_still_listed(folder, content):
     (path / "run.json").write_text(content)
     (path / "recipe.toml").write_text("= nonsense")
     assert {run["name"] for run in folder.runs()} == {"lstm", "damaged"}
+
+
+def test_looking_writes_nothing(folder):
+    from regard.lab.jobs import Jobs
+    from regard.lab.samples import Samples
+
+    before = sorted(folder.root.rglob("*"))
+    assert folder.runs()
+    assert folder.comparisons() == []
+    assert Jobs(folder).list() == []
+    assert Trash(folder).list() == []
+    assert Samples(folder, None).kept("lstm") == []
+    assert sorted(folder.root.rglob("*")) == before

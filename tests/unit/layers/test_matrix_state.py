@@ -82,7 +82,7 @@ def test_the_delta_rule_replaces_what_a_key_had_stored():
     still, always = torch.zeros(1, 1, 3, dtype=torch.float64), torch.ones(1, 1, 3, dtype=torch.float64)
     start = torch.zeros(1, 1, 4, 2, dtype=torch.float64)
     for write, wanted in ((always, [5.0, 5.0]), (None, [6.0, 5.0])):
-        read, _ = matrix_state.read_chunk(one, one, value, still, write, start)
+        read, _ = matrix_state.read_chunks(one, one, value, still, write, start)
         assert read[0, 0, 2].tolist() == wanted
 
 

@@ -27,6 +27,15 @@ def test_the_pieces_are_what_all_tokens_decode_to(tokenizer, data):
     assert tokenizer.decode(prompt) + text == whole
 
 
+def test_a_character_may_come_in_parts_wherever_the_window_is_cut():
+    tokenizer = Tokenizer.train(LINES, "byte")
+    tokens = tokenizer.encode("€a" * 40)
+    for first in range(1, 4):
+        grown = GrowingText(tokenizer, [])
+        groups = [tokens[:first], *(tokens[at : at + 2] for at in range(first, len(tokens), 2))]
+        assert "".join(grown.add(group, False) for group in groups) == "€a" * 40
+
+
 @given(st.lists(st.text("ab", max_size=3)), st.lists(st.text("ab", min_size=1, max_size=3), max_size=3))
 def test_a_text_goes_as_far_as_the_first_stop_sequence(pieces, stops):
     until, given_out = Until(stops), ""

@@ -179,7 +179,7 @@ def test_what_is_no_text_stays_byte_for_byte():
     assert segments.filled(["1", "2"]) == html.replace("A&nbsp;b", "1").replace(">c<", ">2<")
 
 
-@pytest.mark.parametrize("html", ["<a " * 6000, "<p>Hello<a b='" * 1000, "</" * 9000, "<p>x</p><!-- never ended"])
+@pytest.mark.parametrize("html", ["<a " * 6000, "</" * 9000, "<p>x</p><!-- never ended"])
 def test_tags_that_never_end_stay_as_they_are(html):
     """In linear time: the parser alone takes seconds for the first, in which the server would answer nobody."""
     segments = HtmlSegments(html)

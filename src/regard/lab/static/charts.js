@@ -8,6 +8,7 @@
 // A series is { name, colour: 0…, dash: 0…, x, y, low, high, note, quiet }: arrays of equal length; low and high draw a
 // pale band where they differ from y. `points: true` marks each point, for the few of a validation.
 
+import { saves } from "./saving.js";
 import { clock, el, number, put, short, speak, svg, table } from "./dom.js";
 
 const DASHES = [null, "6 4", "2 3"];
@@ -75,7 +76,8 @@ export function lineChart({ label, height = 300 }) {
   const tip = el("div", { class: "tip", hidden: true });
   const words = el("p", { class: "caption" });
   const numbers = el("details", { class: "numbers" }, el("summary", {}, "As a table"));
-  const node = el("figure", { class: "chart" }, el("div", { class: "canvas" }, plot, cursor, tip), words, numbers);
+  const node = el("figure", { class: "chart" }, el("div", { class: "canvas" }, plot, cursor, tip), words, numbers,
+    saves(() => (given ? `${given.y.label}-${given.x.label}` : label), { drawing: () => plot, rows: () => everything() }));
   let given = null, drawn = [], X = null, Y = null, at = null, picked = 0, frame = 0, right = MARGIN.right;
 
   function bounds(key, log) {
@@ -130,7 +132,7 @@ export function lineChart({ label, height = 300 }) {
         svg("line", { x1: MARGIN.left, x2: width - right, y1: Y(mark), y2: Y(mark), class: "grid" }),
         svg("text", { x: MARGIN.left - 8, y: Y(mark) + 4, "text-anchor": "end" }, formatY(mark, 3)),
       ]),
-      ticks(...across, x.log, Math.max(2, Math.floor(width / 110))).map((mark) => [
+      ticks(...across, x.log, Math.max(2, Math.floor(width / 85))).map((mark) => [
         svg("line", { x1: X(mark), x2: X(mark), y1: height - MARGIN.bottom, y2: height - MARGIN.bottom + 4, class: "tick" }),
         svg("text", { x: X(mark), y: height - MARGIN.bottom + 18, "text-anchor": "middle" }, formatX(mark)),
       ]),
@@ -259,6 +261,8 @@ export function lineChart({ label, height = 300 }) {
 
   // -- the same in words -------------------------------------------------------------------------------------------------
 
+  const everything = () => [["line", given?.x.label, given?.y.label], ...drawn.flatMap((one) => [...one.x].map((x, place) => [one.name, x, one.y[place]]))];
+
   function summary() {
     return drawn.map((one) => {
       const real = [...one.line].filter(Number.isFinite);
@@ -272,6 +276,7 @@ export function lineChart({ label, height = 300 }) {
       ? `${given.y.label} against ${given.x.label}${given.x.log ? " (logarithmic)" : ""}; ${found.length === 1 ? `${found[0].name} ends at ${number(found[0].last)}` : `${found.length} lines`}.${given.sentence ? ` ${given.sentence}` : ""}`
       : "";
     plot.setAttribute("aria-label", `${words.textContent || label} Arrow keys read values.`);
+    node.querySelectorAll(".numbers").forEach((one) => { one.hidden = !found.length; });
     if (numbers.open) tabulate();
   }
   const tabulate = () => put(numbers, el("summary", {}, "As a table"),

@@ -18,6 +18,7 @@ import { isDark } from "./address.js";
 import { valueAt } from "./arrays.js";
 import * as colours from "./colours.js";
 import { el, number, put, speak } from "./dom.js";
+import { saves } from "./saving.js";
 
 export const shadesOf = (diverging) => colours[`${diverging ? "diverging" : "sequential"}${isDark() ? "Dark" : "Light"}`];
 
@@ -57,7 +58,8 @@ export function heatMap({ label, onPoint = () => {}, onPick = () => {} }) {
   const readout = el("p", { class: "readout" });
   const scale = el("div", { class: "scale" });
   const numbers = el("details", { class: "numbers" }, el("summary", {}, "As a table"));
-  const node = el("figure", { class: "heat" }, el("div", { class: "scroll" }, canvas), readout, scale, numbers);
+  const node = el("figure", { class: "heat" }, el("div", { class: "scroll" }, canvas), readout, scale, numbers,
+    saves(() => label, { canvas: () => canvas, rows: () => [["", ...given.columns], ...given.rows.map((word, row) => [word, ...given.columns.map((_, column) => value(row, column))])] }));
   let given = null, at = [-1, -1], box = null, frame = 0;
   const cells = document.createElement("canvas");
 

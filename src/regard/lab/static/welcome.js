@@ -18,12 +18,12 @@ export function firstVisit(api, address, started) {
       button.disabled = true;
       button.textContent = "Starting …";
       try {
-        await api.post("runs/start", { system: one.system, data: one.data, size: "tiny", settings: one.budget ? { "training.budget": one.budget } : {} });
+        await api.post("runs/start", { system: one.system, data: one.data, size: "tiny", settings: one.budget ? { "training.budget": one.budget, "training.evaluate_every": "25", "training.snapshots": "12" } : {} });
         started();
       } catch (error) { notice(error.message, { bad: true }); button.disabled = false; button.textContent = "Start"; }
     });
     return el("article", { class: "card" }, el("h2", {}, one.title), el("p", {}, one.about),
-      el("p", { class: "mono quiet-text" }, `regard train ${one.system} --data ${one.data} --size tiny${one.budget ? ` --budget ${one.budget}` : ""}`), button);
+      el("p", { class: "mono quiet-text" }, `regard train ${one.system} --data ${one.data} --size tiny${one.budget ? ` --budget ${one.budget} --training.evaluate-every 25 --training.snapshots 12` : ""}`), button);
   });
   return el("div", { class: "first" },
     el("h1", {}, "Watch a model learn"),

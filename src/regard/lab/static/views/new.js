@@ -40,7 +40,7 @@ export default {
           some.map((one) => el("option", { value: one.name, selected: one.name === asked.system }, `${one.name} (${one.year})`)))));
       const one = system();
       put(what, el("h2", {}, "System"), el("div", { class: "row" }, labelled("System", select, `${one.title[0].toUpperCase()}${one.title.slice(1)}. ${one.paper}.`),
-        el("div", { class: "field" }, el("label", {}, "Size"), segments("Size", { "": "auto", tiny: "tiny", small: "small", medium: "medium", large: "large" }, asked.size, (value) => { asked.size = value; choose(); }))));
+        el("div", { class: "field" }, el("span", { class: "label" }, "Size"), segments("Size", { "": "auto", tiny: "tiny", small: "small", medium: "medium", large: "large" }, asked.size, (value) => { asked.size = value; choose(); }))));
     }
 
     // -- every setting -------------------------------------------------------------------------------------------------------

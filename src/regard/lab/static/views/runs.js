@@ -226,7 +226,7 @@ export default {
         series, smooth: smoothing(),
         x: { label: axis() === "seconds" ? "of training" : AXES[axis()], log: log.has("x"), format: axis() === "seconds" ? "clock" : "short" },
         y: { label: METRICS[metric()], log: log.has("y"), format: metric() === "tokens_per_second" ? "short" : "number" },
-        empty: slots.size ? "These runs have no such numbers" : "Choose runs on the left",
+        empty: slots.size ? "These runs have no such numbers" : runs.size ? "Choose runs in the list" : "It begins in a moment",
       });
     }
 
