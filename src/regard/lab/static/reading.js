@@ -375,7 +375,7 @@ export function reading({ part, onStep = () => {}, onEdit = null, onGradients = 
   }
 
   function drawSearch() {
-    put(bodies.search, el("h3", {}, "How it searched"), facts.beam.length ? searchTree(facts.beam) : el("p", { class: "quiet-text" }, "Nothing was searched for here."));
+    put(bodies.search, el("h3", {}, "How it searched"), facts.beam.length ? searchTree(facts.beam, facts.unfinished) : el("p", { class: "quiet-text" }, "Nothing was searched for here."));
   }
 
   const DRAW = { expected: drawExpected, attention: drawAttention, states: drawStates, gradients: drawGradients, search: drawSearch };
