@@ -62,7 +62,7 @@ def options(verb):
 
 
 OPTIONS = {name: options(verb) for name, verb in commands()}
-OPTIONS["export"] |= {name for form in FORMATS.values() for name in form.options}
+OPTIONS["export"] |= {name for form in FORMATS.values() for name in form.options or ()}
 SETTINGS = {f"data.{f.name}" for section in (DataSettings, PairDataSettings) for f in fields(section)}
 SETTINGS |= {f"training.{f.name}" for section in (Training, PairTraining, Counting) for f in fields(section)}
 SETTINGS |= {f"model.{f.name}" for system in SYSTEMS for f in fields(system_module(system.name).Settings)}
