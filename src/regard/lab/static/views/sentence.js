@@ -89,7 +89,7 @@ export default {
     }
 
     function panel(run, place) {
-      const figures = el("p", { class: "figures" }), problem = el("p", { class: "problem", role: "alert" });
+      const figures = el("p", { class: "in-short" }), problem = el("p", { class: "problem", role: "alert" });
       const bars = el("div", { class: "bars" });
       const write = el("section", { class: "part write", hidden: true }, el("h3", {}, "What may come next"), bars,
         el("div", { class: "buttons" },
