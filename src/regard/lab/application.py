@@ -119,7 +119,8 @@ def reply(value: Any, status: int = 200) -> Response:
     if isinstance(value, Answer):
         kind = "application/json" if value.kind == "json" else "application/octet-stream"
         return Response(value.content, status, media_type=kind)
-    content = json.dumps(finite(value), ensure_ascii=False, separators=(",", ":")).encode()
+    told = json.dumps(finite(value), ensure_ascii=False, separators=(",", ":"))
+    content = told.encode("utf-8", "backslashreplace")  # half a pair, as in the name of a file, is \ud800 in JSON
     return Response(content, status, media_type="application/json")
 
 

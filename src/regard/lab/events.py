@@ -22,7 +22,8 @@ QUIET = 15.0  # seconds after which a comment keeps the connection open
 
 
 def event(name: str, value: Any) -> bytes:
-    return f"event: {name}\ndata: {json.dumps(finite(value), ensure_ascii=False, separators=(',', ':'))}\n\n".encode()
+    told = json.dumps(finite(value), ensure_ascii=False, separators=(",", ":"))
+    return f"event: {name}\ndata: {told}\n\n".encode("utf-8", "backslashreplace")  # as in `reply`
 
 
 async def events(request: Request) -> StreamingResponse:

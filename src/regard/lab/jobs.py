@@ -132,7 +132,9 @@ class Jobs:
     def _record(self, number: str) -> dict[str, Any] | None:
         try:
             record = json.loads((self._place / f"{number}.json").read_text(encoding="utf-8"))
-            return record if isinstance(record, dict) and isinstance(record.get("pid"), int) else None
+            kinds = {"id": str, "kind": str, "run": str, "pid": int, "words": list, "started": float}
+            whole = isinstance(record, dict) and all(isinstance(record.get(key), kinds[key]) for key in kinds)
+            return record if whole and record["id"] == number else None
         except (OSError, ValueError, RecursionError):
             return None
 

@@ -21,7 +21,7 @@ _open: OrderedDict[tuple[Path, str], tuple[int, AnyRun]] = OrderedDict()
 
 def open_run(folder: RunsFolder, name: str, weights: str = "best") -> AnyRun:
     """The run of this name, on the CPU or GPU; opened again only if its weights were written since."""
-    path = folder.run(name)
+    path = folder.plain_run(name)
     file = path / ("training.safetensors" if weights == "last" else "model.safetensors")
     if weights.isdecimal():
         file = moments(path).get(int(weights), file)

@@ -85,14 +85,27 @@ async def one(request: Request) -> Response:
         return {
             **lab.folder.summary(path),
             "facts": {key: facts.get(key) for key in ("regard", "torch", "python", "platform", "threads", "seed")},
-            "notes": (facts.get("corpus") or {}).get("notes", []),
+            "notes": lab.folder.notes(path),
             "recipe": lab.folder.recipe_text(path),
             "job": jobs[0] if jobs else None,
             "log": lab.jobs.log(jobs[0]["id"])[-8000:] if jobs else "",
             "samples": lab.samples.kept(name),
+            "report": lab.folder.has_report(path),
         }
 
     return reply(await in_thread(found))
+
+
+async def report(request: Request) -> Response:
+    """`?name=NAME`: report.html of a run, a comparison or claims, as a file to keep; opened here, it may do nothing."""
+    lab, name = lab_of(request), request.query_params.get("name", "")
+    content = await in_thread(lab.folder.report, name)
+    file = re.sub(r"[^A-Za-z0-9.-]+", "-", name).strip("-.") or "report"
+    headers = {
+        "content-disposition": f'attachment; filename="{file}.html"',
+        "content-security-policy": "sandbox; default-src 'none'",
+    }
+    return Response(content, media_type="text/html", headers=headers)
 
 
 async def sample(request: Request) -> Response:
@@ -266,6 +279,7 @@ ROUTES = [
     Route("/api/runs/events", events),
     Route("/api/runs/curves", curves),
     Route("/api/runs/one", one),
+    Route("/api/runs/report", report),
     Route("/api/runs/sample", sample, methods=["POST"]),
     Route("/api/runs/choices", choices),
     Route("/api/runs/form", form, methods=["POST"]),

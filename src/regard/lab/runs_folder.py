@@ -72,11 +72,38 @@ class RunsFolder:
             raise RegardError(f"There is no run {name[:200]!r} in this folder.")
         return path
 
+    def plain_run(self, name: str) -> Path:
+        """A run that can be opened by those who follow links and wait for pipes: it holds files and folders alone."""
+        path = self.run(name)
+        for folder in (path, path / "kept", path / "snapshots"):
+            try:
+                with os.scandir(folder) as entries:
+                    modes = {one.name: stat.S_IFMT(one.stat(follow_symlinks=False).st_mode) for one in entries}
+            except OSError:
+                continue
+            if odd := [one for one, mode in modes.items() if mode not in (stat.S_IFREG, stat.S_IFDIR)]:
+                raise RegardError(f"{name} is not opened: {odd[0]!r} in it is no plain file.")
+        return path
+
     def comparison(self, name: str) -> Path:
         path = self.inside(name, kind="comparison")
         if not _is_plain_file(path / "comparison.json"):
             raise RegardError(f"There is no comparison {name[:200]!r} in this folder.")
         return path
+
+    def report(self, name: str) -> bytes:
+        """report.html of a run, a comparison or a folder of claims, as `regard` wrote it; nothing else is sent."""
+        path = self.inside(name)
+        if not self.has_report(path):
+            raise RegardError(f"{name} has no report.html: it comes when it ends.")
+        try:
+            return _read(path / "report.html")
+        except (OSError, ValueError):
+            raise RegardError(f"The page {path / 'report.html'} is too large to be sent: open it there.") from None
+
+    def has_report(self, path: Path) -> bool:
+        ours = any(_is_plain_file(path / marker) for marker in ("run.json", "comparison.json", "claims.json"))
+        return ours and _is_plain_file(path / "report.html")
 
     def new(self, name: str) -> Path:
         """Where a new run of this name will be; only its name is looked at, the training claims the folder itself."""
@@ -128,8 +155,8 @@ class RunsFolder:
         for path in self._walk("comparison.json"):
             tree = self._json(path / "comparison.json")
             question, facts = _mapping(tree.get("question")), _mapping(tree.get("facts"))
-            members = [row for row in tree.get("entrants") or [] if isinstance(row, dict)]
-            seeds = [(row, seed) for row in members for seed in row.get("seeds") or [1]]
+            members = [row for row in _list(tree.get("entrants")) if isinstance(row, dict)]
+            seeds = [(row, seed) for row in members for seed in _list(row.get("seeds")) or [1]]
             done = [path / _entrant(row, seed) / "result.json" for row, seed in seeds]
             found.append(
                 {
@@ -224,12 +251,19 @@ class RunsFolder:
         """run.json as it stands."""
         return self._json(folder / "run.json")
 
+    def notes(self, folder: Path) -> list[str]:
+        """What was noticed about the corpus of a run."""
+        return [str(note) for note in _list(_mapping(self.facts(folder).get("corpus")).get("notes"))]
+
     def question(self, folder: Path) -> dict[str, Any]:
         """What a comparison asks, from its comparison.json."""
         return _mapping(self._json(folder / "comparison.json").get("question"))
 
     def recipe_text(self, folder: Path) -> str:
-        return _read(folder / "recipe.toml").decode("utf-8", "replace")
+        try:
+            return _read(folder / "recipe.toml").decode("utf-8", "replace")
+        except (OSError, ValueError):
+            return ""
 
     def uploads(self) -> list[dict[str, Any]]:
         """The files that were dropped into the page."""
@@ -396,7 +430,7 @@ def _share(training: Mapping[str, Any], last: Mapping[str, Any], finished: bool)
 
 
 def _entrant(row: Mapping[str, Any], seed: Any) -> str:
-    label, several = str(row.get("label")), len(row.get("seeds") or ()) > 1
+    label, several = str(row.get("label")), len(_list(row.get("seeds"))) > 1
     name = f"{label}-seed{seed}" if several else label
     return name if ALLOWED.fullmatch(name) and not name.startswith(".") else "-"
 
@@ -426,3 +460,7 @@ def _is_plain_file(path: Path) -> bool:
 
 def _mapping(value: Any) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []

@@ -33,7 +33,7 @@ class Samples:
         self._tried: dict[str, Any] = {}  # run: the step at which a sample was asked for last
 
     def _file(self, name: str) -> Path:
-        return self.folder.own / "samples" / f"{quote(name, safe='')[:200]}.jsonl"
+        return self.folder.own / "samples" / f"{quote(name, safe='', errors='surrogateescape')[:200]}.jsonl"
 
     def kept(self, name: str) -> list[dict[str, Any]]:
         """Oldest first; those of a run that had this name before are left out."""
@@ -44,9 +44,9 @@ class Samples:
         except OSError:
             return []
         for line in lines:
-            with suppress(ValueError):
+            with suppress(ValueError, RecursionError):
                 entry = json.loads(line)
-                if isinstance(entry, dict) and entry.get("created") == made:
+                if isinstance(entry, dict) and entry.get("created") == made and isinstance(entry.get("step"), int):
                     found[entry.get("step")] = entry
         return sorted(found.values(), key=lambda entry: entry.get("step") or 0)[-MOST:]
 

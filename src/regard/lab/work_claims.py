@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 from regard.claims.all_claims import all_claims, get_claim
 from regard.claims.claim import Claim
+from regard.claims.result import Result
 from regard.claims.runner import read_record, record_of
 from regard.lab.opened_runs import text_in
 from regard.lab.runs_folder import RunsFolder
@@ -28,6 +30,7 @@ def one(folder: RunsFolder, body: Mapping[str, Any]) -> dict[str, Any]:
     claim = get_claim(text_in(body, "name", 60))
     results = _results(folder, claim)
     wanted = text_in(body, "from", 400)
+    source = wanted if wanted in results else next(iter(results), "")
     return _words(claim) | {
         "breaks": claim.breaks,
         "control": claim.control_words,
@@ -36,7 +39,9 @@ def one(folder: RunsFolder, body: Mapping[str, Any]) -> dict[str, Any]:
         "limits": dict(claim.limits),
         "quick": claim.quick_words,
         "sources": list(results),
-        "result": results[wanted] if wanted in results else next(iter(results.values()), None),
+        "source": source,
+        "report": source not in ("", HERE) and folder.has_report(folder.root / source),
+        "result": results.get(source),
     }
 
 
@@ -54,4 +59,7 @@ def _results(folder: RunsFolder, claim: Claim) -> dict[str, dict[str, Any]]:
     for quick in (False, True):
         if result := read_record(record_of(claim, quick, "cpu", {})):
             kept.setdefault(HERE, result.as_json())
-    return kept | folder.claim_results(claim.name)
+    for name, record in folder.claim_results(claim.name).items():
+        with suppress(ValueError, KeyError, TypeError, AttributeError):  # from another version, or not ours
+            kept[name] = Result.from_json(record).as_json()
+    return kept

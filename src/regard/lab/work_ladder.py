@@ -37,6 +37,7 @@ def open_comparison(folder: RunsFolder, body: Mapping[str, Any]) -> dict[str, An
     columns |= {key: text for key, text in comparison.columns.items() if key not in columns}
     return {
         "name": name,
+        "report": folder.has_report(plan.folder),
         "title": f"{task.title} compared on {plan.facts['corpus']['name']}",
         "equal": comparison.title,
         "finding": finding(comparison) if order else "",

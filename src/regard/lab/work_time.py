@@ -28,7 +28,7 @@ NEIGHBOURS = 6
 
 def about(folder: RunsFolder, body: Mapping[str, Any]) -> dict[str, Any]:
     """The moments whose weights were kept, with the validation loss at each."""
-    path = folder.run(str(body.get("run")))
+    path = folder.plain_run(str(body.get("run")))
     losses = {}
     for row in read_metrics(path / "metrics.jsonl"):
         if row.get("split") == "valid":
@@ -40,7 +40,7 @@ def about(folder: RunsFolder, body: Mapping[str, Any]) -> dict[str, Any]:
 
 def vectors(folder: RunsFolder, body: Mapping[str, Any]) -> bytes:
     """At each moment where common words lie in the plane [moments, words, 2], and their nearest [moments, words, n]."""
-    path = folder.run(str(body.get("run")))
+    path = folder.plain_run(str(body.get("run")))
     kept = moments(path)
     if not kept:
         raise RegardError("This run kept no moments of its training.")

@@ -39,11 +39,11 @@ def begin(folder: RunsFolder, body: Mapping[str, Any]) -> dict[str, str]:
 
 def example(folder: RunsFolder, body: Mapping[str, Any]) -> dict[str, str]:
     """A held-out sentence of middle length and its reference; none where the corpus is not here."""
+    run, skip = _translator(folder, body), int(number_in(body, "seed", 0, 0, 2**53))
     try:
-        pairs = list(islice(_translator(folder, body).pairs(None, "valid"), LOOKED_AT))
+        pairs = list(islice(run.pairs(None, "valid"), LOOKED_AT))
     except RegardError:
         return {"text": "", "reference": ""}
-    skip = int(number_in(body, "seed", 0, 0, 2**53))
     good = [pair for pair in pairs if 5 <= len(pair[0].split()) <= 12] or pairs
     source, reference = good[skip % len(good)] if good else ("", "")
     return {"text": source, "reference": reference}

@@ -34,9 +34,9 @@ def answer(folder: RunsFolder, question: dict[str, Any]) -> tuple[str, bytes]:
         found = work(folder, question["body"])
         if isinstance(found, bytes):
             return "binary", found
-        return "json", json.dumps(finite(found), ensure_ascii=False).encode()
+        return "json", json.dumps(finite(found), ensure_ascii=False).encode("utf-8", "backslashreplace")
     except RegardError as error:
-        return "refused", " ".join(str(error).split()).encode()
+        return "refused", " ".join(str(error).split()).encode("utf-8", "backslashreplace")
     except MemoryError:
         return "refused", b"There is not enough memory for this: choose a smaller model or a shorter text."
     except Exception as error:

@@ -48,7 +48,7 @@ export function thumbnail(canvas, options) {
   canvas.width = options.width;
   canvas.height = options.height;
   canvas.classList.add("thumbnail");
-  canvas.getContext("2d").putImageData(pixels(options), 0, 0);
+  canvas.getContext("2d", { willReadFrequently: true }).putImageData(pixels(options), 0, 0); // in memory: many small ones are slow on a GPU
 }
 
 const FONT = 12, GAP = 6, SMALLEST = 5, LARGEST = 34;

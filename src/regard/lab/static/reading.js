@@ -210,6 +210,7 @@ export function reading({ part, onStep = () => {}, onEdit = null, onGradients = 
     if (facts.known[step] && !rows.some((row) => row.came)) rows.push({ word: facts.words.written[step], p: facts.probability[step], came: true });
     const edit = onEdit && facts.task !== "classification";
     put(bodies.expected, el("div", { class: "look" },
+      facts.alignment && el("div", { class: "aligned" }, el("h3", {}, "Where each written word looked"), maps.align.node),
       el("div", {}, el("h3", {}, facts.task === "classification" ? "What it answers" : "What it expected next"),
       el("div", { class: "bars" }, rows.map((row) => el("div", { class: row.came ? "choice-row came" : "choice-row" },
         edit && row.token !== undefined && !row.came && !(translates() && row.token === "<eos>")
@@ -219,8 +220,7 @@ export function reading({ part, onStep = () => {}, onEdit = null, onGradients = 
         el("span", { class: "number" }, percent(row.p), row.came ? " · came" : ""),
         edit && row.token !== undefined && !row.came && facts.known[step] && !translates()
           ? el("button", { type: "button", class: "quiet swap", title: "Put it here and keep the rest", "aria-label": `Put ${row.word} here and keep the rest`, onclick: () => onEdit({ step, token: row.token, keep: true }) }, "⇄")
-          : null)))),
-      facts.alignment && el("div", { class: "aligned" }, el("h3", {}, "Where each written word looked"), maps.align.node)));
+          : null))))));
     if (facts.alignment) drawAlignment();
   }
 

@@ -16,6 +16,9 @@ export function saves(name, { drawing = null, canvas = null, rows }) {
     button("csv", () => new Blob(["\ufeff", rows().map((row) => row.map(quoted).join(",")).join("\r\n"), "\r\n"], { type: "text/csv" }))));
 }
 
+// report.html of a run, a comparison or claims: the whole of it as one file that needs no lab.
+export const wholePage = (name) => el("a", { class: "button", href: `./api/runs/report?name=${encodeURIComponent(name)}`, download: "" }, "Save as one file");
+
 function save(name, blob) {
   const address = URL.createObjectURL(blob);
   const link = document.createElement("a");

@@ -4,6 +4,7 @@
 import { link } from "../address.js";
 import { clock, el, labelled, notice, number, put, speak } from "../dom.js";
 import { figure } from "../figures.js";
+import { wholePage } from "../saving.js";
 
 const SIGNS = { holds: "✓", fails: "✗", inconclusive: "?" };
 const sign = (verdict) => el("span", { class: `verdict ${verdict || "none"}`, "aria-hidden": "true" }, SIGNS[verdict] || "·");
@@ -34,7 +35,7 @@ export default {
       if (ended) return;
       clear();
       const result = one.result;
-      const head = el("div", { class: "head" }, el("h1", {}, sign(result?.verdict), ` ${one.number} ${one.name}`), el("a", { href: link("claims") }, "All claims"));
+      const head = el("div", { class: "head" }, el("h1", {}, sign(result?.verdict), ` ${one.number} ${one.name}`), el("span", { class: "buttons" }, one.report && wholePage(one.source), el("a", { href: link("claims") }, "All claims")));
       put(root, head,
         el("p", { class: "statement" }, one.statement),
         el("blockquote", {}, el("p", {}, `“${one.quote}”`), el("footer", {}, `the notes, ${one.where}`)),

@@ -5,6 +5,7 @@
 import { link } from "../address.js";
 import { colourOf, lineChart, ticks } from "../charts.js";
 import { ago, el, labelled, notice, number, put, segments, speak, svg } from "../dom.js";
+import { wholePage } from "../saving.js";
 import { textChoice } from "../text_choice.js";
 
 export default {
@@ -187,7 +188,7 @@ function one(root, address, api) {
     if (ended) return;
     [...found.rows].sort((a, b) => (a.values.year || 0) - (b.values.year || 0)).forEach((row, place_) => colours.set(row.label, place_));
     document.title = `${found.title} · Regard lab`;
-    put(root, el("p", { class: "path" }, el("a", { href: link("ladder") }, "Ladder"), ` / ${name}`), el("h1", {}, found.title),
+    put(root, el("p", { class: "path" }, el("a", { href: link("ladder") }, "Ladder"), ` / ${name}`), el("div", { class: "head" }, el("h1", {}, found.title), found.report && wholePage(name)),
       el("p", { class: "finding" }, found.finding), el("p", { class: "quiet-text" }, found.equal),
       found.waiting.length > 0 && el("p", {}, el("i", { class: "dot running" }), ` Not ended yet: ${found.waiting.join(", ")}.`),
       found.caveats.map((line) => el("p", { class: "quiet-text" }, line)), holder,

@@ -69,7 +69,7 @@ export default {
       let row = rowsOf.get(run.name);
       if (!row) {
         const box = el("input", { type: "checkbox", "aria-label": `Draw ${run.name}`, onchange: () => toggle(run.name, box.checked) });
-        const parts = { box, dot: el("i", { class: "dot" }), name: el("b"), score: el("span", { class: "score" }), about: el("span", { class: "about" }), bar: el("i") };
+        const parts = { box, dot: el("i", { class: "dot", role: "img" }), name: el("b"), score: el("span", { class: "score" }), about: el("span", { class: "about" }), bar: el("i") };
         const open = el("a", { class: "open", href: "#" }, el("span", { class: "line" }, parts.name, parts.score), el("span", { class: "line" }, parts.about, parts.dot), el("span", { class: "progress" }, parts.bar));
         open.addEventListener("click", (event) => { event.preventDefault(); select(run.name); });
         row = el("li", {}, el("label", { class: "pick" }, box), open);
@@ -83,7 +83,7 @@ export default {
       parts.about.textContent = [run.system, run.corpus, run.state === "running" ? `step ${grouped(run.last?.step || 0)}` : ago(run.created)].filter(Boolean).join(" · ");
       parts.dot.className = `dot ${run.state}`;
       parts.dot.title = run.state;
-      row.open.setAttribute("aria-label", `${run.name}: ${run.system} on ${run.corpus}, ${run.state}${scoreOf(run) ? `, ${scoreOf(run)}` : ""}`);
+      parts.dot.setAttribute("aria-label", run.state);
       row.open.href = link("runs", "", { run: run.name });
       parts.bar.parentElement.hidden = run.state !== "running" || run.share === null;
       parts.bar.style.width = `${100 * (run.share || 0)}%`;

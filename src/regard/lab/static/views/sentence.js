@@ -5,7 +5,7 @@ import { el, labelled, notice, number, put, segments, speak } from "../dom.js";
 import { picker } from "../picker.js";
 import { percent, quoted, reading, SECTIONS } from "../reading.js";
 
-const MOST = 4, PAUSE = 220; // runs side by side; milliseconds after the last letter
+const MOST = 4, PAUSE = 80; // runs side by side; milliseconds after the last letter
 const TABS = { expected: SECTIONS.expected, attention: SECTIONS.attention, states: SECTIONS.states, gradients: SECTIONS.gradients, write: "Write together" };
 
 // Of each step, how many bits more its word costs than before the change; words are matched from both ends.
