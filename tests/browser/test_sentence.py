@@ -63,7 +63,8 @@ def test_all_heads_are_seen_and_a_cell_is_read_by_keyboard(lab, page, gpt):
     assert (row, column) == ("e", "<eos>")
     assert abs(float(weight) - last[-1, 0]) < 0.0075
     assert f"layer {len(heads)}" in name
-    page.locator(".part.attention summary").click()
+    page.click(".part.attention summary:has-text('As a table')")
+    page.wait_for_selector(".part.attention tbody tr")
     assert page.locator(".part.attention tbody tr").count() == trace.steps
 
 

@@ -20,7 +20,7 @@ def test_the_slider_shows_the_weights_of_its_moment(lab, page, trained_folder):
     assert "before any training" in page.inner_text(".time-bar")
     assert page.get_attribute(".scatter .point >> nth=0", "transform") != before
     untrained = load(trained_folder / "lstm", weights="0", device="cpu")
-    assert page.inner_text(".sample") == untrained.generate("The cat", max_tokens=60, temperature=0.8, seed=1).strip()
+    assert page.inner_text(".wrote") == untrained.generate("The cat", max_tokens=60, temperature=0.8, seed=1).strip()
     shown = page.locator(".words .p").first.inner_text()
     assert abs(float(shown.split("\N{NO-BREAK SPACE}")[0]) / 100 - untrained.trace("The cat").probability[0]) < 0.006
 

@@ -55,7 +55,7 @@ def test_a_whole_file_has_its_score_by_length_and_its_worst_sentences(lab, page,
     page.wait_for_selector(".differences li", timeout=120_000)
     true = translator.evaluate("valid")
     assert f"{true['sentences']} sentences" in page.inner_text(".cards")
-    shown = float(page.inner_text(".big"))
+    shown = float(page.inner_text(".bleu"))
     assert abs(shown - true["bleu"]["score"]) <= 0.005 * max(1, shown)
     assert page.locator("svg.plot circle").count() >= 1
     page.locator(".differences .source a").first.click()

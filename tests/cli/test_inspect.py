@@ -230,12 +230,14 @@ def test_other_slips_are_one_sentence(wrong, runs, tmp_path):
 
 
 def test_a_hypothesis_that_was_cut_off_says_why_it_stands_below(trained):
-    from regard.insight.trace_page import trace_page
+    from regard.insight.trace_facts import facts
     from regard.insight.trace_terminal import show
     from regard.runs.load import load
 
     run = load(trained["lstm"], device="cpu")
     cut = run.trace("The", beam=3, max_tokens=2)
     assert not all(branch.finished for branch in cut.beam if branch.rank)
-    assert "was not finished when the search ended" in trace_page(cut)
+    told = facts(cut)
+    assert "was not finished when the search ended" in told["unfinished"]
+    assert {one["text"].endswith(" …") for one in told["beam"] if "text" in one} >= {True}
     assert "…: not finished" in " ".join(show(cut).split())

@@ -111,3 +111,8 @@ def test_only_one_door_leads_to_fast():
     for path in FILES:
         if package_of(path) != "fast" and path not in doors and path.parent.name != "studies":  # they measure its parts
             assert not any(name.startswith("regard.fast") for name in imports(path)), path
+
+
+def test_one_file_name_has_one_meaning():
+    names = [path.name for path in FILES if not path.name.startswith("__")]
+    assert sorted({name for name in names if names.count(name) > 1}) == []

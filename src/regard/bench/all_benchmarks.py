@@ -77,7 +77,7 @@ BENCHES = (
         "serve",
         "`regard serve` answers 1, 16, 64 (on a GPU also 256) clients at once",
         "the same requests one at a time; transformers' generate behind the same kind of server",
-        "serving:rows",
+        "server_load:rows",
         only_named=True,
     ),
     Bench("ngram-score", "a 5-gram scores text, on one CPU thread", "kenlm", "counting:rows"),

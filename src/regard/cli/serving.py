@@ -53,7 +53,7 @@ def serve(
     import os
 
     from regard.report.progress import say
-    from regard.serve.application import application
+    from regard.serve.api_server import application
     from regard.serve.served_models import ServedModels
     from regard.web.listening import listen, run
 

@@ -25,7 +25,7 @@ from regard.layers.encoder import RecurrentEncoder
 from regard.layers.recurrent import ACTIVATIONS, Elman, Recurrent
 from regard.layers.state import Span, State
 
-KERNELS: dict[str, Any] = {"LSTM": torch.lstm, "GRU": torch.gru, "RNN_TANH": torch.rnn_tanh, "RNN_RELU": torch.rnn_relu}
+CALLS: dict[str, Any] = {"LSTM": torch.lstm, "GRU": torch.gru, "RNN_TANH": torch.rnn_tanh, "RNN_RELU": torch.rnn_relu}
 Way = Callable[[Recurrent, Sequence[Tensor], Tensor, State, Span], tuple[Tensor, State]]
 # With dropped weights (DropConnect) cuDNN warns that the weights are not contiguous, at every call.
 warnings.filterwarnings("ignore", "RNN module weights are not part of single contiguous")
@@ -54,6 +54,9 @@ def _as_tanh(w: Tensor, u: Tensor, b: Tensor, b_u: Tensor) -> Sequence[Tensor]:
 # -- PyTorch's fused kernels -----------------------------------------------------------------------------------------
 
 
+LONGEST = 1 << 15  # steps of one call: cuDNN refuses 65 536
+
+
 def fused(layer: Recurrent, weights: Sequence[Tensor], x: Tensor, state: State, span: Span) -> tuple[Tensor, State]:
     x = x.to(weights[1].dtype)
     if span.lengths is None:
@@ -74,9 +77,13 @@ def kernel(layer: Recurrent, weights: Sequence[Tensor], x: Any, state: State) ->
     The kernel gets the weights of this call. `nn.LSTM` itself, given weights of which some were dropped, would move its
     parameters to a new address on the GPU, where neither the optimiser nor a CUDA graph finds them.
     """
+    if isinstance(x, Tensor) and x.size(1) > LONGEST:
+        first, state = kernel(layer, weights, x[:, :LONGEST].contiguous(), state)
+        rest, state = kernel(layer, weights, x[:, LONGEST:].contiguous(), state)
+        return torch.cat([first, rest], dim=1), state
     initial = [state[name][None] for name in layer.memory]  # [layers = 1, R, H]
     options = (True, 1, 0.0, layer.training, False)  # bias, layers, dropout between them, training, both directions
-    call = KERNELS[layer.fused.mode]
+    call = CALLS[layer.fused.mode]
     if isinstance(x, PackedSequence):
         initial = [part.index_select(1, x.sorted_indices) for part in initial]
         data, *final = call(x.data, x.batch_sizes, initial if len(initial) > 1 else initial[0], weights, *options)

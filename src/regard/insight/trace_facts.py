@@ -15,11 +15,15 @@ import numpy as np
 
 from regard.base.errors import RegardError
 from regard.insight import trace_figures as figures
-from regard.insight.trace import Trace, listed
+from regard.insight.trace import Branch, Trace, listed
 from regard.insight.words import attention_name, labels, labels_after, part_name
-from regard.report.figures import right_to_left
+from regard.report.figures import legible, right_to_left
 from regard.report.packed_arrays import in_bytes
 
+UNFINISHED = (  # why a better score can stand below a worse one
+    "A sentence that ends in … was not finished when the search ended. It stands below the finished ones, whatever its "
+    "score: the end of it, which is still to come, would lower its log-probability."
+)
 Bounds = tuple[float, float]  # what the bytes 0 and 255 stand for
 
 
@@ -49,6 +53,7 @@ def facts(trace: Trace) -> dict[str, Any]:
         "inside": [_held(trace, name) for name in _inside(trace)],
         "matrices": [_memory(trace, name) for name in trace.matrices],
         "beam": [_branch(trace, number) for number in range(len(trace.beam))],
+        "unfinished": "" if all(branch.finished for branch in trace.beam if branch.rank) else UNFINISHED,
     }
 
 
@@ -161,5 +166,9 @@ def _branch(trace: Trace, number: int) -> dict[str, Any]:
         "p": float(f"{np.exp(min(0.0, branch.log_probability - before)):.4g}"),
         "log": float(f"{branch.log_probability:.5g}"),
         "kept": branch.kept,
-        **({"rank": branch.rank, "score": branch.score, "text": branch.text} if branch.rank else {}),
+        **({"rank": branch.rank, "score": branch.score, "text": _found(branch)} if branch.rank else {}),
     }
+
+
+def _found(branch: Branch) -> str:
+    return (legible(branch.text) or "(empty)") + ("" if branch.finished else " …")

@@ -43,7 +43,7 @@ def trace_page(trace: Trace) -> str:
         f'<style>{style}</style>\n</head>\n<body>\n<main class="offline">\n<h1>{escape(title)}</h1>\n'
         f"{paragraph(_lead(trace), 'lead')}\n"
         + "\n".join(paragraph(sentence, "quiet-text") for sentence in said if sentence)
-        + '\n<div id="view"></div>\n'
+        + '\n<h2 class="spoken">Word by word</h2><div id="view"></div>\n'
         f"<noscript><p>Without JavaScript only the table of steps shows.</p>{table(_steps(trace), _columns(trace))}"
         "</noscript>\n</main>\n"
         '<div id="spoken" class="spoken" aria-live="polite"></div>\n'

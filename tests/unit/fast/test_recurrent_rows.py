@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-from regard.fast import Use, install, rows, uninstall
+from regard.fast import Use, install, recurrence, rows, uninstall
 from regard.fast.attentive_recurrence import Given, look_and_step
 from regard.fast.recurrence import chained, kernel, run
 from regard.layers.recurrent import GRU, LSTM, Elman
@@ -32,6 +32,18 @@ def test_the_kernel_given_the_modules_weights_is_the_module(cell, ragged):
     assert torch.equal(hidden, expected)
     for one, other in zip(final.values(), ended if isinstance(ended, tuple) else (ended,), strict=True):
         assert torch.equal(one, other[0])
+
+
+@pytest.mark.parametrize("cell", CELLS, ids=lambda cell: cell.fused.mode)
+def test_a_text_longer_than_a_call_takes_is_read_in_several(cell, monkeypatch):
+    x = torch.randn(2, 7, 6)
+    state = {name: torch.randn(2, 5) for name in cell.memory}
+    whole, ended = kernel(cell, cell.weights(), x, state)
+    monkeypatch.setattr(recurrence, "LONGEST", 3)
+    parts, last = kernel(cell, cell.weights(), x, state)
+    torch.testing.assert_close(parts, whole)
+    for name in state:
+        torch.testing.assert_close(last[name], ended[name])
 
 
 def test_weights_stay_where_they_are_when_connections_are_dropped():

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 import pytest
 
 import regard
-from regard.serve.application import application
+from regard.serve.api_server import application
 from regard.serve.served_models import ServedModels
 from regard.web.listening import Server, listen, url
 

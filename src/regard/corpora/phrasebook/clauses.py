@@ -25,8 +25,8 @@ from regard.corpora.phrasebook.frames import (
     VERBS,
     Clause,
     Complement,
-    Plan,
     Said,
+    SentencePlan,
     frames_for,
     transitive_for,
     verbs_of,
@@ -122,7 +122,7 @@ class Clauses(Circumstances):
         head = self.head(frame, verb, subject, room - FRAMES[frame][0], tenses, question)
         auxiliary, rest = english_parts(head)
         self.relative_tenses = RELATIVE_TENSES.get(head.tense, BACKGROUND)
-        plan = Plan(frame, head.verb, subject, head.tense, head.main, bool(head.negation))
+        plan = SentencePlan(frame, head.verb, subject, head.tense, head.main, bool(head.negation))
         complement = self.complement(plan, room - length(auxiliary) - length(rest), without)
         words = french_words(head, complement.pronouns, complement.preceding)
         return Said(auxiliary, rest + complement.english, words + complement.french, head.tense)
@@ -201,7 +201,7 @@ class Clauses(Circumstances):
 
     # ---- what follows the verb ----
 
-    def complement(self, plan: Plan, room: int, without: frozenset[str] = frozenset()) -> Complement:
+    def complement(self, plan: SentencePlan, room: int, without: frozenset[str] = frozenset()) -> Complement:
         depth = self.depth
         complement: Complement = getattr(self, "_" + plan.frame)(plan, room)
         if plan.frame in ACTIONS and self.depth == depth:  # behind an inner clause they would be a part of it
@@ -214,10 +214,10 @@ class Clauses(Circumstances):
             self.adjuncts(complement, plan.subject, room - length(complement.english), plan.tense, without)
         return complement
 
-    def _intransitive(self, plan: Plan, room: int) -> Complement:
+    def _intransitive(self, plan: SentencePlan, room: int) -> Complement:
         return Complement()
 
-    def _transitive(self, plan: Plan, room: int) -> Complement:
+    def _transitive(self, plan: SentencePlan, room: int) -> Complement:
         verb = plan.verb
         if self.chance(0.3) and verb.preposition != "de":
             pronoun = self.object_pronoun(verb.objects, plan.subject)
@@ -243,7 +243,7 @@ class Clauses(Circumstances):
             room = self.between(2, 4)
         return self.noun_phrase(room, wanted, article=article)
 
-    def _giving(self, plan: Plan, room: int) -> Complement:
+    def _giving(self, plan: SentencePlan, room: int) -> Complement:
         """He gave it to her: il le lui a donné."""
         wanted = self.pick(plan.verb.objects)
         complement = Complement()
@@ -264,7 +264,7 @@ class Clauses(Circumstances):
             complement.add([("to", (to,)), *person.english], after("à", to, person.french))
         return complement
 
-    def _being(self, plan: Plan, room: int) -> Complement:
+    def _being(self, plan: SentencePlan, room: int) -> Complement:
         """The adjective agrees with the subject."""
         subject, choices = plan.subject, adjectives_for(plan.subject.tags, attribute=False)
         if plan.verb is not BE:
@@ -278,7 +278,7 @@ class Clauses(Circumstances):
         complement.add([(adjective.english, key)], [(adjective_form(adjective, subject.agreement), key)])
         return complement
 
-    def _comparison(self, plan: Plan, room: int) -> Complement:
+    def _comparison(self, plan: SentencePlan, room: int) -> Complement:
         """As tall as her brother: aussi grand que son frère."""
         first, then, aussi = self.pick((("as", "as", "aussi"), ("less", "than", "moins")))
         adjective, key, as_key = self.pick(adjectives_for("p", attribute=False)), (self.key(),), (self.key(),)
@@ -294,12 +294,12 @@ class Clauses(Circumstances):
             ],
         )
 
-    def _feeling(self, plan: Plan, room: int) -> Complement:
+    def _feeling(self, plan: SentencePlan, room: int) -> Complement:
         english, french_one = self.pick(FEELINGS)
         key = (self.key(),)
         return Complement([(english, key)], [(french_one, key)])
 
-    def _job(self, plan: Plan, room: int) -> Complement:
+    def _job(self, plan: SentencePlan, room: int) -> Complement:
         """He is a doctor: il est médecin, without an article."""
         plural, singular, *forms = self.pick(JOBS)
         key = (self.key(),)
@@ -308,26 +308,26 @@ class Clauses(Circumstances):
             return Complement([(plural, key)], [(french.plural(name), key)])
         return Complement([("a", key), (singular, key)], [(name, key)])
 
-    def _language(self, plan: Plan, room: int) -> Complement:
+    def _language(self, plan: SentencePlan, room: int) -> Complement:
         language, key = self.pick(tuple(LANGUAGES)), (self.key(),)
         definite: list[Word] = [("le", key)] if plan.verb is LEARN else []
         return Complement([(language, key)], [*definite, (LANGUAGES[language], key)])
 
-    def _sport(self, plan: Plan, room: int) -> Complement:
+    def _sport(self, plan: SentencePlan, room: int) -> Complement:
         english, definite, french_one = self.pick(SPORTS)
         key = self.key()
         return Complement([(english, (key,))], after("à", key, [(definite, (key,)), (french_one, (key,))]))
 
-    def _instrument(self, plan: Plan, room: int) -> Complement:
+    def _instrument(self, plan: SentencePlan, room: int) -> Complement:
         instrument, key, of_article = self.pick(nouns_with("i")), self.key(), self.key()
         definite = "la" if instrument.feminine else "le"
         words = after("de", of_article, [(definite, (of_article,)), (instrument.french[0], (key,))])
         return Complement([("the", (of_article,)), (instrument.english[0], (key,))], words)
 
-    def _afraid(self, plan: Plan, room: int) -> Complement:
+    def _afraid(self, plan: SentencePlan, room: int) -> Complement:
         return self._transitive(plan, room)
 
-    def _going(self, plan: Plan, room: int) -> Complement:
+    def _going(self, plan: SentencePlan, room: int) -> Complement:
         if room < 2 or self.chance(0.1):
             key = (self.key(),)
             return Complement([("there", key)], [], [("y", key)])
@@ -339,20 +339,22 @@ class Clauses(Circumstances):
             complement.add(*self.to(plan, left, "pour", plan.subject, negated=False))
         return complement
 
-    def _staying(self, plan: Plan, room: int) -> Complement:
+    def _staying(self, plan: SentencePlan, room: int) -> Complement:
         if plan.verb.french is BE.french and room >= 3 and self.chance(0.4):
             return Complement(*self.near(room))
         return Complement(*self.place(room))
 
     # ---- infinitives ----
 
-    def infinitive(self, plan: Plan, room: int, subject: Nominal, negated: bool) -> tuple[list[Word], list[Word]]:
+    def infinitive(
+        self, plan: SentencePlan, room: int, subject: Nominal, negated: bool
+    ) -> tuple[list[Word], list[Word]]:
         """Eat the apple: manger la pomme. The tense is that of the verb it depends on."""
         allowed = ACTIONS | {"saying", "willing", "wondering", "asking"} if room > 6 and subject.human else ACTIONS
         frame, verb = self.choose(subject, room, allowed)
         while verb.stative or (frame not in ACTIONS and not verb.progressive):
             frame, verb = self.choose(subject, room, allowed)
-        inner = Plan(frame, verb, subject, plan.tense, self.key(), negated)
+        inner = SentencePlan(frame, verb, subject, plan.tense, self.key(), negated)
         english: list[Word] = [(verb.english.base, (inner.key,))]
         if verb.english.particle:
             english.append((verb.english.particle, (inner.key,)))
@@ -361,7 +363,7 @@ class Clauses(Circumstances):
         return english + complement.english, words + complement.french
 
     def to(
-        self, plan: Plan, room: int, preposition: str, subject: Nominal, negated: bool
+        self, plan: SentencePlan, room: int, preposition: str, subject: Nominal, negated: bool
     ) -> tuple[list[Word], list[Word]]:
         """To and an infinitive; *to* is the French preposition, or else a part of the infinitive."""
         english, words = self.infinitive(plan, room - 1, subject, negated)
@@ -370,22 +372,22 @@ class Clauses(Circumstances):
             return [("to", key), *english], [(preposition, key), *words]
         return [("to", english[0][1]), *english], words
 
-    def _willing(self, plan: Plan, room: int) -> Complement:
+    def _willing(self, plan: SentencePlan, room: int) -> Complement:
         return Complement(
             *self.to(plan, room, plan.verb.preposition, plan.subject, plan.negated and plan.verb is WILLING[0])
         )
 
-    def _modal(self, plan: Plan, room: int) -> Complement:
+    def _modal(self, plan: SentencePlan, room: int) -> Complement:
         return Complement(*self.infinitive(plan, room, plan.subject, plan.negated))
 
-    def _asking(self, plan: Plan, room: int) -> Complement:
+    def _asking(self, plan: SentencePlan, room: int) -> Complement:
         """She asked him to come: elle lui a demandé de venir."""
         complement, asked = self.addressed(plan, min(room - 3, self.between(1, 4)), indirect=bool(plan.verb.objects))
         left = room - length(complement.english)
         complement.add(*self.to(plan, left, plan.verb.preposition, asked, negated=False))
         return complement
 
-    def addressed(self, plan: Plan, room: int, indirect: bool) -> tuple[Complement, Nominal]:
+    def addressed(self, plan: SentencePlan, room: int, indirect: bool) -> tuple[Complement, Nominal]:
         """Someone spoken to, as an object and as the subject of what follows."""
         pronoun = self.object_pronoun("p", plan.subject) if self.chance(0.45) else None
         if pronoun is not None:
@@ -396,7 +398,7 @@ class Clauses(Circumstances):
 
     # ---- clauses as objects ----
 
-    def _saying(self, plan: Plan, room: int) -> Complement:
+    def _saying(self, plan: SentencePlan, room: int) -> Complement:
         """That …, or at length: that … and that …"""
         complement, tenses = Complement(), self.inner(plan.tense)
         if room > 11 and self.chance(0.25):
@@ -411,13 +413,13 @@ class Clauses(Circumstances):
         key, clause = (self.key(),), self.clause(room - 1, tenses)
         complement.add([("that", key), *clause.english], [("que", key), *clause.french])
 
-    def _telling(self, plan: Plan, room: int) -> Complement:
+    def _telling(self, plan: SentencePlan, room: int) -> Complement:
         complement, _ = self.addressed(plan, min(room - 4, self.between(1, 3)), indirect=bool(plan.verb.preposition))
         said = self._saying(plan, room - length(complement.english))
         complement.add(said.english, said.french)
         return complement
 
-    def _wondering(self, plan: Plan, room: int) -> Complement:
+    def _wondering(self, plan: SentencePlan, room: int) -> Complement:
         """Whether, who, what, where, when and why."""
         self.depth += 1
         key, tenses = (self.key(),), self.inner(plan.tense)

@@ -120,7 +120,7 @@ class Complement:
 
 
 @dataclass(frozen=True)
-class Plan:
+class SentencePlan:
     """A verb about to be said, and what its complement depends on."""
 
     frame: str

@@ -5,7 +5,7 @@ from __future__ import annotations
 from regard.base.word_spans import find_words
 from regard.corpora.phrasebook import french
 from regard.corpora.phrasebook.clauses import Clauses
-from regard.corpora.phrasebook.frames import ACTIONS, MAIN, PLACE, TIME_OF, Clause, Plan
+from regard.corpora.phrasebook.frames import ACTIONS, MAIN, PLACE, TIME_OF, Clause, SentencePlan
 from regard.corpora.phrasebook.lexicon import BE, GREETINGS, HAVE, Noun
 from regard.corpora.phrasebook.nouns import BARE, NUMBER_WORDS, YOU_ALL, Nominal, article_words, nouns_with
 from regard.corpora.phrasebook.pair import Pair, Word, length, make_pair
@@ -113,7 +113,7 @@ class Sentences(Clauses):
         frame, verb = self.choose(you, room - 2 * negated, COMMANDED)
         if not verb.progressive:  # nobody is told to need or to find
             return self.command(room + please)
-        plan = Plan(frame, verb, you, PRESENT, self.key(), negated)
+        plan = SentencePlan(frame, verb, you, PRESENT, self.key(), negated)
         english: list[Word] = [(verb.english.base, (plan.key,))]
         if verb.english.particle:
             english.append((verb.english.particle, (plan.key,)))

@@ -86,7 +86,7 @@ class Epilogues:
         self.handle = c_void_p()
         check(library.cublasLtCreate(byref(self.handle)))
         self.workspace = torch.empty(WORKSPACE, dtype=torch.uint8, device=device)
-        self.plans: dict[Hashable, Plan | None] = {}
+        self.plans: dict[Hashable, ProductPlan | None] = {}
         self.choices: dict[Hashable, int] = {}
 
     def gelu(self, x: Tensor, weight: Tensor, bias: Tensor | None) -> tuple[Tensor, Tensor] | None:
@@ -152,11 +152,11 @@ class Epilogues:
         plan = self.plans[key]
         return plan is not None and plan(product)
 
-    def _plan(self, product: Product, written: Callable[[slice], list[tuple[Tensor, Tensor]]]) -> Plan | None:
+    def _plan(self, product: Product, written: Callable[[slice], list[tuple[Tensor, Tensor]]]) -> ProductPlan | None:
         if not product.fits:
             return None
         try:
-            plan = Plan(self, product)
+            plan = ProductPlan(self, product)
         except RuntimeError:
             return None
         some = slice(None, None, -(-len(product.out) // 16))
@@ -165,7 +165,7 @@ class Epilogues:
         return plan if right else None
 
 
-class Plan:
+class ProductPlan:
     """The fastest kernel for one kind and shape of product."""
 
     def __init__(self, of: Epilogues, like: Product) -> None:

@@ -52,7 +52,7 @@ def _up(number: int, multiple: int) -> int:
 
 
 @dataclass(frozen=True)
-class Plan:
+class GridPlan:
     """How the work is divided; persistent.cu explains the names."""
 
     CELL: int
@@ -124,7 +124,7 @@ def _registers(down: int, along: int, tiles: int, across: int, gates: int, items
 @cache
 def plans(
     kind: str, rows: int, width: int, *, backward: bool, resident: tuple[tuple[int, int], ...] = RESIDENT
-) -> list[Plan]:
+) -> list[GridPlan]:
     """All plans that fit, the fastest by estimate first; `resident`: blocks per cluster, and clusters at once."""
     found = [
         plan
@@ -140,7 +140,7 @@ def plans(
 
 def _plans(
     kind: str, rows: int, width: int, backward: bool, groups: int, parts: int, members: int, clusters: int
-) -> Iterator[Plan]:
+) -> Iterator[GridPlan]:
     cell, gates = CELLS[kind]
     rows //= groups * parts
     aligned, across = _up(width, ALIGNMENT), ceil(rows / 8)
@@ -154,7 +154,7 @@ def _plans(
             left = _registers(down, along, tiles, across, gates, items) // (8 * tiles)
             stride = 32 * along * blocks
             stride += (32 - stride) % 64  # rows start sixteen banks apart
-            plan = Plan(
+            plan = GridPlan(
                 cell, int(backward), groups, parts, rows, width, aligned, gates, members, units, members * units,
                 down, along, tiles, blocks, min(blocks, left), across, part, stride,
             )  # fmt: skip
@@ -173,7 +173,7 @@ def resident(device: int) -> tuple[tuple[int, int], ...]:
 
 
 @cache
-def kernel(plan: Plan, device: int) -> Kernel:
+def kernel(plan: GridPlan, device: int) -> Kernel:
     source = (Path(__file__).parent / "persistent.cu").read_text(encoding="utf-8")
     defined = [f"-D{name}={value}" for name, value in asdict(plan).items()]
     made = Kernel(
@@ -184,7 +184,7 @@ def kernel(plan: Plan, device: int) -> Kernel:
     return made
 
 
-def best(kind: str, rows: int, width: int, device: torch.device, *, backward: bool) -> Plan:
+def best(kind: str, rows: int, width: int, device: torch.device, *, backward: bool) -> GridPlan:
     return plans(kind, rows, width, backward=backward, resident=resident(device.index))[0]
 
 
@@ -209,7 +209,11 @@ def fits(kind: str, rows: int, width: int, device: torch.device) -> bool:
 
 
 def recur(
-    kind: str, x: Tensor, state: dict[str, Tensor], weights: dict[str, Tensor], by: tuple[Plan, Plan] | None = None
+    kind: str,
+    x: Tensor,
+    state: dict[str, Tensor],
+    weights: dict[str, Tensor],
+    by: tuple[GridPlan, GridPlan] | None = None,
 ) -> tuple[Tensor, dict[str, Tensor]]:
     """x [R, T, D] from state on: hidden [R, T, H] in bf16 and the state at the end; weights by nn.RNNBase's names."""
     bias = weights["bias_ih_l0"] + weights["bias_hh_l0"]
@@ -233,7 +237,7 @@ class Persistent(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any, kind: str, x: Tensor, into: Tensor, recurrent: Tensor, bias: Tensor, hidden: Tensor, cell: Tensor,
-        plan: Plan, back: Plan,
+        plan: GridPlan, back: GridPlan,
     ) -> tuple[Tensor, Tensor]:  # fmt: skip
         steps, rows, inputs = x.shape
         width = recurrent.size(1)

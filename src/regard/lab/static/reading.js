@@ -31,7 +31,7 @@ function painted(share) {
 export function reading({ part, onStep = () => {}, onEdit = null, onGradients = null }) {
   const words = { source: strip("source"), target: strip("target") };
   const said = el("p", { class: "said", "aria-live": "polite" });
-  const bodies = Object.fromEntries(Object.keys(SECTIONS).map((name) => [name, el("section", { class: `part ${name}`, "aria-label": SECTIONS[name] })]));
+  const bodies = Object.fromEntries(Object.keys(SECTIONS).map((name) => [name, el("section", { class: `part ${name}` })]));
   const steps = el("details", { class: "numbers" }, el("summary", {}, "Every step as a table"));
   const node = el("div", { class: "reading", hidden: true }, words.source.node, words.target.node, said, Object.values(bodies), steps);
   const maps = {
@@ -141,6 +141,7 @@ export function reading({ part, onStep = () => {}, onEdit = null, onGradients = 
         const colours = share === null || share === undefined ? { background: "", color: "" } : painted(share);
         button.style.background = colours.background;
         button.style.color = colours.color;
+        button.classList.toggle("shaded", Boolean(colours.color));
         const chosen = side === "source" ? source === at : source === null && step === at;
         button.setAttribute("aria-pressed", String(chosen));
         button.classList.toggle("next", side === "target" && !facts.words.source.length && source === null && at === step + 1);
@@ -374,7 +375,7 @@ export function reading({ part, onStep = () => {}, onEdit = null, onGradients = 
   }
 
   function drawSearch() {
-    put(bodies.search, el("h3", {}, "How it searched"), facts.beam.length ? searchTree(facts.beam) : el("p", { class: "quiet-text" }, "Nothing was searched for here."));
+    put(bodies.search, el("h3", {}, "How it searched"), facts.beam.length ? searchTree(facts.beam, facts.unfinished) : el("p", { class: "quiet-text" }, "Nothing was searched for here."));
   }
 
   const DRAW = { expected: drawExpected, attention: drawAttention, states: drawStates, gradients: drawGradients, search: drawSearch };

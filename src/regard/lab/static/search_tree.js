@@ -1,5 +1,5 @@
 // Beam search as a tree: a column for each step, the most probable beginning on top; pruned ones pale, a thick line to the
-// best. `searchTree(branches)` gives an element; branches are those of trace_facts.py.
+// best. `searchTree(branches, note)` gives an element; both are those of trace_facts.py.
 import { el, number, svg, table } from "./dom.js";
 
 const ACROSS = 132, DOWN = 22, MARGIN = 10, LONGEST = 10, LETTER = 7.1, PRUNED = 3;
@@ -24,7 +24,7 @@ function drawn(branches) {
   return places;
 }
 
-export function searchTree(branches) {
+export function searchTree(branches, note = "") {
   const places = drawn(branches), winners = new Set();
   for (let n = branches.findIndex((one) => one.rank === 1); n >= 0; n = branches[n].parent) winners.add(n);
   const ended = branches.filter((one) => one.rank).sort((a, b) => a.rank - b.rank);
@@ -45,8 +45,9 @@ export function searchTree(branches) {
       label(one), " ", svg("tspan", {}, share(one.p)), svg("title", {}, said));
   });
   return el("div", { class: "search" },
-    table(ended.map((one) => ({ rank: one.rank, text: one.text || "(empty)", log: one.log, score: one.score })),
+    table(ended.map((one) => ({ rank: one.rank, text: one.text, log: one.log, score: one.score })),
       { rank: "rank", text: "sentence", log: "log-probability", score: "score (by length)" }, { caption: "What beam search found, the best first" }),
+    note && el("p", { class: "caption" }, note),
     el("p", { class: "caption" }, "The tree: each column is a step, the most probable beginning on top. Beside each word its probability after the words before it; pale words were pruned."),
     el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "tree of the search" },
       svg("svg", { class: "tree", role: "img", "aria-label": told, width, height, viewBox: `0 0 ${width} ${height}` }, edges, nodes)),

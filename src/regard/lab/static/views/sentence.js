@@ -89,9 +89,9 @@ export default {
     }
 
     function panel(run, place) {
-      const figures = el("p", { class: "figures" }), problem = el("p", { class: "problem", role: "alert" });
+      const figures = el("p", { class: "in-short" }), problem = el("p", { class: "problem", role: "alert" });
       const bars = el("div", { class: "bars" });
-      const write = el("section", { class: "part write", "aria-label": "Write together", hidden: true }, el("h3", {}, "What may come next"), bars,
+      const write = el("section", { class: "part write", hidden: true }, el("h3", {}, "What may come next"), bars,
         el("div", { class: "buttons" },
           el("button", { type: "button", class: "primary", onclick: () => drawn(1) }, "Write one token"),
           el("button", { type: "button", onclick: () => drawn(60, true) }, "Finish the line")));

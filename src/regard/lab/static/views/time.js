@@ -15,9 +15,9 @@ export default {
     let address = first, runs = [], run = null, found = null, at = 0, text = "", section = "expected", ended = false, timer = 0, playing = 0, plane = null, answers = new Map();
     const pick = picker({ most: 1, change: ([name]) => address.go({ run: name, at: null, text: null }) });
     const slider = el("input", { type: "range", min: "0", max: "0", step: "1", "aria-label": "Moment of the training", oninput: () => go(Number(slider.value)) });
-    const where = el("p", { class: "figures", role: "status" }), play = el("button", { type: "button", onclick: () => toggle() }, "▶ Play");
+    const where = el("p", { class: "in-short", role: "status" }), play = el("button", { type: "button", onclick: () => toggle() }, "▶ Play");
     const chart = lineChart({ label: "validation loss", height: 170 }), points = scatter({ label: "word vectors" });
-    const written = el("pre", { class: "sample", dir: "auto" }), problem = el("p", { class: "problem", role: "alert" });
+    const written = el("pre", { class: "wrote", dir: "auto" }), problem = el("p", { class: "problem", role: "alert" });
     const words = el("input", { type: "text", spellcheck: "false", autocomplete: "off" });
     const tabs = segments("what is shown", TABS, section, (name) => address.go({ show: name === "expected" ? null : name }));
     const view = reading({ part: async (name) => (await api.postArrays(`${kind()}/matrix`, { ...body(), part: name })).arrays.values });

@@ -164,7 +164,7 @@ function wholeFile(place, api, address) {
     put(state, found.runs.map((one, at) => el("article", { class: "card" },
       el("h2", {}, el("i", { class: "swatch", style: { background: colourOf(at) } }), " ", one.run),
       one.result
-        ? el("p", { class: "figures" }, el("b", { class: "big" }, number(one.result.bleu.score, 3)), ` BLEU · ${number(one.result.chrf?.score, 3)} chrF · ${one.result.sentences} sentences · ${one.result.search}`)
+        ? el("p", { class: "in-short" }, el("b", { class: "bleu" }, number(one.result.bleu.score, 3)), ` BLEU · ${number(one.result.chrf?.score, 3)} chrF · ${one.result.sentences} sentences · ${one.result.search}`)
         : one.running ? el("p", { class: "quiet-text", role: "status" }, one.last || "It begins…")
           : el("p", { class: one.problem ? "problem" : "quiet-text" }, one.problem || "Not evaluated with its present weights."),
       el("button", { type: "button", class: one.result ? null : "primary", disabled: one.running, onclick: () => start(one.run) }, one.result ? "Again" : one.running ? "Translating…" : "Translate all of it"))));
