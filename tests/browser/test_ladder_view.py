@@ -1,5 +1,7 @@
 """The view Ladder in a browser: a comparison that was made by the command line, and one that is started on the page."""
 
+from pathlib import Path
+
 import pytest
 from playwright.sync_api import expect
 
@@ -37,6 +39,10 @@ def test_a_comparison_is_a_table_a_chart_and_a_sample_of_each(compared, page):
     expect(page.locator("#spoken")).to_contain_text("95 % interval")
     page.get_by_role("button", name="while they learned").click()
     expect(page.locator(".chart .line")).to_have_count(3)
+
+    with page.expect_download() as waiting:
+        page.get_by_role("link", name="Save as one file").click()
+    assert Path(waiting.value.path()).read_bytes() == (compared.folder / "compared" / "report.html").read_bytes()
 
 
 @pytest.mark.slow
