@@ -126,7 +126,7 @@ def own_lab(tmp_path):
     stop_lab(lab)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")  # while it is open, no test of another file could call asyncio.run
 def browser():
     if CHROMIUM is None:
         pytest.skip("no Chromium on this machine; Debian's is `apt-get install chromium`")
