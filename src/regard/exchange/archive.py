@@ -15,9 +15,11 @@ import io
 import json
 import re
 import stat
+import sys
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.machinery import PathFinder
 from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO
 
@@ -79,6 +81,11 @@ def _files(folder: Path, facts: dict[str, Any], training: bool) -> dict[str, Pat
         name = str(code.get("file", ""))
         if not NAME.fullmatch(name) or not name.endswith(".py") or not (folder / name).exists():
             raise RegardError(f"{folder} was trained with code of its own, and {name!r:.80} is not there: put it back.")
+        if _hides_module(name):
+            raise RegardError(
+                f"{folder} was trained with {name}, which would hide the module of that name elsewhere: "
+                "give the file another name and train again."
+            )
         found[name] = folder / name
     return found
 
@@ -146,7 +153,7 @@ def read(file: Path, run: Path, tokenizer_file: Path | None = None) -> Path:
             recorded = _manifest(file, archive)
             for name, expected in recorded.items():
                 _unpack(file, archive, name, expected, made / name)
-            _check_code(file, made, set(recorded))
+            _check_run(file, made, set(recorded))
     except (zipfile.BadZipFile, NotImplementedError, EOFError, ValueError, RuntimeError, OverflowError) as error:
         if isinstance(error, RegardError):
             raise
@@ -209,9 +216,30 @@ def _unpack(file: Path, archive: zipfile.ZipFile, name: str, expected: dict[str,
         raise _damaged(file, f"{name} is not what was written")
 
 
-def _check_code(file: Path, made: Path, names: set[str]) -> None:
-    """Code is only what run.json says the run was trained with."""
-    code = read_facts(made).get("code")
+def _check_run(file: Path, made: Path, names: set[str]) -> None:
+    """It is a whole run, and code is only what run.json says the run was trained with."""
+    if missing := [name for name in TEXTS if name not in names]:
+        raise RegardError(f"{file} holds no {missing[0]}, so it is no archive of a run: export the run again.")
+    if not names & {WEIGHTS, CHECKPOINT}:
+        raise RegardError(f"{file} holds no weights, so it is no archive of a run: export the run again.")
+    try:
+        read_recipe(made / "recipe.toml")
+        code = read_facts(made).get("code")
+    except RegardError as error:
+        raise RegardError(str(error).replace(str(made), str(file))) from None
     named = {str(code.get("file"))} if isinstance(code, dict) else set()
-    if stray := {name for name in names if name.endswith(".py")} - named:
+    own = {name for name in names if name.endswith(".py")}
+    if stray := own - named:
         raise RegardError(f"{file} holds {min(stray)!r:.80}, which the run does not name: it is not unpacked.")
+    for name in own:
+        if _hides_module(name):
+            raise RegardError(f"{file} holds {name!r:.80}, which would hide the module of that name: not unpacked.")
+
+
+def _hides_module(name: str) -> bool:
+    """Would Python, in the folder of this file, import it in place of a module of its own or an installed one?"""
+    stem = name.removesuffix(".py")
+    if stem in sys.stdlib_module_names or stem in ("regard", "sitecustomize", "usercustomize"):
+        return True
+    installed = [folder for folder in sys.path if Path(folder).name in ("site-packages", "dist-packages")]
+    return PathFinder.find_spec(stem, installed) is not None

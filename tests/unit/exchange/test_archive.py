@@ -10,7 +10,7 @@ import pytest
 
 import regard
 from regard.base.errors import RegardError
-from regard.base.files import locked
+from regard.base.files import DIGEST, locked
 from regard.exchange.archive import MANIFEST
 from regard.exchange.formats import export, import_file
 
@@ -102,10 +102,10 @@ def test_code_of_ones_own_travels_and_is_not_trusted_on_arrival(tmp_path, monkey
 # -- hostile archives --------------------------------------------------------------------------------------------------
 
 
-def rebuilt(archive, out, *, add=(), change=None, listed=True, compress=False):
+def rebuilt(archive, out, *, add=(), change=None, without=(), listed=True, compress=False):
     """A copy with files added or changed; `listed`: with a manifest that says so."""
     with zipfile.ZipFile(archive) as old:
-        files = {name: old.read(name) for name in old.namelist() if name != MANIFEST}
+        files = {name: old.read(name) for name in old.namelist() if name not in (MANIFEST, *without)}
     files |= change or {}
     if listed:
         files |= dict(add)
@@ -133,6 +133,33 @@ def test_a_name_that_is_no_file_of_a_run_is_not_unpacked(archive, tmp_path, name
     said = refused(rebuilt(archive, tmp_path / "x.zip", add=[(name, b"evil")]), tmp_path)
     assert "not unpacked" in said or "damaged" in said or "packed, locked or as a link" in said
     assert not list(tmp_path.parent.glob("evil*"))
+
+
+@pytest.mark.parametrize("name", ["torch", "json", "numpy", "regard", "sitecustomize", "usercustomize", "code", "mine"])
+def test_code_that_would_hide_a_module_is_not_unpacked(archive, tmp_path, name):
+    with zipfile.ZipFile(archive) as opened:
+        facts = json.loads(opened.read("run.json"))
+    facts.pop(DIGEST, None)
+    facts["code"] = {"file": f"{name}.py", "sha256": hashlib.sha256(b"evil").hexdigest()}
+    change = {"run.json": json.dumps(facts).encode(), f"{name}.py": b"evil"}
+    file = rebuilt(archive, tmp_path / "x.zip", change=change)
+    if name == "mine":
+        assert (import_file(file, tmp_path / "run") / "mine.py").exists()
+    else:
+        assert "would hide the module" in refused(file, tmp_path)
+
+
+def test_what_is_not_a_whole_run_is_refused(archive, tmp_path):
+    for without, said in [
+        (("recipe.toml",), "holds no recipe.toml"),
+        (("run.json",), "holds no run.json"),
+        (("model.safetensors", "training.safetensors"), "holds no weights"),
+        (("recipe.toml", "tokenizer.json", "metrics.jsonl", "model.safetensors", "training.safetensors"), "holds no"),
+    ]:
+        assert said in refused(rebuilt(archive, tmp_path / "x.zip", without=without), tmp_path)
+    for recipe in (b"system = ", b"soup = 'leek'", b"\xff"):
+        said = refused(rebuilt(archive, tmp_path / "x.zip", change={"recipe.toml": recipe}), tmp_path)
+        assert "x.zip/recipe.toml" in said
 
 
 def test_what_is_not_listed_or_listed_twice_is_refused(archive, tmp_path):
