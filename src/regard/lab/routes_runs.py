@@ -227,7 +227,7 @@ async def job(request: Request) -> Response:
         status = lab.jobs.find(number)
         result = None
         if not status["running"] and status["kind"] in ("check", "estimate"):
-            with suppress(ValueError):
+            with suppress(ValueError, RecursionError):
                 result = json.loads(lab.jobs.result(number))
         return {**status, "result": result, "log": lab.jobs.log(number)[-8000:]}
 

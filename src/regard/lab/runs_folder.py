@@ -125,23 +125,51 @@ class RunsFolder:
     def name_of(self, path: Path) -> str:
         return path.relative_to(self.root).as_posix()
 
-    @property
-    def own(self) -> Path:
-        """The lab's own folder in it, which is there once something was kept."""
-        return self.root / OWN
-
     def keep(self, kind: str) -> Path:
         """The place in the lab's own folder for things of a kind, made if need be."""
-        path = self.own / kind
-        try:
-            path.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise RegardError(
-                f"Nothing can be written into {self.root} ({error.strerror}): open another folder."
-            ) from None
-        if self.own.is_symlink() or path.is_symlink():
-            raise RegardError(f"{self.own} leads out of the folder: remove it.")
+        own = self.root / OWN
+        path = own / kind
+        for place in (own, path):
+            try:
+                place.mkdir(exist_ok=True)
+            except OSError as error:
+                if not os.path.lexists(place):
+                    raise RegardError(
+                        f"Nothing can be written into {self.root} ({error.strerror}): open another folder."
+                    ) from None
+            if not is_plain_folder(place):
+                raise RegardError(f"{place} is not a plain folder, so nothing is written there: remove it.")
         return path
+
+    def own(self, kind: str) -> Path | None:
+        """A place in the lab's own folder; None: there is none, or one part of its path is a link. The folder may have
+        come from a stranger, so what lies there is not trusted either."""
+        path = self.root
+        for part in (OWN, *kind.split("/")):
+            path = path / part
+            if not is_plain_folder(path):
+                return None
+        return path
+
+    def own_names(self, kind: str) -> list[str]:
+        """What lies there, sorted by name."""
+        place = self.own(kind)
+        try:
+            return sorted(os.listdir(place)) if place else []
+        except OSError:
+            return []
+
+    def read_own(self, kind: str, name: str, most: int = MOST_BYTES) -> bytes:
+        """The end of a plain file there; nothing where there is none."""
+        place = self.own(kind)
+        try:
+            if place is None or not _is_plain_file(place / name):
+                return b""
+            with open(os.open(place / name, os.O_RDONLY | PLAIN), "rb") as stream:
+                stream.seek(max(0, os.fstat(stream.fileno()).st_size - most))
+                return stream.read(most)
+        except OSError:
+            return b""
 
     # -- what there is -----------------------------------------------------------------------------------------------
 
@@ -449,6 +477,14 @@ def _read(path: Path) -> bytes:
     if len(content) > MOST_BYTES:
         raise ValueError("too large")
     return content
+
+
+def is_plain_folder(path: Path) -> bool:
+    """A folder itself, not a link to one."""
+    try:
+        return stat.S_ISDIR(os.lstat(path).st_mode)
+    except (OSError, ValueError):
+        return False
 
 
 def _is_plain_file(path: Path) -> bool:
