@@ -27,6 +27,7 @@ from regard.runs.history import is_number
 from regard.systems.catalogue import SYSTEMS
 
 UPLOADS = "uploads"  # files that were dropped into the page
+MARKERS = ("run.json", "comparison.json", "claims.json")  # a folder that holds one was made by `regard`
 OWN = ".lab"  # what the lab itself keeps: jobs, samples, what was deleted
 DEEPEST = 3  # runs/demo/language-models/lstm
 MOST_BYTES = 1 << 24  # of a JSON or TOML file that describes a run
@@ -66,8 +67,15 @@ class RunsFolder:
                 raise RegardError(f"There is no {kind} {name[:200]!r} in this folder.")
         return path
 
+    def made(self, name: str, *, kind: str = "run") -> Path:
+        """The path of something that `regard` made in this folder, which dropped files never are."""
+        path, uploads = self.inside(name, kind=kind), self.root / UPLOADS
+        if uploads.exists() and os.path.samefile(self.root / name.split("/")[0], uploads):  # on any file system
+            raise RegardError(f"There is no {kind} {name[:200]!r} in this folder.")
+        return path
+
     def run(self, name: str) -> Path:
-        path = self.inside(name)
+        path = self.made(name)
         if not _is_plain_file(path / "run.json"):
             raise RegardError(f"There is no run {name[:200]!r} in this folder.")
         return path
@@ -86,14 +94,14 @@ class RunsFolder:
         return path
 
     def comparison(self, name: str) -> Path:
-        path = self.inside(name, kind="comparison")
+        path = self.made(name, kind="comparison")
         if not _is_plain_file(path / "comparison.json"):
             raise RegardError(f"There is no comparison {name[:200]!r} in this folder.")
         return path
 
     def report(self, name: str) -> bytes:
         """report.html of a run, a comparison or a folder of claims, as `regard` wrote it; nothing else is sent."""
-        path = self.inside(name)
+        path = self.made(name)
         if not self.has_report(path):
             raise RegardError(f"{name} has no report.html: it comes when it ends.")
         try:
@@ -102,7 +110,7 @@ class RunsFolder:
             raise RegardError(f"The page {path / 'report.html'} is too large to be sent: open it there.") from None
 
     def has_report(self, path: Path) -> bool:
-        ours = any(_is_plain_file(path / marker) for marker in ("run.json", "comparison.json", "claims.json"))
+        ours = any(_is_plain_file(path / marker) for marker in MARKERS)
         return ours and _is_plain_file(path / "report.html")
 
     def new(self, name: str) -> Path:

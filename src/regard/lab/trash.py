@@ -21,7 +21,7 @@ class Trash:
 
     def put(self, name: str) -> dict[str, Any]:
         """A run or a comparison, out of sight."""
-        path = self.folder.inside(name)
+        path = self.folder.made(name)
         if not any((path / marker).is_file() for marker in ("run.json", "comparison.json")):
             raise RegardError(f"{name} is neither a run nor a comparison, so it is left as it is.")
         if is_working(path):
