@@ -78,10 +78,12 @@ async def one(request: Request) -> Response:
     def found() -> dict[str, Any]:
         path = lab.folder.run(name)
         facts = lab.folder.facts(path)
+        damaged = lab.folder.curve(path).damaged
         jobs = [job for job in lab.jobs.list() if job["run"] == name]
         return {
             **lab.folder.summary(path),
-            "facts": {key: facts.get(key) for key in ("regard", "torch", "python", "platform", "threads", "seed")},
+            "facts": {key: facts.get(key) for key in ("regard", "torch", "python", "platform", "threads", "seed")}
+            | ({"damaged lines": f"{damaged} of metrics.jsonl, left out of the curves"} if damaged else {}),
             "notes": lab.folder.notes(path),
             "recipe": lab.folder.recipe_text(path),
             "job": jobs[0] if jobs else None,

@@ -25,6 +25,7 @@ from regard.base.files import PLAIN, is_held
 from regard.runs.facts import CHECKPOINT, WEIGHTS, read_facts, read_note
 from regard.runs.history import is_number
 from regard.systems.catalogue import SYSTEMS
+from regard.training.metrics import as_written
 
 UPLOADS = "uploads"  # files that were dropped into the page
 MARKERS = ("run.json", "comparison.json", "claims.json")  # a folder that holds one was made by `regard`
@@ -350,6 +351,7 @@ class Curve:
     path: Path
     columns: dict[str, array[float]] = field(default_factory=lambda: {key: array("d") for key in COLUMNS})
     valid: list[bool] = field(default_factory=list)  # is the row a validation?
+    damaged: int = 0  # lines that were left out
     age: int = 0  # how often it was read anew
     _offset: int = 0
     _like: Any = None
@@ -368,6 +370,7 @@ class Curve:
         size = now[1] if now else 0
         if size < self._offset or (self._like and now and now[2] != self._like[2]):  # cut, or another file
             self.columns, self.valid, self._offset = {key: array("d") for key in COLUMNS}, [], 0
+            self.damaged = 0
             self.age += 1
         self._like = now
         if now is None:
@@ -380,7 +383,8 @@ class Curve:
             return
         whole = content.rfind(b"\n") + 1  # the last line may still be written
         self._offset += whole
-        rows = parsed(content[:whole])
+        rows, damaged = parsed(content[:whole])
+        self.damaged += damaged
         for key in COLUMNS:
             self.columns[key].extend(array("d", [row.get(key, math.nan) for row in rows]))
         self.valid += [row.get("split") == "valid" for row in rows]
@@ -390,29 +394,34 @@ class Curve:
         return [[self.valid[i], *(self.columns[key][i] for key in COLUMNS)] for i in range(max(0, row), self.rows)]
 
 
-def parsed(content: bytes) -> list[dict[str, Any]]:
-    """The rows of a piece of metrics.jsonl, with the numbers of COLUMNS and their split; others are left out.
+def parsed(content: bytes) -> tuple[list[dict[str, Any]], int]:
+    """The rows of a piece of metrics.jsonl, with the numbers of COLUMNS and their split; and how many lines were left
+    out, because they are damaged.
 
     Ten thousand lines are read at once, which takes a fraction of the time; one by one only if something is wrong.
     """
+    lines = content.splitlines()
     try:
-        rows = json.loads(b"[" + b",".join(content.splitlines()) + b"]", parse_int=float)
-        if all(type(row[key]) is float for row in rows for key in COLUMNS[:4]) and all(
-            type(row.get(key, 0.0)) is float for row in rows for key in COLUMNS[4:]
+        rows = json.loads(b"[" + b",".join(lines) + b"]", parse_int=float)
+        if (
+            all(type(row[key]) is float for row in rows for key in COLUMNS[:4])
+            and all(type(row.get(key, 0.0)) is float for row in rows for key in COLUMNS[4:])
+            and all(as_written(line, row) for line, row in zip(lines, rows, strict=True))
         ):
-            return rows
+            return rows, 0
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         pass
     found = []
-    for line in content.splitlines():
+    for line in lines:
         try:
             row = json.loads(line, parse_int=float)  # a number with thousands of digits is infinite
         except (ValueError, RecursionError):
             continue
-        if isinstance(row, dict) and all(type(row.get(key)) is float for key in COLUMNS[:4]):
+        whole = isinstance(row, dict) and all(type(row.get(key)) is float for key in COLUMNS[:4])
+        if whole and as_written(line, row):
             numbers = {key: row[key] for key in COLUMNS if type(row.get(key)) is float}
             found.append(numbers | {"split": row.get("split")})
-    return found
+    return found, len(lines) - len(found)
 
 
 def last_row(path: Path) -> dict[str, Any]:
@@ -422,7 +431,7 @@ def last_row(path: Path) -> dict[str, Any]:
         stream.seek(max(0, size - END))
         content = stream.read(END)
     begin = content.find(b"\n") + 1 if size > END else 0
-    rows = parsed(content[begin : content.rfind(b"\n") + 1])
+    rows, _ = parsed(content[begin : content.rfind(b"\n") + 1])
     trained = [row for row in rows if row.get("split") != "valid"]
     row = (trained or rows or [{}])[-1]
     return {key: row[key] for key in COLUMNS if math.isfinite(row.get(key, math.nan))}
