@@ -425,7 +425,7 @@ def parsed(content: bytes) -> tuple[list[dict[str, Any]], int]:
 
 
 def last_row(path: Path) -> dict[str, Any]:
-    """The newest numbers of training, or of a validation if the file ends before any; the rest is not read."""
+    """How far it is, and the newest numbers of training, or of a validation if the file ends before any."""
     with open(os.open(path, os.O_RDONLY | PLAIN), "rb") as stream:
         size = os.fstat(stream.fileno()).st_size
         stream.seek(max(0, size - END))
@@ -434,6 +434,7 @@ def last_row(path: Path) -> dict[str, Any]:
     rows, _ = parsed(content[begin : content.rfind(b"\n") + 1])
     trained = [row for row in rows if row.get("split") != "valid"]
     row = (trained or rows or [{}])[-1]
+    row = row | {key: rows[-1][key] for key in ("step", "tokens", "seconds") if rows and key in rows[-1]}
     return {key: row[key] for key in COLUMNS if math.isfinite(row.get(key, math.nan))}
 
 
