@@ -119,6 +119,9 @@ def test_a_translator_can_draw_and_forget(regard, translator):
         ("/retry", "nothing to retry"),
         ("/take 99", "a number from 1 to"),
         ("/save", "Name the file"),
+        ("/save ~nouser/x", "cannot be written"),
+        ("/save a\0b", "cannot be written"),
+        (f"/save {'x' * 300}", "choose another name"),
         ("/undo it", "stands alone"),
     ],
 )
@@ -176,4 +179,19 @@ def test_a_terminal_remembers_lines_and_completes_commands(trained):
     terminal.expect(r"A bird\r\n")
     terminal.expect(r"> ")
     terminal.type("\x04")
+    assert terminal.end() == 0
+
+
+@terminals
+def test_a_terminal_gets_no_colours_of_a_text_and_a_name_that_cannot_be_does_not_end_the_chat(trained):
+    words = ["chat", trained["lstm"], "--max-tokens", "5", "--prompt", "\x1b[31mred \u202eexe.txt"]
+    terminal = Terminal(sys.executable, "-m", "regard", *words)
+    terminal.expect(r"> ")
+    terminal.type("/save ~nouser/x\n")
+    terminal.expect(r"regard: '~nouser/x' cannot be written")
+    terminal.expect(r"> ")
+    terminal.type("/text\n")
+    terminal.expect("\u241b\\[31mred \ufffdexe.txt\r\n")
+    assert "\x1b[31m" not in terminal.said
+    terminal.type("/quit\n")
     assert terminal.end() == 0

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +12,7 @@ import torch
 
 from regard.fast import on_this_machine
 
+OLD, NEW = "0" * 32, "a" * 32
 HIDE = "import sys; sys.modules['regard.fast'] = None; from regard.cli import main; main(['doctor', *sys.argv[1:]])"
 
 
@@ -18,7 +20,7 @@ HIDE = "import sys; sys.modules['regard.fast'] = None; from regard.cli import ma
 def cache(tmp_path, monkeypatch):
     monkeypatch.setenv("REGARD_CACHE", str(tmp_path))
     (tmp_path / "tokens").mkdir()
-    for name, days in (("old", 40), ("new", 2)):
+    for name, days in ((OLD, 40), (NEW, 2)):
         for suffix in (".npy", ".json"):
             file = tmp_path / "tokens" / f"{name}{suffix}"
             file.write_bytes(b"x" * 1000)
@@ -59,15 +61,14 @@ def test_only_old_tokens_are_deleted(regard, cache):
     assert code == 0
     assert "Deleted the tokens of 1 text older than 30 days" in errors
     left = {path.name for path in cache.rglob("*") if path.is_file()}
-    assert left == {"new.npy", "new.json", "own-code.txt"}
+    assert left == {f"{NEW}.npy", f"{NEW}.json", "own-code.txt"}
 
 
 def test_a_part_of_the_cache_is_deleted_only_after_asking(regard, wrong, cache, tmp_path_factory):
     elsewhere = tmp_path_factory.mktemp("elsewhere")
     (elsewhere / "precious").touch()
-    (cache / "claims").mkdir()
-    (cache / "claims" / "result.json").write_text("x")
-    (cache / "claims" / "link").symlink_to(elsewhere, target_is_directory=True)
+    (cache / "claims" / "results").mkdir(parents=True)
+    (cache / "claims" / "results" / "hull-0123456789abcdef.json").write_text("x")
     (cache / "data").symlink_to(elsewhere, target_is_directory=True)
     assert "add --yes" in wrong("doctor", "--clear", "claims")
     assert (cache / "claims").exists()
@@ -80,6 +81,45 @@ def test_a_part_of_the_cache_is_deleted_only_after_asking(regard, wrong, cache, 
     assert "nothing to delete" in regard("doctor", "--clear", "lists", "--yes")[2]
     assert "must be one of" in wrong("doctor", "--clear", "own-code.txt", "--yes")
     assert (cache / "own-code.txt").exists()
+
+
+FILES = {  # of each part: what Regard writes there, and what it does not
+    "tokens": (
+        ["{h}.npy", "{h}.json", "{h}.lock", "{h}.part", ".{h}.json.01234567.part"],
+        ["weights.npy", "a/{h}.npy"],
+    ),
+    "data": (["enwik8/enwik8", ".enwik8.lock"], ["thesis.txt", "enwik8/notes.txt", "photos/enwik8"]),
+    "lists": (["lines-0123456789ab.txt", "pairs-0123456789ab.jsonl"], ["lines.txt", "pairs-mine.jsonl"]),
+    "back-translation": (["{h}.tsv"], ["mine.tsv"]),
+    "ctranslate2": (["{h}/model.bin", "{h}/shared_vocabulary.json", ".lock"], ["mine/model.bin", "{h}/notes.txt"]),
+    "claims": (
+        ["results/hull-0123456789abcdef.json", "data/copy-0123456789ab/train.tsv", "models/.gpt-0123456789abcdef.lock"]
+        + [f"models/gpt-0123456789abcdef/{name}" for name in ("run.json", "done.json", "kept/00000001.safetensors")],
+        ["results/mine.json", "data/mine/train.tsv", "models/gpt-0123456789abcdef/mine.txt"],
+    ),
+}
+
+
+@pytest.mark.parametrize("part", FILES)
+def test_a_strangers_files_in_the_cache_stay_and_are_named(regard, cache, tmp_path_factory, part):
+    shutil.rmtree(cache / "tokens")
+    elsewhere = tmp_path_factory.mktemp("elsewhere")
+    (elsewhere / "precious").touch()
+    own, other = ([cache / part / name.format(h="0" * 32) for name in names] for names in FILES[part])
+    for file in (*own, *other):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text("x")
+        os.utime(file, (0, 0))
+    (cache / part / "link").symlink_to(elsewhere, target_is_directory=True)
+    if part == "tokens":
+        errors = regard("doctor", "--prune", "1")[2]
+        assert str(other[0]) in errors
+        assert all(file.exists() for file in other)
+    code, _, errors = regard("doctor", "--clear", part, "--yes")
+    assert code == 0
+    assert {path for path in cache.rglob("*") if path.is_file()} == {*other, cache / "own-code.txt"}
+    assert all(str(file) in errors for file in other)
+    assert (elsewhere / "precious").exists()
 
 
 def test_what_it_cannot_do_is_one_sentence(wrong, cache):

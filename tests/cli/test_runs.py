@@ -1,5 +1,6 @@
 """`regard runs`: what it lists, what it compares, and what it never touches."""
 
+import hashlib
 import json
 import os
 import shutil
@@ -196,6 +197,53 @@ def test_a_damaged_run_can_be_removed(regard, shelf):
     assert regard("runs", "remove", "runs/lstm", "runs/gpt", "--yes")[0] == 0
     assert not (shelf / "lstm").exists()
     assert not (shelf / "gpt").exists()
+
+
+@pytest.mark.parametrize("files", [
+    {"run.json": '{"name": "my marathon"}', "result.json": "{}"},
+    {"run.json": "{}", "recipe.toml": 'system = "lstm"\n[data]\n[training]\n'},
+    {"run.json": '{"format": 1}'},
+    {"run.json": "not JSON"},
+    {"recipe.toml": 'soup = "leek"', "model.safetensors": "mine"},
+    {"recipe.toml": 'system = "steam"\n[data]\n[training]\n', "model.safetensors": "mine"},
+    {".beginning": "of my novel", "metrics.jsonl": "mine"},
+])  # fmt: skip
+def test_a_strangers_files_with_the_names_of_a_run_are_not_removed(wrong, shelf, tmp_path, files):
+    (tmp_path / "mine").mkdir()
+    for name, content in files.items():
+        (tmp_path / "mine" / name).write_text(content)
+    assert "did not write" in wrong("runs", "remove", "runs/lstm", "mine", "--yes")
+    assert {path.name: path.read_text() for path in (tmp_path / "mine").iterdir()} == files
+    assert (shelf / "lstm").exists()
+
+
+def test_only_weights_named_by_their_step_and_the_recorded_code_are_removed(regard, shelf):
+    run = shelf / "lstm"
+    for folder in ("kept", "snapshots"):
+        (run / folder).mkdir(exist_ok=True)
+        for name in ("00000001.safetensors", "mine.safetensors"):
+            (run / folder / name).write_text("x")
+    facts = json.loads((run / "run.json").read_text())
+    for name in ("copy.py", "changed.py"):
+        (run / name).write_text("class Mine: ...")
+    facts.pop(DIGEST)
+    facts["code"] = {"file": "copy.py", "sha256": hashlib.sha256(b"class Mine: ...").hexdigest()}
+    (run / "run.json").write_text(json.dumps(facts))
+    code, _, errors = regard("runs", "remove", "runs/lstm", "--yes")
+    assert code == 0
+    assert "runs/lstm/changed.py, runs/lstm/kept/mine.safetensors, runs/lstm/snapshots/mine.safetensors" in errors
+    left = {str(path.relative_to(run)) for path in run.rglob("*") if path.is_file()}
+    assert left == {"changed.py", "kept/mine.safetensors", "snapshots/mine.safetensors"}
+
+
+def test_a_copy_of_code_that_was_changed_stays(regard, shelf):
+    run = shelf / "gpt"
+    facts = json.loads((run / "run.json").read_text())
+    facts.pop(DIGEST)
+    (run / "run.json").write_text(json.dumps(facts | {"code": {"file": "mine.py", "sha256": "0" * 64}}))
+    (run / "mine.py").write_text("work of a week")
+    assert "runs/gpt/mine.py" in regard("runs", "remove", "runs/gpt", "--yes")[2]
+    assert (run / "mine.py").read_text() == "work of a week"
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no pseudo-terminals")

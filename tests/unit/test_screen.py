@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from regard.report.progress import progress, say
-from regard.report.screen import Screen, harmless
+from regard.report.screen import Screen, for_stdout, harmless
 from regard.report.table import plain_table
 
 EVIL = "name\x1b]0;title\x07\x1b[2J\x9b31m\r\x08\x00\x7f"
@@ -32,6 +32,23 @@ def test_a_screen_shows_colours_and_no_other_codes():
     written = stream.getvalue()
     assert "\x1b[38;5;3mred\x1b[0m" in written
     assert safe(written.replace("\x1b[38;5;3m", "").replace("\x1b[0m", ""))
+
+
+def test_what_turns_the_text_is_shown_and_letters_that_run_to_the_left_stay():
+    turning = [*range(0x202A, 0x202F), *range(0x2066, 0x206A)]
+    assert harmless("".join(map(chr, turning))) == "\N{REPLACEMENT CHARACTER}" * len(turning)
+    for words in ("שלום עולם", "مرحبا\u200f!", "می\u200cخواهم"):
+        assert harmless(words) == words
+
+
+def test_words_of_a_model_bring_no_colours_to_a_terminal_and_are_unchanged_in_a_pipe(monkeypatch):
+    words = "\x1b[31mred\x1b[0m \u202eexe.txt"
+    stream = io.StringIO()
+    monkeypatch.setattr(sys, "stdout", Screen(stream))
+    assert for_stdout(words) == words
+    monkeypatch.setattr(stream, "isatty", lambda: True, raising=False)
+    print(for_stdout(words))
+    assert stream.getvalue() == "\u241b[31mred\u241b[0m \ufffdexe.txt\n"
 
 
 def test_logs_and_tables_are_clean_also_in_a_file(capsys):

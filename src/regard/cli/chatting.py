@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 import threading
@@ -19,6 +20,7 @@ from regard.base.settings import at_least, meant
 from regard.cli.completing import RunFolder
 from regard.cli.options import refuse
 from regard.cli.stdin import stdin_lines
+from regard.report.screen import for_stdout
 
 
 def chat(
@@ -150,6 +152,11 @@ def typed_lines(talk: Talk) -> Iterator[str]:
             say("To leave, type /quit or press Ctrl-D.")
 
 
+def show(words: str, end: str = "\n") -> None:
+    """Print words of yours or of the model."""
+    print(for_stdout(words), end=end, flush=True)
+
+
 def say(words: str) -> None:
     from regard.report.progress import say as log
 
@@ -270,10 +277,14 @@ def save(rest: str, text: str) -> None:
 
     if not rest:
         raise RegardError("Name the file: /save story.txt.")
-    path = Path(rest).expanduser()
-    if path.exists():
-        raise RegardError(f"{path} exists already: choose another name.")
-    write_text(path, text if text.endswith("\n") or not text else text + "\n", new=True)
+    try:
+        path = Path(rest).expanduser()
+        if os.path.lexists(path):
+            raise RegardError(f"{path} exists already: choose another name.")
+        write_text(path, text if text.endswith("\n") or not text else text + "\n", new=True)
+    except (OSError, ValueError, RuntimeError) as error:  # a name too long, a NUL in it, ~ of nobody
+        why = getattr(error, "strerror", None) or str(error)
+        raise RegardError(f"{rest!r:.80} cannot be written ({why.rstrip('.')}): choose another name.") from None
     say(f"saved in {path}")
 
 
@@ -325,7 +336,7 @@ class Writing(Drawing):
             "retry": Command(lambda _: self.retry(), "write the last continuation again, drawn anew"),
             "next": Command(self.next, "the N most probable next tokens, with their probabilities", "[N]"),
             "take": Command(self.take, "append the Nth of them", "N"),
-            "text": Command(lambda _: print(self.text), "the whole text"),
+            "text": Command(lambda _: show(self.text), "the whole text"),
             "new": Command(lambda _: self.begin_again(), "begin a new text"),
             "save": Command(lambda rest: save(rest, self.text), "save the text in a new file", "FILE"),
         }
@@ -339,7 +350,7 @@ class Writing(Drawing):
     def write(self) -> None:
         """The model goes on; what it has written when it is stopped stays."""
         self.shown = []
-        print(self.text.rpartition("\n")[2], end="", flush=True)
+        show(self.text.rpartition("\n")[2], end="")
         self.writing, self.stopped = True, False
         pieces = self.run.stream(
             self.text,
@@ -354,7 +365,7 @@ class Writing(Drawing):
         try:
             for last in pieces:
                 self.text += last
-                print(last, end="", flush=True)
+                show(last, end="")
                 if self.stopped:
                     break
         finally:
@@ -374,7 +385,7 @@ class Writing(Drawing):
         if not self.turns:
             raise RegardError("There is nothing to undo.")
         self.text, self.shown = self.turns.pop().before, []
-        print(f"…{self.text[-70:]}" if len(self.text) > 70 else self.text)
+        show(f"…{self.text[-70:]}" if len(self.text) > 70 else self.text)
 
     def retry(self) -> None:
         if not self.turns:
@@ -387,7 +398,7 @@ class Writing(Drawing):
         at_least("/next", count, 1)
         self.shown = self.run.alternatives(self.text, count)
         for number, (piece, probability) in enumerate(self.shown, start=1):
-            print(f"{number}\t{probability:.4f}\t{visible(piece)}")
+            show(f"{number}\t{probability:.4f}\t{visible(piece)}")
 
     def take(self, rest: str) -> None:
         if not self.shown:
@@ -396,7 +407,7 @@ class Writing(Drawing):
         self.turns.append(Turn(self.text, self.text + piece))
         self.text += piece
         self.shown = []
-        print(self.text.removesuffix("\n").rpartition("\n")[2])
+        show(self.text.removesuffix("\n").rpartition("\n")[2])
 
     def begin_again(self) -> None:
         self.turns.append(Turn(self.text, ""))  # /undo brings the old one back
@@ -469,7 +480,7 @@ class Translating(Drawing):
             "undo": Command(lambda _: self.undo(), "forget the last sentence"),
             "retry": Command(lambda _: self.retry(), "translate the last sentence again, as the settings now are"),
             "take": Command(self.take, "keep the Nth translation of the last sentence instead of the first", "N"),
-            "text": Command(lambda _: print(self.kept, end=""), "every sentence and its translation"),
+            "text": Command(lambda _: show(self.kept, end=""), "every sentence and its translation"),
             "save": Command(lambda rest: save(rest, self.kept), "save them in a new file, source⇥target", "FILE"),
         }
 
@@ -491,7 +502,7 @@ class Translating(Drawing):
         (found,) = self.run.translations([words], **how)
         self.pairs.append((words, [one.text for one in found], 0))
         for number, one in enumerate(found, start=1):
-            print(f"{number}\t{one.score:.4f}\t{one.text}", flush=True)
+            show(f"{number}\t{one.score:.4f}\t{one.text}")
 
     def undo(self) -> None:
         if not self.pairs:
@@ -509,4 +520,4 @@ class Translating(Drawing):
         source, found, _ = self.pairs[-1]
         taken = chosen(rest, len(found))
         self.pairs[-1] = (source, found, taken)
-        print(found[taken], flush=True)
+        show(found[taken])

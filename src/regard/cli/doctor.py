@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
-import shutil
+import re
 import sys
 import time
 from collections.abc import Iterator
@@ -66,7 +66,8 @@ def doctor(
         first delete from the cache the tokens of texts that are older than this many days; they are made again when
         they are needed
     clear
-        first delete this whole part of the cache, after asking: tokens, data, lists, back-translation or claims
+        first delete what Regard wrote into this part of the cache, after asking: tokens, data, lists, back-translation,
+        ctranslate2 or claims
     yes
         with --clear: delete without asking
     json
@@ -142,32 +143,90 @@ def _size(file: Path) -> int:
     return 0
 
 
+def _own_names(part: str) -> re.Pattern[str]:
+    """The paths of the files that Regard writes into a part of the cache; $REGARD_CACHE may hold other files, too."""
+    from regard.corpora.downloads import CATALOGUE
+    from regard.runs.run_removal import OWN_FILES, OWN_FOLDERS
+
+    fetched = [rf"\.{name}\.lock" for name in map(re.escape, CATALOGUE)]
+    for name, download in CATALOGUE.items():
+        fetched += [rf"{re.escape(f'{name}/{file.name}')}(\.sha256)?" for file in download.files]
+    run = [*map(re.escape, (*OWN_FILES, "run.json", "report.html", "done.json"))]
+    run += [f"{folder}/{name}" for folder, name in OWN_FOLDERS.items()]
+    patterns = {
+        "tokens": [r"[0-9a-f]{32}\.(npy|json|lock|part|part\.json)"],
+        "data": fetched,
+        "lists": [r"lines-[0-9a-f]{12}\.txt", r"pairs-[0-9a-f]{12}\.jsonl"],
+        "back-translation": [r"[0-9a-f]{32}\.tsv"],
+        "ctranslate2": [r"\.lock", r"[0-9a-f]{32}/(config\.json|model\.bin|\w+_vocabulary\.(json|txt))"],
+        "claims": [
+            r"results/[\w.-]+-[0-9a-f]{16}\.json",
+            r"data/[\w.-]+-[0-9a-f]{12}/\w+\.(tsv|txt)",
+            r"models/\.[\w-]+-[0-9a-f]{16}\.lock",
+            rf"models/[\w-]+-[0-9a-f]{{16}}/({'|'.join(run)})",
+        ],
+    }
+    return re.compile("|".join(patterns[part]))
+
+
+def _own_and_other(folder: Path) -> tuple[list[Path], list[Path]]:
+    """Files of a part of the cache: Regard's, and all others with every link, which is not followed."""
+    from regard.base.files import is_partial
+
+    names = _own_names(folder.name)
+    own: list[Path] = []
+    other: list[Path] = []
+    for place, folders, files in os.walk(folder):
+        for path in (Path(place, name) for name in sorted([*folders, *files])):
+            parts = path.relative_to(folder).parts
+            whole = "/".join(part[1 : -len(".01234567.part")] if is_partial(part) else part for part in parts)
+            if path.is_symlink():
+                other.append(path)
+            elif not path.is_dir():
+                (own if path.is_file() and names.fullmatch(whole) else other).append(path)
+    return own, other
+
+
+def _left(other: list[Path]) -> str:
+    if not other:
+        return ""
+    named = ", ".join(map(str, other[:5])) + (", …" if len(other) > 5 else "")
+    return f" Left what Regard did not write: {named}."
+
+
 def _prune(folder: Path, days: int) -> str:
     """Delete old token files; a training that reads one keeps what it has open."""
     texts = size = 0
-    for tokens in folder.glob("*.npy"):
+    own, other = _own_and_other(folder)
+    for tokens in own:
         with suppress(OSError):  # gone already, or open on a system that does not delete such files
-            if tokens.stat().st_mtime > time.time() - days * 86_400:
+            if tokens.suffix != ".npy" or tokens.stat().st_mtime > time.time() - days * 86_400:
                 continue
             bytes_here = tokens.stat().st_size
             tokens.unlink()
             tokens.with_suffix(".json").unlink(missing_ok=True)
             texts, size = texts + 1, size + bytes_here
-    return f"Deleted the tokens of {counted(texts, 'text')} older than {counted(days, 'day')}, {of_bytes(size)}."
+    said = f"Deleted the tokens of {counted(texts, 'text')} older than {counted(days, 'day')}, {of_bytes(size)}."
+    return said + _left(other)
 
 
 def _clear(folder: Path, yes: bool) -> str:
-    """Delete a part of the cache; a link in its place is left, and so is what links inside it lead to."""
-    found = next((part for part in _cache(folder.parent) if part["part"] == folder.name), None)
-    if found is None:
+    """Delete what Regard wrote into a part of the cache; a link in its place is left, and so are links inside it."""
+    if not os.path.lexists(folder):
         return f"There is no {folder}: nothing to delete."
     if folder.is_symlink():
         raise RegardError(f"{folder} is a link: delete what it leads to yourself, if you want to.")
-    size = f"{counted(found['files'], 'file')}, {of_bytes(found['bytes'])}"
-    if not agreed(f"Delete {folder} ({size}: {found['about']})?", yes):
+    own, other = _own_and_other(folder)
+    size = f"{counted(len(own), 'file')}, {of_bytes(sum(map(_size, own)))}"
+    if not agreed(f"Delete {folder} ({size}: {PARTS[folder.name]})?", yes):
         return "Nothing was deleted."
-    shutil.rmtree(folder)
-    return f"Deleted {folder}: {size}."
+    for file in own:
+        file.unlink(missing_ok=True)
+    made = {parent for file in own for parent in file.parents if parent.is_relative_to(folder)}
+    for path in sorted({folder, *made}, reverse=True):  # the inner ones first
+        with suppress(OSError):  # something is left in it
+            path.rmdir()
+    return f"Deleted {folder}: {size}.{_left(other)}"
 
 
 def _packages() -> Iterator[dict[str, Any]]:

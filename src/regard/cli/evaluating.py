@@ -199,6 +199,7 @@ def score(
 def _print_score(line: Any, tokens: bool, as_json: bool) -> None:
     import json as json_module
 
+    from regard.report.screen import for_stdout
     from regard.runs.translation_run import PairScore
 
     pair = isinstance(line, PairScore)
@@ -207,11 +208,11 @@ def _print_score(line: Any, tokens: bool, as_json: bool) -> None:
         entry["log_probability"] = line.log_probability
         if tokens:
             entry["tokens"] = [[t, p] for t, p in zip(line.tokens, line.log_probabilities)]
-        print(json_module.dumps(entry, ensure_ascii=False))
+        print(for_stdout(json_module.dumps(entry, ensure_ascii=False)))
     elif tokens:
         for token, p in zip(line.tokens, line.log_probabilities):
-            print(f"{p:.6f}\t{token}")
+            print(for_stdout(f"{p:.6f}\t{token}"))
         print()
     else:
         text = f"{line.source}\t{line.target}" if pair else line.text
-        print(f"{line.log_probability:.6f}\t{len(line.tokens)}\t{text}")
+        print(for_stdout(f"{line.log_probability:.6f}\t{len(line.tokens)}\t{text}"))

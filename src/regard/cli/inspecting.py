@@ -14,6 +14,7 @@ from regard.base.settings import at_least
 from regard.cli.completing import RunFolder
 from regard.cli.options import Flag, refuse
 from regard.cli.stdin import stdin_text
+from regard.report.screen import for_stdout
 
 if TYPE_CHECKING:
     from regard.insight.trace import Trace
@@ -96,7 +97,7 @@ def inspect(
         write_text(html, trace_page(trace), new=True)
         say(f"the page is {html}") if json else print(html)
     if json:
-        print(json_module.dumps(trace.as_json(), ensure_ascii=False))
+        print(for_stdout(json_module.dumps(trace.as_json(), ensure_ascii=False)))
     elif html is None:
         print(show(trace, attention=_attention(trace, layer, head), head=head))
 

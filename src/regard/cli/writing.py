@@ -15,6 +15,7 @@ from regard.base.settings import at_least, one_of
 from regard.cli.completing import RunFolder
 from regard.cli.options import Flag, beam_search
 from regard.cli.stdin import stdin_batches, stdin_text
+from regard.report.screen import for_stdout
 
 
 def translate(
@@ -148,7 +149,7 @@ def translate(
     for lines in stdin_batches():
         for said in answers(lines, (done, spoken)):
             words = words or any(line.strip() for line in said)
-            print("\n".join(said), flush=True)
+            print(for_stdout("\n".join(said)), flush=True)
         done, spoken = done + len(lines), spoken + sum(bool(line.strip()) for line in lines)
     if spoken and not words:
         say(f"Every translation is empty: {run} has learned too little; train longer, or a smaller --size.")
@@ -195,11 +196,12 @@ def classify(
             number, best = number + 1, found.top(n_best)
             if json:
                 labels = [{"label": label, "probability": p} for label, p in best]
-                print(json_module.dumps({"line": number, "source": source, "labels": labels}, ensure_ascii=False))
+                said = {"line": number, "source": source, "labels": labels}
+                print(for_stdout(json_module.dumps(said, ensure_ascii=False)))
             elif not best:
                 print(f"{number}\t\t" if n_best > 1 else "")
             for label, p in [] if json else best:
-                print("\t".join([*([str(number)] if n_best > 1 else []), label, f"{p:.4f}"]))
+                print(for_stdout("\t".join([*([str(number)] if n_best > 1 else []), label, f"{p:.4f}"])))
         sys.stdout.flush()
 
 
@@ -295,16 +297,16 @@ def generate(
         if json:
             print_json({"prompt": prompt, "beam": beam, "hypotheses": found})
         for one in [] if json else found:
-            print(f"{one['log_probability']:.4f}\t{one['text']}")
+            print(for_stdout(f"{one['log_probability']:.4f}\t{one['text']}"))
         return
 
     text = loaded.as_read(prompt)
     if not json:
-        print(text, end="", flush=True)
+        print(for_stdout(text), end="", flush=True)
     for piece in loaded.stream(prompt, lines=lines, **how):
         text += piece
         if not json:
-            print(piece, end="", flush=True)
+            print(for_stdout(piece), end="", flush=True)
     if json:
         print_json({"prompt": prompt, "text": text, "seed": seed})
     elif not text.endswith("\n"):

@@ -50,7 +50,7 @@ def _summary(trace: Trace) -> str:
     known = trace.probability[np.isfinite(trace.probability)]
     said = f"{trace.system}, {trace.task}: {counted(trace.steps, 'step')}"
     if trace.label:
-        said += f"; its answer is {trace.label}"
+        said += f"; its answer is {legible(trace.label)}"
     if len(known) > 1 and known.min() > 0:
         said += f"; perplexity {math.exp(-np.log(known).mean()):.4g} of the {counted(len(known), 'word')} that followed"
     return said

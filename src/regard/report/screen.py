@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Iterable
 from typing import Any, TextIO
 
 COLOUR = re.compile(r"(\x1b\[[0-9;]*m)")
-CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")  # all but tab and line end
+# All control characters but tab and line end, and those that turn the direction of the text around them.
+CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+SCREEN = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")  # Regard's own figures isolate words that run to the left
 
 
-def harmless(words: str) -> str:
+def harmless(words: str, control: re.Pattern[str] = CONTROL) -> str:
     """The text with a visible sign in place of each control character: ␛ for escape."""
-    return CONTROL.sub(
+    return control.sub(
         lambda found: chr(0x2400 + ord(found[0])) if found[0] < " " else "\N{REPLACEMENT CHARACTER}", words
     )
+
+
+def for_stdout(words: str) -> str:
+    """Words of a model, a corpus or a file: without codes on a terminal, not even colours; unchanged in a pipe."""
+    return harmless(words) if sys.stdout.isatty() else words
 
 
 class Screen:
@@ -25,7 +33,7 @@ class Screen:
 
     def write(self, words: str) -> int:
         parts = COLOUR.split(words)
-        parts[::2] = map(harmless, parts[::2])
+        parts[::2] = (harmless(part, SCREEN) for part in parts[::2])
         self.stream.write("".join(parts))
         return len(words)
 

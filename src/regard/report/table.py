@@ -12,12 +12,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from regard.base.numbers import grouped
-from regard.report.screen import harmless
+from regard.report.screen import for_stdout, harmless
 
 
 def print_json(value: Any) -> None:
     """JSON on stdout; numbers JSON cannot hold (infinity, not-a-number) become null."""
-    print(json.dumps(finite(value), ensure_ascii=False, indent=2))
+    print(for_stdout(json.dumps(finite(value), ensure_ascii=False, indent=2)))
 
 
 def print_table(rows: Sequence[Mapping[str, Any]], columns: Mapping[str, str], title: str = "") -> None:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
+import re
 import sys
-from contextlib import AbstractContextManager, nullcontext
-from fnmatch import fnmatch
+from contextlib import AbstractContextManager, nullcontext, suppress
 from pathlib import Path
 
 from regard.base.errors import RegardError
-from regard.base.files import is_partial, locked
-from regard.runs.facts import BEGINNING, CHECKPOINT, REPORT_MARK, WEIGHTS, read_facts
+from regard.base.files import MOST_JSON, is_partial, locked, read_whole
+from regard.runs.facts import BEGINNING, BEGUN, CHECKPOINT, REPORT_MARK, WEIGHTS, read_facts
 from regard.runs.run_list import is_run
 
 OWN_FILES = {
@@ -18,9 +20,10 @@ OWN_FILES = {
     "mlflow.json", BEGINNING, ".lock",
 }  # fmt: skip
 OWN_FOLDERS = {  # and what the names of their files are like
-    "kept": "*.safetensors",
-    "tensorboard": "events.out.tfevents.*",
-    "__pycache__": "*.pyc",
+    "kept": r"[0-9]+\.safetensors",
+    "snapshots": r"[0-9]+\.safetensors",
+    "tensorboard": r"events\.out\.tfevents\..*",
+    "__pycache__": r".*\.pyc",
 }
 
 
@@ -32,6 +35,31 @@ def check_run(folder: Path) -> None:
         raise RegardError(f"There is no run {folder}; `regard runs` lists those in the folder runs.")
     if not is_run(folder):
         raise RegardError(f"{folder} is not a run, so it is left as it is.")
+    if not _is_ours(folder):
+        raise RegardError(f"{folder} has files of a run's names that Regard did not write, so it is left as it is.")
+
+
+def _is_ours(folder: Path) -> bool:
+    """Did Regard write run.json, or where that is damaged or missing, the recipe or the mark of a beginning?"""
+    with suppress(RegardError):
+        return isinstance(read_facts(folder).get("recipe"), dict)
+    if (folder / "run.json").is_file():
+        with suppress(RegardError, ValueError, RecursionError):
+            facts = json.loads(read_whole(folder / "run.json", MOST_JSON))
+            if not isinstance(facts, dict) or not {"format", "regard"} <= facts.keys():
+                return False  # whole, and someone else's
+    with suppress(RegardError):
+        if read_whole(folder / BEGINNING, MOST_JSON).decode("utf-8", "replace") == BEGUN:
+            return True
+    from regard.runs.recipe import read_recipe
+    from regard.systems.catalogue import SYSTEMS
+    from regard.systems.code import is_own
+
+    with suppress(RegardError):
+        tree = read_recipe(folder / "recipe.toml")
+        known = is_own(tree["system"]) or tree["system"] in [system.name for system in SYSTEMS]
+        return known and {"data", "training"} <= tree.keys()
+    return False
 
 
 def rename_run(folder: Path, name: str) -> Path:
@@ -84,14 +112,16 @@ def _own_names(folder: Path) -> set[str]:
     except RegardError:
         code = None
     if isinstance(code, dict) and str(code.get("file", "")).endswith(".py"):
-        found.add(Path(str(code["file"])).name)
+        copy = folder / Path(str(code["file"])).name
+        if copy.is_file() and hashlib.sha256(copy.read_bytes()).hexdigest() == code.get("sha256"):
+            found.add(copy.name)
     return found
 
 
 def _remove_inside(folder: Path, pattern: str) -> list[Path]:
     left = []
     for path in sorted(folder.iterdir()):
-        if (fnmatch(path.name, pattern) or is_partial(path.name)) and (path.is_symlink() or path.is_file()):
+        if (re.fullmatch(pattern, path.name) or is_partial(path.name)) and (path.is_symlink() or path.is_file()):
             path.unlink()
         else:
             left.append(path)
