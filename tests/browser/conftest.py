@@ -81,6 +81,7 @@ def trained_folder(tmp_path_factory, text_file):
 
 def start_lab(folder, *words):
     """`regard lab FOLDER`, once it answers."""
+    folder.mkdir(parents=True, exist_ok=True)
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "passive"}
     process = subprocess.Popen(
         [sys.executable, "-P", "-m", "regard", "lab", str(folder), "--port", "0", "--no-browser", *words],

@@ -33,6 +33,9 @@ def lab(
     no_browser
         print the address and leave the browser alone
     """
+    from regard.base.errors import RegardError
     from regard.lab.opening import open_lab
 
+    if folder != Path("runs") and not folder.exists():
+        raise RegardError(f"There is no folder {folder}: make it first, or give the one that holds your runs.")
     open_lab(folder, host, port, token, not no_browser)

@@ -18,15 +18,17 @@ from regard.systems.catalogue import find
 
 METRICS = {"bleu": "BLEU", "chrf": "chrF", "perplexity": "perplexity", "bits_per_character": "bits per character"}
 USE = {
-    "text-generation": """from transformers import AutoModelForCausalLM, AutoTokenizer
+    "text-generation": """# in this folder
+from transformers import AutoModelForCausalLM, AutoTokenizer
 
-model, tokenizer = AutoModelForCausalLM.from_pretrained("OUT"), AutoTokenizer.from_pretrained("OUT")
+model, tokenizer = AutoModelForCausalLM.from_pretrained("."), AutoTokenizer.from_pretrained(".")
 written = model.generate(**tokenizer("The", return_tensors="pt"), max_new_tokens=40, do_sample=False)
 print(tokenizer.decode(written[0], skip_special_tokens=True))""",
-    "translation": """from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
+    "translation": """# in this folder
+from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
-model, tokenizer = AutoModelForSeq2SeqLM.from_pretrained("OUT"), AutoTokenizer.from_pretrained("OUT")
-written = model.generate(**tokenizer(["…"], return_tensors="pt"))
+model, tokenizer = AutoModelForSeq2SeqLM.from_pretrained("."), AutoTokenizer.from_pretrained(".")
+written = model.generate(**tokenizer(["Hello."], return_tensors="pt"))
 print(tokenizer.batch_decode(written, skip_special_tokens=True))""",
 }
 
@@ -58,7 +60,7 @@ def model_card(run: AnyRun, architecture: str, *, license: str, scored: bool) ->
         why_not,
         _validation(run),
         "## Use",
-        f"```python\n{USE[task].replace('OUT', name)}\n```",
+        f"```python\n{USE[task]}\n```",
         f"{boundary} Tokens: {run.tokenizer.kind}, {grouped(run.tokenizer.vocabulary)} symbols.",
         "## Recipe",
         "`regard train recipe.toml`, with this recipe.toml:",

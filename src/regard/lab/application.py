@@ -39,6 +39,7 @@ from starlette.routing import Route
 
 from regard import __version__
 from regard.base.errors import RegardError
+from regard.lab import uploads
 from regard.lab.jobs import Jobs
 from regard.lab.runs_folder import RunsFolder
 from regard.lab.samples import Samples
@@ -130,6 +131,7 @@ def application(root: Path) -> Starlette:
 
     @asynccontextmanager
     async def life(app: Starlette) -> AsyncIterator[None]:
+        await in_thread(uploads.forget_old, folder)
         app.state.lab = lab = Lab(folder, Jobs(folder), {lane: Worker(folder.root) for lane in LANES})
         watching = asyncio.create_task(lab.samples.watch())
         yield

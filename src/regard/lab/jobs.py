@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from regard.base.errors import RegardError
-from regard.base.files import write_text
+from regard.base.files import open_own_file, write_text
 from regard.lab.runs_folder import RunsFolder, is_working
 from regard.report.table import finite
 
@@ -34,10 +34,6 @@ class Jobs:
     def __init__(self, folder: RunsFolder):
         self.folder = folder
         self._own: dict[str, subprocess.Popen[bytes]] = {}  # started by this process
-
-    @property
-    def _place(self) -> Path:
-        return self.folder.own / "jobs"
 
     def start(self, kind: str, words: Sequence[str], *, title: str, run: str = "") -> dict[str, Any]:
         """`regard WORDS` begins; `run`: the folder it works in, as a name in the runs folder."""
@@ -65,16 +61,16 @@ class Jobs:
             "started": time.time(),
         }
         write_text(place / f"{number}.json", json.dumps(record, ensure_ascii=False))
-        self._forget_old()
+        self._forget_old(place)
         return self.status(record)
 
     def list(self) -> list[dict[str, Any]]:
         """Newest first."""
-        records = [self._record(path.stem) for path in sorted(self._place.glob("*.json"), reverse=True)]
+        records = [self._record(name) for name in reversed(self._numbers())]
         return [self.status(record) for record in records if record]
 
     def find(self, number: str) -> dict[str, Any]:
-        record = self._record(number) if re.fullmatch(r"[0-9a-f-]{1,40}", number) else None
+        record = self._record(number)
         if not record:
             raise RegardError("There is no such job.")
         return self.status(record)
@@ -87,10 +83,11 @@ class Jobs:
         """Ask it to stop; a training saves a checkpoint first. Asked again, it is ended at once."""
         job = self.find(number)
         if job["running"]:
-            asked = self._place / f"{number}.stop"
+            how = getattr(signal, "SIGKILL", signal.SIGTERM) if job["stopping"] else signal.SIGTERM
+            process = self._own.get(number)
             with suppress(ProcessLookupError):
-                os.kill(job["pid"], getattr(signal, "SIGKILL", signal.SIGTERM) if asked.exists() else signal.SIGTERM)
-            asked.touch()
+                process.send_signal(how) if process is not None else os.kill(job["pid"], how)
+            os.close(open_own_file(self.folder.keep("jobs") / f"{number}.stop", os.O_WRONLY))
         return self.find(number)
 
     def status(self, record: dict[str, Any]) -> dict[str, Any]:
@@ -99,23 +96,24 @@ class Jobs:
         process = self._own.get(number)
         code = process.poll() if process is not None else None
         running = code is None if process is not None else self._goes_on(record)
-        stopped = (self._place / f"{number}.stop").exists()
+        place = self.folder.own("jobs")
+        stopped = place is not None and os.path.lexists(place / f"{number}.stop")
         lines = [line for line in self.log(number).splitlines() if line.strip()]
         said = next((line[8:] for line in reversed(lines) if line.startswith("regard: ")), "")
         return finite(
-            {key: record.get(key) for key in ("id", "kind", "title", "run", "pid", "started")}
-            | {"command": "regard " + " ".join(map(str, record.get("words", [])))}
+            {key: record[key] for key in ("id", "kind", "title", "run", "pid", "started")}
+            | {"command": "regard " + " ".join(record["words"])}
             | {"running": running, "code": code, "stopping": running and stopped, "stopped": stopped}
             | {"problem": said if not running and not stopped else "", "last": lines[-1] if lines else ""}
         )
 
     def log(self, number: str) -> str:
         """The end of what it said."""
-        return self._end(f"{number}.log")
+        return self.folder.read_own("jobs", f"{number}.log", MOST_LOG).decode("utf-8", "replace")
 
     def result(self, number: str) -> str:
         """What it printed: the JSON of a dry run or a check."""
-        return self._end(f"{number}.out", 1 << 24)
+        return self.folder.read_own("jobs", f"{number}.out").decode("utf-8", "replace")
 
     def close(self) -> int:
         """End what does not stay; the number of jobs that go on."""
@@ -129,36 +127,50 @@ class Jobs:
                     process.wait()
         return left
 
+    def _numbers(self) -> Sequence[str]:
+        """Of the records, oldest first."""
+        return [name[:-5] for name in self.folder.own_names("jobs") if name.endswith(".json")]
+
     def _record(self, number: str) -> dict[str, Any] | None:
-        try:
-            record = json.loads((self._place / f"{number}.json").read_text(encoding="utf-8"))
-            kinds = {"id": str, "kind": str, "run": str, "pid": int, "words": list, "started": float}
-            whole = isinstance(record, dict) and all(isinstance(record.get(key), kinds[key]) for key in kinds)
-            return record if whole and record["id"] == number else None
-        except (OSError, ValueError, RecursionError):
+        """What was noted of a job; None where it is not what `start` writes, as in a folder from a stranger."""
+        if not re.fullmatch(r"[0-9a-f-]{1,40}", number):
             return None
+        try:
+            record = json.loads(self.folder.read_own("jobs", f"{number}.json"))
+        except (ValueError, RecursionError):
+            return None
+        kinds = {"id": str, "kind": str, "title": str, "words": list, "run": str, "pid": int, "started": float}
+        whole = isinstance(record, dict) and all(type(record.get(key)) is kind for key, kind in kinds.items())
+        if not whole or record["id"] != number or not all(isinstance(word, str) for word in record["words"]):
+            return None
+        return record
 
     def _goes_on(self, record: dict[str, Any]) -> bool:
-        """Does a job of an earlier lab still run? Its number may belong to another process by now: the folder that it
-        works in must be held, and where the system tells, the process must be its command."""
+        """Does a job of an earlier lab still run? Its number may belong to another process by now, or be made up: the
+        folder that it works in must be held, and the process must be its command, which names that folder."""
+        words, pid = record["words"], record["pid"]
         try:
-            if record["pid"] <= 1 or not is_working(self.folder.inside(str(record.get("run")))):
-                return False
-            os.kill(record["pid"], 0)
-            told = Path(f"/proc/{record['pid']}/cmdline")
-            return not told.exists() or b"\0-m\0regard\0" in told.read_bytes()
-        except (OSError, RegardError):
+            path = self.folder.inside(record["run"])
+        except RegardError:
             return False
+        names_it = f"--run={path}" in words or words == ["resume", str(path)]
+        return pid > 1 and names_it and is_working(path) and _runs(pid, ["-m", "regard", *words])
 
-    def _end(self, name: str, most: int = MOST_LOG) -> str:
-        try:
-            with open(self._place / name, "rb") as stream:
-                stream.seek(max(0, os.fstat(stream.fileno()).st_size - most))
-                return stream.read(most).decode("utf-8", "replace")
-        except OSError:
-            return ""
-
-    def _forget_old(self) -> None:
-        for path in sorted(self._place.glob("*.json"), reverse=True)[KEPT:]:
+    def _forget_old(self, place: Path) -> None:
+        for number in self._numbers()[:-KEPT]:
             for ending in ("json", "log", "out", "stop"):
-                path.with_suffix(f".{ending}").unlink(missing_ok=True)
+                with suppress(OSError):
+                    (place / f"{number}.{ending}").unlink()
+
+
+def _runs(pid: int, words: list[str]) -> bool:
+    """Is this a process whose command ends with these words? Where the system does not tell: no."""
+    try:
+        if Path("/proc/self/cmdline").exists():
+            told = Path(f"/proc/{pid}/cmdline").read_bytes()
+            return told.endswith(b"\0" + b"\0".join(map(os.fsencode, words)) + b"\0")
+        command = ["ps", "-ww", "-o", "command=", "-p", str(pid)]
+        told = subprocess.run(command, capture_output=True, timeout=10).stdout
+        return told.rstrip(b"\n").endswith(b" " + os.fsencode(" ".join(words)))
+    except (OSError, ValueError, subprocess.SubprocessError):
+        return False

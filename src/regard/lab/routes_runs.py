@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import secrets
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -15,7 +13,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from regard.base.errors import RegardError
-from regard.base.files import give_name, open_own_file
+from regard.lab import uploads
 from regard.lab.application import body_of, in_thread, lab_of, reply, text_of
 from regard.lab.events import events
 from regard.lab.new_run import NewRun
@@ -25,7 +23,6 @@ from regard.text.corpus import available
 
 AXES = ("tokens", "step", "seconds")
 MOST_SERIES, MOST_BUCKETS = 200, 2000
-MOST_UPLOAD = 4 << 30  # bytes
 
 
 async def runs(request: Request) -> Response:
@@ -81,10 +78,12 @@ async def one(request: Request) -> Response:
     def found() -> dict[str, Any]:
         path = lab.folder.run(name)
         facts = lab.folder.facts(path)
+        damaged = lab.folder.curve(path).damaged
         jobs = [job for job in lab.jobs.list() if job["run"] == name]
         return {
             **lab.folder.summary(path),
-            "facts": {key: facts.get(key) for key in ("regard", "torch", "python", "platform", "threads", "seed")},
+            "facts": {key: facts.get(key) for key in ("regard", "torch", "python", "platform", "threads", "seed")}
+            | ({"damaged lines": f"{damaged} of metrics.jsonl, left out of the curves"} if damaged else {}),
             "notes": lab.folder.notes(path),
             "recipe": lab.folder.recipe_text(path),
             "job": jobs[0] if jobs else None,
@@ -125,11 +124,11 @@ async def choices(request: Request) -> Response:
     def found() -> dict[str, Any]:
         rows = [{**row, "pairs": row["kind"].endswith("pairs")} for row in available()]
         here = [row for row in rows if not str(row["here"]).startswith("regard ")]
-        uploads = [dict(file, pairs=_holds_pairs(lab.folder, file["name"])) for file in lab.folder.uploads()]
+        dropped = [dict(file, pairs=_holds_pairs(lab.folder, file["name"])) for file in lab.folder.uploads()]
         return {
             "systems": [vars(system) | {"label": system.label} for system in SYSTEMS],
             "corpora": here,
-            "uploads": uploads,
+            "uploads": dropped,
             "elsewhere": [row for row in rows if row not in here],
         }
 
@@ -154,40 +153,9 @@ async def upload(request: Request) -> Response:
     """`PUT ?name=my.txt`, in pieces: each brings the token that the one before was answered with, the last `last=1`."""
     lab, asked = lab_of(request), request.query_params
     content = await request.body()
-    return reply(
-        await in_thread(_upload, lab.folder, asked.get("name", ""), asked.get("token", ""), content, "last" in asked)
-    )
-
-
-def _upload(folder: RunsFolder, name: str, token: str, content: bytes, last: bool) -> dict[str, Any]:
-    waiting = folder.keep("uploads")
-    token = token or secrets.token_hex(16)
-    part = waiting / f"{token}.part"
-    if not re.fullmatch("[0-9a-f]{32}", token):
-        raise RegardError("This upload is not known: send the file again.")
-    with open(open_own_file(part, os.O_WRONLY | os.O_APPEND), "ab") as stream:
-        stream.write(content)
-        size = stream.tell()
-    if size > MOST_UPLOAD:
-        part.unlink()
-        raise RegardError(
-            f"This file has more than {MOST_UPLOAD >> 30} GiB: put it beside your runs and use the terminal."
-        )
-    if not last:
-        return {"token": token}
-    place = folder.root / UPLOADS
-    place.mkdir(exist_ok=True)
-    if place.is_symlink():
-        raise RegardError(f"{place} leads out of the folder: remove it.")
-    stem, _, ending = Path(name.replace("\\", "/")).name.partition(".")
-    clean = re.sub(r"[^\w-]+", "-", stem).strip("-")[:80] or "text"
-    ending = re.sub(r"[^\w.]+", "", ending)[:20] or "txt"
-    number, free = 1, f"{clean}.{ending}"
-    while (place / free).exists():
-        number += 1
-        free = f"{clean}-{number}.{ending}"
-    give_name(part, place / free)
-    return {"name": free, "bytes": size, "pairs": _holds_pairs(folder, free)}
+    words = asked.get("name", ""), asked.get("token", ""), content
+    found = await in_thread(uploads.take, lab.folder, *words, last="last" in asked)
+    return reply(found | ({"pairs": _holds_pairs(lab.folder, found["name"])} if "name" in found else {}))
 
 
 async def check(request: Request) -> Response:
@@ -227,7 +195,7 @@ async def job(request: Request) -> Response:
         status = lab.jobs.find(number)
         result = None
         if not status["running"] and status["kind"] in ("check", "estimate"):
-            with suppress(ValueError):
+            with suppress(ValueError, RecursionError):
                 result = json.loads(lab.jobs.result(number))
         return {**status, "result": result, "log": lab.jobs.log(number)[-8000:]}
 

@@ -79,9 +79,9 @@ def _result(lab: Lab, name: str, data: str) -> dict[str, Any]:
     told: dict[str, Any] = {"run": name, "job": job["id"]} | {key: job[key] for key in ("running", "problem", "last")}
     try:
         found = json.loads(lab.jobs.result(job["id"]))
-    except ValueError:
+        return {**told, "result": {key: value for key, value in found.items() if key not in HIDDEN}}
+    except (ValueError, AttributeError, RecursionError):  # it runs still, or the file is not its own
         return {**told, "result": None}
-    return {**told, "result": {key: value for key, value in found.items() if key not in HIDDEN}}
 
 
 ROUTES = [

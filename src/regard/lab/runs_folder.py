@@ -25,8 +25,10 @@ from regard.base.files import PLAIN, is_held
 from regard.runs.facts import CHECKPOINT, WEIGHTS, read_facts, read_note
 from regard.runs.history import is_number
 from regard.systems.catalogue import SYSTEMS
+from regard.training.metrics import as_written
 
 UPLOADS = "uploads"  # files that were dropped into the page
+MARKERS = ("run.json", "comparison.json", "claims.json")  # a folder that holds one was made by `regard`
 OWN = ".lab"  # what the lab itself keeps: jobs, samples, what was deleted
 DEEPEST = 3  # runs/demo/language-models/lstm
 MOST_BYTES = 1 << 24  # of a JSON or TOML file that describes a run
@@ -66,8 +68,15 @@ class RunsFolder:
                 raise RegardError(f"There is no {kind} {name[:200]!r} in this folder.")
         return path
 
+    def made(self, name: str, *, kind: str = "run") -> Path:
+        """The path of something that `regard` made in this folder, which dropped files never are."""
+        path, uploads = self.inside(name, kind=kind), self.root / UPLOADS
+        if uploads.exists() and os.path.samefile(self.root / name.split("/")[0], uploads):  # on any file system
+            raise RegardError(f"There is no {kind} {name[:200]!r} in this folder.")
+        return path
+
     def run(self, name: str) -> Path:
-        path = self.inside(name)
+        path = self.made(name)
         if not _is_plain_file(path / "run.json"):
             raise RegardError(f"There is no run {name[:200]!r} in this folder.")
         return path
@@ -86,14 +95,14 @@ class RunsFolder:
         return path
 
     def comparison(self, name: str) -> Path:
-        path = self.inside(name, kind="comparison")
+        path = self.made(name, kind="comparison")
         if not _is_plain_file(path / "comparison.json"):
             raise RegardError(f"There is no comparison {name[:200]!r} in this folder.")
         return path
 
     def report(self, name: str) -> bytes:
         """report.html of a run, a comparison or a folder of claims, as `regard` wrote it; nothing else is sent."""
-        path = self.inside(name)
+        path = self.made(name)
         if not self.has_report(path):
             raise RegardError(f"{name} has no report.html: it comes when it ends.")
         try:
@@ -102,7 +111,7 @@ class RunsFolder:
             raise RegardError(f"The page {path / 'report.html'} is too large to be sent: open it there.") from None
 
     def has_report(self, path: Path) -> bool:
-        ours = any(_is_plain_file(path / marker) for marker in ("run.json", "comparison.json", "claims.json"))
+        ours = any(_is_plain_file(path / marker) for marker in MARKERS)
         return ours and _is_plain_file(path / "report.html")
 
     def new(self, name: str) -> Path:
@@ -125,23 +134,51 @@ class RunsFolder:
     def name_of(self, path: Path) -> str:
         return path.relative_to(self.root).as_posix()
 
-    @property
-    def own(self) -> Path:
-        """The lab's own folder in it, which is there once something was kept."""
-        return self.root / OWN
-
     def keep(self, kind: str) -> Path:
         """The place in the lab's own folder for things of a kind, made if need be."""
-        path = self.own / kind
-        try:
-            path.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise RegardError(
-                f"Nothing can be written into {self.root} ({error.strerror}): open another folder."
-            ) from None
-        if self.own.is_symlink() or path.is_symlink():
-            raise RegardError(f"{self.own} leads out of the folder: remove it.")
+        own = self.root / OWN
+        path = own / kind
+        for place in (own, path):
+            try:
+                place.mkdir(exist_ok=True)
+            except OSError as error:
+                if not os.path.lexists(place):
+                    raise RegardError(
+                        f"Nothing can be written into {self.root} ({error.strerror}): open another folder."
+                    ) from None
+            if not is_plain_folder(place):
+                raise RegardError(f"{place} is not a plain folder, so nothing is written there: remove it.")
         return path
+
+    def own(self, kind: str) -> Path | None:
+        """A place in the lab's own folder; None: there is none, or one part of its path is a link. The folder may have
+        come from a stranger, so what lies there is not trusted either."""
+        path = self.root
+        for part in (OWN, *kind.split("/")):
+            path = path / part
+            if not is_plain_folder(path):
+                return None
+        return path
+
+    def own_names(self, kind: str) -> list[str]:
+        """What lies there, sorted by name."""
+        place = self.own(kind)
+        try:
+            return sorted(os.listdir(place)) if place else []
+        except OSError:
+            return []
+
+    def read_own(self, kind: str, name: str, most: int = MOST_BYTES) -> bytes:
+        """The end of a plain file there; nothing where there is none."""
+        place = self.own(kind)
+        try:
+            if place is None or not _is_plain_file(place / name):
+                return b""
+            with open(os.open(place / name, os.O_RDONLY | PLAIN), "rb") as stream:
+                stream.seek(max(0, os.fstat(stream.fileno()).st_size - most))
+                return stream.read(most)
+        except OSError:
+            return b""
 
     # -- what there is -----------------------------------------------------------------------------------------------
 
@@ -314,6 +351,7 @@ class Curve:
     path: Path
     columns: dict[str, array[float]] = field(default_factory=lambda: {key: array("d") for key in COLUMNS})
     valid: list[bool] = field(default_factory=list)  # is the row a validation?
+    damaged: int = 0  # lines that were left out
     age: int = 0  # how often it was read anew
     _offset: int = 0
     _like: Any = None
@@ -332,6 +370,7 @@ class Curve:
         size = now[1] if now else 0
         if size < self._offset or (self._like and now and now[2] != self._like[2]):  # cut, or another file
             self.columns, self.valid, self._offset = {key: array("d") for key in COLUMNS}, [], 0
+            self.damaged = 0
             self.age += 1
         self._like = now
         if now is None:
@@ -344,7 +383,8 @@ class Curve:
             return
         whole = content.rfind(b"\n") + 1  # the last line may still be written
         self._offset += whole
-        rows = parsed(content[:whole])
+        rows, damaged = parsed(content[:whole])
+        self.damaged += damaged
         for key in COLUMNS:
             self.columns[key].extend(array("d", [row.get(key, math.nan) for row in rows]))
         self.valid += [row.get("split") == "valid" for row in rows]
@@ -354,41 +394,47 @@ class Curve:
         return [[self.valid[i], *(self.columns[key][i] for key in COLUMNS)] for i in range(max(0, row), self.rows)]
 
 
-def parsed(content: bytes) -> list[dict[str, Any]]:
-    """The rows of a piece of metrics.jsonl, with the numbers of COLUMNS and their split; others are left out.
+def parsed(content: bytes) -> tuple[list[dict[str, Any]], int]:
+    """The rows of a piece of metrics.jsonl, with the numbers of COLUMNS and their split; and how many lines were left
+    out, because they are damaged.
 
     Ten thousand lines are read at once, which takes a fraction of the time; one by one only if something is wrong.
     """
+    lines = content.splitlines()
     try:
-        rows = json.loads(b"[" + b",".join(content.splitlines()) + b"]", parse_int=float)
-        if all(type(row[key]) is float for row in rows for key in COLUMNS[:4]) and all(
-            type(row.get(key, 0.0)) is float for row in rows for key in COLUMNS[4:]
+        rows = json.loads(b"[" + b",".join(lines) + b"]", parse_int=float)
+        if (
+            all(type(row[key]) is float for row in rows for key in COLUMNS[:4])
+            and all(type(row.get(key, 0.0)) is float for row in rows for key in COLUMNS[4:])
+            and all(as_written(line, row) for line, row in zip(lines, rows, strict=True))
         ):
-            return rows
+            return rows, 0
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         pass
     found = []
-    for line in content.splitlines():
+    for line in lines:
         try:
             row = json.loads(line, parse_int=float)  # a number with thousands of digits is infinite
         except (ValueError, RecursionError):
             continue
-        if isinstance(row, dict) and all(type(row.get(key)) is float for key in COLUMNS[:4]):
+        whole = isinstance(row, dict) and all(type(row.get(key)) is float for key in COLUMNS[:4])
+        if whole and as_written(line, row):
             numbers = {key: row[key] for key in COLUMNS if type(row.get(key)) is float}
             found.append(numbers | {"split": row.get("split")})
-    return found
+    return found, len(lines) - len(found)
 
 
 def last_row(path: Path) -> dict[str, Any]:
-    """The newest numbers of training, or of a validation if the file ends before any; the rest is not read."""
+    """How far it is, and the newest numbers of training, or of a validation if the file ends before any."""
     with open(os.open(path, os.O_RDONLY | PLAIN), "rb") as stream:
         size = os.fstat(stream.fileno()).st_size
         stream.seek(max(0, size - END))
         content = stream.read(END)
     begin = content.find(b"\n") + 1 if size > END else 0
-    rows = parsed(content[begin : content.rfind(b"\n") + 1])
+    rows, _ = parsed(content[begin : content.rfind(b"\n") + 1])
     trained = [row for row in rows if row.get("split") != "valid"]
     row = (trained or rows or [{}])[-1]
+    row = row | {key: rows[-1][key] for key in ("step", "tokens", "seconds") if rows and key in rows[-1]}
     return {key: row[key] for key in COLUMNS if math.isfinite(row.get(key, math.nan))}
 
 
@@ -449,6 +495,14 @@ def _read(path: Path) -> bytes:
     if len(content) > MOST_BYTES:
         raise ValueError("too large")
     return content
+
+
+def is_plain_folder(path: Path) -> bool:
+    """A folder itself, not a link to one."""
+    try:
+        return stat.S_ISDIR(os.lstat(path).st_mode)
+    except (OSError, ValueError):
+        return False
 
 
 def _is_plain_file(path: Path) -> bool:

@@ -9,7 +9,6 @@ import asyncio
 import json
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
@@ -27,23 +26,20 @@ MOST = 200  # samples of a run that are shown
 Ask = Callable[..., Awaitable[Answer]]
 
 
+def _file(run: str) -> str:
+    return f"{quote(run, safe='', errors='surrogateescape')[:200]}.jsonl"
+
+
 class Samples:
     def __init__(self, folder: RunsFolder, ask: Ask):
         self.folder, self.ask = folder, ask
         self._tried: dict[str, Any] = {}  # run: the step at which a sample was asked for last
 
-    def _file(self, name: str) -> Path:
-        return self.folder.own / "samples" / f"{quote(name, safe='', errors='surrogateescape')[:200]}.jsonl"
-
     def kept(self, name: str) -> list[dict[str, Any]]:
         """Oldest first; those of a run that had this name before are left out."""
         made = self.folder.facts(self.folder.run(name)).get("created")
         found: dict[Any, dict[str, Any]] = {}
-        try:
-            lines = self._file(name).read_text(encoding="utf-8").splitlines()
-        except OSError:
-            return []
-        for line in lines:
+        for line in self.folder.read_own("samples", _file(name)).splitlines():
             with suppress(ValueError, RecursionError):
                 entry = json.loads(line)
                 if isinstance(entry, dict) and entry.get("created") == made and isinstance(entry.get("step"), int):
@@ -68,8 +64,8 @@ class Samples:
         answer = (await self.ask("runs.sample", {"run": name}, seconds=60)).value
         created = self.folder.facts(self.folder.run(name)).get("created")
         entry = {"step": step, "created": created, **answer}
-        self.folder.keep("samples")
-        await run_in_threadpool(append_line, self._file(name), json.dumps(entry, ensure_ascii=False))
+        file = self.folder.keep("samples") / _file(name)
+        await run_in_threadpool(append_line, file, json.dumps(entry, ensure_ascii=False))
         return True
 
     async def watch(self) -> None:

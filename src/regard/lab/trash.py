@@ -12,20 +12,16 @@ from typing import Any
 
 from regard.base.errors import RegardError
 from regard.base.files import write_text
-from regard.lab.runs_folder import RunsFolder, is_working
+from regard.lab.runs_folder import ALLOWED, UPLOADS, RunsFolder, is_plain_folder, is_working
 
 
 class Trash:
     def __init__(self, folder: RunsFolder):
         self.folder = folder
 
-    @property
-    def _place(self) -> Path:
-        return self.folder.own / "trash"
-
     def put(self, name: str) -> dict[str, Any]:
         """A run or a comparison, out of sight."""
-        path = self.folder.inside(name)
+        path = self.folder.made(name)
         if not any((path / marker).is_file() for marker in ("run.json", "comparison.json")):
             raise RegardError(f"{name} is neither a run nor a comparison, so it is left as it is.")
         if is_working(path):
@@ -39,40 +35,42 @@ class Trash:
 
     def back(self, mark: str) -> dict[str, Any]:
         """Where it was; refused if something else is there now."""
-        place = self._find(mark)
-        name = self._name(place)
+        place = self._at(mark)
+        if place is None:
+            raise RegardError("This was restored already, or deleted for good.")
+        name = self._name(mark)
         path = self.folder.root / name
         if os.path.lexists(path):
             raise RegardError(f"{name} exists again: rename or delete that one first.")
         if path.parent != self.folder.root:
             self.folder.inside(path.parent.relative_to(self.folder.root).as_posix())
-        os.rename(place / "run", path)
+        try:
+            os.rename(place / "run", path)
+        except OSError as error:
+            raise RegardError(f"{name} could not be restored ({error.strerror}): look into {place}.") from None
         shutil.rmtree(place)
         return {"name": name}
 
     def list(self) -> list[dict[str, Any]]:
         """Newest first."""
-        places = sorted(
-            self._place.iterdir() if self._place.is_dir() else (), key=lambda place: place.stat().st_mtime, reverse=True
-        )
-        return [{"mark": place.name, "name": self._name(place)} for place in places if (place / "run").is_dir()]
+        found = [(mark, self._at(mark)) for mark in self.folder.own_names("trash")]
+        places = [(place.stat().st_mtime, mark) for mark, place in found if place]
+        return [{"mark": mark, "name": self._name(mark)} for _, mark in sorted(places, reverse=True)]
 
     def empty(self) -> None:
         """Delete for good what was deleted before."""
         shutil.rmtree(self.folder.keep("trash"))
 
-    def _find(self, mark: str) -> Path:
-        place = self._place / mark
-        if not re.fullmatch("[0-9a-f]{16}", mark) or not (place / "run").is_dir():
-            raise RegardError("This was restored already, or deleted for good.")
-        return place
+    def _at(self, mark: str) -> Path | None:
+        """Where something deleted lies; None: nowhere, or a link lies there, which did not come from here."""
+        place = self.folder.own(f"trash/{mark}") if re.fullmatch("[0-9a-f]{16}", mark) else None
+        return place if place and is_plain_folder(place / "run") else None
 
-    def _name(self, place: Path) -> str:
+    def _name(self, mark: str) -> str:
         try:
-            name = json.loads((place / "was.json").read_text(encoding="utf-8"))["name"]
-        except (OSError, ValueError, KeyError, TypeError):
-            name = ""
-        parts = str(name).split("/")
-        if not name or any(part in ("", ".", "..") or "\\" in part for part in parts):
-            return f"restored-{place.name[:6]}"
-        return str(name)
+            name = json.loads(self.folder.read_own(f"trash/{mark}", "was.json"))["name"]
+            parts = name.split("/")
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            parts = [""]
+        plain = all(ALLOWED.fullmatch(part) and not part.startswith(".") for part in parts)
+        return "/".join(parts) if plain and parts[0] != UPLOADS else f"restored-{mark[:6]}"

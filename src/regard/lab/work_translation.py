@@ -84,9 +84,9 @@ def _result(folder: RunsFolder, number: Any) -> dict[str, Any]:
     if not isinstance(number, str) or not re.fullmatch(r"[0-9a-f-]{1,40}", number):
         raise RegardError("There is no such job.")
     try:
-        found = json.loads((folder.own / "jobs" / f"{number}.out").read_text(encoding="utf-8"))
+        found = json.loads(folder.read_own("jobs", f"{number}.out"))
         return {key: found[key] for key in ("sources", "references", "translations")}
-    except (OSError, ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         raise RegardError("This evaluation printed no sentences: evaluate again.") from None
 
 

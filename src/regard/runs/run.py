@@ -74,6 +74,8 @@ class Run:
 
     def _seen_in_training(self, corpus: Corpus | PairCorpus, split: str) -> dict[str, Any]:
         """How much of a split of another corpus it was trained on: a sentence, and the share where it can be known."""
+        if not self.recipe.data.corpus:
+            return {"seen_in_training": "unknown: the run was imported", "share_seen_in_training": None}
         try:
             if isinstance(corpus, Corpus):
                 own = corpus_of(self.folder, self.recipe)

@@ -20,7 +20,8 @@ from regard.base.files import append_line, read_whole, write_text
 
 Entry = dict[str, Any]
 MOST_METRICS = 1 << 28  # bytes: three weeks of a line each second
-CHECKED = re.compile(r'(.*), "crc32": "([0-9a-f]{8})"\}', re.S)
+CHECKED = re.compile(rb', "crc32": "[0-9a-f]{8}"\}')  # the end of a line
+SUM = len(', "crc32": "5f0a1c22"}')
 
 
 def append_metrics(path: Path, row: Mapping[str, Any]) -> None:
@@ -65,18 +66,21 @@ def _lines(path: Path) -> list[str]:
     return [line for line in re.split(r"(?<=\n)", content) if line]
 
 
+def as_written(line: bytes, entry: Mapping[str, Any]) -> bool:
+    """Is a line, without its end, what was written? Its checksum tells; where it has none, it must have no other text
+    than its split, which a damaged checksum would be."""
+    if CHECKED.fullmatch(line[-SUM:]):
+        return zlib.crc32(line[:-SUM] + b"}") == int(line[-10:-2], 16)
+    return not any(isinstance(value, str) for name, value in entry.items() if name != "split")
+
+
 def _entry(line: str) -> Entry | None:
     line = line.removesuffix("\n")
-    checked = CHECKED.fullmatch(line)
-    content = checked[1] + "}" if checked else line
-    if checked and zlib.crc32(content.encode()) != int(checked[2], 16):
-        return None
     try:
-        entry = json.loads(content)
+        entry = json.loads(line)
     except (ValueError, RecursionError):
         return None
-    if not isinstance(entry, dict) or type(entry.get("step")) is not int:
+    if not isinstance(entry, dict) or type(entry.get("step")) is not int or not as_written(line.encode(), entry):
         return None
-    if any(isinstance(value, str) for name, value in entry.items() if name != "split"):  # a damaged checksum
-        return None
+    entry.pop("crc32", None)
     return entry

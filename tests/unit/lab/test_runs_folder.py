@@ -4,12 +4,15 @@ import json
 import os
 
 import pytest
+from starlette.testclient import TestClient
 
 from regard.base.errors import RegardError
 from regard.base.files import locked
+from regard.lab.application import application
 from regard.lab.new_run import NewRun
 from regard.lab.runs_folder import RunsFolder
 from regard.lab.trash import Trash
+from regard.training.metrics import append_metrics
 
 ROW = {"step": 1, "tokens": 10, "seconds": 0.5, "loss": 2.0, "perplexity": 7.4, "learning_rate": 0.1}
 
@@ -154,3 +157,23 @@ def test_looking_writes_nothing(folder):
     assert Trash(folder).list() == []
     assert Samples(folder, None).kept("lstm") == []
     assert sorted(folder.root.rglob("*")) == before
+
+
+@pytest.mark.parametrize("damage", [("2.0", "9.0"), ('"crc32"', '"crc33"'), ("{", "[")])
+def test_a_line_whose_checksum_does_not_fit_is_left_out_and_counted(folder, damage):
+    path = folder.root / "lstm" / "metrics.jsonl"
+    path.unlink()
+    for step in (1, 2, 3):
+        append_metrics(path, ROW | {"step": step})
+    sound = path.read_text().splitlines()
+    assert (folder.curve(path.parent).rows, folder.curve(path.parent).damaged) == (3, 0)
+    with open(path, "a") as file:
+        file.write(sound[2].replace(*damage, 1) + "\n")
+    curve = folder.curve(path.parent)
+    assert (curve.rows, curve.damaged) == (3, 1)
+    assert folder.summary(path.parent)["last"]["loss"] == 2.0
+    with TestClient(application(folder.root), base_url="http://127.0.0.1") as client:
+        facts = client.get("/api/runs/one?run=lstm").json()["facts"]
+    assert facts["damaged lines"].startswith("1 of metrics.jsonl")
+    path.write_text(sound[0] + "\n")
+    assert (folder.curve(path.parent).rows, folder.curve(path.parent).damaged) == (1, 0)

@@ -55,6 +55,12 @@ BODIES = {
     "large": b'{"model": "writer", "max_tokens": 123456789012345678901234567890}',
     "no UTF-8": b'{"model": "\xff\xfe"}',
     "half a pair": b'{"model": "writer", "prompt": "\\ud800"}',
+    "half a pair in a name": b'{"model": "writer", "prompt": "a", "\\ud800": 1}',
+    "half a pair in UTF-16": json.dumps({"q": "a", "source": "auto", "target": "2", "api_key": "\ud800"}).encode(
+        "utf-16"
+    ),
+    "UTF-16": json.dumps({**GOOD, "q": "a", "source": "en", "target": "fr"}).encode("utf-16"),
+    "UTF-32": json.dumps({**GOOD, "q": "a", "source": "en", "target": "fr"}).encode("utf-32-le"),
     "a form": b"model=writer&prompt=a",
     "another type": b'{"model": ["writer"]}',
     "a path": b'{"model": "../../etc/passwd"}',
@@ -74,6 +80,12 @@ def test_a_body_that_makes_no_sense_is_answered_with_a_sentence(address, path, b
     answer = httpx.post(f"{address}{path}", content=body, headers={"content-type": "application/json"})
     assert 400 <= answer.status_code < 500
     sentence(answer)
+
+
+@pytest.mark.parametrize("html", ["<![<![ >", "x<![foo[ a ]]>y", "<![", "<!-", "<!DOCTYPE a [", "&#xd800;&#0;"])
+def test_html_that_makes_no_sense_is_answered(address, html):
+    asked = {"q": html, "source": "en", "target": "fr", "format": "html"}
+    assert httpx.post(f"{address}translate", json=asked).status_code in (200, 400)
 
 
 @pytest.mark.parametrize(

@@ -179,10 +179,59 @@ def test_what_is_no_text_stays_byte_for_byte():
     assert segments.filled(["1", "2"]) == html.replace("A&nbsp;b", "1").replace(">c<", ">2<")
 
 
-@pytest.mark.parametrize("html", ["<a " * 6000, "</" * 9000, "<p>x</p><!-- never ended"])
+@pytest.mark.parametrize("html", ["<a " * 6000, "</" * 9000, "<p>x</p><!-- never ended", "<xmp><style>" * 1500])
 def test_tags_that_never_end_stay_as_they_are(html):
-    """In linear time: the parser alone takes seconds for the first, in which the server would answer nobody."""
+    """In linear time: else the server would answer nobody meanwhile."""
     segments = HtmlSegments(html)
+    assert segments.filled(["y"] * len(segments.texts)) == html.replace(">x<", ">y<")
+
+
+IMAGE = "<img src=x onerror=alert(1)>"
+
+
+@pytest.mark.parametrize(
+    "kept",
+    [
+        f"<!-- >{IMAGE}", f'<a b="> {IMAGE}', f"<a b='> {IMAGE}", "<?php a", "<!a", "<a", "</", "</a b", "<",
+        f"<textarea>{IMAGE}", f"<plaintext>a</plaintext>{IMAGE}", f"<title>a{IMAGE}", f"<style>a{IMAGE}",
+        f"<script><!-- <script> a </script>{IMAGE} -->", f"<svg><style><!--</style></svg>a{IMAGE}-->",
+        f"<svg><![CDATA[ ></svg>a{IMAGE} ]]>", f"<noscript><a b='</noscript>a{IMAGE}'>",
+        f"<select><xmp><!--</xmp></select>a{IMAGE}-->", "<![<![ ",
+    ],
+)  # fmt: skip
+def test_all_from_what_is_left_open_or_has_two_readings_stays_as_it_is(kept):
+    segments = HtmlSegments(f"<p>the cat</p>{kept}")
+    assert segments.filled(["y"] * len(segments.texts)) == f"<p>y</p>{kept}"
+
+
+@pytest.mark.parametrize(
+    "kept",
+    [
+        "<!-- x --!>", "<!-->", "<!--->", "<!-- a > b -->", "<?php echo $a->b ?>", "<?php x ?>", "<!DOCTYPE a>",
+        '<!DOCTYPE a [ <!ENTITY b "c"> <!ENTITY d "e"> ]>', "<![foo[ a ]]>", "<![CDATA[ a ]]>", "<![<![ >", "</>",
+        "</ a>",
+        "<textarea><b>a</textarea>", "<TITLE>a<b></tItLe >", "<script>if (a<b) '<!--'</script>", "<style>a<b</style>",
+        "<noscript><iframe src=a></iframe></noscript>", "<svg><title>a</title><path d='M0'/></svg>", "<br/>",
+        "<a b = 'c>d' e=f/ g=\"'>\" =h i=>", "<p translate=NO>a<b/>b</b></p>", "<b class='x notranslate' class=y>a</b>",
+    ],
+)  # fmt: skip
+def test_markup_stays_byte_for_byte(kept):
+    segments = HtmlSegments(f"one{kept}two")
+    assert (segments.texts[0], segments.texts[-1].endswith("two")) == ("one", True)
+    assert segments.filled(["y" if text == "one" else text for text in segments.texts]) == f"y{kept}two"
+    if "ENTITY" not in kept:  # for browsers it ends with the first one, and text follows
+        assert segments.texts == ["one", "two"]
+
+
+LETTERS = st.text(st.sampled_from("<>!-/?=\"' [](&;#aAdtscriptxmlve\n"), max_size=30)
+
+
+@given(
+    st.lists(PIECES | LETTERS | st.sampled_from(["<svg>", "<!--", "-->", "<style>", "</xmp>", "&nbsp;"])).map("".join)
+)
+def test_the_parts_are_the_html_and_the_same_texts_change_nothing(html):
+    segments = HtmlSegments(html)
+    assert "".join(part for part, _ in segments.parts) == html
     assert segments.filled(segments.texts) == html
 
 
