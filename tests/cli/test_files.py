@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from regard.base.errors import RegardError
-from regard.base.files import locked, write_text
+from regard.base.files import file_digest, locked, read_whole, reading, write_text
 from regard.cli.file_to_file import line_by_line
 from regard.cli.writing import _digests
 from regard.text.lines import BOM
@@ -89,6 +89,26 @@ def test_what_can_be_read_only_once_is_refused(tmp_path, out, wrong):
         line_by_line(Path("/dev/null"), out, {}, upper)
     assert "is neither a file nor a folder" in wrong("train", "ngram", "--data", tmp_path / "pipe")
     assert [path.name for path in tmp_path.iterdir()] == ["pipe"]
+
+
+def test_a_pipe_in_the_place_of_a_file_is_refused_and_one_that_was_named_is_read(tmp_path):
+    """Nobody writes to it: to open it would wait for ever."""
+    for name in ("recipe.toml", "text.gz"):
+        os.mkfifo(tmp_path / name)
+        with pytest.raises(RegardError, match="is a pipe or a device"), reading(tmp_path / name):
+            pass
+    (tmp_path / "device").symlink_to("/dev/zero")
+    with pytest.raises(RegardError, match="is a pipe or a device"):
+        read_whole(tmp_path / "device", 10)
+    with pytest.raises(RegardError, match="is a pipe or a device"):
+        file_digest(tmp_path / "recipe.toml")
+    with pytest.raises(RegardError, match="cannot be read"), reading(tmp_path):
+        pass
+    end, start = os.pipe()
+    os.write(start, b"a = 1")
+    os.close(start)
+    assert read_whole(Path(f"/dev/fd/{end}"), 10) == b"a = 1"  # as <(…) does
+    os.close(end)
 
 
 def test_a_byte_order_mark_is_no_part_of_the_text(trained, regard, source, out):

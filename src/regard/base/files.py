@@ -29,15 +29,30 @@ SMALL, MOST_TIMES = 1 << 22, 200  # a packed file may hold 4 MiB, or 200 times i
 PLAIN = sum(getattr(os, name, 0) for name in ("O_NOFOLLOW", "O_NONBLOCK", "O_BINARY"))  # as far as a system has them
 
 
+def open_file(path: Path) -> io.BufferedReader:
+    """A file to read from. A pipe or a device is refused, as it may never end or begin, unless the path itself lies in
+    /dev: then someone wrote <(…) or /dev/stdin."""
+    return open(path, "rb", opener=None if path.as_posix().startswith("/dev/") else _open_regular)
+
+
+def _open_regular(path: str, flags: int) -> int:
+    descriptor = os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
+    mode = os.fstat(descriptor).st_mode
+    if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):  # a folder is refused by `open`
+        os.close(descriptor)
+        raise RegardError(f"{str(path)!r} is a pipe or a device: put a file there.")
+    return descriptor
+
+
 @contextmanager
 def reading(path: Path) -> Iterator[BinaryIO]:
     """The bytes of a file, unpacked if its name ends in `.gz` or `.zst`."""
     try:
         if path.suffix in PACKED:
-            with _open_packed(path) as packed, io.BufferedReader(_Unpacked(packed, path), 1 << 16) as stream:
-                yield cast(BinaryIO, stream)
+            with open_file(path) as plain, _open_packed(plain, path) as packed:
+                yield cast(BinaryIO, io.BufferedReader(_Unpacked(packed, path), 1 << 16))
         else:
-            with open(path, "rb") as plain:
+            with open_file(path) as plain:
                 yield plain
     except FileNotFoundError:
         raise RegardError(f"There is no file {str(path)!r}; check the spelling and the folder.") from None
@@ -58,9 +73,9 @@ def read_whole(path: Path, most: int) -> bytes:
     return content
 
 
-def _open_packed(path: Path) -> BinaryIO:
+def _open_packed(stream: BinaryIO, path: Path) -> BinaryIO:
     if path.suffix == ".gz":
-        return cast(BinaryIO, gzip.open(path, "rb"))
+        return cast(BinaryIO, gzip.open(stream, "rb"))
     try:
         from compression import zstd  # Python 3.14
     except ImportError:
@@ -68,7 +83,7 @@ def _open_packed(path: Path) -> BinaryIO:
             from backports import zstd  # type: ignore[attr-defined,unused-ignore]
         except ImportError:
             raise RegardError(f"To read {str(path)!r}, install Zstandard: pip install 'regard[data]'.") from None
-    return cast(BinaryIO, zstd.open(path, "rb"))
+    return cast(BinaryIO, zstd.open(stream, "rb"))
 
 
 def most_unpacked(path: Path) -> int:
@@ -117,7 +132,7 @@ class _Unpacked(io.RawIOBase):
 
 def file_digest(path: Path) -> str:
     """Of a file's bytes as they stand on the disk, read now."""
-    with open(path, "rb") as stream:
+    with open_file(path) as stream:
         return hashlib.file_digest(stream, lambda: hashlib.blake2b(digest_size=16)).hexdigest()
 
 

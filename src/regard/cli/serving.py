@@ -67,7 +67,7 @@ def serve(
         models = ServedModels(runs, languages=named, places=queue, **how)
         app = application(models, host=host, token=token)
         for name, served in models.by_name.items():
-            say(f"{name}: {served.run}")
+            say(f"{name}: {served.worker.run}")
         run(app, listening, ready=lambda url: print(url, flush=True), hangup=models.reload_soon)
 
 

@@ -21,8 +21,8 @@ from regard.decoding.engine import Prompt
 from regard.decoding.sampling import Sampling
 from regard.serve.growing_text import GrowingText, Until
 from regard.serve.json_fields import BadRequest, flag, integer, number, refuse_unknown, shown, string
-from regard.serve.served_models import Served, ServedModels, refuse_length
-from regard.serve.workers import ScoreJob, TextJob
+from regard.serve.served_models import Served, ServedModels, longest_of, refuse_length
+from regard.serve.workers import LanguageWorker, ScoreJob, TextJob
 
 CHOICES = 128  # of one request: prompts × best_of
 STOPS, LONGEST_STOP = 4, 256
@@ -160,36 +160,38 @@ class Completions:
         return {"object": "list", "data": [self.model(name) for name in self.models.language_models]}
 
     def model(self, name: str) -> dict[str, Any]:
-        served = self.find(name)
+        served, worker = self.find(name)
         return {
             "id": served.name,
             "object": "model",
             "created": served.created,
             "owned_by": "regard",
-            "max_model_len": served.longest,
+            "max_model_len": longest_of(worker.run),
         }
 
-    def find(self, name: str) -> Served:
+    def find(self, name: str) -> tuple[Served, LanguageWorker]:
         if name in self.models.languages:
             raise BadRequest(f"{name} translates: ask /translate.", "model", 404, "model_not_found")
         if name not in self.models.language_models:
             known = ", ".join(self.models.language_models) or "none"
             said = f"There is no language model {shown(name)} here (there is {known})."
             raise BadRequest(said, "model", 404, "model_not_found")
-        return self.models.by_name[name]
+        served = self.models.by_name[name]
+        assert isinstance(served.worker, LanguageWorker)
+        return served, served.worker
 
     async def begin(self, given: Mapping[str, Any]) -> Answer:
         """The answer to a request, before anything of it is written."""
-        served = self.find(string(given, "model"))
-        question = read_question(given, served.run.tokenizer.vocabulary)
+        served, worker = self.find(string(given, "model"))
+        question = read_question(given, worker.run.tokenizer.vocabulary)
         choices: list[Choice] = []
         events: asyncio.Queue[Any] = asyncio.Queue()
         for prompt in question.prompts:
-            opening, text, read = await self._opening(served, prompt)
+            opening, text, read = await self._opening(served, worker, prompt)
             if question.max_tokens:  # else the prompt is only scored
                 read = list(opening.tokens[1:])  # without a last space, which the next token brings
             try:
-                refuse_length(served.name, served.longest, len(read), question.max_tokens)
+                refuse_length(served.name, longest_of(worker.run), len(read), question.max_tokens)
             except RegardError as error:
                 raise BadRequest(str(error), "prompt", code="context_length_exceeded") from None
             for drawn in range(question.best_of):
@@ -202,26 +204,33 @@ class Completions:
                     live=question.stream or bool(question.stops),
                     events=events,
                 )
-                grown = GrowingText(served.run.tokenizer, opening.tokens[1:], without_space=bool(opening.unfit))
+                grown = GrowingText(worker.run.tokenizer, opening.tokens[1:], without_space=bool(opening.unfit))
                 choices.append(Choice(len(choices), job, text, read, grown, Until(question.stops)))
-        return Answer(self.models, served, question, choices)
+        return Answer(self.models, served, worker, question, choices)
 
-    async def _opening(self, served: Served, prompt: Any) -> tuple[Prompt, str, list[int]]:
+    async def _opening(self, served: Served, worker: LanguageWorker, prompt: Any) -> tuple[Prompt, str, list[int]]:
         """What the model reads first, the prompt as text, and its tokens."""
         if isinstance(prompt, str):
             try:
-                opening, read = await served.opening(prompt)
+                opening, read = await served.opening(worker, prompt)
                 return opening, prompt, read
             except RegardError as error:
                 raise BadRequest(str(error), "prompt") from None
-        return Prompt([served.run.tokenizer.eos, *prompt]), served.run.tokenizer.decode(prompt), prompt
+        return Prompt([worker.run.tokenizer.eos, *prompt]), worker.run.tokenizer.decode(prompt), prompt
 
 
 class Answer:
     """A completion while it is made: whole, or as the pieces of a stream."""
 
-    def __init__(self, models: ServedModels, served: Served, question: Question, choices: list[Choice]) -> None:
-        self.models, self.served, self.question, self.choices = models, served, question, choices
+    def __init__(
+        self,
+        models: ServedModels,
+        served: Served,
+        worker: LanguageWorker,
+        question: Question,
+        choices: list[Choice],
+    ) -> None:
+        self.models, self.served, self.worker, self.question, self.choices = models, served, worker, question, choices
         self.id, self.created = f"cmpl-{secrets.token_hex(12)}", int(time.time())
         self.first_token: float | None = None  # when the first one came
         self.ended: Callable[[], None] = lambda: None  # called when all is written
@@ -258,7 +267,7 @@ class Answer:
     async def _pieces(self) -> AsyncGenerator[tuple[Choice, str], None]:
         """The choices' texts as they are written, in the order in which they come; then their log-probabilities."""
         going = {choice.job: choice for choice in self.choices}
-        with self.served.submitted(self.models.scheduler, list(going)) as leave:
+        with self.served.submitted(self.models.scheduler, self.worker, list(going)) as leave:
             while going:
                 job, tokens, ended = await self.choices[0].job.next()
                 self.first_token = self.first_token or time.perf_counter()
@@ -277,7 +286,7 @@ class Answer:
         """One more reading of each text, whole."""
         jobs = {choice.index: ScoreJob([*choice.read, *choice.tokens], self.question.logprobs or 0)
                 for choice in self.choices}  # fmt: skip
-        with self.served.submitted(self.models.scheduler, list(jobs.values())):
+        with self.served.submitted(self.models.scheduler, self.worker, list(jobs.values())):
             for choice in self.choices:
                 found, alternatives = await jobs[choice.index].next()
                 written = found[len(choice.read) :]
@@ -288,7 +297,7 @@ class Answer:
     def _logprobs(
         self, choice: Choice, found: Sequence[float], alternatives: Sequence[Sequence[tuple[int, float]]]
     ) -> dict[str, Any]:
-        tokenizer, asked = self.served.run.tokenizer, self.question.logprobs
+        tokenizer, asked = self.worker.run.tokenizer, self.question.logprobs
         tokens = [*choice.read, *choice.tokens]
         # where each token begins: by the text that it adds, as it is written
         place, places, grown = 0, [], GrowingText(tokenizer, [])

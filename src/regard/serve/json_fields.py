@@ -21,7 +21,9 @@ class BadRequest(Exception):
 def read_object(body: bytes) -> dict[str, Any]:
     """The JSON object of a body; NaN, half characters and what nests too deep are refused."""
     try:
-        found = json.loads(body.decode(), parse_constant=_no_constant)  # of bytes, UTF-16 and UTF-32 would be read
+        found = json.loads(
+            body.decode("utf-8-sig"), parse_constant=_no_constant
+        )  # of bytes, UTF-16 and UTF-32 would be read
         json.dumps(found, ensure_ascii=False).encode()  # half a surrogate pair is no text
     except UnicodeError:
         raise BadRequest("The body is not valid Unicode: send UTF-8, and no half surrogate pairs.") from None

@@ -79,7 +79,12 @@ class Scheduler:
         await asyncio.to_thread(self.thread.join)
 
     def submit(self, worker: Worker, job: Job) -> None:
-        self.inbox.put(lambda: worker.submit(job))
+        def take() -> None:
+            if worker not in self.workers:  # its run was replaced since the job was prepared
+                self.workers.append(worker)
+            worker.submit(job)
+
+        self.inbox.put(take)
 
     def cancel(self, worker: Worker, job: Job) -> None:
         job.left = True

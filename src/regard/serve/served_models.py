@@ -7,6 +7,7 @@ run is replaced, new jobs go to the new model and those that have begun end with
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -24,9 +25,10 @@ from regard.runs.folder import pick_device
 from regard.runs.language_run import LanguageRun
 from regard.runs.load import AnyRun, load
 from regard.runs.translation_run import TranslationRun
-from regard.serve.scheduler import Job, Scheduler
+from regard.serve.scheduler import Job, Scheduler, Worker
 from regard.serve.workers import LanguageWorker, TranslationWorker
-from regard.text.tokenizer import Tokenizer
+
+log = logging.getLogger(__name__)
 
 LONGEST = 4096  # tokens of a prompt and its text, where the model itself has no limit
 SHORT = 2000  # characters that are encoded at once; more are encoded beside the event loop
@@ -37,7 +39,8 @@ class Full(Exception):
 
 
 class Served:
-    """One model under its name; `run` and `worker` change when its folder has changed."""
+    """One model under its name; `worker`, with its run, changes when its folder has changed. Who awaits something takes
+    it once, and passes it on."""
 
     def __init__(self, name: str, run: LanguageRun | TranslationRun, places: int) -> None:
         self.name, self.places, self.inside = name, places, 0
@@ -45,48 +48,42 @@ class Served:
         self.use(run)
 
     def use(self, run: LanguageRun | TranslationRun) -> None:
-        self.run, self.created = run, int(time.time())
+        self.created = int(time.time())
         self.worker = LanguageWorker(run) if isinstance(run, LanguageRun) else TranslationWorker(run)
-        if isinstance(run, TranslationRun):  # the models' thread encodes what it translates with the run's own
-            self.source_tokenizer = Tokenizer.from_json(run.source_tokenizer.json)
 
-    @property
-    def longest(self) -> int:
-        """Tokens of a text with its prompt and the boundary before it."""
-        return LONGEST if self.run.model.context is None else self.run.model.context
-
-    async def opening(self, prompt: str) -> tuple[Prompt, list[int]]:
+    async def opening(self, worker: LanguageWorker, prompt: str) -> tuple[Prompt, list[int]]:
         """What a language model reads first, and the prompt's tokens."""
 
         def encode() -> tuple[Prompt, list[int]]:
-            assert isinstance(self.run, LanguageRun)
             with self.lock:
-                return self.run.opening(prompt), self.run.tokenizer.encode(prompt)
+                return worker.run.opening(prompt), worker.run.tokenizer.encode(prompt)
 
         return encode() if len(prompt) <= SHORT else await asyncio.to_thread(encode)
 
-    async def length(self, source: str) -> int:
+    async def length(self, worker: TranslationWorker, source: str) -> int:
         """The tokens of what a translator is to read."""
 
         def encode() -> int:
             with self.lock:
-                return len(self.source_tokenizer.encode(source))
+                return len(worker.source_tokenizer.encode(source))
 
         return encode() if len(source) <= SHORT else await asyncio.to_thread(encode)
 
     def known(self, source: str) -> float:
         """The share of a short source's tokens that are in the translator's vocabulary."""
+        worker = self.worker
+        assert isinstance(worker, TranslationWorker)
         with self.lock:
-            tokens = self.source_tokenizer.encode(source)
-        unknown = sum(token == self.source_tokenizer.unk for token in tokens)
+            tokens = worker.source_tokenizer.encode(source)
+        unknown = sum(token == worker.source_tokenizer.unk for token in tokens)
         return 1 - unknown / max(len(tokens), 1)
 
     @contextmanager
-    def submitted(self, scheduler: Scheduler, jobs: Sequence[Job]) -> Iterator[Callable[[Job], None]]:
+    def submitted(self, scheduler: Scheduler, worker: Worker, jobs: Sequence[Job]) -> Iterator[Callable[[Job], None]]:
         """Inside, the jobs have their places, until they `leave`; then what has not ended is cancelled."""
         if self.inside + len(jobs) > self.places:
             raise Full
-        worker, there = self.worker, set(jobs)
+        there = set(jobs)
 
         def leave(job: Job) -> None:
             there.remove(job)
@@ -140,7 +137,7 @@ class ServedModels:
 
     @property
     def language_models(self) -> dict[str, Served]:
-        return {name: served for name, served in self.by_name.items() if isinstance(served.run, LanguageRun)}
+        return {name: served for name, served in self.by_name.items() if isinstance(served.worker, LanguageWorker)}
 
     def reload_soon(self) -> None:
         """Begins `reload`; one that is under way is followed by another."""
@@ -161,15 +158,19 @@ class ServedModels:
             try:
                 # read beside the models' thread, and moved to their device in it
                 run = await asyncio.to_thread(self._load, self.folders[name], "cpu")
-                if type(run) is not type(served.run):
+                if type(run) is not type(served.worker.run):
                     raise RegardError(f"{self.folders[name]} is now for another task: stop the server, and start it.")
                 await self.scheduler.call(partial(run.to, str(pick_device(self.device))))
+                served.use(run)
+                self.seen[name] = seen
+                await self.scheduler.call(self._exchange)
             except RegardError as error:
                 say(f"{name} stays as it was: {error}")
                 continue
-            served.use(run)
-            self.seen[name] = seen
-            await self.scheduler.call(self._exchange)
+            except Exception as error:  # whatever is wrong with one, the others are taken up
+                log.error("a run could not be taken up", exc_info=error)
+                say(f"{name} stays as it was: it could not be read ({type(error).__name__}).")
+                continue
             say(f"{name} was replaced")
 
     def _load(self, folder: Path, device: str) -> LanguageRun | TranslationRun:
@@ -211,6 +212,11 @@ def languages_of(run: TranslationRun, name: str) -> tuple[str, str]:
     if not all(code.isalpha() for code in both):
         raise RegardError(f"{run.folder} does not say what its languages are: add --languages {name}=en-fr.")
     return both
+
+
+def longest_of(run: LanguageRun) -> int:
+    """Tokens of a text with its prompt and the boundary before it."""
+    return LONGEST if run.model.context is None else run.model.context
 
 
 def refuse_length(name: str, longest: int, prompt: int, more: int) -> None:

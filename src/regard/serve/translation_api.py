@@ -14,12 +14,12 @@ from urllib.parse import parse_qsl
 from regard.base.errors import RegardError
 from regard.base.numbers import grouped
 from regard.decoding.beam import BEAM, GREEDY_BEAM, Beam
-from regard.runs.translation_run import Translation, TranslationRun
+from regard.runs.translation_run import Translation
 from regard.serve.html_segments import HtmlSegments
 from regard.serve.json_fields import BadRequest, integer, read_object, refuse_unknown, shown, string
 from regard.serve.sentences_of import Sentences
 from regard.serve.served_models import Served, ServedModels
-from regard.serve.workers import SentenceJob
+from regard.serve.workers import SentenceJob, TranslationWorker
 
 CHARACTERS = 20_000  # of one request
 TEXTS = 256
@@ -149,11 +149,12 @@ class Translations:
         return said
 
     async def _search(self, served: Served, sentences: list[str], beam: Beam) -> list[list[Translation]]:
-        assert isinstance(served.run, TranslationRun)
-        longest = served.run.recipe.data.longest
+        worker = served.worker
+        assert isinstance(worker, TranslationWorker)
+        longest = worker.run.recipe.data.longest
         for sentence in sentences:
             try:
-                length = await served.length(sentence)
+                length = await served.length(worker, sentence)
             except RegardError as error:
                 raise BadRequest(str(error), "q") from None
             if length > longest:
@@ -163,7 +164,7 @@ class Translations:
                     "q",
                 )
         jobs = [SentenceJob(sentence, beam) for sentence in sentences]
-        with served.submitted(self.models.scheduler, jobs):
+        with served.submitted(self.models.scheduler, worker, jobs):
             return [await job.next() for job in jobs]
 
     async def _detect(self, text: str, into: str | None = None) -> list[dict[str, Any]]:
@@ -174,10 +175,10 @@ class Translations:
                 continue
             served = self.models.by_name[name]
             sentences = Sentences(text[:CUT]).found[:3]
+            known = served.known(text[:CUT])
             sure = await self._search(served, sentences, GREEDY_BEAM) if sentences else []
             tokens = sum(len(best.tokens) for best, *_ in sure)
             mean = sum(best.log_probability for best, *_ in sure) / max(tokens, 1)
-            known = served.known(text[:CUT])
             found[source] = max(found.get(source, 0.0), 100 * math.exp(mean) * known if tokens else 0.0)
         if not found:
             raise BadRequest("No model here can tell: no translator is served that could read it.", "source")

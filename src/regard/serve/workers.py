@@ -19,6 +19,7 @@ from regard.decoding.sampling import Sampling
 from regard.runs.language_run import LanguageRun
 from regard.runs.translation_run import TranslationRun
 from regard.serve.scheduler import Job, Post, failure
+from regard.text.tokenizer import Tokenizer
 
 ROWS = {"cuda": 256}  # texts written at once; elsewhere 64
 ENGINES = 4  # ways of drawing whose memory is kept while nobody uses them
@@ -136,6 +137,9 @@ class LanguageWorker:
 class TranslationWorker:
     def __init__(self, run: TranslationRun) -> None:
         self.run, self.most = run, SENTENCES.get(run.model.device.type, 64)
+        self.source_tokenizer = Tokenizer.from_json(
+            run.source_tokenizer.json
+        )  # for the event loop; `step` has the run's
         self.waiting: deque[SentenceJob] = deque()
 
     @property

@@ -21,7 +21,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from regard.base.errors import RegardError
-from regard.base.files import replacing
+from regard.base.files import open_file, replacing
 from regard.training.distributed import like
 
 DIGEST = "blake2b"  # in the header's note
@@ -51,7 +51,7 @@ def _umask() -> int:
 
 def load_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     try:
-        with open(path, "rb") as stream:
+        with open_file(path) as stream:
             if int.from_bytes(stream.read(8), "little") > MOST_HEADER:  # the library would take 30 times as much memory
                 raise ValueError(f"its header says that it has more than {MOST_HEADER >> 20} MiB")
         with safe_open(path, framework="pt") as file:

@@ -182,6 +182,74 @@ def test_sighup_takes_up_a_replaced_run_and_drops_nothing(endless, process, tmp_
         assert again["choices"] == new["choices"]
 
 
+def test_a_request_is_answered_by_the_model_that_it_was_checked_against(endless, tmp_path, monkeypatch):
+    """Its run is replaced between its being read and its being submitted: tokens of one are no tokens of the other."""
+    import asyncio
+
+    from regard.serve.completions_api import Completions
+    from regard.serve.served_models import ServedModels
+
+    other = count_words(tmp_path / "other", [f"a b {c}" for c in "cde"] * 10)
+
+    async def ask():
+        models = ServedModels([endless], languages={}, places=4, device="cpu")
+        served = models.by_name["endless"]
+        opening = served.opening
+
+        async def replaced_meanwhile(*given):
+            found = await opening(*given)
+            served.use(other)
+            await models.scheduler.call(models._exchange)
+            return found
+
+        monkeypatch.setattr(served, "opening", replaced_meanwhile)
+        models.scheduler.start()
+        try:
+            asked = body(model="endless", prompt="one", logprobs=1)
+            answer = await Completions(models).begin(asked)
+            return await asyncio.wait_for(answer.whole(), 60)
+        finally:
+            await models.scheduler.stop()
+
+    (choice,) = asyncio.run(ask())["choices"]
+    assert "one" + choice["text"] == regard.load(endless).generate("one", max_tokens=10, seed=1)
+    assert "".join(choice["logprobs"]["tokens"]) == choice["text"]
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes with a name")
+def test_a_run_that_cannot_be_read_stays_and_the_others_are_taken_up(endless, tmp_path, capsys, monkeypatch):
+    import asyncio
+
+    from regard.serve.served_models import ServedModels
+
+    names = ["pipe", "weights", "odd", "good"]
+    for name in names:
+        shutil.copytree(endless, tmp_path / name)
+    models = ServedModels([tmp_path / name for name in names], languages={}, places=4, device="cpu")
+    before = {name: models.by_name[name].worker for name in names}
+    for name, file in (("pipe", "recipe.toml"), ("weights", "model.safetensors")):
+        (tmp_path / name / file).unlink()
+        os.mkfifo(tmp_path / name / file)
+    for name in ("odd", "good"):
+        os.utime(tmp_path / name / "recipe.toml", (1, 1))
+    load = models._load
+    monkeypatch.setattr(models, "_load", lambda folder, device: 1 / 0 if folder.name == "odd" else load(folder, device))
+
+    async def reload():
+        models.scheduler.start()
+        try:
+            await asyncio.wait_for(models.reload(), 60)
+        finally:
+            await models.scheduler.stop()
+
+    asyncio.run(reload())
+    assert [name for name in names if models.by_name[name].worker is not before[name]] == ["good"]
+    said = capsys.readouterr().err
+    assert said.count("is a pipe or a device") == 2
+    assert "odd stays as it was: it could not be read (ZeroDivisionError)." in said
+    assert "good was replaced" in said
+
+
 def test_a_run_that_cannot_be_served_is_said_before_anything_listens(endless, tmp_path):
     from regard.base.errors import RegardError
     from regard.serve.served_models import ServedModels
