@@ -61,8 +61,10 @@ def test_an_untrained_rnn_is_not_right_at_length_1000_and_a_trained_one_is():
 # -- cheating --------------------------------------------------------------------------------------------------------
 
 
-def test_every_system_that_predicts_a_next_word_is_tried_for_leaks():
-    assert set(cheating.SMALL) == {system.name for system in SYSTEMS if system.task != "classification"}
+def test_every_system_of_the_lectures_that_predicts_a_next_word_is_tried_for_leaks():
+    assert set(cheating.SMALL) == {
+        system.name for system in SYSTEMS if system.task != "classification" and system.year <= 2018
+    }
 
 
 def test_only_the_mask_is_gone():
@@ -168,8 +170,10 @@ def test_what_the_notes_say_of_dense_nets_is_shown_to_be_false(table):
     assert [finding.verdict for finding in judgement.besides] == [FAILS] * 3
 
 
-def test_every_system_has_a_row(table):
-    assert {subject.system for subject in criteria.SUBJECTS} == {system.name for system in SYSTEMS}
+def test_every_system_of_the_lectures_has_a_row(table):
+    assert {subject.system for subject in criteria.SUBJECTS} == {
+        system.name for system in SYSTEMS if system.year <= 2018
+    }
     assert [row["system"] for row in table[0].table] == [subject.name for subject in criteria.SUBJECTS]
 
 

@@ -11,7 +11,7 @@ from torch import nn
 from regard.base.errors import RegardError
 from regard.evaluation.accuracy import label_log_probabilities
 from regard.exchange.arpa import read_arpa
-from regard.insight.trace_page import trace_page
+from regard.insight.trace_facts import facts
 from regard.insight.trace_terminal import show
 from regard.insight.tracing import trace_classification, trace_language, trace_translation
 from regard.laws.registry import VOCABULARY, builder, stirred
@@ -249,7 +249,7 @@ def test_linear_attention_shows_its_state_as_a_matrix_for_each_head():
         np.testing.assert_allclose(trace.matrices[f"layer/{layer}"], state["past"][layer]["matrix"][0].detach())
         assert trace.gates[f"layer/{layer}/decay"].min() == 1.0  # none
     assert "Layer 2, head 2: its state after the last word" in show(trace, width=100)
-    assert "Its state, a matrix for each head" in trace_page(trace)
+    assert [one["name"] for one in facts(trace)["matrices"]] == ["layer/0", "layer/1"]
 
 
 def test_grouped_heads_are_told():

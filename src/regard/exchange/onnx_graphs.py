@@ -437,9 +437,9 @@ class Comparison:
 
 def check(run: AnyRun, out: Path) -> Parity:
     """onnxruntime beside Regard: whole texts and then token by token, at several sizes, with ragged lengths."""
-    graphs, comparison, draw = Graphs(out), Comparison(), np.random.default_rng(0)
+    graphs, comparison, draw, model = Graphs(out), Comparison(), np.random.default_rng(0), plain(run)
     for texts, columns in SIZES:
-        _compare(run.model, graphs, texts, columns, draw, comparison)
+        _compare(model, graphs, texts, columns, draw, comparison)
     return Parity(
         run.recipe.system,
         "onnx",

@@ -19,6 +19,7 @@ from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from regard.report.colours import lab_variables
 from regard.serve.completions_api import Answer, Completions
 from regard.serve.json_fields import BadRequest, read_object
 from regard.serve.openapi import document, page
@@ -29,7 +30,8 @@ from regard.serve.translation_api import Translations, read_form
 from regard.web.guard import guarded
 
 STATIC = Path(__file__).parent / "static"
-FILES = {"/": "serve.html", "/static/serve.css": "serve.css", "/static/serve.js": "serve.js"}  # nothing else is read
+COLOURS = "colours.css"  # those of every page of Regard; the other files lie in STATIC, and nothing else is read
+FILES = {"/": "serve.html"} | {f"/static/{name}": name for name in (COLOURS, "serve.css", "serve.js")}
 OPEN = {"/health", "/languages", "/frontend/settings", "/translate", "/detect"}  # the last two ask for it themselves
 RETRY_AFTER = 1  # seconds
 SECONDS = 600.0  # that a request may take
@@ -197,7 +199,8 @@ class Application:
 
     async def file(self, name: str, request: Request) -> Response:
         kinds = {"html": "text/html", "css": "text/css", "js": "text/javascript"}
-        return Response((STATIC / name).read_bytes(), media_type=kinds[name.rpartition(".")[2]])
+        content = lab_variables().encode() if name == COLOURS else (STATIC / name).read_bytes()
+        return Response(content, media_type=kinds[name.rpartition(".")[2]])
 
     async def health(self, request: Request) -> Response:
         alive = self.models.scheduler.thread.is_alive()
