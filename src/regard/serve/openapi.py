@@ -216,7 +216,8 @@ def page(about: dict[str, Any]) -> str:
              for path, methods in about["paths"].items() for method, operation in methods.items()]  # fmt: skip
     return f"""<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
-<title>Regard: the API</title><link rel="icon" href="data:,"><link rel="stylesheet" href="/static/colours.css"><link rel="stylesheet" href="/static/serve.css"></head>
+<title>Regard: the API</title><link rel="icon" href="data:,">
+<link rel="stylesheet" href="/static/colours.css"><link rel="stylesheet" href="/static/serve.css"></head>
 <body><header><h1>Regard: the API</h1>
 <nav><a href="/">Try it</a> · <a href="/openapi.json">openapi.json</a></nav></header>
 <main><p>{escape(about["info"]["description"])} <a href="https://platform.openai.com/docs/api-reference/completions"

@@ -25,7 +25,7 @@ function lettered(word) {
 function painted(share) {
   const shades = shadesOf(false), place = 3 * Math.round(Math.max(0, Math.min(1, share)) * (shades.length / 3 - 1));
   const [red, green, blue] = shades.slice(place, place + 3), light = [red, green, blue].map((part) => (part / 255) ** 2.2);
-  return { background: `rgb(${red},${green},${blue})`, color: 0.2126 * light[0] + 0.7152 * light[1] + 0.0722 * light[2] > 0.18 ? "#000" : "#fff" };
+  return { background: `rgb(${red},${green},${blue})`, color: 0.2126 * light[0] + 0.7152 * light[1] + 0.0722 * light[2] > 0.18 ? "black" : "white" };
 }
 
 export function reading({ part, onStep = () => {}, onEdit = null, onGradients = null }) {
