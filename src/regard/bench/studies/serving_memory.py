@@ -63,8 +63,8 @@ def picture(points: list[tuple[float, float]], name: str) -> str:
     drawn = svg(Lines(title, "requests", "MiB", [Line("", points)], zero_y=True))
     inside = drawn[drawn.index("<svg") + len("<svg") : drawn.index("</svg>")]
     first, rest = inside.split(">", 1)
-    style = 'xmlns="http://www.w3.org/2000/svg" font-family="sans-serif" font-size="16" color="#222"'
-    return f'<svg {style}{first}><rect width="100%" height="100%" fill="#fff"/>{rest}</svg>\n'
+    style = 'xmlns="http://www.w3.org/2000/svg" font-family="sans-serif" font-size="16" color="black"'
+    return f'<svg {style}{first}><rect width="100%" height="100%" fill="white"/>{rest}</svg>\n'
 
 
 def main() -> None:
