@@ -216,7 +216,7 @@ def test_an_imported_translator_says_that_it_has_no_pairs(exported, tmp_path):
         run.evaluate()
     found = run.evaluate(data=[("The ship", "Das Schiff"), ("One sea", "Ein Meer")])
     assert found["bleu"]["signature"]
-    assert "imported without pairs" in found["seen_in_training"]
+    assert "the run was imported" in found["seen_in_training"]
 
 
 def test_a_marian_of_their_own_comes_in_with_a_tokenizer(runs, tmp_path):
