@@ -15,8 +15,6 @@ from pathlib import Path
 
 import pytest
 
-from regard.cli.commands import VERBS
-
 ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "Dockerfile").read_text(encoding="utf-8")
 
@@ -74,7 +72,6 @@ def test_hadolint_has_nothing_to_say():
     assert done.returncode == 0, done.stdout
 
 
-@pytest.mark.skipif("serve" not in VERBS, reason="there is no server in this version")
 def test_its_commands_serve_and_find_the_server_healthy_here(trained):
     """ENTRYPOINT and HEALTHCHECK as they are written, but for the port."""
     with socket.socket() as free:
@@ -125,7 +122,6 @@ def daemon():
 
 
 @pytest.mark.slow
-@pytest.mark.skipif("serve" not in VERBS, reason="there is no server in this version")
 def test_the_image_is_built_and_serves(trained):
     if not daemon():
         pytest.skip("no Docker daemon answers here")
