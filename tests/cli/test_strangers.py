@@ -94,9 +94,9 @@ def test_an_edited_file_is_not_the_code_that_was_named(here, trap):
 
 def test_what_runs_is_what_was_hashed(here):
     """The file is exchanged between the look and the run; a byte-code file is never taken instead."""
-    (here / "lab").mkdir()
-    (here / "lab" / "__init__.py").write_text("")
-    for name, file in (("./mine.py:Mine", here / "mine.py"), ("lab.cells:Mine", here / "lab" / "cells.py")):
+    (here / "hashed").mkdir()
+    (here / "hashed" / "__init__.py").write_text("")
+    for name, file in (("./mine.py:Mine", here / "mine.py"), ("hashed.cells:Mine", here / "hashed" / "cells.py")):
         file.write_text(CELL.replace("WHO", "mine"))
         code = name_code(name)
         file.write_text(CELL.replace("WHO", "another's"))

@@ -205,6 +205,7 @@ def test_the_command_that_is_named_goes_on_with_less_memory(tmp_path):
         "regard: The memory of cpu ran out in the very first step: `regard resume mine --training"
     )
     for _ in range(8):
+        assert "`" in sentence, then.stderr if "then" in dir() else first.stderr
         words = sentence.split("`")[1].split()[1:]
         then = limited(tmp_path, *words)
         if then.returncode == 0:
