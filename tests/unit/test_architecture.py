@@ -12,7 +12,7 @@ import regard
 SOURCE = Path(regard.__file__).parent
 ORDER = [
     {"base"},
-    {"corpora"},
+    {"corpora", "companion"},
     {"text", "report"},
     {"web"},
     {"layers"},
@@ -78,6 +78,7 @@ def test_text_report_and_web_know_nothing_of_torch(package):
         ["inspect", "--help"],
         ["claims", "--help"],
         ["doctor", "--help"],
+        ["lecture", "003:49"],
         ["data"],
         ["--version"],
     ],

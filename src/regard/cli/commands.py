@@ -24,6 +24,7 @@ from regard.cli.evaluating import evaluate, score
 from regard.cli.exchanging import export_run, import_run
 from regard.cli.inspecting import inspect
 from regard.cli.keeping import runs_app
+from regard.cli.lecturing import lecture
 from regard.cli.listing import laws, systems
 from regard.cli.serving import serve
 from regard.cli.training import resume, train
@@ -36,6 +37,7 @@ GROUPS: dict[str, dict[str, Any]] = {
     "Use": {"generate": generate, "chat": chat, "translate": translate, "classify": classify, "score": score},
     "Serve": {"serve": serve},
     "Look inside": {"lab": lab, "inspect": inspect, "claims": claims, "laws": laws},
+    "Learn": {"lecture": lecture},
     "Exchange": {"export": export_run, "import": import_run},
     "Measure": {"evaluate": evaluate, "bench": bench, "doctor": doctor},
 }
