@@ -66,7 +66,8 @@ def trainer(folder, system="gpt", **training):
 
 def bits(folder):
     tensors, note = load_tensors(folder / "training.safetensors")
-    note["progress"].pop("seconds")
+    for clock in ("seconds", "elapsed", "started", "besides"):
+        note["progress"].pop(clock)
     return {name: hashlib.sha256(tensor.numpy().tobytes()).hexdigest() for name, tensor in tensors.items()}, note
 
 
@@ -205,7 +206,6 @@ def test_the_command_that_is_named_goes_on_with_less_memory(tmp_path):
         "regard: The memory of cpu ran out in the very first step: `regard resume mine --training"
     )
     for _ in range(8):
-        assert "`" in sentence, then.stderr if "then" in dir() else first.stderr
         words = sentence.split("`")[1].split()[1:]
         then = limited(tmp_path, *words)
         if then.returncode == 0:
