@@ -301,7 +301,7 @@ def locked(path: Path) -> Iterator[None]:
                     time.sleep(0.02)
                     continue
                 raise Held(f"Another process is working in {path.parent}; wait until it has ended.") from None
-            if not _is_still(handle, path):  # who held it before removed it
+            if not is_still(handle, path):  # who held it before removed it
                 continue
             yield
             return
@@ -333,7 +333,8 @@ def _take(handle: BinaryIO, shared: bool = False) -> None:
         fcntl.flock(handle, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
 
 
-def _is_still(handle: BinaryIO, path: Path) -> bool:
+def is_still(handle: BinaryIO, path: Path) -> bool:
+    """Does `path` still name the open file, or was it removed or replaced?"""
     try:
         return os.path.samestat(os.fstat(handle.fileno()), os.stat(path))
     except FileNotFoundError:
