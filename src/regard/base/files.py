@@ -18,11 +18,13 @@ import unicodedata
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
+from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 from regard.base.errors import RegardError
 
+BLOCK = 1 << 16  # bytes
 PACKED = (".gz", ".zst")
 SMALL, MOST_TIMES = 1 << 22, 200  # a packed file may hold 4 MiB, or 200 times its own size: text has 3 to 20 times
 
@@ -66,8 +68,9 @@ def reading(path: Path) -> Iterator[BinaryIO]:
 
 def read_whole(path: Path, most: int) -> bytes:
     """The bytes of a file that is read at once; one of more than `most` is not what its name says."""
-    with reading(path) as stream:
-        content = stream.read(most + 1)
+    with reading(path) as stream:  # in blocks, as `read(most)` would take so much memory for any file
+        blocks = iter(lambda: stream.read(BLOCK), b"")
+        content = b"".join(islice(blocks, most // BLOCK + 1))
     if len(content) > most:
         raise RegardError(f"{str(path)!r} has more than {most >> 20} MiB, so Regard did not write it: check the file.")
     return content
