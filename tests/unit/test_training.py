@@ -250,6 +250,23 @@ def test_a_damaged_weights_file_is_refused_in_one_sentence(tmp_path):
         load_tensors(path)
 
 
+def test_a_checkpoint_that_is_replaced_while_it_is_read_is_read_again(tmp_path, monkeypatch):
+    path = tmp_path / "training.safetensors"
+    save_tensors(path, {"w": torch.zeros(50)}, {"step": 1})
+    opened = torch.UntypedStorage.from_file  # the numbers, once the library has read the header
+
+    def replaced(*given, **named):
+        if not seen:
+            save_tensors(path, {"w": torch.ones(50)}, {"step": 2})
+        seen.append(given)
+        return opened(*given, **named)
+
+    seen = []
+    monkeypatch.setattr(torch.UntypedStorage, "from_file", replaced)
+    tensors, note = load_tensors(path)
+    assert (note, tensors["w"].sum().item(), len(seen)) == ({"step": 2}, 50, 2)
+
+
 def test_schedules_follow_their_formulas():
     def rate(schedule, step, spent=0.0, drops=0):
         return learning_rate_at(schedule, 1.0, step, 10, spent, drops)
