@@ -31,9 +31,8 @@ from regard.systems.model import Model
 STEPS = {"cuda": 8}  # steps per launch; elsewhere 1
 ROWS = {"cuda": 64}  # texts written at once; elsewhere 16
 RECORDED = {"cuda"}  # where a number of rows costs a recorded graph: it is a power of two, and its writer is kept
-REFILL = (
-    8  # prompts wait until 1/8 of the rows is free, for at most 8 launches: reading several takes about as long as one
-)
+# Reading several prompts takes about as long as one: they wait until 1/8 of the rows is free, for at most 8 launches.
+REFILL = 8
 ROOM = 512  # new tokens for which a row is first allocated, unless its text or the context is shorter
 AHEAD = 4096  # finished texts that may wait for an earlier one
 
