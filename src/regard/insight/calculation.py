@@ -357,7 +357,8 @@ def _residual(layer: Any, x: Tensor, inside: State, tensor: str, step: int) -> S
 
 
 def _linear(layer: Any, x: Tensor, inside: State, tensor: str, spoken: Sequence[str]) -> Callable[[int, int], Sections]:
-    read = layer.attention_norm(x) if isinstance(layer, PreNorm) else x
+    normed = isinstance(layer, PreNorm)
+    read = layer.attention_norm(x) if normed else x
 
     def sections(step: int, head: int) -> Sections:
         output, contexts = numbers(inside["attention"]["output"][0, step]), numbers(inside["attention"]["read"][0])
