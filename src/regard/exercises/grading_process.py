@@ -21,7 +21,7 @@ from regard.base.errors import RegardError
 from regard.exercises.exercise_list import Exercise, exercise_of
 
 if TYPE_CHECKING:
-    from regard.exercises.grading import Verdict
+    from regard.exercises.grading import Grader, Verdict
 
 LIMIT = 20  # seconds for what takes less than one
 
@@ -54,7 +54,6 @@ def grade_here(path: Path, exercise: Exercise, seed: int) -> Verdict:
     from regard.exercises.grading import grade
     from regard.systems.code import name_code, run_code
 
-    grader = import_module(f"regard.exercises.{exercise.topic}_exercises").GRADERS[exercise.name]
     module = run_code(name_code(f"{path}:{exercise.function}"))
     function = getattr(module, exercise.function, None)
     if not callable(function):
@@ -62,18 +61,23 @@ def grade_here(path: Path, exercise: Exercise, seed: int) -> Verdict:
             f"{path} has no function {exercise.function}, which {exercise.name} asks for: write its first line again, "
             f"or take the file anew by `regard exercise {exercise.name} --out other.py`."
         )
-    return grade(function, grader, seed)
+    return grade(function, grader_of(exercise), seed)
+
+
+def grader_of(exercise: Exercise) -> Grader:
+    return import_module(f"regard.exercises.{exercise.topic}_exercises").GRADERS[exercise.name]
 
 
 def main(path: str, seed: str, limit: str) -> None:
     answer = os.dup(1)
     os.dup2(2, 1)
-    from regard.exercises import grading  # noqa: F401  # torch is loaded before the time begins to run
-
+    file = Path(path)
+    exercise = exercise_of(file)
+    grader_of(exercise)  # loads torch, before the time begins to run
     faulthandler.enable(answer)
     faulthandler.dump_traceback_later(int(limit), exit=True, file=answer)
     try:
-        found = asdict(grade_here(Path(path), exercise_of(Path(path)), int(seed)))
+        found = asdict(grade_here(file, exercise, int(seed)))
     except RegardError as error:
         found = {"refused": str(error)}
     faulthandler.cancel_dump_traceback_later()
