@@ -235,7 +235,7 @@ def _tensor_differs(given: Any, expected: Tensor, output: Output, tolerance: flo
     if given.dtype in (torch.float16, torch.bfloat16, torch.float32) and torch.allclose(found, exact, 1e-2, 1e-4):
         return f"{name} is computed in {_plain(given.dtype)}, where the inputs are float64: lose no digits on the way"
     first = tuple(wrong.nonzero()[0].tolist())
-    place = " and ".join(f"{axis} {index}" for axis, index in zip(output.axes, first))
+    place = ", ".join(f"{axis} {index}" for axis, index in zip(output.axes, first))
     yours, right = found[first], exact[first]
     said = f"{name}{f' at {place}' if place else ''} is {_entry(yours, given)}, and {_entry(right, expected)} is right"
     return said + ("; something divides 0 by 0 or subtracts ∞ from ∞" if bool(yours.isnan()) else "")

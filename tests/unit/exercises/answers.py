@@ -362,7 +362,8 @@ WRONG = {
             "over the positions",
         ),
         (
-            "y = (x - x.mean(-1, keepdim=True)) / torch.sqrt(x.var(-1, keepdim=True) + epsilon)\nreturn gain * y + bias",
+            "y = (x - x.mean(-1, keepdim=True)) / torch.sqrt(x.var(-1, keepdim=True) + epsilon)\n"
+            "return gain * y + bias",
             "divided by D − 1",
         ),
         (
@@ -439,7 +440,7 @@ WRONG = {
     ],
     "corpus-perplexity": [
         ("return torch.exp(-torch.stack([line.mean() for line in lines]).mean())", "the mean of the lines' means"),
-        ("return torch.stack([torch.exp(-line.mean()) for line in lines]).mean()", "the mean of the lines' perplexities"),
+        ("return torch.stack([torch.exp(-line.mean()) for line in lines]).mean()", "of the lines' perplexities"),
         ("return torch.exp(-torch.cat(lines)).mean()", "the mean of 1/P"),
         ("return -torch.cat(lines).mean()", "its exponential is missing"),
     ],

@@ -1,13 +1,14 @@
 """Every exercise: its blank, its solution, its usual mistakes, and answers that only look right."""
 
 import ast
+import re
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from answers import SOLUTIONS, WRONG, filled
 
 import regard
-from answers import SOLUTIONS, WRONG, filled
 from regard.exercises.exercise_list import EXERCISES, SHEETS, exercise_of, find_exercise
 from regard.exercises.grading import RandomInputs, grade
 from regard.exercises.grading_process import grade_here, grader_of
@@ -122,3 +123,15 @@ def test_a_model_that_breaks_a_law_is_told(graded):
         "return torch.ones(length, length, dtype=torch.bool).tril(length == 2)"  # no input of the grader has length 2
     )
     assert graded("causal-mask", leak).sentence.startswith("in a model it breaks law 1, cutting a sequence")
+
+
+def test_the_page_about_exercises_is_true(graded):
+    """Its list is the list; each answer it shows gets the verdict it shows."""
+    page = (Path(__file__).parents[3] / "docs" / "exercises.md").read_text(encoding="utf-8")
+    rows = [f"| `{each.name}` | {each.title} | {each.lecture} | {'★' * each.level} |" for each in EXERCISES]
+    assert "\n".join(rows) in page
+    shown = re.findall(r"^[✗✓] (\S+): (.*)\.$", page, flags=re.M)
+    bodies = re.findall(r"```python\n(.*?)```", page, flags=re.S)
+    assert len(shown) == 3
+    for (name, sentence), body in zip(shown, [None, *bodies], strict=True):
+        assert sentence.endswith(graded(name, body).sentence)
