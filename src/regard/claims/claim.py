@@ -27,7 +27,7 @@ RELATIONS = ("at most", "at least", "within")
 OVERS = ("draws", "seeds", "share")
 SEEDS = 5  # of a measured claim, at least
 QUICK_SEEDS = 3
-FIRST_SEED, FIRST_QUICK_SEED = 201, 1  # bounds were chosen while looking at smaller seeds
+FIRST_SEED, FIRST_QUICK_SEED = 301, 1  # bounds were chosen while looking at smaller seeds
 
 
 @dataclass(frozen=True)
