@@ -23,6 +23,7 @@ from regard.layers.context import Average
 from regard.layers.pooling import Pooled, attention
 from regard.layers.state import Span
 from regard.report.figures import Figure, Line, Lines
+from regard.runs.speed import install
 from regard.systems.catalogue import load_class, load_module
 from regard.systems.model import Model
 
@@ -140,6 +141,7 @@ def make(system: str) -> Model:
     bare = {"score": "dot"} if system == "self-attention" else {"layers": 1}
     settings = load_module(system).Settings(width=WIDTH, dropout=0.0, tied=False, **bare)
     model: Model = load_class(system)(2, settings)
+    install(model, training=True)  # a thousand steps one by one take long
     return model
 
 
@@ -208,7 +210,7 @@ def experiment(trial: Trial) -> Evidence:
     steps = STEPS // 4 if trial.quick else STEPS
     learnt: dict[tuple[str, int], list[float]] = {}
     for system in ("rnn", "dan", "self-attention") if trial.quick else ("rnn", "lstm", "dan", "self-attention"):
-        for distance in distances:
+        for distance in [d for d in distances if system != "lstm" or d <= FAR]:
             trial.step(f"{system}, B {distance} steps back")
             learnt[system, distance] = [float(learns(system, distance, seed, steps)) for seed in trial.seeds]
     blind = [float(learns("self-attention", VERY_FAR, seed, steps, hidden=True)) for seed in trial.seeds]
@@ -299,8 +301,8 @@ CLAIM = Claim(
     "fails, not what the network can represent. Where the B is not shown attention learns nothing, either.",
     breaks="q = (0, 10) dilutes: in a string of about e¹⁰ = 22 026 symbols the B gets only half. In self-attention "
     "W_q = 10·I makes every A look for As; W_q = [[0, 0], [10, 10]] makes every word look for B. What is seen without "
-    "distance need not be attention: an average of the words (DAN) is beside it, and learns at 100 steps, too. An LSTM learns "
-    "from further away than an RNN, but at its default forget bias not from everywhere.",
+    "distance need not be attention: an average of the words (DAN) is beside it, and learns at 100 steps, too. An LSTM "
+    "learns from further away than an RNN, but at its default forget bias not from everywhere.",
     expected=(
         Expect(BASE_THREE, "at most", 1e-12, over="draws"),
         Expect(SHARE, "at most", 1e-9, over="draws"),
@@ -325,5 +327,5 @@ CLAIM = Claim(
     quick_words=f"8 seeds, B {NEAR} and {VERY_FAR} steps back, a quarter of the steps, no lstm",
     seeds=10,
     quick_seeds=8,
-    cost=240,
+    cost=330,
 )
