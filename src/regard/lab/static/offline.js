@@ -4,7 +4,7 @@ import { reading } from "./reading.js";
 
 const packed = Uint8Array.from(atob(document.getElementById("trace").textContent), (sign) => sign.charCodeAt(0));
 const { about, arrays } = unpack(packed.buffer);
-const view = reading({ part: async (name) => arrays[name] });
+const view = reading({ parts: async () => arrays });
 document.getElementById("view").append(view.node);
 view.section("all");
 view.show(about);
