@@ -49,9 +49,10 @@ from regard.text.pairs import Pairs
 from regard.training.checkpoint import save_tensors
 from regard.training.defaults import MOST_EPOCHS, SMALL_FILE
 from regard.training.distributed import Group, join, local_rank
-from regard.training.hyperparameters import Learning, PairTraining
+from regard.training.hyperparameters import Learning, PairTraining, Training
 from regard.training.loop import Callback, Progress, Trainer, measure_steps, weights_of
 from regard.training.out_of_memory import is_out_of_memory, memory_of
+from regard.training.validation import TextValidation
 
 BY_FILE = "size"  # in a recipe's `given`: nobody chose a size, and the file is small
 
@@ -147,7 +148,8 @@ def check_start(
     if system is not None and find(system).name != before.system:
         raise RegardError(f"{start} is {a(before.system)}: {a(system)} cannot start from its weights.")
     if size is not None and size != before.size:
-        raise RegardError(f"A run that starts from {start} keeps its size, {before.size}: leave out --size.")
+        kept = f"its size{f', {before.size}' * bool(before.size)}"
+        raise RegardError(f"A run that starts from {start} keeps {kept}: leave out --size.")
     for key in ("tokenizer", "vocabulary", "normalise", "joint"):
         if key in settings.get("data", {}):
             raise RegardError(f"A run that starts from {start} keeps its tokenizer: leave out --data.{key}.")
@@ -395,11 +397,15 @@ def _count(ready: Prepared, asked: Path | None) -> LanguageRun:
     for note in model.notes:  # type: ignore[union-attr]
         say(str(note))
     seconds = time.perf_counter() - began
+    held_out = data.arrays["valid"].ids[: Training().validation_tokens]  # as much as others are validated on
+    loss = TextValidation(held_out, data.tokenizers.target.eos)(model).loss
     with new_folder(recipe, asked) as folder:
         write_folder(folder, recipe, data.tokenizers)
-        save_tensors(folder / "model.safetensors", weights_of(model), {"tokens": len(ids)})
+        note = {"tokens": len(ids), "validation_loss": loss}
+        save_tensors(folder / "model.safetensors", weights_of(model), note)
         write_facts(folder, recipe, model, data.origin, seconds=seconds)
-    say(f"counted {grouped(count_parameters(model))} n-grams in {clock(seconds)}; saved in {folder}")
+    grams = grouped(count_parameters(model))
+    say(f"counted {grams} n-grams in {clock(seconds)}; validation loss {loss:.4f}; saved in {folder}")
     run = LanguageRun(folder, recipe, data.tokenizers.target, model)
     write_report(run)
     return run

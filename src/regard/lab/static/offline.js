@@ -7,7 +7,7 @@ const packed = Uint8Array.from(atob(document.getElementById("trace").textContent
 const { about, arrays } = unpack(packed.buffer);
 const worked = workPanel(about.work);
 const follows = about.work.length > 0 && about.work[0].read === about.words.read[about.work[0].step]; // an encoder's steps are others
-const view = reading({ part: async (name) => arrays[name], onStep: (step) => follows && worked.step(step) });
+const view = reading({ parts: async () => arrays, onStep: (step) => follows && worked.step(step) });
 document.getElementById("view").append(view.node, worked.node);
 view.section("all");
 view.show(about);
