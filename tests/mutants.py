@@ -46,8 +46,8 @@ TESTS = {  # of each package, below tests/
     ],
     "compare": [*COMPARISONS, "unit/test_side_by_side.py", "cli/test_compare.py"],
     "report": [
-        "unit/test_drawings.py", "unit/test_figures.py", "unit/test_report_insight.py", "unit/test_report_claims.py", "unit/test_progress.py",
-        "unit/test_screen.py", "unit/test_one_script.py", "unit/test_run_report.py", "unit/lab/test_worker.py",
+        "unit/test_drawings.py", "unit/test_figures.py", "unit/test_report_insight.py", "unit/test_report_claims.py",
+        "unit/test_progress.py", "unit/test_screen.py", "unit/test_one_script.py", "unit/test_run_report.py", "unit/lab/test_worker.py",
         *COMPARISONS,
     ],
     "training": [
