@@ -210,8 +210,8 @@ def regard(folder: Path, words: list[str], *disturbance: Any, **options: Any) ->
     return forked(*words, cwd=folder, environment={"REGARD_CACHE": str(folder / "cache")}, memory=None, **options)
 
 
-def begin(work: Work, folder: Path, counter: Path) -> tuple[Path, dict[str, object], int]:
-    """What the work begins with, what comes of it undisturbed, and how many operations that takes."""
+def begin(work: Work, folder: Path, counter: Path) -> tuple[Path, dict[str, object], int, float]:
+    """What the work begins with, what comes of it undisturbed, and how many operations and seconds that takes."""
     start, whole = folder / f"{work.name}-start", folder / f"{work.name}-whole"
     make_inputs(start)
     for words in work.begins or []:
@@ -222,9 +222,11 @@ def begin(work: Work, folder: Path, counter: Path) -> tuple[Path, dict[str, obje
         assert regard(start, TRAIN, str(counter), 70, "dies").code == 137
         assert (start / "run" / "run.json").exists()
     shutil.copytree(start, whole)
+    began = time.monotonic()
     done = regard(whole, work.words, str(counter), 0, "dies")
     assert done.code == 0, (work.name, done)
-    return start, {name: result(whole / name) for name in work.results}, int(counter.read_text())
+    seconds = time.monotonic() - began
+    return start, {name: result(whole / name) for name in work.results}, int(counter.read_text()), seconds
 
 
 def survives(work: Work, start: Path, whole: dict[str, object], at: int, fault: str, counter: Path) -> str:
@@ -273,15 +275,11 @@ def kills(work: Work, times: int, folder: Path, say: Callable[[str], None]) -> t
     """Killed at random moments: how often, in how many attempts at the whole work, and how many of those lost nothing.
 
     A killed command is followed by the next one, which is killed in turn, until the work is done."""
-    start, whole, _ = begin(work, folder, folder / "counter")
+    start, whole, _, lasts = begin(work, folder, folder / "counter")
     trial, draw = folder / "trial", random.Random(work.name)
-    began = time.monotonic()
-    shutil.copytree(start, trial)
-    regard(trial, work.words)
-    lasts = time.monotonic() - began
     killed = attempts = good = 0
     while killed < times:
-        shutil.rmtree(trial)
+        shutil.rmtree(trial, ignore_errors=True)
         shutil.copytree(start, trial)
         attempts += 1
         for _ in range(5):  # then it may end
@@ -303,7 +301,7 @@ def campaign(works: list[Work], every: int, say: Callable[[str], None]) -> list[
         folder = Path(name)
         counter = folder / "counter"
         for work in works:
-            start, whole, places = begin(work, folder, counter)
+            start, whole, places, _ = begin(work, folder, counter)
             for turn, fault in enumerate(FAULTS):
                 tried = range(1 + turn * every // len(FAULTS), places + 1, every)
                 failures = [(at, why) for at in tried if (why := survives(work, start, whole, at, fault, counter))]

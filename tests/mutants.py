@@ -27,6 +27,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from multiprocessing import get_context, parent_process
 from pathlib import Path
 from threading import Thread
@@ -40,14 +41,14 @@ KNOWN = ROOT / ".pytest_cache" / "mutants"  # which test runs which line, as it 
 COMPARISONS = ["unit/test_comparison.py", "unit/test_comparison_translation.py"]
 TESTS = {  # of each package, below tests/
     "evaluation": [
-        "unit/test_evaluation_translation.py", "unit/test_classification.py", "unit/test_training.py",
-        "unit/test_pair_training.py", "claims/test_verdict.py",
-        *COMPARISONS,
+        "unit/test_likelihood.py", "unit/test_evaluation_translation.py", "unit/test_classification.py",
+        "unit/test_training.py", "unit/test_pair_training.py", "claims/test_verdict.py", *COMPARISONS,
     ],
     "compare": [*COMPARISONS, "unit/test_side_by_side.py", "cli/test_compare.py"],
     "report": [
         "unit/test_drawings.py", "unit/test_figures.py", "unit/test_report_insight.py", "unit/test_report_claims.py",
-        "unit/test_progress.py", "unit/test_screen.py", "unit/test_one_script.py", "unit/test_run_report.py", "unit/lab/test_worker.py",
+        "unit/test_progress.py", "unit/test_screen.py", "unit/test_one_script.py", "unit/test_run_report.py",
+        "unit/lab/test_worker.py",
         *COMPARISONS,
     ],
     "training": [
@@ -62,6 +63,8 @@ TESTS = {  # of each package, below tests/
 }  # fmt: skip
 NEEDS_A_GPU = {"training/distributed.py"}  # or several processes
 PRELOADED = ["torch", "numpy", "pytest", "hypothesis", "sacrebleu", "tokenizers", "safetensors.torch", "coverage"]
+PRELOADED += ["regex", "rich.console", "cyclopts", "starlette.applications", "pytest_timeout"]
+PYTEST = ["-q", "-p", "no:cacheprovider", "-p", "pytest_timeout", "-p", "_hypothesis_pytestplugin"]
 FORK = get_context("forkserver")
 FORK.set_forkserver_preload(PRELOADED)
 
@@ -189,10 +192,10 @@ def watch(file: str, source: str, out: str) -> None:
     into(source)
     from coverage import Coverage
 
-    coverage = Coverage(data_file=None, source=[source], messages=False)
+    coverage = Coverage(data_file=None, include=[f"{source}/regard/{package}/*" for package in TESTS], messages=False)
     watched = Watch(file, coverage)
     coverage.start()
-    code = pytest.main(["-q", "-p", "no:cacheprovider", file], plugins=[watched])
+    code = pytest.main([*PYTEST, file], plugins=[watched])
     coverage.stop()
     data, ran = coverage.get_data(), {}
     for path in data.measured_files():
@@ -205,6 +208,7 @@ def watch(file: str, source: str, out: str) -> None:
     sys.exit(code)
 
 
+@cache
 def measured(file: str) -> dict[str, Any]:
     """What `watch` found out, now or before."""
     paths = [ROOT / file, *(path for package in TESTS for path in sorted((SOURCE / package).rglob("*.py")))]
@@ -251,6 +255,7 @@ def into(source: str) -> None:
     for stream in (0, 1, 2):
         os.dup2(quiet, stream)
     os.chdir(ROOT)
+    os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
     os.environ["PYTHONPATH"] = source  # also of the processes that tests start
     sys.path.insert(0, source)
 
@@ -258,7 +263,7 @@ def into(source: str) -> None:
 def trial(tests: Sequence[str], source: str) -> None:
     """In a process of its own: these tests with that source. Exit code 0: all passed."""
     into(source)
-    sys.exit(pytest.main(["-x", "-q", "-p", "no:cacheprovider", *tests]))
+    sys.exit(pytest.main(["-x", *PYTEST, *tests]))
 
 
 def end_with_parent() -> None:

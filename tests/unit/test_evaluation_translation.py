@@ -157,8 +157,9 @@ def test_escaped_text_is_refused(escaped):
 
 @pytest.mark.parametrize("wrong", [(["a"], []), ([], [])])
 def test_unequal_or_empty_lists_are_refused(wrong):
-    with pytest.raises(RegardError):
-        quality(*wrong)
+    for measure in (quality, bleu, accuracy):
+        with pytest.raises(RegardError):
+            measure(*wrong)
 
 
 def test_an_unknown_tokenizer_is_refused():
