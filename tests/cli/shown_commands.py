@@ -2,6 +2,7 @@
 
 import re
 
+from regard.claims.all_claims import get_claim
 from regard.corpora.phrasebook import make_pairs
 
 QUICK = ["--training.steps", "6", "--training.batch-tokens", "512"]  # minutes for a reader, moments here
@@ -21,11 +22,12 @@ def commands_in(markdown):
 def shortened(words):
     if words[0] == "demo":
         return [*words, "--budget", "1s"]
-    if words[0] == "claims" and "--list" not in words:  # of all statements the cheapest, unless some are named
-        named = [word for word in words[1:] if not word.startswith("-")]
-        return [*words, *([] if named else ["same-answer"]), *([] if "--quick" in words else ["--quick"])]
+    if words[0] == "claims" and "--list" not in words:  # the cheapest stand for all and for one that learns
+        named = [get_claim(word).name for word in words[1:] if not word.startswith("-")]
+        return ["claims", "softmax-gradient" if named else "same-answer", "--quick"]
     words = [SMALLER.get(word, word) for word in words]
-    if words[0] == "compare":  # of the whole ladder a rung: the demo has climbed it all
+    if words[0] == "compare":  # of the whole ladder a rung, of three translators one
+        words = [word for word in words if word not in ("bahdanau", "transformer")]
         return [*words, *(["rnn"] if words[1] == "--data" else []), "--size", "tiny", "--training.batch-tokens", "512"]
     return [*words, *QUICK] if words[:1] == ["train"] and words[1] != "ngram" else words
 

@@ -158,15 +158,15 @@ def embeddings() -> str:
     plane = plane * torch.tensor([plane[plane[:, axis].abs().argmax(), axis].sign() for axis in (0, 1)])
     colours = dict(zip(CLASSES, OKABE_ITO, strict=False))
     drawn = []
-    for (word, name), (x, y) in zip(chosen.items(), apart([(360 + 300 * a, 230 - 190 * b) for a, b in plane.tolist()])):
+    for (word, name), (x, y) in zip(chosen.items(), apart([(340 + 280 * a, 230 - 200 * b) for a, b in plane.tolist()])):
         drawn.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="4" fill="{colours[name]}"/>')
         drawn.append(
             f'<text x="{x + 7:.1f}" y="{y + 5:.1f}" font-size="14" fill="{colours[name]}">{escape(word)}</text>'
         )
     for place, name in enumerate(CLASSES):
-        drawn.append(f'<circle cx="{30 + 130 * place}" cy="454" r="5" fill="{colours[name]}"/>')
-        drawn.append(f'<text x="{42 + 130 * place}" y="459" font-size="15">{name}</text>')
-    return picture(drawn, 760, 475, "Word vectors in two dimensions", "Words of one class lie near each other.")
+        drawn.append(f'<circle cx="{30 + 130 * place}" cy="494" r="5" fill="{colours[name]}"/>')
+        drawn.append(f'<text x="{42 + 130 * place}" y="499" font-size="15">{name}</text>')
+    return picture(drawn, 760, 512, "Word vectors in two dimensions", "Words of one class lie near each other.")
 
 
 def apart(points: Sequence[tuple[float, float]], least: float = 15.0) -> list[tuple[float, float]]:
@@ -241,17 +241,22 @@ def lengths() -> str:
 
 
 def alignment() -> str:
-    cut = [
-        tuple(" ".join(re.findall(r"[\w’'-]+|[^\w\s]", side)) for side in (pair.source, pair.target))
-        for pair in make_pairs(4000, seed=1, longest=7)
-    ]
+    pairs = [(pieces(pair.source), pieces(pair.target)) for pair in make_pairs(60_000, seed=1, longest=8)]
+    counts = Counter(word for source, _ in pairs for word in source.split())
+    common = {word for word, _ in counts.most_common(120)} | {"black", "cat"}
+    cut = dict.fromkeys(pair for pair in pairs if common.issuperset(pair[0].split()))
     model = {"cell": "gru", "layers": 1, "width": 48, "embedding": 32, "dropout": 0.0}
-    run = learned("bahdanau", dict.fromkeys(cut), 1000, model, 8e-3, joint=False)
+    run = learned("bahdanau", cut, 1500, model, 8e-3, joint=False)
     found = run.trace("I do not see the black cat .").aligned
     values = found.values.tolist()
     return alone(
         svg(Heat("Where each word looks", found.rows, found.columns, values, "source", "target", "weight", 0, 1))
     )
+
+
+def pieces(sentence: str) -> str:
+    """Words and signs, with spaces between them."""
+    return " ".join(re.findall(r"[\w’'-]+|[^\w\s]", sentence))
 
 
 def kernels() -> str:
