@@ -14,6 +14,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
@@ -79,7 +80,9 @@ def forked(
         process.start()
         process.join(seconds if kill_after is None else kill_after)
         if process.is_alive():
-            os.killpg(process.pid, signal.SIGKILL)
+            process.kill()
+            with suppress(ProcessLookupError):  # it had not begun
+                os.killpg(process.pid, signal.SIGKILL)
             process.join()
             code = None
         else:

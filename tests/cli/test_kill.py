@@ -21,7 +21,8 @@ def bits(run):
     files = {}
     for name in ("training.safetensors", "model.safetensors"):
         tensors, note = load_tensors(run / name)
-        note.get("progress", {}).pop("seconds", None)
+        for clock in ("seconds", "elapsed", "started", "besides"):
+            note.get("progress", {}).pop(clock, None)
         files[name] = ({key: digest(tensor) for key, tensor in tensors.items()}, note)
     return files
 

@@ -24,7 +24,7 @@ ORDER = [
     {"insight"},
     {"runs"},
     {"laws", "compare", "exchange"},
-    {"claims", "bench"},
+    {"claims", "bench", "exercises"},
     {"lab", "serve"},
     {"demo"},
     {"cli"},

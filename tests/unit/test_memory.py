@@ -67,7 +67,8 @@ def trainer(folder, system="gpt", **training):
 
 def bits(folder):
     tensors, note = load_tensors(folder / "training.safetensors")
-    note["progress"].pop("seconds")
+    for clock in ("seconds", "elapsed", "started", "besides"):
+        note["progress"].pop(clock)
     return {name: hashlib.sha256(tensor.numpy().tobytes()).hexdigest() for name, tensor in tensors.items()}, note
 
 

@@ -7,6 +7,7 @@ What is seen is the lab's own (`lab/static/reading.js` and its styles). Without 
 from __future__ import annotations
 
 from base64 import b64encode
+from collections.abc import Sequence
 from functools import cache
 from hashlib import sha256
 from html import escape
@@ -15,6 +16,7 @@ from pathlib import Path
 from regard.insight.trace import Trace
 from regard.insight.trace_facts import facts, part, parts
 from regard.insight.words import labels, labels_after, part_name
+from regard.insight.work import Work
 from regard.report.colours import lab_module, lab_variables
 from regard.report.figures import legible
 from regard.report.one_script import one_script
@@ -28,10 +30,10 @@ STATIC = Path(__file__).parent.parent / "lab" / "static"  # the lab's page is ma
 ICON = "data:,"
 
 
-def trace_page(trace: Trace) -> str:
-    """The whole file."""
+def trace_page(trace: Trace, works: Sequence[Work] | None = None) -> str:
+    """The whole file; with `works`, also the arithmetic of each step."""
     style, script = _style(), _script()
-    data, left_out = _packed(trace)
+    data, left_out = _packed(trace, works or ())
     title = _both(trace)
     said = [*trace.notes, f"Left out to keep the page small: {', '.join(left_out)}." if left_out else ""]
     policy = f"default-src 'none'; img-src data:; style-src '{_hash(style)}'; script-src '{_hash(script)}'"
@@ -61,7 +63,7 @@ def fragment(trace: Trace, height: int = 900) -> str:
 
 @cache
 def _style() -> str:
-    files = (STATIC / name for name in ("style.css", "reading.css"))
+    files = (STATIC / name for name in ("style.css", "reading.css", "work.css"))
     return lab_variables() + "".join(file.read_text(encoding="utf-8") for file in files)
 
 
@@ -77,9 +79,9 @@ def _hash(text: str) -> str:
     return f"sha256-{b64encode(sha256(text.encode()).digest()).decode()}"
 
 
-def _packed(trace: Trace) -> tuple[str, list[str]]:
+def _packed(trace: Trace, works: Sequence[Work]) -> tuple[str, list[str]]:
     """All that `trace_facts` tells, with its matrices, in base64; and the names of what was left out."""
-    told = facts(trace)
+    told = facts(trace) | {"work": [work.as_json() for work in works]}
     arrays, bounds, left_out, size = {}, {}, [], 0
     for name in parts(trace):
         values, ends = part(trace, name)

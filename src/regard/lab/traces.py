@@ -20,6 +20,7 @@ from regard.runs.translation_run import TranslationRun
 
 MOST_TOKENS = 400  # of a text that is traced
 MOST_BYTES = 1 << 28  # of all traces that stay open
+MOST_SENT = 1 << 23  # bytes of matrices in one answer, about: a page shows the first while others come
 TOP = 10  # choices of a step
 
 Key = tuple[AnyRun, str, str | None, str, int, bool]
@@ -53,10 +54,19 @@ def trace_of(folder: RunsFolder, body: Mapping[str, Any]) -> Trace:
     return _open[key][0]
 
 
-def matrix(folder: RunsFolder, body: Mapping[str, Any]) -> bytes:
-    """One matrix of a trace, as `trace_facts.part` gives it."""
-    values, bounds = part(trace_of(folder, body), text_in(body, "part"))
-    return pack({"values": values}, bounds={"values": bounds})
+def matrices(folder: RunsFolder, body: Mapping[str, Any]) -> bytes:
+    """Matrices of a trace by their names, as `trace_facts.part` gives them: as many of the first as are not too much
+    for one answer, and at least one."""
+    names = body.get("parts")
+    if not isinstance(names, list) or not names or not all(isinstance(name, str) for name in names):
+        raise RegardError("parts must be a list of names.")
+    trace = trace_of(folder, body)
+    arrays, bounds = {}, {}
+    for name in names:
+        arrays[name], bounds[name] = part(trace, name)
+        if sum(values.nbytes for values in arrays.values()) > MOST_SENT:
+            break
+    return pack(arrays, bounds=bounds)
 
 
 def _made(run: AnyRun, text: str, target: str | None, prefix: str, beam: int, gradients: bool) -> Trace:

@@ -16,7 +16,7 @@ from regard.insight.trace_page import trace_page
 from regard.insight.words import labels
 from regard.lab.opened_runs import number_in, text_in
 from regard.lab.runs_folder import RunsFolder
-from regard.lab.traces import asked_run, matrix, trace_of
+from regard.lab.traces import asked_run, matrices, trace_of
 from regard.runs.language_run import LanguageRun
 
 SHOWN = 16  # choices of the next token
@@ -99,4 +99,4 @@ def page(folder: RunsFolder, body: Mapping[str, Any]) -> dict[str, str]:
     return {"page": trace_page(trace_of(folder, body))}
 
 
-WORK = {"page": page, "trace": trace, "matrix": matrix, "following": following, "write": write, "edit": edit}
+WORK = {"page": page, "trace": trace, "matrix": matrices, "following": following, "write": write, "edit": edit}

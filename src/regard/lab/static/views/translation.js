@@ -80,7 +80,7 @@ function oneSentence(place, api, address) {
     let asked = {}, gradients = false;
     const body = () => ({ run: run.name, ...asked, ...(gradients ? { gradients: true } : {}) });
     const view = reading({
-      part: async (name) => (await api.postArrays("translation/matrix", { ...body(), part: name })).arrays.values,
+      parts: async (names) => (await api.postArrays("translation/matrix", { ...body(), parts: names })).arrays,
       onEdit: async ({ step, token }) => {
         try { setTo(text, (await api.post("translation/begin", { ...body(), step, token })).prefix); } catch (error) { problem.textContent = error.message; }
       },
