@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing import get_context
-from multiprocessing.connection import Connection
+from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import IO, Any
 
@@ -34,6 +34,7 @@ PRELOADED = [
 FORK.set_forkserver_preload([*PRELOADED, "regard.exchange.formats", "regard.compare.comparison", "pyarrow.parquet"])
 SECONDS = 120.0  # after which a command has no end
 MEMORY = 1 << 30  # bytes that a command may take beyond what the imports took
+ONE_ASKS = threading.RLock()  # an exit code can be read once; whoever starts a process asks for those of the others
 
 
 @dataclass(frozen=True)
@@ -117,20 +118,22 @@ class Started:
         self.stdin, self.stdout, self.stderr = self._streams
         setting = dict(os.environ if env is None else env), os.getcwd(), start_new_session
         self._process = FORK.Process(target=_run_module, args=(module, words, theirs, *setting))
-        self._process.start()
+        with ONE_ASKS:
+            self._process.start()
         self.pid = self._process.pid
         for other in theirs:
             other.close()
 
     @property
     def returncode(self) -> int | None:
-        return self._process.exitcode
+        with ONE_ASKS:
+            return self._process.exitcode
 
     def poll(self) -> int | None:
         return self.returncode
 
     def wait(self, timeout: float | None = None) -> int | None:
-        self._process.join(timeout)
+        wait([self._process.sentinel], timeout)
         return self.returncode
 
     def send_signal(self, number: int) -> None:
