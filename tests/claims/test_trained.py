@@ -119,8 +119,53 @@ def test_the_knee_lies_where_half_is_right():
     assert bottleneck.knee({3: 0.4, 4: 0.3}) == 3
     assert bottleneck.knee({3: 1.0, 4: 0.9}) == 4
     assert bottleneck.fall({length: 1 - 0.1 * n for n, length in enumerate(range(3, 11))}) == pytest.approx(0.6)
-    assert bottleneck.right(list("abcd"), list("abxd")) == 0.75
-    assert bottleneck.right(list("abcd"), list("ab")) == 0.5
+
+
+class Copies:
+    """Copies what it read, all but the third symbol."""
+
+    vocabulary, device = 17, "cpu"
+
+    def eval(self):
+        return self
+
+    def begin(self, source):
+        return {"text": source, "place": 0}
+
+    def __call__(self, last, state):
+        symbols = state["text"][:, state["place"]] if state["place"] != 2 else 16 + 0 * last[:, 0]
+        logits = torch.nn.functional.one_hot(symbols, 17).double()[:, None]
+        return logits, {**state, "place": state["place"] + 1}
+
+
+def test_a_place_is_right_when_it_has_the_symbol_that_was_read_there():
+    task = bottleneck.strings(6)
+    found = bottleneck.right_by_length(Copies(), task)
+    assert list(found) == [3, 4, 5, 6]
+    wrong = {length: float((texts[:, 2] != 0).double().mean()) for length, texts in task.test.items()}  # it says 0
+    assert found == pytest.approx({length: 1 - wrong[length] / length for length in found})
+
+
+def test_sentences_to_copy_are_in_one_split_and_of_the_lengths_asked_for(monkeypatch):
+    monkeypatch.setattr(bottleneck, "SENTENCES", 400)
+    task = bottleneck.sentences.__wrapped__(6)
+    batch = task.draw(torch.Generator().manual_seed(0))
+    assert batch.shape[0] == bottleneck.TEXTS
+    assert 3 <= batch.shape[1] <= 6
+    assert set(task.test) <= {3, 4, 5, 6}
+    assert int(batch.max()) < task.vocabulary
+
+
+def test_training_ends_by_its_rule_and_says_whether_it_did(monkeypatch):
+    monkeypatch.setattr(bottleneck, "BLOCK", 1)
+    task = bottleneck.strings(4)
+    losses = iter([4.0, 3.0, 2.99, 2.98, 2.0, 2.0, 2.0, 2.0, 2.0, 2.0, 2.0])
+    monkeypatch.setattr(bottleneck, "held_out_loss", lambda model, task: next(losses))
+    ended = bottleneck.fit(bottleneck.make("seq2seq", 16, 4), task, seed=1, most=50)
+    assert (ended.steps, ended.converged) == (11, True)  # halved at looks 4, 7 and 9; it ends at the eleventh
+    losses = iter([1 / step for step in range(1, 9)])
+    ended = bottleneck.fit(bottleneck.make("bahdanau", 16, 4), task, seed=1, most=8)
+    assert (ended.steps, ended.converged) == (8, False)
 
 
 # -- heads -----------------------------------------------------------------------------------------------------------
