@@ -322,10 +322,31 @@ def test_every_target_word_gets_one_link_into_its_source(tmp_path: Path):
     finally:
         alignment.QUICK_STEPS = before
     sides = [(alignment.cut(pair.source), alignment.cut(pair.target)) for pair in pairs[:40]]
-    for (source, target), found in zip(sides, alignment.links(run, sides)):
+    looked = alignment.looks(run, sides)
+    for (source, target), found in zip(sides, alignment.links(looked)):
         assert sorted(place for _, place in found) == list(range(len(target)))
         assert all(0 <= word < len(source) for word, _ in found)
     assert 0 <= classification.words_right(run) <= 1
+    every = [{(s, t) for s in range(len(source)) for t in range(len(target))} for source, target in sides]
+    ends = [1 - float(weights[:, -1].mean()) for weights in looked[:1]]
+    assert alignment.focus(looked, every, [0]) == pytest.approx(ends[0], rel=1e-5)  # all but what <eos> gets
+    assert abs(alignment.relevance(run, sides, alignment.links(looked), range(5))) < 0.2  # it has learned nothing yet
+
+
+def test_words_that_stand_twice_are_found():
+    sides = [(["the", "dog", "sees", "the", "cat"], ["le", "chien", "voit", "le", "chat"])]
+    assert alignment.repeated(sides, [{(n, n) for n in range(5)}]) == [(0, 0), (0, 3)]
+
+
+def test_word_by_word_learns_what_stands_at_the_same_place_and_not_what_comes_later(monkeypatch):
+    monkeypatch.setattr(alignment, "HELD_OUT", 2)
+    words = "abcdefgh"
+    straight = [Pair(f"{a} {b}", f"{a.upper()} {b.upper()}", ()) for a in words for b in words if a != b]
+    right = alignment.word_by_word(straight, seed=1, steps=150)
+    assert right(["a", "c"], ["a", "c"]) == 1  # targets are cut in small letters
+    turned = [Pair(pair.source, " ".join(reversed(pair.target.split())), ()) for pair in straight]
+    wrong = alignment.word_by_word(turned, seed=1, steps=150)
+    assert np.mean([wrong(list(p.source.split()), p.target.lower().split()) for p in turned]) < 0.7
 
 
 # -- classification --------------------------------------------------------------------------------------------------
@@ -357,6 +378,6 @@ def test_an_influence_is_the_derivative():
 
 
 def test_a_place_is_right_when_it_has_the_right_word():
-    assert classification.in_place(["je", "vois"], ["je", "vois"]) == 1
-    assert classification.in_place(["je"], ["je", "vois"]) == 0.5
-    assert classification.in_place(["vois", "je"], ["je", "vois"]) == 0
+    assert alignment.in_place(["je", "vois"], ["je", "vois"]) == 1
+    assert alignment.in_place(["je"], ["je", "vois"]) == 0.5
+    assert alignment.in_place(["vois", "je"], ["je", "vois"]) == 0

@@ -222,8 +222,9 @@ CLAIM = Claim(
     "probable letters. Ours, from the notes' two ways of running a decoder: they draw no conclusion.",
     control_words="An oracle that follows the rule shows no excess, one that is lost after its first mistake does; "
     "both decoders have learned the first places; and where nothing depends on what was written nothing grows.",
-    breaks="Most of the growth belongs to the task: the errors of an oracle grow as well. Free running is no cure "
-    "where a decoder cannot know that it was wrong.",
+    breaks="Most of the growth belongs to the task: the errors of an oracle grow as well. A decoder that is half "
+    "trained does show an excess, since it is wrong more often than need be. Free running is no cure where a decoder "
+    "cannot know that it was wrong.",
     expected=(Expect(EXCESS, "at least", WORTH), Expect(OVER_FREE, "at least", WORTH)),
     control=(
         Expect(ORACLE, "at most", WORTH),
