@@ -13,7 +13,7 @@ their gold alignment; error rates are Och & Ney's, over all links of a set of se
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from random import Random
 from statistics import mean
@@ -43,6 +43,7 @@ from regard.runs.translation_run import TranslationRun
 from regard.systems.translator import Translator
 
 MADE, LONGEST, HELD_OUT, PROBED = 30_000, 8, 400, 60
+DOUBLED = 60  # further held-out pairs, in which a word stands twice: of the others few do
 WIDTH, RATE = 48, 8e-3
 COMMON, STEPS = 400, 2000  # words the sentences are made of, and steps of training
 QUICK_COMMON, QUICK_STEPS = 250, 1000
@@ -52,12 +53,12 @@ Links = list[set[Link]]
 
 def experiment(trial: Trial) -> Evidence:
     pairs = sentences(QUICK_COMMON if trial.quick else COMMON)
-    held, rest = pairs[:HELD_OUT], pairs[HELD_OUT:]
+    held, rest = pairs[: HELD_OUT + DOUBLED], pairs[HELD_OUT + DOUBLED :]
     sides = [(cut(pair.source), cut(pair.target)) for pair in held]
     gold = [set(pair.alignment) for pair in held]
-    moved = [n for n, pair in enumerate(held) if crosses(pair)]
-    same = [n for n in range(len(held)) if gold[n] == {(w, w) for w in range(len(sides[n][0]))}]
-    twice = repeated(sides, gold)
+    moved = [n for n, pair in enumerate(held[:HELD_OUT]) if crosses(pair)]
+    same = [n for n in range(HELD_OUT) if gold[n] == {(w, w) for w in range(len(sides[n][0]))}]
+    twice = [(n, place) for n in range(len(held)) for place in repeated(sides[n][0], gold[n])]
     diagonal = [diagonal_links(len(source), len(target)) for source, target in sides]
     table = translation_table([cut(pair.source) for pair in rest], [cut(pair.target) for pair in rest], empty=False)
     counted = likely_links(table, *zip(*sides))
@@ -106,31 +107,33 @@ def experiment(trial: Trial) -> Evidence:
     errors = tuple({"links": name, "reordered pairs": one, "same order": two} for name, (one, two) in rows.items())
     remark = (
         f"Of {len(held)} held-out pairs {len(moved)} have crossing links and {len(same)} are word by word; "
-        f"{len(twice)} words come from one that stands twice. Of those IBM model 1 links {told_apart(counted):.2f} rightly."
+        f"{len(twice)} words come from one that stands twice, of which IBM model 1 links "
+        f"{told_apart(counted):.2f} rightly."
     )
     return Evidence(measured, (figure(learned, plain, model1), heat(run)), (remark,), errors)
 
 
-def repeated(sides: Sequence[tuple[list[str], list[str]]], gold: Links) -> list[tuple[int, int]]:
-    """(pair, target place): those that come from one source word, of which the sentence has another like it."""
-    found = []
-    for n, (source, target) in enumerate(sides):
-        for place in range(len(target)):
-            of = [word for word, at in gold[n] if at == place]
-            if len(of) == 1 and source.count(source[of[0]]) > 1:
-                found.append((n, place))
-    return found
+def repeated(source: Sequence[str], gold: Iterable[Link]) -> list[int]:
+    """The target words that come from one source word of which the sentence has another like it."""
+    of: dict[int, list[int]] = {}
+    for word, place in gold:
+        of.setdefault(place, []).append(word)
+    return [place for place, words in sorted(of.items()) if len(words) == 1 and source.count(source[words[0]]) > 1]
 
 
 @cache
 def sentences(common: int) -> list[Pair]:
-    """Pairs made of the phrasebook's commonest English words, in a random order."""
+    """Pairs made of the phrasebook's commonest English words: those to hold out, of the last of which each has a word
+    that stands twice, and those to train on; in a random order."""
     made = list(make_pairs(MADE, seed=0, longest=LONGEST))
     counts = Counter(word for pair in made for word in cut(pair.source))
     known = {word for word, _ in counts.most_common(common)}
     chosen = [pair for pair in made if known.issuperset(cut(pair.source))]
     random = Random("alignment")
-    return [chosen[n] for n in sorted(range(len(chosen)), key=lambda _: random.random())]
+    mixed = [chosen[n] for n in sorted(range(len(chosen)), key=lambda _: random.random())]
+    rest = mixed[HELD_OUT:]
+    doubled = [pair for pair in rest if repeated(cut(pair.source), pair.alignment)][:DOUBLED]
+    return [*mixed[:HELD_OUT], *doubled, *(pair for pair in rest if pair not in doubled)]
 
 
 def cut(sentence: str) -> list[str]:
@@ -144,7 +147,7 @@ def crosses(pair: Pair) -> bool:
 
 def learn(trial: Trial, pairs: Sequence[Pair], seed: int, system: str = "bahdanau") -> TranslationRun:
     rows = [f"{' '.join(cut(pair.source))}\t{' '.join(cut(pair.target))}" for pair in pairs]
-    splits = {"train": rows[HELD_OUT:], "valid": rows[: HELD_OUT // 2], "test": rows[:HELD_OUT]}
+    splits = {"train": rows[HELD_OUT + DOUBLED :], "valid": rows[: HELD_OUT // 2], "test": rows[:HELD_OUT]}
     steps = QUICK_STEPS if trial.quick else STEPS
     run = trained(
         system,
@@ -233,9 +236,9 @@ def word_by_word(pairs: Sequence[Pair], seed: int, steps: int) -> Callable[[list
     """A GRU that writes the word at a place when it has read the one at that place, trained on all but the held-out
     pairs: what share of the places it gets right. After the source's end it reads <eos>."""
     torch.manual_seed(seed)
-    sides = [(cut(pair.source), cut(pair.target)) for pair in pairs]
+    taught = [(cut(pair.source), cut(pair.target)) for pair in pairs[HELD_OUT + DOUBLED :]]
     known, written = (
-        {word: n for n, word in enumerate(dict.fromkeys(w for side in sides[HELD_OUT:] for w in side[which]), start=1)}
+        {word: n for n, word in enumerate(dict.fromkeys(w for side in taught for w in side[which]), start=1)}
         for which in (0, 1)
     )
 
@@ -252,7 +255,7 @@ def word_by_word(pairs: Sequence[Pair], seed: int, steps: int) -> Callable[[list
     optimiser = torch.optim.Adam(weights, lr=RATE)
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, RATE, total_steps=steps)
     given, wanted = (nn.utils.rnn.pad_sequence(list(side), batch_first=True)
-                     for side in zip(*(numbered(*pair) for pair in sides[HELD_OUT:])))  # fmt: skip
+                     for side in zip(*(numbered(*pair) for pair in taught)))  # fmt: skip
     for _ in range(steps):
         chosen = torch.randint(len(given), (64,))
         logits = show(step(read(given[chosen]))[0])

@@ -30,10 +30,10 @@ from regard.systems.translator import Translator
 
 NARROW, TIMES = 16, (1, 2, 4)  # the fixed vector's width, and how much wider the others are
 SHORTEST, LETTERS, EMBEDDING = 3, 16, 32
-LONGEST, QUICK_LONGEST = 16, 8  # letters of a string, words of a sentence
+LONGEST, QUICK_LONGEST = 12, 8  # letters of a string, words of a sentence
 TEXTS, TESTED, RATE = 64, 100, 5e-3  # of a batch; of each length in the test; and the first learning rate
-BLOCK, GAIN, HALVINGS = 250, 0.01, 3  # steps between two looks; what counts as better; how often the rate is halved
-MOST, QUICK_MOST = 12_000, 500  # steps, if it does not stop before
+BLOCK, GAIN, HALVINGS = 200, 0.01, 2  # steps between two looks; what counts as better; how often the rate is halved
+MOST, QUICK_MOST = 8_000, 300  # steps, if it does not stop before
 SENTENCES = 12_000
 ByLength = dict[int, float]
 
@@ -144,7 +144,7 @@ def make(system: str, vocabulary: int, width: int) -> Translator:
 
 def fit(model: Translator, task: Task, seed: int, most: int) -> Trained:
     """Until it no longer improves: whenever two looks in a row find the held-out loss less than 1 % better than the
-    best before, the learning rate is halved; the fourth time it ends."""
+    best before, the learning rate is halved; the third time it ends."""
     random = torch.Generator().manual_seed(seed)
     optimiser = torch.optim.Adam(model.parameters(), lr=RATE)
     best, stuck, halved = float("inf"), 0, 0
@@ -246,7 +246,7 @@ CLAIM = Claim(
     conditions=f"Texts of {SHORTEST} to {LONGEST} symbols to be copied: independent letters of {LETTERS}, fresh ones "
     f"at every step, or words of {SENTENCES} phrasebook sentences. GRU; one vector of width {NARROW}, {2 * NARROW} and "
     f"{4 * NARROW} (seq2seq), attention of width {NARROW} (bahdanau, not fed). The learning rate is halved whenever "
-    f"two looks, {BLOCK} steps apart, find the held-out loss less than 1 % better; the fourth time training ends, "
+    f"two looks, {BLOCK} steps apart, find the held-out loss less than 1 % better; the third time training ends, "
     f"after {MOST} steps at the latest. Greedy; quality is the share of symbols right at their place, the fall that "
     "from the shortest quarter of lengths to the longest, the knee the length at which half is right.",
     control_words="A vector of four times the width moves the knee of strings: what runs out is its size, not the "
