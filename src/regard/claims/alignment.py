@@ -211,13 +211,13 @@ def relevance(
 ) -> float:
     """Nats that a target word loses when the source word it is linked with becomes unknown, less what it loses when
     another one does; the mean over target words."""
-    gains = []
+    gains, unknown = [], run.source_tokenizer.unk
+    assert unknown is not None
     for n in which:
         source, target = sides[n]
         ids = [*run.source_tokenizer.encode(" ".join(source)), run.source_tokenizer.eos]
         hidden = torch.tensor([ids] * (len(source) + 1))
-        for place in range(len(source)):
-            hidden[place, place] = run.source_tokenizer.unk
+        hidden[:-1].fill_diagonal_(unknown)
         written = [run.tokenizer.eos, *run.tokenizer.encode(" ".join(target))]
         tokens = torch.tensor([written] * len(hidden), device=run.model.device)
         logits, _ = run.model(tokens[:, :-1], run.model.begin(hidden.to(run.model.device)))
