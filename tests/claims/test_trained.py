@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 
+from regard.base.errors import RegardError
 from regard.claims import (
     alignment,
     bottleneck,
@@ -22,6 +23,7 @@ from regard.claims import (
 )
 from regard.claims.claim import Trial
 from regard.claims.through_time import opening
+from regard.claims.word_judgements import JUDGED
 from regard.corpora.phrasebook import Pair, make_pairs
 from regard.evaluation.alignment_error import alignment_error_rate, diagonal_links
 from regard.layers.attention import CausalSelfAttention
@@ -249,6 +251,22 @@ def test_happy_and_sad_are_of_one_class_as_in_the_notes_figure():
     classes = embeddings.classes()
     assert classes["happy"] == classes["sad"] == "adjectives"
     assert classes["dog"] == classes["cat"] == "animals"
+
+
+def test_ranks_correlate_as_ranks_do():
+    assert embeddings.spearman([1, 2, 3, 10], [5, 6, 7, 8]) == pytest.approx(1)
+    assert embeddings.spearman([1, 2, 3], [3, 2, 1]) == pytest.approx(-1)
+    assert embeddings.ranks([3, 1, 3, 2]).tolist() == [3.5, 1, 3.5, 2]
+
+
+def test_a_text_that_lacks_the_judged_words_is_refused_and_a_claim_without_text_takes_none(tmp_path: Path):
+    text = tmp_path / "short.txt"
+    text.write_text("nothing of the kind\n" * 40, encoding="utf-8")
+    with pytest.raises(RegardError, match="0 of the 73 judged pairs"):
+        embeddings.judgements(Trial((1,), data=str(text)))
+    with pytest.raises(RegardError, match="reads no text"):
+        heads.CLAIM.trial(data="pyref")
+    assert len(JUDGED) == len({frozenset(pair) for pair in JUDGED}) == 73
 
 
 # -- teacher-forcing -------------------------------------------------------------------------------------------------
