@@ -23,11 +23,12 @@ import sys
 import tempfile
 import time
 import tomllib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
+from itertools import islice
 from multiprocessing import get_context, parent_process
 from pathlib import Path
 from threading import Thread
@@ -81,7 +82,7 @@ class Fault:
     until: int  # the last line of what is changed
     code: str  # the line
     words: str  # what stands there → what is put there
-    source: str  # the whole file with the fault
+    source: Callable[[], str]  # the whole file with the fault
 
 
 # -- faults ----------------------------------------------------------------------------------------------------------
@@ -132,17 +133,28 @@ def places(node: ast.AST) -> Iterator[tuple[ast.AST, str, int | None]]:
 
 def faults(path: Path) -> Iterator[Fault]:
     text = path.read_text(encoding="utf-8")
-    tree, lines = ast.parse(text), text.splitlines()
-    file = path.relative_to(SOURCE).as_posix()
+    lines, file = text.splitlines(), path.relative_to(SOURCE).as_posix()
+    for number, (node, other, _) in enumerate(every_change(ast.parse(text))):
+        words = f"{ast.unparse(node)} → {'nothing' if isinstance(other, ast.Pass) else ast.unparse(other)}"
+        at, until = node.lineno, node.end_lineno or node.lineno  # type: ignore[attr-defined]
+        yield Fault(file, at, until, lines[at - 1].strip(), " ".join(words.split()), partial(faulty, text, number))
+
+
+def every_change(tree: ast.AST) -> Iterator[tuple[ast.AST, ast.AST, Callable[[ast.AST], None]]]:
+    """What stands there, what could, and how to put one in the place of the other."""
     for parent, field, index in list(places(tree)):
         held = getattr(parent, field)
         node = held if index is None else held[index]
         for other in changes(node):
-            put(parent, field, index, other)
-            words = f"{ast.unparse(node)} → {'nothing' if isinstance(other, ast.Pass) else ast.unparse(other)}"
-            at, until = node.lineno, node.end_lineno or node.lineno  # type: ignore[attr-defined]
-            yield Fault(file, at, until, lines[at - 1].strip(), " ".join(words.split()), ast.unparse(tree))
-            put(parent, field, index, node)
+            yield node, other, partial(put, parent, field, index)
+
+
+def faulty(text: str, number: int) -> str:
+    """The source with this change."""
+    tree = ast.parse(text)
+    _, other, put_there = next(islice(every_change(tree), number, None))
+    put_there(other)
+    return ast.unparse(tree)
 
 
 def put(parent: ast.AST, field: str, index: int | None, node: ast.AST) -> None:
@@ -279,7 +291,7 @@ def copied(fault: Fault | None) -> Iterator[str]:
     with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
         shutil.copytree(SOURCE, Path(folder) / "regard")
         if fault is not None:
-            (Path(folder) / "regard" / fault.file).write_text(fault.source, encoding="utf-8")
+            (Path(folder) / "regard" / fault.file).write_text(fault.source(), encoding="utf-8")
         yield folder
 
 
@@ -290,7 +302,8 @@ def known_faults() -> Iterator[tuple[Fault, str]]:
         before, was, after = text.partition(each["was"])
         assert text.count(each["was"]) == 1, f"{each['file']} does not say once: {was}"
         line, words = before.count("\n") + 1, " ".join(f"{was} → {each['becomes']}".split())
-        yield Fault(each["file"], line, line, was, words, before + each["becomes"] + after), f"tests/{each['test']}"
+        source = before + each["becomes"] + after
+        yield Fault(each["file"], line, line, was, words, lambda source=source: source), f"tests/{each['test']}"
 
 
 def outcome(fault: Fault) -> str:
