@@ -144,7 +144,7 @@ COUNT = ["train", "ngram", "--data", "my.txt", "--run", "run", "--model.order", 
 RESUME, READ = ["resume", "run"], ["evaluate", "run"]
 IN_OUT = ["run", "--in", "in.txt", "--out", "out.txt"]
 ARPA = ["export", "run", "--to", "arpa", "--out", "o.arpa"]
-SMALL = ["--data", "my.txt", "--budget", "500", "--run", "cmp"]
+SMALL = ["--data", "my.txt", "--budget", "500", "--run", "cmp", "--model.width", "8", "--data.tokenizer", "word"]
 WORKS = [
     Work("train", TRAIN, ["run"], done=RESUME),
     Work("train on pairs", PAIRS, ["run"], done=RESUME),
@@ -159,10 +159,7 @@ WORKS = [
     Work("rename", ["runs", "rename", "run", "other"], ["other"], done=["evaluate", "other"], begins=[COUNT]),
     Work("remove", ["runs", "remove", "run", "--yes"], ["run"], begins=[COUNT]),
 ]
-LONG = [
-    Work("compare", ["compare", "2-gram", "3-gram", *SMALL], ["cmp"]),
-    Work("compare trained", ["compare", "rnn", "--match", "tokens", "--seeds", "1", *SMALL], ["cmp"]),
-]
+LONG = [Work("compare", ["compare", "rnn", *SMALL], ["cmp"])]
 
 
 def make_inputs(folder: Path) -> None:
@@ -195,11 +192,11 @@ def digest(tensor: Any) -> str:
 
 def unfinished(folder: Path) -> list[str]:
     """Files that nothing will ever finish; the mark of a beginning means nothing where there is a run. What a killed
-    export leaves beside its file is not counted: no lock says whose it is."""
+    `export` or `inspect --html` leaves beside its file is not counted: no lock says whose it is."""
     return [
         str(path.relative_to(folder))
         for path in folder.rglob("*")
-        if "out.arpa" not in path.name
+        if not path.name.startswith((".out.arpa.", ".out.html."))
         if ".part" in path.name or (path.name == ".beginning" and not (path.parent / "run.json").exists())
     ]
 
@@ -330,7 +327,9 @@ def main() -> None:
     )
     parser.add_argument("--kills", type=int, help="kill each work so often, at random moments")
     asked = parser.parse_args()
-    works = [work for work in WORKS + LONG if work.name in asked.works] if asked.works else WORKS
+    works = (
+        [work for work in WORKS + LONG if work.name in asked.works] if asked.works else WORKS + LONG * bool(asked.kills)
+    )
     if asked.kills:
         sys.exit(not kill_all(works, asked.kills, lambda line: print(line, flush=True)))
     rows = campaign(works, asked.every, lambda line: print(line, flush=True))
