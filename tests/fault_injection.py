@@ -281,7 +281,11 @@ def kills(work: Work, times: int, folder: Path, say: Callable[[str], None]) -> t
         attempts += 1
         for _ in range(5):  # then it may end
             words = next_command(work, trial)
-            if killed == times or not words or regard(trial, words, kill_after=draw.uniform(0, lasts)).code == 0:
+            if killed == times or not words:
+                break
+            began = time.monotonic()
+            if regard(trial, words, kill_after=draw.uniform(0, lasts)).code == 0:
+                lasts = time.monotonic() - began  # how long it takes depends on what else the machine does
                 break
             killed += 1
         why = lost(work, trial, whole)
