@@ -341,7 +341,7 @@ def main() -> None:
             came.append(result(fault, [test], 60))
             print(f"{came[-1]:8}  {fault.file}:{fault.line}  {fault.words[:160]}", flush=True)
         sys.exit(came.count("killed") != len(came))
-    rows, nothing = [], equivalent()
+    rows, nothing, began = [], equivalent(), time.time()
     for package in asked.packages:
         files = [SOURCE / package] if package.endswith(".py") else sorted((SOURCE / package).rglob("*.py"))
         files = [file for file in files if file.relative_to(SOURCE).as_posix() not in NEEDS_A_GPU]
@@ -353,6 +353,8 @@ def main() -> None:
         with ThreadPoolExecutor(asked.jobs) as pool:
             outcomes = []
             for fault, came in zip(drawn, pool.map(outcome, drawn)):
+                if any((ROOT / "tests" / test).stat().st_mtime > began for test in TESTS[fault.file.split("/")[0]]):
+                    sys.exit("A test was changed in the meantime: begin again.")
                 print(f"{came:8}  {fault.file}:{fault.line}  {fault.words[:160]}", flush=True)
                 outcomes.append(came)
         killed = sum(came in ("killed", "too long") for came in outcomes)
