@@ -204,7 +204,13 @@ def unfinished(folder: Path) -> list[str]:
 def regard(folder: Path, words: list[str], *disturbance: Any, **options: Any) -> Outcome:
     if disturbance:
         options |= {"before": disturb, "arguments": (str(folder), *disturbance)}
-    return forked(*words, cwd=folder, environment={"REGARD_CACHE": str(folder / "cache")}, memory=None, **options)
+    return forked(
+        *words,
+        cwd=folder,
+        environment={"REGARD_CACHE": str(folder / "cache")},
+        memory=None,
+        **{"seconds": 900, **options},
+    )
 
 
 def begin(work: Work, folder: Path, counter: Path) -> tuple[Path, dict[str, object], int, float]:
