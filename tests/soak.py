@@ -139,11 +139,15 @@ def sample(folder: Path, server: ServerProcess) -> dict[str, float]:
     }
 
 
+def half_time(samples: list[dict[str, float]]) -> dict[str, float]:
+    return next(each for each in samples if each["minutes"] >= samples[-1]["minutes"] / 2)
+
+
 def picture(samples: list[dict[str, float]]) -> str:
     from regard.report.figures import Line
     from regard.report.svg import line_chart
 
-    first = samples[len(samples) // 2]
+    first = half_time(samples)
     units = {"memory": " MiB", "server's memory": " MiB", "cache": " KiB"}
     names = [name for name in first if name != "minutes"]
     lines = [Line(name, [(each["minutes"], each[name] / max(first[name], 1e-9)) for each in samples]) for name in names]
@@ -191,7 +195,7 @@ def main() -> None:
             number += 1
         server.stop()
         os.chdir("/")
-    first, last = samples[len(samples) // 2], {key: min(each[key] for each in samples[-5:]) for key in samples[-1]}
+    first, last = half_time(samples), {key: min(each[key] for each in samples[-5:]) for key in samples[-1]}
     if out:
         out.write_text(picture(samples), encoding="utf-8")
     grown = [key for key in first if key != "minutes" and last[key] > first[key] * (1.02 if "memory" in key else 1)]
