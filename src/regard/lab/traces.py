@@ -10,6 +10,7 @@ from regard.base.errors import RegardError
 from regard.base.numbers import grouped
 from regard.insight.trace import Trace
 from regard.insight.trace_facts import part
+from regard.insight.trace_page import trace_page
 from regard.lab.opened_runs import number_in, open_run, text_in
 from regard.lab.runs_folder import RunsFolder
 from regard.report.packed_arrays import pack
@@ -21,6 +22,7 @@ from regard.runs.translation_run import TranslationRun
 MOST_TOKENS = 400  # of a text that is traced
 MOST_BYTES = 1 << 28  # of all traces that stay open
 MOST_SENT = 1 << 23  # bytes of matrices in one answer, about: a page shows the first while others come
+MOST_TRACES = 4  # on a page that is saved
 TOP = 10  # choices of a step
 
 Key = tuple[AnyRun, str, str | None, str, int, bool]
@@ -67,6 +69,14 @@ def matrices(folder: RunsFolder, body: Mapping[str, Any]) -> bytes:
         if sum(values.nbytes for values in arrays.values()) > MOST_SENT:
             break
     return pack(arrays, bounds=bounds)
+
+
+def page(folder: RunsFolder, body: Mapping[str, Any]) -> dict[str, str]:
+    """Traces, each asked for as by itself, as one file that works offline, as `regard inspect --html` writes it."""
+    asked = body.get("traces")
+    if not isinstance(asked, list) or not 1 <= len(asked) <= MOST_TRACES or not all(isinstance(o, dict) for o in asked):
+        raise RegardError(f"traces must be a list of 1 to {MOST_TRACES} questions.")
+    return {"page": trace_page(*(trace_of(folder, one) for one in asked))}
 
 
 def _made(run: AnyRun, text: str, target: str | None, prefix: str, beam: int, gradients: bool) -> Trace:
