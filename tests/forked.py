@@ -11,6 +11,7 @@ import signal
 import sys
 import tempfile
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing import get_context
 from pathlib import Path
@@ -75,7 +76,9 @@ def forked(
         process.start()
         process.join(seconds if kill_after is None else kill_after)
         if process.is_alive():
-            os.killpg(process.pid, signal.SIGKILL)
+            process.kill()
+            with suppress(ProcessLookupError):  # it had not begun
+                os.killpg(process.pid, signal.SIGKILL)
             process.join()
             code = None
         else:

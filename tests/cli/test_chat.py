@@ -151,8 +151,7 @@ def test_ctrl_c_stops_the_text_and_not_the_program(trained):
     terminal.expect(r"> ")
     terminal.type("/tokens 5\n")
     terminal.expect(r"> ")
-    terminal.type("\x03")  # at the prompt
-    terminal.expect(r"To leave, type /quit")
+    terminal.interrupt(r"To leave, type /quit")
     terminal.type("/temprature\n")
     terminal.expect(r"did you mean /temperature\?")
     terminal.expect(r"> ")

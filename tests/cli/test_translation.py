@@ -204,19 +204,17 @@ def test_text_of_the_target_language_gets_its_sources_from_a_run_of_the_other_di
     ("transformer", ["--training.ema", "0.99", "--data.bpe-dropout", "0.1"]),
     ("bahdanau", []),
 ])  # fmt: skip
-def test_a_killed_training_on_pairs_ends_with_the_same_bits(process, pairs_file, tmp_path, system, more):
-    words = [*TINY, "--training.steps", "120", "--seed", "5", *more]
+def test_a_killed_training_on_pairs_ends_with_the_same_bits(process, regard, pairs_file, tmp_path, system, more):
+    words = [*TINY, "--training.steps", "60", "--training.evaluate-every", "10", "--seed", "5", *more]
     whole, cut = tmp_path / "whole", tmp_path / "cut"
-    started = process("train", system, "--data", pairs_file, "--run", whole, *words)
-    _, errors = started.communicate()
-    assert started.returncode == 0, errors
+    code, _, errors = regard("train", system, "--data", pairs_file, "--run", whole, *words)
+    assert code == 0, errors
     started = process("train", system, "--data", pairs_file, "--run", cut, *words)
     wait_for_step(cut, 10, started)
     started.kill()
     started.wait()
-    started = process("resume", cut)
-    _, errors = started.communicate()
-    assert started.returncode == 0, errors
+    code, _, errors = regard("resume", cut)
+    assert code == 0, errors
     assert bits(cut) == bits(whole)
     kept = [
         {path.name: {k: digest(v) for k, v in load_tensors(path)[0].items()} for path in run.glob("kept/*")}

@@ -27,7 +27,7 @@ RELATIONS = ("at most", "at least", "within")
 OVERS = ("draws", "seeds", "share")
 SEEDS = 5  # of a measured claim, at least
 QUICK_SEEDS = 3
-FIRST_SEED, FIRST_QUICK_SEED = 201, 1  # bounds were chosen while looking at smaller seeds
+FIRST_SEED, FIRST_QUICK_SEED = 301, 1  # bounds were chosen while looking at smaller seeds
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,8 @@ class Expect:
     over="seeds"   one number for each seed: the 99 % interval of their mean (Student's t) must lie beyond the bound
     over="share"   one 0 or 1 for each trial: the 99 % interval of the share of ones (Wilson) must lie beyond the bound
 
-    `relation` "within" requires |value − bound| ≤ tolerance.
+    `relation` "within" requires |value − bound| ≤ tolerance. A statement that says several things names the `part` that
+    each expectation belongs to; every part has a verdict of its own. A control without a part belongs to all.
     """
 
     quantity: str
@@ -47,6 +48,7 @@ class Expect:
     tolerance: float = 0.0
     over: str = "seeds"
     unit: str = ""
+    part: str = ""
 
     def __post_init__(self) -> None:
         if self.relation not in RELATIONS or self.over not in OVERS:

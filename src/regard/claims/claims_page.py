@@ -156,6 +156,7 @@ def _claim(result: Result) -> str:
             f"<blockquote>The lecture says: “{prose(result.quote)}” <cite>({prose(reference(result.where))})</cite>"
             "</blockquote>",
             f'<p class="verdict">{_verdict(result)}</p>',
+            _parts(result),
             _worked(result),
             beside(*drawn) if len(drawn) > 1 and not _wide(result.figures) else "".join(drawn),
             _findings("What the statement expects", result.expected),
@@ -178,6 +179,11 @@ def _verdict(result: Result) -> str:
     unit = f" {finding.expect.unit}" if finding.expect.unit else ""
     said = f"{what}: {finding.expect.quantity} is {_measured(finding)}{unit}; expected was {finding.expect.words}."
     return prose(_minus(said))
+
+
+def _parts(result: Result) -> str:
+    said = ", &nbsp;".join(f"{_sign(verdict)} {prose(part)}" for part, verdict in result.parts.items())
+    return f"<p>Of what it says: {said}.</p>" if said else ""
 
 
 def reference(where: str) -> str:

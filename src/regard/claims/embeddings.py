@@ -37,7 +37,7 @@ def experiment(trial: Trial) -> Evidence:
         run = reader(trial, "gpt", seed)
         vectors = vectors_of(run, words)
         found.append(auc(vectors, compared))
-        other = reader(trial, "gpt", seed, shuffled=True)
+        other = reader(trial, "gpt", seed, "shuffled")
         mixed.append(auc(vectors_of(other, words), compared))
         noise = torch.randn(vectors.shape, generator=torch.Generator().manual_seed(seed))
         drawn.append(auc(noise, compared))

@@ -193,6 +193,8 @@ def _print_result(result: Result) -> None:
     for figure in result.figures:
         print(terminal(figure) + "\n")
     print(f"{result.sign} {result.verdict}")
+    for part, verdict in result.parts.items():
+        print(f"  {_sign(verdict)} {part}: {verdict}")
     for heading, findings in {
         "Expected": result.expected,
         f"Control: {result.control_words}": result.control,
@@ -226,7 +228,8 @@ def _print_verdicts(results: Sequence[Result]) -> None:
         )
         print_prose(claim + result.statement, indent=" " * len(claim))
         decisive = f"{result.decisive.expect.quantity}: {result.decisive.words}"
-        found = f"{decisive}; {control}; {clock(result.seconds)}"
+        parts = "".join(f"{_sign(verdict)} {part}; " for part, verdict in result.parts.items())
+        found = f"{parts}{decisive}; {control}; {clock(result.seconds)}"
         print_prose(" " * len(claim) + found, indent=" " * len(claim))
 
 

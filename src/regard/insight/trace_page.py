@@ -7,11 +7,13 @@ What is seen is the lab's own (`lab/static/reading.js` and its styles). Without 
 from __future__ import annotations
 
 from base64 import b64encode
+from collections.abc import Sequence
 from html import escape
 
 from regard.insight.trace import Trace
 from regard.insight.trace_facts import facts, part, parts
 from regard.insight.words import labels, labels_after, part_name
+from regard.insight.work import Work
 from regard.report.figures import legible
 from regard.report.offline_page import offline_page
 from regard.report.packed_arrays import pack
@@ -22,14 +24,14 @@ LONGEST = 90  # letters of a text in the title
 TASKS = {"language model": "read this text", "translation": "translated this", "classification": "labelled this"}
 
 
-def trace_page(*traces: Trace) -> str:
-    """The whole file; several traces of one text stand below each other."""
+def trace_page(*traces: Trace, works: Sequence[Work] = ()) -> str:
+    """The whole file; several traces of one text stand below each other. `works`: the arithmetic of a single one."""
     first = traces[0]
     title = _both(first) if len(traces) == 1 else f"“{_short(first.text)}”"
-    body = "".join(map(_section, traces)) if len(traces) > 1 else _one(first)
+    body = "".join(map(_section, traces)) if len(traces) > 1 else _one(first, works)
     named = f"{', '.join(trace.run or trace.system for trace in traces)}: {title}"
     whole = f'<main class="offline">\n<h1>{escape(title)}</h1>\n{body}</main>'
-    return offline_page(named, whole, styles=("style", "reading"), entry="offline")
+    return offline_page(named, whole, styles=("style", "reading", "work"), entry="offline")
 
 
 def _section(trace: Trace) -> str:
@@ -38,8 +40,8 @@ def _section(trace: Trace) -> str:
     return f'<section class="card"><h2>{escape(name)}</h2>{_one(trace)}</section>\n'
 
 
-def _one(trace: Trace) -> str:
-    data, left_out = _packed(trace)
+def _one(trace: Trace, works: Sequence[Work] = ()) -> str:
+    data, left_out = _packed(trace, works)
     said = [*trace.notes, f"Left out to keep the page small: {', '.join(left_out)}." if left_out else ""]
     return (
         f"{paragraph(_lead(trace), 'lead')}\n"
@@ -57,9 +59,9 @@ def fragment(trace: Trace, height: int = 900) -> str:
     )
 
 
-def _packed(trace: Trace) -> tuple[str, list[str]]:
+def _packed(trace: Trace, works: Sequence[Work]) -> tuple[str, list[str]]:
     """All that `trace_facts` tells, with its matrices, in base64; and the names of what was left out."""
-    told = facts(trace)
+    told = facts(trace) | {"work": [work.as_json() for work in works]}
     arrays, bounds, left_out, size = {}, {}, [], 0
     for name in parts(trace):
         values, ends = part(trace, name)

@@ -62,7 +62,7 @@ def trace_language(
     """
     _check(top=top, max_tokens=max_tokens)
     model.eval()
-    system = _name(model, system)
+    system = system_name(model, system)
     ids = [tokenizer.eos, *tokenizer.encode(text)]
     targets: list[int | None] = [*ids[1:], None]
     tokens = torch.tensor([ids], device=model.device)
@@ -114,22 +114,19 @@ def trace_translation(
     """
     _check(top=top)
     model.eval()
-    system = _name(model, system)
-    read = [*source_tokenizer.encode(source), source_tokenizer.eos]
-    if len(read) == 1:
-        raise RegardError("There is nothing to translate: give a sentence.")
+    system = system_name(model, system)
+    read, written, branches = target_of(
+        model,
+        source_tokenizer,
+        tokenizer,
+        source,
+        target,
+        prefix=prefix,
+        beam=beam,
+        length_penalty=length_penalty,
+        forbidden=forbidden,
+    )
     sources = torch.tensor([read], device=model.device)
-    branches: tuple[Branch, ...] = ()
-    if target is None:
-        longest, how = longest_translation(len(read) - 1), Beam(beam, length_penalty, beam)
-        begun = tokenizer.encode(prefix)
-        if len(begun) >= longest:
-            raise RegardError(f"A translation of this source has at most {longest} tokens: give a shorter beginning.")
-        first = torch.tensor([[tokenizer.eos, *begun]], device=model.device)
-        (best, *_), branches = _search(model, first, sources, tokenizer, how, longest - len(begun), forbidden)
-        written = [*begun, *best.tokens]
-    else:
-        written = [*tokenizer.encode(target), tokenizer.eos]
     tokens = torch.tensor([[tokenizer.eos, *written[:-1]]], device=model.device)
     notes: list[str] = []
     with torch.no_grad():
@@ -177,11 +174,11 @@ def trace_classification(
     """
     _check(top=top)
     model.eval()
-    system = _name(model, system)
+    system = system_name(model, system)
     read = [*source_tokenizer.encode(text), source_tokenizer.eos]
     if len(read) == 1:
         raise RegardError("There is nothing to label: give a text.")
-    truth = None if label is None else _number_of(label, labels)
+    truth = None if label is None else label_number(label, labels)
     sources = torch.tensor([read], device=model.device)
     tokens = torch.tensor([[labels.eos]], device=model.device)
     with torch.no_grad():
@@ -213,6 +210,37 @@ def trace_classification(
 
 
 # -- what they share -------------------------------------------------------------------------------------------------
+
+
+def target_of(
+    model: Translator,
+    source_tokenizer: Tokenizer,
+    tokenizer: Tokenizer,
+    source: str,
+    target: str | None,
+    *,
+    prefix: str,
+    beam: int,
+    length_penalty: float,
+    forbidden: Sequence[int],
+) -> tuple[list[int], list[int], tuple[Branch, ...]]:
+    """The tokens of a source and of its target, or of what beam search finds best, with the tree of that search."""
+    read = [*source_tokenizer.encode(source), source_tokenizer.eos]
+    if len(read) == 1:
+        raise RegardError("There is nothing to translate: give a sentence.")
+    branches: tuple[Branch, ...] = ()
+    if target is None:
+        sources = torch.tensor([read], device=model.device)
+        longest, how = longest_translation(len(read) - 1), Beam(beam, length_penalty, beam)
+        begun = tokenizer.encode(prefix)
+        if len(begun) >= longest:
+            raise RegardError(f"A translation of this source has at most {longest} tokens: give a shorter beginning.")
+        first = torch.tensor([[tokenizer.eos, *begun]], device=model.device)
+        (best, *_), branches = _search(model, first, sources, tokenizer, how, longest - len(begun), forbidden)
+        written = [*begun, *best.tokens]
+    else:
+        written = [*tokenizer.encode(target), tokenizer.eos]
+    return read, written, branches
 
 
 def _shared_heads(model: Model) -> list[str]:
@@ -326,7 +354,7 @@ def _search(
     return search_tree(model, logits, state, tokenizer, how=how, max_tokens=room, forbidden=forbidden)
 
 
-def _name(model: Model, system: str) -> str:
+def system_name(model: Model, system: str) -> str:
     """The system's name; for a user's own, ./mine.py:MyCell, the class alone."""
     return (system or type(model).__name__).rpartition(":")[2]
 
@@ -335,7 +363,7 @@ def _words(ids: Sequence[int | None], tokenizer: Tokenizer) -> tuple[str, ...]:
     return tuple("" if symbol is None else tokenizer.token(symbol) for symbol in ids)
 
 
-def _number_of(label: str, labels: Tokenizer) -> int:
+def label_number(label: str, labels: Tokenizer) -> int:
     numbers = label_numbers(labels)
     if clean(label) not in numbers:
         few = ", ".join([*numbers][:10]) + (", …" if len(numbers) > 10 else "")

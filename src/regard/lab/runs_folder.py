@@ -476,7 +476,9 @@ def _share(training: Mapping[str, Any], last: Mapping[str, Any], finished: bool)
         limit = Budget.parse(str(training.get("budget") or ""), int(training.get("steps") or 1))
     except (RegardError, ValueError, TypeError):
         return None
-    return min(1.0, last.get({"steps": "step"}.get(limit.unit, limit.unit), 0.0) / limit.amount)
+    seconds = "elapsed" if limit.whole and "elapsed" in last else "seconds"
+    spent = last.get({"steps": "step", "seconds": seconds}.get(limit.unit, limit.unit), 0.0)
+    return min(1.0, spent / limit.amount)
 
 
 def _entrant(row: Mapping[str, Any], seed: Any) -> str:

@@ -33,8 +33,11 @@ from regard.decoding.sampling import Sampling, chances, mask_tokens, one_samplin
 from regard.evaluation.documents import Documents
 from regard.evaluation.perplexity import Likelihood, Method, token_losses
 from regard.evaluation.scoring import alone_by_default, line_losses
+from regard.insight.calculation import Calculation, calculate_language
+from regard.insight.ngram_work import Counted, count_again
 from regard.insight.trace import Trace
 from regard.insight.tracing import trace_language
+from regard.insight.work import Work
 from regard.layers.state import State
 from regard.report.progress import progress
 from regard.runs.data_lookup import choose_split, corpus_of, refuse_columns, tokens_of
@@ -43,6 +46,7 @@ from regard.runs.lists import GivenLines, lines_of
 from regard.runs.prediction import Prediction
 from regard.runs.run import GIVEN, Run, given_state
 from regard.runs.speed import install
+from regard.systems.ngram import NGram
 from regard.text import sources
 from regard.text.corpus import Corpus, open_corpus
 from regard.text.tokens import TokenArray
@@ -413,3 +417,30 @@ class LanguageRun(Run):
             system=self.recipe.system,
             run=self.folder.resolve().name,
         )
+
+    def work(self, text: str, step: int | None = None, layer: str | int | None = None, head: int | None = None) -> Work:
+        """The arithmetic of one step with the model's numbers: from 0, which reads the boundary; without one, the last.
+
+        `layer` is a number or a name ("self/0"), without one the last; `head` a number, 0 unless given.
+        """
+        return self.calculation(text).at(step, layer, head)
+
+    def calculation(self, text: str) -> Calculation:
+        """What `work` looks at, for many steps, layers or heads of one text."""
+        return calculate_language(
+            self.model,
+            self.tokenizer,
+            text,
+            counts=self._counted,
+            system=self.recipe.system,
+            run=self.folder.resolve().name,
+        )
+
+    def _counted(self) -> Counted | None:
+        """What an n-gram counted, from its training text; None where that is not at hand."""
+        assert isinstance(self.model, NGram)
+        try:
+            ids = tokens_of(corpus_of(self.folder, self.recipe), self.tokenizer, "train").ids
+        except RegardError:
+            return None
+        return count_again(self.model, ids)
