@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 
 from regard.base.errors import RegardError
 from regard.base.numbers import grouped
+from regard.insight.calculation import Calculation
 from regard.insight.trace import Trace
 from regard.insight.trace_facts import part
 from regard.insight.trace_page import trace_page
@@ -69,6 +71,31 @@ def matrices(folder: RunsFolder, body: Mapping[str, Any]) -> bytes:
         if sum(values.nbytes for values in arrays.values()) > MOST_SENT:
             break
     return pack(arrays, bounds=bounds)
+
+
+def work(folder: RunsFolder, body: Mapping[str, Any]) -> dict[str, Any]:
+    """The arithmetic of one step with the model's numbers, of a layer and a head, as `inspect --work` gives it."""
+    trace = trace_of(folder, body)  # whose limits are those of the text
+    run, text = asked_run(folder, body), text_in(body)
+    target = text_in(body, "target") if "target" in body else None
+    prefix, beam = text_in(body, "prefix"), int(number_in(body, "beam", 5, 1, 20))
+    found = _calculated(run, text, target, prefix, beam)
+    step, head = int(number_in(body, "step", 0, 0, MOST_TOKENS)), body.get("head")
+    layer = text_in(body, "layer", 80) or found.at(0).layer
+    heads = found.layers.get(layer, 0)
+    steps = len(found.places[layer].words) if layer in found.places else trace.steps
+    chosen = head if heads and isinstance(head, int) and 0 <= head < heads else None
+    return found.at(min(step, steps - 1), layer or None, chosen).as_json()
+
+
+@lru_cache(4)
+def _calculated(run: AnyRun, text: str, target: str | None, prefix: str, beam: int) -> Calculation:
+    if isinstance(run, LanguageRun):
+        return run.calculation(text)
+    if isinstance(run, ClassificationRun):
+        return run.calculation(text.strip())
+    assert isinstance(run, TranslationRun)
+    return run.calculation(text.strip(), target, prefix=prefix, beam=beam)
 
 
 def page(folder: RunsFolder, body: Mapping[str, Any]) -> dict[str, str]:

@@ -15,7 +15,7 @@ from regard.insight.trace_facts import facts
 from regard.insight.words import labels
 from regard.lab.opened_runs import number_in, text_in
 from regard.lab.runs_folder import RunsFolder
-from regard.lab.traces import asked_run, matrices, page, trace_of
+from regard.lab.traces import asked_run, matrices, page, trace_of, work
 from regard.runs.language_run import LanguageRun
 
 SHOWN = 16  # choices of the next token
@@ -93,4 +93,12 @@ def _sampling(body: Mapping[str, Any]) -> Sampling:
     )
 
 
-WORK = {"page": page, "trace": trace, "matrix": matrices, "following": following, "write": write, "edit": edit}
+WORK = {
+    "page": page,
+    "work": work,
+    "trace": trace,
+    "matrix": matrices,
+    "following": following,
+    "write": write,
+    "edit": edit,
+}

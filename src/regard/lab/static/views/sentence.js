@@ -7,7 +7,7 @@ import { percent, quoted, reading, SECTIONS } from "../reading.js";
 import { saveReadings } from "../saving.js";
 
 const MOST = 4, PAUSE = 300; // runs side by side; milliseconds after the last letter, where gradients are computed
-const TABS = { expected: SECTIONS.expected, attention: SECTIONS.attention, states: SECTIONS.states, gradients: SECTIONS.gradients, write: "Write together" };
+const TABS = { expected: SECTIONS.expected, attention: SECTIONS.attention, states: SECTIONS.states, gradients: SECTIONS.gradients, work: SECTIONS.work, write: "Write together" };
 
 // Of each step, how many bits more its word costs than before the change; words are matched from both ends.
 function changes(before, after) {
@@ -103,6 +103,7 @@ export default {
         onEdit: run.task === "language model" ? async ({ step, token, keep }) => {
           try { setText((await api.post("sentence/edit", { run: run.name, text: asked, step, token, keep })).text); } catch (error) { address.fail(error); }
         } : null,
+        onWork: (what) => api.post("sentence/work", { ...shown, ...what }, { only: `work ${run.name}` }),
         onGradients: () => { mine.gradients = true; mine.read(); },
       });
       mine.node = el("article", { class: "card panel", data: { run: run.name } },

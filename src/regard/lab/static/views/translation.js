@@ -7,7 +7,7 @@ import { quoted, reading } from "../reading.js";
 import { saveReadings } from "../saving.js";
 
 const MOST = 2, PAUSE = 300, POLL = 1500;
-const TABS = { expected: "Alignment", attention: "Attention", search: "Search", states: "States", gradients: "Gradients" };
+const TABS = { expected: "Alignment", attention: "Attention", search: "Search", states: "States", gradients: "Gradients", work: "Arithmetic" };
 
 export default {
   title: "Translation",
@@ -90,6 +90,7 @@ function oneSentence(place, api, address) {
       onEdit: async ({ step, token }) => {
         try { setTo(text, (await api.post("translation/begin", { ...body(), step, token })).prefix); } catch (error) { problem.textContent = error.message; }
       },
+      onWork: (what) => api.post("translation/work", { ...body(), ...what }, { only: `work ${run.name}` }),
       onGradients: () => { gradients = true; mine.read(); },
     });
     const mine = {
