@@ -8,6 +8,7 @@ embeddings      word vectors of an LSTM, by their two largest principal componen
 positions       Vaswani's sinusoids
 gradients       ‖∂h_t/∂h_s‖ of untrained networks by the distance t − s, mean of ten draws
 lengths         copying strings: one vector against attention, by length
+alignment       Bahdanau's model on short sentences of the phrasebook
 kernels         K(u) of the four kernels
 architectures   five systems by their parts, with the number of weights of each
 
@@ -238,6 +239,24 @@ def lengths() -> str:
     return alone(svg(Lines("Copying strings", "letters", "share of letters that are right", lines, zero_y=True)))
 
 
+def alignment() -> str:
+    pairs = [(pieces(pair.source), pieces(pair.target)) for pair in make_pairs(60_000, seed=1, longest=7)]
+    counts = Counter(word for source, _ in pairs for word in source.split())
+    common = {word for word, _ in counts.most_common(250)}
+    cut = dict.fromkeys(pair for pair in pairs if common.issuperset(pair[0].split()))
+    model = {"cell": "gru", "layers": 1, "width": 48, "embedding": 32, "dropout": 0.0}
+    found = learned("bahdanau", cut, 1000, model, 8e-3).trace("Do not dream with the happy neighbour .").aligned
+    values = found.values.tolist()
+    return alone(
+        svg(Heat("Where each word looks", found.rows, found.columns, values, "source", "target", "weight", 0, 1))
+    )
+
+
+def pieces(sentence: str) -> str:
+    """Words and signs, with spaces between them."""
+    return " ".join(re.findall(r"[\w’'-]+|[^\w\s]", sentence))
+
+
 def kernels() -> str:
     apart = torch.linspace(0, 2.5, 126)[:, None]
     lines = []
@@ -308,7 +327,8 @@ def parts_of(model: torch.nn.Module) -> list[tuple[str, int]]:
 NAMES = {"attend": "attention", "source_embedding": "source embedding", "finish": "layer norm"}
 KINDS = {"PreNormBlock": "block", "PreNormDecoderBlock": "decoder block", "Elman": "Elman (tanh)"}
 DRAW: Mapping[str, Callable[[], str]] = {
-    one.__name__: one for one in (mask, unrolled, embeddings, positions, gradients, lengths, kernels, architectures)
+    one.__name__: one
+    for one in (mask, unrolled, embeddings, positions, gradients, lengths, alignment, kernels, architectures)
 }
 
 
