@@ -131,12 +131,13 @@ def test_what_is_too_long_is_said_and_what_looks_like_code_is_text(lab, page):
     assert page.inner_text(".panel .problem") == ""
 
 
-def test_the_page_that_is_saved_is_that_of_inspect(lab, page, tmp_path):
-    open_view(lab, page, ("gpt",))
+def test_the_page_that_is_saved_is_that_of_inspect_for_all_runs(lab, page, tmp_path):
+    open_view(lab, page)
     with page.expect_download() as saved:
         page.click("text=Save as a page")
     file = tmp_path / "page.html"
     saved.value.save_as(file)
     page.goto(file.as_uri())
-    page.wait_for_selector(".words button")
-    assert page.locator(".words button").count() == len(TEXT) + 1
+    page.wait_for_selector(".card .words button")
+    assert page.locator(".card h2").all_inner_texts() == ["gpt", "lstm"]
+    assert page.locator(".words button").count() == 2 * (len(TEXT) + 1)

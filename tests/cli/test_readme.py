@@ -5,50 +5,24 @@ import shlex
 from pathlib import Path
 
 import pytest
+from shown_commands import commands_in, folder_of_examples, shortened
 
 from regard import demo
-from regard.claims.all_claims import get_claim
-from regard.corpora.phrasebook import make_pairs
 
 README = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
-QUICK = ["--training.steps", "6", "--training.batch-tokens", "512"]  # minutes in the README, moments here
 
 
 def blocks(language):
     return re.findall(rf"```{language}\n(.*?)```", README, flags=re.S)
 
 
-LINES = [line.split("  #")[0].strip() for line in "".join(blocks("bash")).splitlines()]
-COMMANDS = [line for line in LINES if line.startswith("regard ")]
+COMMANDS = commands_in(README)
 LONG = {"regard demo": pytest.mark.slow}
-
-
-def shortened(words):
-    if words[0] == "demo":
-        return [*words, "--budget", "1s"]
-    if words[0] == "claims" and "--list" not in words:  # the cheapest stand for all and for one that learns
-        named = [get_claim(word).name for word in words[1:] if not word.startswith("-")]
-        return ["claims", "softmax-gradient" if named else "same-answer", "--quick"]
-    smaller = {"small": "tiny", "medium": "tiny", "60s": "1s", "2M": "2k", "3": "1", "phrasebook": "pairs.tsv"}
-    words = [smaller.get(word, word) for word in words]
-    if words[0] == "compare":  # of the whole ladder a rung, of three translators one
-        words = [word for word in words if word not in ("bahdanau", "transformer")]
-        return [*words, *(["rnn"] if words[1] == "--data" else []), "--size", "tiny", "--training.batch-tokens", "512"]
-    return [*words, *QUICK] if words[:1] == ["train"] and words[1] != "ngram" else words
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory, text_file):
-    folder = tmp_path_factory.mktemp("readme")
-    (folder / "my.txt").write_text(text_file.read_text())
-    (folder / "new.txt").write_text(text_file.read_text().replace("cat", "fish"))
-    (folder / "lines.txt").write_text("The cat sees the house.\nA bird likes bread.\n")
-    pairs = list(make_pairs(400, seed=2, longest=8))
-    (folder / "pairs.tsv").write_text("".join(f"{p.source}\t{p.target}\n" for p in pairs), "utf-8")
-    (folder / "in.txt").write_text("".join(f"{p.source}\n" for p in pairs[:3]), "utf-8")
-    labels = [f"{p.source}\ten\n{p.target}\tfr\n" for p in pairs]
-    (folder / "labels.tsv").write_text("".join(labels), "utf-8")
-    return folder
+    return folder_of_examples(tmp_path_factory.mktemp("readme"), text_file)
 
 
 @pytest.fixture(scope="module")

@@ -6,6 +6,6 @@ from starlette.routing import Route
 
 from regard.lab.application import questions
 
-LONG = {"trace": 60, "page": 120, "matrix": 60, "following": 30, "write": 60, "edit": 30}  # seconds
+LONG = {"trace": 60, "page": 120, "work": 60, "matrix": 60, "following": 30, "write": 60, "edit": 30}  # seconds
 
 ROUTES = [Route("/api/sentence/{name}", questions("sentence", LONG, gradients=120), methods=["POST"])]

@@ -13,7 +13,7 @@ from regard.base.errors import RegardError
 from regard.lab.application import Lab, body_of, in_thread, lab_of, questions, reply, text_of
 from regard.lab.runs_folder import UPLOADS
 
-LONG = {"trace": 60, "matrix": 60, "begin": 30, "example": 60}  # seconds
+LONG = {"page": 120, "work": 60, "trace": 60, "matrix": 60, "begin": 30, "example": 60}  # seconds
 SPLITS = ("valid", "test")
 KIND = "evaluation"  # of the jobs
 HIDDEN = ("sources", "references", "translations")  # of a result: asked for by `differences`

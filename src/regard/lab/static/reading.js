@@ -6,15 +6,17 @@
 //
 // `facts` and the names of parts are those of insight/trace_facts.py; `parts` may answer with some of those it was asked
 // for, at least one, and is asked again for the rest. `onStep(step)` tells which word was chosen;
-// `onEdit({step, token, keep})`, if it is given, makes the alternatives buttons; `onGradients()` asks for what is costly.
+// `onEdit({step, token, keep})`, if it is given, makes the alternatives buttons; `onGradients()` asks for what is costly;
+// `onWork({step, layer, head})` gives the arithmetic of a step, as insight/work.py has it.
 
 import { valueAt } from "./arrays.js";
 import { el, number, put, speak, table } from "./dom.js";
 import { heatMap, shadesOf } from "./heat.js";
 import { searchTree } from "./search_tree.js";
 import { sheet } from "./sheet.js";
+import { arithmetic } from "./work.js";
 
-export const SECTIONS = { expected: "Expected", attention: "Attention", states: "States", gradients: "Gradients", search: "Search" };
+export const SECTIONS = { expected: "Expected", attention: "Attention", states: "States", gradients: "Gradients", search: "Search", work: "Arithmetic" };
 
 const leftward = /[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufeff]/;
 export const quoted = (word) => (leftward.test(word) ? `“\u2068${word}\u2069”` : `“${word}”`);
@@ -30,7 +32,7 @@ function painted(share) {
   return { background: `rgb(${red},${green},${blue})`, color: 0.2126 * light[0] + 0.7152 * light[1] + 0.0722 * light[2] > 0.18 ? "black" : "white" };
 }
 
-export function reading({ parts, onStep = () => {}, onEdit = null, onGradients = null }) {
+export function reading({ parts, onStep = () => {}, onEdit = null, onGradients = null, onWork = null }) {
   const words = { source: strip("source"), target: strip("target") };
   const said = el("p", { class: "said", "aria-live": "polite" });
   const bodies = Object.fromEntries(Object.keys(SECTIONS).map((name) => [name, el("section", { class: `part ${name}` })]));
@@ -49,6 +51,7 @@ export function reading({ parts, onStep = () => {}, onEdit = null, onGradients =
   };
   const drawnIn = {}; // which map is drawn with what
   let facts = null, step = 0, source = null, hover = null, shown = "expected", turn = 0;
+  const worked = { layer: "", head: 0, turn: 0 };
   let head = null, slope = 0, held = 0, arrays = new Map(), change = null, wanted = [];
 
   // Matrices that are asked for at the same time come in one answer.
@@ -306,7 +309,7 @@ export function reading({ parts, onStep = () => {}, onEdit = null, onGradients =
     }).catch((error) => { problem.textContent = error.message; }));
   }
 
-  function look(map, which) { head = { map, head: which }; drawHead(); shade(); }
+  function look(map, which) { Object.assign(worked, { layer: facts.attention[map].name, head: Math.max(0, which) }); head = { map, head: which }; drawHead(); shade(); }
 
   async function drawHead() {
     const mine = facts, map = facts.attention[head.map];
@@ -395,8 +398,24 @@ export function reading({ parts, onStep = () => {}, onEdit = null, onGradients =
     put(bodies.search, el("h3", {}, "How it searched"), facts.beam.length ? searchTree(facts.beam, facts.unfinished) : el("p", { class: "quiet-text" }, "Nothing was searched for here."));
   }
 
-  const DRAW = { expected: drawExpected, attention: drawAttention, states: drawStates, gradients: drawGradients, search: drawSearch };
-  const THERE = { expected: () => true, attention: () => facts.attention.length, states: () => facts.inside.length, gradients: () => facts.gradients.length, search: () => facts.beam.length };
+  // The arithmetic of the chosen step, in the layer and head that were looked at last.
+  async function drawWork() {
+    const mine = facts, asked = ++worked.turn, encoder = /^encoder|^pool/.test(worked.layer);
+    try {
+      const found = await onWork({ step: encoder ? source ?? 0 : step, layer: worked.layer, head: worked.head });
+      if (mine !== facts || asked !== worked.turn) return;
+      const titled = (name) => ({ name, title: facts.attention.find((one) => one.name === name)?.title || facts.inside.find((one) => one.name === name)?.title || name });
+      const layers = Object.keys(found.layers).map(titled), heads = found.layers[found.layer] || 0;
+      worked.layer = found.layer;
+      put(bodies.work, el("h3", {}, `Step ${found.step + 1}, which reads ${quoted(found.read)}${found.then ? ` and predicts ${quoted(found.then)}` : ""}`),
+        el("div", { class: "tools" }, layers.length > 1 && choice("In", layers, layers.findIndex((one) => one.name === found.layer), (at) => { worked.layer = layers[at].name; worked.head = 0; drawWork(); }),
+          heads > 1 && choice("Head", Array.from({ length: heads }, (_, one) => ({ title: String(one + 1) })), found.head, (one) => { worked.head = one; drawWork(); })),
+        arithmetic(found));
+    } catch (error) { if (mine === facts) put(bodies.work, el("p", { class: "problem" }, error.message)); }
+  }
+
+  const DRAW = { expected: drawExpected, attention: drawAttention, states: drawStates, gradients: drawGradients, search: drawSearch, work: () => onWork && drawWork() };
+  const THERE = { expected: () => true, attention: () => facts.attention.length, states: () => facts.inside.length, gradients: () => facts.gradients.length, search: () => facts.beam.length, work: () => false };
 
   function tabulate() {
     put(steps, el("summary", {}, "Every step as a table"),
@@ -411,6 +430,7 @@ export function reading({ parts, onStep = () => {}, onEdit = null, onGradients =
   function draw() {
     drawSaid();
     if (seen("expected")) drawExpected();
+    if (shown === "work" && onWork && bodies.work.hasChildNodes()) drawWork();
     shade();
     follow();
   }

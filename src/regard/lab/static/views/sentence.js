@@ -4,9 +4,10 @@ import { colourOf } from "../charts.js";
 import { el, labelled, notice, number, put, segments, speak } from "../dom.js";
 import { picker } from "../picker.js";
 import { percent, quoted, reading, SECTIONS } from "../reading.js";
+import { saveReadings } from "../saving.js";
 
 const MOST = 4, PAUSE = 300; // runs side by side; milliseconds after the last letter, where gradients are computed
-const TABS = { expected: SECTIONS.expected, attention: SECTIONS.attention, states: SECTIONS.states, gradients: SECTIONS.gradients, write: "Write together" };
+const TABS = { expected: SECTIONS.expected, attention: SECTIONS.attention, states: SECTIONS.states, gradients: SECTIONS.gradients, work: SECTIONS.work, write: "Write together" };
 
 // Of each step, how many bits more its word costs than before the change; words are matched from both ends.
 function changes(before, after) {
@@ -49,8 +50,6 @@ export default {
       else typed(); // at once: a panel that waits for an answer asks again when it has come
     });
 
-    const chosen = () => [...panels.keys()];
-
     function setText(next, from = null) {
       if (next === text) return;
       before = from ?? text;
@@ -80,14 +79,8 @@ export default {
     }
 
     async function save() {
-      const [run] = chosen();
-      if (!run) return;
-      try {
-        const found = await api.post("sentence/page", { run, text, gradients: panels.get(run).gradients });
-        const file = URL.createObjectURL(new Blob([found.page], { type: "text/html" }));
-        el("a", { href: file, download: `${run.replaceAll("/", "-")}.html` }).click();
-        setTimeout(() => URL.revokeObjectURL(file), 10000);
-      } catch (error) { address.fail(error); }
+      const shown = [...panels.values()].map((panel) => panel.shown()).filter((one) => one.run);
+      if (shown.length) try { await saveReadings(api, "sentence", shown); } catch (error) { address.fail(error); }
     }
 
     function panel(run, place) {
@@ -97,7 +90,7 @@ export default {
         el("div", { class: "buttons" },
           el("button", { type: "button", class: "primary", onclick: () => drawn(1) }, "Write one token"),
           el("button", { type: "button", onclick: () => drawn(60, true) }, "Finish the line")));
-      const mine = { gradients: false, facts: null };
+      const mine = { gradients: false, facts: null, shown: () => shown };
       let asked = "", shown = {}, last = null; // shown: the question that is answered on the page
       const body = () => ({ run: run.name, text: asked, ...(mine.gradients ? { gradients: true } : {}) });
       const view = reading({
@@ -110,6 +103,7 @@ export default {
         onEdit: run.task === "language model" ? async ({ step, token, keep }) => {
           try { setText((await api.post("sentence/edit", { run: run.name, text: asked, step, token, keep })).text); } catch (error) { address.fail(error); }
         } : null,
+        onWork: (what) => api.post("sentence/work", { ...shown, ...what }, { only: `work ${run.name}` }),
         onGradients: () => { mine.gradients = true; mine.read(); },
       });
       mine.node = el("article", { class: "card panel", data: { run: run.name } },
