@@ -21,7 +21,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from regard.base.errors import RegardError
-from regard.base.files import check_tensor_file, replacing
+from regard.base.files import check_tensor_file, is_still, open_file, replacing
 from regard.training.distributed import like
 
 DIGEST = "blake2b"  # in the header's note
@@ -49,11 +49,22 @@ def _umask() -> int:
 
 
 def load_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """The library opens the file twice, for its header and for the numbers. A training may replace it in between; then
+    it is read again."""
     try:
-        check_tensor_file(path)
-        with safe_open(path, framework="pt") as file:
-            note = json.loads((file.metadata() or {}).get("regard", "{}"))
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        while True:
+            check_tensor_file(path)
+            with open_file(path) as stream:
+                try:
+                    with safe_open(path, framework="pt") as file:
+                        note = json.loads((file.metadata() or {}).get("regard", "{}"))
+                        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+                except Exception:
+                    if is_still(stream, path):
+                        raise
+                else:
+                    if is_still(stream, path):
+                        break
     except FileNotFoundError:
         raise RegardError(f"{path} is missing.") from None
     except (SafetensorError, OSError, ValueError, RecursionError) as error:

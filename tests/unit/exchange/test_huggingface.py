@@ -204,6 +204,7 @@ def test_an_imported_run_writes_scores_traces_and_can_be_trained_on(gpt2, tmp_pa
         settings={"training": {"steps": 2}},
     )
     assert tuned.tokenizer.tokens == run.tokenizer.tokens
+    assert tuned.recipe.size == run.recipe.size == ""  # none of ours
     with pytest.raises(RegardError, match="imported without a text"):
         run.evaluate()
     assert run.evaluate(data=["The ship left."])["tokens"] > 0
