@@ -98,6 +98,7 @@ def load(
                             client.ask(*next(questions))
                         else:
                             going -= 1
+                            selector.unregister(client.socket)  # a server may close what is idle
         finally:
             for client in asking:
                 client.socket.close()
