@@ -40,7 +40,7 @@ def test_a_chosen_word_shows_its_step(system, page, tmp_path):
     }.items():  # fmt: skip
         assert page.locator(f".part.{name}").is_visible() == bool(there)
     if trace.attention:
-        page.wait_for_selector(".thumb[aria-pressed=true]")
+        page.wait_for_selector(".sheet canvas[data-chosen*=layer]")
         row = page.inner_text(".part.attention .readout")
         assert "looked at" in row
     if trace.source:

@@ -112,7 +112,7 @@ def inspect(
         return _print_work(worked, json)
     trace = _read(loaded, "trace", text, target, search, top=top, gradients=gradients)
     if html is not None:
-        write_text(html, trace_page(trace, calculation and calculation.at_all_steps(worked)), new=True)
+        write_text(html, trace_page(trace, works=calculation.at_all_steps(worked) if calculation else ()), new=True)
         say(f"the page is {html}") if json else print(html)
     if json:
         print(for_stdout(json_module.dumps((worked or trace).as_json(), ensure_ascii=False)))

@@ -32,6 +32,7 @@ from regard.systems.translator import Translator
 from regard.text.labels import clean, label_numbers
 from regard.text.tokenizer import Tokenizer
 
+IN_CACHE = 1 << 15  # numbers of predictions that are worked on at once
 NO_VECTORS = "{system} has no word vectors to differentiate by: there are no gradients through time."
 NO_EXPLAIN = (
     "{system} does not say what it goes through (its `explain` is not written): only its predictions are shown."
@@ -265,23 +266,26 @@ def _explain(model: Model, tokens: Tensor, state: State | None, system: str) -> 
 def _predictions(logits: Tensor, targets: Sequence[int | None], tokenizer: Tokenizer, top: int) -> dict[str, Any]:
     """Of each step's distribution, from logits [T, V]: the true token's probability and rank, entropy, the best.
 
-    One step at a time, which stays in the CPU's cache: three times as fast as all steps at once.
+    As many steps at once as stay in the CPU's cache: of large vocabularies that is three times as fast as all at once.
     """
-    probability, rank = np.full(len(targets), np.nan), np.zeros(len(targets), dtype=np.int64)
-    entropy, choices = np.empty(len(targets)), []
+    logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
+    true = torch.tensor([-1 if target is None else target for target in targets], device=logits.device)
+    found: dict[str, list[Any]] = {"probability": [], "rank": [], "entropy": [], "top": []}
     places = torch.arange(logits.size(-1), device=logits.device)
-    for t, (row, target) in enumerate(zip(logits.to(torch.promote_types(logits.dtype, torch.float32)), targets)):
-        logs = row.double().log_softmax(-1)
+    for rows, target in zip(*(part.split(max(1, IN_CACHE // logits.size(-1))) for part in (logits, true))):
+        logs = rows.double().log_softmax(-1)
         chances = logs.exp()
-        entropy[t] = -torch.where(chances > 0, chances * logs, 0.0).sum().item()
-        best = largest(row[None], min(top, len(row)))[0]
-        named = zip(best.tolist(), chances[best].tolist())
-        choices.append(tuple(Choice(tokenizer.token(token), chance) for token, chance in named))
-        if target is not None:
-            probability[t] = chances[target].item()
-            ahead = (row > row[target]) | ((row == row[target]) & (places < target))  # ties by index
-            rank[t] = 1 + ahead.sum().item()
-    return {"probability": probability, "rank": rank, "entropy": entropy, "top": tuple(choices)}
+        found["entropy"] += (-torch.where(chances > 0, chances * logs, 0.0).sum(-1)).tolist()
+        best = largest(rows, min(top, rows.size(-1)))
+        for tokens, shares in zip(best.tolist(), chances.gather(-1, best).tolist()):
+            found["top"].append(tuple(Choice(tokenizer.token(token), share) for token, share in zip(tokens, shares)))
+        asked = target.clamp(min=0)[:, None]
+        score, known = rows.gather(-1, asked), target >= 0
+        ahead = (rows > score) | ((rows == score) & (places < asked))  # ties by index
+        found["probability"] += chances.gather(-1, asked)[:, 0].where(known, torch.nan).tolist()
+        found["rank"] += (1 + ahead.sum(-1)).where(known, 0).tolist()
+    arrays = {"probability": np.float64, "rank": np.int64, "entropy": np.float64}
+    return {"top": tuple(found["top"])} | {name: np.array(found[name], kind) for name, kind in arrays.items()}
 
 
 def _counted(parts: State, logits: Tensor, targets: Sequence[int | None]) -> dict[str, Any]:

@@ -71,6 +71,7 @@ class NextToken:
 
     number: int
     token: str
+    text: str  # what it adds to the text
     probability: float  # by the model
     drawn: float  # with temperature, top-k and top-p
 
@@ -251,38 +252,27 @@ class LanguageRun(Run):
                 written = text
 
     @torch.no_grad()
-    def alternatives(self, text: str, count: int = 10) -> list[tuple[str, float]]:
-        """What may come next after a text, as it would be written, with its probability, best first.
-
-        It is what `stream` draws from at temperature 1: tokens that are never written have no part in it. A token that
-        is only a part of a character is left out.
-        """
-        opening = self.opening(text)
-        read, written = list(opening.tokens[1:]), self.as_read(text)
+    def choices(
+        self, prompt: str = "", sampling: Sampling | None = None, top: int = 20, *, writable: bool = False
+    ) -> list[NextToken]:
+        """What `generate` chooses its next token from, the most probable ones first; `writable`: without those that
+        would not be drawn, and without parts of characters. Of a text longer than the context its end is read."""
+        opening = self.opening(prompt)
+        read, written = list(opening.tokens[1:]), self.as_read(prompt)
         end = opening.tokens[-self.model.context :] if self.model.context else opening.tokens
         logits, _ = read_prompts(self.model, [end], None)
-        probability = torch.softmax(mask_tokens(logits, [*self.forbidden, *opening.unfit])[0].double(), -1)
-        found: list[tuple[str, float]] = []
-        for token in probability.argsort(descending=True, stable=True).tolist():
-            piece = self.tokenizer.decode([*read, token])[len(written) :]
-            if len(found) == count or not probability[token]:
-                break
-            if piece and not piece.endswith("\ufffd"):
-                found.append((piece, float(probability[token])))
-        return found
-
-    @torch.no_grad()
-    def choices(self, prompt: str = "", sampling: Sampling | None = None, top: int = 20) -> list[NextToken]:
-        """What `generate` chooses its next token from, the most probable ones first."""
-        opening, limit = self.opening(prompt), self.model.context
-        if limit is not None and len(opening.tokens) > limit:
-            raise RegardError(f"This model reads at most {limit} tokens: give a shorter text.")
-        logits, _ = read_prompts(self.model, [opening.tokens], None)
         allowed = mask_tokens(logits, [*self.forbidden, *opening.unfit])
         drawn = chances(allowed, sampling or Sampling())[0]
         whole = logits.double().softmax(-1)[0]
-        best = allowed[0].sort(descending=True, stable=True).indices[:top].tolist()
-        return [NextToken(n, self.tokenizer.token(n), float(whole[n]), float(drawn[n])) for n in best]
+        found: list[NextToken] = []
+        for number in allowed[0].sort(descending=True, stable=True).indices.tolist():
+            if len(found) == top:
+                break
+            text = self.tokenizer.decode([*read, number])[len(written) :]
+            if not writable or (drawn[number] and text and not text.endswith("\ufffd")):
+                token, chance = self.tokenizer.token(number), float(drawn[number])
+                found.append(NextToken(number, token, text, float(whole[number]), chance))
+        return found
 
     def as_read(self, text: str) -> str:
         """The text as the model's tokens spell it: normalised, and without spaces that no token holds."""
