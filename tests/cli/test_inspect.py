@@ -266,7 +266,7 @@ def test_an_n_gram_shows_what_it_counted(regard, runs):
 def test_the_page_holds_the_work_of_every_step(regard, runs, seen, tmp_path):
     page = tmp_path / "work.html"
     assert regard("inspect", runs["gpt"], LINE, "--work", "--layer", "0", "--head", "1", "--html", page)[0] == 0
-    packed = re.search(r'id="trace">([^<]*)<', page.read_text(encoding="utf-8"))[1]
+    packed = re.search(r'class="trace"[^>]*>([^<]*)<', page.read_text(encoding="utf-8"))[1]
     steps = len(seen("gpt", LINE)["tokens"])
     assert base64.b64decode(packed).count(b'"title": "Self-attention, layer 1, head 2"') == steps
 
