@@ -78,6 +78,7 @@ def test_text_report_and_web_know_nothing_of_torch(package):
         ["inspect", "--help"],
         ["claims", "--help"],
         ["doctor", "--help"],
+        ["exercise"],
         ["data"],
         ["--version"],
     ],
