@@ -24,6 +24,7 @@ from regard.cli.evaluating import evaluate, score
 from regard.cli.exchanging import export_run, import_run
 from regard.cli.inspecting import inspect
 from regard.cli.keeping import runs_app
+from regard.cli.lecturing import lecture
 from regard.cli.listing import laws, systems
 from regard.cli.practising import exercise_app
 from regard.cli.serving import serve
@@ -36,7 +37,8 @@ GROUPS: dict[str, dict[str, Any]] = {
     "Train": {"train": train, "resume": resume, "compare": compare, "runs": runs_app},
     "Use": {"generate": generate, "chat": chat, "translate": translate, "classify": classify, "score": score},
     "Serve": {"serve": serve},
-    "Look inside": {"lab": lab, "inspect": inspect, "claims": claims, "laws": laws, "exercise": exercise_app},
+    "Look inside": {"lab": lab, "inspect": inspect, "claims": claims, "laws": laws},
+    "Learn": {"lecture": lecture, "exercise": exercise_app},
     "Exchange": {"export": export_run, "import": import_run},
     "Measure": {"evaluate": evaluate, "bench": bench, "doctor": doctor},
 }
