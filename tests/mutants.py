@@ -1,8 +1,11 @@
-"""Would the tests notice? Small faults are put into copies of the source, one at a time, and the tests that concern the
-faulty file are run: `make mutants`, or `python tests/mutants.py evaluation compare --most 20`.
+"""Would the tests notice? Small faults are put into copies of the source, one at a time, and the tests that run the
+faulty line are run: `make mutants`, or `python tests/mutants.py evaluation compare --most 40 --seed 2`.
 
-A fault is killed if a test fails, or if the tests take far longer than they should. Whatever survives is shown with its
-line: there a test is missing, or the code says more than it must. The same seed draws the same faults.
+TESTS names the test files of a package. Each is run once with coverage, so that it is known which test runs which
+line; lines of a fixture that tests share count for all tests of the file. A fault is killed if a test fails, or if the
+tests take far longer than they should. Whatever survives is shown with its line: there a test is missing, or the code
+says more than it must. Faults that change nothing stand in equivalent_mutants.toml, each with the reason, and are not
+drawn. The same seed draws the same faults.
 """
 
 from __future__ import annotations
@@ -10,36 +13,62 @@ from __future__ import annotations
 import argparse
 import ast
 import copy
+import hashlib
+import json
 import os
 import random
-import re
 import shutil
 import signal
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+import tomllib
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
+from itertools import islice
 from multiprocessing import get_context, parent_process
 from pathlib import Path
 from threading import Thread
+from typing import Any
+
+import pytest
 
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "regard"
-PACKAGES = ("evaluation", "compare", "report", "training", "text")
-BY_COMMAND = {  # tests that reach a package through the command line: run last, and only if nothing failed before
-    "evaluation": ["tests/cli/test_verbs.py"],
-    "compare": [
-        "tests/unit/test_side_by_side.py",
-        "tests/cli/test_compare.py",
-        "tests/cli/test_compare_translation.py",
+KNOWN = ROOT / ".pytest_cache" / "mutants"  # which test runs which line, as it was measured
+COMPARISONS = ["unit/test_comparison.py", "unit/test_comparison_translation.py"]
+TESTS = {  # of each package, below tests/; those that are marked slow are left out
+    "evaluation": [
+        "unit/test_likelihood.py", "unit/test_evaluation_translation.py", "unit/test_classification.py",
+        "unit/test_training.py", "unit/test_pair_training.py", "claims/test_verdict.py", *COMPARISONS,
     ],
-    "training": ["tests/cli/test_kill.py"],
-}
-NEEDS_A_GPU = {"fast/captured_step.py", "fast/compiled.py", "training/distributed.py"}  # or several processes
-PRELOADED = ["torch", "numpy", "pytest", "hypothesis", "sacrebleu", "tokenizers", "safetensors.torch"]
+    "compare": [*COMPARISONS, "unit/test_side_by_side.py", "cli/test_compare.py"],
+    "report": [
+        "unit/test_drawings.py", "unit/test_figures.py", "unit/test_report_insight.py", "unit/test_report_claims.py",
+        "unit/test_progress.py", "unit/test_screen.py", "unit/test_one_script.py", "unit/test_run_report.py",
+        "unit/lab/test_worker.py",
+        *COMPARISONS,
+    ],
+    "training": [
+        "unit/test_training.py", "unit/test_pair_training.py", "unit/test_memory.py", "unit/test_muon.py",
+        "unit/test_defaults.py", "unit/test_recipe.py", "unit/test_recipes.py", "unit/test_prefetch.py",
+        "unit/lab/test_runs_folder.py",
+    ],
+    "text": [
+        *(f"unit/text/test_{name}.py" for name in (
+            "batches", "bpe_dropout", "check", "check_pairs", "corpus", "formats", "pair_batches", "pair_split",
+            "pair_tokens", "pairs", "tokenizer", "tokens",
+        )),
+        "unit/test_pair_shapes.py", "unit/test_classification.py", "unit/test_prefetch.py",
+    ],
+}  # fmt: skip
+NEEDS_A_GPU = {"training/distributed.py"}  # or several processes
+PRELOADED = ["torch", "numpy", "pytest", "hypothesis", "sacrebleu", "tokenizers", "safetensors.torch", "coverage"]
+PRELOADED += ["regex", "rich.console", "cyclopts", "starlette.applications", "pytest_timeout"]
+PYTEST = ["-q", "-m", "not slow", "-p", "no:cacheprovider", "-p", "pytest_timeout", "-p", "_hypothesis_pytestplugin"]
 FORK = get_context("forkserver")
 FORK.set_forkserver_preload(PRELOADED)
 
@@ -53,12 +82,10 @@ COMPUTED = {ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Div, ast.Div: ast.
 class Fault:
     file: str  # below src/regard
     line: int
+    until: int  # the last line of what is changed
+    code: str  # the line
     words: str  # what stands there → what is put there
-    source: str  # the whole file with the fault
-
-    @property
-    def package(self) -> str:
-        return self.file.split("/")[0]
+    source: Callable[[], str]  # the whole file with the fault
 
 
 # -- faults ----------------------------------------------------------------------------------------------------------
@@ -108,16 +135,29 @@ def places(node: ast.AST) -> Iterator[tuple[ast.AST, str, int | None]]:
 
 
 def faults(path: Path) -> Iterator[Fault]:
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    file = path.relative_to(SOURCE).as_posix()
+    text = path.read_text(encoding="utf-8")
+    lines, file = text.splitlines(), path.relative_to(SOURCE).as_posix()
+    for number, (node, other, _) in enumerate(every_change(ast.parse(text))):
+        words = f"{ast.unparse(node)} → {'nothing' if isinstance(other, ast.Pass) else ast.unparse(other)}"
+        at, until = node.lineno, node.end_lineno or node.lineno  # type: ignore[attr-defined]
+        yield Fault(file, at, until, lines[at - 1].strip(), " ".join(words.split()), partial(faulty, text, number))
+
+
+def every_change(tree: ast.AST) -> Iterator[tuple[ast.AST, ast.AST, Callable[[ast.AST], None]]]:
+    """What stands there, what could, and how to put one in the place of the other."""
     for parent, field, index in list(places(tree)):
         held = getattr(parent, field)
         node = held if index is None else held[index]
         for other in changes(node):
-            put(parent, field, index, other)
-            words = f"{ast.unparse(node)} → {'nothing' if isinstance(other, ast.Pass) else ast.unparse(other)}"
-            yield Fault(file, getattr(node, "lineno", 0), " ".join(words.split()), ast.unparse(tree))
-            put(parent, field, index, node)
+            yield node, other, partial(put, parent, field, index)
+
+
+def faulty(text: str, number: int) -> str:
+    """The source with this change."""
+    tree = ast.parse(text)
+    _, other, put_there = next(islice(every_change(tree), number, None))
+    put_there(other)
+    return ast.unparse(tree)
 
 
 def put(parent: ast.AST, field: str, index: int | None, node: ast.AST) -> None:
@@ -127,49 +167,118 @@ def put(parent: ast.AST, field: str, index: int | None, node: ast.AST) -> None:
         getattr(parent, field)[index] = node
 
 
-# -- the tests that concern a file -----------------------------------------------------------------------------------
+def equivalent() -> set[tuple[str, str, str]]:
+    """Faults that change nothing: file, line, change."""
+    listed = tomllib.loads((ROOT / "tests" / "equivalent_mutants.toml").read_text(encoding="utf-8"))["fault"]
+    return {(each["file"], each["code"], each["words"]) for each in listed}
+
+
+# -- which test runs which line --------------------------------------------------------------------------------------
+
+
+class Watch:
+    """A plugin of pytest: coverage's context is the test, or the test's file while a fixture is made that is shared."""
+
+    def __init__(self, file: str, coverage: Any):
+        self.file, self.coverage, self.seconds = file, coverage, dict[str, float]()
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
+        began = time.monotonic()
+        self.coverage.switch_context(item.nodeid)
+        done = yield
+        self.coverage.switch_context("")
+        self.seconds[item.nodeid] = time.monotonic() - began
+        return done
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_fixture_setup(self, fixturedef: Any, request: pytest.FixtureRequest) -> Iterator[None]:
+        if fixturedef.scope == "function":
+            return (yield)
+        self.coverage.switch_context(self.file)
+        try:
+            return (yield)
+        finally:
+            self.coverage.switch_context(request._pyfuncitem.nodeid)
+
+
+def watch(file: str, source: str, out: str) -> None:
+    """In a process of its own: which tests of a file run which lines, and how long they take."""
+    into(source)
+    from coverage import Coverage
+
+    coverage = Coverage(data_file=None, include=[f"{source}/regard/{package}/*" for package in TESTS], messages=False)
+    watched = Watch(file, coverage)
+    coverage.start()
+    code = pytest.main([*PYTEST, file], plugins=[watched])
+    coverage.stop()
+    data, ran = coverage.get_data(), {}
+    for path in data.measured_files():
+        by_line = {
+            line: [context for context in found if context] for line, found in data.contexts_by_lineno(path).items()
+        }
+        ran[Path(path).relative_to(Path(source) / "regard").as_posix()] = by_line
+    if code in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
+        Path(out).write_text(json.dumps({"seconds": watched.seconds, "ran": ran}), encoding="utf-8")
+    sys.exit(code)
 
 
 @cache
-def imported(path: Path) -> frozenset[str]:
-    """The modules of Regard that a file imports, as paths below src/regard."""
-    found = set()
-    for module, names in re.findall(r"^\s*from regard\.?([\w.]*) import \(?([^)]*?)(?:\)|$)", path.read_text(), re.M):
-        base = module.replace(".", "/")
-        found.add(f"{base}.py")
-        found |= {f"{base}/{name}.py".lstrip("/") for name in re.findall(r"\w+", names)}
-    return frozenset(name for name in found if (SOURCE / name).is_file())
+def measured(file: str) -> dict[str, Any]:
+    """What `watch` found out, now or before."""
+    paths = [ROOT / file, *(path for package in TESTS for path in sorted((SOURCE / package).rglob("*.py")))]
+    digest = hashlib.sha256(b"".join(path.read_bytes() for path in paths)).hexdigest()[:16]
+    known = KNOWN / f"{file.replace('/', '-')}-{digest}.json"
+    if not known.exists():
+        known.parent.mkdir(parents=True, exist_ok=True)
+        with copied(None) as source:
+            process = FORK.Process(target=watch, args=(file, source, str(known)))
+            process.start()
+            process.join()
+        if not known.exists():
+            sys.exit(f"{file} fails without any fault.")
+    return json.loads(known.read_text(encoding="utf-8"))
 
 
-def concerned(file: str) -> list[str]:
-    """The tests nearest to a file: those that import it, else those that import what imports it, and so on."""
-    near = {file}
-    tests = [path for path in sorted(ROOT.glob("tests/*/**/test_*.py")) if path.parent.name != "cli"]
-    for _ in range(3):
-        found = [
-            path for path in tests if imported(path) & near and "cuda" not in path.name and "cli" not in path.parts
-        ]
-        if found:
-            break
-        near |= {p.relative_to(SOURCE).as_posix() for p in SOURCE.rglob("*.py") if imported(p) & near}
-    stem = Path(file).stem  # the test that is named like it comes first
-    found.sort(key=lambda path: (stem not in path.stem, path.parent.name != "text", path.stat().st_size))
-    return [str(path.relative_to(ROOT)) for path in found] + BY_COMMAND.get(file.split("/")[0], [])
+def concerned(fault: Fault) -> tuple[list[str], float]:
+    """The tests that run a faulty line, the quick files first, and their seconds. A line that is run when its module is
+    imported concerns all tests that run anything of the module."""
+    by_file = {}
+    for name in TESTS[fault.file.split("/")[0]]:
+        file = f"tests/{name}"
+        found = measured(file)
+        ran = found["ran"].get(fault.file, {})
+        for lines in (range(fault.line, fault.until + 1), map(int, ran)):
+            contexts = {context for line in lines for context in ran.get(str(line), [])}
+            if contexts:
+                break
+        tests = [test for test in found["seconds"] if test in contexts or file in contexts]
+        if tests:
+            by_file[file] = (sum(found["seconds"][test] for test in tests), tests)
+    order = sorted(by_file, key=lambda file: by_file[file][0])
+    return [test for file in order for test in by_file[file][1]], sum(seconds for seconds, _ in by_file.values())
 
 
-def trial(tests: Sequence[str], source: str) -> None:
-    """In a process of its own: these tests with that source. Exit code 0: all passed."""
+# -- a fault and its tests -------------------------------------------------------------------------------------------
+
+
+def into(source: str) -> None:
+    """A new process with that source, quiet, which ends with its parent."""
     os.setsid()
     Thread(target=end_with_parent, daemon=True).start()
     quiet = os.open(os.devnull, os.O_RDWR)
     for stream in (0, 1, 2):
         os.dup2(quiet, stream)
     os.chdir(ROOT)
+    os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
     os.environ["PYTHONPATH"] = source  # also of the processes that tests start
     sys.path.insert(0, source)
-    import pytest
 
-    sys.exit(pytest.main(["-x", "-q", "-p", "no:cacheprovider", *tests]))
+
+def trial(tests: Sequence[str], source: str) -> None:
+    """In a process of its own: these tests with that source. Exit code 0: all passed."""
+    into(source)
+    sys.exit(pytest.main(["-x", *PYTEST, *tests]))
 
 
 def end_with_parent() -> None:
@@ -179,19 +288,43 @@ def end_with_parent() -> None:
     os.killpg(0, signal.SIGKILL)
 
 
-def passes(tests: Sequence[str], fault: Fault | None, limit: float | None) -> bool:
+@contextmanager
+def copied(fault: Fault | None) -> Iterator[str]:
+    """A folder with the source, and the fault in it. What Python has compiled is copied too: it is still valid."""
     with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
-        source = Path(folder) / "regard"
-        shutil.copytree(SOURCE, source, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(SOURCE, Path(folder) / "regard")
         if fault is not None:
-            (source / fault.file).write_text(fault.source, encoding="utf-8")
-        process = FORK.Process(target=trial, args=(list(tests), folder))
+            (Path(folder) / "regard" / fault.file).write_text(fault.source(), encoding="utf-8")
+        yield folder
+
+
+def known_faults() -> Iterator[tuple[Fault, str]]:
+    """Faults that once survived, and the test that must kill each."""
+    for each in tomllib.loads((ROOT / "tests" / "known_faults.toml").read_text(encoding="utf-8"))["fault"]:
+        text = (SOURCE / each["file"]).read_text(encoding="utf-8")
+        before, was, after = text.partition(each["was"])
+        assert text.count(each["was"]) == 1, f"{each['file']} does not say once: {was}"
+        line, words = before.count("\n") + 1, " ".join(f"{was} → {each['becomes']}".split())
+        source = before + each["becomes"] + after
+        yield Fault(each["file"], line, line, was, words, lambda source=source: source), f"tests/{each['test']}"
+
+
+def outcome(fault: Fault) -> str:
+    return result(fault, *concerned(fault))
+
+
+def result(fault: Fault, tests: Sequence[str], seconds: float) -> str:
+    if not tests:
+        return "not run"
+    with copied(fault) as source:
+        process = FORK.Process(target=trial, args=(tests, source))
         process.start()
-        process.join(limit)
+        process.join(5 * seconds + 60)
         if process.is_alive():
             os.killpg(process.pid, signal.SIGKILL)
             process.join()
-        return process.exitcode == 0
+            return "too long"
+    return "survived" if process.exitcode in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED) else "killed"
 
 
 # -- the table -------------------------------------------------------------------------------------------------------
@@ -199,42 +332,39 @@ def passes(tests: Sequence[str], fault: Fault | None, limit: float | None) -> bo
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("packages", nargs="*", default=PACKAGES, help=f"of src/regard, or files; {', '.join(PACKAGES)}")
-    parser.add_argument("--most", type=int, default=20, help="faults of each package")
+    parser.add_argument("packages", nargs="*", default=[*TESTS], help=f"of src/regard, or files; {', '.join(TESTS)}")
+    parser.add_argument("--most", type=int, default=40, help="faults of each package")
     parser.add_argument("--seed", type=int, default=1, help="which faults are drawn")
-    parser.add_argument("--minutes", type=float, default=60, help="after these no further fault is tried")
     parser.add_argument("--jobs", type=int, default=1, help="faults at a time")
+    parser.add_argument("--known", action="store_true", help="only the faults of known_faults.toml")
     asked = parser.parse_args()
-    ends = time.monotonic() + 60 * asked.minutes
-    usual: dict[str, float] = {}  # seconds of the tests of a file, which pass without a fault
-
-    def survives(fault: Fault) -> bool | None:
-        """None: there was no time to try."""
-        tests = concerned(fault.file)
-        for test in tests:
-            if test not in usual and time.monotonic() < ends:
-                began = time.monotonic()
-                if not passes([test], None, None):
-                    sys.exit(f"{test} fails without any fault.")
-                usual[test] = time.monotonic() - began
-        if time.monotonic() > ends:
-            return None
-        survived = passes(tests, fault, 10 * sum(usual[test] for test in tests) + 60)
-        print(f"{'survived' if survived else 'killed':8}  {fault.file}:{fault.line}  {fault.words[:160]}", flush=True)
-        return survived
-
-    rows = []
+    if asked.known:
+        came = []
+        for fault, test in known_faults():
+            came.append(result(fault, [test], 60))
+            print(f"{came[-1]:8}  {fault.file}:{fault.line}  {fault.words[:160]}", flush=True)
+        sys.exit(came.count("killed") != len(came))
+    rows, nothing, began = [], equivalent(), time.time()
     for package in asked.packages:
         files = [SOURCE / package] if package.endswith(".py") else sorted((SOURCE / package).rglob("*.py"))
         files = [file for file in files if file.relative_to(SOURCE).as_posix() not in NEEDS_A_GPU]
         possible = [fault for file in files for fault in faults(file)]
+        possible = [fault for fault in possible if (fault.file, fault.code, fault.words) not in nothing]
         drawn = random.Random(f"{asked.seed} {package}").sample(possible, min(asked.most, len(possible)))
+        for test in TESTS[package.split("/")[0]]:
+            measured(f"tests/{test}")
         with ThreadPoolExecutor(asked.jobs) as pool:
-            outcomes = [outcome for outcome in pool.map(survives, drawn) if outcome is not None]
-        rows.append((package, len(possible), len(outcomes), outcomes.count(False)))
+            outcomes = []
+            for fault, came in zip(drawn, pool.map(outcome, drawn)):
+                if any((ROOT / "tests" / test).stat().st_mtime > began for test in TESTS[fault.file.split("/")[0]]):
+                    sys.exit("A test was changed in the meantime: begin again.")
+                print(f"{came:8}  {fault.file}:{fault.line}  {fault.words[:160]}", flush=True)
+                outcomes.append(came)
+        killed = sum(came in ("killed", "too long") for came in outcomes)
+        rows.append((package, len(possible), len(outcomes), killed))
     print(f"\n{'package':28}{'possible':>9}{'tried':>7}{'killed':>8}")
-    for package, possible, tried, killed in rows:
-        print(f"{package:28}{possible:9}{tried:7}{killed:8}   {killed / max(tried, 1):4.0%}")
+    for package, total, tried, killed in rows:
+        print(f"{package:28}{total:9}{tried:7}{killed:8}   {killed / max(tried, 1):4.0%}")
 
 
 if __name__ == "__main__":

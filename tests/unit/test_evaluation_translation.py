@@ -67,10 +67,18 @@ def test_scores_from_sums_are_sacrebleus_also_of_one_bad_sentence(name):
     for rows in ([0], [1], [7], list(range(5)), list(range(150))):
         theirs = metrics[name].corpus_score([BAD[n] for n in rows], [[REFERENCES[n] for n in rows]]).score
         assert float(system.score(system.counts[rows].sum(0))) == pytest.approx(theirs, abs=1e-9)
-    for hypothesis, reference in (("", ""), ("", "a b c d e"), ("x y z v w", "a b c d e"), ("a b", "a b")):
+    poor = ("completely different words with one e", "ask us tomorrow, or in a fortnight, where it is")
+    for hypothesis, reference in (("", ""), ("", "a b c d e"), ("x y z v w", "a b c d e"), ("a b", "a b"), poor):
         theirs = metrics[name].corpus_score([hypothesis], [[reference]]).score
         ours = Statistics.of(name, [hypothesis], [reference])
         assert float(ours.score(ours.counts.sum(0))) == pytest.approx(theirs, abs=1e-9)
+
+
+def test_scoring_text_with_spaces_before_its_periods_says_nothing(caplog):
+    """sacreBLEU warns at each score; whether text is tokenised is judged once, by its escapes."""
+    spaced = ["one word ."] * 150
+    quality(spaced, spaced)
+    assert not caplog.records
 
 
 @pytest.mark.parametrize("name,metric", [("bleu", BLEU()), ("chrf", CHRF())])
@@ -147,10 +155,12 @@ def test_escaped_text_is_refused(escaped):
     quality(many, [escaped, *many[1:]])  # one in 1500 is a slip of the text, not a tool's doing
 
 
-@pytest.mark.parametrize("wrong", [(["a"], []), ([], [])])
-def test_unequal_or_empty_lists_are_refused(wrong):
-    with pytest.raises(RegardError):
-        quality(*wrong)
+def test_unequal_or_empty_lists_are_refused():
+    for measure in (quality, bleu, accuracy):
+        with pytest.raises(RegardError, match="2 sentences and 1 references"):
+            measure(["a", "b"], ["a"])
+        with pytest.raises(RegardError, match="no sentence"):
+            measure([], [])
 
 
 def test_an_unknown_tokenizer_is_refused():

@@ -1,0 +1,229 @@
+"""Perplexity and scores, against the model's own probabilities read one token at a time."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from regard.base.errors import RegardError
+from regard.evaluation import documents, perplexity, scoring
+from regard.evaluation.documents import Documents
+from regard.evaluation.intervals import Resampling, interval, mean_loss
+from regard.evaluation.perplexity import Likelihood, Method, likelihood, segment_losses, token_losses
+from regard.evaluation.scoring import alone_by_default, line_losses, pair_losses
+from regard.runs.recipe import compose
+from regard.systems.catalogue import load_class
+
+VOCABULARY, EOS = 11, 0
+TEXT = np.random.default_rng(3).integers(0, VOCABULARY, 61)
+LINES = [[*np.random.default_rng(n).integers(1, VOCABULARY, n % 9).tolist(), EOS] for n in range(70)]
+
+
+def build(system, **model):
+    torch.manual_seed(1)
+    return load_class(system)(VOCABULARY, compose(system, "tiny", {"model": model}).model).double().eval()
+
+
+@pytest.fixture(scope="module")
+def lstm():
+    return build("lstm", layers=1, width=8)
+
+
+@pytest.fixture(scope="module")
+def gpt():
+    return build("gpt", layers=1, width=8, heads=2, context=16)
+
+
+@pytest.fixture(scope="module")
+def translator():
+    return build("seq2seq", width=8)
+
+
+@torch.no_grad()
+def one_by_one(model, before, text, source=None):
+    """−log P of each token of `text` after `before`, by the call itself."""
+    state = None if source is None else model.begin(torch.tensor([source]), torch.tensor([len(source)]))
+    found, past = [], [*before]
+    for token in past[:-1]:
+        _, state = model(torch.tensor([[token]]), state)
+    for last, token in zip([past[-1], *text[:-1]], text):
+        logits, state = model(torch.tensor([[int(last)]]), state)
+        found.append(-float(logits[0, 0].log_softmax(-1)[int(token)]))
+    return found
+
+
+def test_a_stream_reads_the_text_as_one_row(lstm, monkeypatch):
+    monkeypatch.setattr(perplexity, "STREAM_CHUNK", 7)
+    found = segment_losses(lstm, TEXT, Method.of(lstm, stream=True), EOS)
+    assert found.tolist() == pytest.approx(one_by_one(lstm, [EOS], TEXT), abs=1e-9)
+
+
+@pytest.mark.parametrize("rows", [1, 3, None])
+@pytest.mark.parametrize("segment, overlap", [(8, 3), (8, 0), (16, 15), (100, 50)])
+def test_each_segment_is_read_after_its_warm_up_and_every_token_counts_once(lstm, segment, overlap, rows):
+    method = Method.of(lstm, segment, overlap)
+    found = np.concatenate([*token_losses(lstm, TEXT, method, eos=EOS, rows=rows)])
+    expected = []
+    text = [EOS, *TEXT.tolist()]
+    while len(expected) < len(TEXT):
+        done = len(expected)
+        new = segment if done == 0 else segment - overlap  # the first segment has nothing to warm up with
+        begin = max(0, done - (overlap if done else 0))
+        expected += one_by_one(lstm, text[begin : done + 1], TEXT[done : done + new])
+    assert found.tolist() == pytest.approx(expected, abs=1e-9)
+
+
+def test_more_warm_up_changes_the_numbers_and_none_is_the_sum_of_its_parts(lstm):
+    plain = [*likelihood(lstm, TEXT, Method.of(lstm, 20, 0), eos=EOS, rows=2)]
+    assert [each.tokens for each in plain] == [40, 61]
+    parts = one_by_one(lstm, [EOS], TEXT[:20]) + one_by_one(lstm, [int(TEXT[19])], TEXT[20:40])
+    assert plain[0].nats == pytest.approx(sum(parts), abs=1e-9)
+    warm = [*likelihood(lstm, TEXT, Method.of(lstm, 20, 10), eos=EOS)][-1]
+    assert warm.tokens == 61
+    assert warm.nats != pytest.approx(plain[-1].nats, abs=1e-6)
+
+
+def test_a_method_says_how_it_reads_and_refuses_what_cannot_be(lstm, gpt):
+    assert Method.of(lstm) == Method(128, 128)
+    assert Method.of(gpt) == Method(8, 8)
+    assert Method.of(gpt, 16) == Method(8, 8)
+    assert Method.of(lstm, 9) == Method(5, 4)
+    assert Method.of(lstm, 1, 0) == Method(1, 0)
+    assert Method.of(lstm, 300, 20).sentence.startswith("segments of 280 tokens, each after 20 tokens of warm-up")
+    assert Method.of(lstm, 300, 0).sentence == "segments of 300 tokens, no warm-up"
+    assert Method.of(lstm, stream=True).sentence.startswith("one row from end to end")
+    for model, options in (
+        (gpt, {"segment": 17}), (gpt, {"stream": True}), (lstm, {"segment": 0}), (lstm, {"segment": 8, "overlap": 8}),
+        (lstm, {"segment": 8, "overlap": -1}),
+    ):  # fmt: skip
+        with pytest.raises(RegardError):
+            Method.of(model, **options)
+
+
+def test_a_perplexity_is_the_exponential_of_the_mean():
+    one = Likelihood(0.0, 0).plus(np.array([1.0, 2.0])).plus(np.array([math.inf, 3.0, math.inf]))
+    assert (one.tokens, one.impossible, one.nats) == (5, 2, math.inf)
+    assert one.perplexity == math.inf
+    assert Likelihood(6.0, 4).perplexity == pytest.approx(math.exp(1.5))
+    assert Likelihood(0.0, 0).perplexity == 1.0
+    assert Likelihood(700.0, 1).perplexity == pytest.approx(math.exp(700))  # beyond it no fp64 could say
+    assert Likelihood(700.1, 1).perplexity == math.inf
+
+
+@pytest.mark.parametrize("alone", [False, True])
+def test_each_line_is_scored_on_its_own(lstm, alone):
+    found = line_losses(lstm, LINES, EOS, alone=alone)
+    for line, losses in zip(LINES, found, strict=True):
+        assert losses.tolist() == pytest.approx(one_by_one(lstm, [EOS], line), abs=1e-9)
+
+
+def test_a_line_beyond_the_context_is_read_in_segments_and_one_of_its_size_is_not(gpt):
+    whole, longer = [*TEXT[:15].tolist(), EOS], [*TEXT[:16].tolist(), EOS]
+    fits, over = line_losses(gpt, [whole, longer], EOS)
+    assert fits.tolist() == pytest.approx(one_by_one(gpt, [EOS], whole), abs=1e-9)
+    assert over.tolist() == pytest.approx(segment_losses(gpt, np.array(longer), Method.of(gpt), EOS).tolist(), abs=1e-9)
+
+
+def test_a_long_line_without_a_context_is_read_as_a_stream(lstm, monkeypatch):
+    monkeypatch.setattr(scoring, "LONG", 10)
+    line = [*TEXT[:30].tolist(), EOS]
+    assert line_losses(lstm, [line], EOS)[0].tolist() == pytest.approx(one_by_one(lstm, [EOS], line), abs=1e-9)
+
+
+@pytest.mark.parametrize("alone", [False, True])
+def test_a_target_is_scored_given_its_source_with_or_without_its_end(translator, alone):
+    sources = [[*line[:-1]][:5] for line in LINES[:12]]
+    targets = [line[:-1] for line in reversed(LINES[:12])]
+    found = pair_losses(translator, sources, targets, EOS, alone=alone)
+    ended = pair_losses(translator, [[*s, EOS] for s in sources], [[*t, EOS] for t in targets], EOS, alone=alone)
+    for source, target, one, other in zip(sources, targets, found, ended, strict=True):
+        expected = one_by_one(translator, [EOS], [*target, EOS], [*source, EOS])
+        assert one.tolist() == pytest.approx(expected, abs=1e-9)
+        assert other.tolist() == pytest.approx(expected, abs=1e-9)
+
+
+def test_a_batch_is_bounded_by_rows_and_by_numbers(lstm, monkeypatch):
+    monkeypatch.setattr(scoring, "NUMBERS_AT_ONCE", 100 * lstm.loss_width)
+    assert [scoring._rows(lstm, longest) for longest in (1, 2, 30, 200)] == [64, 50, 3, 1]
+
+
+def test_lines_are_scored_alone_on_a_cpu_unless_they_are_looked_up(lstm):
+    assert alone_by_default(lstm)
+    assert not alone_by_default(torch.nn.Module.__new__(Countless))
+
+
+class Countless(torch.nn.Module):
+    device = torch.device("cpu")
+
+    def parameters(self, recurse=True):
+        return iter(())
+
+
+# -- documents -------------------------------------------------------------------------------------------------------
+
+
+def lines_of(length, count):
+    return np.array(([1] * (length - 1) + [EOS]) * count)
+
+
+@pytest.mark.parametrize(
+    "tokens, count", [(30 * 100, 20), (30 * 400, 24), (30 * 333, 20), (30 * 350, 21), (30 * 4000, 200)]
+)
+def test_a_text_is_cut_into_20_to_200_documents_of_about_500_tokens(tokens, count):
+    cut = Documents.cut(lines_of(30, tokens // 30), EOS)
+    assert (len(cut), cut.whole_lines, int(cut.tokens.sum())) == (count, True, tokens)
+    assert not (cut.bounds % 30).any()
+    assert abs(cut.tokens - tokens / count).max() <= 30
+
+
+def test_a_cut_is_at_the_nearest_line_end():
+    ends = np.array([10, 20, 30])
+    assert documents._nearest(ends, np.array([0, 14, 15, 16, 26, 99])).tolist() == [10, 10, 10, 20, 30, 30]
+    assert documents._nearest(np.array([5]), np.array([0, 9])).tolist() == [5, 5]
+
+
+@pytest.mark.parametrize("lines", [1, 2, 19])
+def test_a_text_of_few_lines_is_cut_within_them(lines):
+    cut = Documents.cut(lines_of(100, lines), EOS)
+    assert (len(cut), cut.whole_lines) == (20, False)
+    assert cut.bounds.tolist() == [lines * 100 * n // 20 for n in range(21)]
+
+
+def test_a_tiny_text_has_a_document_for_each_token():
+    assert Documents.cut(np.array([1, 2, EOS]), EOS).bounds.tolist() == [0, 1, 2, 3]
+    assert len(Documents.cut(lines_of(1, 21), EOS)) == 20
+
+
+def test_losses_are_added_to_the_document_they_lie_in():
+    cut = Documents(np.array([0, 3, 5, 9]), True, np.zeros(3))
+    cut.add(0, np.array([1.0, 2.0, 4.0, 8.0]))
+    cut.add(4, np.array([16.0, 32.0, 64.0]))
+    assert cut.nats.tolist() == [7.0, 24.0, 96.0]
+    assert cut.tokens.tolist() == [3, 2, 4]
+
+
+# -- intervals -------------------------------------------------------------------------------------------------------
+
+
+def test_the_spread_of_the_draws_is_that_of_seeds_and_documents():
+    """With one document's worth of spread or one of seeds' alone, the interval is Student's of that sample."""
+    random = np.random.default_rng(1)
+    tokens = np.full(12, 50)
+    by_document = random.normal(150, 10, (1, 12))
+    draws = Resampling(tokens, 40_000).losses(by_document)
+    means = by_document[0] / 50
+    low, high = interval(draws)
+    reach = 2.201 * means.std(ddof=1) / math.sqrt(12)  # t of 11 degrees of freedom, two-sided 95 %
+    assert [low, high] == pytest.approx([means.mean() - reach, means.mean() + reach], abs=0.12 * reach)
+    by_seed = np.repeat(random.normal(150, 10, (4, 1)), 12, axis=1)
+    draws = Resampling(tokens, 40_000).losses(by_seed)
+    means = by_seed[:, 0] / 50
+    low, high = interval(draws)
+    reach = 3.182 * means.std(ddof=1) / 2  # 3 degrees of freedom, √4
+    assert [low, high] == pytest.approx([means.mean() - reach, means.mean() + reach], abs=0.08 * reach)
+    assert np.std(Resampling(tokens, 100).losses(by_seed, stream=1) - Resampling(tokens, 100).losses(by_seed)) > 0
+
+
+def test_the_mean_loss_is_over_all_tokens_and_not_over_documents():
+    assert mean_loss(np.array([[10.0, 300.0], [20.0, 310.0]]), np.array([10, 90])) == pytest.approx(3.2)
