@@ -33,9 +33,10 @@ $(VENV)/.tests-ready: $(VENV)/.ready
 demo: $(VENV)/.ready
 	$(BIN)/regard demo
 
-# One process per core, one thread each; the tests of a file stay together, since they share what they train.
+# One process per core, one thread each; the tests of a file stay together, since they share what they train. The longest
+# files come first (tests/conftest.py).
 test: $(VENV)/.tests-ready
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --dist loadfile
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 
 check: $(VENV)/.tests-ready
 	$(BIN)/ruff check src tests

@@ -180,7 +180,8 @@ def result(path: Path) -> object:
     found: dict[str, object] = {}
     for file in sorted(path.rglob("*.safetensors")):
         tensors, note = load_tensors(file)
-        note.get("progress", {}).pop("seconds", None)
+        for clock in ("seconds", "elapsed", "started", "besides"):
+            note.get("progress", {}).pop(clock, None)
         found[str(file.relative_to(path))] = ({k: digest(tensor) for k, tensor in tensors.items()}, note)
     names = [name for name in ("recipe.toml", "tokenizer.json", "comparison.json") if (path / name).exists()]
     return found | {name: name == "comparison.json" or (path / name).read_bytes() for name in names}

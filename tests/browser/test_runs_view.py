@@ -63,6 +63,7 @@ def test_a_curve_is_read_with_the_keyboard_and_as_a_table(lab, page):
 def test_a_run_says_what_it_writes_and_its_text_stays_text(lab, page):
     seen(page)
     page.goto(f"{lab.url}#/runs?run=ngram")
+    page.wait_for_selector(".run-card .facts:has-text('perplexity')")  # counted, and validated like the others
     expect(page.locator(".samples pre")).to_be_visible()
     page.goto(f"{lab.url}#/runs?run=transformer")
     expect(page.locator(".samples dt").first).to_have_text("source")

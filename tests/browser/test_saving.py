@@ -3,6 +3,10 @@
 import csv
 import xml.etree.ElementTree as ET
 
+from regard.report.figures import Heat, Intervals, Line, Lines, Mark
+from regard.report.page import page as report_page
+from regard.report.svg import svg
+
 
 def saved(page, button, tmp_path):
     with page.expect_download() as waiting:
@@ -33,3 +37,51 @@ def test_a_run_is_saved_as_the_page_that_its_training_wrote(lab, page, tmp_path)
     file = saved(page, page.get_by_role("link", name="Save as one file"), tmp_path)
     assert file.name == "lstm.html"
     assert file.read_bytes() == (lab.folder / "lstm" / "report.html").read_bytes()
+
+
+def test_word_vectors_are_saved_with_the_places_that_are_seen(lab, page, tmp_path):
+    page.goto(lab.url + "#/time?run=lstm")
+    page.wait_for_selector(".scatter .point")
+    figure = page.locator("figure:has(.scatter)")
+    figure.locator(".save summary").click()
+    drawing = ET.parse(saved(page, figure.locator("button:has-text('SVG')"), tmp_path)).getroot()
+    numbers = saved(page, figure.locator("button:has-text('CSV')"), tmp_path)
+    with open(numbers, encoding="utf-8-sig", newline="") as file:
+        head, *rows = list(csv.reader(file))
+    assert head == ["word", "x", "y"]
+    assert len(drawing.findall(".//{http://www.w3.org/2000/svg}circle")) == len(rows)
+
+
+FIGURES = [
+    Lines(
+        "two lines", "tokens", "loss", [Line("<b>", [(1, 2.0), (2, 1.0)]), Line("b", [(1, 3.0), (2, 2.5)])], best="b"
+    ),
+    Intervals("scores", "BLEU", [Mark("<i>", 3.0, 2.0, 4.0), Mark("rnn", 1.0, 0.5, 1.5)], threshold=2.5),
+    Heat("a map", ["x", "y"], ["u", "v"], [[0.1, 0.9], [0.5, 0.3]]),
+]
+
+
+def test_a_report_is_drawn_by_the_labs_charts_and_works_by_keyboard(page, tmp_path):
+    file = tmp_path / "report.html"
+    file.write_text(report_page("T", *map(svg, FIGURES)), encoding="utf-8")
+    page.goto(file.as_uri())
+    page.wait_for_selector(".chart path.line.strong")
+    assert page.locator("figure[data-figure]").count() == 0
+    assert page.locator(".legend span").all_inner_texts() == [" <b>", " b"]
+    page.locator(".rungs .plot").focus()
+    page.keyboard.press("ArrowDown")
+    assert page.inner_text(".rungs .readout") == "<i>: 3, 95 % interval 2 to 4"
+    page.locator(".heat canvas").focus()
+    page.keyboard.press("ArrowRight")
+    assert page.locator("#spoken").text_content() == "x, v: 0.9"
+
+
+def test_without_scripts_a_report_shows_the_same_figures(browser, tmp_path):
+    file = tmp_path / "report.html"
+    file.write_text(report_page("T", *map(svg, FIGURES)), encoding="utf-8")
+    context = browser.new_context(java_script_enabled=False)
+    page = context.new_page()
+    page.goto(file.as_uri())
+    assert page.locator("figure svg").count() == 3
+    assert page.locator("figcaption").all_inner_texts() == ["two lines", "scores", "a map"]
+    context.close()

@@ -49,12 +49,19 @@ def test_every_word_has_the_probability_that_inspect_tells(lab, page, gpt):
 def test_all_heads_are_seen_and_a_cell_is_read_by_keyboard(lab, page, gpt):
     open_view(lab, page, ("gpt",), show="attention")
     trace = gpt.trace(TEXT)
-    page.wait_for_selector(".thumb canvas")
     heads = [len(weights) for weights in trace.attention.values()]
-    assert page.locator(".thumb").count() == sum(count + (count > 1) for count in heads)
-    page.locator(".thumb").last.click()
+    page.wait_for_selector(f".sheet canvas[data-drawn='{sum(count + (count > 1) for count in heads)}']")
+    sheet = page.locator(".sheet canvas")
+    sheet.focus()
+    for key in ("PageUp", "Home", "PageDown", "End"):
+        page.keyboard.press(key)
     name = page.locator(".head-name").inner_text()
-    page.locator(".part.attention canvas[tabindex]").focus()
+    assert page.locator("#spoken").text_content() == name == sheet.get_attribute("data-chosen")
+    sheet.click(position={"x": 130, "y": 20})  # the first of the first layer
+    page.wait_for_selector(".head-name:has-text('layer 1')")
+    page.keyboard.press("PageDown")
+    page.keyboard.press("End")
+    page.locator(".part.attention .heat canvas").focus()
     page.keyboard.press("Home")
     page.keyboard.press("PageDown")  # the last row, the first column
     said = page.locator("#spoken").text_content()
@@ -124,12 +131,13 @@ def test_what_is_too_long_is_said_and_what_looks_like_code_is_text(lab, page):
     assert page.inner_text(".panel .problem") == ""
 
 
-def test_the_page_that_is_saved_is_that_of_inspect(lab, page, tmp_path):
-    open_view(lab, page, ("gpt",))
+def test_the_page_that_is_saved_is_that_of_inspect_for_all_runs(lab, page, tmp_path):
+    open_view(lab, page)
     with page.expect_download() as saved:
         page.click("text=Save as a page")
     file = tmp_path / "page.html"
     saved.value.save_as(file)
     page.goto(file.as_uri())
-    page.wait_for_selector(".words button")
-    assert page.locator(".words button").count() == len(TEXT) + 1
+    page.wait_for_selector(".card .words button")
+    assert page.locator(".card h2").all_inner_texts() == ["gpt", "lstm"]
+    assert page.locator(".words button").count() == 2 * (len(TEXT) + 1)

@@ -12,7 +12,7 @@ from regard.base.errors import RegardError
 from regard.claims import exploding, forgetting, remedies, softmax_gradient, vanishing
 from regard.claims.all_claims import get_claim
 from regard.claims.through_time import log_slope
-from regard.claims.verdict import judge
+from regard.claims.verdict import judge, parts
 
 SEEDS = (1, 2, 3, 4)
 
@@ -30,7 +30,6 @@ def measured(name):
     [
         ("vanishing", "holds"),
         ("exploding", "holds"),
-        ("remedies", "fails"),  # ReLU alone is no remedy
         ("forgetting", "holds"),
         ("softmax-gradient", "holds"),
     ],
@@ -70,22 +69,36 @@ def test_the_whole_gradient_of_an_lstm_is_not_its_cell_path():
     assert found[vanishing.SHARE].high < 0.01
 
 
-def test_only_relu_alone_is_refused_among_the_remedies():
-    _, judgement, _ = measured("remedies")
-    refused = [finding.expect.quantity for finding in judgement.expected if finding.verdict == "fails"]
-    assert refused == [remedies.RELU]
-    assert sum(finding.verdict == "holds" for finding in judgement.expected) == 3
-
-
-def test_relu_shrinks_as_half_its_units_do_and_the_sigmoid_as_its_fixed_point():
-    evidence, _, _ = measured("remedies")
-    slopes = {row["network"]: row["log-slope"] for row in evidence.table}
-    # uniform weights have variance 1/(3H), and half of the units let the gradient through
-    assert slopes["relu, default"] == pytest.approx(0.5 * math.log(1 / 6), abs=0.05)
+def test_relu_helps_by_its_gain_and_the_other_remedies_at_each():
+    evidence, judgement, found = measured("remedies")
+    assert parts(judgement.expected, judgement.control)["ReLU"] == "fails"
+    assert parts(judgement.expected, judgement.control)["identity initialisation"] == "holds"
+    assert found[remedies.RELU["1/√3"]].high < found[remedies.RELU["√2"]].value
+    slopes = {row["network"]: row["log-slope"] for row in evidence.table if "log-slope" in row}
+    for gain, value in remedies.GAINS.items():  # half of the units let the gradient through
+        assert slopes[f"relu, gain {gain}"] == pytest.approx(0.5 * math.log(value**2 / 2), abs=0.1)
     state = 0.5
     for _ in range(100):
         state = 1 / (1 + math.exp(-state))  # with W_h = I and hardly any input, h = σ(h)
     assert slopes["sigmoid, identity"] == pytest.approx(math.log(state * (1 - state)), abs=1e-3)
+
+
+def test_an_exploding_network_learns_if_it_is_clipped_and_not_otherwise():
+    assert max(remedies.train((1, 2), 2**0.5, "clipped")) <= remedies.LEARNT
+    assert remedies.train((1, 2), 2**0.5, "not clipped", steps=30) == [math.inf, math.inf]
+    assert min(remedies.train((1, 2), 2**0.5, "a smaller rate", steps=30)) > remedies.LEARNT
+
+
+def test_networks_side_by_side_are_each_the_written_recurrence():
+    torch.manual_seed(3)
+    weights = [torch.randn(1, *shape, dtype=torch.float64).requires_grad_() for shape in ((16, 16), (16, 1), (1, 16))]
+    numbers = torch.randn(1, remedies.TEXTS, remedies.WORDS, dtype=torch.float64)
+    hidden = torch.zeros(remedies.TEXTS, 16, dtype=torch.float64)
+    for number in numbers[0].unbind(1):
+        hidden = hidden @ weights[0][0].T + number[:, None] @ weights[1][0].T
+    wanted = numbers[0, :, -3:].sum(1) / 3**0.5
+    loss = ((hidden @ weights[2][0].T)[:, 0] - wanted).square().mean()
+    assert remedies.linear_loss(weights, numbers).item() == pytest.approx(loss.item())
 
 
 def test_the_gate_of_the_notes_keeps_erases_and_halves():

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from itertools import product
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
+from regard.base.errors import RegardError
 from regard.claims import (
     alignment,
     bottleneck,
@@ -18,14 +18,15 @@ from regard.claims import (
     corpora,
     embeddings,
     heads,
+    known_grammar,
     teacher_forcing,
 )
-from regard.claims import (
-    language_models as reading,
-)
 from regard.claims.claim import Trial
+from regard.claims.through_time import opening
+from regard.claims.word_judgements import JUDGED
 from regard.corpora.phrasebook import Pair, make_pairs
 from regard.evaluation.alignment_error import alignment_error_rate, diagonal_links
+from regard.layers.attention import CausalSelfAttention
 
 # -- what they are trained on ----------------------------------------------------------------------------------------
 
@@ -45,14 +46,17 @@ def test_more_strings_than_there_are_cannot_be_asked_for():
         corpora.strings(lambda string: string, longest=3, count=100, alphabet="ab")
 
 
-def test_shuffling_keeps_words_and_line_lengths_and_nothing_else():
-    splits = {"train": ["a b c d e f", "g h", "i j k l"], "test": ["m n o p q r s t"]}
+def test_shuffled_lines_keep_their_words_and_end_without_memory():
+    splits = {"train": ["a b c d e f"] * 2000, "test": ["m n o p q r s t"]}
     mixed = corpora.shuffled(splits)
     for split, lines in splits.items():
-        assert [len(line.split()) for line in mixed[split]] == [len(line.split()) for line in lines]
         assert Counter(" ".join(mixed[split]).split()) == Counter(" ".join(lines).split())
         assert mixed[split] != lines
     assert corpora.shuffled(splits) == mixed
+    lengths = np.array([len(line.split()) for line in mixed["train"]])
+    assert lengths.mean() == pytest.approx(6, rel=0.1)
+    for so_far in (1, 3, 6, 10):  # however long a line is already, it ends with the same probability
+        assert np.mean(lengths[lengths >= so_far] == so_far) == pytest.approx(1 / 6, abs=0.05)
 
 
 def test_a_corpus_is_found_again_by_what_is_in_it(tmp_path: Path):
@@ -62,13 +66,50 @@ def test_a_corpus_is_found_again_by_what_is_in_it(tmp_path: Path):
     assert (Path(one) / "train.tsv").read_text(encoding="utf-8") == "a\tb\n"
 
 
-def test_labels_say_which_sentences_were_shuffled():
-    sentences = {line for lines in reading.spoken().values() for line in lines}
-    for line in classification.labelled()["test"]:
-        text, label = line.split("\t")
-        assert label == "shuffled" or text in sentences
-    labels = Counter(line.split("\t")[1] for line in classification.labelled()["train"])
-    assert abs(labels["sentence"] / labels.total() - 0.5) < 0.05
+def test_the_grammar_is_a_distribution_and_reads_what_it_makes():
+    seen, waiting = {known_grammar.START}, [known_grammar.START]
+    while waiting:
+        found = known_grammar.next_words(waiting.pop())
+        assert sum(chance for chance, _ in found.values()) == pytest.approx(1)
+        new = {then for _, then in found.values() if then.place != "over"} - seen
+        seen |= new
+        waiting += new
+    lines = known_grammar.sentences()["test"]
+    assert all(known_grammar.log_probability(line.split()) > -math.inf for line in lines)
+    for wrong in ("these dog sees", "this dog see", "this dog behind some trees see", "this dog", "dogs"):
+        assert known_grammar.log_probability(wrong.split()) == -math.inf
+    assert known_grammar.log_probability(["this", "dog", "behind", "some", "trees", "sees"]) > -math.inf
+    assert classification.shuffled_share() < 0.05
+
+
+def test_a_model_that_knows_the_grammar_loses_nothing_and_one_that_guesses_does():
+    class Knows:
+        def score(self, lines):
+            return (Scored(known_grammar.log_probability(line.split())) for line in lines)
+
+    class Guesses:
+        def score(self, lines):
+            return (Scored(-(len(line.split()) + 1) * math.log(105)) for line in lines)
+
+    class Scored:
+        def __init__(self, log_probability):
+            self.log_probability = log_probability
+
+    assert classification.above_entropy(Knows()) == pytest.approx(0)
+    assert classification.above_entropy(Guesses()) > 1
+
+
+def test_labels_say_whether_the_verb_agrees_and_words_and_pairs_hardly_tell():
+    rows = known_grammar.agreement()
+    for row in rows["test"]:
+        text, label = row.split("\t")
+        assert (label == "right") == (known_grammar.log_probability(text.split()) > -math.inf)
+    labels = Counter(row.split("\t")[1] for row in rows["train"])
+    assert abs(labels["right"] / labels.total() - 0.5) < 0.05
+    assert 0.4 < classification.naive_bayes(rows) < 0.75
+    told = {split: [f"{'x' if row.endswith('right') else 'y'}\t{row.split(chr(9))[1]}" for row in given]
+            for split, given in rows.items()}  # fmt: skip
+    assert classification.naive_bayes(told) == 1
 
 
 # -- bottleneck ------------------------------------------------------------------------------------------------------
@@ -80,8 +121,53 @@ def test_the_knee_lies_where_half_is_right():
     assert bottleneck.knee({3: 0.4, 4: 0.3}) == 3
     assert bottleneck.knee({3: 1.0, 4: 0.9}) == 4
     assert bottleneck.fall({length: 1 - 0.1 * n for n, length in enumerate(range(3, 11))}) == pytest.approx(0.6)
-    assert bottleneck.right(list("abcd"), list("abxd")) == 0.75
-    assert bottleneck.right(list("abcd"), list("ab")) == 0.5
+
+
+class Copies:
+    """Copies what it read, all but the third symbol."""
+
+    vocabulary, device = 17, "cpu"
+
+    def eval(self):
+        return self
+
+    def begin(self, source):
+        return {"text": source, "place": 0}
+
+    def __call__(self, last, state):
+        symbols = state["text"][:, state["place"]] if state["place"] != 2 else 16 + 0 * last[:, 0]
+        logits = torch.nn.functional.one_hot(symbols, 17).double()[:, None]
+        return logits, {**state, "place": state["place"] + 1}
+
+
+def test_a_place_is_right_when_it_has_the_symbol_that_was_read_there():
+    task = bottleneck.strings(6)
+    found = bottleneck.right_by_length(Copies(), task)
+    assert list(found) == [3, 4, 5, 6]
+    wrong = {length: float((texts[:, 2] != 0).double().mean()) for length, texts in task.test.items()}  # it says 0
+    assert found == pytest.approx({length: 1 - wrong[length] / length for length in found})
+
+
+def test_sentences_to_copy_are_in_one_split_and_of_the_lengths_asked_for(monkeypatch):
+    monkeypatch.setattr(bottleneck, "SENTENCES", 400)
+    task = bottleneck.sentences.__wrapped__(6)
+    batch = task.draw(torch.Generator().manual_seed(0))
+    assert batch.shape[0] == bottleneck.TEXTS
+    assert 3 <= batch.shape[1] <= 6
+    assert set(task.test) <= {3, 4, 5, 6}
+    assert int(batch.max()) < task.vocabulary
+
+
+def test_training_ends_by_its_rule_and_says_whether_it_did(monkeypatch):
+    monkeypatch.setattr(bottleneck, "BLOCK", 1)
+    task = bottleneck.strings(4)
+    losses = iter([4.0, 3.0, 2.99, 2.98, 2.0, 2.0, 2.0, 2.0, 2.0])
+    monkeypatch.setattr(bottleneck, "held_out_loss", lambda model, task: next(losses))
+    ended = bottleneck.fit(bottleneck.make("seq2seq", 16, 4), task, seed=1, most=50)
+    assert (ended.steps, ended.converged) == (9, True)  # halved at looks 4 and 7; it ends at the ninth
+    losses = iter([1 / step for step in range(1, 9)])
+    ended = bottleneck.fit(bottleneck.make("bahdanau", 16, 4), task, seed=1, most=8)
+    assert (ended.steps, ended.converged) == (8, False)
 
 
 # -- heads -----------------------------------------------------------------------------------------------------------
@@ -111,6 +197,23 @@ def test_the_spread_of_heads_that_are_drawn_alike_does_not_grow_with_their_numbe
     squares = [float(draws.std(dim=1, correction=1).square().mean()) for draws in (few, many)]
     assert squares == pytest.approx([1.0, 1.0], abs=0.1)
     assert heads.spread(torch.tensor([[1.0, 3.0], [2.0, 2.0]])) == pytest.approx(math.sqrt(2) / 2)
+
+
+def test_a_blind_head_sees_what_it_is_left_and_the_others_everything():
+    torch.manual_seed(1)
+    attention = CausalSelfAttention(8, 2).double().eval()
+    x, before = torch.randn(1, 9, 8, dtype=torch.float64), None
+    for words in ("far", "near"):
+        plain = attention.explain(x, *opening(attention, x))[2]["weights"][0]
+        with heads.blind(attention, 1, words):
+            seen = attention.explain(x, *opening(attention, x))[2]["weights"][0]
+        assert torch.equal(seen[0], plain[0])
+        back = torch.arange(9)[:, None] - torch.arange(9)
+        hidden = back > heads.NEAR if words == "far" else (back >= 1) & (back <= heads.NEAR)
+        assert not seen[1][hidden].any()
+        assert torch.allclose(seen[1].sum(-1), torch.ones(9, dtype=torch.float64))
+        assert before is None or torch.equal(plain, before)  # it sees again
+        before = plain
 
 
 # -- embeddings ------------------------------------------------------------------------------------------------------
@@ -150,46 +253,66 @@ def test_happy_and_sad_are_of_one_class_as_in_the_notes_figure():
     assert classes["dog"] == classes["cat"] == "animals"
 
 
+def test_ranks_correlate_as_ranks_do():
+    assert embeddings.spearman([1, 2, 3, 10], [5, 6, 7, 8]) == pytest.approx(1)
+    assert embeddings.spearman([1, 2, 3], [3, 2, 1]) == pytest.approx(-1)
+    assert embeddings.ranks([3, 1, 3, 2]).tolist() == [3.5, 1, 3.5, 2]
+
+
+def test_a_text_that_lacks_the_judged_words_is_refused_and_a_claim_without_text_takes_none(tmp_path: Path):
+    text = tmp_path / "short.txt"
+    text.write_text("nothing of the kind\n" * 40, encoding="utf-8")
+    with pytest.raises(RegardError, match="0 of the 73 judged pairs"):
+        embeddings.judgements(Trial((1,), data=str(text)))
+    with pytest.raises(RegardError, match="reads no text"):
+        heads.CLAIM.trial(data="pyref")
+    assert len(JUDGED) == len({frozenset(pair) for pair in JUDGED}) == 73
+
+
 # -- teacher-forcing -------------------------------------------------------------------------------------------------
 
 
 def test_the_chain_depends_on_what_was_written_and_the_other_task_does_not():
-    assert teacher_forcing.chain(list("mabma")) == ["m", "A", "b", "m", "A"]
-    assert teacher_forcing.alone(list("mabma")) == ["m", "A", "B", "m", "A"]
-    for string in product("ap", repeat=4):
-        written = teacher_forcing.chain(string)
-        capital = [letter.isupper() for letter in written]
-        assert all(
-            now == (before != (letter == "a")) for before, now, letter in zip([False, *capital], capital, string)
-        )
+    random = torch.Generator().manual_seed(0)
+    for task in ("chain", "alone"):
+        strings = teacher_forcing.draw(200, task, 0.0, random)
+        for row in range(200):
+            capital = False
+            for read, written in zip(strings.source[row, :-1].tolist(), strings.target[row].tolist()):
+                turns = read < teacher_forcing.TURNING
+                capital = capital ^ turns if task == "chain" else turns
+                assert written == read + 16 * capital
 
 
-def test_a_perfect_decoder_of_the_chain_is_right_as_often_as_the_formula_says():
-    """Against a simulation: it reads what is legible, guesses the rest, and goes on from its own guesses."""
-    q, places, random = 0.15, teacher_forcing.PLACES, np.random.default_rng(0)
-    right_truth, right_own = np.zeros(places), np.zeros(places)
-    trials = 10_000
-    for _ in range(trials):
-        letters = random.integers(16, size=places)
-        smudged = random.random(places) < q
-        guesses = np.where(smudged, random.integers(16, size=places), letters)
-        truth = np.cumsum(letters < 8) % 2
-        own = np.cumsum(guesses < 8) % 2
-        forced = (np.concatenate([[0], truth[:-1]]) + (guesses < 8)) % 2
-        right_truth += (guesses == letters) & (forced == truth)
-        right_own += (guesses == letters) & (own == truth)
-    expected = teacher_forcing.expected_of_a_perfect_decoder(q)
-    assert right_truth / trials == pytest.approx(expected.given_truth, abs=0.02)
-    assert right_own / trials == pytest.approx(expected.given_own, abs=0.02)
-    assert expected.growth > 0.2  # twice what is asked for
+@pytest.mark.parametrize("q", [0.0, 0.15, 0.5])
+def test_the_oracle_errs_as_often_as_its_formula_says_and_one_that_is_lost_more(q):
+    random = torch.Generator().manual_seed(1)
+    strings = teacher_forcing.draw(20_000, "chain", q, random)
+    expected = teacher_forcing.unavoidable(strings, "chain")
+    oracle = teacher_forcing.error_by_place(teacher_forcing.follow(strings, random), strings)
+    lost = teacher_forcing.error_by_place(teacher_forcing.follow(strings, random, lost=True), strings)
+    assert oracle == pytest.approx(expected, abs=0.02)
+    if q:
+        assert teacher_forcing.Learned(lost, expected).excess > 2 * teacher_forcing.WORTH
+    else:
+        assert not lost.any()
 
 
 def test_as_many_letters_are_smudged_as_asked_for_and_targets_know_them():
-    pairs = {"train": [("a b c d e f g h", "A B C D E F G H")] * 500}
-    read = teacher_forcing.smudge(pairs, 0.15)["train"]
-    assert {target for _, target in read} == {"A B C D E F G H"}
-    share = np.mean([symbol == teacher_forcing.SMUDGED for source, _ in read for symbol in source.split()])
-    assert share == pytest.approx(0.15, abs=0.02)
+    strings = teacher_forcing.draw(2000, "alone", 0.15, torch.Generator().manual_seed(2))
+    letters, illegible = strings.source[:, :-1], strings.source[:, :-1] == teacher_forcing.SMUDGED
+    assert float(illegible.double().mean()) == pytest.approx(0.15, abs=0.01)
+    assert torch.equal(strings.target[~illegible] % 16, letters[~illegible])
+    assert len(strings.target[illegible].unique()) == 16
+
+
+def test_both_ways_of_training_begin_alike_and_a_decoder_that_writes_the_truth_is_forced_by_itself():
+    strings = teacher_forcing.draw(8, "alone", 0.0, torch.Generator().manual_seed(3))
+    forced, free = (teacher_forcing.learn("alone", how, seed=1, steps=2, q=0.0) for how in (True, False))
+    torch.testing.assert_close(forced.embedding.table.weight, free.embedding.table.weight, atol=0.05, rtol=0)
+    own = teacher_forcing.given_own(forced, strings.source)
+    again = teacher_forcing.Strings(strings.source, own.argmax(-1))
+    torch.testing.assert_close(teacher_forcing.given_truth(forced, again), own)
 
 
 # -- alignment -------------------------------------------------------------------------------------------------------
@@ -217,12 +340,32 @@ def test_every_target_word_gets_one_link_into_its_source(tmp_path: Path):
     finally:
         alignment.QUICK_STEPS = before
     sides = [(alignment.cut(pair.source), alignment.cut(pair.target)) for pair in pairs[:40]]
-    for (source, target), found in zip(sides, alignment.links(run, sides)):
+    looked = alignment.looks(run, sides)
+    for (source, target), found in zip(sides, alignment.links(looked)):
         assert sorted(place for _, place in found) == list(range(len(target)))
         assert all(0 <= word < len(source) for word, _ in found)
     assert 0 <= classification.words_right(run) <= 1
-    forced = teacher_forcing.follow(run, " ".join(sides[0][0]), " ".join(sides[0][1]))
-    assert len(forced) == len(sides[0][1])
+    every = [{(s, t) for s in range(len(source)) for t in range(len(target))} for source, target in sides]
+    ends = [1 - float(weights[:, -1].mean()) for weights in looked[:1]]
+    assert alignment.focus(looked, every, [0]) == pytest.approx(ends[0], rel=1e-5)  # all but what <eos> gets
+    assert abs(alignment.relevance(run, sides, alignment.links(looked), range(5))) < 0.2  # it has learned nothing yet
+
+
+def test_words_that_stand_twice_are_found():
+    sides = [(["the", "dog", "sees", "the", "cat"], ["le", "chien", "voit", "le", "chat"])]
+    assert alignment.repeated(sides, [{(n, n) for n in range(5)}]) == [(0, 0), (0, 3)]
+
+
+def test_word_by_word_learns_what_stands_at_the_same_place_and_not_what_comes_later(monkeypatch):
+    monkeypatch.setattr(alignment, "HELD_OUT", 1)
+    monkeypatch.setattr(alignment, "DOUBLED", 1)
+    words = "abcdefgh"
+    straight = [Pair(f"{a} {b}", f"{a.upper()} {b.upper()}", ()) for a in words for b in words if a != b]
+    right = alignment.word_by_word(straight, seed=1, steps=150)
+    assert right(["a", "c"], ["a", "c"]) == 1  # targets are cut in small letters
+    turned = [Pair(pair.source, " ".join(reversed(pair.target.split())), ()) for pair in straight]
+    wrong = alignment.word_by_word(turned, seed=1, steps=150)
+    assert np.mean([wrong(list(p.source.split()), p.target.lower().split()) for p in turned]) < 0.7
 
 
 # -- classification --------------------------------------------------------------------------------------------------
@@ -254,6 +397,6 @@ def test_an_influence_is_the_derivative():
 
 
 def test_a_place_is_right_when_it_has_the_right_word():
-    assert classification.in_place(["je", "vois"], ["je", "vois"]) == 1
-    assert classification.in_place(["je"], ["je", "vois"]) == 0.5
-    assert classification.in_place(["vois", "je"], ["je", "vois"]) == 0
+    assert alignment.in_place(["je", "vois"], ["je", "vois"]) == 1
+    assert alignment.in_place(["je"], ["je", "vois"]) == 0.5
+    assert alignment.in_place(["vois", "je"], ["je", "vois"]) == 0

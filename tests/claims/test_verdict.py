@@ -12,7 +12,7 @@ from regard.base.errors import RegardError
 from regard.claims import runner
 from regard.claims.claim import Claim, Evidence, Expect
 from regard.claims.result import Result, result_of
-from regard.claims.verdict import FAILS, HOLDS, OPEN, find, judge
+from regard.claims.verdict import FAILS, HOLDS, OPEN, find, judge, parts
 from regard.evaluation.intervals import share_interval, student_interval, student_quantile
 from regard.report.figures import Line, Lines
 
@@ -188,3 +188,18 @@ def test_one_that_cannot_be_measured_does_not_keep_the_others_from_it(tmp_path, 
     with pytest.raises(RegardError, match="bad: ZeroDivisionError: division by zero"):
         runner.run_claims(["bad", "one"], jobs=1, each=heard.append)
     assert [result.name for result in heard] == ["one"]
+
+
+def test_each_part_of_a_statement_has_its_own_verdict_and_a_control_of_one_part_vetoes_that_part_alone():
+    effects = (Expect("one", "at least", 1.0, part="first"), Expect("two", "at least", 1.0, part="second"))
+    controls = (Expect("of two", "at most", 0.5, part="second"), Expect("of all", "at most", 0.5))
+    made = claim({}, expected=effects, control=controls)
+    for of_two, of_all, wanted in (
+        (CONTRARY, CONTRARY, {"first": HOLDS, "second": FAILS}),
+        (CLEAR, CONTRARY, {"first": HOLDS, "second": OPEN}),
+        (CONTRARY, CLEAR, {"first": OPEN, "second": OPEN}),
+    ):
+        judged = judge(made, Evidence({"one": CLEAR, "two": CONTRARY, "of two": of_two, "of all": of_all}))
+        assert parts(judged.expected, judged.control) == wanted
+    plain = judge(claim({}), Evidence({"effect": CLEAR, "control": CONTRARY}))
+    assert parts(plain.expected, plain.control) == {}

@@ -36,6 +36,14 @@ class Terminal:
         self.read += found.end()
         return found
 
+    def interrupt(self, pattern):
+        """Ctrl-C at the prompt, until this is said. Python notices a signal that comes after the prompt is shown and
+        before it waits for a key only with the next key: then there is one more."""
+        self.type("\x03")
+        while not select.select([self.ours], [], [], 10)[0]:
+            self.type("\x03")
+        return self.expect(pattern)
+
     def end(self):
         try:
             while os.read(self.ours, 4096):

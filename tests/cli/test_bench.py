@@ -6,14 +6,15 @@ import sys
 
 import pytest
 
-from regard.bench import turns
+from regard.bench import server_load, turns
 from regard.bench.all_benchmarks import NAMES
 
 
 @pytest.fixture
 def no_peers(monkeypatch):
     """As where neither transformers nor kenlm is installed."""
-    monkeypatch.setattr(turns, "find_spec", lambda package: None)
+    for module in (turns, server_load):
+        monkeypatch.setattr(module, "find_spec", lambda package: None)
 
 
 def test_the_list_names_every_benchmark_with_its_peers_and_runs_nothing(regard, tmp_path, monkeypatch):
@@ -82,6 +83,9 @@ def test_naming_a_benchmark_twice_runs_it_once(regard, no_peers):
         (["lstm-trian"], "There is no benchmark 'lstm-trian': did you mean lstm-train?"),
         (["xyz"], "There is no benchmark 'xyz' (there are gpt-train"),
         (["rnn-train", "--repeats", "0"], "--repeats must be at least 1, not 0."),
+        (["serve", "--clients", "1;2"], "--clients takes numbers with commas between them, as in 1,16,64, not '1;2'."),
+        (["serve", "--clients", "1,0"], "--clients must be at least 1, not 0."),
+        (["serve", "--seconds", "-1"], "--seconds must be at least 0, not -1"),
         (["rnn-train", "--device", "abacus"], "The device 'abacus' is not available here; use cpu, cuda or auto."),
     ],
 )
@@ -101,14 +105,16 @@ def test_help_and_the_list_load_neither_torch_nor_a_peer():
 
 
 @pytest.mark.slow
-def test_a_server_is_measured_with_clients_at_once_and_one_at_a_time(regard, no_peers):
-    code, out, _ = regard("bench", "serve", "--quick", "--device", "cpu", "--json")
+def test_a_server_is_measured_with_clients_at_once_and_with_one(regard, no_peers):
+    words = ["bench", "serve", "--quick", "--device", "cpu", "--clients", "3,1", "--seconds", 0, "--repeats", 2]
+    code, out, log = regard(*words, "--json")
     assert code == 0
-    rows = json.loads(out)
-    assert [row["name"] for row in rows] == ["serve 1", "serve 4"]
-    together, alone, peer = rows[1]["contenders"]
-    assert (together["clients"], alone["clients"]) == (4, 1)
-    assert together["tokens_per_call"] == alone["tokens_per_call"] == 8 * 4
-    assert alone["texts_as_alone"] == "8 of 8"
+    alone, together, peer, _ = json.loads(out)
+    assert [row["clients"] for row in (alone, together)] == [1, 3]
+    assert [row["requests"] for row in (alone, together)] == [2, 6]  # each client once in each turn
+    assert together["texts_as_alone"] == "2 of 2"  # the prompts 0 and 1
+    expected = [ours / one for ours, one in zip(together["rates"], alone["rates"])]
+    assert together["times_one_client"] == pytest.approx(sum(expected) / 2)
     assert 0 < together["first_token_seconds"]["p50"] <= together["whole_seconds"]["p99"]
     assert "transformers" in peer["could_not_run"]
+    assert log.count("Regard, 3 clients, turn") == 2  # said as they come

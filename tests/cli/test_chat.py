@@ -42,10 +42,10 @@ def test_undo_and_retry_go_back(regard, trained):
     assert first != again
 
 
-def test_alternatives_are_the_models_own_probabilities(regard, trained):
+def test_choices_are_the_models_own_probabilities(regard, trained):
     run = load(trained["gpt"], device="cpu")
     prediction, _ = run("The cat")
-    found = run.alternatives("The cat", 5)
+    found = [(one.text, one.drawn) for one in run.choices("The cat", top=5, writable=True)]
     allowed = sum(p for n, p in enumerate(prediction.probabilities) if n not in run.forbidden)
     wanted = [(token.replace("<eos>", "\n"), p / allowed) for token, p in prediction.top(8) if token != "<unk>"][:5]
     assert [piece for piece, _ in found] == [token for token, _ in wanted]
@@ -60,7 +60,7 @@ def test_alternatives_are_the_models_own_probabilities(regard, trained):
 def test_after_a_long_text_the_context_is_read_from_its_end(trained):
     run = load(trained["gpt"], device="cpu")
     assert run.model.context is not None
-    assert run.alternatives("x" * (2 * run.model.context), 3)
+    assert run.choices("x" * (2 * run.model.context), top=3, writable=True)
 
 
 def test_words_are_set_apart_unless_asked_otherwise():
@@ -151,8 +151,7 @@ def test_ctrl_c_stops_the_text_and_not_the_program(trained):
     terminal.expect(r"> ")
     terminal.type("/tokens 5\n")
     terminal.expect(r"> ")
-    terminal.type("\x03")  # at the prompt
-    terminal.expect(r"To leave, type /quit")
+    terminal.interrupt(r"To leave, type /quit")
     terminal.type("/temprature\n")
     terminal.expect(r"did you mean /temperature\?")
     terminal.expect(r"> ")

@@ -1,12 +1,13 @@
 """From a file to a file: nobody's file is written over, and two processes never write one."""
 
 import os
+import tracemalloc
 from pathlib import Path
 
 import pytest
 
 from regard.base.errors import RegardError
-from regard.base.files import file_digest, locked, read_whole, reading, write_text
+from regard.base.files import BLOCK, file_digest, locked, read_whole, reading, write_text
 from regard.cli.file_to_file import line_by_line
 from regard.cli.writing import _digests
 from regard.text.lines import BOM
@@ -109,6 +110,21 @@ def test_a_pipe_in_the_place_of_a_file_is_refused_and_one_that_was_named_is_read
     os.close(start)
     assert read_whole(Path(f"/dev/fd/{end}"), 10) == b"a = 1"  # as <(…) does
     os.close(end)
+
+
+def test_a_small_file_takes_little_memory_however_large_it_might_have_been(tmp_path):
+    (tmp_path / "small").write_bytes(b"a = 1")
+    tracemalloc.start()
+    try:
+        assert read_whole(tmp_path / "small", 1 << 28) == b"a = 1"
+        assert tracemalloc.get_traced_memory()[1] < 1 << 20
+    finally:
+        tracemalloc.stop()
+    for size, most in ((BLOCK, BLOCK), (3 * BLOCK, 3 * BLOCK), (BLOCK, BLOCK + 1)):
+        (tmp_path / "large").write_bytes(b"x" * size)
+        assert len(read_whole(tmp_path / "large", most)) == size
+    with pytest.raises(RegardError, match="has more than"):
+        read_whole(tmp_path / "large", BLOCK - 1)
 
 
 def test_a_byte_order_mark_is_no_part_of_the_text(trained, regard, source, out):

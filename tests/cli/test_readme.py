@@ -5,47 +5,24 @@ import shlex
 from pathlib import Path
 
 import pytest
+from shown_commands import commands_in, folder_of_examples, shortened
 
-from regard.corpora.phrasebook import make_pairs
+from regard import demo
 
 README = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
-QUICK = ["--training.steps", "6", "--training.batch-tokens", "512"]  # minutes in the README, moments here
 
 
 def blocks(language):
     return re.findall(rf"```{language}\n(.*?)```", README, flags=re.S)
 
 
-LINES = [line.split("  #")[0].strip() for line in "".join(blocks("bash")).splitlines()]
-COMMANDS = [line for line in LINES if line.startswith("regard ")]
-LONG = {"regard demo": [pytest.mark.slow, pytest.mark.timeout(3600)]}  # every system, each in a process of its own
-
-
-def shortened(words):
-    if words[0] == "demo":
-        return [*words, "--budget", "1s"]
-    if words[0] == "claims" and "--list" not in words:  # of all statements the cheapest, unless some are named
-        named = [word for word in words[1:] if not word.startswith("-")]
-        return [*words, *([] if named else ["same-answer"]), *([] if "--quick" in words else ["--quick"])]
-    smaller = {"small": "tiny", "medium": "tiny", "60s": "1s", "2M": "2k", "3": "1", "phrasebook": "pairs.tsv"}
-    words = [smaller.get(word, word) for word in words]
-    if words[0] == "compare":  # of the whole ladder a rung: the demo above has climbed it all
-        return [*words, *(["rnn"] if words[1] == "--data" else []), "--size", "tiny", "--training.batch-tokens", "512"]
-    return [*words, *QUICK] if words[:1] == ["train"] and words[1] != "ngram" else words
+COMMANDS = commands_in(README)
+LONG = {"regard demo": pytest.mark.slow}
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory, text_file):
-    folder = tmp_path_factory.mktemp("readme")
-    (folder / "my.txt").write_text(text_file.read_text())
-    (folder / "new.txt").write_text(text_file.read_text().replace("cat", "fish"))
-    (folder / "lines.txt").write_text("The cat sees the house.\nA bird likes bread.\n")
-    pairs = list(make_pairs(400, seed=2, longest=8))
-    (folder / "pairs.tsv").write_text("".join(f"{p.source}\t{p.target}\n" for p in pairs), "utf-8")
-    (folder / "in.txt").write_text("".join(f"{p.source}\n" for p in pairs[:3]), "utf-8")
-    labels = [f"{p.source}\ten\n{p.target}\tfr\n" for p in pairs]
-    (folder / "labels.tsv").write_text("".join(labels), "utf-8")
-    return folder
+    return folder_of_examples(tmp_path_factory.mktemp("readme"), text_file)
 
 
 @pytest.fixture(scope="module")
@@ -54,21 +31,51 @@ def answers():
     return []
 
 
+@pytest.fixture
+def answered(answers, regard, folder, monkeypatch):
+    """The words of the command with this number, and its answer."""
+    few = [system for system in demo.SYSTEMS if system.name in ("ngram", "gpt", "transformer")]
+    monkeypatch.setattr(demo, "SYSTEMS", few)  # they stand for the others: each takes a second and its start
+    monkeypatch.chdir(folder)
+
+    def get(number):
+        for command in COMMANDS[len(answers) : number + 1]:  # a command builds on those before it
+            words, _, source = command.partition("<")
+            words = shortened(shlex.split(words)[1:])
+            typed = "They are watching.\n" if words[0] == "chat" else ""
+            answer = regard(*words, stdin=(folder / source.strip()).read_text() if source else typed)
+            answers.append((words, *answer))
+        return answers[number]
+
+    return get
+
+
 @pytest.mark.parametrize(
     "number", [pytest.param(n, marks=LONG.get(command, []), id=command) for n, command in enumerate(COMMANDS)]
 )
-def test_every_command_of_the_readme_works(number, answers, regard, folder, monkeypatch):
-    monkeypatch.chdir(folder)
-    for command in COMMANDS[len(answers) : number + 1]:  # a command builds on those before it
-        words, _, source = command.partition("<")
-        words = shortened(shlex.split(words)[1:])
-        typed = "They are watching.\n" if words[0] == "chat" else ""
-        answer = regard(*words, stdin=(folder / source.strip()).read_text() if source else typed)
-        answers.append((words, *answer))
-    words, code, out, errors = answers[number]
+def test_every_command_of_the_readme_works(number, answered, folder):
+    words, code, out, errors = answered(number)
     assert code == 0, errors
     written = folder / words[words.index("--out") + 1] if "--out" in words else None
     assert out or (written and written.read_text(encoding="utf-8"))
+
+
+@pytest.mark.slow
+def test_the_demo_prints_a_table_for_each_ladder_and_a_sample_from_each_system(answered, folder):
+    _, _, out, errors = answered(COMMANDS.index("regard demo"))
+    for label in ("2-gram", "5-gram", "gpt"):
+        assert f"── {label} writes ──" in out
+    for heading in ("perplexity", "BLEU", "align. error", "words of the source"):
+        assert heading in out
+    first = [line.split()[0] for line in out.splitlines() if line.startswith(("English ", "transformer "))]
+    assert first.count("English") == 5
+    assert first.count("transformer") == 6  # its five translations and its row of the table
+    assert all(len(line.split()) > 1 for line in out.splitlines() if line.startswith("transformer "))  # never a blank
+    assert "A budget of 1 s is too small for a translation system to learn much" in errors
+    for ladder, run in (("language", "gpt"), ("translation", "transformer")):
+        assert str(Path("runs") / "demo" / ladder / "report.html") in out
+        assert (folder / "runs" / "demo" / ladder / "report.html").exists()
+        assert (folder / "runs" / "demo" / ladder / run / "model.safetensors").exists()
 
 
 def test_the_readme_shows_commands():

@@ -73,15 +73,14 @@ NAMES = ["gpt", "gpt-sharded", "gpt-muon", "lstm", "transformer"]
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("system", "data", "more"), CASES, ids=NAMES)
-def test_two_processes_have_the_losses_of_one(system, data, more, corpora, process, tmp_path):
+def test_two_processes_have_the_losses_of_one(system, data, more, corpora, regard, tmp_path):
     words = ["train", system, "--data", corpora[data], *SETTINGS, *more]
     together = torchrun(tmp_path, *words, "--run", "two")
-    alone = process(*words, "--run", tmp_path / "one")
+    assert regard(*words, "--run", tmp_path / "one")[0] == 0
     code, out, errors = ended(together)
     assert code == 0, errors
     assert out == "two\n"  # one voice
     assert errors.count("best validation") == 1
-    assert alone.wait() == 0
     one, two = validations(tmp_path / "one"), validations(tmp_path / "two")
     assert list(one) == list(two) == [10, 20, 30]
     assert list(two.values()) == pytest.approx(list(one.values()), rel=1e-5)
@@ -90,11 +89,10 @@ def test_two_processes_have_the_losses_of_one(system, data, more, corpora, proce
 
 
 @pytest.mark.slow
-def test_a_process_dies_and_another_number_of_them_goes_on(corpora, process, tmp_path):
+def test_a_process_dies_and_another_number_of_them_goes_on(corpora, regard, tmp_path):
     words = ["train", "lstm", "--data", corpora["text"], *SETTINGS, "--training.steps", "120"]
     words += ["--training.evaluate-every", "40"]
-    alone = process(*words, "--run", tmp_path / "one")
-    assert alone.wait() == 0
+    assert regard(*words, "--run", tmp_path / "one")[0] == 0
     together = torchrun(tmp_path, *words, "--run", "two")
     wait_for_step(tmp_path / "two", 10, together)
     os.kill(worker(together.pid, rank=1), signal.SIGKILL)
@@ -103,8 +101,8 @@ def test_a_process_dies_and_another_number_of_them_goes_on(corpora, process, tmp
     assert "Another process of this training ended" in errors
     assert "resume two" in errors
     assert step_of(tmp_path / "two") < 120
-    going_on = process("resume", tmp_path / "two")
-    assert going_on.wait() == 0, going_on.stderr.read()
+    code, _, errors = regard("resume", tmp_path / "two")
+    assert code == 0, errors
     one, two = validations(tmp_path / "one"), validations(tmp_path / "two")
     assert list(two) == list(one)
     assert list(two.values()) == pytest.approx(list(one.values()), rel=1e-3)  # rounding grows from step to step

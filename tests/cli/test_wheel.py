@@ -41,6 +41,8 @@ def test_the_wheel_holds_recipes_types_and_licence(wheel):
         if path.is_file() and "__pycache__" not in path.parts
     }
     assert package <= names
+    assert {f"regard/companion/pages/{number}.md" for number in ("000", "004", "errata")} <= names
+    assert "regard/companion/pages/figures/unrolled.svg" in names
 
 
 @pytest.mark.slow
@@ -71,5 +73,6 @@ def test_an_installed_wheel_trains_a_recipe_that_came_with_it(wheel, tmp_path):
     assert Path(where.stdout.strip()).is_relative_to(site.resolve()) or Path(where.stdout.strip()).is_relative_to(site)
     assert regard("--version").strip()
     assert "transformer" in regard("systems")
+    assert "layers/recurrent.py" in regard("lecture", "003:49")
     run = regard("train", "ptb-kn5.toml", "--data", text, "--run", "mine").strip()
     assert "perplexity" in regard("evaluate", run)

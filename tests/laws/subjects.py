@@ -6,11 +6,13 @@ from collections.abc import Callable
 from functools import cache, partial
 from importlib import import_module
 from itertools import cycle, product
+from random import Random
 from typing import Any
 
 import numpy as np
 import torch
 
+from regard.laws.closeness import Draw
 from regard.layers.attention import CausalSelfAttention, GroupedQueryAttention, SelfAttention
 from regard.layers.blocks import FeedForward, GatedFeedForward, PostNormBlock, PreNormBlock, RMSNormBlock
 from regard.layers.cell import Cell
@@ -121,13 +123,18 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
     "classifier": [
         {"encoder": "dan"},
         {"encoder": "dan", "layers": 0, "embedding": 6},
+        {"encoder": "rnn"},
         {"encoder": "rnn", "bidirectional": False, "pool": "last"},
+        {"encoder": "lstm"},
         {"encoder": "lstm", "pool": "last", "embedding": 6},
         {"encoder": "gru"},
+        {"encoder": "gru", "bidirectional": False, "pool": "last"},
+        {"encoder": "self-attention"},
         {"encoder": "self-attention", "position": "rotary"},
         {"encoder": "transformer", "position": "alibi"},
         {"encoder": "transformer"},
         {"encoder": "transformer", "position": "none", "pool": "last"},
+        {"encoder": "transformer", "position": "rotary", "pool": "last"},
     ],
 }
 
@@ -205,6 +212,13 @@ def title(subject: object) -> str:
         return subject
     name, variant = subject  # type: ignore[misc]
     return " ".join([name, *(f"{key}={value}" for key, value in variant)])
+
+
+def draws(law: Callable[..., None], subject: object) -> list[Draw]:
+    """Three cases, others for each law and subject, and always the same."""
+    random = Random(f"{law.__name__} {title(subject)}")
+    rows, columns = random.sample(range(2, 5), 3), random.sample(range(2, 7), 3)
+    return [Draw(random.randrange(10_000), *size) for size in zip(rows, columns)]
 
 
 def untrained(subject: tuple[str, tuple[tuple[str, Any], ...]], vocabulary: int = VOCABULARY, **settings: Any) -> Model:

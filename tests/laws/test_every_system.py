@@ -6,9 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from subjects import CLASSIFIERS, LEARNERS, NEURAL, SUBJECTS, TRANSLATORS, build, title, untrained
+from subjects import CLASSIFIERS, LEARNERS, NEURAL, SUBJECTS, TRANSLATORS, build, draws, title, untrained
 
 from regard.laws.closeness import Draw
 from regard.laws.contract import CALLS, saving_keeps_every_bit
@@ -18,20 +16,12 @@ from regard.laws.searching import beam_one_is_greedy
 from regard.systems.catalogue import SYSTEMS
 from regard.systems.model import Model
 
-DRAWS = st.builds(Draw, seed=st.integers(0, 10_000), rows=st.integers(2, 4), columns=st.integers(2, 6))
-
 
 @pytest.mark.parametrize("subject", SUBJECTS + TRANSLATORS + CLASSIFIERS, ids=title)
 @pytest.mark.parametrize("law", [*CALLS, beam_one_is_greedy, micro_batches_are_one_batch], ids=lambda law: law.__name__)
 def test_law(law: Callable[[Model, Draw], None], subject: tuple) -> None:
-    model = build(subject)
-
-    @settings(derandomize=True, max_examples=6, deadline=None, database=None)
-    @given(DRAWS)
-    def holds(draw: Draw) -> None:
-        law(model, draw)
-
-    holds()
+    for draw in draws(law, subject):
+        law(build(subject), draw)
 
 
 @pytest.mark.parametrize("subject", SUBJECTS + TRANSLATORS + CLASSIFIERS, ids=title)

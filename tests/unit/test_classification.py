@@ -10,7 +10,7 @@ import regard
 from regard.base.errors import RegardError
 from regard.evaluation.accuracy import confusion, label_log_probabilities, label_quality
 from regard.evaluation.intervals import share_interval
-from regard.laws.registry import VOCABULARY, run_laws
+from regard.laws.registry import VOCABULARY
 from regard.systems.classifier import ENCODERS, Classifier, Settings
 from regard.text.labels import encode_labelled, learn_labels
 from regard.text.pair_batches import PairBatches
@@ -32,25 +32,6 @@ def classifier(encoder: str = "lstm", vocabulary: int = VOCABULARY, **settings) 
 
 
 # -- the model -------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    "variant",
-    [
-        *({"encoder": encoder} for encoder in ENCODERS),
-        {"encoder": "dan", "layers": 0},
-        {"encoder": "lstm", "pool": "last"},
-        {"encoder": "gru", "bidirectional": False, "pool": "last"},
-        {"encoder": "transformer", "pool": "last", "position": "rotary"},
-    ],
-    ids=str,
-)
-def test_every_encoder_obeys_every_law(variant):
-    def build(vocabulary=VOCABULARY, *, learner=False):
-        size = {"width": 32, "layers": 1, "dropout": 0.0} if learner else {"width": 16, "layers": 2, "dropout": 0.3}
-        return Classifier(vocabulary, Settings(**{"heads": 2, **size, **variant}))
-
-    assert [(law.number, law.sentence) for law in run_laws(build) if not law.holds] == []
 
 
 def test_what_was_written_changes_nothing_and_every_column_says_the_same():

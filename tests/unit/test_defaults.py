@@ -104,9 +104,10 @@ def test_a_recipe_that_was_resolved_is_resumed_as_it_is(pairs, tmp_path):
 
 
 def test_training_without_data_says_what_it_takes(capsys):
-    prepare(compose_recipe("transformer", size="tiny"))
+    few = {"data": {"pairs": 200}}
+    prepare(compose_recipe("transformer", size="tiny", settings=few))
     assert "No --data was given, so this trains on the built-in corpus phrasebook." in capsys.readouterr().err
-    prepare(compose_recipe("transformer", data="phrasebook", size="tiny"))
+    prepare(compose_recipe("transformer", data="phrasebook", size="tiny", settings=few))
     assert "No --data" not in capsys.readouterr().err
 
 

@@ -9,6 +9,7 @@ from regard.base.errors import RegardError
 from regard.decoding.engine import Engine, Prompt
 from regard.decoding.generate import generate, read_prompts
 from regard.decoding.sampling import GREEDY, Sampling
+from regard.decoding.writer import Writer
 from regard.fast.lean_step import LeanStep, is_known
 from regard.layers.state import map_state
 from regard.systems import gpt, lstm
@@ -90,6 +91,44 @@ def test_a_batch_of_finished_texts_shrinks(model):
     sizes = [engine.batch.writer.rows for _ in engine.stream(PROMPTS, max_tokens=300, lines=1, seed=2)]
     assert sizes[0] == 4
     assert sizes[-1] == 1
+
+
+@pytest.mark.parametrize("position", ["learned", "rotary"])
+def test_where_steps_are_recorded_few_numbers_of_rows_are_used_and_their_writers_again(monkeypatch, position):
+    """As on a GPU: texts that come one by one, in waves, must not record a graph for every number of them."""
+    monkeypatch.setattr("regard.decoding.engine.RECORDED", {"cpu"})
+    monkeypatch.setattr("regard.decoding.engine.ROOM", 8)
+    model, made, init = attention(context=24, position=position), [], Writer.__init__
+    monkeypatch.setattr(
+        Writer, "__init__", lambda self, *given, **more: made.append(given[2]) or init(self, *given, **more)
+    )
+    engine = Engine(model, eos=EOS, sampling=Sampling(), rows=12)
+    for wave in range(3):
+        texts = []
+        for number in range(11):
+            texts += [engine.submit(PROMPTS[number % 4], max_tokens=20, seed=wave, number=number)]
+            engine.step()
+        while not all(text.done for text in texts):
+            engine.step()
+        expected = [alone(model, PROMPTS[n % 4], n, max_tokens=20, seed=wave, sampling=Sampling()) for n in range(11)]
+        assert [text.new for text in texts] == expected
+        if wave == 0:
+            first = len(made)
+    assert set(made) == {1, 2, 4, 8, 12}
+    assert len(made) == first
+    assert sorted(engine.writers) == [1, 2, 4, 8, 12]
+
+
+def test_a_prompt_does_not_wait_for_others_beside_a_free_row(model):
+    engine = Engine(model, eos=EOS, rows=16)
+    for number in range(16):
+        engine.submit([EOS], max_tokens=5 if number == 0 else 1000, number=number)
+    for _ in range(6):
+        engine.step()
+    late = engine.submit([EOS], max_tokens=5)  # one row of sixteen is free, which is less than an eighth
+    for _ in range(12):
+        engine.step()
+    assert late.written
 
 
 def test_a_full_context_is_said_for_each_text():

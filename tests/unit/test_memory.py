@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import torch
 
+from forked import forked
 from regard.base.errors import RegardError, Stopped
 from regard.runs.recipe import compose
 from regard.systems.catalogue import load_class
@@ -66,7 +67,8 @@ def trainer(folder, system="gpt", **training):
 
 def bits(folder):
     tensors, note = load_tensors(folder / "training.safetensors")
-    note["progress"].pop("seconds")
+    for clock in ("seconds", "elapsed", "started", "besides"):
+        note["progress"].pop(clock)
     return {name: hashlib.sha256(tensor.numpy().tobytes()).hexdigest() for name, tensor in tensors.items()}, note
 
 
@@ -177,42 +179,23 @@ def test_the_steps_that_stand_out_have_the_most_targets_and_the_longest_rows():
     assert largest_steps(Uneven(), 10) == [0, 7, 9]
 
 
-SCRIPT = """
-import resource, sys
-from pathlib import Path
-import torch, regard.runs.train
-from regard.cli import main
-pages = int(Path("/proc/self/statm").read_text().split()[0])
-limit = pages * resource.getpagesize() + int(sys.argv[1])
-resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
-main(sys.argv[2:])
-"""
-
-
-def limited(tmp_path, *words):
-    command = [sys.executable, "-c", SCRIPT, str(600 << 20), *map(str, words)]
-    return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
-
-
 @pytest.mark.slow
 def test_the_command_that_is_named_goes_on_with_less_memory(tmp_path):
-    words = ["train", "gpt", "--size", "tiny", "--run", "mine", "--training.batch-tokens", 65536]
-    words += ["--training.steps", 2, "--training.threads", 1]
-    first = limited(tmp_path, *words)
-    assert first.returncode == 2, first.stderr
-    sentence = first.stderr.strip().splitlines()[-1]
-    assert sentence.startswith(
-        "regard: The memory of cpu ran out in the very first step: `regard resume mine --training"
-    )
+    def limited(*words):
+        return forked(*words, cwd=tmp_path, memory=250 << 20)
+
+    words = ["train", "gpt", "--size", "tiny", "--run", "mine", "--training.batch-tokens", 16384]
+    outcome = limited(*words, "--training.steps", 2, "--training.threads", 1)
+    first = "regard: The memory of cpu ran out in the very first step: `regard resume mine --training.accumulate 2`"
+    assert outcome.said.startswith(first), outcome
     for _ in range(8):
-        assert "`" in sentence, then.stderr if "then" in dir() else first.stderr
-        words = sentence.split("`")[1].split()[1:]
-        then = limited(tmp_path, *words)
-        if then.returncode == 0:
+        words = outcome.said.split("`")[1].split()[1:]
+        outcome = limited(*words)
+        if outcome.code == 0:
             break
-        assert then.returncode == 2, then.stderr
-        sentence = then.stderr.strip().splitlines()[-1]
-    assert then.returncode == 0
+        assert outcome.kind == "refused", outcome
+        assert "`" in outcome.said
+    assert outcome.code == 0
     assert f"accumulate = {words[-1]}" in (tmp_path / "mine" / "recipe.toml").read_text()
 
 
@@ -226,7 +209,9 @@ print(peak_memory(torch.device("cpu")))
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("words", [["gpt", "--training.batch-tokens", 8192], ["transformer", "--training.ema", 0.9]])
+@pytest.mark.parametrize(
+    "words", [["gpt", "--training.batch-tokens", 8192], ["transformer", "--training.ema", 0.9, "--data.pairs", 1000]]
+)
 def test_the_memory_that_a_dry_run_states_is_what_the_training_takes(tmp_path, words):
     words = ["train", *map(str, words), "--size", "tiny", "--training.steps", "4", "--training.threads", "1"]
     words += ["--training.evaluate-every", "2"]

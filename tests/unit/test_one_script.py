@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from regard.insight.trace_page import STATIC
+from regard.report.offline_page import STATIC
 from regard.report.one_script import one_script
 
 MODULES = {

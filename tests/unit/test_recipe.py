@@ -130,6 +130,13 @@ def test_a_budget_is_a_time_or_tokens_or_the_steps(text, amount, unit):
     assert Budget.parse(text, 7) == Budget(amount, unit)
 
 
+def test_a_time_may_be_that_of_the_steps_alone():
+    assert Budget.parse("60s of steps", 7) == Budget(60, "seconds", whole=False)
+    for wrong in ("5M of steps", "60s tokens", "60s of", "60 of steps"):
+        with pytest.raises(RegardError, match="neither a time"):
+            Budget.parse(wrong, 7)
+
+
 def test_settings_cannot_be_changed_in_place():
     with pytest.raises(dataclasses.FrozenInstanceError):
         Training().steps = 3  # type: ignore[misc]

@@ -48,7 +48,7 @@ def trace(request):
 
 def unpacked(page):
     """What the page's script reads: the facts, and each matrix as the numbers that its bytes stand for."""
-    raw = b64decode(re.search(r'<script type="text/plain" id="trace">(.*?)</script>', page, re.DOTALL)[1])
+    raw = b64decode(re.search(r'<script type="text/plain" class="trace">(.*?)</script>', page, re.DOTALL)[1])
     length = int.from_bytes(raw[:4], "little")
     header = json.loads(raw[4 : 4 + length])
     arrays = {}

@@ -9,12 +9,16 @@ import pytest
 
 import regard
 from regard.corpora.phrasebook import make_pairs
+from regard.report.offline_page import script_of
 from regard.report.table import significant
 from regard.runs.facts import read_facts
 from regard.runs.run_report import NAME, read_metrics, run_page, samples, write_report
 
 HOSTILE = """<script>alert("1")</script><img src=x onerror='alert(1)'>&"'"""
 SHORT = {"steps": 4, "evaluate_every": 2, "batch_tokens": 256, "threads": 1}
+
+
+OURS = f"<script>{script_of('report')}</script>"  # the lab's charts
 
 
 class Tags(HTMLParser):
@@ -55,7 +59,8 @@ def runs(tmp_path_factory):
 @pytest.mark.parametrize("system", ["ngram", "lstm", "bahdanau", "classifier"])
 def test_a_training_ends_with_a_page_that_asks_for_nothing_and_tells_everything(runs, system):
     page = (runs[system].folder / NAME).read_text(encoding="utf-8")
-    seen = Tags(page)
+    assert page.count(OURS) == ("data-figure" in page)
+    seen = Tags(page := page.replace(OURS, ""))
     assert seen.addresses == []
     assert not {"script", "link", "iframe", "img"} & seen.tags
     assert not re.search(r"https?://|url\(|@import", page)
@@ -115,7 +120,7 @@ def test_no_word_of_a_text_a_name_or_a_recipe_becomes_markup(tmp_path):
     page = run_page(run, samples(run, [(HOSTILE, HOSTILE)]), {"split": HOSTILE, "perplexity": 2.0, HOSTILE: HOSTILE})
     written = (folder / NAME).read_text(encoding="utf-8")
     for text in (page, written):
-        assert not {"script", "img"} & Tags(text).tags
+        assert not {"script", "img"} & Tags(text.replace(OURS, "")).tags
     assert page.count(html.escape(HOSTILE)) > 8
     assert html.escape(folder.name) in re.search(r"<title>(.*?)</title>", page)[1]
 

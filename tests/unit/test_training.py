@@ -52,7 +52,8 @@ def trainer(folder, system="lstm", **training):
 
 def bits(folder, name="training.safetensors"):
     tensors, note = load_tensors(folder / name)
-    note.get("progress", {}).pop("seconds", None)
+    for clock in ("seconds", "elapsed", "started", "besides"):
+        note.get("progress", {}).pop(clock, None)
     return {key: hashlib.sha256(tensor.numpy().tobytes()).hexdigest() for key, tensor in tensors.items()}, note
 
 
@@ -249,6 +250,23 @@ def test_a_damaged_weights_file_is_refused_in_one_sentence(tmp_path):
         load_tensors(path)
 
 
+def test_a_checkpoint_that_is_replaced_while_it_is_read_is_read_again(tmp_path, monkeypatch):
+    path = tmp_path / "training.safetensors"
+    save_tensors(path, {"w": torch.zeros(50)}, {"step": 1})
+    opened = torch.UntypedStorage.from_file  # the numbers, once the library has read the header
+
+    def replaced(*given, **named):
+        if not seen:
+            save_tensors(path, {"w": torch.ones(50)}, {"step": 2})
+        seen.append(given)
+        return opened(*given, **named)
+
+    seen = []
+    monkeypatch.setattr(torch.UntypedStorage, "from_file", replaced)
+    tensors, note = load_tensors(path)
+    assert (note, tensors["w"].sum().item(), len(seen)) == ({"step": 2}, 50, 2)
+
+
 def test_schedules_follow_their_formulas():
     def rate(schedule, step, spent=0.0, drops=0):
         return learning_rate_at(schedule, 1.0, step, 10, spent, drops)
@@ -338,3 +356,87 @@ def test_snapshots_are_spread_over_the_whole_training_and_a_resume_leaves_the_sa
         assert bits(tmp_path / "one", f"snapshots/{step:08d}.safetensors") == bits(
             tmp_path / "other", f"snapshots/{step:08d}.safetensors"
         )
+
+
+class Clock:
+    """Time that passes only where a test says so."""
+
+    def __init__(self):
+        self.now = 100.0
+
+    def perf_counter(self):
+        return self.now
+
+    monotonic = perf_counter
+
+    def passing(self, seconds, call):
+        def slower(*arguments, **more):
+            result = call(*arguments, **more)
+            self.now += seconds
+            return result
+
+        return slower
+
+
+@pytest.fixture
+def timed(tmp_path, monkeypatch):
+    """A trainer whose start takes 20 s, a step 1 s, a validation 8 s, a checkpoint 2 s."""
+
+    def make(budget, **training):
+        clock = Clock()
+        monkeypatch.setattr("regard.training.loop.time", clock)
+        made = trainer(tmp_path / "run", budget=budget, warmup=0, schedule="cosine", **training)
+        made.step = clock.passing(1.0, made.step)
+        made.judge = clock.passing(8.0, made.judge)
+        made._write = clock.passing(2.0, made._write)
+        clock.now += 20.0
+        return made, clock
+
+    return make
+
+
+@pytest.mark.parametrize("every", [7, 10_000])
+def test_seconds_are_those_of_the_whole_command(timed, every):
+    made, clock = timed("100s", evaluate_every=every, checkpoint_every=10_000)
+    rates = []
+    made.callbacks = (lambda row: rates.append(row.get("learning_rate")),)
+    at = made.train()
+    assert clock.now - 100.0 == pytest.approx(100, abs=3)  # with the last validation and the last checkpoint
+    assert at.elapsed == pytest.approx(clock.now - 100.0, abs=2.5)  # the last checkpoint itself
+    assert at.started == 20.0
+    assert at.seconds == at.step
+    rates = [rate for rate in rates if rate is not None]
+    assert rates[0] == pytest.approx(made.settings.learning_rate, rel=0.01)  # the schedule begins with the first step
+    assert rates[-1] < 0.15 * made.settings.learning_rate  # and ends with the last
+
+
+def test_seconds_of_steps_leave_out_everything_else(timed):
+    made, clock = timed("30s of steps", evaluate_every=5)
+    at = made.train()
+    assert at.step == at.seconds == 30
+    assert clock.now - 100.0 > 80
+
+
+def test_a_start_that_takes_all_the_time_leaves_half_of_it_for_steps(timed):
+    made, _ = timed("10s", evaluate_every=10_000)
+    at = made.train()
+    assert at.started == 20.0
+    assert 2 <= at.step <= 5
+
+
+def test_the_clock_of_a_resumed_run_goes_on(timed):
+    made, clock = timed("100s", evaluate_every=10, checkpoint_every=5)
+    step = made.step
+
+    def interrupted():
+        made.stop_requested = made.at.step == 14
+        return step()
+
+    made.step = interrupted
+    with pytest.raises(Stopped):
+        made.train()
+    spent = clock.now - 100.0
+    again, clock = timed("100s", evaluate_every=10, checkpoint_every=5)
+    again.restore()
+    again.train()
+    assert spent + clock.now - 100.0 == pytest.approx(100, abs=5)

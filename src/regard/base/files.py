@@ -18,12 +18,15 @@ import unicodedata
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
+from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 from regard.base.errors import RegardError
 
+BLOCK = 1 << 16  # bytes
 PACKED = (".gz", ".zst")
+MOST_HEADER = 1 << 24  # bytes of a safetensors file's header: names and shapes of a hundred thousand tensors
 SMALL, MOST_TIMES = 1 << 22, 200  # a packed file may hold 4 MiB, or 200 times its own size: text has 3 to 20 times
 
 PLAIN = sum(getattr(os, name, 0) for name in ("O_NOFOLLOW", "O_NONBLOCK", "O_BINARY"))  # as far as a system has them
@@ -33,6 +36,14 @@ def open_file(path: Path) -> io.BufferedReader:
     """A file to read from. A pipe or a device is refused, as it may never end or begin, unless the path itself lies in
     /dev: then someone wrote <(…) or /dev/stdin."""
     return open(path, "rb", opener=None if path.as_posix().startswith("/dev/") else _open_regular)
+
+
+def check_tensor_file(path: Path) -> None:
+    """Before the library opens a safetensors file by its name: it is a file, and its header has a size that makes
+    sense, for the library would take 30 times as much memory."""
+    with open_file(path) as stream:
+        if int.from_bytes(stream.read(8), "little") > MOST_HEADER:
+            raise ValueError(f"its header says that it has more than {MOST_HEADER >> 20} MiB")
 
 
 def _open_regular(path: str, flags: int) -> int:
@@ -66,8 +77,9 @@ def reading(path: Path) -> Iterator[BinaryIO]:
 
 def read_whole(path: Path, most: int) -> bytes:
     """The bytes of a file that is read at once; one of more than `most` is not what its name says."""
-    with reading(path) as stream:
-        content = stream.read(most + 1)
+    with reading(path) as stream:  # in blocks, as `read(most)` would take so much memory for any file
+        blocks = iter(lambda: stream.read(BLOCK), b"")
+        content = b"".join(islice(blocks, most // BLOCK + 1))
     if len(content) > most:
         raise RegardError(f"{str(path)!r} has more than {most >> 20} MiB, so Regard did not write it: check the file.")
     return content
@@ -301,7 +313,7 @@ def locked(path: Path) -> Iterator[None]:
                     time.sleep(0.02)
                     continue
                 raise Held(f"Another process is working in {path.parent}; wait until it has ended.") from None
-            if not _is_still(handle, path):  # who held it before removed it
+            if not is_still(handle, path):  # who held it before removed it
                 continue
             yield
             return
@@ -333,7 +345,8 @@ def _take(handle: BinaryIO, shared: bool = False) -> None:
         fcntl.flock(handle, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
 
 
-def _is_still(handle: BinaryIO, path: Path) -> bool:
+def is_still(handle: BinaryIO, path: Path) -> bool:
+    """Does `path` still name the open file, or was it removed or replaced?"""
     try:
         return os.path.samestat(os.fstat(handle.fileno()), os.stat(path))
     except FileNotFoundError:

@@ -1,68 +1,104 @@
 """Clients of a completions API that ask at the same time, each one request after the other, over kept connections.
 
-Every answer is a stream: the time of its first event is that of the first token. Only the standard library is used, so
-that the clients cost little beside the server that they measure.
+Every answer is a stream: the time of its first event is that of the first token. One thread reads all sockets, and what
+came is taken apart only when all is over, so that the clients cost little beside the server that they measure.
 """
 
 from __future__ import annotations
 
-import asyncio
 import json
+import re
+import selectors
+import socket
 import time
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
 
+LAST_CHUNK = b"\r\n0\r\n\r\n"
+SILENCE = 120.0  # seconds without a byte, after which a server is given up
 
-@dataclass(frozen=True)
+
+@dataclass
 class Answer:
-    first: float  # seconds until the first token
-    whole: float
-    events: bytes
-
-    def text(self) -> str:
-        return "".join(choice["text"] for event in self._events() for choice in event["choices"])
+    question: int  # its number
+    began: float
+    first: float = 0.0  # seconds until the first token
+    whole: float = 0.0
+    parts: list[bytes] = field(default_factory=list)  # as they came
 
     @property
     def tokens(self) -> int:
-        return int(self._events()[-1]["usage"]["completion_tokens"])
+        found = re.search(rb'"completion_tokens": ?(\d+)', b"".join(self.parts))
+        if found is None:
+            raise RuntimeError("the server's answer was cut")
+        return int(found[1])
 
-    def _events(self) -> list[dict[str, Any]]:
-        lines = [line[len(b"data: ") :] for line in self.events.split(b"\n\n") if line.startswith(b"data: {")]
-        return [json.loads(line) for line in lines]
-
-
-def load(address: str, questions: Sequence[dict[str, Any]], clients: int) -> list[Answer]:
-    """The answers to all questions, in their order."""
-    return asyncio.run(_load(address, questions, clients))
-
-
-async def _load(address: str, questions: Sequence[dict[str, Any]], clients: int) -> list[Answer]:
-    place, found = urlsplit(address), list[Answer | None]([None] * len(questions))
-    remaining = iter(enumerate(questions))
-    await asyncio.gather(*(_client(place.hostname or "", place.port or 80, remaining, found) for _ in range(clients)))
-    return [answer for answer in found if answer is not None]
+    def text(self) -> str:
+        rest, body = b"".join(self.parts).partition(b"\r\n\r\n")[2], b""
+        while rest:  # chunks: size, bytes, a line end
+            size, _, rest = rest.partition(b"\r\n")
+            body, rest = body + rest[: int(size, 16)], rest[int(size, 16) + 2 :]
+        events = [json.loads(line[len("data: ") :]) for line in body.decode().split("\n\n") if line[:7] == "data: {"]
+        return "".join(choice["text"] for event in events for choice in event["choices"])
 
 
-async def _client(
-    host: str, port: int, remaining: Iterator[tuple[int, dict[str, Any]]], found: list[Answer | None]
-) -> None:
-    reader, writer = await asyncio.open_connection(host, port)
-    try:
-        for number, question in remaining:
-            body = json.dumps({**question, "stream": True, "stream_options": {"include_usage": True}}).encode()
-            head = f"POST /v1/completions HTTP/1.1\r\nHost: {host}:{port}\r\nContent-Type: application/json\r\n"
-            began = time.perf_counter()
-            writer.write(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
-            status = await reader.readuntil(b"\r\n\r\n")
-            if not status.startswith(b"HTTP/1.1 200"):
-                raise RuntimeError(f"the server answered {status.splitlines()[0].decode()}")
-            first, parts = 0.0, []
-            while size := int(await reader.readuntil(b"\r\n"), 16):
-                parts.append((await reader.readexactly(size + 2))[:-2])
-                first = first or time.perf_counter() - began
-            await reader.readuntil(b"\r\n")
-            found[number] = Answer(first, time.perf_counter() - began, b"".join(parts))
-    finally:
-        writer.close()
+class Client:
+    def __init__(self, host: str, port: int) -> None:
+        self.host, self.socket = f"{host}:{port}", socket.create_connection((host, port))
+        self.answer = Answer(0, 0.0)
+
+    def ask(self, number: int, question: dict[str, Any]) -> None:
+        body = json.dumps({**question, "stream": True, "stream_options": {"include_usage": True}}).encode()
+        head = f"POST /v1/completions HTTP/1.1\r\nHost: {self.host}\r\nContent-Type: application/json\r\n"
+        self.answer = Answer(number, time.perf_counter())
+        self.socket.sendall(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
+
+    def receive(self) -> bool:
+        """Takes what has come; is this the end of the answer?"""
+        came, answer = self.socket.recv(2**16), self.answer
+        if not came:
+            raise RuntimeError("the server has closed the connection")
+        answer.parts.append(came)
+        if not answer.first and b"data: " in came:
+            answer.first = time.perf_counter() - answer.began
+        end = came if len(came) >= len(LAST_CHUNK) else b"".join(answer.parts[-8:])
+        if not end.endswith(LAST_CHUNK):
+            if not answer.first and not (start := b"".join(answer.parts)).startswith(b"HTTP/1.1 200"[: len(start)]):
+                raise RuntimeError(f"the server answered {start.splitlines()[0].decode()}")
+            return False
+        answer.whole = time.perf_counter() - answer.began
+        return True
+
+
+def load(
+    address: str, questions: Iterator[tuple[int, dict[str, Any]]], clients: int, seconds: float = 0.0
+) -> list[Answer]:
+    """The answers to the next questions, as they came. Each client asks at least once, and again until so many seconds
+    are over; what has begun is finished."""
+    place, found = urlsplit(address), list[Answer]()
+    with selectors.DefaultSelector() as selector:
+        asking = [Client(place.hostname or "", place.port or 80) for _ in range(clients)]
+        try:
+            until = time.perf_counter() + seconds
+            for client in asking:
+                selector.register(client.socket, selectors.EVENT_READ, client)
+                client.ask(*next(questions))
+            going = clients
+            while going:
+                ready = selector.select(SILENCE)
+                if not ready:
+                    raise RuntimeError(f"the server has said nothing for {SILENCE:.0f} seconds")
+                for key, _ in ready:
+                    client = key.data
+                    if client.receive():
+                        found.append(client.answer)
+                        if time.perf_counter() < until:
+                            client.ask(*next(questions))
+                        else:
+                            going -= 1
+        finally:
+            for client in asking:
+                client.socket.close()
+    return found

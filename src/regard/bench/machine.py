@@ -48,20 +48,19 @@ class Machine:
         wait(self.place.device)
         return (time.perf_counter() - began) / calls
 
-    @property
-    def name(self) -> str:
-        device = self.place.device
-        return torch.cuda.get_device_name(device) if device.type == "cuda" else f"{device} ({platform.machine()})"
-
     def as_json(self) -> dict[str, Any]:
         return {
-            "device": self.name,
+            "device": device_name(self.place.device),
             "precision": self.place.precision,
             "threads": torch.get_num_threads(),
             "torch": torch.__version__,
             "matmul_rate": self.matmul_rate,
             "copy_rate": self.copy_rate,
         }
+
+
+def device_name(device: torch.device) -> str:
+    return torch.cuda.get_device_name(device) if device.type == "cuda" else f"{device} ({platform.machine()})"
 
 
 def wait(device: torch.device) -> None:

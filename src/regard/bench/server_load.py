@@ -1,9 +1,13 @@
-"""`regard serve` under load: clients that ask at the same time, beside the same requests one after the other.
+"""`regard serve` under load: clients that ask at the same time, beside one that asks alone.
 
 The model is a GPT-2, 124 million parameters on a GPU, with weights as they are before training; every request is a
-prompt of 16 tokens and asks for a fixed number of tokens, greedily, as a stream. The rate is in written tokens; the
-note says requests per second, the median and the 99th percentile of the first token and of the whole answer, and the
-tokens per second of the server's own processor time, which other programs on the machine change little.
+prompt of 16 tokens and asks for a fixed number of tokens, greedily, as a stream. In each turn every number of clients
+asks for some seconds, one after the other, so that disturbances affect all alike:
+
+    rate = tokens of a turn / its seconds          times one client = median over turns of (its rate / that of one)
+
+Tokens per second of the server's own processor time are said, too: other programs on the machine change them little.
+Regard comes first; then, for fewer turns, Hugging Face's `generate` behind the same kind of server.
 """
 
 from __future__ import annotations
@@ -13,32 +17,39 @@ import os
 import subprocess
 import sys
 import tempfile
-import weakref
-from collections.abc import Callable
-from functools import cache, partial
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from importlib.util import find_spec
+from itertools import cycle
 from pathlib import Path
-from statistics import quantiles
+from statistics import median, quantiles
 from typing import Any
 
-from regard.bench.contenders import Contender, Place, Row
+from regard.bench.contenders import Place
 from regard.bench.gpt2 import PROMPT, prompts, recipe, regard_gpt, shape, vocabulary
 from regard.bench.http_load import Answer, load
-from regard.bench.training_step import count
+from regard.bench.turns import sentence, spread
 from regard.runs.folder import Tokenizers
 from regard.runs.new_folder import new_folder, write_facts, write_folder
 from regard.text.tokenizer import EOS, UNK, Tokenizer
 from regard.training.checkpoint import save_tensors
 
 CLIENTS = {"full": (1, 16, 64, 256), "small": (1, 16, 64), "quick": (1, 4)}
+SECONDS = {"full": 2.0, "small": 2.0, "quick": 0.1}  # of a turn, for each number of clients
+PROMPTS = 64  # different ones, which come again and again
+PEER_TURNS = 2
+
+
+# -- the servers -----------------------------------------------------------------------------------------------------
 
 
 class Served:
-    """A server in a process of its own, for as long as this object is there."""
+    """A server in a process of its own."""
 
-    def __init__(self, command: list[str], folder: tempfile.TemporaryDirectory[str]) -> None:
-        self.folder = folder
+    def __init__(self, command: list[str]) -> None:
         self.process = subprocess.Popen([sys.executable, "-m", *command], stdout=subprocess.PIPE, text=True)
-        self.end = weakref.finalize(self, _end, self.process)
         assert self.process.stdout is not None
         self.address = self.process.stdout.readline().strip()
         if not self.address:
@@ -53,9 +64,14 @@ class Served:
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def _end(process: subprocess.Popen[str]) -> None:
-    process.kill()
-    process.wait()
+@contextmanager
+def running(command: list[str]) -> Iterator[Served]:
+    server = Served(command)
+    try:
+        yield server
+    finally:
+        server.process.kill()
+        server.process.wait()
 
 
 def random_run(place: Place, folder: Path) -> Path:
@@ -70,69 +86,99 @@ def random_run(place: Place, folder: Path) -> Path:
     return run
 
 
-def regard_server(place: Place) -> Served:
-    folder = tempfile.TemporaryDirectory()
-    options = ["--port", "0", "--device", str(place.device), "--precision", place.precision]
-    return Served(["regard", "serve", str(random_run(place, Path(folder.name))), *options], folder)
+@contextmanager
+def regard_server(place: Place) -> Iterator[Served]:
+    with tempfile.TemporaryDirectory() as folder:
+        run = random_run(place, Path(folder))
+        options = ["--port", "0", "--device", str(place.device), "--precision", place.precision]
+        with running(["regard", "serve", str(run), *options]) as server:
+            yield server
 
 
-def hugging_face_server(place: Place) -> Served:
-    folder, sizes = tempfile.TemporaryDirectory(), shape(place)
+@contextmanager
+def hugging_face_server(place: Place) -> Iterator[Served]:
+    sizes = shape(place)
     settings = {
         "vocab_size": vocabulary(place), "n_positions": sizes["context"], "n_embd": sizes["width"],
         "n_layer": sizes["layers"], "n_head": sizes["heads"], "bos_token_id": 0, "eos_token_id": 0,
     }  # fmt: skip
-    path = Path(folder.name) / "settings.json"
-    path.write_text(json.dumps(settings))
     dtype = str(place.dtype).removeprefix("torch.")
-    return Served(
-        ["regard.bench.hugging_face_server", str(path), "--device", str(place.device), "--dtype", dtype], folder
-    )
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "settings.json"
+        path.write_text(json.dumps(settings))
+        options = ["--device", str(place.device), "--dtype", dtype]
+        with running(["regard.bench.hugging_face_server", str(path), *options]) as server:
+            yield server
 
 
+# -- the load --------------------------------------------------------------------------------------------------------
+
+
+@dataclass
 class Load:
-    """Each call sends all requests, by so many clients; contenders that must write the same share `texts`."""
+    """What so many clients of one server got."""
 
-    def __init__(
-        self, server: Served, place: Place, requests: int, new: int, clients: int, texts: dict[str, list[str]] | None
-    ) -> None:
-        self.server, self.clients, self.texts = server, clients, texts
-        self.parameters = count(regard_gpt(place, 1))
-        self.questions = [
-            {"model": "gpt", "prompt": prompt, "max_tokens": new, "temperature": 0}
-            for prompt in prompts(place, requests)
-        ]
-        self.calls = 0
-        self.answers: list[Answer] = []
-        self.busy = 0.0  # processor seconds of the server
+    server: str
+    clients: int
+    place: Place
+    new: int  # tokens of a request
+    rates: list[float] = field(default_factory=list)  # tokens/s of each turn
+    answers: list[Answer] = field(default_factory=list)
+    tokens: int = 0
+    busy: float = 0.0  # processor seconds of the server
+    one: Load | None = None  # the same server with one client
+    why: str = ""  # it could not run
 
-    def __call__(self) -> int:
-        before = self.server.processor_seconds()
-        found = load(self.server.address, self.questions, self.clients)
-        if self.calls:  # the first one is the warm-up
-            self.answers += found
-            self.busy += self.server.processor_seconds() - before
-        self.calls += 1
-        if self.texts is not None:
-            self.texts["alone" if self.clients == 1 else "together"] = [answer.text() for answer in found]
-        return sum(answer.tokens for answer in found)
+    def take_turn(self, server: Served, questions: Iterator[tuple[int, dict[str, Any]]], seconds: float) -> None:
+        before, began = server.processor_seconds(), time.perf_counter()
+        found = load(server.address, questions, self.clients, seconds)
+        took = time.perf_counter() - began
+        self.busy += server.processor_seconds() - before
+        self.answers += found
+        written = sum(answer.tokens for answer in found)
+        self.tokens += written
+        self.rates.append(written / took)
 
     @property
+    def work(self) -> str:
+        sizes = shape(self.place)
+        return f"{sizes['layers']}×{sizes['width']}, requests of {PROMPT} + {self.new} tokens, {self.place.precision}"
+
+    def as_json(self) -> dict[str, Any]:
+        return self.facts() | {"texts_as_alone": self.texts_as_alone(), "could_not_run": self.why or None}
+
     def facts(self) -> dict[str, Any]:
-        first, whole = ([getattr(answer, what) for answer in self.answers] for what in ("first", "whole"))
-        facts: dict[str, Any] = {
+        rate = median(self.rates) if self.rates else None
+        own = self.tokens / self.busy if self.busy else None
+        alone = self.one.tokens / self.one.busy if self.one and self.one.busy else None
+        return {
+            "name": "serve",
+            "server": self.server,
             "clients": self.clients,
-            "tokens_of_a_request": self.questions[0]["max_tokens"],
-            "first_token_seconds": percentiles(first),
-            "whole_seconds": percentiles(whole),
-            "tokens_per_processor_second": sum(answer.tokens for answer in self.answers) / self.busy
-            if self.busy
-            else None,
+            "work": self.work,
+            "rates": self.rates,
+            "median": rate,
+            "spread": spread(self.rates),
+            "times_one_client": self.times_one_client(),
+            "requests": len(self.answers),
+            "requests_per_second": rate and rate / self.new,
+            "first_token_seconds": percentiles([answer.first for answer in self.answers]),
+            "whole_seconds": percentiles([answer.whole for answer in self.answers]),
+            "tokens_per_processor_second": own,
+            "times_one_client_by_processor": own / alone if own and alone else None,
         }
-        if self.texts and len(self.texts) == 2:
-            same = [one == other for one, other in zip(self.texts["alone"], self.texts["together"])]
-            facts["texts_as_alone"] = f"{sum(same)} of {len(same)}"
-        return facts
+
+    def times_one_client(self) -> float | None:
+        one = self.one.rates if self.one else []
+        return median(ours / alone for ours, alone in zip(self.rates, one)) if one and self.rates else None
+
+    def texts_as_alone(self) -> str | None:
+        """How many texts are what a client got that asked alone, of those whose prompt it had, too."""
+        if self.one is None or self.one is self or not self.answers:
+            return None
+        alone = {answer.question: answer.text() for answer in self.one.answers}
+        same = [answer.text() == alone[answer.question] for answer in self.answers if answer.question in alone]
+        return f"{sum(same)} of {len(same)}"
 
 
 def percentiles(seconds: list[float]) -> dict[str, float]:
@@ -140,31 +186,45 @@ def percentiles(seconds: list[float]) -> dict[str, float]:
     return {"p50": cut[49], "p99": cut[98]} if cut else {}
 
 
-def rows(place: Place) -> list[Row]:
-    ours: Callable[[], Served] = cache(partial(regard_server, place))  # one server of each kind for all rows
-    theirs: Callable[[], Served] = cache(partial(hugging_face_server, place))
-    return [row(place, clients, ours, theirs) for clients in CLIENTS[place.size]]
+def measure(
+    place: Place,
+    turns: int,
+    clients: Sequence[int] = (),
+    seconds: float | None = None,
+    each: Callable[[Load], object] = lambda load: None,
+) -> list[Load]:
+    """Regard, then its peer; `each` is called after every turn of every number of clients."""
+    clients = sorted(set(clients)) or CLIENTS[place.size]
+    seconds = SECONDS[place.size] if seconds is None else seconds
+    found = [Load("Regard", number, place, place.of(128, 32, 4)) for number in clients]
+    with regard_server(place) as server:
+        take_turns(server, found, turns, seconds, each)
+    peers = [Load("transformers' generate", number, place, place.of(128, 32, 4)) for number in clients]
+    why = "" if find_spec("transformers") else "The package transformers is not installed here."
+    if not why:
+        try:
+            with hugging_face_server(place) as server:
+                take_turns(server, peers, min(turns, PEER_TURNS), seconds, each)
+        except Exception as error:
+            why = sentence(error)
+    for peer in peers:
+        peer.why = "" if peer.rates else why
+    return found + peers
 
 
-def row(place: Place, clients: int, ours: Callable[[], Served], theirs: Callable[[], Served]) -> Row:
-    sizes, new = shape(place), place.of(128, 32, 4)
-    requests = max(place.of(8, 4, 2), 2 * clients)
-    texts: dict[str, list[str]] = {}
-
-    def loaded(server: Callable[[], Served], clients: int, texts: dict[str, list[str]] | None = None) -> Load:
-        return Load(server(), place, requests, new, clients, texts)
-
-    alone = [Contender("Regard, one at a time", lambda: loaded(ours, 1, texts))] if clients > 1 else []
-    return Row(
-        f"serve {clients}",
-        place,
-        f"{sizes['layers']}×{sizes['width']}, {requests} requests of {PROMPT} + {new} tokens, {place.precision}",
-        [
-            Contender("Regard", lambda: loaded(ours, clients, texts)),
-            *alone,
-            Contender("transformers' generate", lambda: loaded(theirs, clients), needs=["transformers"]),
-        ],
-        None,
-        warm_up=1,
-        calls=1,
-    )
+def take_turns(
+    server: Served, loads: Sequence[Load], turns: int, seconds: float, each: Callable[[Load], object]
+) -> None:
+    place, new = loads[0].place, loads[0].new
+    asked = [{"model": "gpt", "prompt": prompt, "max_tokens": new, "temperature": 0}
+             for prompt in prompts(place, PROMPTS)]  # fmt: skip
+    questions = [cycle(enumerate(asked)) for _ in loads]
+    for _ in range(2):  # graphs are recorded, memory is taken; not timed
+        for one in loads:
+            load(server.address, cycle(enumerate(asked)), one.clients)
+    alone = next((one for one in loads if one.clients == 1), None)
+    for _ in range(turns):
+        for one, mine in zip(loads, questions):
+            one.one = alone
+            one.take_turn(server, mine, seconds)
+            each(one)

@@ -30,7 +30,6 @@ class Entry:
     amount: int = 0  # tokens of a call
     memory: int | None = None  # bytes
     rates: list[float] = field(default_factory=list)
-    facts: dict[str, Any] = field(default_factory=dict)  # what else its work has measured
 
     @property
     def running(self) -> bool:
@@ -85,7 +84,6 @@ class Result:
             "ratio_of_regard": None if entry is self.entries[0] else self.ratio(entry),
             "share_of_limit": self.share(entry),
             "peak_memory_bytes": entry.memory,
-            **entry.facts,
             "could_not_run": entry.why or None,
         }
 
@@ -110,7 +108,6 @@ def take_turns(row: Row, machine: Machine, repeats: int) -> Result:
             if entry.running:
                 attempt(turn, entry, row)
     for entry in entries:
-        entry.facts = getattr(entry.work, "facts", {})
         entry.work = None
     return Result(row, machine, entries)
 

@@ -27,7 +27,7 @@ RELATIONS = ("at most", "at least", "within")
 OVERS = ("draws", "seeds", "share")
 SEEDS = 5  # of a measured claim, at least
 QUICK_SEEDS = 3
-FIRST_SEED, FIRST_QUICK_SEED = 201, 1  # bounds were chosen while looking at smaller seeds
+FIRST_SEED, FIRST_QUICK_SEED = 301, 1  # bounds were chosen while looking at smaller seeds
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,8 @@ class Expect:
     over="seeds"   one number for each seed: the 99 % interval of their mean (Student's t) must lie beyond the bound
     over="share"   one 0 or 1 for each trial: the 99 % interval of the share of ones (Wilson) must lie beyond the bound
 
-    `relation` "within" requires |value − bound| ≤ tolerance.
+    `relation` "within" requires |value − bound| ≤ tolerance. A statement that says several things names the `part` that
+    each expectation belongs to; every part has a verdict of its own. A control without a part belongs to all.
     """
 
     quantity: str
@@ -47,6 +48,7 @@ class Expect:
     tolerance: float = 0.0
     over: str = "seeds"
     unit: str = ""
+    part: str = ""
 
     def __post_init__(self) -> None:
         if self.relation not in RELATIONS or self.over not in OVERS:
@@ -95,6 +97,7 @@ class Trial:
     device: str = "cpu"
     knobs: Mapping[str, float] = field(default_factory=dict)
     step: Callable[[str], None] = lambda note: None  # call it with a short note to advance the progress
+    data: str = ""  # a text that the user gave, for a claim that reads one
     store: Path | None = None  # trained models are kept here (regard.claims.models); None = the cache
 
     def knob(self, name: str) -> float:
@@ -126,6 +129,7 @@ class Claim:
     worked: Callable[[], list[Worked]] | None = None  # computed at once, without training
     seeds: int = SEEDS
     quick_seeds: int = QUICK_SEEDS
+    reads_data: bool = False  # a part of it needs a text that the user gives
     on_device: bool = False  # it can use a GPU; else it runs on the CPU
     cost: float = 1.0  # approximate seconds on one core: the longest start first
 
@@ -143,13 +147,21 @@ class Claim:
         return (*self.expected, *self.control, *self.besides)
 
     def trial(
-        self, *, quick: bool = False, device: str = "cpu", first_seed: int | None = None, **knobs: float
+        self,
+        *,
+        quick: bool = False,
+        device: str = "cpu",
+        first_seed: int | None = None,
+        data: str = "",
+        **knobs: float,
     ) -> Trial:
+        if data and not self.reads_data:
+            raise RegardError(f"{self.name} reads no text: leave --data out.")
         for name, value in knobs.items():
             self._check_knob(name, value)
         count, first = (self.quick_seeds, FIRST_QUICK_SEED) if quick else (self.seeds, FIRST_SEED)
         first = first if first_seed is None else first_seed
-        return Trial(tuple(range(first, first + count)), quick, device, {**self.knobs, **knobs})
+        return Trial(tuple(range(first, first + count)), quick, device, {**self.knobs, **knobs}, data=data)
 
     def _check_knob(self, name: str, value: float) -> None:
         if name not in self.knobs:

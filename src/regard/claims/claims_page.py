@@ -23,13 +23,14 @@ from regard.report.table import text
 
 TITLE = "The lectures' statements, put to the test"
 STYLE = Template("""
-.claim { max-width: 72rem; border-top: 1px solid $line; margin-top: 2.6rem }
-.claim h2, .claim h3 { line-height: 1.3 }
-.claim h2 { margin: 1rem 0 .4rem } .claim h2 small { font-weight: 400; color: $quiet }
-.claim blockquote, .claim .statement, .claim dl.facts { max-width: 52rem } .claim ul.findings { max-width: 60rem }
-.claim blockquote { margin: .3rem 0 .6rem; padding-left: .8rem; border-left: 3px solid $line;
+.claimed { max-width: 72rem; border-top: 1px solid $line; margin-top: 2.6rem }
+.claimed h2, .claimed h3 { line-height: 1.3 }
+.claimed h2 { margin: 1rem 0 .4rem } .claimed h2 small { font-weight: 400; color: $quiet }
+.claimed blockquote, .claimed .statement, .claimed dl.facts { max-width: 52rem }
+.claimed ul.findings { max-width: 60rem }
+.claimed blockquote { margin: .3rem 0 .6rem; padding-left: .8rem; border-left: 3px solid $line;
   color: $quiet }
-.claim .statement { margin: .3rem 0 .8rem; font-size: 1.06rem }
+.claimed .statement { margin: .3rem 0 .8rem; font-size: 1.06rem }
 .sign { display: inline-block; min-width: 1.4em; text-align: center; font-weight: 700; border-radius: .25em;
   color: white; background: $open }
 .sign.holds { background: $holds } .sign.fails { background: $fails }
@@ -53,7 +54,7 @@ table.verdicts a { color: inherit }
   table.verdicts .spare { display: none }
   dl.facts { grid-template-columns: 1fr } dl.facts dd { margin-bottom: .4rem }
 }
-.claim .verdict { font-weight: 600 }
+.claimed .verdict { font-weight: 600 }
 """).substitute({name: variable(name) for name in LIGHT})
 
 
@@ -149,12 +150,13 @@ def _claim(result: Result) -> str:
     rows = [{key: _minus(text(value)) for key, value in row.items()} for row in result.table]
     return "".join(
         [
-            f'<section class="claim" id="{escape(result.name)}"><h2>{_sign(result.verdict)} {escape(result.number)} '
+            f'<section class="claimed" id="{escape(result.name)}"><h2>{_sign(result.verdict)} {escape(result.number)} '
             f"{escape(result.name)} <small>{result.verdict}</small></h2>",
             f'<p class="statement">{prose(result.statement)}</p>',
             f"<blockquote>The lecture says: “{prose(result.quote)}” <cite>({prose(reference(result.where))})</cite>"
             "</blockquote>",
             f'<p class="verdict">{_verdict(result)}</p>',
+            _parts(result),
             _worked(result),
             beside(*drawn) if len(drawn) > 1 and not _wide(result.figures) else "".join(drawn),
             _findings("What the statement expects", result.expected),
@@ -172,11 +174,18 @@ def _verdict(result: Result) -> str:
     """The verdict as a sentence."""
     finding = result.decisive
     what = {HOLDS: "The statement holds", FAILS: "The statement fails"}.get(result.verdict, "The test is inconclusive")
-    if not result.controlled:
+    if any(math.isnan(one.value) for one in (*result.expected, *result.control)):
+        what += ", since not all of it was measured"
+    elif not result.controlled:
         what += ", since its control did not come out the other way"
     unit = f" {finding.expect.unit}" if finding.expect.unit else ""
     said = f"{what}: {finding.expect.quantity} is {_measured(finding)}{unit}; expected was {finding.expect.words}."
     return prose(_minus(said))
+
+
+def _parts(result: Result) -> str:
+    said = ", &nbsp;".join(f"{_sign(verdict)} {prose(part)}" for part, verdict in result.parts.items())
+    return f"<p>Of what it says: {said}.</p>" if said else ""
 
 
 def reference(where: str) -> str:

@@ -64,13 +64,18 @@ def lines(pairs: Mapping[str, Sequence[tuple[str, str]]]) -> dict[str, list[str]
 
 
 def shuffled(splits: Splits, seed: int = 0) -> dict[str, list[str]]:
-    """The words of each split shuffled, with the same line lengths: no word predicts the next."""
+    """The words of each split shuffled, and after each the line ends with the same probability: nothing says how long a
+    line is, and no word predicts another. (Of lines that kept their lengths the ends would be predictable.)"""
     mixed = {}
     for split, given in splits.items():
         random, spoken = Random(f"shuffled {split} {seed}"), [word for line in given for word in line.split()]
         order = sorted(range(len(spoken)), key=lambda _: random.random())
-        rest = iter([spoken[n] for n in order])
-        mixed[split] = [" ".join(next(rest) for _ in line.split()) for line in given]
+        lines: list[list[str]] = [[]]
+        for place in order:
+            if lines[-1] and random.random() < len(given) / len(spoken):
+                lines.append([])
+            lines[-1].append(spoken[place])
+        mixed[split] = [" ".join(line) for line in lines]
     return mixed
 
 

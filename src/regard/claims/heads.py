@@ -1,59 +1,120 @@
 """C17, heads: several heads look at different things, some near and some far.
 
     distance of a head = mean over t of Σ_s α_ts (t − s),        spread = standard deviation over the heads of a layer
+    use of the far     = L(a head cannot see beyond 3 words) − L,    use of the near = L(… cannot see those 3) − L
 
 The largest difference between h heads grows with h even where all are drawn alike; the standard deviation (divided by
-h − 1) does not, and models with the same number of heads are compared.
+h − 1) does not, and models with the same number of heads are compared. Distances may drift where they do not matter:
+hence the ablation, which asks what is lost if a head is kept from looking there. The null has the same words in a
+random order and lines that end at random, so that nothing in it can be predicted from anything.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from statistics import mean
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
+from regard.claims import corpora
 from regard.claims.claim import Claim, Evidence, Expect, Trial
 from regard.claims.language_models import WINDOW, reader, spoken
+from regard.layers.attention import CausalSelfAttention
 from regard.report.figures import Line, Lines
 from regard.runs.folder import Tokenizers, build_model
 from regard.runs.language_run import LanguageRun
 from regard.systems.model import Model
 
 ROWS = 64  # windows that are looked at
+NEAR = 3  # words back, at most
 
 
 def experiment(trial: Trial) -> Evidence:
     found: dict[str, list[Tensor]] = {kind: [] for kind in KINDS}
+    used: dict[str, list[tuple[float, float]]] = {kind: [] for kind in KINDS}
+    unordered = corpora.shuffled(spoken())["test"]
     for seed in trial.seeds:
         run = reader(trial, "gpt", seed)
-        text = windows(run)
-        found[TRAINED].append(distances(run.model, text))
-        found[FRESH].append(distances(untrained(run, seed), text))
-        mixed = reader(trial, "gpt", seed, shuffled=True)
-        found[SHUFFLED].append(
-            distances(mixed.model, windows(mixed))
-        )  # the same sentences; its words have other numbers
+        mixed = reader(trial, "gpt", seed, "shuffled")
+        text = windows(run, spoken()["test"])
+        for kind, model, read in (
+            (TRAINED, run.model, text),
+            (FRESH, untrained(run, seed), text),
+            (SHUFFLED, mixed.model, windows(mixed, unordered)),
+        ):
+            found[kind].append(distances(model, read))
+            used[kind].append(uses(model, read, found[kind][-1]))
         trial.step(f"seed {seed}")
     measured = {
         OVER_FRESH: [spread(one) - spread(other) for one, other in zip(found[TRAINED], found[FRESH])],
         OVER_SHUFFLED: [spread(one) - spread(other) for one, other in zip(found[TRAINED], found[SHUFFLED])],
+        FAR_USED: [far for far, _ in used[TRAINED]],
+        NEAR_USED: [near for _, near in used[TRAINED]],
         AT_FIRST: [spread(one) for one in found[FRESH]],
+        FAR_IDLE: [far for far, _ in used[SHUFFLED]],
+        NEAR_IDLE: [near for _, near in used[SHUFFLED]],
         UNORDERED: [spread(one) for one in found[SHUFFLED]],
     }
     table = tuple(
         {"model": kind, "spread": mean(map(spread, given)), "nearest head": mean(float(one.min()) for one in given),
-         "farthest head": mean(float(one.max()) for one in given)}
+         "farthest head": mean(float(one.max()) for one in given), "far used": mean(far for far, _ in used[kind]),
+         "near used": mean(near for _, near in used[kind])}
         for kind, given in found.items()
     )  # fmt: skip
     return Evidence(measured, (figure(found),), table=table)
 
 
-def windows(run: LanguageRun) -> Tensor:
-    """Held-out sentences as windows of tokens: [rows, WINDOW]."""
-    ids = [symbol for line in spoken()["test"] for symbol in (*run.tokenizer.encode(line), run.tokenizer.eos)]
+def windows(run: LanguageRun, lines: list[str]) -> Tensor:
+    """Held-out lines as windows of tokens: [rows, WINDOW]."""
+    ids = [symbol for line in lines for symbol in (*run.tokenizer.encode(line), run.tokenizer.eos)]
     rows = min(ROWS, len(ids) // WINDOW)
     return torch.tensor(ids[: rows * WINDOW]).view(rows, WINDOW)
+
+
+@torch.no_grad()
+def uses(model: Model, text: Tensor, distance: Tensor) -> tuple[float, float]:
+    """Means over layers: how much more the farthest-looking head loses than the nearest-looking one when it cannot see
+    beyond three words, and how much more the nearest-looking one loses when it cannot see those three."""
+    far, near = [], []
+    for layer, heads in enumerate(distance):
+        nearest, farthest = int(heads.argmin()), int(heads.argmax())
+        far.append(loss_without(model, text, layer, farthest, "far") - loss_without(model, text, layer, nearest, "far"))
+        near.append(
+            loss_without(model, text, layer, nearest, "near") - loss_without(model, text, layer, farthest, "near")
+        )
+    return mean(far), mean(near)
+
+
+def loss_without(model: Model, text: Tensor, layer: int, head: int, words: str) -> float:
+    """Nats per word where one head cannot see "near" words (1 to 3 back) or "far" ones; it always sees its own."""
+    blocks = [module for module in model.modules() if isinstance(module, CausalSelfAttention)]
+    text = text.to(model.device)
+    with blind(blocks[layer], head, words):
+        logits, _ = model.eval()(text[:, :-1])
+    return float(F.cross_entropy(logits.flatten(0, 1).float(), text[:, 1:].flatten()))
+
+
+@contextmanager
+def blind(attention: CausalSelfAttention, head: int, words: str) -> Iterator[None]:
+    plain = attention.look_up
+
+    def look_up(*given: object) -> tuple[Tensor, Tensor, Tensor, Tensor, object]:
+        query, keys, values, mask, new = plain(*given)  # type: ignore[arg-type]
+        steps = torch.arange(keys.size(2), device=keys.device)
+        back = steps[:, None] - steps
+        unseen = back > NEAR if words == "far" else (back >= 1) & (back <= NEAR)
+        closed = torch.zeros(1, query.size(1), *unseen.shape, dtype=mask.dtype, device=mask.device)
+        closed[:, head].masked_fill_(unseen, -torch.inf)
+        return query, keys, values, mask + closed, new
+
+    attention.look_up = look_up  # type: ignore[method-assign, assignment]
+    try:
+        yield
+    finally:
+        del attention.look_up
 
 
 def untrained(run: LanguageRun, seed: int) -> Model:
@@ -94,25 +155,44 @@ def figure(found: dict[str, list[Tensor]]) -> Lines:
 TRAINED, FRESH, SHUFFLED = KINDS = "trained on sentences", "untrained", "trained on shuffled words"
 OVER_FRESH = "spread of distances over heads, trained minus untrained"
 OVER_SHUFFLED = "spread of distances over heads, trained on sentences minus on shuffled words"
+FAR_USED = "loss without far words, of the farthest-looking head less that of the nearest-looking one"
+NEAR_USED = "loss without near words, of the nearest-looking head less that of the farthest-looking one"
 AT_FIRST = "spread of distances over heads, untrained"
+FAR_IDLE = "loss without far words, farthest less nearest head, trained and tested on shuffled words"
+NEAR_IDLE = "loss without near words, nearest less farthest head, trained and tested on shuffled words"
 UNORDERED = "spread of distances over heads, trained on shuffled words"
+WORTH = 0.01  # nats per word
+DISTANCES, USE = "distances", "use"
 
 CLAIM = Claim(
     name="heads",
     number="C17",
     kinds=("measured",),
-    quote="MULTIPLE INDIVIDUAL ATTENTION HEADS … FOR ATTENDING TO DIFFERENT THINGS.",
-    where="003:300",
+    quote="MULTIPLE INDIVIDUAL ATTENTION HEADS … FOR ATTENDING TO DIFFERENT THINGS. … Capture short-range & long-range "
+    "dependencies within a sequence",
+    where="003:300; 004:226",
     statement="Trained on sentences, heads differ in how far back they look: more than before training, and more than "
-    "when trained on the same words shuffled.",
+    "when trained on the same words in random order. And they use it: kept from far words the head that looks farthest "
+    "loses more, kept from near words the one that looks nearest.",
     conditions=f"gpt of two layers with four heads on the phrasebook's English, windows of {WINDOW} words; distance in "
-    "words, averaged over held-out text; spread is the standard deviation over a layer's four heads.",
-    control_words="The same model before training looks everywhere alike: its heads hardly differ.",
-    breaks="In a text without order it makes no difference where a head looks, so that nothing keeps it from drifting: "
-    "heads that differ need not have found anything. The largest difference grows with the number of heads by chance "
-    "alone: compare models with equally many.",
-    expected=(Expect(OVER_FRESH, "at least", 0.1, unit="words"), Expect(OVER_SHUFFLED, "at least", 0.1, unit="words")),
-    control=(Expect(AT_FIRST, "at most", 0.1, unit="words"),),
+    "words, averaged over held-out text; spread is the standard deviation over a layer's four heads. Near: 1 to "
+    f"{NEAR} words back; one head of a layer at a time is kept from looking there, means over layers; nats per word.",
+    control_words="The same model before training looks everywhere alike. Where words and line ends are random, "
+    "nothing depends on where a head looks, and an ablation costs nothing.",
+    breaks="In a text without order nothing keeps a head from drifting: heads that differ need not have found "
+    "anything. The largest difference grows with the number of heads by chance alone: compare models with equally "
+    "many. Shuffled lines that keep their lengths are no null: their ends can be counted out, and a head does so.",
+    expected=(
+        Expect(OVER_FRESH, "at least", 0.1, unit="words", part=DISTANCES),
+        Expect(OVER_SHUFFLED, "at least", 0.1, unit="words", part=DISTANCES),
+        Expect(FAR_USED, "at least", WORTH, unit="nats per word", part=USE),
+        Expect(NEAR_USED, "at least", WORTH, unit="nats per word", part=USE),
+    ),
+    control=(
+        Expect(AT_FIRST, "at most", 0.1, unit="words", part=DISTANCES),
+        Expect(FAR_IDLE, "at most", WORTH, unit="nats per word", part=USE),
+        Expect(NEAR_IDLE, "at most", WORTH, unit="nats per word", part=USE),
+    ),
     besides=(Expect(UNORDERED, "at most", 0.1, unit="words"),),
     experiment=experiment,
     seeds=10,

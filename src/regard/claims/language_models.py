@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
 
-from regard.claims import corpora
+from regard.claims import corpora, known_grammar
 from regard.claims.claim import Trial
 from regard.claims.models import trained
 from regard.runs.language_run import LanguageRun
@@ -24,10 +25,16 @@ def spoken() -> dict[str, list[str]]:
     return corpora.sentences()
 
 
-def reader(trial: Trial, system: str, seed: int, *, shuffled: bool = False) -> LanguageRun:
-    """A language model trained on the sentences, or on their shuffled words."""
-    splits = corpora.shuffled(spoken()) if shuffled else spoken()
-    folder = corpora.keep("shuffled" if shuffled else "sentences", splits, "txt", trial.store)
+TEXTS: dict[str, Callable[[], corpora.Splits]] = {
+    "sentences": spoken,
+    "shuffled": lambda: corpora.shuffled(spoken()),
+    "grammar": known_grammar.sentences,
+}
+
+
+def reader(trial: Trial, system: str, seed: int, text: str = "sentences") -> LanguageRun:
+    """A language model trained on one of the texts."""
+    folder = corpora.keep(text, TEXTS[text](), "txt", trial.store)
     steps = QUICK_STEPS if trial.quick else STEPS
     run = trained(
         system,

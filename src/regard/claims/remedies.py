@@ -1,15 +1,19 @@
-"""C3, remedies: what is said to help against vanishing gradients, each by itself and together.
+"""C3, remedies: what is said to help against gradients that vanish or explode, each by itself, at several gains.
 
-h_t = f(W_x x_t + W_h h_{t−1} + b)     f in {tanh, ReLU, sigmoid}  ×  W_h at first {default, orthogonal, identity}
+h_t = f(W_x x_t + W_h h_{t−1} + b)     f in {tanh, ReLU, sigmoid}  ×  W_h of variance g²/H, g in {1/√3, 1, √2}, or I
 c_t = f_t * c_{t−1} + i_t * g_t        and gates: LSTM, GRU
+θ ← θ − η min(1, c/‖∇L‖) ∇L            and clipping, on a linear network that is trained
 
-In a wide network of random weights of variance s²/H a step multiplies the gradient by about √(s² E f′²): ReLU, which
-lets half of the units through, by √(s²/2); tanh by more than that unless it is saturated.
+In a wide network of random weights of variance g²/H a step multiplies the gradient by about √(g² E f′²): ReLU, which
+lets half of the units through, by √(g²/2), which is 1 at He's gain √2; tanh by more than that unless it is saturated.
+So gain and activation have to be told apart: 1/√3 is PyTorch's default, and what helps must help at each gain.
 """
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
+from collections.abc import Sequence
 from statistics import mean
 
 import numpy as np
@@ -21,63 +25,136 @@ from regard.claims.through_time import EXACT, influence, log_slope, reading
 from regard.claims.vanishing import ONE_PER_CENT
 from regard.evaluation.intervals import student_interval
 from regard.layers.layer import Layer
-from regard.layers.recurrent import ACTIVATIONS, GRU, INITIALISATIONS, LSTM, Elman, lstm
+from regard.layers.recurrent import ACTIVATIONS, GRU, LSTM, Elman, Recurrent, lstm
 from regard.report.figures import Heat, Intervals, Mark
 
 WIDTH, STEPS, FIRST, LAST = 64, 80, 5, 60  # a default sigmoid network's gradient is 1e-50 after 60 steps
 WORTH = 0.05  # nats per step: over 100 steps a factor of 150
+GAINS = {"1/√3": 3**-0.5, "1": 1.0, "√2": 2**0.5}  # PyTorch's, that of an orthogonal matrix, and He's for ReLU
+LINEAR, WORDS, TEXTS, RATE, BOUND, LEARNT = 16, 40, 32, 0.05, 1.0, 0.1  # of the network that is trained with clipping
 
 
 def experiment(trial: Trial) -> Evidence:
-    bias = trial.knob("b")
     slopes: dict[str, list[float]] = defaultdict(list)
     for seed in trial.seeds:
         torch.manual_seed(seed)
         words = torch.randn(STEPS, WIDTH, dtype=EXACT)
-        for name, layer in networks(bias).items():
+        for name, layer in networks(trial.knob("b")).items():
             slopes[name].append(slope(layer, words))
         for name in ("tanh", "relu"):
-            slopes[f"{name}, default, words of size 5"].append(slope(Elman(WIDTH, WIDTH, activation=name), 5 * words))
+            slopes[f"{name}, words of size 5"].append(slope(Elman(WIDTH, WIDTH, activation=name), 5 * words))
         trial.step(f"draw {seed}")
-    plain = np.array(slopes["tanh, default"])
-    numbers = {
-        RELU: list(np.array(slopes["relu, default"]) - plain),
-        IDENTITY: list(np.array(slopes["tanh, identity"]) - plain),
-        GATES: list(np.array(slopes["LSTM"]) - plain),
+
+    def more(name: str, gain: str) -> list[float]:
+        """Its log-slopes less those of the tanh network of the same gain."""
+        return list(np.array(slopes[f"{name}, gain {gain}"]) - slopes[f"tanh, gain {gain}"])
+
+    final = {(gain, how): train(trial.seeds, GAINS[gain], how) for gain in ("1/√3", "√2") for how in CLIPPINGS}
+    trial.step("trained with and without clipping")
+    numbers: dict[str, Sequence[float]] = {
+        **{RELU[gain]: more("relu", gain) for gain in GAINS},
+        **{GATES[gain]: more("LSTM", gain) for gain in GAINS},
+        **{SHUT[gain]: more("LSTM, forget gates shut", gain) for gain in GAINS},
+        IDENTITY: list(np.array(slopes["tanh, identity"]) - slopes["tanh, gain 1/√3"]),
         PAIR: slopes["relu, identity"],
         SQUASHED: slopes["sigmoid, identity"],
-        SHUT: list(np.array(slopes["LSTM, forget gates shut"]) - plain),
-        ORTHOGONAL: list(np.array(slopes["tanh, orthogonal"]) - plain),
-        GRU_GATES: list(np.array(slopes["GRU"]) - plain),
-        SATURATED: list(np.array(slopes["relu, default, words of size 5"]) - slopes["tanh, default, words of size 5"]),
+        HE_SIGMOID: slopes["sigmoid, gain √2"],
+        CLIPPED: [float(loss <= LEARNT) for loss in final["√2", "clipped"]],
+        UNCLIPPED: [float(loss <= LEARNT) for loss in final["√2", "not clipped"]],
+        SLOWER: [float(loss <= LEARNT) for loss in final["√2", "a smaller rate"]],
+        NOTHING_TO_CURE: [float(loss <= LEARNT) for loss in final["1/√3", "not clipped"]],
+        STOPPED: slopes["relu, gain √2"],
+        GRU_GATES: more("GRU", "1/√3"),
+        SATURATED: list(np.array(slopes["relu, words of size 5"]) - slopes["tanh, words of size 5"]),
         STRONG_TANH: slopes["tanh, identity, W_x as by default"],
         STRONG_RELU: slopes["relu, identity, W_x as by default"],
     }
-    return Evidence(numbers, (factorial(slopes), in_order(slopes)), table=rows(slopes))
+    learned = tuple(
+        {"network": f"linear, gain {gain}, trained, {how}", "share that learns": mean(loss <= LEARNT for loss in found)}
+        for (gain, how), found in final.items()
+    )
+    return Evidence(numbers, (factorial(slopes), in_order(slopes)), table=(*rows(slopes), *learned))
 
 
 def slope(layer: Layer, words: Tensor) -> float:
     return log_slope(influence(reading(layer.double()), words, WIDTH), FIRST, LAST)
 
 
+def with_gain(layer: Recurrent, gain: float) -> Recurrent:
+    """W_h uniform, as by default, with the variance g²/H in each of its entries."""
+    reach = gain * (3 / WIDTH) ** 0.5
+    torch.nn.init.uniform_(layer.weight("weight_hh"), -reach, reach)
+    return layer
+
+
 def networks(bias: float) -> dict[str, Layer]:
-    grid: dict[str, Layer] = {
-        f"{activation}, {start}": Elman(WIDTH, WIDTH, activation=activation, initialisation=start)
-        for activation in ACTIVATIONS
-        for start in INITIALISATIONS
-    }
+    made: dict[str, Layer] = {}
+    for gain, value in GAINS.items():
+        for activation in ACTIVATIONS:
+            made[f"{activation}, gain {gain}"] = with_gain(Elman(WIDTH, WIDTH, activation=activation), value)
+        made[f"LSTM, gain {gain}"] = with_gain(LSTM(WIDTH, WIDTH, forget_bias=bias), value)
+        made[f"LSTM, forget gates shut, gain {gain}"] = with_gain(LSTM(WIDTH, WIDTH, forget_bias=-2.0), value)
+    made["GRU, gain 1/√3"] = GRU(WIDTH, WIDTH)
+    for activation in ACTIVATIONS:
+        made[f"{activation}, identity"] = Elman(WIDTH, WIDTH, activation=activation, initialisation="identity")
     for activation in ("tanh", "relu"):
         strong = Elman(WIDTH, WIDTH, activation=activation, initialisation="identity")
         torch.nn.init.uniform_(strong.weight("weight_ih"), -(WIDTH**-0.5), WIDTH**-0.5)
-        grid[f"{activation}, identity, W_x as by default"] = strong
-    gated = {"LSTM": LSTM(WIDTH, WIDTH, forget_bias=bias), "GRU": GRU(WIDTH, WIDTH)}
-    return {**grid, **gated, "LSTM, forget gates shut": LSTM(WIDTH, WIDTH, forget_bias=-2.0)}
+        made[f"{activation}, identity, W_x as by default"] = strong
+    return made
+
+
+# -- clipping --------------------------------------------------------------------------------------------------------
+
+CLIPPINGS = ("clipped", "not clipped", "a smaller rate")
+
+
+def train(seeds: Sequence[int], gain: float, how: str, steps: int = 300) -> list[float]:
+    """The loss, in parts of the answer's variance, of linear networks trained by SGD to add up the last three of forty
+    numbers; one network for each seed, side by side. What is no number any more counts as infinite.
+
+    "a smaller rate" is so small that the first step is as long as the clipped one.
+    """
+    made = [torch.Generator().manual_seed(seed) for seed in seeds]
+
+    def draw(*shape: int) -> Tensor:
+        return torch.stack([torch.randn(shape, generator=one, dtype=EXACT) for one in made])
+
+    recurrent, inputs, output = draw(LINEAR, LINEAR) * gain * LINEAR**-0.5, draw(LINEAR, 1), draw(1, LINEAR) / 4
+    weights = [recurrent, inputs, output]
+    rates, losses = torch.full((len(made), 1, 1), RATE, dtype=EXACT), []
+    for step in range(steps):
+        weights = [weight.detach().requires_grad_() for weight in weights]
+        numbers = draw(TEXTS, WORDS)
+        loss = linear_loss(weights, numbers)
+        gradients = torch.autograd.grad(loss.sum(), weights)
+        length = sum(gradient.square().sum((1, 2), keepdim=True) for gradient in gradients) ** 0.5
+        if how == "clipped" or (how == "a smaller rate" and step == 0):
+            rates = RATE * (BOUND / length).clamp(max=1.0)
+        weights = [weight - rates * gradient for weight, gradient in zip(weights, gradients)]
+        losses.append(loss.detach())
+    ending = torch.stack(losses[-20:]).mean(0)
+    return [float(loss) if math.isfinite(loss) else math.inf for loss in ending]
+
+
+def linear_loss(weights: Sequence[Tensor], numbers: Tensor) -> Tensor:
+    """Mean squared error of each network, h_t = W_h h_{t−1} + W_x x_t, ŷ = W_o h_T; numbers [networks, texts, T]."""
+    recurrent, inputs, output = (weight.mT for weight in weights)
+    hidden = torch.zeros(*numbers.shape[:2], LINEAR, dtype=EXACT)
+    for number in numbers.unbind(2):
+        hidden = hidden @ recurrent + number[..., None] @ inputs
+    wanted = numbers[..., -3:].sum(-1) / 3**0.5
+    return ((hidden @ output)[..., 0] - wanted).square().mean(1)
+
+
+# -- figures ---------------------------------------------------------------------------------------------------------
 
 
 def factorial(slopes: dict[str, list[float]]) -> Heat:
-    values = [[mean(slopes[f"{activation}, {start}"]) for start in INITIALISATIONS] for activation in ACTIVATIONS]
+    starts = [*(f"gain {gain}" for gain in GAINS), "identity"]
+    values = [[mean(slopes[f"{activation}, {start}"]) for start in starts] for activation in ACTIVATIONS]
     return Heat(
-        "Log-slope of the gradient, nats per step", ACTIVATIONS, INITIALISATIONS, values,
+        "Log-slope of the gradient, nats per step", ACTIVATIONS, starts, values,
         x="initialisation of W_h", y="activation", z="log-slope", high=0.0,
     )  # fmt: skip
 
@@ -118,60 +195,78 @@ def written(vector: Tensor) -> str:
     return " ".join(f"{value:g}".removeprefix("0") or "0" for value in vector.tolist())
 
 
-RELU = "ReLU instead of tanh, default initialisation: log-slope less that of the plain tanh network"
-IDENTITY = "identity initialisation instead of the default, tanh: log-slope less that of the plain tanh network"
-GATES = "LSTM, forget bias b: log-slope less that of the plain tanh network"
+RELU = {gain: f"ReLU instead of tanh, gain {gain}: difference of log-slopes" for gain in GAINS}
+GATES = {gain: f"LSTM with forget bias b instead of tanh, gain {gain}: difference of log-slopes" for gain in GAINS}
+SHUT = {gain: f"LSTM with shut forget gates instead of tanh, gain {gain}: difference of log-slopes" for gain in GAINS}
+IDENTITY = "identity initialisation instead of the default, tanh: difference of log-slopes"
 PAIR = "log-slope of ReLU with identity initialisation"
 SQUASHED = "log-slope of the sigmoid with identity initialisation"
-SHUT = "LSTM whose forget gates are shut (bias −2): log-slope less that of the plain tanh network"
-ORTHOGONAL = "orthogonal initialisation instead of the default, tanh: log-slope less that of the plain tanh network"
-GRU_GATES = "GRU: log-slope less that of the plain tanh network"
-SATURATED = "ReLU instead of tanh, default initialisation, words of size 5: difference of log-slopes"
+HE_SIGMOID = "log-slope of the sigmoid at He's gain √2"
+CLIPPED = "share of linear networks of gain √2 that learn with clipping"
+UNCLIPPED = "share of linear networks of gain √2 that learn without clipping"
+SLOWER = (
+    "share of linear networks of gain √2 that learn at a rate that makes the first step as short as the clipped one"
+)
+NOTHING_TO_CURE = "share of linear networks of gain 1/√3 that learn without clipping"
+STOPPED = "log-slope of ReLU at He's gain √2"
+GRU_GATES = "GRU instead of tanh, gain 1/√3: difference of log-slopes"
+SATURATED = "ReLU instead of tanh, gain 1/√3, words of size 5: difference of log-slopes"
 STRONG_TANH = "log-slope of tanh with identity W_h, but W_x as by default"
 STRONG_RELU = "log-slope of ReLU with identity W_h, but W_x as by default"
+PER_STEP = "nats per step"
 
 CLAIM = Claim(
     name="remedies",
     number="C3",
     kinds=("measured",),
-    quote="① … USING RELU PREVENTS f' FROM SHRINKING THE GRADIENTS WHEN x > 0 … ② … INITIALIZE WEIGHTS TO "
-    "IDENTITY MATRIX AND INITIALIZE BIASES TO ZERO. THIS HELPS PREVENT THE WEIGHTS SHRINKING TO ZERO. … ③ GATED CELL",
-    where="003:159–205",
-    statement="Each of the three remedies, ReLU, identity initialisation and gates, slows the vanishing of the "
-    "gradient when it is taken alone, and ReLU with identity initialisation stops it.",
-    conditions=f"One layer of width {WIDTH}, untrained, words drawn from N(0, 1), distances {FIRST} to {LAST}, fp64. "
-    "Against a tanh network at PyTorch's default initialisation; slows: by 0.05 nats per step or more; stops: 100 "
-    "steps leave more than a hundredth. Identity initialisation is that of Le et al. 2015: no bias, and W_x small "
-    "(0.001).",
-    control_words="The same initialisation with a sigmoid, whose slope is at most ¼, vanishes all the same; an LSTM "
-    "whose forget gates are shut is worse than the plain network.",
-    breaks="ReLU alone does not help: f′ is 1 where x > 0, but 0 in the other half of the units, and the product with "
-    "a default W_h shrinks faster than with tanh. It helps where tanh would be saturated, as by large words. Identity "
-    "initialisation works while the inputs are small; with ordinary W_x the state of a tanh network drifts into "
-    "saturation. Gates help as far as the forget gates are open.",
+    quote="POSSIBLE SOLUTION: GRADIENT CLIPPING … ① … USING RELU PREVENTS f' FROM SHRINKING THE GRADIENTS WHEN x > 0 … "
+    "② … INITIALIZE WEIGHTS TO IDENTITY MATRIX AND INITIALIZE BIASES TO ZERO. THIS HELPS PREVENT THE WEIGHTS SHRINKING "
+    "TO ZERO. … ③ GATED CELL",
+    where="003:150, 159–205",
+    statement="Each remedy works when it is taken alone, whatever the gain of the recurrent weights: ReLU, identity "
+    "initialisation and gates slow the vanishing of the gradient, clipping makes a network learn whose gradient "
+    "explodes.",
+    conditions=f"Vanishing: one layer of width {WIDTH}, untrained, words drawn from N(0, 1), distances {FIRST} to "
+    f"{LAST}, fp64; against a tanh network of the same gain (1/√3, PyTorch's default; 1; He's √2); slows: by 0.05 nats "
+    "per step or more. Identity initialisation is that of Le et al. 2015: no bias, and W_x small (0.001). Exploding: "
+    f"linear networks of width {LINEAR} that add up the last three of {WORDS} numbers, 300 steps of SGD at {RATE}, the "
+    f"gradient clipped to length {BOUND:g}; learnt: at most a tenth of the answer's variance is left.",
+    control_words="A sigmoid, whose slope is at most ¼, vanishes at He's gain and at identity all the same; an LSTM "
+    "whose forget gates are shut is worse than tanh; without clipping, and with a rate that makes the first step as "
+    "short, the exploding network does not learn.",
+    breaks="ReLU helps by its gain: f′ is 1 where x > 0, but 0 in the other half of the units, so that a step keeps "
+    "√(g²/2) of the gradient, all of it at He's gain √2 and less than tanh does at PyTorch's 1/√3. It also helps where "
+    "tanh would be saturated, as by large words. Identity initialisation works while the inputs are small; with "
+    "ordinary W_x the state of a tanh network drifts into saturation. Gates help as far as the forget gates are open. "
+    "Clipping shortens the step and leaves its direction: it cures nothing that vanishes.",
     expected=(
-        Expect(RELU, "at least", WORTH, unit="nats per step"),
-        Expect(IDENTITY, "at least", WORTH, unit="nats per step"),
-        Expect(GATES, "at least", WORTH, unit="nats per step"),
-        Expect(PAIR, "at least", ONE_PER_CENT, unit="nats per step"),
+        *(Expect(quantity, "at least", WORTH, unit=PER_STEP, part="ReLU") for quantity in RELU.values()),
+        Expect(IDENTITY, "at least", WORTH, unit=PER_STEP, part="identity initialisation"),
+        Expect(PAIR, "at least", ONE_PER_CENT, unit=PER_STEP, part="identity initialisation"),
+        *(Expect(quantity, "at least", WORTH, unit=PER_STEP, part="gates") for quantity in GATES.values()),
+        Expect(CLIPPED, "at least", 0.5, over="share", part="clipping"),
     ),
     control=(
-        Expect(SQUASHED, "at most", ONE_PER_CENT, unit="nats per step"),
-        Expect(SHUT, "at most", -WORTH, unit="nats per step"),
+        Expect(HE_SIGMOID, "at most", ONE_PER_CENT, unit=PER_STEP, part="ReLU"),
+        Expect(SQUASHED, "at most", ONE_PER_CENT, unit=PER_STEP, part="identity initialisation"),
+        *(Expect(quantity, "at most", -WORTH, unit=PER_STEP, part="gates") for quantity in SHUT.values()),
+        Expect(UNCLIPPED, "at most", 0.5, over="share", part="clipping"),
+        Expect(SLOWER, "at most", 0.5, over="share", part="clipping"),
     ),
     besides=(
-        Expect(ORTHOGONAL, "at least", WORTH, unit="nats per step"),
-        Expect(GRU_GATES, "at least", WORTH, unit="nats per step"),
-        Expect(SATURATED, "at least", WORTH, unit="nats per step"),
-        Expect(STRONG_TANH, "at least", ONE_PER_CENT, unit="nats per step"),
-        Expect(STRONG_RELU, "at least", ONE_PER_CENT, unit="nats per step"),
+        Expect(NOTHING_TO_CURE, "at least", 0.5, over="share"),
+        Expect(STOPPED, "at least", ONE_PER_CENT, unit=PER_STEP),
+        Expect(GRU_GATES, "at least", WORTH, unit=PER_STEP),
+        Expect(SATURATED, "at least", WORTH, unit=PER_STEP),
+        Expect(STRONG_TANH, "at least", ONE_PER_CENT, unit=PER_STEP),
+        Expect(STRONG_RELU, "at least", ONE_PER_CENT, unit=PER_STEP),
     ),
     experiment=experiment,
-    quick_words="5 draws instead of 20",
+    quick_words="8 draws instead of 20",
     knobs={"b": 1.0},
     limits={"b": (-3.0, 12.0)},
     worked=gate_of_the_notes,
     seeds=20,
-    quick_seeds=5,
-    cost=20.0,
+    quick_seeds=8,
+    cost=40.0,
 )

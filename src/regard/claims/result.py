@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from regard.claims.claim import Claim, Evidence, Expect, Trial, Worked
-from regard.claims.verdict import HOLDS, SIGNS, Finding, judge
+from regard.claims.verdict import HOLDS, SIGNS, Finding, judge, parts
 from regard.report.figures import Figure, from_json
 
 
@@ -48,6 +48,11 @@ class Result:
         return all(finding.verdict == HOLDS for finding in self.control)
 
     @property
+    def parts(self) -> dict[str, str]:
+        """The verdict of each part of a statement that says several things."""
+        return parts(self.expected, self.control)
+
+    @property
     def decisive(self) -> Finding:
         """The finding behind the verdict: a failed control, else one that does not hold, else the first."""
         doubted = (finding for finding in (*self.control, *self.expected) if finding.verdict != HOLDS)
@@ -65,6 +70,7 @@ class Result:
             "where": self.where,
             "conditions": self.conditions,
             "verdict": self.verdict,
+            "parts": self.parts,
             "control": {"words": self.control_words, "came_out": self.controlled},
             "breaks": self.breaks,
             "numbers": {role: [_finding_json(one) for one in group] for role, group in findings.items()},
@@ -144,7 +150,7 @@ def _finding_json(finding: Finding) -> dict[str, Any]:
 
 
 def _finding(record: Mapping[str, Any]) -> Finding:
-    names = ("quantity", "relation", "bound", "tolerance", "over", "unit")
+    names = ("quantity", "relation", "bound", "tolerance", "over", "unit", "part")
     expect = Expect(**{name: record[name] for name in names})
     value, low, high = (_from(record[key]) for key in ("value", "low", "high"))
     return Finding(expect, tuple(map(_from, record["values"])), value, low, high, record["verdict"])

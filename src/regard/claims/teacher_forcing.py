@@ -1,178 +1,211 @@
 """C20, teacher-forcing: a decoder is trained on true prefixes and used on its own, where a mistake begets the next.
 
-    G_t = P(y_t right | true y_<t),     O_t = P(y_t right | its own y_<t),     gap_t = G_t − O_t
+    forced    L = − Σ_t log P(y_t | true y_<t)            free    L = − Σ_t log P(y_t | its own y_<t)
+    growth    of the errors on its own prefix, from the first third of the places to the last
+    excess    growth of a decoder − growth of an oracle that follows the rule
 
-If a mistake did no harm to what follows, O_t would be G_t: the null. If none ever healed, O_t would be G_1 · … · G_t.
-Letters are read, of which each is smudged with probability q, and written again as capitals or small letters:
+Errors must grow where a mistake passes on, whoever writes. Only what goes beyond that is teacher forcing's fault; hence
+the oracle, and a twin that is trained without. Letters are read, of which each is smudged with probability q, and
+written again as capitals or small letters:
 
     chain    a letter a … h changes from small to capital letters or back, and so it stays until the next
     alone    a letter a … h is a capital, any other small: nothing depends on what was written before
 
-A smudged letter can only be guessed. In the chain its true form, where it is given, says how to go on; its own guess
-is wrong half of the time, and then everything after it is. So O_t = G (1 + (1 − q)^(t−1)) / 2 for a perfect decoder.
+A smudged letter can only be guessed, one of sixteen; in the chain its form is then a toss for all that follows. The
+oracle reads what is legible, guesses the rest and goes on from its own guess: no decoder can do better on average.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import cache
-from random import Random
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 import torch
+import torch.nn.functional as F
+from torch import Tensor
 
-from regard.claims import corpora
 from regard.claims.claim import Claim, Evidence, Expect, Trial
-from regard.claims.models import trained
-from regard.decoding.beam import GREEDY_BEAM
-from regard.layers.state import State
 from regard.report.figures import Line, Lines
-from regard.runs.translation_run import TranslationRun
+from regard.systems.bahdanau import Bahdanau, Settings
 
-LETTERS = "abcdefghijklmnop"
-SHORTEST, LONGEST, PLACES = 6, 12, 9  # of the strings; and how many places of the test strings are looked at
-SMUDGED, Q = "?", 0.15  # how an illegible letter is read, and how many there are
-STEPS, RATE = 400, 8e-3
+LETTERS, TURNING, PLACES = 16, 8, 12  # letters, those that turn, and letters of a string
+SMUDGED, END, OPENING = LETTERS, LETTERS + 1, 2 * LETTERS  # in the source: illegible, and <eos>; in the target: <bos>
+Q, WIDTH, TEXTS, TESTED, RATE = 0.15, 32, 64, 2000, 8e-3
+STEPS, QUICK_STEPS = 600, 150
 
 
-class ByPlace(NamedTuple):
-    given_truth: np.ndarray  # [PLACES] share that is right after the true prefix
-    given_own: np.ndarray  # … after its own
+class Strings(NamedTuple):
+    source: Tensor  # [N, PLACES + 1] letters, some smudged, and the end
+    target: Tensor  # [N, PLACES] letters 0 … 15, capitals 16 … 31
+
+
+class Learned(NamedTuple):
+    errors: np.ndarray  # [PLACES] on its own prefix
+    oracle: np.ndarray  # [PLACES] what the rule makes unavoidable in the same strings
 
     @property
-    def gap(self) -> np.ndarray:
-        return self.given_truth - self.given_own
+    def excess(self) -> float:
+        return growth(self.errors) - growth(self.oracle)
 
     @property
-    def growth(self) -> float:
-        """Of the gap, from the first third of the places to the last."""
-        third = len(self.gap) // 3
-        return float(self.gap[-third:].mean() - self.gap[:third].mean())
+    def early(self) -> float:
+        """Errors of the first third beyond the oracle's: has it learned the task at all?"""
+        third = PLACES // 3
+        return float((self.errors - self.oracle)[:third].mean())
+
+
+def growth(errors: np.ndarray) -> float:
+    third = len(errors) // 3
+    return float(errors[-third:].mean() - errors[:third].mean())
 
 
 def experiment(trial: Trial) -> Evidence:
-    found: dict[str, list[ByPlace]] = {name: [] for name in TASKS}
+    q, steps = trial.knob("q"), QUICK_STEPS if trial.quick else STEPS
+    found: dict[str, list[Learned]] = {name: [] for name in (*DECODERS, "oracle", "lost")}
     for seed in trial.seeds:
-        for name in TASKS:
-            pairs = task_pairs(name, trial.knob("q"))
-            run = learn(trial, name, pairs, seed)
-            found[name].append(by_place(run, [pair for pair in pairs["test"] if len(pair[1].split()) >= PLACES]))
+        for name, (task, taught) in DECODERS.items():
+            random = torch.Generator().manual_seed(1000 + seed)  # for the test: not the strings of the training
+            model = learn(task, taught, seed, steps, q)
+            test = draw(TESTED, task, q, random)
+            found[name].append(Learned(error_by_place(write(model, test.source), test), unavoidable(test, task)))
             trial.step(f"{name}, seed {seed}")
-    chained, free = found.values()
-    third = PLACES // 3
+        test = draw(TESTED, "chain", q, random)
+        expected = unavoidable(test, "chain")
+        for name in ("oracle", "lost"):
+            found[name].append(Learned(error_by_place(follow(test, random, lost=name == "lost"), test), expected))
+    forced, free, alone = (found[name] for name in DECODERS)
     measured = {
-        GROWTH: [one.growth for one in chained],
-        LAST: [float(one.gap[-third:].mean()) for one in chained],
-        FREE: [one.growth for one in free],
-        MISTAKES: [1 - float(one.given_truth.mean()) for one in free],
+        EXCESS: [one.excess for one in forced],
+        OVER_FREE: [one.excess - other.excess for one, other in zip(forced, free)],
+        FORCED_LEARNT: [one.early for one in forced],
+        FREE_LEARNT: [one.early for one in free],
+        ORACLE: [one.excess for one in found["oracle"]],
+        LOST: [one.excess for one in found["lost"]],
+        ALONE: [one.excess for one in alone],
+        GROWTH: [growth(one.errors) for one in forced],
+        FREE: [one.excess for one in free],
     }
-    return Evidence(measured, tuple(figure(name, given, trial.knob("q")) for name, given in found.items()))
-
-
-def learn(trial: Trial, name: str, pairs: dict[str, list[tuple[str, str]]], seed: int) -> TranslationRun:
-    folder = corpora.keep(name.replace(" ", "-"), corpora.lines(pairs), "tsv", trial.store)
-    run = trained(
-        "bahdanau",
-        folder,
-        seed=seed,
-        size="tiny",
-        store=trial.store,
-        settings={
-            "data": {"tokenizer": "word", "joint": False},
-            "model": {"cell": "gru", "layers": 1, "width": 32, "embedding": 32, "dropout": 0.0},
-            "training": {
-                "steps": STEPS, "learning_rate": RATE, "schedule": "cosine", "warmup": 100, "batch_tokens": 768,
-                "label_smoothing": 0.0, "evaluate_every": STEPS, "checkpoint_every": STEPS, "patience": 0, "keep": 0,
-                "threads": 1, "device": trial.device,
-            },
-        },
+    table = tuple(
+        {"decoder": name, "errors, first third": float(np.mean([one.errors[: PLACES // 3] for one in given])),
+         "errors, last third": float(np.mean([one.errors[-(PLACES // 3) :] for one in given])),
+         "excess of growth": float(np.mean([one.excess for one in given]))}
+        for name, given in found.items()
     )  # fmt: skip
-    assert isinstance(run, TranslationRun)
-    return run
+    return Evidence(measured, (figure(found),), table=table)
 
 
-def by_place(run: TranslationRun, pairs: Sequence[tuple[str, str]], places: int = PLACES) -> ByPlace:
-    truths = np.array([target.split()[:places] for _, target in pairs])
-    written = run.translations([source for source, _ in pairs], beam=GREEDY_BEAM)
-    own = [[*best.text.split(), *[""] * places][:places] for best, *_ in written]
-    forced = [follow(run, source, target)[:places] for source, target in pairs]
-    return ByPlace((np.array(forced) == truths).mean(0), (np.array(own) == truths).mean(0))
+# -- the task --------------------------------------------------------------------------------------------------------
 
 
-@torch.no_grad()
-def follow(run: TranslationRun, source: str, target: str) -> list[str]:
-    """What the model would have written at each place, had it written the truth before."""
-    ids = run.tokenizer.encode(target)
-    state: State = run.begin(source)
-    tokens = torch.tensor([[run.tokenizer.eos, *ids[:-1]]], device=run.model.device)
-    logits, _ = run.model(tokens, state)
-    logits[..., run.forbidden] = -torch.inf
-    return [run.tokenizer.token(int(best)) for best in logits[0].argmax(-1)]
+def draw(count: int, task: str, q: float, random: torch.Generator) -> Strings:
+    letters = torch.randint(LETTERS, (count, PLACES), generator=random)
+    turns = (letters < TURNING).long()
+    capital = turns.cumsum(1) % 2 if task == "chain" else turns
+    smudged = torch.rand(count, PLACES, generator=random) < q
+    source = torch.cat([letters.masked_fill(smudged, SMUDGED), torch.full((count, 1), END)], dim=1)
+    return Strings(source, letters + LETTERS * capital)
 
 
-@cache
-def task_pairs(name: str, q: float) -> dict[str, list[tuple[str, str]]]:
-    drawn = corpora.strings(
-        TASKS[name], longest=LONGEST, count=6000, shortest=SHORTEST, alphabet=LETTERS, each=100
-    )  # fmt: skip
-    return smudge(drawn, q)
+def unavoidable(strings: Strings, task: str) -> np.ndarray:
+    """The oracle's expected share of errors by place: a smudged letter is one of sixteen, and in the chain the form of
+    all that follows is right half of the time."""
+    smudged = strings.source[:, :-1] == SMUDGED
+    right = torch.where(smudged, 1 / LETTERS, 1.0)
+    if task == "chain":
+        before = smudged.long().cumsum(1) - smudged.long() > 0
+        right = right * torch.where(before, 0.5, 1.0)
+    return (1 - right.mean(0)).numpy()
 
 
-def smudge(pairs: dict[str, list[tuple[str, str]]], share: float) -> dict[str, list[tuple[str, str]]]:
-    """The same with that share of the sources' letters made illegible; the targets know them all."""
-    random = Random(f"smudged {share}")
-
-    def read(source: str) -> str:
-        return " ".join(SMUDGED if random.random() < share else letter for letter in source.split())
-
-    return {split: [(read(source), target) for source, target in given] for split, given in pairs.items()}
-
-
-def turns(letter: str) -> bool:
-    return letter <= "h"
-
-
-def chain(string: Sequence[str]) -> list[str]:
-    written, capital = [], False
-    for letter in string:
-        capital ^= turns(letter)
-        written.append(letter.upper() if capital else letter)
+def follow(strings: Strings, random: torch.Generator, *, lost: bool = False) -> Tensor:
+    """What the oracle writes in the chain: it guesses what is illegible and goes on from its guess. One that is `lost`
+    writes nothing right any more after its first mistake: the worst that own prefixes can do."""
+    read = strings.source[:, :-1]
+    guesses = torch.randint(LETTERS, read.shape, generator=random)
+    letters = torch.where(read == SMUDGED, guesses, read)
+    written = letters + LETTERS * ((letters < TURNING).long().cumsum(1) % 2)
+    if lost:
+        wrong = (written != strings.target).long()
+        written = written.masked_fill(wrong.cumsum(1) - wrong > 0, OPENING)
     return written
 
 
-def alone(string: Sequence[str]) -> list[str]:
-    return [letter.upper() if turns(letter) else letter for letter in string]
+def error_by_place(written: Tensor, strings: Strings) -> np.ndarray:
+    return (written != strings.target).double().mean(0).numpy()
 
 
-def expected_of_a_perfect_decoder(q: float, places: int = PLACES) -> ByPlace:
-    """In the chain: a smudged letter is guessed, one of sixteen; a wrong form passes on."""
-    truth = np.full(places, 1 - q + q / len(LETTERS))
-    return ByPlace(truth, truth * (1 + (1 - q) ** np.arange(places)) / 2)
+# -- the decoders ----------------------------------------------------------------------------------------------------
 
 
-TASKS: dict[str, Callable[[Sequence[str]], list[str]]] = {"chain": chain, "alone": alone}
+def learn(task: str, forced: bool, seed: int, steps: int, q: float) -> Bahdanau:
+    """Both ways of training begin with the same weights and see the same strings."""
+    torch.manual_seed(seed)
+    settings = Settings(cell="gru", layers=1, width=WIDTH, embedding=WIDTH, dropout=0.0)
+    model = Bahdanau(OPENING + 1, settings, source_vocabulary=END + 1)
+    random = torch.Generator().manual_seed(seed)
+    optimiser = torch.optim.Adam(model.parameters(), lr=RATE)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, RATE, total_steps=steps, pct_start=0.2)
+    for _ in range(steps):
+        strings = draw(TEXTS, task, q, random)
+        logits = given_truth(model, strings) if forced else given_own(model, strings.source)
+        loss = F.cross_entropy(logits.flatten(0, 1), strings.target.flatten())
+        optimiser.zero_grad()
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimiser.step()
+        schedule.step()
+    return model.eval()
 
 
-def figure(name: str, found: Sequence[ByPlace], q: float) -> Lines:
-    truth = np.mean([one.given_truth for one in found], axis=0)
-    own = np.mean([one.given_own for one in found], axis=0)
-    never = np.mean([one.given_truth.cumprod() for one in found], axis=0)
-    lines = [
-        Line("after the true prefix: what independent mistakes would give", list(enumerate(truth.tolist(), 1))),
-        Line("after its own prefix", list(enumerate(own.tolist(), 1))),
-        Line("if no mistake ever healed", list(enumerate(never.tolist(), 1))),
-    ]
-    if name == "chain":
-        perfect = expected_of_a_perfect_decoder(q).given_own
-        lines.append(Line("after its own prefix, a perfect decoder", list(enumerate(perfect.tolist(), 1))))
-    return Lines(f"Right by place: {name}", "place in the output", "share right", lines, zero_y=True)
+def given_truth(model: Bahdanau, strings: Strings) -> Tensor:
+    """Teacher forcing: logits [N, PLACES, V], each after the true letters before it."""
+    opening = torch.full((len(strings.target), 1), OPENING)
+    return model(torch.cat([opening, strings.target[:, :-1]], dim=1), model.begin(strings.source))[0]
 
 
-GROWTH = "growth of the gap from the first places to the last, chain"
-LAST = "gap at the last places, chain"
-FREE = "growth of the gap from the first places to the last, alone"
-MISTAKES = "share of mistakes after the true prefix, alone"
+def given_own(model: Bahdanau, source: Tensor) -> Tensor:
+    """Logits [N, PLACES, V], each after what the model itself finds most probable at the places before."""
+    state, last, logits = model.begin(source), torch.full((len(source), 1), OPENING), []
+    for _ in range(PLACES):
+        found, state = model(last, state)
+        logits.append(found)
+        last = found.argmax(-1)
+    return torch.cat(logits, dim=1)
+
+
+@torch.no_grad()
+def write(model: Bahdanau, source: Tensor) -> Tensor:
+    return given_own(model, source).argmax(-1)
+
+
+DECODERS = {  # the task, and whether it is trained on true prefixes
+    "trained with teacher forcing": ("chain", True),
+    "trained on its own prefixes": ("chain", False),
+    "trained with teacher forcing, alone": ("alone", True),
+}
+
+
+def figure(found: dict[str, list[Learned]]) -> Lines:
+    def line(name: str, errors: Sequence[np.ndarray]) -> Line:
+        return Line(name, list(enumerate(np.mean(errors, axis=0).tolist(), 1)))
+
+    chained = [name for name in DECODERS if not name.endswith("alone")]
+    lines = [line(name, [one.errors for one in found[name]]) for name in chained]
+    lines.append(line("the oracle", [one.oracle for one in found[chained[0]]]))
+    return Lines("Errors by place, in the chain", "place in the output", "share wrong", lines, zero_y=True)
+
+
+EXCESS = "excess of the growth of errors over the oracle's, trained with teacher forcing"
+OVER_FREE = "excess of the growth of errors, trained with teacher forcing minus trained on its own prefixes"
+FORCED_LEARNT = "errors at the first places beyond the oracle's, trained with teacher forcing"
+FREE_LEARNT = "errors at the first places beyond the oracle's, trained on its own prefixes"
+ORACLE = "excess of the growth of errors over the expected, an oracle that guesses"
+LOST = "excess of the growth of errors over the oracle's, an oracle that is lost after its first mistake"
+ALONE = "excess of the growth of errors over the oracle's, trained with teacher forcing, alone"
+GROWTH = "growth of errors from the first places to the last, trained with teacher forcing"
+FREE = "excess of the growth of errors over the oracle's, trained on its own prefixes"
+WORTH = 0.05  # one letter in twenty
 
 CLAIM = Claim(
     name="teacher-forcing",
@@ -181,20 +214,30 @@ CLAIM = Claim(
     quote="TRAINING: TEACHER FORCING … TEST: PREDICTION … Predicted token from the previous time step is fed into the "
     "decoder as an input.",
     where="004:42–60",
-    statement="Where what is to be written depends on what was written, a decoder trained on true prefixes does worse "
-    "on its own, and the more so the further it has come.",
-    conditions="bahdanau of width 32, 400 steps on 6000 strings of 6 to 12 letters, of which a share q = 0.15 is "
-    "illegible, so that some mistakes cannot be avoided; greedy; a place counts as right when it has the true letter "
-    "in its true form. Ours, from the notes' two ways of running a decoder: they draw no conclusion.",
-    control_words="Where the target depends on the source alone there are as many mistakes, and early ones do no harm "
-    "later.",
-    breaks="A model that makes no mistakes has no gap, nor has one whose mistakes do not matter later. A small gap may "
-    "stay even there, since a decoder also finds its place in the source by what it has written.",
-    expected=(Expect(GROWTH, "at least", 0.1), Expect(LAST, "at least", 0.1)),
-    control=(Expect(FREE, "at most", 0.1), Expect(MISTAKES, "at least", 0.05)),
+    statement="Where what is to be written depends on what was written, a decoder trained on true prefixes goes wrong "
+    "on its own more and more, beyond what the task makes unavoidable, and more than one trained on its own prefixes.",
+    conditions=f"bahdanau of width {WIDTH}, {STEPS} steps of {TEXTS} fresh strings of {PLACES} letters, of which a "
+    f"share q = {Q} is illegible; greedy; a place is right when it has the true letter in its true form; {TESTED} test "
+    "strings for each seed. The twin begins with the same weights, sees the same strings, and is given its own most "
+    "probable letters. Ours, from the notes' two ways of running a decoder: they draw no conclusion.",
+    control_words="An oracle that follows the rule shows no excess, one that is lost after its first mistake does; "
+    "both decoders have learned the first places; and where nothing depends on what was written nothing grows.",
+    breaks="Most of the growth belongs to the task: the errors of an oracle grow as well. A decoder that is half "
+    "trained does show an excess, since it is wrong more often than need be. Free running is no cure where a decoder "
+    "cannot know that it was wrong.",
+    expected=(Expect(EXCESS, "at least", WORTH), Expect(OVER_FREE, "at least", WORTH)),
+    control=(
+        Expect(ORACLE, "at most", WORTH),
+        Expect(LOST, "at least", WORTH),
+        Expect(FORCED_LEARNT, "at most", 2 * WORTH),
+        Expect(FREE_LEARNT, "at most", 2 * WORTH),
+        Expect(ALONE, "at most", WORTH),
+    ),
+    besides=(Expect(GROWTH, "at least", 0.1), Expect(FREE, "at most", WORTH)),
     knobs={"q": Q},
+    limits={"q": (0.0, 1.0)},
     experiment=experiment,
     seeds=10,
-    quick_words="3 seeds",
-    cost=75.0,
+    quick_words=f"3 seeds, {QUICK_STEPS} steps instead of {STEPS}",
+    cost=150.0,
 )

@@ -78,11 +78,25 @@ def judge(claim: Claim, evidence: Evidence) -> Judgement:
     def findings(group: tuple[Expect, ...]) -> tuple[Finding, ...]:
         return tuple(find(expect, evidence.measured[expect.quantity]) for expect in group)
 
-    expected, control, besides = findings(claim.expected), findings(claim.control), findings(claim.besides)
+    expected, control = findings(claim.expected), findings(claim.control)
+    return Judgement(decide(expected, control), expected, control, findings(claim.besides))
+
+
+def decide(expected: Sequence[Finding], control: Sequence[Finding]) -> str:
     if any(finding.verdict != HOLDS for finding in control):
-        verdict = OPEN
-    elif all(finding.verdict == HOLDS for finding in expected):
-        verdict = HOLDS
-    else:
-        verdict = FAILS if any(finding.verdict == FAILS for finding in expected) else OPEN
-    return Judgement(verdict, expected, control, besides)
+        return OPEN
+    if all(finding.verdict == HOLDS for finding in expected):
+        return HOLDS
+    return FAILS if any(finding.verdict == FAILS for finding in expected) else OPEN
+
+
+def parts(expected: Sequence[Finding], control: Sequence[Finding]) -> dict[str, str]:
+    """The verdict of each part of the statement, by the same rule; none where it has no parts."""
+    names = dict.fromkeys(finding.expect.part for finding in expected if finding.expect.part)
+    return {
+        name: decide(
+            [finding for finding in expected if finding.expect.part == name],
+            [finding for finding in control if finding.expect.part in (name, "")],
+        )
+        for name in names
+    }

@@ -2,27 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from statistics import median
 from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
+from regard.base.errors import RegardError
 from regard.base.settings import at_least
 from regard.cli.options import Flag
 from regard.cli.printing import print_prose
 
 if TYPE_CHECKING:
     from regard.bench.all_benchmarks import Bench
+    from regard.bench.contenders import Place
+    from regard.bench.server_load import Load
     from regard.bench.turns import Entry, Result
 
-REPEATS, QUICK_REPEATS = 7, 2
+REPEATS, QUICK_REPEATS, SERVE_REPEATS = 7, 2, 5
 
 
 def bench(
     *names: str,
     device: str = "auto",
     repeats: int | None = None,
+    clients: Annotated[str | None, Parameter(negative=())] = None,
+    seconds: float | None = None,
     quick: Annotated[bool, Flag] = False,
     listing: Annotated[bool, Parameter(name="--list", negative=())] = False,
     json: Annotated[bool, Flag] = False,
@@ -35,11 +40,15 @@ def bench(
     Parameters
     ----------
     names
-        benchmarks (`regard bench --list`); default: all but fast-rows
+        benchmarks (`regard bench --list`); default: all but serve and fast-rows
     device
         cpu or cuda; auto = a GPU if there is one
     repeats
-        timed turns of each side; default: 7, with --quick 2
+        timed turns of each side; default: 7, of serve 5, with --quick 2
+    clients
+        of serve: how many ask at once, as in 1,16,64
+    seconds
+        of serve: how long they ask in each turn; default: 2
     quick
         tiny sizes, only to see that everything runs
     listing
@@ -47,7 +56,7 @@ def bench(
     json
         print a list of objects, with every repeat
     """
-    from regard.bench.all_benchmarks import NAMES, USUAL, get_bench
+    from regard.bench.all_benchmarks import NAMES, SERVE, USUAL, get_bench
 
     chosen = list({one.name: one for one in map(get_bench, names or (NAMES if listing else USUAL))}.values())
     if listing:
@@ -59,15 +68,43 @@ def bench(
     from regard.report.table import print_json
     from regard.runs.folder import pick_device
 
-    repeats = (QUICK_REPEATS if quick else REPEATS) if repeats is None else repeats
-    at_least("--repeats", repeats, 1)
+    if repeats is not None:
+        at_least("--repeats", repeats, 1)
+    numbers = _numbers(clients)
+    if seconds is not None:
+        at_least("--seconds", seconds, 0)
     where = pick_device(device)
     place = Place(where, "quick" if quick else "full" if where.type == "cuda" else "small")
-    results = run_benches(chosen, place, repeats, each=_tell)
+    usual, turns = [one for one in chosen if one is not SERVE], repeats or (QUICK_REPEATS if quick else REPEATS)
+    results = run_benches(usual, place, turns, each=_tell)
+    loads = []
+    if SERVE in chosen:
+        from regard.bench.server_load import measure
+
+        turns_of_load = repeats or (QUICK_REPEATS if quick else SERVE_REPEATS)
+        loads = measure(place, turns_of_load, numbers, seconds, each=_tell_load)
     if json:
-        print_json([result.as_json() for result in results])
-    else:
-        _print_results(results, repeats, quick)
+        print_json([*(result.as_json() for result in results), *(load.as_json() for load in loads)])
+        return
+    if results:
+        _print_results(results, turns)
+    if loads:
+        _print_loads(loads, place)
+    if quick:
+        print_prose("Tiny sizes, which say nothing about speed: without --quick they are real.")
+
+
+def _numbers(clients: str | None) -> list[int]:
+    """1,16,64 as numbers."""
+    try:
+        found = [int(number) for number in clients.split(",")] if clients else []
+    except ValueError:
+        raise RegardError(
+            f"--clients takes numbers with commas between them, as in 1,16,64, not {clients!r}."
+        ) from None
+    for number in found:
+        at_least("--clients", number, 1, 512)
+    return found
 
 
 def _print_list(chosen: Sequence[Bench], as_json: bool) -> None:
@@ -89,7 +126,7 @@ def _tell(result: Result) -> None:
     say(" · ".join([f"{result.row.name}: {ours}", *(f"{name} {rate}" for name, rate in zip(names, peers))]))
 
 
-def _print_results(results: Sequence[Result], repeats: int, quick: bool) -> None:
+def _print_results(results: Sequence[Result], repeats: int) -> None:
     from regard.report.table import print_table
 
     headings = {
@@ -110,8 +147,6 @@ def _print_results(results: Sequence[Result], repeats: int, quick: bool) -> None
         "the ratio is the median over turns. Calls: those of the warm-up, which is not timed, then those of each turn. "
         "Memory (at its peak, beyond what was there before) and share of the limit: Regard's, then the peer's."
     )
-    if quick:
-        print_prose("Tiny sizes, which say nothing about speed: without --quick they are real.")
 
 
 def _lines(result: Result) -> list[dict[str, Any]]:
@@ -128,23 +163,62 @@ def _lines(result: Result) -> list[dict[str, Any]]:
             "ratio": _times(result.ratio(peer)),
             "share": _both(_percent(result.share(ours)), _percent(result.share(peer))),
             "memory": _both(_mebibytes(ours.memory), _mebibytes(peer.memory)),
-            "note": " ".join(filter(None, [ours.why and f"Regard: {ours.why}", *_waits(ours, peer), peer.why])),
+            "note": " ".join(filter(None, [ours.why and f"Regard: {ours.why}", peer.why])),
         }
         for peer in peers
     ]
 
 
-def _waits(ours: Entry, peer: Entry) -> Iterator[str]:
-    """What clients of a server waited for, where that was measured."""
-    for name, entry in (("Regard", ours), ("peer", peer)):
-        if facts := entry.facts:
-            first, whole = (_milliseconds(facts[what]) for what in ("first_token_seconds", "whole_seconds"))
-            rate = median(entry.rates) / facts["tokens_of_a_request"]
-            yield f"{name}: {rate:.3g} requests/s, first token {first}, whole {whole} ms (p50 / p99)"
-            if (own := facts["tokens_per_processor_second"]) is not None:
-                yield f"and {own:.0f} tokens per second of its processor time;"
-    if "texts_as_alone" in peer.facts:
-        yield f"texts as alone: {peer.facts['texts_as_alone']}"
+def _tell_load(load: Load) -> None:
+    """All that is known of these clients so far: a run that is cut short has then said what it found."""
+    from regard.report.progress import say
+
+    said = _load_line(load)
+    who = f"{load.server}, {load.clients} client{'s' * (load.clients > 1)}, turn {len(load.rates)}"
+    ratio = f" ({said['times']} one client)" if load.clients > 1 and said["times"] else ""
+    say(
+        f"{who}: {said['rate']}{ratio}, {said['own']} per processor second, "
+        f"first token {said['first']} ms, whole {said['whole']} ms (p50 / p99)"
+    )
+
+
+def _load_line(load: Load) -> dict[str, Any]:
+    from regard.base.numbers import grouped
+
+    facts = load.facts()
+    own, times = facts["tokens_per_processor_second"], facts["times_one_client_by_processor"]
+    line = {"server": load.server, "clients": load.clients, "note": load.why}
+    if not load.rates:
+        return line
+    return line | {
+        "rate": f"{grouped(facts['median'])} tokens/s ± {100 * facts['spread']:.0f} %",
+        "times": _times(facts["times_one_client"]),
+        "requests": f"{facts['requests_per_second']:.3g}",
+        "first": _milliseconds(facts["first_token_seconds"]),
+        "whole": _milliseconds(facts["whole_seconds"]),
+        "own": own and f"{grouped(own)}" + (f" ({_times(times)})" if times else ""),
+    }
+
+
+def _print_loads(loads: Sequence[Load], place: Place) -> None:
+    import os
+
+    from regard.bench.machine import device_name
+    from regard.report.table import print_table
+
+    headings = {
+        "server": "server", "clients": "clients", "rate": "rate", "times": "one client ×", "requests": "requests/s",
+        "first": "first token, ms", "whole": "whole, ms", "own": "tokens per processor second",
+        "same": "texts as alone", "note": "note",
+    }  # fmt: skip
+    print_table([_load_line(load) | {"same": load.texts_as_alone()} for load in loads], headings)
+    print()
+    turns = " and ".join(f"{len(side.rates)} of {side.server}" for side in loads if side.clients == loads[0].clients)
+    busy = f" The machine's load was {os.getloadavg()[0]:.1f} at the end." if hasattr(os, "getloadavg") else ""
+    print_prose(
+        f"{device_name(place.device)}, {os.cpu_count()} cores: {loads[0].work}. Medians over turns ({turns}) ± half "
+        f"the range; times are p50 / p99 over all requests, and processor time is that of the server alone.{busy}"
+    )
 
 
 def _milliseconds(seconds: dict[str, float]) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
@@ -21,6 +21,9 @@ from regard.cli.completing import RunFolder
 from regard.cli.options import refuse
 from regard.cli.stdin import stdin_lines
 from regard.report.screen import for_stdout
+
+if TYPE_CHECKING:
+    from regard.runs.language_run import NextToken
 
 
 def chat(
@@ -314,7 +317,7 @@ class Writing(Drawing):
         self.max_tokens, self.lines = max_tokens, lines
         self.turns: list[Turn] = []
         self.drawn = 0  # texts so far: each draws its own numbers
-        self.shown: list[tuple[str, float]] = []  # alternatives that /take chooses from
+        self.shown: list[NextToken] = []  # what /take chooses from
         self.told = False  # that the context was full
         super().__init__()
         self.greeting = f"{run.recipe.system}, {run.folder}: type a line, and it goes on; an empty line lets it go on."
@@ -396,14 +399,14 @@ class Writing(Drawing):
     def next(self, rest: str) -> None:
         count = number_in(rest or "10", "next", int)
         at_least("/next", count, 1)
-        self.shown = self.run.alternatives(self.text, count)
-        for number, (piece, probability) in enumerate(self.shown, start=1):
-            show(f"{number}\t{probability:.4f}\t{visible(piece)}")
+        self.shown = self.run.choices(self.text, top=count, writable=True)
+        for number, one in enumerate(self.shown, start=1):
+            show(f"{number}\t{one.drawn:.4f}\t{visible(one.text)}")
 
     def take(self, rest: str) -> None:
         if not self.shown:
-            self.shown = self.run.alternatives(self.text)
-        piece, _ = self.shown[chosen(rest, len(self.shown))]
+            self.shown = self.run.choices(self.text, top=10, writable=True)
+        piece = self.shown[chosen(rest, len(self.shown))].text
         self.turns.append(Turn(self.text, self.text + piece))
         self.text += piece
         self.shown = []

@@ -24,7 +24,9 @@ from regard.cli.evaluating import evaluate, score
 from regard.cli.exchanging import export_run, import_run
 from regard.cli.inspecting import inspect
 from regard.cli.keeping import runs_app
+from regard.cli.lecturing import lecture
 from regard.cli.listing import laws, systems
+from regard.cli.practising import exercise_app
 from regard.cli.serving import serve
 from regard.cli.training import resume, train
 from regard.cli.workbench import lab
@@ -36,6 +38,7 @@ GROUPS: dict[str, dict[str, Any]] = {
     "Use": {"generate": generate, "chat": chat, "translate": translate, "classify": classify, "score": score},
     "Serve": {"serve": serve},
     "Look inside": {"lab": lab, "inspect": inspect, "claims": claims, "laws": laws},
+    "Learn": {"lecture": lecture, "exercise": exercise_app},
     "Exchange": {"export": export_run, "import": import_run},
     "Measure": {"evaluate": evaluate, "bench": bench, "doctor": doctor},
 }

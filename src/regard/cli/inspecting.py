@@ -18,8 +18,11 @@ from regard.report.screen import for_stdout
 
 if TYPE_CHECKING:
     from regard.insight.trace import Trace
+    from regard.insight.work import Work
     from regard.runs.load import AnyRun
     from regard.runs.run import PairRun
+
+LECTURE = "lecture:"
 
 
 def inspect(
@@ -29,6 +32,8 @@ def inspect(
     target: Annotated[str | None, Parameter(allow_leading_hyphen=True)] = None,
     prefix: Annotated[str | None, Parameter(allow_leading_hyphen=True)] = None,
     gradients: Annotated[bool, Flag] = False,
+    work: Annotated[bool, Flag] = False,
+    step: int | None = None,
     layer: str | None = None,
     head: int | None = None,
     top: int = 5,
@@ -46,7 +51,7 @@ def inspect(
     Parameters
     ----------
     run
-        the run's folder
+        the run's folder; lecture:any-b is a toy example of the lectures, worked out
     text
         the text, or for a translator the source, in quotes; after -- if it begins with -; default: stdin
     target
@@ -55,10 +60,14 @@ def inspect(
         translator: how the translation begins; the search finds the best way to go on
     gradients
         also how much each token contributes to the loss of each step: one backward pass per step
+    work
+        the arithmetic of one step: the equations with the model's numbers in them
+    step
+        work: the step, from 0, which reads the boundary, so that step 3 reads the third token; default: the last
     layer
         show only the attention of this layer: 0 is the lowest; of a translator also self/0, cross/0 or encoder/0
     head
-        show this head, from 0; default: the mean of all heads
+        show this head, from 0; default: the mean of all heads, of the work head 0
     top
         show the N most probable next tokens
     beam
@@ -82,7 +91,13 @@ def inspect(
 
     at_least("--top", top, 1)
     at_least("--beam", 1 if beam is None else beam, 1)
-    if (json or html) and not (layer is None and head is None):
+    if step is not None and not work:
+        raise RegardError("--step says which step --work works out: add --work.")
+    if work and gradients and html is None:
+        raise RegardError("--gradients belong to a trace and not to --work: leave one of them out, or add --html.")
+    if str(run).startswith(LECTURE):
+        return _print_example(str(run), text, {"--html": html, "--step": step, "--layer": layer, "--head": head}, json)
+    if not work and (json or html) and not (layer is None and head is None):
         raise RegardError("--layer and --head choose what the terminal shows; --json and --html hold everything.")
     if html is not None and html.exists():
         raise RegardError(f"{html} exists already; --html writes a new file.")
@@ -90,14 +105,17 @@ def inspect(
         raise RegardError(f'The text is one argument, in quotes: "{text} {" ".join(unquoted)}".')
     text = _given(text)
     loaded = load(run, weights=weights, device=device)
-    trace = _trace(
-        loaded, text, target, {"--prefix": prefix, "--beam": beam, "--length-penalty": length_penalty}, top, gradients
-    )
+    search = {"--prefix": prefix, "--beam": beam, "--length-penalty": length_penalty}
+    calculation = _read(loaded, "calculation", text, target, search) if work else None
+    worked = calculation and calculation.at(step, layer, head)
+    if worked and html is None:
+        return _print_work(worked, json)
+    trace = _read(loaded, "trace", text, target, search, top=top, gradients=gradients)
     if html is not None:
-        write_text(html, trace_page(trace), new=True)
+        write_text(html, trace_page(trace, works=calculation.at_all_steps(worked) if calculation else ()), new=True)
         say(f"the page is {html}") if json else print(html)
     if json:
-        print(for_stdout(json_module.dumps(trace.as_json(), ensure_ascii=False)))
+        print(for_stdout(json_module.dumps((worked or trace).as_json(), ensure_ascii=False)))
     elif html is None:
         print(show(trace, attention=_attention(trace, layer, head), head=head))
 
@@ -113,23 +131,39 @@ def _given(text: str | None) -> str:
     return text
 
 
-def _trace(loaded: AnyRun, text: str, target: str | None, search: dict[str, Any], top: int, gradients: bool) -> Trace:
+def _read(loaded: AnyRun, how: str, text: str, target: str | None, search: dict[str, Any], **options: Any) -> Any:
+    """The run's `trace` or `calculation` of a text, after checking which options apply to it."""
     from regard.runs.classification_run import ClassificationRun
     from regard.runs.language_run import LanguageRun
 
+    read = getattr(loaded, how)
     if isinstance(loaded, LanguageRun):
         refuse(loaded, "a language model", {"--target": target, **search})
-        return loaded.trace(text, top=top, gradients=gradients)
+        return read(text, **options)
     _check_source(loaded, text)
     if isinstance(loaded, ClassificationRun):
         refuse(loaded, "a classifier", search)
-        return loaded.trace(text, target, top=top, gradients=gradients)
+        return read(text, target, **options)
     if target is not None:
         given = [name for name, value in search.items() if value is not None]
         if given:
             raise RegardError(f"--target replaces the search, so {given[0]} does not apply: leave one of them out.")
-    how = {name.removeprefix("--").replace("-", "_"): value for name, value in search.items() if value is not None}
-    return loaded.trace(text, target, top=top, gradients=gradients, **how)
+    asked = {name.removeprefix("--").replace("-", "_"): value for name, value in search.items() if value is not None}
+    return read(text, target, **options, **asked)
+
+
+def _print_work(worked: Work, json: bool) -> None:
+    from regard.insight.work_terminal import show_work
+
+    print(for_stdout(json_module.dumps(worked.as_json(), ensure_ascii=False)) if json else show_work(worked))
+
+
+def _print_example(name: str, text: str | None, options: dict[str, Any], json: bool) -> None:
+    from regard.insight.lecture_examples import lecture_example
+
+    if given := [option for option, value in options.items() if value is not None]:
+        raise RegardError(f"{name} is worked out whole: leave {given[0]} out.")
+    _print_work(lecture_example(name, text), json)
 
 
 def _check_source(loaded: PairRun, text: str) -> None:

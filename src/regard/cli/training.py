@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Annotated
 
@@ -45,7 +46,7 @@ def train(
     seed
         short for --training.seed
     budget
-        short for --training.budget: 60s, 10m, 2h, or tokens such as 5M
+        short for --training.budget: 60s, 10m, 2h from the command to its end, or tokens such as 5M
     start
         start from the weights and tokenizer of this run (fine-tuning)
     track
@@ -57,6 +58,7 @@ def train(
     json
         with --dry-run: print one object
     """
+    began = time.perf_counter()  # before anything heavy is imported
     check_systems([target] if target is not None and not target.startswith("--") else [])
     from regard.runs import train as fit
     from regard.runs.recipe import parse_overrides
@@ -79,7 +81,7 @@ def train(
     elif dry_run:
         print_facts(fit.dry_run(recipe, start), json)
     else:
-        print(fit.train_recipe(recipe, run, start, track=track).folder)
+        print(fit.train_recipe(recipe, run, start, track=track, began=began).folder)
 
 
 def resume(run: RunFolder, *settings: Settings, track: Track = "") -> None:
@@ -92,7 +94,8 @@ def resume(run: RunFolder, *settings: Settings, track: Track = "") -> None:
     track
         draw the curves, those of before included: tensorboard or mlflow
     """
+    began = time.perf_counter()
     from regard.runs import train as fit
     from regard.runs.recipe import parse_overrides
 
-    print(fit.resume(run, parse_overrides(settings, ("track",)), track=track).folder)
+    print(fit.resume(run, parse_overrides(settings, ("track",)), track=track, began=began).folder)

@@ -31,7 +31,7 @@ def comparison_page(comparison: Comparison) -> str:
         heading(title, 1),
         paragraph(finding(comparison), "finding") if comparison.order else "",
         paragraph(told.lead(comparison), "lead"),
-        *(paragraph(sentence, "note") for sentence in caveats(comparison)),
+        *(paragraph(sentence, "quiet-text") for sentence in caveats(comparison)),
         table(comparison.shown, _first(columns, task.columns.first), best, "best" if len(best) == 1 else "tied best"),
         *_significant(comparison),
         *_curves(comparison),

@@ -126,7 +126,8 @@ class Question:
         own = _keys(compose_recipe(rung.entry.name, size=self.size))
         tree: dict[str, dict[str, Any]] = {"data": {"corpus": self.data}}
         if not rung.counted:
-            tree["training"] = {"budget": f"{self.limit.amount:.12g}{'s' if self.limit.unit == 'seconds' else ''}"}
+            unit = "s of steps" if self.limit.unit == "seconds" else ""  # without validations
+            tree["training"] = {"budget": f"{self.limit.amount:.12g}{unit}"}
         for settings in (self.settings, rung.settings, more or {}):  # the row's fixed settings win
             for part, values in settings.items():
                 tree.setdefault(part, {}).update({k: v for k, v in values.items() if f"{part}.{k}" in own})

@@ -30,7 +30,9 @@ from regard.systems.model import Model
 
 STEPS = {"cuda": 8}  # steps per launch; elsewhere 1
 ROWS = {"cuda": 64}  # texts written at once; elsewhere 16
-REFILL = 8  # prompts wait until 1/8 of the rows is free: reading several takes about as long as reading one
+RECORDED = {"cuda"}  # where a number of rows costs a recorded graph: it is a power of two, and its writer is kept
+# Reading several prompts takes about as long as one: they wait until 1/8 of the rows is free, for at most 8 launches.
+REFILL = 8
 ROOM = 512  # new tokens for which a row is first allocated, unless its text or the context is shorter
 AHEAD = 4096  # finished texts that may wait for an earlier one
 
@@ -114,12 +116,14 @@ class Engine:
         self.model, self.eos, self.device = model.eval(), eos, model.device
         self.rows = rows or ROWS.get(self.device.type, 16)
         self.steps = steps or STEPS.get(self.device.type, 1)
+        self.recorded = self.device.type in RECORDED
         self.one_step, self.install = Step(model, sampling, forbidden), install
         install(self.one_step)
         self.batch: Batch | None = None
         self.midway = False  # a stream is active: keep the batch even if all rows are free for a moment
         self.writers: dict[int, Writer] = {}  # of earlier batches by number of rows, kept for their CUDA graphs
         self.waiting: deque[Text] = deque()
+        self.held = 0  # launches for which prompts have waited beside free rows
         self.reading: list[tuple[int, Text]] = []  # rows and texts whose prompts are read next
         self.flying: deque[Flight] = deque()
 
@@ -240,10 +244,12 @@ class Engine:
         if not self.waiting:
             return batch
         if not batch.free and len(batch.texts) < self.rows:
-            self._grow(batch, rows=min(self.rows, max(2 * len(batch.texts), len(batch.texts) + len(self.waiting))))
+            self._grow(batch, rows=max(2 * len(batch.texts), len(batch.texts) + len(self.waiting)))
         taken = {row for row, _ in self.reading}
         free = [row for row in batch.free if row not in taken]
-        if len(free) * REFILL >= len(batch.texts):
+        self.held += bool(free)
+        if len(free) * REFILL >= len(batch.texts) or self.held > REFILL:
+            self.held = 0
             new = [self.waiting.popleft() for _ in range(min(len(self.waiting), len(free)))]
             self._grow(batch, need=max(map(self._need, new)))
             self.reading += zip(free, new)
@@ -344,19 +350,25 @@ class Engine:
         return need if self.device.type != "cuda" else -(-(need + self.steps) // 16) * 16 - 1
 
     def _open(self, texts: Sequence[Text]) -> Batch:
-        """A batch for these texts; an earlier writer is reused if it is large enough."""
-        rows, need = len(texts), max(map(self._need, texts))
+        """A batch for these texts."""
+        rows, need = self._rounded(len(texts)), max(map(self._need, texts))
+        return Batch(self._keep(self._writer(rows, need, self._capacity(need))), [None] * rows, [0] * rows)
+
+    def _rounded(self, rows: int) -> int:
+        """On a GPU a power of two, so that few graphs are recorded."""
+        return min(self.rows, 1 << (rows - 1).bit_length() if self.recorded else rows)
+
+    def _writer(self, rows: int, least: int, capacity: int) -> Writer:
+        """An earlier writer of so many rows, if its capacity is at least `least`; else a new one, of `capacity`."""
         writer = self.writers.pop(rows, None)
-        if writer is not None and writer.capacity < need:
+        if writer is not None and writer.capacity < least:
             writer.close()  # frees its memory for the new one
             writer = None
-        if writer is None:
-            writer = Writer(self.one_step, self.steps, rows, self._capacity(need), install=self.install)
-        return Batch(self._keep(writer), [None] * rows, [0] * rows)
+        return writer or Writer(self.one_step, self.steps, rows, capacity, install=self.install)
 
     def _keep(self, writer: Writer) -> Writer:
         """Keeps the last writer: on a GPU one of each size, for its CUDA graphs."""
-        spent = [writer.rows] if self.device.type == "cuda" else list(self.writers)
+        spent = [writer.rows] if self.recorded else list(self.writers)
         for rows in spent:
             if (old := self.writers.pop(rows, None)) is not None:
                 old.close()
@@ -384,21 +396,27 @@ class Engine:
 
     def _grow(self, batch: Batch, *, need: int = 0, rows: int = 0) -> None:
         """Enlarges the rows' capacity and their number as needed."""
-        before, more = batch.writer, max(0, rows - len(batch.texts))
+        before, more = batch.writer, max(0, self._rounded(rows) - len(batch.texts))
         capacity = before.capacity
         if self.one_step.fills and need > capacity:
             capacity = self._capacity(need)
         elif not more:
             return
         limit = before.limit
-        batch.writer = self._keep(before.enlarged(len(batch.texts) + more, capacity))
+        if not more:
+            self.writers.pop(before.rows, None)  # which is `before`
+        larger = self._writer(len(batch.texts) + more, capacity, capacity)
+        larger.take_over(before)
+        if not more:
+            before.close()
+        batch.writer = self._keep(larger)
         batch.room = [room + batch.writer.limit - limit for room in batch.room] + [0] * more
         batch.texts += [None] * more
 
     def _shrink(self, batch: Batch) -> None:
         """Removes idle rows once they are half of all; not on a GPU, which keeps its shapes."""
         kept = [row for row, _ in batch.going]
-        if self.device.type == "cuda" or not kept or 2 * len(kept) > len(batch.texts):
+        if self.recorded or not kept or 2 * len(kept) > len(batch.texts):
             return
         batch.writer = self._keep(batch.writer.only(kept))
         batch.texts, batch.room = [batch.texts[row] for row in kept], [batch.room[row] for row in kept]

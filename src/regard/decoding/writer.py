@@ -126,13 +126,11 @@ class Writer:
         """Resets these idle rows."""
         self.state["seen"].index_fill_(0, self.on_device(rows), 0)
 
-    def enlarged(self, rows: int, capacity: int) -> Writer:
-        """The same rows with more room, and more rows."""
-        larger = Writer(self.one_step, self.most, rows, capacity, install=self.install)
-        replace_rows(larger.state, torch.arange(self.rows, device=self.device), self.state)
-        larger.written[:, : self.rows].copy_(self.written)
-        larger.highest[:, : self.rows].copy_(self.highest)
-        return larger
+    def take_over(self, smaller: Writer) -> None:
+        """The rows of a writer that has no more rows and no more room."""
+        replace_rows(self.state, torch.arange(smaller.rows, device=self.device), smaller.state)
+        self.written[:, : smaller.rows].copy_(smaller.written)
+        self.highest[:, : smaller.rows].copy_(smaller.highest)
 
     def only(self, rows: Sequence[int]) -> Writer:
         """Some of the rows."""

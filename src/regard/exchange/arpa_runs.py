@@ -54,7 +54,7 @@ def read(file: Path, run: Path, tokenizer_file: Path | None = None) -> Path:
         "data": {"corpus": "", "tokenizer": tokenizer.kind, "vocabulary": tokenizer.vocabulary},
         "model": {"order": model.order},
     }
-    recipe = compose("ngram", None, settings)
+    recipe = compose("ngram", "", settings)
     with new_folder(recipe, run) as folder:
         write_folder(folder, recipe, Tokenizers(tokenizer))
         save_tensors(folder / "model.safetensors", model.state_dict())

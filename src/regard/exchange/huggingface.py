@@ -177,7 +177,7 @@ def read(folder: Path, run: Path, tokenizer_file: Path | None = None) -> Path:
         )
     data = {"corpus": "", "tokenizer": tokenizer.kind, "vocabulary": tokenizer.vocabulary}
     training = {"batch_tokens": settings["context"]} if settings.get("context", 0) > 4096 else {}  # one window at least
-    recipe = compose(module.SYSTEM, None, {"data": data, "model": settings, "training": training})
+    recipe = compose(module.SYSTEM, "", {"data": data, "model": settings, "training": training})
     state = module.state_in(config, Weights.of_folder(folder, module.PREFIX), recipe.model, vocabulary)
     for name in BY_TOKEN:
         if name in state:

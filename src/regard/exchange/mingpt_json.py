@@ -70,7 +70,7 @@ def read(file: Path, run: Path, tokenizer_file: Path | None = None) -> Path:
     if not 1 <= size <= len(LETTERS):
         config.wrong(f"vocab_size is {size}, and its tokens are read as at most {len(LETTERS)} letters")
     settings = hf_gpt2.settings_in(config) | {"tied": False}
-    recipe = compose("gpt", None, {"data": {"corpus": "", "tokenizer": "char"}, "model": settings})
+    recipe = compose("gpt", "", {"data": {"corpus": "", "tokenizer": "char"}, "model": settings})
     tensors = {name: Stored(file, name, values) for name, values in there.items() if name != "config"}
     state = hf_gpt2.state_in(config, Weights(file, tensors, hf_gpt2.PREFIX), recipe.model, size)
     for name in ("embedding.table.weight", "output.weight"):

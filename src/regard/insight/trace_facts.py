@@ -151,8 +151,9 @@ def _held(trace: Trace, name: str) -> dict[str, Any]:
 
 def _memory(trace: Trace, name: str) -> dict[str, Any]:
     """The state of linear attention after the last step."""
-    heads = range(1, 1 + len(trace.matrices[name]))
-    return {"name": name, "title": part_name(name), "heads": [f"{part_name(name)}, head {head}" for head in heads]}
+    count, *shape = trace.matrices[name].shape
+    heads = [f"{part_name(name)}, head {head}" for head in range(1, 1 + count)]
+    return {"name": name, "title": part_name(name), "heads": heads, "shape": shape}
 
 
 def _branch(trace: Trace, number: int) -> dict[str, Any]:

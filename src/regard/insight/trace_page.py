@@ -7,47 +7,47 @@ What is seen is the lab's own (`lab/static/reading.js` and its styles). Without 
 from __future__ import annotations
 
 from base64 import b64encode
-from functools import cache
-from hashlib import sha256
+from collections.abc import Sequence
 from html import escape
-from pathlib import Path
 
 from regard.insight.trace import Trace
 from regard.insight.trace_facts import facts, part, parts
 from regard.insight.words import labels, labels_after, part_name
-from regard.report.colours import lab_module, lab_variables
+from regard.insight.work import Work
 from regard.report.figures import legible
-from regard.report.one_script import one_script
+from regard.report.offline_page import offline_page
 from regard.report.packed_arrays import pack
 from regard.report.page import paragraph, table
 
 MOST = 6_000_000  # bytes of hidden states; the rest is named and left out
 LONGEST = 90  # letters of a text in the title
 TASKS = {"language model": "read this text", "translation": "translated this", "classification": "labelled this"}
-STATIC = Path(__file__).parent.parent / "lab" / "static"  # the lab's page is made of the same files
-ICON = "data:,"
 
 
-def trace_page(trace: Trace) -> str:
-    """The whole file."""
-    style, script = _style(), _script()
-    data, left_out = _packed(trace)
-    title = _both(trace)
+def trace_page(*traces: Trace, works: Sequence[Work] = ()) -> str:
+    """The whole file; several traces of one text stand below each other. `works`: the arithmetic of a single one."""
+    first = traces[0]
+    title = _both(first) if len(traces) == 1 else f"“{_short(first.text)}”"
+    body = "".join(map(_section, traces)) if len(traces) > 1 else _one(first, works)
+    named = f"{', '.join(trace.run or trace.system for trace in traces)}: {title}"
+    whole = f'<main class="offline">\n<h1>{escape(title)}</h1>\n{body}</main>'
+    return offline_page(named, whole, styles=("style", "reading", "work"), entry="offline")
+
+
+def _section(trace: Trace) -> str:
+    answer = trace.translation or trace.label
+    name = (trace.run or trace.system) + (f" → “{_short(answer)}”" if answer else "")
+    return f'<section class="card"><h2>{escape(name)}</h2>{_one(trace)}</section>\n'
+
+
+def _one(trace: Trace, works: Sequence[Work] = ()) -> str:
+    data, left_out = _packed(trace, works)
     said = [*trace.notes, f"Left out to keep the page small: {', '.join(left_out)}." if left_out else ""]
-    policy = f"default-src 'none'; img-src data:; style-src '{_hash(style)}'; script-src '{_hash(script)}'"
     return (
-        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f'<title>{escape(f"{trace.run or trace.system}: {title}")}</title>\n<link rel="icon" href="{ICON}">\n'
-        f'<style>{style}</style>\n</head>\n<body>\n<main class="offline">\n<h1>{escape(title)}</h1>\n'
         f"{paragraph(_lead(trace), 'lead')}\n"
         + "\n".join(paragraph(sentence, "quiet-text") for sentence in said if sentence)
-        + '\n<h2 class="spoken">Word by word</h2><div id="view"></div>\n'
-        f"<noscript><p>Without JavaScript only the table of steps shows.</p>{table(_steps(trace), _columns(trace))}"
-        "</noscript>\n</main>\n"
-        '<div id="spoken" class="spoken" aria-live="polite"></div>\n'
-        f'<script type="text/plain" id="trace">{data}</script>\n<script>{script}</script>\n</body>\n</html>\n'
+        + f"\n<noscript><p>Without JavaScript only the table of steps shows.</p>{table(_steps(trace), _columns(trace))}"
+        f'</noscript>\n<script type="text/plain" class="trace">{data}</script>\n'
     )
 
 
@@ -59,27 +59,9 @@ def fragment(trace: Trace, height: int = 900) -> str:
     )
 
 
-@cache
-def _style() -> str:
-    files = (STATIC / name for name in ("style.css", "reading.css"))
-    return lab_variables() + "".join(file.read_text(encoding="utf-8") for file in files)
-
-
-@cache
-def _script() -> str:
-    def read(name: str) -> str:
-        return lab_module() if name == "colours" else (STATIC / f"{name}.js").read_text(encoding="utf-8")
-
-    return one_script("offline", read)
-
-
-def _hash(text: str) -> str:
-    return f"sha256-{b64encode(sha256(text.encode()).digest()).decode()}"
-
-
-def _packed(trace: Trace) -> tuple[str, list[str]]:
+def _packed(trace: Trace, works: Sequence[Work]) -> tuple[str, list[str]]:
     """All that `trace_facts` tells, with its matrices, in base64; and the names of what was left out."""
-    told = facts(trace)
+    told = facts(trace) | {"work": [work.as_json() for work in works]}
     arrays, bounds, left_out, size = {}, {}, [], 0
     for name in parts(trace):
         values, ends = part(trace, name)

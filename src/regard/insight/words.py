@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from unicodedata import category
 
 from regard.report.figures import legible
@@ -52,6 +53,7 @@ def labels_after(before: Sequence[str], choices: Iterable[str]) -> list[str]:
     return [labels([*before[started:], choice])[-1] for choice in choices]
 
 
+@lru_cache(1 << 14)
 def visible(token: str) -> str:
     """A token whose spaces at either end, tabs and line ends can be seen; zero-width ones become their code."""
     if not token:

@@ -23,7 +23,7 @@ import hashlib
 import json
 import math
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from importlib import import_module
@@ -115,6 +115,20 @@ def text_of(body: dict[str, Any], key: str, default: str = "") -> str:
     return value
 
 
+def questions(view: str, seconds: Mapping[str, float], gradients: float) -> Callable[[Request], Awaitable[Response]]:
+    """The endpoint of `/api/VIEW/{name}`, POST: a question of `work_VIEW.py`, by how long each may take at most, and
+    any of them if it asks for gradients."""
+
+    async def asked(request: Request) -> Response:
+        body, name = await body_of(request), request.path_params["name"]
+        if name not in seconds:
+            raise HTTPException(404)
+        most = gradients if body.get("gradients") else seconds[name]
+        return reply(await lab_of(request).ask(f"{view}.{name}", body, seconds=most, only=text_of(body, "only")))
+
+    return asked
+
+
 def reply(value: Any, status: int = 200) -> Response:
     """JSON; numbers that it cannot hold become null. An answer of the worker is passed on as it came."""
     if isinstance(value, Answer):
@@ -133,10 +147,12 @@ def application(root: Path) -> Starlette:
     async def life(app: Starlette) -> AsyncIterator[None]:
         await in_thread(uploads.forget_old, folder)
         app.state.lab = lab = Lab(folder, Jobs(folder), {lane: Worker(folder.root) for lane in LANES})
+        first = asyncio.create_task(lab.look())  # so that the runs are known when the page asks
         watching = asyncio.create_task(lab.samples.watch())
         yield
         lab.closing.set()
-        watching.cancel()
+        for task in (first, watching):
+            task.cancel()
         for worker in lab.workers.values():
             await worker.close()
         if left := lab.jobs.close():

@@ -5,31 +5,18 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
 from regard.base.errors import RegardError
-from regard.lab.application import Lab, body_of, in_thread, lab_of, reply, text_of
+from regard.lab.application import Lab, body_of, in_thread, lab_of, questions, reply, text_of
 from regard.lab.runs_folder import UPLOADS
 
-LONG = {"trace": 60, "matrix": 60, "begin": 30, "example": 60}  # seconds
-GRADIENTS = 120
+LONG = {"page": 120, "work": 60, "trace": 60, "matrix": 60, "begin": 30, "example": 60}  # seconds
 SPLITS = ("valid", "test")
 KIND = "evaluation"  # of the jobs
 HIDDEN = ("sources", "references", "translations")  # of a result: asked for by `differences`
-
-
-async def asked(request: Request) -> Response:
-    """A question of `work_translation.py`."""
-    body = await body_of(request)
-    name = request.path_params["name"]
-    if name not in LONG:
-        raise HTTPException(404)
-    seconds = GRADIENTS if body.get("gradients") else LONG[name]
-    answer = await lab_of(request).ask(f"translation.{name}", body, seconds=seconds, only=text_of(body, "only"))
-    return reply(answer)
 
 
 async def evaluate(request: Request) -> Response:
@@ -87,5 +74,5 @@ def _result(lab: Lab, name: str, data: str) -> dict[str, Any]:
 ROUTES = [
     Route("/api/translation/results", results),
     Route("/api/translation/evaluate", evaluate, methods=["POST"]),
-    Route("/api/translation/{name}", asked, methods=["POST"]),
+    Route("/api/translation/{name}", questions("translation", LONG, gradients=120), methods=["POST"]),
 ]

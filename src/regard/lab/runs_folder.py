@@ -77,7 +77,7 @@ class RunsFolder:
 
     def run(self, name: str) -> Path:
         path = self.made(name)
-        if not _is_plain_file(path / "run.json"):
+        if not is_plain_file(path / "run.json"):
             raise RegardError(f"There is no run {name[:200]!r} in this folder.")
         return path
 
@@ -96,7 +96,7 @@ class RunsFolder:
 
     def comparison(self, name: str) -> Path:
         path = self.made(name, kind="comparison")
-        if not _is_plain_file(path / "comparison.json"):
+        if not is_plain_file(path / "comparison.json"):
             raise RegardError(f"There is no comparison {name[:200]!r} in this folder.")
         return path
 
@@ -111,8 +111,8 @@ class RunsFolder:
             raise RegardError(f"The page {path / 'report.html'} is too large to be sent: open it there.") from None
 
     def has_report(self, path: Path) -> bool:
-        ours = any(_is_plain_file(path / marker) for marker in MARKERS)
-        return ours and _is_plain_file(path / "report.html")
+        ours = any(is_plain_file(path / marker) for marker in MARKERS)
+        return ours and is_plain_file(path / "report.html")
 
     def new(self, name: str) -> Path:
         """Where a new run of this name will be; only its name is looked at, the training claims the folder itself."""
@@ -172,7 +172,7 @@ class RunsFolder:
         """The end of a plain file there; nothing where there is none."""
         place = self.own(kind)
         try:
-            if place is None or not _is_plain_file(place / name):
+            if place is None or not is_plain_file(place / name):
                 return b""
             with open(os.open(place / name, os.O_RDONLY | PLAIN), "rb") as stream:
                 stream.seek(max(0, os.fstat(stream.fileno()).st_size - most))
@@ -431,10 +431,14 @@ def last_row(path: Path) -> dict[str, Any]:
         stream.seek(max(0, size - END))
         content = stream.read(END)
     begin = content.find(b"\n") + 1 if size > END else 0
-    rows, _ = parsed(content[begin : content.rfind(b"\n") + 1])
+    rows: list[dict[str, Any]] = []  # from the last
+    for line in reversed(content[begin : content.rfind(b"\n") + 1].splitlines()):
+        rows += parsed(line)[0]
+        if rows and rows[-1].get("split") != "valid":
+            break
     trained = [row for row in rows if row.get("split") != "valid"]
-    row = (trained or rows or [{}])[-1]
-    row = row | {key: rows[-1][key] for key in ("step", "tokens", "seconds") if rows and key in rows[-1]}
+    row = (trained or rows or [{}])[0]
+    row = row | {key: rows[0][key] for key in ("step", "tokens", "seconds") if rows and key in rows[0]}
     return {key: row[key] for key in COLUMNS if math.isfinite(row.get(key, math.nan))}
 
 
@@ -472,7 +476,9 @@ def _share(training: Mapping[str, Any], last: Mapping[str, Any], finished: bool)
         limit = Budget.parse(str(training.get("budget") or ""), int(training.get("steps") or 1))
     except (RegardError, ValueError, TypeError):
         return None
-    return min(1.0, last.get({"steps": "step"}.get(limit.unit, limit.unit), 0.0) / limit.amount)
+    seconds = "elapsed" if limit.whole and "elapsed" in last else "seconds"
+    spent = last.get({"steps": "step", "seconds": seconds}.get(limit.unit, limit.unit), 0.0)
+    return min(1.0, spent / limit.amount)
 
 
 def _entrant(row: Mapping[str, Any], seed: Any) -> str:
@@ -505,7 +511,7 @@ def is_plain_folder(path: Path) -> bool:
         return False
 
 
-def _is_plain_file(path: Path) -> bool:
+def is_plain_file(path: Path) -> bool:
     try:
         return stat.S_ISREG(os.lstat(path).st_mode)
     except OSError:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 
 from regard.base.errors import RegardError
 from regard.base.numbers import grouped
+from regard.insight.calculation import Calculation
 from regard.insight.trace import Trace
 from regard.insight.trace_facts import part
+from regard.insight.trace_page import trace_page
 from regard.lab.opened_runs import number_in, open_run, text_in
 from regard.lab.runs_folder import RunsFolder
 from regard.report.packed_arrays import pack
@@ -20,6 +23,8 @@ from regard.runs.translation_run import TranslationRun
 
 MOST_TOKENS = 400  # of a text that is traced
 MOST_BYTES = 1 << 28  # of all traces that stay open
+MOST_SENT = 1 << 23  # bytes of matrices in one answer, about: a page shows the first while others come
+MOST_TRACES = 4  # on a page that is saved
 TOP = 10  # choices of a step
 
 Key = tuple[AnyRun, str, str | None, str, int, bool]
@@ -53,10 +58,52 @@ def trace_of(folder: RunsFolder, body: Mapping[str, Any]) -> Trace:
     return _open[key][0]
 
 
-def matrix(folder: RunsFolder, body: Mapping[str, Any]) -> bytes:
-    """One matrix of a trace, as `trace_facts.part` gives it."""
-    values, bounds = part(trace_of(folder, body), text_in(body, "part"))
-    return pack({"values": values}, bounds={"values": bounds})
+def matrices(folder: RunsFolder, body: Mapping[str, Any]) -> bytes:
+    """Matrices of a trace by their names, as `trace_facts.part` gives them: as many of the first as are not too much
+    for one answer, and at least one."""
+    names = body.get("parts")
+    if not isinstance(names, list) or not names or not all(isinstance(name, str) for name in names):
+        raise RegardError("parts must be a list of names.")
+    trace = trace_of(folder, body)
+    arrays, bounds = {}, {}
+    for name in names:
+        arrays[name], bounds[name] = part(trace, name)
+        if sum(values.nbytes for values in arrays.values()) > MOST_SENT:
+            break
+    return pack(arrays, bounds=bounds)
+
+
+def work(folder: RunsFolder, body: Mapping[str, Any]) -> dict[str, Any]:
+    """The arithmetic of one step with the model's numbers, of a layer and a head, as `inspect --work` gives it."""
+    trace = trace_of(folder, body)  # whose limits are those of the text
+    run, text = asked_run(folder, body), text_in(body)
+    target = text_in(body, "target") if "target" in body else None
+    prefix, beam = text_in(body, "prefix"), int(number_in(body, "beam", 5, 1, 20))
+    found = _calculated(run, text, target, prefix, beam)
+    step, head = int(number_in(body, "step", 0, 0, MOST_TOKENS)), body.get("head")
+    layer = text_in(body, "layer", 80) or found.at(0).layer
+    heads = found.layers.get(layer, 0)
+    steps = len(found.places[layer].words) if layer in found.places else trace.steps
+    chosen = head if heads and isinstance(head, int) and 0 <= head < heads else None
+    return found.at(min(step, steps - 1), layer or None, chosen).as_json()
+
+
+@lru_cache(4)
+def _calculated(run: AnyRun, text: str, target: str | None, prefix: str, beam: int) -> Calculation:
+    if isinstance(run, LanguageRun):
+        return run.calculation(text)
+    if isinstance(run, ClassificationRun):
+        return run.calculation(text.strip())
+    assert isinstance(run, TranslationRun)
+    return run.calculation(text.strip(), target, prefix=prefix, beam=beam)
+
+
+def page(folder: RunsFolder, body: Mapping[str, Any]) -> dict[str, str]:
+    """Traces, each asked for as by itself, as one file that works offline, as `regard inspect --html` writes it."""
+    asked = body.get("traces")
+    if not isinstance(asked, list) or not 1 <= len(asked) <= MOST_TRACES or not all(isinstance(o, dict) for o in asked):
+        raise RegardError(f"traces must be a list of 1 to {MOST_TRACES} questions.")
+    return {"page": trace_page(*(trace_of(folder, one) for one in asked))}
 
 
 def _made(run: AnyRun, text: str, target: str | None, prefix: str, beam: int, gradients: bool) -> Trace:

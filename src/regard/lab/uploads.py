@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import filecmp
 import os
 import re
 import secrets
@@ -13,7 +14,7 @@ from typing import Any
 
 from regard.base.errors import RegardError
 from regard.base.files import give_name, open_own_file
-from regard.lab.runs_folder import MARKERS, UPLOADS, RunsFolder, is_plain_folder
+from regard.lab.runs_folder import MARKERS, UPLOADS, RunsFolder, is_plain_file, is_plain_folder
 
 MOST_UPLOAD = 4 << 30  # bytes of all files that wait together
 MOST_PARTS = 100
@@ -63,7 +64,7 @@ def _parts(place: Path) -> list[tuple[Path, int, float]]:
 
 
 def _store(folder: RunsFolder, part: Path, name: str) -> str:
-    """A plain name that is free, and that does not make a run of the folder."""
+    """A plain name that is free, and that does not make a run of the folder; a file that is there is not kept twice."""
     place = folder.root / UPLOADS
     with suppress(FileExistsError):
         place.mkdir()
@@ -74,6 +75,9 @@ def _store(folder: RunsFolder, part: Path, name: str) -> str:
     ending = re.sub(r"[^\w.]+", "", ending)[:20] or "txt"
     number, free = 1, f"{clean}.{ending}"
     while free.casefold() in MARKERS or os.path.lexists(place / free):
+        if is_plain_file(place / free) and filecmp.cmp(part, place / free, shallow=False):
+            part.unlink()
+            return free
         number += 1
         free = f"{clean}-{number}.{ending}"
     give_name(part, place / free)

@@ -12,11 +12,10 @@ from regard.base.errors import RegardError
 from regard.decoding.sampling import Sampling
 from regard.evaluation.alignment_error import spans_in
 from regard.insight.trace_facts import facts
-from regard.insight.trace_page import trace_page
 from regard.insight.words import labels
 from regard.lab.opened_runs import number_in, text_in
 from regard.lab.runs_folder import RunsFolder
-from regard.lab.traces import asked_run, matrix, trace_of
+from regard.lab.traces import asked_run, matrices, page, trace_of, work
 from regard.runs.language_run import LanguageRun
 
 SHOWN = 16  # choices of the next token
@@ -94,9 +93,12 @@ def _sampling(body: Mapping[str, Any]) -> Sampling:
     )
 
 
-def page(folder: RunsFolder, body: Mapping[str, Any]) -> dict[str, str]:
-    """The trace as a file that works offline, as `regard inspect --html` writes it."""
-    return {"page": trace_page(trace_of(folder, body))}
-
-
-WORK = {"page": page, "trace": trace, "matrix": matrix, "following": following, "write": write, "edit": edit}
+WORK = {
+    "page": page,
+    "work": work,
+    "trace": trace,
+    "matrix": matrices,
+    "following": following,
+    "write": write,
+    "edit": edit,
+}

@@ -15,7 +15,7 @@ from regard.evaluation.bleu import Statistics
 from regard.insight.trace_facts import facts
 from regard.lab.opened_runs import number_in, text_in
 from regard.lab.runs_folder import RunsFolder
-from regard.lab.traces import asked_run, matrix, trace_of
+from regard.lab.traces import asked_run, matrices, page, trace_of, work
 from regard.runs.translation_run import TranslationRun
 
 SHOWN = 60  # sentences of a file
@@ -97,4 +97,12 @@ def _translator(folder: RunsFolder, body: Mapping[str, Any]) -> TranslationRun:
     return run
 
 
-WORK = {"trace": trace, "matrix": matrix, "begin": begin, "example": example, "differences": differences}
+WORK = {
+    "page": page,
+    "work": work,
+    "trace": trace,
+    "matrix": matrices,
+    "begin": begin,
+    "example": example,
+    "differences": differences,
+}

@@ -41,11 +41,12 @@ def attend(query: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None, *, 
 def written(
     query: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None, *, dropout: float = 0.0
 ) -> tuple[Tensor, State]:
-    """The same step by step, with its scores and weights [R, H, T, S]."""
+    """The same step by step, with its scores and weights [R, H, T, S], and what they come from."""
     scores = query @ keys.transpose(-2, -1) / query.size(-1) ** 0.5
     scores = scores if mask is None else scores + mask
     weights = scores.softmax(dim=-1)  # each row of it sums to 1
-    return F.dropout(weights, dropout) @ values, {"scores": scores, "weights": weights}
+    parts: State = {"query": query, "keys": keys, "values": values, "scores": scores, "weights": weights}
+    return F.dropout(weights, dropout) @ values, parts
 
 
 def additive_mask(seen: Tensor, bias: Tensor | None, dtype: torch.dtype) -> Tensor:
@@ -204,7 +205,8 @@ class CrossAttention(nn.Module):
 
     def explain(self, x: Tensor, source: State, valid: Tensor | None) -> tuple[Tensor, State]:
         context, parts = written(*self.look_up(x, source, valid), dropout=self.weight_dropout)
-        return self.join_heads(context, x), {name: _by_hypothesis(part, x) for name, part in parts.items()}
+        asked = {name: _by_hypothesis(parts[name], x) for name in ("query", "scores", "weights")}
+        return self.join_heads(context, x), {**parts, **asked}  # keys and values have one row per source
 
     def join_heads(self, context: Tensor, x: Tensor) -> Tensor:
         """The heads [N, H, width·T, d] joined, one row per hypothesis: [R, T, D]."""
@@ -224,7 +226,7 @@ class CrossAttention(nn.Module):
 
 
 def _by_hypothesis(part: Tensor, x: Tensor) -> Tensor:
-    """Scores or weights of all hypotheses of a source, [N, H, width·T, S] → [R, H, T, S]."""
+    """What all hypotheses of a source ask or find, [N, H, width·T, …] → [R, H, T, …]."""
     rows, columns, _ = x.shape
     return part.unflatten(2, (-1, columns)).transpose(1, 2).reshape(rows, part.size(1), columns, -1)
 
@@ -269,7 +271,7 @@ class SelfAttention(Layer):
         seen = visible(span.positions(x.size(1)), keys.size(2))
         parts = self.score.explain(query, keys, seen)  # weights [R, 1, T, S], each row of which sums to 1
         context = F.dropout(parts["weights"], self.dropout, self.training) @ values
-        return context[:, 0], new, parts
+        return context[:, 0], new, {"query": query, "keys": keys, "values": values, **parts}
 
     def queries_keys_values(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Query, key and value of each column, as one head: [R, 1, T, D]."""

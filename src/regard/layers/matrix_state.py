@@ -102,7 +102,11 @@ class LinearAttention(CausalSelfAttention):
             matrix = matrix + key[:, :, t, :, None] * new[:, :, None]  # + φ(k_t) v_tᵀ
             context.append((query[:, :, t, None] @ matrix)[:, :, 0])
         read = torch.stack(context, dim=2)
-        parts: State = {"matrix": self.closed(matrix)["matrix"], "decay": decay.exp().transpose(1, 2)}  # [R, T, H]
+        parts: State = {
+            "matrix": self.closed(matrix)["matrix"],
+            "decay": decay.exp().transpose(1, 2),  # [R, T, H]
+            "read": self.divide(read),  # what each head reads: [R, H, T, d]
+        }
         if write is None:  # what each word of this call weighs; words of earlier calls are in the state alone
             parts["weights"] = remaining(decay.cumsum(dim=-1)) * (query @ key.mT) / read[..., -1:].clamp(min=LEAST)
         else:

@@ -3,7 +3,7 @@
 Lines take Okabe & Ito's (2008) palette. Shades are computed in OKLab (Ottosson 2020), where equal steps look equal:
 lightness falls evenly from pale yellow over green to dark blue, so a shade is readable without its hue; a diverging
 scale goes from blue over white to orange. On a dark page the low end is dark and the high end light, so high values
-stand out on both. This is the only file that names colours; pages take theirs from `variables()`.
+stand out on both. This is the only file that names colours; pages take theirs from `lab_variables()`.
 """
 
 from __future__ import annotations
@@ -26,12 +26,6 @@ DARK = {
     "accent": "#56B4E9", "mark": "#FF8A3D", "bar": "#2C7FB0", "good": "#2BC49B", "holds": "#0072B2", "fails": "#B34700",
     "open": "#6b6b6b",
 }  # fmt: skip
-
-
-def variables() -> str:
-    """The colours of a page as CSS variables, --ink, --paper, --mark, …, for a light and a dark screen."""
-    light, dark = (" ".join(f"--{name}: {code};" for name, code in one.items()) for one in (LIGHT, DARK))
-    return f":root {{ {light} }} @media screen and (prefers-color-scheme: dark) {{ :root {{ {dark} }} }}"
 
 
 def variable(name: str) -> str:
@@ -100,7 +94,8 @@ def _linear(part: float) -> float:
 
 
 def lab_variables() -> str:
-    """`variables()` for a page with a switch: by the reader's setting, unless <html data-theme> says light or dark."""
+    """The colours of a page as CSS variables, --ink, --paper, --mark, …: by the reader's setting, unless
+    <html data-theme> says light or dark."""
     light, dark = (" ".join(f"--{name}: {code};" for name, code in one.items()) for one in (LIGHT, DARK))
     dark = f"color-scheme: dark; {dark}"
     lines = " ".join(f"--line-{number}: {code};" for number, code in enumerate(OKABE_ITO))

@@ -4,10 +4,12 @@ Each has a description in words; without a given one, it is made from the data.
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
+from html import escape
 from typing import Any
 from unicodedata import bidirectional, category
 
@@ -144,6 +146,19 @@ class Intervals:
 
 Figure = Lines | Heat | Intervals
 KINDS: dict[str, type[Lines] | type[Heat] | type[Intervals]] = {"lines": Lines, "heat": Heat, "intervals": Intervals}
+
+
+def as_attribute(figure: Figure) -> str:
+    """The figure's data within markup, for the script of a page; words as a label shows them."""
+
+    def shown(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {key: shown(inner) for key, inner in value.items()}
+        if isinstance(value, list):
+            return [shown(inner) for inner in value]
+        return legible(value) if isinstance(value, str) else value
+
+    return escape(json.dumps(shown(figure.as_json()), separators=(",", ":")))
 
 
 def from_json(facts: Mapping[str, Any]) -> Figure:

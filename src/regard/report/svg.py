@@ -1,4 +1,5 @@
-"""Figures as inline SVG, with descriptions; nothing is loaded.
+"""Figures as inline SVG, with descriptions; nothing is loaded. On a page the lab's own charts stand in for them
+(`lab/static/report.js`), drawn from the same data.
 
 Lines differ in dashes and marks as well as in colour. Text and axes use the page's colours, so figures suit dark
 and light pages.
@@ -15,7 +16,7 @@ from textwrap import wrap
 
 from regard.report.axes import Axis, apart, number
 from regard.report.colours import GRID, OKABE_ITO
-from regard.report.figures import Figure, Heat, Intervals, Line, Lines, Mark, legible
+from regard.report.figures import Figure, Heat, Intervals, Line, Lines, Mark, as_attribute, legible
 from regard.report.svg_heat import heat_map
 
 DASHES = ("", "7 3", "2 3", "9 3 2 3")
@@ -321,7 +322,8 @@ def _figure(figure: Figure, parts: Iterable[str], height: float, legend: str) ->
     """The description is the text alternative, for screen readers and for search."""
     title = _words(figure.title)
     return (
-        f'<figure><svg role="img" fill="currentColor" viewBox="0 0 {WIDTH} {height:.0f}" '
+        f'<figure data-figure="{as_attribute(figure)}"><svg role="img" fill="currentColor" '
+        f'viewBox="0 0 {WIDTH} {height:.0f}" '
         f'preserveAspectRatio="xMidYMid meet"><title>{title}</title><desc>{_words(figure.description)}</desc>'
         f"{''.join(parts)}</svg>"
         f"{legend}<figcaption>{title}</figcaption></figure>"

@@ -15,7 +15,7 @@ from html import escape
 
 from regard.report.axes import number
 from regard.report.colours import GRID, STEPS, Colour, hexadecimal, ink_on, shade, shades
-from regard.report.figures import Heat, legible
+from regard.report.figures import Heat, as_attribute, legible
 
 LETTER, LINE = 7.6, 15.0  # width of a letter and height of a line, in the small letters of a heat map
 LARGEST, SMALLEST = 46.0, 4.0  # sides of a cell
@@ -36,7 +36,8 @@ def heat_map(heat: Heat) -> str:
     top = (_room(heat.columns) if turned else LINE + 4) + (LINE + 6 if heat.x else 0)
     across, down = width * len(heat.columns), height * len(heat.rows)
     whole = left + max(across + (slant if turned else 0), NARROWEST) + EDGE
-    cells = _separate if len(heat.rows) * len(heat.columns) <= SEPARATE else _picture
+    few = len(heat.rows) * len(heat.columns) <= SEPARATE
+    cells = _separate if few else _picture
     parts = [
         *_labels(heat, left, top, width, height, turned),
         f'<g transform="translate({left:.1f} {top:.1f})">{"".join(cells(heat, width, height))}</g>',
@@ -44,9 +45,11 @@ def heat_map(heat: Heat) -> str:
         f'stroke="{GRID}"/>',
         *_scale(heat, left, top + down + 16, min(280.0, max(NARROWEST, across) - 10)),
     ]
+    data = f' data-figure="{as_attribute(heat)}"' if few else ""  # a large one stays a picture
     title, tall = escape(legible(heat.title)), top + down + 16 + 2.8 * LINE + (LINE if heat.z else 0)
     return (
-        '<figure><div class="scroll" tabindex="0" role="region" aria-label="heat map">'
+        f"<figure{data}>"
+        '<div class="scroll" tabindex="0" role="region" aria-label="heat map">'
         f'<svg class="heat" role="img" fill="currentColor" font-size="13" width="{whole:.0f}" height="{tall:.0f}" '
         f'viewBox="0 0 {whole:.0f} {tall:.0f}"><title>{title}</title><desc>{escape(legible(heat.description))}</desc>'
         f"{''.join(parts)}</svg>"

@@ -22,8 +22,10 @@ from regard.base.errors import RegardError
 from regard.decoding.translate import AHEAD
 from regard.evaluation.accuracy import label_log_probabilities, label_quality
 from regard.evaluation.scoring import alone_by_default
+from regard.insight.calculation import Calculation, calculate_classification
 from regard.insight.trace import Trace
 from regard.insight.tracing import trace_classification
+from regard.insight.work import Work
 from regard.report.progress import progress
 from regard.runs.lists import GivenPairs
 from regard.runs.recipe import Recipe
@@ -194,6 +196,31 @@ class ClassificationRun(PairRun):
             label,
             top=top,
             gradients=gradients,
+            system=self.recipe.system,
+            run=self.folder.resolve().name,
+        )
+
+    def work(
+        self,
+        text: str,
+        step: int | None = None,
+        layer: str | int | None = None,
+        head: int | None = None,
+        *,
+        label: str | None = None,
+    ) -> Work:
+        """The arithmetic of a label with the model's numbers; with a layer ("encoder/0") that of a word, too."""
+        return self.calculation(text, label).at(step, layer, head)
+
+    def calculation(self, text: str, label: str | None = None) -> Calculation:
+        """What `work` looks at, for many words, layers or heads of one text."""
+        self.source_tokens(text, 1)
+        return calculate_classification(
+            self.model,
+            self.source_tokenizer,
+            self.tokenizer,
+            text,
+            label,
             system=self.recipe.system,
             run=self.folder.resolve().name,
         )

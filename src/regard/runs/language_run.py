@@ -33,8 +33,11 @@ from regard.decoding.sampling import Sampling, chances, mask_tokens, one_samplin
 from regard.evaluation.documents import Documents
 from regard.evaluation.perplexity import Likelihood, Method, token_losses
 from regard.evaluation.scoring import alone_by_default, line_losses
+from regard.insight.calculation import Calculation, calculate_language
+from regard.insight.ngram_work import Counted, count_again
 from regard.insight.trace import Trace
 from regard.insight.tracing import trace_language
+from regard.insight.work import Work
 from regard.layers.state import State
 from regard.report.progress import progress
 from regard.runs.data_lookup import choose_split, corpus_of, refuse_columns, tokens_of
@@ -43,6 +46,7 @@ from regard.runs.lists import GivenLines, lines_of
 from regard.runs.prediction import Prediction
 from regard.runs.run import GIVEN, Run, given_state
 from regard.runs.speed import install
+from regard.systems.ngram import NGram
 from regard.text import sources
 from regard.text.corpus import Corpus, open_corpus
 from regard.text.tokens import TokenArray
@@ -67,6 +71,7 @@ class NextToken:
 
     number: int
     token: str
+    text: str  # what it adds to the text
     probability: float  # by the model
     drawn: float  # with temperature, top-k and top-p
 
@@ -247,38 +252,27 @@ class LanguageRun(Run):
                 written = text
 
     @torch.no_grad()
-    def alternatives(self, text: str, count: int = 10) -> list[tuple[str, float]]:
-        """What may come next after a text, as it would be written, with its probability, best first.
-
-        It is what `stream` draws from at temperature 1: tokens that are never written have no part in it. A token that
-        is only a part of a character is left out.
-        """
-        opening = self.opening(text)
-        read, written = list(opening.tokens[1:]), self.as_read(text)
+    def choices(
+        self, prompt: str = "", sampling: Sampling | None = None, top: int = 20, *, writable: bool = False
+    ) -> list[NextToken]:
+        """What `generate` chooses its next token from, the most probable ones first; `writable`: without those that
+        would not be drawn, and without parts of characters. Of a text longer than the context its end is read."""
+        opening = self.opening(prompt)
+        read, written = list(opening.tokens[1:]), self.as_read(prompt)
         end = opening.tokens[-self.model.context :] if self.model.context else opening.tokens
         logits, _ = read_prompts(self.model, [end], None)
-        probability = torch.softmax(mask_tokens(logits, [*self.forbidden, *opening.unfit])[0].double(), -1)
-        found: list[tuple[str, float]] = []
-        for token in probability.argsort(descending=True, stable=True).tolist():
-            piece = self.tokenizer.decode([*read, token])[len(written) :]
-            if len(found) == count or not probability[token]:
-                break
-            if piece and not piece.endswith("\ufffd"):
-                found.append((piece, float(probability[token])))
-        return found
-
-    @torch.no_grad()
-    def choices(self, prompt: str = "", sampling: Sampling | None = None, top: int = 20) -> list[NextToken]:
-        """What `generate` chooses its next token from, the most probable ones first."""
-        opening, limit = self.opening(prompt), self.model.context
-        if limit is not None and len(opening.tokens) > limit:
-            raise RegardError(f"This model reads at most {limit} tokens: give a shorter text.")
-        logits, _ = read_prompts(self.model, [opening.tokens], None)
         allowed = mask_tokens(logits, [*self.forbidden, *opening.unfit])
         drawn = chances(allowed, sampling or Sampling())[0]
         whole = logits.double().softmax(-1)[0]
-        best = allowed[0].sort(descending=True, stable=True).indices[:top].tolist()
-        return [NextToken(n, self.tokenizer.token(n), float(whole[n]), float(drawn[n])) for n in best]
+        found: list[NextToken] = []
+        for number in allowed[0].sort(descending=True, stable=True).indices.tolist():
+            if len(found) == top:
+                break
+            text = self.tokenizer.decode([*read, number])[len(written) :]
+            if not writable or (drawn[number] and text and not text.endswith("\ufffd")):
+                token, chance = self.tokenizer.token(number), float(drawn[number])
+                found.append(NextToken(number, token, text, float(whole[number]), chance))
+        return found
 
     def as_read(self, text: str) -> str:
         """The text as the model's tokens spell it: normalised, and without spaces that no token holds."""
@@ -423,3 +417,30 @@ class LanguageRun(Run):
             system=self.recipe.system,
             run=self.folder.resolve().name,
         )
+
+    def work(self, text: str, step: int | None = None, layer: str | int | None = None, head: int | None = None) -> Work:
+        """The arithmetic of one step with the model's numbers: from 0, which reads the boundary; without one, the last.
+
+        `layer` is a number or a name ("self/0"), without one the last; `head` a number, 0 unless given.
+        """
+        return self.calculation(text).at(step, layer, head)
+
+    def calculation(self, text: str) -> Calculation:
+        """What `work` looks at, for many steps, layers or heads of one text."""
+        return calculate_language(
+            self.model,
+            self.tokenizer,
+            text,
+            counts=self._counted,
+            system=self.recipe.system,
+            run=self.folder.resolve().name,
+        )
+
+    def _counted(self) -> Counted | None:
+        """What an n-gram counted, from its training text; None where that is not at hand."""
+        assert isinstance(self.model, NGram)
+        try:
+            ids = tokens_of(corpus_of(self.folder, self.recipe), self.tokenizer, "train").ids
+        except RegardError:
+            return None
+        return count_again(self.model, ids)

@@ -126,17 +126,20 @@ class Recipe:
 
 
 def compose(system: str, size: str | None, *trees: Mapping[str, Any]) -> Recipe:
-    """The recipe of a system at a size, with each tree of settings laid over the ones before."""
+    """The recipe of a system at a size, with each tree of settings laid over the ones before.
+
+    Size "": none of ours, as of a model that was imported; what it does not say is as in a small one.
+    """
     entry = find(system)
     module = system_module(entry.name)
-    chosen = size or next((tree["size"] for tree in reversed(trees) if "size" in tree), "small")
-    one_of("size", chosen, SIZES)
+    chosen = size if size is not None else next((tree["size"] for tree in reversed(trees) if "size" in tree), "small")
+    one_of("size", chosen or "small", SIZES)
     sections = _sections(entry)
     values: dict[str, dict[str, Any]] = {part: {} for part in sections}
     given = frozenset(f"{part}.{name}" for tree in trees for part in sections for name in _section(tree, part))
     if entry.trained != "counting":
         values["training"].update(getattr(module, "TRAINING", {}))
-    for key, value in module.SIZES[chosen].items():
+    for key, value in module.SIZES[chosen or "small"].items():
         part, _, name = key.rpartition(".")
         values[part or "model"][name] = value
     for tree in trees:

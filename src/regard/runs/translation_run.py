@@ -31,8 +31,10 @@ from regard.evaluation.alignment_error import alignment_error_rate, spans_in, wo
 from regard.evaluation.bleu import accuracy, by_length, quality, refuse_escaped
 from regard.evaluation.scoring import alone_by_default, pair_losses
 from regard.evaluation.scripts import bleu_cut
+from regard.insight.calculation import Calculation, calculate_translation
 from regard.insight.trace import Trace
 from regard.insight.tracing import trace_translation
+from regard.insight.work import Work
 from regard.layers.state import State
 from regard.report.progress import progress
 from regard.runs.lists import GivenPairs
@@ -358,6 +360,44 @@ class TranslationRun(PairRun):
             forbidden=self.forbidden,
             top=top,
             gradients=gradients,
+            system=self.recipe.system,
+            run=self.folder.resolve().name,
+        )
+
+    def work(
+        self,
+        source: str,
+        step: int | None = None,
+        layer: str | int | None = None,
+        head: int | None = None,
+        *,
+        target: str | None = None,
+    ) -> Work:
+        """The arithmetic of one step with the model's numbers, and the sums of beam search; step 0 writes the first
+        word. `layer` is a number or a name ("cross/0", "encoder/0", whose steps are the words of the source)."""
+        return self.calculation(source, target).at(step, layer, head)
+
+    def calculation(
+        self,
+        source: str,
+        target: str | None = None,
+        *,
+        prefix: str = "",
+        beam: int = 5,
+        length_penalty: float = 1.0,
+    ) -> Calculation:
+        """What `work` looks at, for many steps, layers or heads of one sentence."""
+        self.source_tokens(source, 1)
+        return calculate_translation(
+            self.model,
+            self.source_tokenizer,
+            self.tokenizer,
+            source,
+            target,
+            prefix=prefix,
+            beam=beam,
+            length_penalty=length_penalty,
+            forbidden=self.forbidden,
             system=self.recipe.system,
             run=self.folder.resolve().name,
         )

@@ -14,6 +14,7 @@ import time
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from regard.base.errors import RegardError
@@ -24,6 +25,7 @@ from regard.serve.json_fields import BadRequest, flag, integer, number, refuse_u
 from regard.serve.served_models import Served, ServedModels, longest_of, refuse_length
 from regard.serve.workers import LanguageWorker, ScoreJob, TextJob
 
+_json = json.JSONEncoder(ensure_ascii=False).encode
 CHOICES = 128  # of one request: prompts × best_of
 STOPS, LONGEST_STOP = 4, 256
 FIELDS = {
@@ -136,15 +138,25 @@ class Choice:
     score: float = 0.0  # mean log-probability of its tokens
 
     def add(self, tokens: Sequence[int], ended: bool) -> str:
-        """The next piece of its text."""
-        piece = self.until.add(self.grown.add(tokens, ended), ended)
-        self.tokens += tokens
+        """The next piece of its text; tokens after a stop sequence are no part of it, however many come at once."""
+        if self.until.stops:
+            piece = ""
+            for place, token in enumerate(tokens, 1):
+                piece += self._add([token], ended and place == len(tokens))
+                if self.until.met:
+                    break
+        else:
+            piece = self._add(tokens, ended)
         self.text += piece
         if self.until.met:
             self.finish = "stop"
         elif ended:
             self.finish = "length"
         return piece
+
+    def _add(self, tokens: Sequence[int], ended: bool) -> str:
+        self.tokens += tokens
+        return self.until.add(self.grown.add(tokens, ended), ended)
 
     def as_json(self, text: str, logprobs: Mapping[str, Any] | None = None) -> dict[str, Any]:
         return {"index": self.index, "text": text, "logprobs": logprobs, "finish_reason": self.finish}
@@ -253,9 +265,9 @@ class Answer:
             for choice in self.choices:
                 yield _event({**self._frame([choice.as_json(choice.prompt)]), **more})
         async with aclosing(self._pieces()) as pieces:
-            async for choice, piece in pieces:
+            async for found in pieces:
                 if self.question.logprobs is None:
-                    yield _event({**self._frame([choice.as_json(piece)]), **more})
+                    yield "".join(self._piece_event(choice, piece) for choice, piece in found)
         if self.question.logprobs is not None:  # they are read from the whole text
             for choice in self.choices:
                 text = (choice.prompt if self.question.echo else "") + choice.text
@@ -264,20 +276,26 @@ class Answer:
             yield _event({**self._frame([]), "usage": self.usage()})
         yield "data: [DONE]\n\n"
 
-    async def _pieces(self) -> AsyncGenerator[tuple[Choice, str], None]:
-        """The choices' texts as they are written, in the order in which they come; then their log-probabilities."""
+    async def _pieces(self) -> AsyncGenerator[list[tuple[Choice, str]], None]:
+        """The choices' next pieces, as they are written; then their log-probabilities. Who is late gets longer ones."""
         going = {choice.job: choice for choice in self.choices}
         with self.served.submitted(self.models.scheduler, self.worker, list(going)) as leave:
             while going:
-                job, tokens, ended = await self.choices[0].job.next()
+                came: dict[TextJob, tuple[list[int], bool]] = {}
+                for job, tokens, ended in await self.choices[0].job.all():
+                    came[job] = (came[job][0] + tokens if job in came else tokens, ended)
                 self.first_token = self.first_token or time.perf_counter()
-                choice = going[job]
-                piece = choice.add(tokens, ended)
-                if choice.finish is not None:
-                    del going[job]
-                    leave(job)
-                if piece or choice.finish is not None:
-                    yield choice, piece
+                pieces = []
+                for job, (tokens, ended) in came.items():
+                    choice = going[job]
+                    piece = choice.add(tokens, ended)
+                    if choice.finish is not None:
+                        del going[job]
+                        leave(job)
+                    if piece or choice.finish is not None:
+                        pieces.append((choice, piece))
+                if pieces:
+                    yield pieces
         if self.question.logprobs is not None or self.question.best_of > self.question.n:
             await self._score()
         self.ended()
@@ -334,6 +352,17 @@ class Answer:
             found.append(group)
         return found
 
+    def _piece_event(self, choice: Choice, piece: str) -> str:
+        """The event of a piece without log-probabilities: what `_event` would write of it, and cheaper."""
+        finish = "null" if choice.finish is None else f'"{choice.finish}"'
+        said = f'{{"index": {choice.index}, "text": {_json(piece)}, "logprobs": null, "finish_reason": {finish}}}'
+        usage = ', "usage": null' if self.question.usage else ""
+        return f"data: {self.head}{said}]{usage}}}\n\n"
+
+    @cached_property
+    def head(self) -> str:
+        return _json(self._frame([]))[: -len("]}")]
+
     def _frame(self, choices: list[dict[str, Any]]) -> dict[str, Any]:
         return {
             "id": self.id,
@@ -355,4 +384,4 @@ def _finite(value: float) -> float:
 
 
 def _event(message: Mapping[str, Any]) -> str:
-    return f"data: {json.dumps(message, ensure_ascii=False)}\n\n"
+    return f"data: {_json(message)}\n\n"

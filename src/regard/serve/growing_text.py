@@ -17,22 +17,23 @@ class GrowingText:
         """`without_space`: the first token brings a space that the prompt has already."""
         self.tokenizer = tokenizer
         self.tokens = list(prompt[-BEFORE:])
-        self.said = len(self._decode()) + without_space  # characters of `tokens` that were given out
+        self.said = len(self._characters(tokenizer.decode(self.tokens))) + without_space  # of `tokens`, given out
 
-    def _decode(self, ended: bool = False) -> str:
-        text = self.tokenizer.decode(self.tokens)
-        return text if ended or not text.endswith(HALF) else text[:-1]
+    def _characters(self, text: str) -> str:
+        return text[:-1] if text.endswith(HALF) else text
 
     def add(self, tokens: Sequence[int], ended: bool) -> str:
         """The next piece."""
         before = len(self.tokens)
         self.tokens += tokens
-        text = self._decode(ended)
+        text = self.tokenizer.decode(self.tokens)
+        whole = not text.endswith(HALF)
+        text = text if ended else self._characters(text)
         piece = text[self.said :]
         self.said = max(self.said, len(text))
-        if piece and not ended and before > BEFORE and not self.tokenizer.decode(self.tokens).endswith(HALF):
+        if piece and not ended and before > BEFORE and whole:
             self.tokens = self.tokens[before:]  # a whole number of characters: what follows needs no more
-            self.said = len(self._decode(ended=True))  # they may begin within a character, which was said
+            self.said = len(self.tokenizer.decode(self.tokens))  # they may begin within a character, which was said
         return piece
 
 

@@ -3,7 +3,8 @@
     submit    a job for a worker, from the event loop            step      of every worker that has something to do
     cancel    a job whose client has left                        deliver   what the jobs got, to the event loop, at once
 
-The event loop never waits for a model, and a model never waits for a client.
+The event loop never waits for a model, and a model never waits for a client. When the loop is behind, it gets what
+several steps have found at once, and writes it at once.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import asyncio
 import logging
 import queue
 import threading
+from collections import deque
 from collections.abc import Callable
 from typing import Any, Protocol
 
@@ -21,7 +23,8 @@ log = logging.getLogger(__name__)
 
 
 class Job:
-    """Something that a model is asked for; its client awaits what it gets with `next`. Jobs may share one queue."""
+    """Something that a model is asked for; its client awaits what it gets with `next`, or with `all` what has come so
+    far. Jobs may share one queue."""
 
     def __init__(self, events: asyncio.Queue[Any] | None = None) -> None:
         self.events: asyncio.Queue[Any] = asyncio.Queue() if events is None else events
@@ -29,10 +32,19 @@ class Job:
         self.over = False  # the worker has posted the last of it
 
     async def next(self) -> Any:
-        found = await self.events.get()
-        if isinstance(found, Exception):
-            raise found
+        return _unless_failed(await self.events.get())
+
+    async def all(self) -> list[Any]:
+        found = [_unless_failed(await self.events.get())]
+        while not self.events.empty():
+            found.append(_unless_failed(self.events.get_nowait()))
         return found
+
+
+def _unless_failed(found: Any) -> Any:
+    if isinstance(found, Exception):
+        raise found
+    return found
 
 
 Post = Callable[[Job, Any], None]
@@ -63,7 +75,8 @@ class Scheduler:
     def __init__(self) -> None:
         self.inbox: queue.SimpleQueue[Callable[[], Any]] = queue.SimpleQueue()
         self.workers: list[Worker] = []
-        self.outbox: list[tuple[Job, Any]] = []
+        self.outbox: deque[tuple[Job, Any]] = deque()
+        self.calling = False  # the event loop was told that there is something in the outbox
         self.stopping = False
         self.thread = threading.Thread(target=self._run, name="regard-models", daemon=True)
 
@@ -104,6 +117,13 @@ class Scheduler:
         self.inbox.put(run)
         return await job.next()
 
+    def _deliver(self) -> None:
+        self.calling = False  # first: what comes from now on may be missed below
+        while self.outbox:
+            job, found = self.outbox.popleft()
+            if not job.left:
+                job.events.put_nowait(found)
+
     # -- in the thread -----------------------------------------------------------------------------------------------
 
     def _stop(self) -> None:
@@ -121,9 +141,9 @@ class Scheduler:
                     worker.step(self._post)
                 except Exception as error:
                     worker.give_up(failure(error), self._post)
-            if self.outbox:
-                delivered, self.outbox = self.outbox, []
-                self.loop.call_soon_threadsafe(_deliver, delivered)
+            if self.outbox and not self.calling:
+                self.calling = True
+                self.loop.call_soon_threadsafe(self._deliver)
 
     def _take_in(self, wait: bool) -> None:
         while True:
@@ -132,12 +152,6 @@ class Scheduler:
             except queue.Empty:
                 return
             wait = False
-
-
-def _deliver(delivered: list[tuple[Job, Any]]) -> None:
-    for job, found in delivered:
-        if not job.left:
-            job.events.put_nowait(found)
 
 
 def failure(error: Exception) -> Exception:

@@ -161,11 +161,17 @@ def _named() -> set[str]:
 # -- running it ------------------------------------------------------------------------------------------------------
 
 
-def load(code: Code) -> tuple[ModuleType, Any]:
-    """Runs the code, once per content, and returns the module and the class. Nothing else runs a user's code."""
+def run_code(code: Code) -> ModuleType:
+    """Runs the code, once per content, and returns the module. Nothing else runs a user's code."""
     admit(code)
     module = _loaded.get((code.file, code.digest)) or (_run(code) if code.is_file else _import(code))
     _loaded[code.file, code.digest] = module
+    return module
+
+
+def load(code: Code) -> tuple[ModuleType, Any]:
+    """Runs the code and returns the module and the class that it names."""
+    module = run_code(code)
     classes = [name for name, value in vars(module).items() if isinstance(value, type) and _is_from(value, module)]
     if not isinstance(getattr(module, code.label, None), type):
         if not classes:

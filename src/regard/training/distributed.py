@@ -65,13 +65,14 @@ class Group:
             dist.all_reduce(tensor)
         return tensor
 
-    def all_reduce(self, seconds: float, stop: bool) -> tuple[float, bool]:
-        """Rank 0's clock, and whether any rank was asked to stop."""
+    def all_reduce(self, seconds: float, elapsed: float, stop: bool) -> tuple[float, float, bool]:
+        """Rank 0's clocks, and whether any rank was asked to stop."""
         if self.alone:
-            return seconds, stop
-        values = torch.tensor([seconds if self.is_first else 0.0, float(stop)], dtype=torch.float64)
+            return seconds, elapsed, stop
+        mine = (seconds, elapsed) if self.is_first else (0.0, 0.0)
+        values = torch.tensor([*mine, float(stop)], dtype=torch.float64)
         dist.all_reduce(values, group=self.messages)
-        return float(values[0]), bool(values[1] > 0)
+        return float(values[0]), float(values[1]), bool(values[2] > 0)
 
     def broadcast(self, value: Any) -> Any:
         """Rank 0's value, on every rank."""

@@ -20,7 +20,11 @@ class Learning(Checked):
 
     section = "training"
     steps: int = setting(2000, "optimiser steps (--dry-run says how many epochs); a budget overrides them", least=1)
-    budget: str = setting("", "60s, 10m, 2h of training time, or tokens such as 5M; empty = steps decide")
+    budget: str = setting(
+        "",
+        "60s, 10m, 2h from the command to its end, `60s of steps` for the steps alone, or tokens such as 5M; empty = "
+        "steps decide",
+    )
     batch_tokens: int = setting(4096, "tokens in one optimiser step", least=1)
     accumulate: int = setting(
         1, "micro-batches per step: less memory, same gradient; with dropout the rows draw other masks", least=1
@@ -154,17 +158,18 @@ class Budget:
 
     amount: float
     unit: str  # "steps", "tokens" or "seconds"
+    whole: bool = True  # seconds: of all that the command does, else of its steps alone
 
     @classmethod
     def parse(cls, text: str, steps: int) -> Budget:
         if not text:
             return cls(steps, "steps")
-        match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([a-zA-Z]*)\s*(?:tokens?)?\s*", text)
+        match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([a-zA-Z]*)\s*(tokens?|of steps)?\s*", text)
         scale = {"s": 1, "m": 60, "min": 60, "h": 3600}
         tokens = {"": 1, "k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9, "B": 1e9, "tokens": 1, "token": 1}
         if match and 0 < float(match[1]) < LONGEST:
-            if match[2] in scale:
-                return cls(float(match[1]) * scale[match[2]], "seconds")
-            if match[2] in tokens:
+            if match[2] in scale and match[3] in (None, "of steps"):
+                return cls(float(match[1]) * scale[match[2]], "seconds", whole=match[3] is None)
+            if match[2] in tokens and match[3] != "of steps":
                 return cls(float(match[1]) * tokens[match[2]], "tokens")
         raise RegardError(f"training.budget {text!r} is neither a time (60s, 10m, 2h) nor tokens (500k, 5M).")

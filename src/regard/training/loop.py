@@ -58,6 +58,7 @@ from regard.training.validation import TextValidation, Validation, Verdict, best
 REHEARSED = 20_000  # tokens of validation text that a dry run reads: more than one batch
 Callback = Callable[[dict[str, Any]], object]  # is called with each row of metrics.jsonl
 SNAPSHOTS = "snapshots"  # a folder in the run's
+NOTABLE = 0.05  # a share of the time that the progress note mentions
 LOG_SECONDS = 1.0  # interval at which metrics.jsonl and the progress note are updated
 
 
@@ -67,7 +68,10 @@ class Progress:
 
     step: int = 0
     tokens: int = 0
-    seconds: float = 0.0
+    seconds: float = 0.0  # of the steps alone
+    elapsed: float = 0.0  # of everything, from the command on
+    started: float = 0.0  # elapsed before the first step
+    besides: dict[str, float] = field(default_factory=dict)  # seconds of validation and of saving
     best: float = math.inf  # of the validations: the lowest loss, nats per token, or −BLEU
     criterion: str = "loss"  # what `best` measures
     best_step: int = -1
@@ -143,6 +147,8 @@ class Trainer:
         self.average = Average(self.ema or 1.0)
         self.state: State | None = None  # carried from window to window, on streams
         self.at = Progress()
+        self.began, self.earlier = time.perf_counter(), 0.0  # when the command began; at.elapsed of earlier commands
+        self.saving = self.ending = 0.0  # seconds of the last checkpoint; of the validation and checkpoint at the end
         self.stop_requested = False
         self.feed = Feed(self.batches, self.device)
         self.doing = "step"  # or "update" or "validation": for error messages
@@ -169,21 +175,24 @@ class Trainer:
         self.model.train()
         if not self.at.step:
             self._snapshot()
+        self._look_at_the_clock()
+        if not self.at.step:
+            self.at.started = self.at.elapsed
         with self._interruptible(), progress("training", self.limit.amount, self._spent(), self._unit()) as bar:
             log = _Log(self.folder / "metrics.jsonl" if self.group.is_first else None, bar, self.at, self.callbacks)
-            stuck = False
+            stuck, shown = False, self._spent()
             if self.at.step and self._validation_is_due() and self.at.step not in dict(self.at.history):
                 self._validate(log)  # it ran out of memory before the resume
                 stuck = 0 < self.settings.patience <= self.at.stuck
-            while not stuck and self._spent() < self.limit.amount:
-                began, spent, rate = time.perf_counter(), self._spent(), self.learning_rate
+            while not stuck and self._share() < 1:
+                began, rate = time.perf_counter(), self.learning_rate
                 loss, count = self.step()
                 if (mean := log.trained(loss, count, rate)) is not None:
                     self._check_finite(mean)
-                seconds = self.at.seconds + time.perf_counter() - began  # without validation and saving
-                stop = self.stop_requested or log.failure is not None
-                self.at.seconds, self.stop_requested = self.group.all_reduce(seconds, stop)
-                bar.advance(self._spent() - spent, log.note)
+                self.at.seconds += time.perf_counter() - began  # without validation and saving
+                self.stop_requested = self._look_at_the_clock(self.stop_requested or log.failure is not None)
+                bar.advance(self._spent() - shown, log.note)
+                shown = self._spent()
                 if self._validation_is_due():
                     self._validate(log)
                     if self.settings.patience and self.at.stuck >= self.settings.patience:
@@ -191,6 +200,7 @@ class Trainer:
                         break
                 if self.at.step % self.settings.checkpoint_every == 0:
                     self.save()
+                    self._look_at_the_clock()
                 if self.stop_requested:
                     self.save()
                     raise log.failure or Stopped(self.at.step)
@@ -203,6 +213,8 @@ class Trainer:
         return self.at
 
     def _validation_is_due(self) -> bool:
+        if self._all_seconds() and not self.at.history and self._share() >= 0.5:
+            return True  # it shows how much time to leave for the last one
         return self.at.step % self.settings.evaluate_every == 0
 
     def step(self) -> tuple[Tensor, int]:
@@ -229,7 +241,7 @@ class Trainer:
 
     @property
     def learning_rate(self) -> float:
-        settings, spent, drops = self.settings, self._spent() / self.limit.amount, self.at.drops
+        settings, spent, drops = self.settings, self._share(), self.at.drops
         if settings.schedule == "decay":
             drops = max(0, self.at.step // self.batches.steps_per_epoch + 1 - settings.decay_after)
         return learning_rate_at(
@@ -282,7 +294,7 @@ class Trainer:
     # -- validation --------------------------------------------------------------------------------------------------
 
     def _validate(self, log: _Log) -> None:
-        at = self.at
+        at, began = self.at, time.perf_counter()
         self.doing = "validation"
         if self.average.active:
             self.average.swap(self.model)
@@ -308,6 +320,8 @@ class Trainer:
         self.model.train()
         self.doing = "step"
         log.validated(verdict, improved)
+        self.ending = self.group.broadcast(self._besides("validation", began) + self.saving)
+        self._look_at_the_clock()
 
     def judge(self) -> Verdict:
         with torch.autocast(self.device.type, torch.bfloat16, enabled=self.bf16):
@@ -347,6 +361,7 @@ class Trainer:
 
     def save(self) -> None:
         """Writes the checkpoint, but never overwrites finite weights by others."""
+        began = time.perf_counter()
         weights = whole(weights_of(self.model))
         if not all(bool(torch.isfinite(weight).all()) for weight in weights.values()):
             self._check_finite(math.nan)
@@ -355,6 +370,7 @@ class Trainer:
         tensors |= flatten(self.group.all_gather(self.state) or {}, "state") | flatten(self.average.weights, "average")
         tensors |= self._generators()
         self._write(self.folder / "training.safetensors", tensors, {"progress": asdict(self.at)})
+        self.saving = self._besides("saving", began)
 
     def restore(self) -> None:
         """Loads the checkpoint, and removes metrics and weights that were written after it."""
@@ -366,6 +382,7 @@ class Trainer:
         tensors = {name: tensor.clone() for name, tensor in tensors.items()}
         self.at = Progress(**note["progress"])
         self.at.history = [(int(step), float(loss)) for step, loss in self.at.history]
+        self.earlier = self.at.elapsed = self.at.elapsed or self.at.seconds  # older checkpoints have none
         patterns = weights_of(self.model)
         saved = unflatten(tensors, "model")
         if saved.keys() != patterns.keys():
@@ -452,7 +469,31 @@ class Trainer:
     # ----------------------------------------------------------------------------------------------------------------
 
     def _spent(self) -> float:
-        return float({"steps": self.at.step, "tokens": self.at.tokens, "seconds": self.at.seconds}[self.limit.unit])
+        seconds = self.at.elapsed if self.limit.whole else self.at.seconds
+        return float({"steps": self.at.step, "tokens": self.at.tokens, "seconds": seconds}[self.limit.unit])
+
+    def _all_seconds(self) -> bool:
+        return self.limit.unit == "seconds" and self.limit.whole
+
+    def _share(self) -> float:
+        """Of the budget that is spent, 0 to 1. Of the seconds of a whole command those from the first step to the
+        last, at least half of it."""
+        if not self._all_seconds():
+            return self._spent() / self.limit.amount
+        steps = self.limit.amount - self.ending - self.at.started
+        return (self.at.elapsed - self.at.started) / max(steps, self.limit.amount / 2)
+
+    def _look_at_the_clock(self, stop: bool = False) -> bool:
+        """Sets the clocks to those of rank 0, in every process; and was any process asked to stop?"""
+        elapsed = self.earlier + time.perf_counter() - self.began
+        self.at.seconds, self.at.elapsed, stop = self.group.all_reduce(self.at.seconds, elapsed, stop)
+        return stop
+
+    def _besides(self, what: str, began: float) -> float:
+        """Counts the seconds since `began`, which are not steps, and returns them."""
+        took = time.perf_counter() - began
+        self.at.besides[what] = self.at.besides.get(what, 0.0) + took
+        return took
 
     def _unit(self) -> str:
         return {"steps": " steps", "tokens": " tokens", "seconds": " s"}[self.limit.unit]
@@ -513,6 +554,9 @@ class _Log:
         speed = tokens / (time.monotonic() - self.since)
         self._write(loss=mean, perplexity=_exp(mean), learning_rate=rate, tokens_per_second=round(speed, 1))
         self.note = f"loss {mean:.3f} · perplexity {_exp(mean):.2f} · {grouped(speed)} tokens/s"
+        for what, seconds in self.at.besides.items():
+            if seconds > NOTABLE * self.at.elapsed:
+                self.note += f" · {what} {seconds / self.at.elapsed:.0%} of the time"
         self.pending, self.since = [], time.monotonic()
         return mean
 
@@ -527,7 +571,8 @@ class _Log:
     def _write(self, **numbers: Any) -> None:
         if self.path is None:
             return
-        at = {"step": self.at.step, "tokens": self.at.tokens, "seconds": round(self.at.seconds, 3)}
+        clocks = {"seconds": round(self.at.seconds, 3), "elapsed": round(self.at.elapsed, 3)}
+        at = {"step": self.at.step, "tokens": self.at.tokens, **clocks}
         row = at | {key: _json(value) for key, value in numbers.items()}
         append_metrics(self.path, row)
         try:

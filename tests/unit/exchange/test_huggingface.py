@@ -204,6 +204,7 @@ def test_an_imported_run_writes_scores_traces_and_can_be_trained_on(gpt2, tmp_pa
         settings={"training": {"steps": 2}},
     )
     assert tuned.tokenizer.tokens == run.tokenizer.tokens
+    assert tuned.recipe.size == run.recipe.size == ""  # none of ours
     with pytest.raises(RegardError, match="imported without a text"):
         run.evaluate()
     assert run.evaluate(data=["The ship left."])["tokens"] > 0
@@ -316,6 +317,13 @@ def test_damaged_files_are_one_sentence(copy):
     assert "is not a JSON object" in refused(copy)
     (copy / "config.json").unlink()
     assert "is a folder without config.json" in refused(copy)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes with a name")
+def test_a_pipe_in_the_place_of_weights_is_refused_and_not_waited_for(copy):
+    (copy / "model.safetensors").unlink()
+    os.mkfifo(copy / "model.safetensors")
+    assert "is a pipe or a device" in refused(copy)
 
 
 def test_a_pickle_is_never_opened(copy):

@@ -265,7 +265,7 @@ KEYS = (
     "settings",
     "token",
     "step",
-    "part",
+    "parts",
     "weights",
     "seeds",
     "seed",

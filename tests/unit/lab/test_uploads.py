@@ -75,3 +75,10 @@ def test_what_waits_for_more_than_a_day_is_removed_at_the_start(folder):
     os.utime(folder.own("uploads") / f"{old}.part", (before, before))
     with TestClient(application(folder.root)):
         assert folder.own_names("uploads") == [f"{new}.part"]
+
+
+def test_the_same_file_twice_is_kept_once(folder):
+    for content, name in ((b"one", "my.txt"), (b"one", "my.txt"), (b"two", "my-2.txt"), (b"two", "my-2.txt")):
+        assert uploads.take(folder, "my.txt", "", content, last=True)["name"] == name
+    assert sorted(path.name for path in (folder.root / "uploads").iterdir()) == ["my-2.txt", "my.txt"]
+    assert not list((folder.root / ".lab" / "uploads").iterdir())

@@ -216,6 +216,41 @@ def test_a_request_is_answered_by_the_model_that_it_was_checked_against(endless,
     assert "".join(choice["logprobs"]["tokens"]) == choice["text"]
 
 
+@pytest.mark.parametrize("stop", [None, "our"])
+def test_a_loop_that_is_behind_writes_all_that_has_come_at_once_and_nothing_else(endless, stop):
+    """The text, the reason of its end and the tokens counted are those of a client that is served at once."""
+    import asyncio
+    import json
+
+    from regard.serve.completions_api import Completions
+    from regard.serve.served_models import ServedModels
+
+    async def ask(behind):
+        models = ServedModels([endless], languages={}, places=4, device="cpu")
+        models.scheduler.start()
+        try:
+            more = {"stream": True, "stream_options": {"include_usage": True}, "stop": stop, "n": 2}
+            answer = await Completions(models).begin(body(model="endless", prompt="one", max_tokens=60, **more))
+            events = answer.stream()
+            found = [await anext(events)]
+            if behind:
+                wait_until(lambda: all(choice.job.over for choice in answer.choices))  # the loop does nothing meanwhile
+            found += [event async for event in events]
+        finally:
+            await models.scheduler.stop()
+        said = [json.loads(line[6:]) for event in found for line in event.split("\n\n") if line.startswith("data: {")]
+        choices = [choice for event in said for choice in event["choices"]]
+        assert all(event.keys() == said[0].keys() for event in said)
+        texts = ["".join(choice["text"] for choice in choices if choice["index"] == index) for index in range(2)]
+        ends = {choice["index"]: choice["finish_reason"] for choice in choices if choice["finish_reason"]}
+        return len(found), texts, ends, said[-1]["usage"]
+
+    late, at_once = asyncio.run(ask(True)), asyncio.run(ask(False))
+    assert late[0] <= 5  # the first event, all that was missed, what the loop had been told of before, usage, [DONE]
+    assert late[1:] == at_once[1:]
+    assert set(late[2].values()) == {"length" if stop is None else "stop"}
+
+
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes with a name")
 def test_a_run_that_cannot_be_read_stays_and_the_others_are_taken_up(endless, tmp_path, capsys, monkeypatch):
     import asyncio

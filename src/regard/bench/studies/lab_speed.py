@@ -139,7 +139,8 @@ def typed(where: str, text: str) -> str:
 
 LIST, LETTER = "all('[aria-label=Runs] li')", "'abcdefghijklmnop'[TURN]"
 CAPTION = "all('.chart .caption')[0].textContent.includes('{}')"
-HEADS = "!all('.part.attention')[0].hidden && all('.thumb').length === 156"  # and the mean of each layer
+# of 12 layers, each with its mean
+HEADS = "!all('.part.attention')[0].hidden && all('.sheet canvas')[0]?.dataset.drawn === '156'"
 EXPECTED = "!all('.part.expected')[0].hidden"
 RUNS = [  # what it is called, the act, what is true once it is there
     ("a word in the filter", typed("input[type=search]", "'099'"), f"{LIST}.length === 1"),

@@ -88,6 +88,7 @@ export function lineChart({ label, height = 300 }) {
       if (value > high) high = value;
     }
     if (low > high) return null;
+    if (key === "y" && given.y.zero) { low = Math.min(low, 0); high = Math.max(high, 0); }
     if (low === high) return log ? [low / 1.5, high * 1.5] : [low - Math.abs(low) * 0.1 - 0.5, high + Math.abs(high) * 0.1 + 0.5];
     if (log) { const room = (high / low) ** (key === "y" ? 0.05 : 0); return [low / room, high * room]; }
     return key === "y" ? [low - (high - low) * 0.06, high + (high - low) * 0.06] : [low, high];
@@ -170,7 +171,7 @@ export function lineChart({ label, height = 300 }) {
 
   function path(one) {
     const dash = drawn.length > DASHED ? null : dashOf(one.dash ?? one.colour);
-    const looks = { stroke: colourOf(one.colour), "stroke-dasharray": dash, class: one.quiet ? "line quiet" : "line" };
+    const looks = { stroke: colourOf(one.colour), "stroke-dasharray": dash, class: one.quiet ? "line quiet" : one.strong ? "line strong" : "line" };
     return svg("g", { data: { name: one.name } },
       given.band !== false && !one.points && one.low && drawn.length <= 12 && band(one),
       svg("path", { d: trail(one), ...looks }),
@@ -272,7 +273,7 @@ export function lineChart({ label, height = 300 }) {
 
   function describe() {
     const found = summary();
-    words.textContent = found.length
+    words.textContent = given.caption && found.length ? given.caption : found.length
       ? `${given.y.label} against ${given.x.label}${given.x.log ? " (logarithmic)" : ""}; ${found.length === 1 ? `${found[0].name} ends at ${number(found[0].last)}` : `${found.length} lines`}.${given.sentence ? ` ${given.sentence}` : ""}`
       : "";
     plot.setAttribute("aria-label", `${words.textContent || label} Arrow keys read values.`);

@@ -12,7 +12,7 @@
 // Further: `causal` leaves the cells above the diagonal empty, `root` shades by the square root (small weights of many
 // words), `leftward` puts the first column right, `tall` is the height of a cell where it is no square, and `finest` the
 // least width of one.
-// `thumbnail(canvas, options)` draws cells alone, one pixel each, for many small maps at once: CSS makes them large.
+// Many small maps at once: sheet.js.
 
 import { isDark } from "./address.js";
 import { valueAt } from "./arrays.js";
@@ -22,33 +22,35 @@ import { saves } from "./saving.js";
 
 export const shadesOf = (diverging) => colours[`${diverging ? "diverging" : "sequential"}${isDark() ? "Dark" : "Light"}`];
 
-// The cells as pixels. `low` and `high` are the values at the ends of the scale.
-function pixels({ array, start = 0, height, width, diverging = false, causal = false, root = false, low = array.low, high = array.high }) {
+// The colour of a value, as one number: alpha, blue, green, red. `low` and `high` are the values at the ends of the scale.
+function colouring({ array, diverging = false, root = false, low = array.low, high = array.high }) {
   const shades = shadesOf(diverging), last = shades.length / 3 - 1;
-  const image = new ImageData(width, height);
   const ends = diverging ? Math.max(Math.abs(low), Math.abs(high)) || 1 : 0;
   const from = diverging ? -ends : low, reach = (diverging ? 2 * ends : high - low) || 1;
-  const colour = (value) => { // as one number: alpha, blue, green, red
+  return (value) => {
     if (!Number.isFinite(value)) return 0;
     const share = Math.max(0, Math.min(1, (value - from) / reach)), shade = 3 * Math.round((root ? Math.sqrt(share) : share) * last);
     return ((255 << 24) | (shades[shade + 2] << 16) | (shades[shade + 1] << 8) | shades[shade]) >>> 0;
   };
-  const bytes = array.data instanceof Uint8Array;
-  const known = bytes ? Uint32Array.from({ length: 256 }, (_, byte) => colour(array.low + (byte / 255) * (array.high - array.low))) : null;
+}
+
+// The colours of the 256 values that an array of bytes can have.
+export function colourTable(options) {
+  const { low, high } = options.array, colour = colouring(options);
+  return Uint32Array.from({ length: 256 }, (_, byte) => colour(low + (byte / 255) * (high - low)));
+}
+
+// The cells alone, one pixel each.
+function pixels(options) {
+  const { array, start = 0, height, width, causal = false } = options, image = new ImageData(width, height);
+  const bytes = array.data instanceof Uint8Array, shades = bytes ? colourTable(options) : null, colour = colouring(options);
   const out = new Uint32Array(image.data.buffer);
   for (let row = 0, place = 0; row < height; row++) {
     for (let column = 0; column < width; column++, place++) {
-      if (!causal || column <= row) out[place] = bytes ? known[array.data[start + place]] : colour(array.data[start + place]);
+      if (!causal || column <= row) out[place] = bytes ? shades[array.data[start + place]] : colour(array.data[start + place]);
     }
   }
   return image;
-}
-
-export function thumbnail(canvas, options) {
-  canvas.width = options.width;
-  canvas.height = options.height;
-  canvas.classList.add("thumbnail");
-  canvas.getContext("2d", { willReadFrequently: true }).putImageData(pixels(options), 0, 0); // in memory: many small ones are slow on a GPU
 }
 
 const FONT = 12, GAP = 6, SMALLEST = 5, LARGEST = 34;
@@ -99,7 +101,9 @@ export function heatMap({ label, onPoint = () => {}, onPick = () => {} }) {
     canvas.style.width = `${wide}px`;
     canvas.style.height = `${high}px`;
     context.setTransform(ratio, 0, 0, ratio, 0, 0);
-    thumbnail(cells, { ...given, height: given.rows.length, width: given.columns.length });
+    cells.width = given.columns.length;
+    cells.height = given.rows.length;
+    cells.getContext("2d", { willReadFrequently: true }).putImageData(pixels({ ...given, height: given.rows.length, width: given.columns.length }), 0, 0);
     context.imageSmoothingEnabled = false;
     context.save();
     context.translate(given.leftward ? box.left + box.width : box.left, box.top);

@@ -1,18 +1,22 @@
 // What happened in one model on one text: its words with their probabilities, what it expected, every head, states and
 // gates, gradients, and the search. One component for the lab, an offline file and a notebook.
 //
-//   const one = reading({ part: async (name) => array, onStep, onEdit, onGradients });
+//   const one = reading({ parts: async (names) => ({ name: array }), onStep, onEdit, onGradients });
 //   root.append(one.node); one.show(facts); one.section("attention"); one.end();
 //
-// `facts` and the names of parts are those of insight/trace_facts.py. `onStep(step)` tells which word was chosen;
-// `onEdit({step, token, keep})`, if it is given, makes the alternatives buttons; `onGradients()` asks for what is costly.
+// `facts` and the names of parts are those of insight/trace_facts.py; `parts` may answer with some of those it was asked
+// for, at least one, and is asked again for the rest. `onStep(step)` tells which word was chosen;
+// `onEdit({step, token, keep})`, if it is given, makes the alternatives buttons; `onGradients()` asks for what is costly;
+// `onWork({step, layer, head})` gives the arithmetic of a step, as insight/work.py has it.
 
 import { valueAt } from "./arrays.js";
 import { el, number, put, speak, table } from "./dom.js";
-import { heatMap, shadesOf, thumbnail } from "./heat.js";
+import { heatMap, shadesOf } from "./heat.js";
 import { searchTree } from "./search_tree.js";
+import { sheet } from "./sheet.js";
+import { arithmetic } from "./work.js";
 
-export const SECTIONS = { expected: "Expected", attention: "Attention", states: "States", gradients: "Gradients", search: "Search" };
+export const SECTIONS = { expected: "Expected", attention: "Attention", states: "States", gradients: "Gradients", search: "Search", work: "Arithmetic" };
 
 const leftward = /[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufeff]/;
 export const quoted = (word) => (leftward.test(word) ? `“\u2068${word}\u2069”` : `“${word}”`);
@@ -28,7 +32,7 @@ function painted(share) {
   return { background: `rgb(${red},${green},${blue})`, color: 0.2126 * light[0] + 0.7152 * light[1] + 0.0722 * light[2] > 0.18 ? "black" : "white" };
 }
 
-export function reading({ part, onStep = () => {}, onEdit = null, onGradients = null }) {
+export function reading({ parts, onStep = () => {}, onEdit = null, onGradients = null, onWork = null }) {
   const words = { source: strip("source"), target: strip("target") };
   const said = el("p", { class: "said", "aria-live": "polite" });
   const bodies = Object.fromEntries(Object.keys(SECTIONS).map((name) => [name, el("section", { class: `part ${name}` })]));
@@ -41,14 +45,35 @@ export function reading({ part, onStep = () => {}, onEdit = null, onGradients = 
     memory: heatMap({ label: "the state of one head after the last word" }),
     align: heatMap({ label: "which word of the source each word looked at", onPoint: pointed("align"), onPick: picked("align") }),
   };
+  const sheets = {
+    heads: sheet({ label: "attention of all heads", onPick: (map, place) => look(map, headAt(map, place)) }),
+    memories: sheet({ label: "states of all heads", onPick: (map, place) => drawMemory(map, place) }),
+  };
   const drawnIn = {}; // which map is drawn with what
   let facts = null, step = 0, source = null, hover = null, shown = "expected", turn = 0;
-  let head = null, slope = 0, held = 0, arrays = new Map(), change = null;
+  const worked = { layer: "", head: 0, turn: 0 };
+  let head = null, slope = 0, held = 0, arrays = new Map(), change = null, wanted = [];
 
+  // Matrices that are asked for at the same time come in one answer.
   const load = (name) => {
-    if (!arrays.has(name)) arrays.set(name, part(name));
+    if (!arrays.has(name)) {
+      if (!wanted.length) queueMicrotask(ask);
+      arrays.set(name, new Promise((found, failed) => wanted.push({ name, found, failed })));
+    }
     return arrays.get(name);
   };
+  async function ask() {
+    let left = wanted;
+    wanted = [];
+    try {
+      while (left.length) {
+        const some = await parts(left.map((one) => one.name)), rest = left.filter((one) => !some[one.name]);
+        if (rest.length === left.length) throw new Error("This part of the trace is missing.");
+        for (const one of left) if (some[one.name]) one.found(some[one.name]);
+        left = rest;
+      }
+    } catch (error) { for (const one of left) one.failed(error); }
+  }
   const translates = () => facts.task === "translation";
   const seen = (section) => shown === "all" || shown === section;
 
@@ -248,46 +273,45 @@ export function reading({ part, onStep = () => {}, onEdit = null, onGradients = 
     const [heads, rows, columns] = array.shape, size = rows * columns;
     if (which >= 0) return { array, start: which * size };
     if (!array.mean) {
-      const data = new Float32Array(size);
-      for (let place = 0; place < heads * size; place++) data[place % size] += valueAt(array, place) / heads;
-      array.mean = { data, shape: [rows, columns], low: 0, high: 1 };
+      const sums = new Uint32Array(size);
+      for (let one = 0, place = 0; one < heads; one++) for (let cell = 0; cell < size; cell++, place++) sums[cell] += array.data[place];
+      array.mean = { ...array, data: Uint8Array.from(sums, (sum) => Math.round(sum / heads)), shape: [rows, columns] };
     }
     return { array: array.mean, start: 0 };
   }
 
   const headName = ({ map, head: which }) => (which >= 0 ? facts.attention[map].heads[which] : `${facts.attention[map].title}, mean of ${facts.attention[map].heads.length} heads`);
 
+  // In the sheet a layer of several heads begins with their mean, whose number is −1.
+  const means = (map) => facts.attention[map].heads.length > 1;
+  const headAt = (map, place) => place - (means(map) ? 1 : 0);
+
   function drawAttention() {
     if (!facts.attention.length) { put(bodies.attention, el("p", { class: "quiet-text" }, `${facts.system} has no attention.`)); return; }
+    const mine = facts, problem = el("p", { class: "problem" });
+    const layers = facts.attention.map((map, at) => ({
+      title: map.title, causal: map.causal, root: map.root, low: 0, high: 1, leftward: facts.leftward[map.columns], height: facts.words[map.rows].length, width: facts.words[map.columns].length,
+      maps: (means(at) ? [-1, ...map.heads.keys()] : [0]).map((one) => ({ name: headName({ map: at, head: one }), short: one < 0 ? "mean" : map.heads.length > 1 ? String(one + 1) : "", one, array: null, start: 0 })),
+    }));
+    fillSheet(sheets.heads, layers, "attention", facts.attention, [head.map, head.head + (means(head.map) ? 1 : 0)], (array, one) => meanOf(array, one), problem);
+    put(bodies.attention, el("h3", {}, "What it looked at"), el("div", { class: "look" }, el("div", {}, sheets.heads.node, problem), el("div", {}, el("h4", { class: "head-name" }), maps.head.node)));
+    if (mine === facts) drawHead();
+  }
+
+  // The maps of a sheet, drawn as their layers come.
+  function fillSheet(all, layers, kind, entries, chosen, cut, problem) {
     const mine = facts;
-    const rows = facts.attention.map((map, place) => {
-      const thumbs = el("div", { class: "thumbs" });
-      load(`attention/${map.name}`).then((array) => {
-        if (mine !== facts) return;
-        const [heads, height, width] = array.shape;
-        const which = heads > 1 ? [-1, ...Array(heads).keys()] : [0];
-        put(thumbs, which.map((one) => {
-          const canvas = el("canvas", { "aria-hidden": "true" }), name = headName({ map: place, head: one });
-          const { array: from, start } = meanOf(array, one);
-          thumbnail(canvas, { array: from, start, height, width, causal: map.causal, root: map.root, low: 0, high: 1 });
-          return el("button", { type: "button", class: "thumb", title: name, "aria-label": name, data: { map: place, head: one }, onclick: () => look(place, one) }, canvas, el("span", {}, one < 0 ? "mean" : String(one + 1)));
-        }));
-        mark();
-      }).catch((error) => put(thumbs, el("p", { class: "problem" }, error.message)));
-      return el("div", { class: "layer" }, el("span", { class: "layer-name" }, map.title), thumbs);
-    });
-    put(bodies.attention, el("h3", {}, "What it looked at"), el("div", { class: "look" }, el("div", { class: "heads" }, rows), el("div", {}, el("h4", { class: "head-name" }), maps.head.node)));
-    drawHead();
+    all.draw({ layers, chosen });
+    entries.forEach((entry, at) => load(`${kind}/${entry.name}`).then((array) => {
+      if (mine !== facts) return;
+      for (const map of layers[at].maps) Object.assign(map, cut(array, map.one));
+      all.draw({ layers, chosen: all.chosen });
+    }).catch((error) => { problem.textContent = error.message; }));
   }
 
-  function mark() {
-    for (const one of bodies.attention.querySelectorAll(".thumb")) one.setAttribute("aria-pressed", String(Number(one.dataset.map) === head?.map && Number(one.dataset.head) === head.head));
-  }
-
-  function look(map, which) { head = { map, head: which }; drawHead(); shade(); }
+  function look(map, which) { Object.assign(worked, { layer: facts.attention[map].name, head: Math.max(0, which) }); head = { map, head: which }; drawHead(); shade(); }
 
   async function drawHead() {
-    mark();
     const mine = facts, map = facts.attention[head.map];
     const loaded = await load(`attention/${map.name}`).catch(() => null);
     if (!loaded || mine !== facts) return;
@@ -313,7 +337,7 @@ export function reading({ part, onStep = () => {}, onEdit = null, onGradients = 
     if (!facts.inside.length) { put(bodies.states, el("p", { class: "quiet-text" }, `${facts.system} holds no vectors.`)); return; }
     held = Math.min(held, facts.inside.length - 1);
     put(bodies.states, el("h3", {}, "What it held"), choice("Show", facts.inside, held, (place) => { held = place; drawStates(); }), maps.state.node);
-    if (facts.matrices?.length) drawMemory();
+    if (facts.matrices?.length) drawMemories();
     const mine = facts, one = facts.inside[held], rows = facts.words[one.rows];
     load(`inside/${one.name}`).then((array) => {
       if (mine !== facts) return;
@@ -327,28 +351,24 @@ export function reading({ part, onStep = () => {}, onEdit = null, onGradients = 
   }
 
   // Linear attention remembers in a matrix for each head.
-  function drawMemory() {
-    const mine = facts, name = el("h4", {});
-    const show = (map, array, one) => {
-      const [, rows, columns] = array.shape, count = (size) => Array.from({ length: size }, (_, place) => String(place + 1));
-      name.textContent = map.heads[one];
-      maps.memory.draw({ rows: count(rows), columns: count(columns), array, start: one * rows * columns, diverging: true, largest: 14, sentence: "A row for each feature of a key, a column for each component of a value.",
-        describe: (row, column, value) => `feature ${row + 1}, component ${column + 1}: ${number(value, 3)}` });
-    };
-    bodies.states.append(el("h3", { class: "below" }, "Its state after the last word, a matrix for each head"), el("div", { class: "heads" }, facts.matrices.map((map, place) => {
-      const thumbs = el("div", { class: "thumbs" });
-      load(`matrix/${map.name}`).then((array) => {
-        if (mine !== facts) return;
-        const [heads, height, width] = array.shape;
-        put(thumbs, Array.from({ length: heads }, (_, one) => {
-          const canvas = el("canvas", { "aria-hidden": "true" });
-          thumbnail(canvas, { array, start: one * height * width, height, width, diverging: true });
-          return el("button", { type: "button", class: "thumb", "aria-label": map.heads[one], onclick: () => show(map, array, one) }, canvas, el("span", {}, String(one + 1)));
-        }));
-        if (!place) show(map, array, 0);
-      }).catch((error) => put(thumbs, el("p", { class: "problem" }, error.message)));
-      return el("div", { class: "layer" }, el("span", { class: "layer-name" }, map.title), thumbs);
-    })), name, maps.memory.node);
+  function drawMemories() {
+    const problem = el("p", { class: "problem" });
+    const layers = facts.matrices.map((map) => ({
+      title: map.title, diverging: true, height: map.shape[0], width: map.shape[1],
+      maps: map.heads.map((name, one) => ({ name, short: String(one + 1), one, array: null, start: 0 })),
+    }));
+    fillSheet(sheets.memories, layers, "matrix", facts.matrices, [0, 0], (array, one) => ({ array, start: one * array.shape[1] * array.shape[2] }), problem);
+    bodies.states.append(el("h3", { class: "below" }, "Its state after the last word, a matrix for each head"), sheets.memories.node, problem, el("h4", { class: "memory-name" }), maps.memory.node);
+    drawMemory(0, 0);
+  }
+
+  async function drawMemory(place, one) {
+    const mine = facts, map = facts.matrices[place], array = await load(`matrix/${map.name}`).catch(() => null);
+    if (!array || mine !== facts) return;
+    const [, rows, columns] = array.shape, count = (size) => Array.from({ length: size }, (_, at) => String(at + 1));
+    bodies.states.querySelector(".memory-name").textContent = map.heads[one];
+    maps.memory.draw({ rows: count(rows), columns: count(columns), array, start: one * rows * columns, diverging: true, largest: 14, sentence: "A row for each feature of a key, a column for each component of a value.",
+      describe: (row, column, value) => `feature ${row + 1}, component ${column + 1}: ${number(value, 3)}` });
   }
 
   function drawGradients() {
@@ -378,8 +398,24 @@ export function reading({ part, onStep = () => {}, onEdit = null, onGradients = 
     put(bodies.search, el("h3", {}, "How it searched"), facts.beam.length ? searchTree(facts.beam, facts.unfinished) : el("p", { class: "quiet-text" }, "Nothing was searched for here."));
   }
 
-  const DRAW = { expected: drawExpected, attention: drawAttention, states: drawStates, gradients: drawGradients, search: drawSearch };
-  const THERE = { expected: () => true, attention: () => facts.attention.length, states: () => facts.inside.length, gradients: () => facts.gradients.length, search: () => facts.beam.length };
+  // The arithmetic of the chosen step, in the layer and head that were looked at last.
+  async function drawWork() {
+    const mine = facts, asked = ++worked.turn, encoder = /^encoder|^pool/.test(worked.layer);
+    try {
+      const found = await onWork({ step: encoder ? source ?? 0 : step, layer: worked.layer, head: worked.head });
+      if (mine !== facts || asked !== worked.turn) return;
+      const titled = (name) => ({ name, title: facts.attention.find((one) => one.name === name)?.title || facts.inside.find((one) => one.name === name)?.title || name });
+      const layers = Object.keys(found.layers).map(titled), heads = found.layers[found.layer] || 0;
+      worked.layer = found.layer;
+      put(bodies.work, el("h3", {}, `Step ${found.step + 1}, which reads ${quoted(found.read)}${found.then ? ` and predicts ${quoted(found.then)}` : ""}`),
+        el("div", { class: "tools" }, layers.length > 1 && choice("In", layers, layers.findIndex((one) => one.name === found.layer), (at) => { worked.layer = layers[at].name; worked.head = 0; drawWork(); }),
+          heads > 1 && choice("Head", Array.from({ length: heads }, (_, one) => ({ title: String(one + 1) })), found.head, (one) => { worked.head = one; drawWork(); })),
+        arithmetic(found));
+    } catch (error) { if (mine === facts) put(bodies.work, el("p", { class: "problem" }, error.message)); }
+  }
+
+  const DRAW = { expected: drawExpected, attention: drawAttention, states: drawStates, gradients: drawGradients, search: drawSearch, work: () => onWork && drawWork() };
+  const THERE = { expected: () => true, attention: () => facts.attention.length, states: () => facts.inside.length, gradients: () => facts.gradients.length, search: () => facts.beam.length, work: () => false };
 
   function tabulate() {
     put(steps, el("summary", {}, "Every step as a table"),
@@ -394,6 +430,7 @@ export function reading({ part, onStep = () => {}, onEdit = null, onGradients = 
   function draw() {
     drawSaid();
     if (seen("expected")) drawExpected();
+    if (shown === "work" && onWork && bodies.work.hasChildNodes()) drawWork();
     shade();
     follow();
   }
@@ -436,6 +473,6 @@ export function reading({ part, onStep = () => {}, onEdit = null, onGradients = 
     step(at) { if (facts && at !== step) choose("target", at, { quietly: true }); },
     get facts() { return facts; },
     get at() { return step; },
-    end() { removeEventListener("theme", onTheme); for (const map of Object.values(maps)) map.end(); },
+    end() { removeEventListener("theme", onTheme); for (const map of [...Object.values(maps), ...Object.values(sheets)]) map.end(); },
   };
 }

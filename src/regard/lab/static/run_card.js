@@ -37,7 +37,7 @@ export function runCard(name, { api, address, changed }) {
       system: [run.system, run.size].filter(Boolean).join(", "), corpus: run.corpus,
       parameters: run.parameters === null ? "" : grouped(run.parameters),
       best: best ? [best.bleu !== undefined && `BLEU ${number(best.bleu)}`, best.accuracy !== undefined && `accuracy ${number(best.accuracy)}`,
-        `validation loss ${number(best.loss)}`, `perplexity ${number(best.perplexity)}`, `at step ${grouped(best.step)}`].filter(Boolean).join(", ") : "",
+        `validation loss ${number(best.loss)}`, `perplexity ${number(best.perplexity)}`, Number.isFinite(best.step) && `at step ${grouped(best.step)}`].filter(Boolean).join(", ") : "",
       device: run.device, begun: run.created ? `${new Date(run.created).toLocaleString()} (${ago(run.created)})` : "",
     };
     put(facts, Object.entries(shown).filter(([, value]) => value).map(([key, value]) => [el("dt", {}, key), el("dd", {}, value)]));

@@ -19,6 +19,12 @@ export function saves(name, { drawing = null, canvas = null, rows }) {
 // report.html of a run, a comparison or claims: the whole of it as one file that needs no lab.
 export const wholePage = (name) => el("a", { class: "button", href: `./api/runs/report?name=${encodeURIComponent(name)}`, download: "" }, "Save as one file");
 
+// The readings that panels show, as one page that needs no lab.
+export async function saveReadings(api, view, traces) {
+  const found = await api.post(`${view}/page`, { traces });
+  save(`${traces.map((one) => one.run.replaceAll("/", "-")).join("-")}.html`, new Blob([found.page], { type: "text/html" }));
+}
+
 function save(name, blob) {
   const address = URL.createObjectURL(blob);
   const link = document.createElement("a");

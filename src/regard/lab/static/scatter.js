@@ -5,6 +5,7 @@
 
 import { isStill } from "./address.js";
 import { el, number, put, speak, svg, table } from "./dom.js";
+import { saves } from "./saving.js";
 
 const HEIGHT = 460, MARGIN = 26;
 
@@ -12,7 +13,8 @@ export function scatter({ label }) {
   const plot = svg("svg", { class: "plot scatter", role: "application", "aria-roledescription": "map of words", tabindex: "0", "aria-label": `${label}; arrow keys go through the words` });
   const readout = el("p", { class: "readout" });
   const numbers = el("details", { class: "numbers" }, el("summary", {}, "As a table"));
-  const node = el("figure", { class: "chart" }, plot, readout, numbers);
+  const node = el("figure", { class: "chart" }, plot, readout, numbers,
+    saves(() => label, { drawing: () => plot, rows: () => [["word", "x", "y"], ...given.words.map((word, n) => [word, ...place(given.moment, n)])] }));
   let given = null, at = -1, shown = null, frame = 0, marks = [];
 
   const place = (moment, word) => [0, 1].map((axis) => given.places.data[(moment * given.words.length + word) * 2 + axis]);

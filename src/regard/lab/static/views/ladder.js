@@ -3,8 +3,9 @@
 //   #/ladder            all comparisons      #/ladder/open?name=compare-pyref&sort=perplexity&down=1&draw=curves
 //   #/ladder/new        a new one
 import { link } from "../address.js";
-import { colourOf, lineChart, ticks } from "../charts.js";
-import { ago, el, labelled, notice, number, put, segments, speak, svg } from "../dom.js";
+import { colourOf, lineChart } from "../charts.js";
+import { ago, el, labelled, notice, number, put, segments, speak } from "../dom.js";
+import { intervalChart } from "../intervals.js";
 import { wholePage } from "../saving.js";
 import { textChoice } from "../text_choice.js";
 
@@ -67,7 +68,8 @@ function one(root, address, api) {
   let found = null, ended = false, timer = 0;
   const name = address.query.get("name") || "";
   const chart = lineChart({ label: "Validation perplexity while they learned", height: 320 });
-  const rungs = el("div", { class: "rungs" }), place = el("div"), choice = el("div", { class: "tools" }), holder = el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Table" });
+  const rungs = intervalChart({ label: "Scores with 95 % intervals" });
+  const place = el("div"), choice = el("div", { class: "tools" }), holder = el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Table" });
   put(root, el("p", { class: "quiet-text" }, "Opening …"));
 
   const change = (what) => { address.note(what); address.query = new URLSearchParams(location.hash.split("?")[1] || ""); };
@@ -117,45 +119,15 @@ function one(root, address, api) {
       }))))));
   }
 
-  // Each score with its interval, on one axis; the row under the pointer or the cursor says how it was measured.
+  // Each score with its interval; the row under the pointer or the cursor says how it was measured.
   function showRungs() {
-    const real = rows().filter((row) => Number.isFinite(row.values[found.score]));
-    if (!real.length) { put(rungs, el("p", { class: "quiet-text" }, "No run of it has ended yet.")); return; }
-    const width = Math.max(280, rungs.clientWidth || 700), left = Math.min(130, width * 0.3), step = 30, top = 6, height = top + step * real.length + 40;
-    const values = real.flatMap((row) => [row.values[found.score], row.low ?? row.values[found.score], row.high ?? row.values[found.score]]);
-    let [low, high] = [Math.min(...values), Math.max(...values)];
-    const log = !found.more_is_better && low > 0 && high / low > 4;
-    if (log) { low /= 1.08; high *= 1.08; } else { const room = (high - low) * 0.06 || 1; low = found.more_is_better ? Math.max(0, low - room) : low - room; high += room; }
-    const across = (value) => left + (log ? Math.log(value / low) / Math.log(high / low) : (value - low) / (high - low)) * (width - left - 16);
-    const readout = el("p", { class: "readout", "aria-hidden": "true" }, `Point at a row for its interval and how it was measured.`);
-    let at = -1;
-    const lines = real.map((row, place) => {
-      const y = top + step * (place + 0.5), colour = colourOf(colours.get(row.label));
-      return svg("g", { class: "rung", onpointerenter: () => point(place, false) },
-        svg("rect", { x: 0, y: y - step / 2, width, height: step, class: "row" }),
-        svg("text", { x: left - 12, y: y + 4, "text-anchor": "end", class: "name" }, row.label),
-        Number.isFinite(row.low) && svg("line", { x1: across(row.low), x2: across(row.high), y1: y, y2: y, stroke: colour, class: "whisker" }),
-        svg("circle", { cx: across(row.values[found.score]), cy: y, r: 5, fill: colour }));
+    const some = rows().filter((row) => Number.isFinite(row.values[found.score]));
+    const values = some.flatMap((row) => [row.values[found.score], row.low ?? row.values[found.score]]);
+    rungs.draw({
+      rows: some.map((row) => ({ name: row.label, value: row.values[found.score], low: row.low ?? NaN, high: row.high ?? NaN, colour: colours.get(row.label), note: told(row), best: found.best.includes(row.label) })),
+      x: { label: `${found.score_name}, ${found.more_is_better ? "higher" : "lower"} is better`, log: !found.more_is_better && Math.min(...values) > 0 && Math.max(...values) / Math.min(...values) > 4 },
+      sentence: some.length ? "Point at a row for its interval and how it was measured." : "No run of it has ended yet.",
     });
-    const marks = ticks(low, high, log, Math.max(2, Math.floor((width - left) / 90)));
-    const plot = svg("svg", { class: "plot", viewBox: `0 0 ${width} ${height}`, width, height, role: "img", tabindex: "0",
-      "aria-label": `${found.score_name} with 95 % intervals: ${real.map(told).join(" ")} Arrow keys read the rows.` },
-      marks.map((mark) => [svg("line", { x1: across(mark), x2: across(mark), y1: top, y2: top + step * real.length, class: "grid" }),
-        svg("text", { x: across(mark), y: top + step * real.length + 16, "text-anchor": "middle" }, number(mark, 3))]),
-      lines, svg("text", { x: width - 16, y: height - 6, "text-anchor": "end", class: "name" }, `${found.score_name}, ${found.more_is_better ? "higher" : "lower"} is better`));
-    function point(place, aloud) {
-      at = place;
-      lines.forEach((line, number_) => line.classList.toggle("at", number_ === place));
-      readout.textContent = told(real[place]);
-      if (aloud) speak(told(real[place]));
-    }
-    plot.addEventListener("keydown", (event) => {
-      const moves = { ArrowDown: at + 1, ArrowUp: at - 1, Home: 0, End: real.length - 1 };
-      if (!(event.key in moves)) return;
-      event.preventDefault();
-      point(Math.max(0, Math.min(real.length - 1, moves[event.key])), true);
-    });
-    put(rungs, plot, readout);
   }
 
   function showCurves() {
@@ -172,7 +144,7 @@ function one(root, address, api) {
     put(choice,
       segments("What is drawn", { scores: `${found.score_name} with intervals`, curves: "while they learned" }, what, (value) => { change({ draw: value === "scores" ? null : value }); showDrawing(); }),
       what === "curves" && segments("Against what", { tokens: "tokens", seconds: "time" }, address.query.get("x") === "seconds" ? "seconds" : "tokens", (value) => { change({ x: value }); showCurves(); }));
-    put(place, what === "curves" ? chart.node : rungs);
+    put(place, what === "curves" ? chart.node : rungs.node);
     if (what === "curves") showCurves(); else showRungs();
   }
 
@@ -205,10 +177,8 @@ function one(root, address, api) {
     if (found.waiting.length) timer = setTimeout(() => load().catch(address.fail), 4000);
   }
   const runsOf = (row) => (row.each.length > 1 ? row.each.map((_, seed) => `${name}/${row.label}-seed${seed + 1}`) : [`${name}/${row.label}`]);
-  const resized = () => found && showRungs();
-  addEventListener("resize", resized);
   load().catch((error) => { put(root, el("p", { class: "path" }, el("a", { href: link("ladder") }, "Ladder"))); address.fail(error); });
-  return () => { ended = true; clearTimeout(timer); chart.end(); removeEventListener("resize", resized); };
+  return () => { ended = true; clearTimeout(timer); chart.end(); rungs.end(); };
 }
 
 // -- a new one -----------------------------------------------------------------------------------------------------------

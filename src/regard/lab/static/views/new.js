@@ -11,7 +11,7 @@ const SECTIONS = { data: "Text", model: "Model", training: "Training" };
 export default {
   title: "New run",
   mount(root, address, api) {
-    let choices = null, form = null, ended = false, settings = {}, timer = 0, estimating = "";
+    let choices = null, form = null, ended = false, settings = {}, timer = 0, estimating = "", turn = 0;
     const start = address.query.get("from") || "";
     const asked = { system: address.query.get("system") || "lstm", size: address.query.get("size") || "", data: address.query.get("data") || "" };
     const fields = new Map();
@@ -102,6 +102,7 @@ export default {
       const ready = Boolean(asked.data && form && !form.problem);
       begin.disabled = !ready;
       summary.classList.add("stale");
+      if (!ready) { estimating = ""; turn++; }
       if (!asked.data) put(summary, el("p", { class: "quiet-text" }, "Choose a text."));
       else if (ready) estimate();
     }
@@ -116,17 +117,18 @@ export default {
 
     // The dry run: three measured steps.
     async function estimate() {
-      const mine = JSON.stringify(body());
-      estimating = mine;
+      const wanted = JSON.stringify(body());
+      if (estimating === wanted) { summary.classList.remove("stale"); return; } // it is being measured, or is there
+      estimating = wanted;
+      const mine = ++turn, now = () => !ended && turn === mine;
+      if (!summary.querySelector("dl")) put(summary, el("p", { class: "quiet-text" }, "Measuring three steps …"));
       await new Promise((done) => setTimeout(done, 900));
-      if (ended || estimating !== mine) return;
-      const told = el("p", { class: "quiet-text" }, "Measuring three steps …");
-      if (!summary.children.length) put(summary, told);
+      if (!now()) return;
       try {
-        const found = await whenDone(api, await api.post("runs/estimate", body()), () => !ended && estimating === mine);
-        if (ended || estimating !== mine) return;
+        const found = await whenDone(api, await api.post("runs/estimate", body()), now);
+        if (!now() || found.stopped) return;
         summary.classList.remove("stale");
-        if (!found.result) { put(summary, el("p", { class: found.stopped ? "quiet-text" : "problem" }, found.problem || "It could not be estimated.")); return; }
+        if (!found.result) { put(summary, el("p", { class: "problem" }, found.problem || "It could not be estimated.")); return; }
         const one = found.result;
         const rows = {
           parameters: one.parameters && grouped(one.parameters), vocabulary: grouped(one.vocabulary), "training tokens": grouped(one.training_tokens),

@@ -4,9 +4,10 @@ import { colourOf } from "../charts.js";
 import { el, labelled, notice, number, put, segments, speak } from "../dom.js";
 import { picker } from "../picker.js";
 import { percent, quoted, reading, SECTIONS } from "../reading.js";
+import { saveReadings } from "../saving.js";
 
-const MOST = 4, PAUSE = 80; // runs side by side; milliseconds after the last letter
-const TABS = { expected: SECTIONS.expected, attention: SECTIONS.attention, states: SECTIONS.states, gradients: SECTIONS.gradients, write: "Write together" };
+const MOST = 4, PAUSE = 300; // runs side by side; milliseconds after the last letter, where gradients are computed
+const TABS = { expected: SECTIONS.expected, attention: SECTIONS.attention, states: SECTIONS.states, gradients: SECTIONS.gradients, work: SECTIONS.work, write: "Write together" };
 
 // Of each step, how many bits more its word costs than before the change; words are matched from both ends.
 function changes(before, after) {
@@ -44,10 +45,10 @@ export default {
     words.addEventListener("focus", () => { before = text; });
     words.addEventListener("input", () => {
       clearTimeout(timer);
-      timer = setTimeout(() => { text = words.value; address.note({ text }); follow(); }, PAUSE);
+      const typed = () => { text = words.value; address.note({ text }); follow(); };
+      if ([...panels.values()].some((panel) => panel.gradients)) timer = setTimeout(typed, PAUSE);
+      else typed(); // at once: a panel that waits for an answer asks again when it has come
     });
-
-    const chosen = () => [...panels.keys()];
 
     function setText(next, from = null) {
       if (next === text) return;
@@ -78,14 +79,8 @@ export default {
     }
 
     async function save() {
-      const [run] = chosen();
-      if (!run) return;
-      try {
-        const found = await api.post("sentence/page", { run, text, gradients: panels.get(run).gradients });
-        const file = URL.createObjectURL(new Blob([found.page], { type: "text/html" }));
-        el("a", { href: file, download: `${run.replaceAll("/", "-")}.html` }).click();
-        setTimeout(() => URL.revokeObjectURL(file), 10000);
-      } catch (error) { address.fail(error); }
+      const shown = [...panels.values()].map((panel) => panel.shown()).filter((one) => one.run);
+      if (shown.length) try { await saveReadings(api, "sentence", shown); } catch (error) { address.fail(error); }
     }
 
     function panel(run, place) {
@@ -95,11 +90,11 @@ export default {
         el("div", { class: "buttons" },
           el("button", { type: "button", class: "primary", onclick: () => drawn(1) }, "Write one token"),
           el("button", { type: "button", onclick: () => drawn(60, true) }, "Finish the line")));
-      const mine = { gradients: false, facts: null };
-      let asked = "", last = null;
+      const mine = { gradients: false, facts: null, shown: () => shown };
+      let asked = "", shown = {}, last = null; // shown: the question that is answered on the page
       const body = () => ({ run: run.name, text: asked, ...(mine.gradients ? { gradients: true } : {}) });
       const view = reading({
-        part: async (name) => (await api.postArrays("sentence/matrix", { ...body(), part: name })).arrays.values,
+        parts: async (names) => (await api.postArrays("sentence/matrix", { ...shown, parts: names })).arrays,
         onStep: (step) => {
           following = null;
           mine.lead();
@@ -108,18 +103,30 @@ export default {
         onEdit: run.task === "language model" ? async ({ step, token, keep }) => {
           try { setText((await api.post("sentence/edit", { run: run.name, text: asked, step, token, keep })).text); } catch (error) { address.fail(error); }
         } : null,
+        onWork: (what) => api.post("sentence/work", { ...shown, ...what }, { only: `work ${run.name}` }),
         onGradients: () => { mine.gradients = true; mine.read(); },
       });
       mine.node = el("article", { class: "card panel", data: { run: run.name } },
         el("header", {}, el("h2", {}, el("i", { class: "swatch", style: { background: colourOf(place) } }), " ", el("a", { href: link("runs", "", { run: run.name }) }, run.name)), el("span", { class: "tag" }, run.system)),
         figures, problem, view.node, write);
 
+      // One question at a time; what was asked for meanwhile is asked when its answer has come.
+      let busy = false, again = false;
       mine.read = async () => {
+        again = true;
+        if (busy) return;
+        busy = true;
         mine.node.setAttribute("aria-busy", "true");
+        while (again && !ended) { again = false; await trace(); }
+        busy = false;
+        mine.node.removeAttribute("aria-busy");
+      };
+      async function trace() {
         asked = text;
         try {
-          const facts = await api.post("sentence/trace", body(), { only: `trace ${run.name}` });
-          if (ended || asked !== text) return;
+          const question = body(), facts = await api.post("sentence/trace", question);
+          if (ended || again) return;
+          shown = question;
           problem.textContent = "";
           view.node.hidden = false;
           const old = before && last && last.text !== facts.text && mine.first?.text === before ? mine.first : last;
@@ -135,12 +142,12 @@ export default {
             : facts.answer ? `→ ${facts.answer}` : "");
           mine.following();
         } catch (error) {
-          if (error.overtaken) return;
+          if (again) return;
           problem.textContent = error.message;
           view.node.hidden = true;
           put(figures);
-        } finally { mine.node.removeAttribute("aria-busy"); }
-      };
+        }
+      }
 
       mine.following = async () => {
         if (section !== "write" || run.task !== "language model") return;

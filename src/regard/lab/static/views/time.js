@@ -20,7 +20,7 @@ export default {
     const written = el("pre", { class: "wrote", dir: "auto" }), problem = el("p", { class: "problem", role: "alert" });
     const words = el("input", { type: "text", spellcheck: "false", autocomplete: "off" });
     const tabs = segments("what is shown", TABS, section, (name) => address.go({ show: name === "expected" ? null : name }));
-    const view = reading({ part: async (name) => (await api.postArrays(`${kind()}/matrix`, { ...body(), part: name })).arrays.values });
+    const view = reading({ parts: async (names) => (await api.postArrays(`${kind()}/matrix`, { ...body(), parts: names })).arrays });
     const none = el("div", { class: "lead", hidden: true });
     const all = el("div", {},
       el("div", { class: "time-bar" }, play, slider, where), chart.node, problem,

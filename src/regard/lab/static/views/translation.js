@@ -4,9 +4,10 @@ import { colourOf, lineChart } from "../charts.js";
 import { el, labelled, number, put, segments, table } from "../dom.js";
 import { picker } from "../picker.js";
 import { quoted, reading } from "../reading.js";
+import { saveReadings } from "../saving.js";
 
 const MOST = 2, PAUSE = 300, POLL = 1500;
-const TABS = { expected: "Alignment", attention: "Attention", search: "Search", states: "States", gradients: "Gradients" };
+const TABS = { expected: "Alignment", attention: "Attention", search: "Search", states: "States", gradients: "Gradients", work: "Arithmetic" };
 
 export default {
   title: "Translation",
@@ -45,7 +46,7 @@ function oneSentence(place, api, address) {
   const words = el("input", { type: "text", spellcheck: "false", autocomplete: "off", placeholder: "Type a sentence to translate" });
   const tabs = segments("what is shown", TABS, section, (name) => address().go({ show: name === "expected" ? null : name }));
   const begun = el("div", { class: "changed-note" }), grid = el("div", { class: "side-by-side" });
-  put(place, el("div", { class: "ask" }, labelled("Source", words), el("div", { class: "buttons" }, el("button", { type: "button", onclick: () => example() }, "A held-out sentence"))),
+  put(place, el("div", { class: "ask" }, labelled("Source", words), el("div", { class: "buttons" }, el("button", { type: "button", onclick: () => example() }, "A held-out sentence"), el("button", { type: "button", onclick: () => save() }, "Save as a page"))),
     begun, el("div", { class: "tools" }, tabs), grid);
   words.addEventListener("input", () => {
     clearTimeout(timer);
@@ -75,15 +76,21 @@ function oneSentence(place, api, address) {
     } catch (error) { address().fail(error); } finally { grid.removeAttribute("aria-busy"); }
   }
 
+  async function save() {
+    const shown = [...panels.values()].map((panel) => panel.shown()).filter((one) => one.text);
+    if (shown.length) try { await saveReadings(api, "translation", shown); } catch (error) { address().fail(error); }
+  }
+
   function panel(run, at) {
     const problem = el("p", { class: "problem", role: "alert" }), answer = el("p", { class: "answer", dir: "auto" });
     let asked = {}, gradients = false;
     const body = () => ({ run: run.name, ...asked, ...(gradients ? { gradients: true } : {}) });
     const view = reading({
-      part: async (name) => (await api.postArrays("translation/matrix", { ...body(), part: name })).arrays.values,
+      parts: async (names) => (await api.postArrays("translation/matrix", { ...body(), parts: names })).arrays,
       onEdit: async ({ step, token }) => {
         try { setTo(text, (await api.post("translation/begin", { ...body(), step, token })).prefix); } catch (error) { problem.textContent = error.message; }
       },
+      onWork: (what) => api.post("translation/work", { ...body(), ...what }, { only: `work ${run.name}` }),
       onGradients: () => { gradients = true; mine.read(); },
     });
     const mine = {
@@ -109,6 +116,7 @@ function oneSentence(place, api, address) {
           view.node.hidden = true;
         } finally { mine.node.removeAttribute("aria-busy"); }
       },
+      shown: body,
       show: (name) => view.section(name),
       end: () => view.end(),
     };

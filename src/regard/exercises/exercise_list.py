@@ -1,0 +1,90 @@
+"""The exercises by name, and the sheets with their blanks. Nothing here imports torch."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass
+from pathlib import Path
+
+from regard.base.errors import RegardError
+from regard.base.files import read_whole, write_text
+from regard.base.settings import meant
+
+SHEETS = Path(__file__).parent / "sheets"
+MOST_BYTES = 1 << 20  # of a file with an answer
+
+
+@dataclass(frozen=True)
+class Exercise:
+    name: str
+    title: str
+    lecture: str  # the line of the notes: 003:49 is file 003, line 49
+    level: int  # 1 = one line, 2 = a few lines, 3 = think first
+    function: str  # in the sheet: what is graded
+    topic: str  # the module `TOPIC_exercises` has its grader
+
+    @property
+    def sheet(self) -> str:
+        """The file with the blank."""
+        return (SHEETS / f"{self.name}.py").read_text(encoding="utf-8")
+
+
+EXERCISES = (
+    Exercise("rnn-step", "one step of the recurrent network", "003:49", 1, "rnn_step", "recurrent"),
+    Exercise("lstm-gates", "the LSTM's cell and its gates", "003:184", 2, "lstm_step", "recurrent"),
+    Exercise("gru-gates", "the GRU's two gates", "003:178", 2, "gru_step", "recurrent"),
+    Exercise("teacher-forcing", "the decoder reads the right word, not its own", "004:42", 2, "losses", "training"),
+    Exercise("gradient-clipping", "scale big gradients", "003:147", 2, "clip", "training"),
+    Exercise("causal-mask", "no q₂k₃, because of cheating", "000:89", 1, "causal_mask", "attention"),
+    Exercise("scaled-dot-product", "softmax(QKᵀ/√d) V", "004:184", 2, "attention", "attention"),
+    Exercise("multi-head", "several heads side by side", "003:300", 3, "multi_head", "attention"),
+    Exercise("additive-score", "Bahdanau's score and context", "004:209", 2, "attend", "attention"),
+    Exercise("kernel-regression", "Nadaraya and Watson: attention by distance", "004:165", 2, "regress", "attention"),
+    Exercise("cached-attention", "one word at a time, with the same answer", "000:55", 2, "step", "attention"),
+    Exercise("sinusoid-positions", "sin(ωt): where a word stands", "001:197", 2, "sinusoid", "block"),
+    Exercise("layer-norm", "layer normalisation", "004:181", 1, "layer_norm", "block"),
+    Exercise("residual-block", "the Transformer's block", "001:180", 2, "block", "block"),
+    Exercise("word-average", "the DAN: an average of all words so far", "002:41", 1, "averages", "block"),
+    Exercise("ngram-counts", "count and normalise", "002:5", 2, "bigrams", "counting"),
+    Exercise("continuation-counts", "Kneser and Ney's counts", "002:5", 2, "continuations", "counting"),
+    Exercise("kneser-ney", "Kneser and Ney's discount", "002:5", 3, "smooth", "counting"),
+    Exercise("corpus-perplexity", "perplexity, over all tokens", "000:16", 1, "perplexity", "counting"),
+    Exercise("bleu-score", "BLEU: clipped precision and the brevity penalty", "004:86", 3, "bleu", "counting"),
+    Exercise("greedy-decoding", "from <bos> until <eos>", "004:60", 2, "greedy", "decoding"),
+    Exercise("beam-search", "keep the best few beginnings", "004:61", 3, "extend", "decoding"),
+    Exercise("temperature-top-k", "which word to draw: temperature and top-k", "004:61", 2, "chances", "decoding"),
+    Exercise("nucleus-sampling", "which word to draw: top-p", "004:61", 3, "nucleus", "decoding"),
+    Exercise("label-smoothing", "a loss that is never certain", "000:16", 2, "smoothed_loss", "training"),
+    Exercise("warm-up-schedule", "the Transformer's learning rate", "004:23", 1, "learning_rate", "training"),
+)
+BY_NAME = {exercise.name: exercise for exercise in EXERCISES}
+
+
+def find_exercise(name: str) -> Exercise:
+    if name not in BY_NAME:
+        raise RegardError(f"There is no exercise {name!r}{meant(name, list(BY_NAME))}")
+    return BY_NAME[name]
+
+
+def write_sheet(exercise: Exercise, path: Path) -> None:
+    """The sheet as a new file; one that is there already is left as it is."""
+    write_text(path, exercise.sheet, new=True)
+
+
+def exercise_of(path: Path) -> Exercise:
+    """Which exercise a file answers, by its line `EXERCISE = …`; nothing of the file is run."""
+    content = read_whole(path, MOST_BYTES)
+    try:
+        tree = ast.parse(content)
+    except (SyntaxError, ValueError) as error:
+        line = getattr(error, "lineno", None)
+        place = f" in line {line}" if line else ""
+        raise RegardError(f"{path} is not valid Python: {getattr(error, 'msg', error)}{place}; correct it.") from None
+    for node in tree.body:
+        match node:
+            case ast.Assign(targets=[ast.Name(id="EXERCISE")], value=ast.Constant(value=str(name))):
+                return find_exercise(name)
+    raise RegardError(
+        f'{path} does not say which exercise it answers: write its line EXERCISE = "…" again, with a name that '
+        "`regard exercise` lists."
+    )

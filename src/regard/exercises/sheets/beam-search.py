@@ -1,0 +1,25 @@
+"""Exercise beam-search: keep the best few beginnings (lecture 004, line 61, is its special case of width 1).
+
+Greedy decoding cannot take back a bad first word. Beam search keeps the `width` best beginnings (hypotheses), extends
+each by every word, and keeps the best `width` of all these candidates again, wherever they come from:
+
+    score(y_1 … y_t) = log P(y_1) + … + log P(y_t | y_1 … y_{t-1})
+
+Here is one such step; ending and choosing the winner are done elsewhere.
+
+Fill the blank below, then ask: regard exercise check FILE
+"""
+
+import torch
+from torch import Tensor
+
+EXERCISE = "beam-search"
+
+
+def extend(scores: Tensor, log_probabilities: Tensor, width: int) -> tuple[Tensor, Tensor, Tensor]:
+    """The best candidates, best first: their scores, which hypothesis each extends, and by which token; each [width].
+
+    scores [K]: of the K hypotheses so far      log_probabilities [K, V]: log P of every next token, after each of them
+    width: how many candidates to keep, at most K · V
+    """
+    raise NotImplementedError("return scores, hypotheses, tokens")

@@ -1,0 +1,22 @@
+"""Exercise continuation-counts: Kneser and Ney's counts (lecture 002, line 5: counting done well).
+
+How probable is a word in a context that was never seen? Not as its frequency says: "Francisco" is frequent, but only
+after "San". Kneser and Ney count in how many different contexts a word has been seen, however often in each:
+
+    a(w) = number of different words h with count(h w) > 0
+
+Fill the blank below, then ask: regard exercise check FILE
+"""
+
+import torch
+from torch import Tensor
+
+EXERCISE = "continuation-counts"
+
+
+def continuations(counts: Tensor) -> Tensor:
+    """a(w) for every word w: whole numbers [V].
+
+    counts [V, V]: counts[h, w] says how often w came after h
+    """
+    raise NotImplementedError("return the continuation counts")

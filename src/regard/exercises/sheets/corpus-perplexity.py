@@ -1,0 +1,22 @@
+"""Exercise corpus-perplexity: perplexity, over all tokens (lecture 000, line 16).
+
+The loss of a text is the average negative log-likelihood over all its tokens, whatever line they are in. Perplexity
+is its exponential: among how many equally probable words would the model have to guess?
+
+    PPL = exp( − (1/N) Σ log P(token) )            the sum and N go over all tokens of all lines
+
+Fill the blank below, then ask: regard exercise check FILE
+"""
+
+import torch
+from torch import Tensor
+
+EXERCISE = "corpus-perplexity"
+
+
+def perplexity(lines: list[Tensor]) -> Tensor:
+    """The perplexity of the whole text, a tensor with one number [].
+
+    lines: for each line the log P of its tokens, [T] in nats; lines have different lengths
+    """
+    raise NotImplementedError("return the perplexity")

@@ -1,0 +1,26 @@
+"""Exercise greedy-decoding: from <bos> until <eos> (lecture 004, lines 60 to 63).
+
+To write, the model reads the boundary token, takes the most probable next token, reads that one, and so on. It stops
+when it has written <eos>, or after `limit` tokens:
+
+    y_t = argmax P(y | y_1 … y_{t-1})          the token that was written is the next one that is read
+
+Fill the blank below, then ask: regard exercise check FILE
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+EXERCISE = "greedy-decoding"
+
+
+def greedy(step: Callable[[int, Any], tuple[Tensor, Any]], state: Any, bos: int, eos: int, limit: int) -> list[int]:
+    """The tokens that were written, <eos> included if it came.
+
+    step(token, state) → logits [V] of the next token, and the new state      state: the one to begin with
+    bos: the token to read first      eos: the token that ends the text      limit: the most tokens to write
+    """
+    raise NotImplementedError("return the list of tokens")

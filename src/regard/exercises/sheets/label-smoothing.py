@@ -1,0 +1,22 @@
+"""Exercise label-smoothing: a loss that is never certain (a change of the loss of lecture 000, line 16).
+
+The loss −log P(target) is smallest when the model is certain, so it learns to be overconfident. Label smoothing asks
+for a little less: a share ε of the target's probability is spread evenly over all V words, the target among them:
+
+    L = (1 − ε) · (−log P(target)) + ε · (1/V) Σ_w −log P(w)
+
+Fill the blank below, then ask: regard exercise check FILE
+"""
+
+import torch
+from torch import Tensor
+
+EXERCISE = "label-smoothing"
+
+
+def smoothed_loss(logits: Tensor, targets: Tensor, share: float) -> Tensor:
+    """The loss of every row, [N].
+
+    logits [N, V]      targets [N]: the right words      share: ε
+    """
+    raise NotImplementedError("return the losses")

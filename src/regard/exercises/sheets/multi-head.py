@@ -1,0 +1,32 @@
+"""Exercise multi-head: several heads side by side (lecture 003, line 300; 004, line 230).
+
+One softmax can look at one thing at a time. Several heads look at several: the D components of query, key and value
+are cut into H pieces of d = D / H neighbouring components, each piece attends on its own, and the outputs are put
+side by side again:
+
+    head_h = Attention(Q_h, K_h, V_h)            MultiHead = [head_1 ; … ; head_H]
+
+Nothing else happens between two heads, and nothing happens between positions but attention itself.
+
+Fill the blank below, then ask: regard exercise check FILE
+"""
+
+import torch
+from torch import Tensor
+
+EXERCISE = "multi-head"
+
+
+def attention(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+    """Causal scaled dot product over the last two axes: [..., T, d] each → [..., T, d]. Given."""
+    scores = query @ key.transpose(-2, -1) / query.size(-1) ** 0.5
+    later = torch.ones(scores.shape[-2:], dtype=torch.bool).triu(1)
+    return scores.masked_fill(later, -torch.inf).softmax(dim=-1) @ value
+
+
+def multi_head(query: Tensor, key: Tensor, value: Tensor, heads: int) -> Tensor:
+    """The outputs of all heads side by side, [R, T, D].
+
+    query, key, value [R, T, D]      heads: H, which divides D; head 1 has the first D / H components
+    """
+    raise NotImplementedError("cut into heads, attend, put together again; return the result")

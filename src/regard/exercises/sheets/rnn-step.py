@@ -1,0 +1,23 @@
+"""Exercise rnn-step: one step of the recurrent network (lecture 003, line 49).
+
+A recurrent network reads one word at a time and keeps what it has read in one vector, the hidden state h. At every
+step it mixes the new word x with the old state, by the same weights each time, and bends the sum by a tanh:
+
+    h_t = tanh(W x_t + U h_{t-1} + b)
+
+Fill the blank below, then ask: regard exercise check FILE
+"""
+
+import torch
+from torch import Tensor
+
+EXERCISE = "rnn-step"
+
+
+def rnn_step(x: Tensor, hidden: Tensor, W: Tensor, U: Tensor, b: Tensor) -> Tensor:
+    """The new hidden state [R, H] of R rows.
+
+    x [R, I]: the words' vectors      hidden [R, H]: the state before them
+    W [H, I], U [H, H], b [H]: the weights; the rows of x and hidden are vectors, so W x is written x @ W.T
+    """
+    raise NotImplementedError("return the new hidden state")

@@ -1,0 +1,29 @@
+"""Exercise teacher-forcing: the decoder reads the right word, not its own (lecture 004, line 42).
+
+A decoder writes y_1, y_2, …, y_T one after the other. At test time it reads the word that it has just written. While
+it is trained it reads the right word instead, whatever it would have written. So at step t
+
+    it reads y_{t-1}   (at the first step the boundary token <bos>)
+    it is asked for y_t, and the loss is −log P(y_t | y_1 … y_{t-1})
+
+and the state goes from step to step.
+
+Fill the blank below, then ask: regard exercise check FILE
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+EXERCISE = "teacher-forcing"
+
+
+def losses(step: Callable[[Tensor, Any], tuple[Tensor, Any]], state: Any, targets: Tensor, bos: int) -> Tensor:
+    """−log P of every target, [R, T].
+
+    step(tokens [R], state) → logits [R, V] of the next token, and the new state
+    state: the state before the first step      targets [R, T]: the right words      bos: the boundary token
+    """
+    raise NotImplementedError("return the losses of all steps, stacked to [R, T]")

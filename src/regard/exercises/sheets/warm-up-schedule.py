@@ -1,0 +1,20 @@
+"""Exercise warm-up-schedule: the Transformer's learning rate (the paper of lecture 004, line 23).
+
+The first steps of a Transformer are the dangerous ones: its gradients are large and Adam's averages are not yet worth
+much. So the learning rate grows in equal steps to its peak, which it reaches in the last step of the warm-up, and
+then falls with the square root of the step:
+
+    rate = peak · (step + 1) / warmup        for step = 0 … warmup − 1
+    rate = peak · √(warmup / step)           afterwards
+
+Fill the blank below, then ask: regard exercise check FILE
+"""
+
+import math
+
+EXERCISE = "warm-up-schedule"
+
+
+def learning_rate(step: int, peak: float, warmup: int) -> float:
+    """The learning rate of a step; the first step is number 0."""
+    raise NotImplementedError("return the learning rate")

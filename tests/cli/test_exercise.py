@@ -1,0 +1,96 @@
+"""`regard exercise`: the list, a file with a blank, and a verdict that no file can escape."""
+
+import json
+
+import pytest
+
+from regard.base.errors import RegardError
+from regard.exercises.exercise_list import EXERCISES, exercise_of
+from regard.exercises.grading_process import grade_file, grade_here
+
+MASK = "return torch.ones(length, length, dtype=torch.bool).tril()"
+
+
+@pytest.fixture
+def mine(regard, tmp_path):
+    """A file of the exercise causal-mask, with these lines in the place of the blank."""
+
+    def write(body):
+        path = tmp_path / "mine.py"
+        assert regard("exercise", "causal-mask", "--out", path)[:2] == (0, f"{path}\n")
+        path.write_text(path.read_text("utf-8").replace('raise NotImplementedError("return the mask")', body), "utf-8")
+        return path
+
+    return write
+
+
+def test_the_list_says_what_there_is(regard):
+    code, out, _ = regard("exercise", "--json")
+    assert code == 0
+    assert [row["name"] for row in json.loads(out)] == [exercise.name for exercise in EXERCISES]
+    assert "causal-mask" in regard("exercise")[1]
+
+
+def test_a_file_is_written_once(regard, wrong, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert regard("exercise", "lstm-gates")[1] == "lstm_gates.py\n"
+    (tmp_path / "lstm_gates.py").write_text("mine")
+    assert "exists already" in wrong("exercise", "lstm-gates")
+    assert (tmp_path / "lstm_gates.py").read_text() == "mine"
+
+
+def test_wrong_input_is_one_sentence(wrong, tmp_path):
+    file = tmp_path / "other.py"
+    assert "did you mean causal-mask?" in wrong("exercise", "causal-masks")
+    assert "Say which exercise" in wrong("exercise", "--out", file)
+    assert "There is no file" in wrong("exercise", "check", file)
+    file.write_text("x = 1\n")
+    assert "does not say which exercise it answers" in wrong("exercise", "check", file)
+    file.write_text('EXERCISE = "nothing"\n')
+    assert "There is no exercise 'nothing'" in wrong("exercise", "check", file)
+    file.write_text("def (:\n")
+    assert "is not valid Python: invalid syntax in line 1" in wrong("exercise", "check", file)
+    file.write_bytes(b"\0")
+    assert "is not valid Python" in wrong("exercise", "check", file)
+    file.write_text('EXERCISE = "causal-mask"\n')
+    assert "--seed must be" in wrong("exercise", "check", file, "--seed", -1)
+
+
+def test_a_mistake_is_named_and_then_it_is_right(regard, mine):
+    path = mine(f"print('seen', length)\n    {MASK.replace('tril()', 'tril(-1)')}")
+    code, out, errors = regard("exercise", "check", path)
+    assert code == 1
+    assert out.startswith("✗ causal-mask: the mask hides the diagonal, so that a position cannot see itself: ")
+    assert out.count("\n") == 1  # what the file prints is no part of the verdict
+    assert f"regard exercise check {path} --seed " in errors
+    path.unlink()
+    code, out, _ = regard("exercise", "check", mine(MASK), "--json", "--seed", 7)
+    assert code == 0
+    assert json.loads(out) == {
+        "exercise": "causal-mask",
+        "right": True,
+        "sentence": "Regard's own is layers/cache.py: visible",
+        "inputs": 4,
+        "laws": [1, 2],
+        "seed": 7,
+    }
+
+
+def test_what_never_ends_is_ended(mine):
+    found = grade_file(mine("while True:\n        pass"), seed=1, limit=1)
+    assert not found["right"]
+    assert "was not done after 1 seconds in line 2" in found["sentence"]
+    assert "of mine.py: is there a loop that never ends?" in found["sentence"]
+
+
+def test_what_ends_the_process_is_told(mine):
+    found = grade_file(mine("import os\n    os._exit(0)"), seed=1)
+    assert not found["right"]
+    assert found["sentence"].startswith("it ended the process")
+
+
+def test_a_file_without_the_function_is_refused(mine):
+    path = mine(MASK)
+    path.write_text(path.read_text("utf-8").replace("def causal_mask", "def mask"), "utf-8")
+    with pytest.raises(RegardError, match="has no function causal_mask"):
+        grade_here(path, exercise_of(path), seed=1)

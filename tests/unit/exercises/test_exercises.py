@@ -1,0 +1,135 @@
+"""Every exercise: its blank, its solution, its usual mistakes, and answers that only look right."""
+
+import ast
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from answers import SOLUTIONS, WRONG, filled
+
+import regard
+from regard.exercises.exercise_list import EXERCISES, SHEETS, exercise_of, find_exercise
+from regard.exercises.grading import RandomInputs, grade
+from regard.exercises.grading_process import grade_here, grader_of
+
+SOURCE = Path(regard.__file__).parent
+
+NAMES = [exercise.name for exercise in EXERCISES]
+
+
+@pytest.fixture
+def graded(tmp_path):
+    """The verdict on a sheet whose blank is filled by these lines, or left as it is."""
+
+    def call(name, body=None, seed=1):
+        exercise = find_exercise(name)
+        file = tmp_path / "mine.py"
+        file.write_text(exercise.sheet if body is None else filled(exercise.sheet, body), encoding="utf-8")
+        return grade_here(file, exercise_of(file), seed)
+
+    return call
+
+
+def test_each_exercise_has_a_sheet_a_solution_and_two_usual_mistakes():
+    assert sorted(NAMES) == sorted(path.stem for path in SHEETS.glob("*.py"))
+    assert sorted(NAMES) == sorted(SOLUTIONS) == sorted(WRONG)
+    assert min(map(len, WRONG.values())) >= 2
+    assert len(NAMES) >= 15
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_sheet_names_itself_and_its_lecture_and_has_one_blank(name):
+    exercise = find_exercise(name)
+    document = ast.get_docstring(ast.parse(exercise.sheet))
+    lecture, line = exercise.lecture.split(":")
+    assert document.startswith(f"Exercise {name}: ")
+    assert f"lecture {lecture}, line" in document
+    assert line in document
+    assert exercise.sheet.count("NotImplementedError") == 1
+    assert f"def {exercise.function}(" in exercise.sheet
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_blank_is_said_to_be_empty(name, graded):
+    verdict = graded(name)
+    assert not verdict.right
+    assert verdict.sentence.startswith("the blank is still empty: ")
+    assert "of mine.py" in verdict.sentence
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_solution_is_right_and_obeys_the_laws(name, graded):
+    verdict = graded(name, SOLUTIONS[name])
+    assert verdict.right, verdict.sentence
+    assert "Regard's own is " in verdict.sentence
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_it_is_right_on_any_inputs_and_every_known_mistake_is_named_on_any(name):
+    grader = replace(grader_of(find_exercise(name)), model=None)  # laws do not depend on the seed
+    for seed in (11, 12):
+        assert grade(grader.answer, grader, seed).right
+        for mistake in grader.mistakes:
+            assert grade(mistake.answer, grader, seed).sentence.startswith(mistake.sentence)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_constant_and_a_list_of_answers_are_not_enough(name):
+    grader = replace(grader_of(find_exercise(name)), model=None)
+    answers = [grader.answer(*arguments) for arguments in grader.cases(RandomInputs(1))]
+    looked_up = iter(answers * 3)
+    assert not grade(lambda *arguments: answers[0], grader, 1).right
+    assert not grade(lambda *arguments: next(looked_up), grader, 2).right
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_where_regard_has_it_is_true(name):
+    for place in grader_of(find_exercise(name)).own.split(", "):
+        file, found, definition = place.partition(": ")
+        if found:
+            text = (SOURCE / file).read_text(encoding="utf-8")
+            assert f" {definition.partition('.')[0]}" in text
+
+
+@pytest.mark.parametrize("name, body, words", [(name, *case) for name in NAMES for case in WRONG[name]])
+def test_a_usual_mistake_is_named(name, body, words, graded):
+    verdict = graded(name, body)
+    assert not verdict.right
+    assert words in verdict.sentence
+
+
+def test_what_is_right_only_once_is_wrong(graded):
+    counting = "global asked\nasked = globals().get('asked', 0) + 1\n"
+    verdict = graded("causal-mask", counting + "return torch.ones(length, length, dtype=torch.bool).tril(asked // 5)")
+    assert verdict.sentence.startswith("the same call, made twice, gives two answers")
+
+
+def test_a_crash_is_told_with_its_line(graded):
+    verdict = graded("causal-mask", "return torch.ones(length, length).nonsense()")
+    assert verdict.sentence.startswith("it stops with AttributeError")
+    assert "in line 21 of mine.py (return torch.ones(length, length).nonsense())" in verdict.sentence
+
+
+def test_nothing_and_the_wrong_kind_and_not_a_number_are_told(graded):
+    assert "is the return missing?" in graded("causal-mask", "torch.ones(length)").sentence
+    assert "must be a tensor, and not list" in graded("causal-mask", "return [[True] * length] * length").sentence
+    blind = "return torch.softmax(query @ key.transpose(1, 2) - torch.inf, -1) @ value"
+    assert "is NaN, and" in graded("scaled-dot-product", blind).sentence
+
+
+def test_a_model_that_breaks_a_law_is_told(graded):
+    leak = "return torch.ones(length, length, dtype=torch.bool).tril(int(length == 2))"  # the grader has none of 2
+    assert graded("causal-mask", leak).sentence.startswith("in a model it breaks law 1, cutting a sequence")
+
+
+def test_the_page_about_exercises_is_true(graded):
+    """Its list is the list; each answer it shows gets the verdict it shows."""
+    page = (Path(__file__).parents[3] / "docs" / "exercises.md").read_text(encoding="utf-8")
+    rows = [f"| `{each.name}` | {each.title} | {each.lecture} | {'★' * each.level} |" for each in EXERCISES]
+    assert "\n".join(rows) in page
+    shown = re.findall(r"^[✗✓] (\S+): (.*)\.$", page, flags=re.M)
+    bodies = re.findall(r"```python\n(.*?)```", page, flags=re.S)
+    assert len(shown) == 3
+    for (name, sentence), body in zip(shown, [None, *bodies], strict=True):
+        assert sentence.endswith(graded(name, body).sentence)
