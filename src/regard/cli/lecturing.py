@@ -54,6 +54,7 @@ def _words(found: Found) -> str:
         parts.append(f"src/regard/{anchor.place}\n\n```text\n{code}\n```")
     if found.entry.claims:
         parts.append(f"`regard claims {' '.join(found.entry.claims)}` tests it.")
+    parts += [f"`regard exercise {name}` lets you write it." for name in found.entry.exercises]
     parts += [f"Erratum. {terminal_words(entry.markdown).removeprefix('## ')}" for entry in found.errata]
     return "\n\n".join(parts)
 
@@ -89,6 +90,7 @@ def _entry(entry: Entry) -> dict[str, Any]:
         "code": [{"file": anchor.file, "line": anchor.line, "text": anchor.text} for anchor in entry.code],
         "commands": list(entry.commands),
         "claims": list(entry.claims),
+        "exercises": list(entry.exercises),
         "figures": list(entry.figures),
         "markdown": entry.markdown,
     }
