@@ -8,7 +8,7 @@ AS_ROOT := $(shell [ "$$(id -u)" = 0 ] || echo sudo -n)
 # Idle OpenMP threads must sleep: two busy torch processes on the same cores otherwise slow each other a hundredfold.
 export OMP_WAIT_POLICY ?= passive
 
-.PHONY: setup demo test check mutants fuzz faults soak sbom docs clean
+.PHONY: setup demo test check mutants fuzz faults kills soak sbom docs clean
 
 setup: $(VENV)/.tests-ready
 	@echo "Ready: . $(BIN)/activate puts regard on the path; regard help says what it does."
@@ -45,7 +45,7 @@ check: $(VENV)/.tests-ready
 
 # Would the tests notice? Small faults in copies of the source: which of them are killed, package by package.
 mutants: $(VENV)/.tests-ready
-	OMP_NUM_THREADS=1 $(BIN)/python tests/mutants.py
+	OMP_NUM_THREADS=1 $(BIN)/python tests/mutants.py $(ARGUMENTS)
 
 # New damaged files, runs, settings and command lines, SECONDS of each kind; a defect is shown with the input that causes it.
 fuzz: $(VENV)/.tests-ready
@@ -55,7 +55,11 @@ fuzz: $(VENV)/.tests-ready
 faults: $(VENV)/.tests-ready
 	OMP_NUM_THREADS=1 $(BIN)/python tests/fault_injection.py $(ARGUMENTS)
 
-# Train, resume, generate and translate for MINUTES: do memory, files, threads and the cache stay as they are?
+# Every verb that writes is killed TIMES times at random moments, and goes on: is anything lost?
+kills: $(VENV)/.tests-ready
+	OMP_NUM_THREADS=1 $(BIN)/python tests/fault_injection.py --kills $(or $(TIMES),30) $(ARGUMENTS)
+
+# Train, resume, generate, translate and serve for MINUTES: do memory, files, threads and the cache stay as they are?
 soak: $(VENV)/.tests-ready
 	OMP_NUM_THREADS=1 $(BIN)/python tests/soak.py --minutes $(or $(MINUTES),60)
 

@@ -23,11 +23,12 @@ import sys
 import tempfile
 import time
 import tomllib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
+from itertools import islice
 from multiprocessing import get_context, parent_process
 from pathlib import Path
 from threading import Thread
@@ -39,7 +40,7 @@ ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "regard"
 KNOWN = ROOT / ".pytest_cache" / "mutants"  # which test runs which line, as it was measured
 COMPARISONS = ["unit/test_comparison.py", "unit/test_comparison_translation.py"]
-TESTS = {  # of each package, below tests/
+TESTS = {  # of each package, below tests/; those that are marked slow are left out
     "evaluation": [
         "unit/test_likelihood.py", "unit/test_evaluation_translation.py", "unit/test_classification.py",
         "unit/test_training.py", "unit/test_pair_training.py", "claims/test_verdict.py", *COMPARISONS,
@@ -57,14 +58,17 @@ TESTS = {  # of each package, below tests/
         "unit/lab/test_runs_folder.py",
     ],
     "text": [
-        *(f"unit/text/{path.name}" for path in sorted(ROOT.glob("tests/unit/text/test_*.py"))),
+        *(f"unit/text/test_{name}.py" for name in (
+            "batches", "bpe_dropout", "check", "check_pairs", "corpus", "formats", "pair_batches", "pair_split",
+            "pair_tokens", "pairs", "tokenizer", "tokens",
+        )),
         "unit/test_pair_shapes.py", "unit/test_classification.py", "unit/test_prefetch.py",
     ],
 }  # fmt: skip
 NEEDS_A_GPU = {"training/distributed.py"}  # or several processes
 PRELOADED = ["torch", "numpy", "pytest", "hypothesis", "sacrebleu", "tokenizers", "safetensors.torch", "coverage"]
 PRELOADED += ["regex", "rich.console", "cyclopts", "starlette.applications", "pytest_timeout"]
-PYTEST = ["-q", "-p", "no:cacheprovider", "-p", "pytest_timeout", "-p", "_hypothesis_pytestplugin"]
+PYTEST = ["-q", "-m", "not slow", "-p", "no:cacheprovider", "-p", "pytest_timeout", "-p", "_hypothesis_pytestplugin"]
 FORK = get_context("forkserver")
 FORK.set_forkserver_preload(PRELOADED)
 
@@ -81,7 +85,7 @@ class Fault:
     until: int  # the last line of what is changed
     code: str  # the line
     words: str  # what stands there → what is put there
-    source: str  # the whole file with the fault
+    source: Callable[[], str]  # the whole file with the fault
 
 
 # -- faults ----------------------------------------------------------------------------------------------------------
@@ -132,17 +136,28 @@ def places(node: ast.AST) -> Iterator[tuple[ast.AST, str, int | None]]:
 
 def faults(path: Path) -> Iterator[Fault]:
     text = path.read_text(encoding="utf-8")
-    tree, lines = ast.parse(text), text.splitlines()
-    file = path.relative_to(SOURCE).as_posix()
+    lines, file = text.splitlines(), path.relative_to(SOURCE).as_posix()
+    for number, (node, other, _) in enumerate(every_change(ast.parse(text))):
+        words = f"{ast.unparse(node)} → {'nothing' if isinstance(other, ast.Pass) else ast.unparse(other)}"
+        at, until = node.lineno, node.end_lineno or node.lineno  # type: ignore[attr-defined]
+        yield Fault(file, at, until, lines[at - 1].strip(), " ".join(words.split()), partial(faulty, text, number))
+
+
+def every_change(tree: ast.AST) -> Iterator[tuple[ast.AST, ast.AST, Callable[[ast.AST], None]]]:
+    """What stands there, what could, and how to put one in the place of the other."""
     for parent, field, index in list(places(tree)):
         held = getattr(parent, field)
         node = held if index is None else held[index]
         for other in changes(node):
-            put(parent, field, index, other)
-            words = f"{ast.unparse(node)} → {'nothing' if isinstance(other, ast.Pass) else ast.unparse(other)}"
-            at, until = node.lineno, node.end_lineno or node.lineno  # type: ignore[attr-defined]
-            yield Fault(file, at, until, lines[at - 1].strip(), " ".join(words.split()), ast.unparse(tree))
-            put(parent, field, index, node)
+            yield node, other, partial(put, parent, field, index)
+
+
+def faulty(text: str, number: int) -> str:
+    """The source with this change."""
+    tree = ast.parse(text)
+    _, other, put_there = next(islice(every_change(tree), number, None))
+    put_there(other)
+    return ast.unparse(tree)
 
 
 def put(parent: ast.AST, field: str, index: int | None, node: ast.AST) -> None:
@@ -203,7 +218,7 @@ def watch(file: str, source: str, out: str) -> None:
             line: [context for context in found if context] for line, found in data.contexts_by_lineno(path).items()
         }
         ran[Path(path).relative_to(Path(source) / "regard").as_posix()] = by_line
-    if code == 0:
+    if code in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
         Path(out).write_text(json.dumps({"seconds": watched.seconds, "ran": ran}), encoding="utf-8")
     sys.exit(code)
 
@@ -279,7 +294,7 @@ def copied(fault: Fault | None) -> Iterator[str]:
     with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
         shutil.copytree(SOURCE, Path(folder) / "regard")
         if fault is not None:
-            (Path(folder) / "regard" / fault.file).write_text(fault.source, encoding="utf-8")
+            (Path(folder) / "regard" / fault.file).write_text(fault.source(), encoding="utf-8")
         yield folder
 
 
@@ -290,7 +305,8 @@ def known_faults() -> Iterator[tuple[Fault, str]]:
         before, was, after = text.partition(each["was"])
         assert text.count(each["was"]) == 1, f"{each['file']} does not say once: {was}"
         line, words = before.count("\n") + 1, " ".join(f"{was} → {each['becomes']}".split())
-        yield Fault(each["file"], line, line, was, words, before + each["becomes"] + after), f"tests/{each['test']}"
+        source = before + each["becomes"] + after
+        yield Fault(each["file"], line, line, was, words, lambda source=source: source), f"tests/{each['test']}"
 
 
 def outcome(fault: Fault) -> str:
@@ -308,7 +324,7 @@ def result(fault: Fault, tests: Sequence[str], seconds: float) -> str:
             os.killpg(process.pid, signal.SIGKILL)
             process.join()
             return "too long"
-    return "survived" if process.exitcode == 0 else "killed"
+    return "survived" if process.exitcode in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED) else "killed"
 
 
 # -- the table -------------------------------------------------------------------------------------------------------
@@ -328,7 +344,7 @@ def main() -> None:
             came.append(result(fault, [test], 60))
             print(f"{came[-1]:8}  {fault.file}:{fault.line}  {fault.words[:160]}", flush=True)
         sys.exit(came.count("killed") != len(came))
-    rows, nothing = [], equivalent()
+    rows, nothing, began = [], equivalent(), time.time()
     for package in asked.packages:
         files = [SOURCE / package] if package.endswith(".py") else sorted((SOURCE / package).rglob("*.py"))
         files = [file for file in files if file.relative_to(SOURCE).as_posix() not in NEEDS_A_GPU]
@@ -340,6 +356,8 @@ def main() -> None:
         with ThreadPoolExecutor(asked.jobs) as pool:
             outcomes = []
             for fault, came in zip(drawn, pool.map(outcome, drawn)):
+                if any((ROOT / "tests" / test).stat().st_mtime > began for test in TESTS[fault.file.split("/")[0]]):
+                    sys.exit("A test was changed in the meantime: begin again.")
                 print(f"{came:8}  {fault.file}:{fault.line}  {fault.words[:160]}", flush=True)
                 outcomes.append(came)
         killed = sum(came in ("killed", "too long") for came in outcomes)

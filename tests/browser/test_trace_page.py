@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from regard.insight.calculation import calculate_language
 from regard.insight.trace_page import trace_page
 from regard.insight.tracing import trace_language, trace_translation
 from regard.laws.registry import builder, stirred
@@ -49,6 +50,24 @@ def test_a_chosen_word_shows_its_step(system, page, tmp_path):
         )
         assert len(shades) == len(trace.source)  # partners of the word under the pointer light up
         assert page.locator(".tree .edge.best").count() == max(b.step for b in trace.beam if b.rank == 1) - 1
+
+
+def test_the_arithmetic_follows_the_word(page, tmp_path):
+    torch.manual_seed(0)
+    model, text = stirred(builder("gpt")), "c a f e"
+    calculation = calculate_language(model, WORDS, text)
+    works = calculation.at_all_steps(calculation.at(layer=0, head=1))
+    file = tmp_path / "page.html"
+    file.write_text(trace_page(trace_language(model, WORDS, text), works), encoding="utf-8")
+    page.goto(file.as_uri())
+    page.locator(".words").last.locator("button").nth(2).click()
+    panel = page.locator(".part", has=page.locator(".work"))
+    assert "Self-attention, layer 1, head 2" in panel.locator("h3").inner_text()
+    assert [line.replace("\u00a0", " ") for line in panel.locator("dd").all_inner_texts()] == [
+        f"{line.name} = {line.written}".replace("\u00a0", " ") for line in works[2].lines
+    ]
+    panel.locator("select").select_option("4")
+    assert panel.locator("dd").count() == len(works[4].lines)
 
 
 def test_the_notebook_shows_it_in_a_frame(page):

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 
+from regard.base.errors import RegardError
 from regard.claims import (
     alignment,
     bottleneck,
@@ -22,6 +23,7 @@ from regard.claims import (
 )
 from regard.claims.claim import Trial
 from regard.claims.through_time import opening
+from regard.claims.word_judgements import JUDGED
 from regard.corpora.phrasebook import Pair, make_pairs
 from regard.evaluation.alignment_error import alignment_error_rate, diagonal_links
 from regard.layers.attention import CausalSelfAttention
@@ -119,8 +121,53 @@ def test_the_knee_lies_where_half_is_right():
     assert bottleneck.knee({3: 0.4, 4: 0.3}) == 3
     assert bottleneck.knee({3: 1.0, 4: 0.9}) == 4
     assert bottleneck.fall({length: 1 - 0.1 * n for n, length in enumerate(range(3, 11))}) == pytest.approx(0.6)
-    assert bottleneck.right(list("abcd"), list("abxd")) == 0.75
-    assert bottleneck.right(list("abcd"), list("ab")) == 0.5
+
+
+class Copies:
+    """Copies what it read, all but the third symbol."""
+
+    vocabulary, device = 17, "cpu"
+
+    def eval(self):
+        return self
+
+    def begin(self, source):
+        return {"text": source, "place": 0}
+
+    def __call__(self, last, state):
+        symbols = state["text"][:, state["place"]] if state["place"] != 2 else 16 + 0 * last[:, 0]
+        logits = torch.nn.functional.one_hot(symbols, 17).double()[:, None]
+        return logits, {**state, "place": state["place"] + 1}
+
+
+def test_a_place_is_right_when_it_has_the_symbol_that_was_read_there():
+    task = bottleneck.strings(6)
+    found = bottleneck.right_by_length(Copies(), task)
+    assert list(found) == [3, 4, 5, 6]
+    wrong = {length: float((texts[:, 2] != 0).double().mean()) for length, texts in task.test.items()}  # it says 0
+    assert found == pytest.approx({length: 1 - wrong[length] / length for length in found})
+
+
+def test_sentences_to_copy_are_in_one_split_and_of_the_lengths_asked_for(monkeypatch):
+    monkeypatch.setattr(bottleneck, "SENTENCES", 400)
+    task = bottleneck.sentences.__wrapped__(6)
+    batch = task.draw(torch.Generator().manual_seed(0))
+    assert batch.shape[0] == bottleneck.TEXTS
+    assert 3 <= batch.shape[1] <= 6
+    assert set(task.test) <= {3, 4, 5, 6}
+    assert int(batch.max()) < task.vocabulary
+
+
+def test_training_ends_by_its_rule_and_says_whether_it_did(monkeypatch):
+    monkeypatch.setattr(bottleneck, "BLOCK", 1)
+    task = bottleneck.strings(4)
+    losses = iter([4.0, 3.0, 2.99, 2.98, 2.0, 2.0, 2.0, 2.0, 2.0])
+    monkeypatch.setattr(bottleneck, "held_out_loss", lambda model, task: next(losses))
+    ended = bottleneck.fit(bottleneck.make("seq2seq", 16, 4), task, seed=1, most=50)
+    assert (ended.steps, ended.converged) == (9, True)  # halved at looks 4 and 7; it ends at the ninth
+    losses = iter([1 / step for step in range(1, 9)])
+    ended = bottleneck.fit(bottleneck.make("bahdanau", 16, 4), task, seed=1, most=8)
+    assert (ended.steps, ended.converged) == (8, False)
 
 
 # -- heads -----------------------------------------------------------------------------------------------------------
@@ -206,6 +253,22 @@ def test_happy_and_sad_are_of_one_class_as_in_the_notes_figure():
     assert classes["dog"] == classes["cat"] == "animals"
 
 
+def test_ranks_correlate_as_ranks_do():
+    assert embeddings.spearman([1, 2, 3, 10], [5, 6, 7, 8]) == pytest.approx(1)
+    assert embeddings.spearman([1, 2, 3], [3, 2, 1]) == pytest.approx(-1)
+    assert embeddings.ranks([3, 1, 3, 2]).tolist() == [3.5, 1, 3.5, 2]
+
+
+def test_a_text_that_lacks_the_judged_words_is_refused_and_a_claim_without_text_takes_none(tmp_path: Path):
+    text = tmp_path / "short.txt"
+    text.write_text("nothing of the kind\n" * 40, encoding="utf-8")
+    with pytest.raises(RegardError, match="0 of the 73 judged pairs"):
+        embeddings.judgements(Trial((1,), data=str(text)))
+    with pytest.raises(RegardError, match="reads no text"):
+        heads.CLAIM.trial(data="pyref")
+    assert len(JUDGED) == len({frozenset(pair) for pair in JUDGED}) == 73
+
+
 # -- teacher-forcing -------------------------------------------------------------------------------------------------
 
 
@@ -277,10 +340,32 @@ def test_every_target_word_gets_one_link_into_its_source(tmp_path: Path):
     finally:
         alignment.QUICK_STEPS = before
     sides = [(alignment.cut(pair.source), alignment.cut(pair.target)) for pair in pairs[:40]]
-    for (source, target), found in zip(sides, alignment.links(run, sides)):
+    looked = alignment.looks(run, sides)
+    for (source, target), found in zip(sides, alignment.links(looked)):
         assert sorted(place for _, place in found) == list(range(len(target)))
         assert all(0 <= word < len(source) for word, _ in found)
     assert 0 <= classification.words_right(run) <= 1
+    every = [{(s, t) for s in range(len(source)) for t in range(len(target))} for source, target in sides]
+    ends = [1 - float(weights[:, -1].mean()) for weights in looked[:1]]
+    assert alignment.focus(looked, every, [0]) == pytest.approx(ends[0], rel=1e-5)  # all but what <eos> gets
+    assert abs(alignment.relevance(run, sides, alignment.links(looked), range(5))) < 0.2  # it has learned nothing yet
+
+
+def test_words_that_stand_twice_are_found():
+    sides = [(["the", "dog", "sees", "the", "cat"], ["le", "chien", "voit", "le", "chat"])]
+    assert alignment.repeated(sides, [{(n, n) for n in range(5)}]) == [(0, 0), (0, 3)]
+
+
+def test_word_by_word_learns_what_stands_at_the_same_place_and_not_what_comes_later(monkeypatch):
+    monkeypatch.setattr(alignment, "HELD_OUT", 1)
+    monkeypatch.setattr(alignment, "DOUBLED", 1)
+    words = "abcdefgh"
+    straight = [Pair(f"{a} {b}", f"{a.upper()} {b.upper()}", ()) for a in words for b in words if a != b]
+    right = alignment.word_by_word(straight, seed=1, steps=150)
+    assert right(["a", "c"], ["a", "c"]) == 1  # targets are cut in small letters
+    turned = [Pair(pair.source, " ".join(reversed(pair.target.split())), ()) for pair in straight]
+    wrong = alignment.word_by_word(turned, seed=1, steps=150)
+    assert np.mean([wrong(list(p.source.split()), p.target.lower().split()) for p in turned]) < 0.7
 
 
 # -- classification --------------------------------------------------------------------------------------------------
@@ -312,6 +397,6 @@ def test_an_influence_is_the_derivative():
 
 
 def test_a_place_is_right_when_it_has_the_right_word():
-    assert classification.in_place(["je", "vois"], ["je", "vois"]) == 1
-    assert classification.in_place(["je"], ["je", "vois"]) == 0.5
-    assert classification.in_place(["vois", "je"], ["je", "vois"]) == 0
+    assert alignment.in_place(["je", "vois"], ["je", "vois"]) == 1
+    assert alignment.in_place(["je"], ["je", "vois"]) == 0.5
+    assert alignment.in_place(["vois", "je"], ["je", "vois"]) == 0

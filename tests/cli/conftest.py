@@ -3,11 +3,14 @@
 import os
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
 
 from regard.cli import main
+from regard.compare import processes
 
+STARTERS = ("compare", "claims")  # commands that start processes of their own
 TINY = ["--size", "tiny", "--data.tokenizer", "char", "--training.batch-tokens", "256", "--training.threads", "1"]
 
 
@@ -65,13 +68,27 @@ def trained(tmp_path_factory, text_file):
     return runs
 
 
+@pytest.fixture(autouse=True, scope="session")
+def warm_runs():
+    """The processes of a comparison that begins in this one are forked. Those of a process begin as they always do."""
+    with pytest.MonkeyPatch.context() as patch:
+        if sys.platform == "linux":
+            from forked import Started
+
+            patch.setattr(processes, "subprocess", SimpleNamespace(Popen=Started, PIPE=subprocess.PIPE))
+        yield
+
+
 @pytest.fixture(scope="session")
 def process():
-    """Start the command line as a process of its own."""
+    """Start the command line as a process of its own; where nothing is asked about its start, one that is forked."""
 
     def start(*words, safe=False, **options):  # safe: as the installed command, without the working folder on the path
         environment = {**os.environ, "OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "passive"}
-        return subprocess.Popen(
+        begin = subprocess.Popen
+        if sys.platform == "linux" and not safe and options.keys() <= {"stdin"} and words[0] not in STARTERS:
+            from forked import Started as begin
+        return begin(
             [sys.executable, *(["-P"] if safe else []), "-m", "regard", *map(str, words)],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

@@ -1,5 +1,6 @@
 """`regard compare --on`: submitit's local executor and a Ray cluster of this machine give the table of a local run."""
 
+import io
 import json
 import os
 import signal
@@ -7,10 +8,12 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import redirect_stdout
 
 import pytest
 from test_kill import step_of, wait_for_step
 
+from regard.cli import main
 from regard.compare import elsewhere
 from regard.compare.elsewhere import Child
 
@@ -34,11 +37,9 @@ def question(text_file, folder, *more):
 def here(tmp_path_factory, text_file):
     """The rows of a local comparison."""
     folder = tmp_path_factory.mktemp("here")
-    done = subprocess.run(
-        [sys.executable, "-m", "regard", *map(str, question(text_file, folder / "c"))], capture_output=True, text=True
-    )
-    assert done.returncode == 0, done.stderr
-    return numbers(done.stdout)
+    with redirect_stdout(io.StringIO()) as out:
+        main([*map(str, question(text_file, folder / "c"))])
+    return numbers(out.getvalue())
 
 
 @pytest.fixture

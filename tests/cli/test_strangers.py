@@ -222,13 +222,12 @@ def test_two_labels_that_a_file_system_may_confuse_are_refused(here, wrong):
         assert "two runs of one name" in wrong(*words)
 
 
-def test_nothing_in_a_comparison_is_removed(here, process):
+def test_nothing_in_a_comparison_is_removed(here, regard):
     """A folder that stands where a run should begin is somebody's; a link leads to somebody's."""
     words = ["compare", "ngram", "--data", here / "my.txt", "--run", here / "mine", "--data.tokenizer", "char"]
     words += ["--training.threads", "1"]
-    child = process(*words)
-    _, errors = child.communicate()
-    assert child.returncode == 0, errors
+    code, _, errors = regard(*words)
+    assert code == 0, errors
     shutil.rmtree(here / "mine" / "2-gram")
     shutil.move(here / "mine" / "5-gram", here / "elsewhere")
     (here / "mine" / "2-gram").mkdir()
@@ -236,9 +235,8 @@ def test_nothing_in_a_comparison_is_removed(here, process):
     (here / "mine" / "5-gram").symlink_to(here / "elsewhere")
     (here / "elsewhere" / "result.json").unlink()
     before = {path: path.read_bytes() for path in here.rglob("*") if path.is_file()}
-    child = process(*words)
-    _, errors = child.communicate()
-    assert child.returncode == 2, errors
+    code, _, errors = regard(*words)
+    assert code == 2, errors
     assert "leads out of the comparison" in errors
     assert "exists already and is not a run" in errors
     assert {path: path.read_bytes() for path in before} == before

@@ -16,7 +16,7 @@ from regard.corpora.phrasebook import make_pairs
 from regard.training.checkpoint import load_tensors
 
 TINY = [
-    "--size", "tiny", "--training.steps", "40", "--training.evaluate-every", "20", "--training.checkpoint-every", "10",
+    "--size", "tiny", "--training.steps", "20", "--training.evaluate-every", "10", "--training.checkpoint-every", "10",
     "--training.batch-tokens", "512", "--training.threads", "1", "--model.dropout", "0.1",
 ]  # fmt: skip
 SYSTEMS = ["seq2seq", "bahdanau", "transformer"]
@@ -187,9 +187,18 @@ def test_fine_tuning_begins_with_the_weights_and_the_vocabulary(regard, translat
     ).read_bytes()
 
 
-def test_text_of_the_target_language_gets_its_sources_from_a_run_of_the_other_direction(regard, pairs_file, tmp_path):
-    back, there = tmp_path / "back", tmp_path / "there"
-    regard("train", "transformer", "--data", pairs_file, "--data.swap", "true", "--run", back, *TINY)
+@pytest.fixture(scope="module")
+def back(tmp_path_factory, pairs_file):
+    """A run of the other direction."""
+    run = tmp_path_factory.mktemp("other") / "back"
+    main(["train", "transformer", "--data", str(pairs_file), "--data.swap", "true", "--run", str(run), *TINY])
+    return run
+
+
+def test_text_of_the_target_language_gets_its_sources_from_a_run_of_the_other_direction(
+    regard, back, pairs_file, tmp_path
+):
+    there = tmp_path / "there"
     (tmp_path / "french.txt").write_text("Ils regardent.\nElle mange du pain.\n", encoding="utf-8")
     more = ["--data.monolingual", tmp_path / "french.txt", "--data.translator", back]
     code, _, errors = regard("train", "transformer", "--data", pairs_file, "--run", there, *TINY, *more)
@@ -205,7 +214,7 @@ def test_text_of_the_target_language_gets_its_sources_from_a_run_of_the_other_di
     ("bahdanau", []),
 ])  # fmt: skip
 def test_a_killed_training_on_pairs_ends_with_the_same_bits(process, regard, pairs_file, tmp_path, system, more):
-    words = [*TINY, "--training.steps", "60", "--training.evaluate-every", "10", "--seed", "5", *more]
+    words = [*TINY, "--training.steps", "60", "--seed", "5", *more]
     whole, cut = tmp_path / "whole", tmp_path / "cut"
     code, _, errors = regard("train", system, "--data", pairs_file, "--run", whole, *words)
     assert code == 0, errors
@@ -297,9 +306,10 @@ def test_a_file_to_evaluate_on_is_taken_whole_unless_a_split_is_named(regard, tr
     assert whole["split"] == "whole file"
 
 
-def test_text_that_is_held_out_is_not_translated_back_and_what_was_is_checked(regard, wrong, pairs_file, tmp_path):
-    back, there, french = tmp_path / "back", tmp_path / "there", tmp_path / "french.txt"
-    regard("train", "transformer", "--data", pairs_file, "--data.swap", "true", "--run", back, *TINY)
+def test_text_that_is_held_out_is_not_translated_back_and_what_was_is_checked(
+    regard, wrong, back, pairs_file, tmp_path
+):
+    there, french = tmp_path / "there", tmp_path / "french.txt"
     corpus = package.load(back).corpus().swapped()
     held_out = [*corpus.splits["test"].targets, *corpus.splits["valid"].targets]
     french.write_text(
@@ -364,7 +374,7 @@ def test_options_that_would_be_ignored_are_refused(wrong, translators, trained):
 @pytest.fixture
 def big_file(tmp_path):
     path = tmp_path / "in.txt"
-    lines = [pair.source for pair in make_pairs(300, seed=9, longest=6)]
+    lines = [pair.source for pair in make_pairs(150, seed=9, longest=6)]
     lines[7:9] = ["", ""]
     path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
     return path
@@ -381,11 +391,11 @@ def test_a_file_is_translated_as_stdin_is_and_a_kill_loses_nothing(regard, trans
     out.unlink()
     # as a kill leaves it: some whole lines, one that was cut short, and the note of what was asked for
     question = kept_question(regard, command, tmp_path)
-    (tmp_path / "out.txt.part").write_bytes(b"".join(lines[:120]) + b"cut sh")
+    (tmp_path / "out.txt.part").write_bytes(b"".join(lines[:60]) + b"cut sh")
     (tmp_path / "out.txt.part.json").write_text(question, encoding="utf-8")
     code, said, errors = regard(*command)
     assert (code, said) == (0, ""), errors
-    assert "120 lines were there before" in errors
+    assert "60 lines were there before" in errors
     assert texts(out.read_text(encoding="utf-8")) == texts(piped)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["in.txt", "out.txt"]
 

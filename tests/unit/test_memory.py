@@ -209,7 +209,9 @@ print(peak_memory(torch.device("cpu")))
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("words", [["gpt", "--training.batch-tokens", 8192], ["transformer", "--training.ema", 0.9]])
+@pytest.mark.parametrize(
+    "words", [["gpt", "--training.batch-tokens", 8192], ["transformer", "--training.ema", 0.9, "--data.pairs", 1000]]
+)
 def test_the_memory_that_a_dry_run_states_is_what_the_training_takes(tmp_path, words):
     words = ["train", *map(str, words), "--size", "tiny", "--training.steps", "4", "--training.threads", "1"]
     words += ["--training.evaluate-every", "2"]

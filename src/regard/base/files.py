@@ -26,6 +26,7 @@ from regard.base.errors import RegardError
 
 BLOCK = 1 << 16  # bytes
 PACKED = (".gz", ".zst")
+MOST_HEADER = 1 << 24  # bytes of a safetensors file's header: names and shapes of a hundred thousand tensors
 SMALL, MOST_TIMES = 1 << 22, 200  # a packed file may hold 4 MiB, or 200 times its own size: text has 3 to 20 times
 
 PLAIN = sum(getattr(os, name, 0) for name in ("O_NOFOLLOW", "O_NONBLOCK", "O_BINARY"))  # as far as a system has them
@@ -35,6 +36,14 @@ def open_file(path: Path) -> io.BufferedReader:
     """A file to read from. A pipe or a device is refused, as it may never end or begin, unless the path itself lies in
     /dev: then someone wrote <(…) or /dev/stdin."""
     return open(path, "rb", opener=None if path.as_posix().startswith("/dev/") else _open_regular)
+
+
+def check_tensor_file(path: Path) -> None:
+    """Before the library opens a safetensors file by its name: it is a file, and its header has a size that makes
+    sense, for the library would take 30 times as much memory."""
+    with open_file(path) as stream:
+        if int.from_bytes(stream.read(8), "little") > MOST_HEADER:
+            raise ValueError(f"its header says that it has more than {MOST_HEADER >> 20} MiB")
 
 
 def _open_regular(path: str, flags: int) -> int:

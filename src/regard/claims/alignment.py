@@ -1,35 +1,50 @@
 """C18, alignment: a translator that attends learns which word comes from which, also where the order differs.
 
     link of y_t = argmax_s α(s_{t-1}, h_s)        read at the step that predicts y_t, not at the one that reads it
+    relevant      log P(y_t | x) − log P(y_t | x without the word that y_t is linked with), less that of the other words
 
-Against it stand the diagonal (each word comes from the one at its place), which needs no learning, and IBM model 1
-(Brown et al. 1993), which learns from the same pairs which words go together and knows nothing of order. Sentences are
-the phrasebook's, with their gold alignment; error rates are Och & Ney's, over all links of a set of sentences.
+Against it stands the diagonal (each word comes from the one at its place), which needs no learning, and beside it IBM
+model 1 (Brown et al. 1993), which learns from the same training pairs which words go together and knows nothing of
+order or context: of a word that stands twice in a sentence it cannot say which is meant. A third translator, word by
+word, is the notes' RNN that smiles and frowns: it writes y_t when it has read x_t. Sentences are the phrasebook's, with
+their gold alignment; error rates are Och & Ney's, over all links of a set of sentences.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from random import Random
 from statistics import mean
 
+import numpy as np
 import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
 
 from regard.base.word_spans import find_words
 from regard.claims import corpora
 from regard.claims.claim import Claim, Evidence, Expect, Trial, Worked
 from regard.claims.models import trained
 from regard.corpora.phrasebook import Pair, make_pairs
+from regard.decoding.beam import GREEDY_BEAM
 from regard.decoding.translate import explain_hypotheses
-from regard.evaluation.alignment_error import Link, alignment_error_rate, diagonal_links, ibm1
+from regard.evaluation.alignment_error import (
+    Link,
+    alignment_error_rate,
+    diagonal_links,
+    likely_links,
+    translation_table,
+)
 from regard.report.figures import Heat, Intervals, Mark
 from regard.runs.folder import Tokenizers, build_model
 from regard.runs.translation_run import TranslationRun
 from regard.systems.translator import Translator
 
-MADE, LONGEST, HELD_OUT = 30_000, 8, 400
+MADE, LONGEST, HELD_OUT, PROBED = 30_000, 8, 400, 60
+DOUBLED = 60  # further held-out pairs, in which a word stands twice: of the others few do
+WIDTH, RATE = 48, 8e-3
 COMMON, STEPS = 400, 2000  # words the sentences are made of, and steps of training
 QUICK_COMMON, QUICK_STEPS = 250, 1000
 EXAMPLE = "do not give it to his sister", "ne le donnez pas à sa sœur"
@@ -38,48 +53,87 @@ Links = list[set[Link]]
 
 def experiment(trial: Trial) -> Evidence:
     pairs = sentences(QUICK_COMMON if trial.quick else COMMON)
-    held = pairs[:HELD_OUT]
+    held, rest = pairs[: HELD_OUT + DOUBLED], pairs[HELD_OUT + DOUBLED :]
     sides = [(cut(pair.source), cut(pair.target)) for pair in held]
     gold = [set(pair.alignment) for pair in held]
-    moved = [n for n, pair in enumerate(held) if crosses(pair)]
-    same = [n for n, pair in enumerate(held) if gold[n] == {(w, w) for w in range(len(sides[n][0]))}]
+    moved = [n for n, pair in enumerate(held[:HELD_OUT]) if crosses(pair)]
+    same = [n for n in range(HELD_OUT) if gold[n] == {(w, w) for w in range(len(sides[n][0]))}]
+    twice = [(n, place) for n in range(len(held)) for place in repeated(sides[n][0], gold[n])]
     diagonal = [diagonal_links(len(source), len(target)) for source, target in sides]
-    counted = ibm1([cut(pair.source) for pair in pairs], [cut(pair.target) for pair in pairs])[:HELD_OUT]
+    table = translation_table([cut(pair.source) for pair in rest], [cut(pair.target) for pair in rest], empty=False)
+    counted = likely_links(table, *zip(*sides))
 
     def error(found: Links, which: Sequence[int]) -> float:
         return alignment_error_rate([gold[n] for n in which], [found[n] for n in which])
 
-    learned, kept_order, at_first = [], [], []
+    def told_apart(found: Links) -> float:
+        return mean((link in gold[n]) for n, place in twice for link in found[n] if link[1] == place)
+
+    plain, model1 = error(diagonal, moved), error(counted, moved)
+    measured: dict[str, list[float]] = {quantity: [] for quantity in QUANTITIES}
+    learned: list[float] = []
     for seed in trial.seeds:
         run = learn(trial, pairs, seed)
-        looked = links(run, sides)
-        learned.append(error(looked, moved))
-        kept_order.append(error(looked, same))
-        at_first.append(error(links(untrained(run, seed), sides), moved))
+        fresh = untrained(run, seed)
+        looked, first = looks(run, sides), looks(fresh, sides)
+        found, at_first = links(looked), links(first)
+        learned.append(error(found, moved))
+        some = moved[:PROBED]
+        random = Random(seed)
+        anywhere = [{(int(random.random() * len(source)), place) for place in range(len(target))}
+                    for source, target in sides]  # fmt: skip
+        mapper = word_by_word(pairs, seed, QUICK_STEPS if trial.quick else STEPS)
+        stepwise = {name: mean(mapper(*sides[n]) for n in which) for name, which in (("same", same), ("moved", moved))}
+        whole = {name: translated(run, [sides[n] for n in which]) for name, which in (("same", same), ("moved", moved))}
+        for quantity, value in {
+            OVER_DIAGONAL: plain - learned[-1],
+            FOCUS: focus(looked, gold, moved),
+            RELEVANT: relevance(run, sides, found, some),
+            CONTEXT: told_apart(found) - told_apart(counted),
+            SMILES: stepwise["same"],
+            FROWNS: stepwise["same"] - stepwise["moved"],
+            SAME: error(found, same),
+            UNTRAINED: plain - error(at_first, moved),
+            UNFOCUSED: focus(first, gold, moved),
+            ANYWHERE: relevance(run, sides, anywhere, some),
+            CONTEXT_AT_FIRST: told_apart(at_first) - told_apart(counted),
+            WHOLE: whole["same"] - whole["moved"],
+            OVER_IBM: model1 - learned[-1],
+        }.items():
+            measured[quantity].append(value)
         trial.step(f"seed {seed}")
-    plain, model1 = error(diagonal, moved), error(counted, moved)
-    measured = {
-        OVER_DIAGONAL: [plain - one for one in learned],
-        OVER_IBM: [model1 - one for one in learned],
-        SAME: kept_order,
-        UNTRAINED: [plain - one for one in at_first],
-    }
-    rows = {"attention": (mean(learned), mean(kept_order)), "diagonal": (plain, error(diagonal, same))}
+    rows = {"attention": (mean(learned), mean(measured[SAME])), "diagonal": (plain, error(diagonal, same))}
     rows |= {"IBM model 1": (model1, error(counted, same))}
-    table = tuple({"links": name, "reordered pairs": one, "same order": two} for name, (one, two) in rows.items())
-    remark = f"Of {len(held)} held-out pairs {len(moved)} have crossing links and {len(same)} are word by word."
-    return Evidence(measured, (figure(learned, plain, model1), heat(run)), (remark,), table)
+    errors = tuple({"links": name, "reordered pairs": one, "same order": two} for name, (one, two) in rows.items())
+    remark = (
+        f"Of {len(held)} held-out pairs {len(moved)} have crossing links and {len(same)} are word by word; "
+        f"{len(twice)} words come from one that stands twice, of which IBM model 1 links "
+        f"{told_apart(counted):.2f} rightly."
+    )
+    return Evidence(measured, (figure(learned, plain, model1), heat(run)), (remark,), errors)
+
+
+def repeated(source: Sequence[str], gold: Iterable[Link]) -> list[int]:
+    """The target words that come from one source word of which the sentence has another like it."""
+    of: dict[int, list[int]] = {}
+    for word, place in gold:
+        of.setdefault(place, []).append(word)
+    return [place for place, words in sorted(of.items()) if len(words) == 1 and source.count(source[words[0]]) > 1]
 
 
 @cache
 def sentences(common: int) -> list[Pair]:
-    """Pairs made of the phrasebook's commonest English words, in a random order."""
+    """Pairs made of the phrasebook's commonest English words: those to hold out, of the last of which each has a word
+    that stands twice, and those to train on; in a random order."""
     made = list(make_pairs(MADE, seed=0, longest=LONGEST))
     counts = Counter(word for pair in made for word in cut(pair.source))
     known = {word for word, _ in counts.most_common(common)}
     chosen = [pair for pair in made if known.issuperset(cut(pair.source))]
     random = Random("alignment")
-    return [chosen[n] for n in sorted(range(len(chosen)), key=lambda _: random.random())]
+    mixed = [chosen[n] for n in sorted(range(len(chosen)), key=lambda _: random.random())]
+    rest = mixed[HELD_OUT:]
+    doubled = [pair for pair in rest if repeated(cut(pair.source), pair.alignment)][:DOUBLED]
+    return [*mixed[:HELD_OUT], *doubled, *(pair for pair in rest if pair not in doubled)]
 
 
 def cut(sentence: str) -> list[str]:
@@ -93,7 +147,7 @@ def crosses(pair: Pair) -> bool:
 
 def learn(trial: Trial, pairs: Sequence[Pair], seed: int, system: str = "bahdanau") -> TranslationRun:
     rows = [f"{' '.join(cut(pair.source))}\t{' '.join(cut(pair.target))}" for pair in pairs]
-    splits = {"train": rows[HELD_OUT:], "valid": rows[: HELD_OUT // 2], "test": rows[:HELD_OUT]}
+    splits = {"train": rows[HELD_OUT + DOUBLED :], "valid": rows[: HELD_OUT // 2], "test": rows[:HELD_OUT]}
     steps = QUICK_STEPS if trial.quick else STEPS
     run = trained(
         system,
@@ -103,9 +157,9 @@ def learn(trial: Trial, pairs: Sequence[Pair], seed: int, system: str = "bahdana
         store=trial.store,
         settings={
             "data": {"tokenizer": "word", "joint": False},
-            "model": {"cell": "gru", "layers": 1, "width": 48, "embedding": 32, "dropout": 0.0},
+            "model": {"cell": "gru", "layers": 1, "width": WIDTH, "embedding": 32, "dropout": 0.0},
             "training": {
-                "steps": steps, "learning_rate": 8e-3, "schedule": "cosine", "warmup": 100, "batch_tokens": 768,
+                "steps": steps, "learning_rate": RATE, "schedule": "cosine", "warmup": 100, "batch_tokens": 768,
                 "label_smoothing": 0.0, "evaluate_every": steps, "checkpoint_every": steps, "patience": 0, "keep": 0,
                 "threads": 1, "device": trial.device,
             },
@@ -123,16 +177,112 @@ def untrained(run: TranslationRun, seed: int) -> TranslationRun:
     return TranslationRun(run.folder, run.recipe, run.source_tokenizer, run.tokenizer, model.eval())
 
 
-def links(run: TranslationRun, sides: Sequence[tuple[list[str], list[str]]]) -> Links:
-    """For each target word the source word that the step predicting it looks at most, while it reads the reference."""
+def looks(run: TranslationRun, sides: Sequence[tuple[list[str], list[str]]]) -> list[np.ndarray]:
+    """Of each pair the weights [target, source + end] of the steps that predict the target, given the words before."""
     sources = [run.source_tokenizer.encode(" ".join(source)) for source, _ in sides]
     targets = [[*run.tokenizer.encode(" ".join(target)), run.tokenizer.eos] for _, target in sides]
     found = []
     for (source, target), seen in zip(sides, explain_hypotheses(run.model, sources, targets, eos=run.tokenizer.eos)):
         assert seen.alignment is not None
         assert seen.alignment.shape == (len(target) + 1, len(source) + 1)
-        found.append({(int(row[:-1].argmax()), place) for place, row in enumerate(seen.alignment[:-1])})
+        found.append(np.asarray(seen.alignment[:-1]))
     return found
+
+
+def links(looked: Sequence[np.ndarray]) -> Links:
+    """For each target word the source word that the step predicting it looks at most."""
+    return [{(int(row[:-1].argmax()), place) for place, row in enumerate(weights)} for weights in looked]
+
+
+def focus(looked: Sequence[np.ndarray], gold: Links, which: Sequence[int]) -> float:
+    """The mean share of its weight that a step gives to the words that what it predicts comes from."""
+    shares = []
+    for n in which:
+        linked = np.zeros_like(looked[n])
+        for source, target in gold[n]:
+            linked[target, source] = 1
+        shares += (looked[n] * linked).sum(1).tolist()
+    return mean(shares)
+
+
+@torch.no_grad()
+def relevance(
+    run: TranslationRun, sides: Sequence[tuple[list[str], list[str]]], found: Links, which: Sequence[int]
+) -> float:
+    """Nats that a target word loses when the source word it is linked with becomes unknown, less what it loses when
+    another one does; the mean over target words."""
+    gains, unknown = [], run.source_tokenizer.unk
+    assert unknown is not None
+    for n in which:
+        source, target = sides[n]
+        ids = [*run.source_tokenizer.encode(" ".join(source)), run.source_tokenizer.eos]
+        hidden = torch.tensor([ids] * (len(source) + 1))
+        hidden[:-1].fill_diagonal_(unknown)
+        written = [run.tokenizer.eos, *run.tokenizer.encode(" ".join(target))]
+        tokens = torch.tensor([written] * len(hidden), device=run.model.device)
+        logits, _ = run.model(tokens[:, :-1], run.model.begin(hidden.to(run.model.device)))
+        chances = logits.log_softmax(-1).gather(2, tokens[:, 1:, None])[..., 0]  # [source + 1, target]
+        lost = (chances[-1] - chances[:-1]).cpu()  # what is lost without each source word
+        for word, place in found[n] if len(source) > 1 else ():
+            others = [other for other in range(len(source)) if other != word]
+            gains.append(float(lost[word, place] - lost[others, place].mean()))
+    return mean(gains)
+
+
+# -- word by word ----------------------------------------------------------------------------------------------------
+
+
+def word_by_word(pairs: Sequence[Pair], seed: int, steps: int) -> Callable[[list[str], list[str]], float]:
+    """A GRU that writes the word at a place when it has read the one at that place, trained on all but the held-out
+    pairs: what share of the places it gets right. After the source's end it reads <eos>."""
+    torch.manual_seed(seed)
+    taught = [(cut(pair.source), cut(pair.target)) for pair in pairs[HELD_OUT + DOUBLED :]]
+    known, written = (
+        {word: n for n, word in enumerate(dict.fromkeys(w for side in taught for w in side[which]), start=1)}
+        for which in (0, 1)
+    )
+
+    def numbered(source: list[str], target: list[str]) -> tuple[Tensor, Tensor]:
+        """0 is <eos>, and a word that the training pairs do not have."""
+        room = max(len(source), len(target)) + 1
+        rows = ([table.get(word, 0) for word in side] for table, side in ((known, source), (written, target)))
+        given, wanted = (torch.tensor([*row, *[0] * (room - len(row))]) for row in rows)
+        return given, wanted
+
+    read = nn.Embedding(len(known) + 1, WIDTH)
+    step, show = nn.GRU(WIDTH, WIDTH, batch_first=True), nn.Linear(WIDTH, len(written) + 1)
+    weights = [*read.parameters(), *step.parameters(), *show.parameters()]
+    optimiser = torch.optim.Adam(weights, lr=RATE)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, RATE, total_steps=steps)
+    given, wanted = (nn.utils.rnn.pad_sequence(list(side), batch_first=True)
+                     for side in zip(*(numbered(*pair) for pair in taught)))  # fmt: skip
+    for _ in range(steps):
+        chosen = torch.randint(len(given), (64,))
+        logits = show(step(read(given[chosen]))[0])
+        loss = F.cross_entropy(logits.flatten(0, 1), wanted[chosen].flatten())
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
+        schedule.step()
+    names = ["", *written]
+
+    @torch.no_grad()
+    def right(source: list[str], target: list[str]) -> float:
+        given, _ = numbered(source, target)
+        best = show(step(read(given[None]))[0])[0].argmax(-1).tolist()
+        return in_place([names[n] for n in best if n], target)
+
+    return right
+
+
+def translated(run: TranslationRun, sides: Sequence[tuple[list[str], list[str]]]) -> float:
+    """The share of places that a greedy translation gets right."""
+    written = run.translations([" ".join(source) for source, _ in sides], beam=GREEDY_BEAM)
+    return mean(in_place(best.text.split(), target) for (best, *_), (_, target) in zip(written, sides, strict=True))
+
+
+def in_place(written: Sequence[str], target: Sequence[str]) -> float:
+    return sum(one == other for one, other in zip(written, target)) / max(len(written), len(target))
 
 
 def figure(learned: Sequence[float], diagonal: float, model1: float) -> Intervals:
@@ -179,33 +329,69 @@ def worked() -> list[Worked]:
 
 
 OVER_DIAGONAL = "diagonal's alignment error minus attention's, reordered pairs"
-OVER_IBM = "IBM model 1's alignment error minus attention's, reordered pairs"
+FOCUS = "share of attention's weight on the words that the predicted one comes from, reordered pairs"
+RELEVANT = "loss without the word that is looked at most, less that without another, nats per word, reordered pairs"
+CONTEXT = "share of links right of words that come from one that stands twice, attention minus IBM model 1"
+SMILES = "share of words right, RNN word by word, pairs that are word by word"
+FROWNS = "share of words right, RNN word by word, pairs in the same order minus reordered pairs"
 SAME = "attention's alignment error, pairs that are word by word"
 UNTRAINED = "diagonal's alignment error minus that of attention before it is trained, reordered pairs"
+UNFOCUSED = "share of attention's weight on the words that the predicted one comes from, before it is trained"
+ANYWHERE = "loss without a word drawn at random, less that without another, nats per word, reordered pairs"
+CONTEXT_AT_FIRST = "share of links right of words that stand twice, attention before it is trained minus IBM model 1"
+WHOLE = "share of words right, attention, pairs in the same order minus reordered pairs"
+OVER_IBM = "IBM model 1's alignment error minus attention's, reordered pairs"
+QUANTITIES = (
+    OVER_DIAGONAL, FOCUS, RELEVANT, CONTEXT, SMILES, FROWNS, SAME, UNTRAINED, UNFOCUSED, ANYWHERE, CONTEXT_AT_FIRST,
+    WHOLE, OVER_IBM,
+)  # fmt: skip
+ORDER, ONLY, TWICE, FACES = "alignment", "only what matters", "context", "RNN ☺ / ☹"
 
 CLAIM = Claim(
     name="alignment",
     number="C18",
     kinds=("measured",),
-    quote="Neural Machine Translation by Jointly Learning to Align and Translate",
-    where="004:75",
-    statement="On pairs whose words stand in another order, the links that attention learns have a lower error rate "
-    "than the diagonal's and than IBM model 1's.",
-    conditions=f"bahdanau of width 48, {STEPS} steps on the phrasebook's sentences of at most {LONGEST} words made of "
-    f"its {COMMON} commonest words; held-out pairs with crossing links, against the grammar's gold alignment; one link "
-    "for each target word, read at the step that predicts it. IBM model 1 is fitted to the same pairs and the held-out "
-    "ones.",
-    control_words="On pairs that are word by word, attention gives the diagonal; and before it is trained, its links "
-    "are worse than the diagonal.",
+    quote="Learning to Align … The model aligns (attends) only to parts of the input sequence that are considered "
+    "relevant to the current prediction. … The dog ran really fast RNN: ☺ … I love you a lot RNN: ☹ … mixed order … "
+    "need whole context",
+    where="004:204; 001:78–95",
+    statement="On pairs whose words stand in another order, attention's links have a lower error rate than the "
+    "diagonal's. Most of its weight is on the words that the predicted one comes from, and it is these that the "
+    "prediction needs. Of a word that stands twice it knows which is meant, where word pairs do not. An RNN that "
+    "translates word by word does well where the order is the same and worse where it is not.",
+    conditions=f"bahdanau of width {WIDTH}, {STEPS} steps on the phrasebook's sentences of at most {LONGEST} words "
+    f"made of its {COMMON} commonest words; held-out pairs with crossing links, against the grammar's gold alignment; "
+    "one link for each target word, read at the step that predicts it. What is needed: a source word becomes <unk> "
+    f"({PROBED} pairs). IBM model 1 is fitted to the training pairs alone and always gives a link. Word by word: a GRU "
+    "of the same width and as many steps.",
+    control_words="On pairs that are word by word, attention gives the diagonal; before it is trained, its links are "
+    "worse than the diagonal, its weight is spread, and of words that stand twice it knows no more than IBM model 1; a "
+    "word drawn at random is not needed more than others. Attention translates reordered pairs nearly as well as the "
+    "others, so that these are not simply the harder ones.",
     breaks="Attention is taught to predict, not to align: it may look beside the word it translates, whose neighbours' "
     "vectors know of it, too, and a query that has not read the last word cannot know what comes next. Model 1 is "
     "taught nothing but which words go together, which is nearly all there is to know where each occurs once.",
-    expected=(Expect(OVER_DIAGONAL, "at least", 0.0), Expect(OVER_IBM, "at least", 0.0)),
-    control=(Expect(SAME, "at most", 0.2), Expect(UNTRAINED, "at most", 0.0)),
+    expected=(
+        Expect(OVER_DIAGONAL, "at least", 0.0, part=ORDER),
+        Expect(FOCUS, "at least", 0.5, part=ONLY),
+        Expect(RELEVANT, "at least", 0.5, part=ONLY),
+        Expect(CONTEXT, "at least", 0.1, part=TWICE),
+        Expect(SMILES, "at least", 0.6, part=FACES),
+        Expect(FROWNS, "at least", 0.2, part=FACES),
+    ),
+    control=(
+        Expect(SAME, "at most", 0.2, part=ORDER),
+        Expect(UNTRAINED, "at most", 0.0, part=ORDER),
+        Expect(UNFOCUSED, "at most", 0.3, part=ONLY),
+        Expect(ANYWHERE, "at most", 0.1, part=ONLY),
+        Expect(CONTEXT_AT_FIRST, "at most", 0.0, part=TWICE),
+        Expect(WHOLE, "at most", 0.2, part=FACES),
+    ),
+    besides=(Expect(OVER_IBM, "at least", 0.0),),
     experiment=experiment,
     seeds=10,
     worked=worked,
-    quick_seeds=4,
-    quick_words=f"4 seeds, sentences of the {QUICK_COMMON} commonest words, {QUICK_STEPS} steps",
-    cost=170.0,
+    quick_seeds=3,
+    quick_words=f"3 seeds, sentences of the {QUICK_COMMON} commonest words, {QUICK_STEPS} steps",
+    cost=350.0,
 )

@@ -1,89 +1,202 @@
 """C4, bottleneck: one vector of fixed size cannot hold a sentence of any length; attention need not put it into one.
 
-    s_0 = h_S,  whatever S                against                c_t = Σ_s α(s_{t-1}, h_s) h_s  for every t
+    s_0 = h_S,  whatever S                against                c_t = Σ_s α(s_t, h_s) h_s  for every t
 
-Strings of random letters are to be copied. Each letter is independent of the others, so that a string of n letters
-holds n · log₂ 16 = 4n bits: nothing in it is repeated, joined by "and", or to be guessed from the rest.
+Texts are to be copied. Of strings each letter is independent of the others, so that n of them hold n · log₂ 16 = 4n
+bits: nothing in it is repeated, joined by "and", or to be guessed from the rest. Of the phrasebook's sentences much can
+be guessed. Width must not be mistaken for training: every model is trained until it no longer improves, and the length
+at which half is right, the knee, is given for each width.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from itertools import pairwise
 from statistics import mean
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
 
 from regard.claims import corpora
 from regard.claims.claim import Claim, Evidence, Expect, Trial
-from regard.claims.models import trained
-from regard.decoding.beam import GREEDY_BEAM
 from regard.report.figures import Line, Lines
-from regard.runs.translation_run import TranslationRun
+from regard.runs.folder import pick_device
+from regard.runs.speed import install
+from regard.systems.catalogue import load_class, load_module
+from regard.systems.translator import Translator
 
-NARROW, TIMES = 32, 4  # the fixed vector's width, and how much wider its control is
-SHORTEST = 3
-LONGEST, STEPS, RATE = 20, 800, 5e-3
-QUICK = {"longest": 12, "steps": 400, "rate": 8e-3}
-MODELS: Mapping[str, tuple[str, int]] = {  # the system, and how many times the width
-    "one vector": ("seq2seq", 1),
-    "one vector, four times as wide": ("seq2seq", TIMES),
-    "attention": ("bahdanau", 1),
-}
+NARROW, TIMES = 16, (1, 2, 4)  # the fixed vector's width, and how much wider the others are
+SHORTEST, LETTERS, EMBEDDING = 3, 16, 32
+LONGEST, QUICK_LONGEST = 12, 8  # letters of a string, words of a sentence
+TEXTS, TESTED, RATE = 64, 100, 5e-3  # of a batch; of each length in the test; and the first learning rate
+BLOCK, GAIN, HALVINGS = 200, 0.01, 2  # steps between two looks; what counts as better; how often the rate is halved
+MOST, QUICK_MOST = 8_000, 300  # steps, if it does not stop before
+SENTENCES = 12_000
 ByLength = dict[int, float]
 
 
+class Task(NamedTuple):
+    vocabulary: int  # symbols; the end is one more
+    draw: Callable[[torch.Generator], Tensor]  # texts of one length [N, L] to train on
+    valid: Sequence[Tensor]  # texts to decide by when to stop
+    test: Mapping[int, Tensor]  # by length
+
+
+class Trained(NamedTuple):
+    model: Translator
+    steps: int
+    converged: bool
+
+
 def experiment(trial: Trial) -> Evidence:
-    longest, steps, rate = QUICK.values() if trial.quick else (LONGEST, STEPS, RATE)
-    pairs = corpora.strings(lambda string: string, longest=int(longest), count=8000, shortest=SHORTEST)
-    folder = corpora.keep("copy", corpora.lines(pairs), "tsv", trial.store)
-    curves: dict[str, list[ByLength]] = {name: [] for name in MODELS}
-    sizes: dict[str, int] = {}
+    width, longest = int(trial.knob("width")), QUICK_LONGEST if trial.quick else LONGEST
+    device = pick_device(trial.device)
+    tasks = {"strings": strings(longest), "sentences": sentences(longest)}
+    models = {f"one vector of width {width * times}": ("seq2seq", width * times) for times in TIMES}
+    models["attention"] = ("bahdanau", width)
+    curves: dict[tuple[str, str], list[ByLength]] = {(task, name): [] for task in tasks for name in models}
+    taken: dict[tuple[str, str], list[Trained]] = {key: [] for key in curves}
+    first: list[float] = []
     for seed in trial.seeds:
-        for name, (system, times) in MODELS.items():
-            run = trained(
-                system, folder, seed=seed, size="tiny", store=trial.store,
-                settings=settings(int(trial.knob("width")) * times, int(steps), rate, trial.device),
-            )  # fmt: skip
-            assert isinstance(run, TranslationRun)
-            curves[name].append(right_by_length(run, pairs["test"]))
-            sizes[name] = run.parameters
-            trial.step(f"{name}, seed {seed}")
-    fixed, wide, attention = curves.values()
-    measured = {
-        FALL: [fall(curve) for curve in fixed],
-        LEVEL: [fall(curve) for curve in attention],
-        KNEE: [knee(wider) - knee(narrow) for narrow, wider in zip(fixed, wide)],
-        WIDE: [fall(curve) for curve in wide],
+        for task, given in tasks.items():
+            for name, (system, size) in models.items():
+                torch.manual_seed(seed)
+                model = make(system, given.vocabulary, size).to(device)
+                if system == "seq2seq" and size == width:
+                    first.append(fall(right_by_length(model, given)))
+                taken[task, name].append(fit(model, given, seed, QUICK_MOST if trial.quick else MOST))
+                curves[task, name].append(right_by_length(model, given))
+                trial.step(f"{task}, {name}, seed {seed}")
+    narrow, *_, wide = (name for name in models if name != "attention")
+    measured: dict[str, Sequence[float]] = {
+        CONVERGED: [float(one.converged) for found in taken.values() for one in found]
     }
+    for task in tasks:
+        measured |= {
+            FALL[task]: [fall(curve) for curve in curves[task, narrow]],
+            LEVEL[task]: [fall(curve) for curve in curves[task, "attention"]],
+            KNEE[task]: [knee(one) - knee(other) for one, other in zip(curves[task, wide], curves[task, narrow])],
+            WIDE[task]: [fall(curve) for curve in curves[task, wide]],
+        }
     table = tuple(
-        {"system": name, "parameters": sizes[name], "fall": mean(map(fall, found)), "knee": mean(map(knee, found))}
-        for name, found in curves.items()
-    )
-    return Evidence(measured, (figure(curves),), table=table)
+        {"task": task, "model": name, "steps": round(mean(one.steps for one in taken[task, name])),
+         "fall": mean(map(fall, found)), "knee": mean(map(knee, found))}
+        for (task, name), found in curves.items()
+    )  # fmt: skip
+    return Evidence(measured, tuple(figure(task, curves) for task in tasks), table=table)
 
 
-def settings(width: int, steps: int, rate: float, device: str) -> dict[str, dict[str, object]]:
-    return {
-        "data": {"tokenizer": "word"},
-        "model": {"cell": "gru", "layers": 1, "width": width, "embedding": 32, "dropout": 0.0},
-        "training": {
-            "steps": steps, "learning_rate": rate, "schedule": "cosine", "warmup": 100, "batch_tokens": 768,
-            "label_smoothing": 0.0, "evaluate_every": steps, "checkpoint_every": steps, "patience": 0, "keep": 0,
-            "threads": 1, "device": device,
-        },
-    }  # fmt: skip
+# -- the tasks -------------------------------------------------------------------------------------------------------
 
 
-def right_by_length(run: TranslationRun, pairs: Sequence[tuple[str, str]]) -> ByLength:
-    """The share of symbols that are right at their place, for each length of the string."""
-    found: dict[int, list[float]] = {}
-    written = run.translations([source for source, _ in pairs], beam=GREEDY_BEAM)
-    for (_, target), (best, *_) in zip(pairs, written, strict=True):
-        found.setdefault(len(target.split()), []).append(right(target.split(), best.text.split()))
-    return {length: mean(shares) for length, shares in sorted(found.items())}
+def strings(longest: int) -> Task:
+    """Fresh strings of independent letters; no string is seen twice, but by chance."""
+
+    def some(count: int, length: int, random: torch.Generator) -> Tensor:
+        return torch.randint(LETTERS, (count, length), generator=random)
+
+    def draw(random: torch.Generator) -> Tensor:
+        return some(TEXTS, int(torch.randint(SHORTEST, longest + 1, (), generator=random)), random)
+
+    lengths, apart = range(SHORTEST, longest + 1), torch.Generator().manual_seed(0)
+    valid = [some(TEXTS, length, apart) for length in lengths]
+    return Task(LETTERS, draw, valid, {length: some(TESTED, length, apart) for length in lengths})
 
 
-def right(target: Sequence[str], written: Sequence[str]) -> float:
-    return sum(one == other for one, other in zip(target, written)) / len(target)
+@cache
+def sentences(longest: int) -> Task:
+    """The phrasebook's sentences, as many of each length as there are; a batch has one length."""
+    split = corpora.sentences(SENTENCES, longest)
+    words = sorted({word for lines in split.values() for line in lines for word in line.split()})
+    number = {word: place for place, word in enumerate(words)}
+
+    def by_length(lines: Sequence[str], most: int) -> dict[int, Tensor]:
+        found: dict[int, list[list[int]]] = {length: [] for length in range(SHORTEST, longest + 1)}
+        for line in lines:
+            ids = [number[word] for word in line.split()]
+            if len(ids) in found and len(found[len(ids)]) < most:
+                found[len(ids)].append(ids)
+        return {length: torch.tensor(ids) for length, ids in found.items() if ids}
+
+    train = by_length(split["train"], SENTENCES)
+    lengths = list(train)
+
+    def draw(random: torch.Generator) -> Tensor:
+        given = train[lengths[int(torch.randint(len(lengths), (), generator=random))]]
+        return given[torch.randint(len(given), (TEXTS,), generator=random)]
+
+    return Task(len(words), draw, list(by_length(split["valid"], TEXTS).values()), by_length(split["test"], TESTED))
+
+
+# -- the models ------------------------------------------------------------------------------------------------------
+
+
+def make(system: str, vocabulary: int, width: int) -> Translator:
+    own: dict[str, object] = {"feed": False} if system == "bahdanau" else {}
+    settings = load_module(system).Settings(cell="gru", layers=1, width=width, embedding=EMBEDDING, dropout=0.0, **own)
+    model: Translator = load_class(system)(vocabulary + 1, settings)
+    install(model, training=True)
+    return model
+
+
+def fit(model: Translator, task: Task, seed: int, most: int) -> Trained:
+    """Until it no longer improves: whenever two looks in a row find the held-out loss less than 1 % better than the
+    best before, the learning rate is halved; the third time it ends."""
+    random = torch.Generator().manual_seed(seed)
+    optimiser = torch.optim.Adam(model.parameters(), lr=RATE)
+    best, stuck, halved = float("inf"), 0, 0
+    for step in range(1, most + 1):
+        loss = copying_loss(model.train(), task.draw(random))
+        optimiser.zero_grad()
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimiser.step()
+        if step % BLOCK == 0:
+            held = held_out_loss(model, task)
+            stuck = 0 if held < (1 - GAIN) * best else stuck + 1
+            best = min(best, held)
+            if stuck == 2:
+                if halved == HALVINGS:
+                    return Trained(model.eval(), step, converged=True)
+                stuck, halved = 0, halved + 1
+                optimiser.param_groups[0]["lr"] /= 2
+    return Trained(model.eval(), most, converged=False)
+
+
+def copying_loss(model: Translator, texts: Tensor) -> Tensor:
+    texts = texts.to(model.device)
+    end = torch.full_like(texts[:, :1], model.vocabulary - 1)
+    state = model.begin(torch.cat([texts, end], dim=1))
+    logits, _ = model(torch.cat([end, texts[:, :-1]], dim=1), state)
+    return F.cross_entropy(logits.flatten(0, 1), texts.flatten())
+
+
+@torch.no_grad()
+def held_out_loss(model: Translator, task: Task) -> float:
+    model.eval()
+    return mean(float(copying_loss(model, texts)) for texts in task.valid)
+
+
+@torch.no_grad()
+def right_by_length(model: Translator, task: Task) -> ByLength:
+    """The share of symbols that are right at their place, for each length of the text, greedy."""
+    found = {}
+    for length, texts in task.test.items():
+        texts = texts.to(model.device)
+        end = torch.full_like(texts[:, :1], model.vocabulary - 1)
+        state, last, written = model.eval().begin(torch.cat([texts, end], dim=1)), end, []
+        for _ in range(length):
+            logits, state = model(last, state)
+            last = logits[..., :-1].argmax(-1)  # the length is given, so that the end is no choice
+            written.append(last)
+        found[length] = float((torch.cat(written, dim=1) == texts).double().mean())
+    return found
+
+
+# -- the curves ------------------------------------------------------------------------------------------------------
 
 
 def fall(curve: ByLength) -> float:
@@ -103,19 +216,22 @@ def knee(curve: ByLength) -> float:
     return float(points[-1][0])
 
 
-def figure(curves: Mapping[str, Sequence[ByLength]]) -> Lines:
+def figure(task: str, curves: Mapping[tuple[str, str], Sequence[ByLength]]) -> Lines:
     lines = []
-    for name, found in curves.items():
-        lengths = list(found[0])
-        lines += [Line(name, list(curve.items()), faint=True) for curve in found]
-        lines.append(Line(name, [(length, mean(curve[length] for curve in found)) for length in lengths]))
-    return Lines("Copying strings of letters", "letters of the string", "share of letters right", lines, zero_y=True)
+    for (given, name), found in curves.items():
+        if given == task:
+            lines += [Line(name, list(curve.items()), faint=True) for curve in found]
+            lines.append(Line(name, [(length, mean(curve[length] for curve in found)) for length in found[0]]))
+    return Lines(f"Copying {task}", "symbols of the text", "share of symbols right", lines, zero_y=True)
 
 
-FALL = "fall of the share that is right, short to long strings, one vector"
-LEVEL = "fall of the share that is right, short to long strings, attention"
-KNEE = "letters by which four times the width moves the length at which half is right"
-WIDE = "fall of the share that is right, short to long strings, one vector of four times the width"
+PARTS = ("strings", "sentences")
+FALL = {part: f"fall of the share that is right, short to long {part}, narrowest vector" for part in PARTS}
+LEVEL = {part: f"fall of the share that is right, short to long {part}, attention of that width" for part in PARTS}
+KNEE = {part: f"by how much four times the width moves the knee, {part}" for part in PARTS}
+WIDE = {part: f"fall of the share that is right, short to long {part}, four times as wide" for part in PARTS}
+UNTRAINED = "fall of the share that is right, short to long, narrowest vector before it is trained"
+CONVERGED = "share of trainings that ended because they no longer improved"
 
 CLAIM = Claim(
     name="bottleneck",
@@ -124,22 +240,43 @@ CLAIM = Claim(
     quote="you can't represent the meaning of a sentence in a BLEEPING vector! … INFORMATION CAN BE LOST IN THIS "
     "ENCODING OPERATION",
     where="000:30, 003:223",
-    statement="Within the lengths seen in training, quality falls with length where one vector of fixed size carries "
-    "the source, and not where attention looks back at it.",
-    conditions="Strings of 3 to 20 independent letters of 16 to be copied (none is repeated material); GRU, width 32 "
-    "in seq2seq and in bahdanau; the same 8000 strings and 800 steps for all; greedy; quality is the share of letters "
-    "right at their place, the fall that from the shortest quarter of lengths to the longest.",
-    control_words="A fixed vector of four times the width keeps longer strings: what runs out is its size, not the "
-    "reader's memory of what it read first.",
+    statement="Within the lengths seen in training, and trained until nothing improves, quality falls with length "
+    "where one vector of fixed size carries the source, and not where attention looks back at it: on strings, and on "
+    "sentences.",
+    conditions=f"Texts of {SHORTEST} to {LONGEST} symbols to be copied: independent letters of {LETTERS}, fresh ones "
+    f"at every step, or words of {SENTENCES} phrasebook sentences. GRU; one vector of width {NARROW}, {2 * NARROW} and "
+    f"{4 * NARROW} (seq2seq), attention of width {NARROW} (bahdanau, not fed). The learning rate is halved whenever "
+    f"two looks, {BLOCK} steps apart, find the held-out loss less than 1 % better; the third time training ends, "
+    f"after {MOST} steps at the latest. Greedy; quality is the share of symbols right at their place, the fall that "
+    "from the shortest quarter of lengths to the longest, the knee the length at which half is right.",
+    control_words="A vector of four times the width moves the knee of strings: what runs out is its size, not the "
+    "reader's memory of what it read first. Nearly all trainings ended by themselves; and before training there is no "
+    "fall.",
     breaks="The length up to which one vector suffices grows with its width and with training: where every sentence is "
     "shorter than that, nothing is lost. It is a matter of how many bits a vector of so many trained components keeps "
     "apart, not of sentences as such.",
-    expected=(Expect(FALL, "at least", 0.3), Expect(LEVEL, "at most", 0.1)),
-    control=(Expect(KNEE, "at least", 1.0, unit="letters"),),
-    besides=(Expect(WIDE, "at least", 0.3),),
+    expected=tuple(
+        expect
+        for part in PARTS
+        for expect in (
+            Expect(FALL[part], "at least", 0.3, part=part),
+            Expect(LEVEL[part], "at most", 0.1, part=part),
+        )
+    ),
+    control=(
+        Expect(KNEE["strings"], "at least", 1.0, unit="letters", part="strings"),
+        Expect(CONVERGED, "at least", 0.7, over="share"),
+        Expect(UNTRAINED, "at most", 0.1),
+    ),
+    besides=(
+        Expect(KNEE["sentences"], "at least", 1.0, unit="words"),
+        *(Expect(WIDE[part], "at least", 0.3) for part in PARTS),
+    ),
     experiment=experiment,
+    on_device=True,
     knobs={"width": NARROW},
-    quick_seeds=4,
-    quick_words="4 seeds, strings of at most 12 letters, 400 steps",
-    cost=170.0,
+    limits={"width": (1, 1024)},
+    quick_seeds=3,
+    quick_words=f"3 seeds, texts of at most {QUICK_LONGEST} symbols, at most {QUICK_MOST} steps, far from convergence",
+    cost=1200.0,
 )

@@ -97,6 +97,7 @@ class Trial:
     device: str = "cpu"
     knobs: Mapping[str, float] = field(default_factory=dict)
     step: Callable[[str], None] = lambda note: None  # call it with a short note to advance the progress
+    data: str = ""  # a text that the user gave, for a claim that reads one
     store: Path | None = None  # trained models are kept here (regard.claims.models); None = the cache
 
     def knob(self, name: str) -> float:
@@ -128,6 +129,7 @@ class Claim:
     worked: Callable[[], list[Worked]] | None = None  # computed at once, without training
     seeds: int = SEEDS
     quick_seeds: int = QUICK_SEEDS
+    reads_data: bool = False  # a part of it needs a text that the user gives
     on_device: bool = False  # it can use a GPU; else it runs on the CPU
     cost: float = 1.0  # approximate seconds on one core: the longest start first
 
@@ -145,13 +147,21 @@ class Claim:
         return (*self.expected, *self.control, *self.besides)
 
     def trial(
-        self, *, quick: bool = False, device: str = "cpu", first_seed: int | None = None, **knobs: float
+        self,
+        *,
+        quick: bool = False,
+        device: str = "cpu",
+        first_seed: int | None = None,
+        data: str = "",
+        **knobs: float,
     ) -> Trial:
+        if data and not self.reads_data:
+            raise RegardError(f"{self.name} reads no text: leave --data out.")
         for name, value in knobs.items():
             self._check_knob(name, value)
         count, first = (self.quick_seeds, FIRST_QUICK_SEED) if quick else (self.seeds, FIRST_SEED)
         first = first if first_seed is None else first_seed
-        return Trial(tuple(range(first, first + count)), quick, device, {**self.knobs, **knobs})
+        return Trial(tuple(range(first, first + count)), quick, device, {**self.knobs, **knobs}, data=data)
 
     def _check_knob(self, name: str, value: float) -> None:
         if name not in self.knobs:

@@ -174,7 +174,9 @@ def _verdict(result: Result) -> str:
     """The verdict as a sentence."""
     finding = result.decisive
     what = {HOLDS: "The statement holds", FAILS: "The statement fails"}.get(result.verdict, "The test is inconclusive")
-    if not result.controlled:
+    if any(math.isnan(one.value) for one in (*result.expected, *result.control)):
+        what += ", since not all of it was measured"
+    elif not result.controlled:
         what += ", since its control did not come out the other way"
     unit = f" {finding.expect.unit}" if finding.expect.unit else ""
     said = f"{what}: {finding.expect.quantity} is {_measured(finding)}{unit}; expected was {finding.expect.words}."

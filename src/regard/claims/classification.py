@@ -28,7 +28,6 @@ from regard.claims import alignment, corpora, known_grammar
 from regard.claims.claim import Claim, Evidence, Expect, Trial
 from regard.claims.language_models import QUICK_STEPS, STEPS, reader
 from regard.claims.models import trained
-from regard.decoding.beam import GREEDY_BEAM
 from regard.decoding.generate import generate
 from regard.decoding.sampling import Sampling
 from regard.layers.attention import FullSelfAttention
@@ -192,14 +191,7 @@ def classifier(trial: Trial, encoder: str, seed: int) -> ClassificationRun:
 def words_right(run: TranslationRun) -> float:
     """The share of places that have the right word, in greedy translations of the held-out pairs."""
     held = run.corpus(None).splits["test"]
-    written = run.translations(held.sources, beam=GREEDY_BEAM)
-    return mean(
-        in_place(best.text.split(), target.split()) for (best, *_), target in zip(written, held.targets, strict=True)
-    )
-
-
-def in_place(written: Sequence[str], target: Sequence[str]) -> float:
-    return sum(one == other for one, other in zip(written, target)) / max(len(written), len(target))
+    return alignment.translated(run, [(one.split(), other.split()) for one, other in zip(held.sources, held.targets)])
 
 
 # -- how far a word reaches ------------------------------------------------------------------------------------------

@@ -32,6 +32,7 @@ from regard.report.progress import hushed, progress
 from regard.runs.data import cores
 from regard.runs.folder import pick_device
 from regard.runs.new_folder import device_name
+from regard.text.corpus import open_corpus
 
 
 def run_claim(
@@ -41,16 +42,18 @@ def run_claim(
     device: str = "cpu",
     again: bool = False,
     first_seed: int | None = None,
+    data: str = "",
     **knobs: float,
 ) -> Result:
-    """One claim, from the cache if it was measured before; other seeds (from `first_seed` on) or `knobs` explore it."""
+    """One claim, from the cache if it was measured before; other seeds (from `first_seed` on) or `knobs` explore it.
+    `data` is the text of a claim that reads one."""
     claim = get_claim(name)
-    claim.trial(quick=quick, device=device, first_seed=first_seed, **knobs)  # refuses what it does not have
-    path = record_of(claim, quick, device, knobs, first_seed)
+    claim.trial(quick=quick, device=device, first_seed=first_seed, data=data, **knobs)  # refuses what it does not have
+    path = record_of(claim, quick, device, knobs, first_seed, data)
     if not again and (found := read_record(path)) is not None:
         return found
     with progress(claim.name) as bar:
-        return _measure(claim, path, quick, device, knobs, first_seed, step=lambda note: bar.advance(1, note))
+        return _measure(claim, path, quick, device, knobs, first_seed, data, step=lambda note: bar.advance(1, note))
 
 
 def run_claims(
@@ -96,11 +99,14 @@ def run_claims(
     return [results[name] for name in claims]
 
 
-def record_of(claim: Claim, quick: bool, device: str, knobs: dict[str, float], first_seed: int | None = None) -> Path:
+def record_of(
+    claim: Claim, quick: bool, device: str, knobs: dict[str, float], first_seed: int | None = None, data: str = ""
+) -> Path:
     """The cache file of a result, by claim, settings, measuring code and version of torch."""
     code = digest(f"regard.claims.{module_of(claim.name)}", "regard.claims.verdict")
     where = [device if claim.on_device else "cpu", torch.get_num_threads() if "timing" in claim.kinds else 0]
-    own = [] if first_seed is None else [first_seed]
+    own: list[object] = [] if first_seed is None else [first_seed]
+    own += [open_corpus(data).checksum()] if data else []
     made_of = json.dumps([quick, where, {**claim.knobs, **knobs}, code, torch.__version__, *own], sort_keys=True)
     return kept() / "results" / f"{claim.name}-{hashlib.sha256(made_of.encode()).hexdigest()[:16]}.json"
 
@@ -119,10 +125,12 @@ def _measure(
     device: str,
     knobs: dict[str, float],
     first_seed: int | None = None,
+    data: str = "",
     step: Callable[[str], None] = lambda note: None,
 ) -> Result:
     chosen = pick_device(device if claim.on_device else "cpu")
-    trial = replace(claim.trial(quick=quick, device=str(chosen), first_seed=first_seed, **knobs), step=step)
+    asked = claim.trial(quick=quick, device=str(chosen), first_seed=first_seed, data=data, **knobs)
+    trial = replace(asked, step=step)
     torch.manual_seed(0)
     began = time.perf_counter()
     with hushed():  # hides the progress bars of training and testing

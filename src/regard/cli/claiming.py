@@ -30,6 +30,7 @@ def claims(
     jobs: int | None = None,
     device: str = "cpu",
     run: Path | None = None,
+    data: str = "",
     first_seed: int | None = None,
     knob: Annotated[tuple[str, ...], Parameter(negative=())] = (),
     listing: Annotated[bool, Parameter(name="--list", negative=())] = False,
@@ -54,6 +55,8 @@ def claims(
         cpu, cuda, …; auto = a GPU if there is one
     run
         folder of the report; default: runs/claims, with the names of the chosen claims
+    data
+        of one claim that reads a text (embeddings): a corpus by name, a file or a folder
     first_seed
         of one claim: measure it with the seeds from this one on, to explore; its verdict has seeds of its own
     knob
@@ -72,8 +75,9 @@ def claims(
 
     explores: dict[str, Any] = dict(map(_knob, knob))
     explores |= {} if first_seed is None else {"first_seed": first_seed}
+    explores |= {"data": data} if data else {}
     if explores and len(chosen) != 1:
-        raise RegardError("--first-seed and --knob are for one claim, as in `regard claims any-b --knob q=12`.")
+        raise RegardError("--data, --first-seed and --knob are for one claim, as in `regard claims any-b --knob q=12`.")
 
     from regard.claims.runner import run_claim, run_claims
     from regard.report.table import print_json
@@ -110,12 +114,15 @@ def _knob(words: str) -> tuple[str, float]:
         raise RegardError(f"--knob {words!r} is not NAME=NUMBER, as in --knob q=12.") from None
 
 
-def _folder(chosen: Sequence[Claim], quick: bool, explores: Mapping[str, float]) -> Path:
+def _folder(chosen: Sequence[Claim], quick: bool, explores: Mapping[str, float | str]) -> Path:
     """The same question has the same folder: its report is made anew from what is kept."""
     names = [claim.name for claim in chosen]
     if len(names) > 3:  # a folder's name has its limits
         names = [names[0], "and", str(len(names) - 1), "more"]
-    names += [f"{name.replace('_', '-')}-{value:g}" for name, value in explores.items()]
+    names += [
+        f"{name.replace('_', '-')}-{Path(value).stem if isinstance(value, str) else f'{value:g}'}"
+        for name, value in explores.items()
+    ]
     return Path("runs") / "-".join(["claims", *names, *(["quick"] if quick else [])])
 
 

@@ -125,46 +125,64 @@ def diagonal_links(source: int, target: int) -> set[Link]:
     return {(int((word + 0.5) * source / target), word) for word in range(target)} if source else set()
 
 
+EMPTY = ""  # one more word of every source sentence
+Table = dict[tuple[str, str], float]  # P(f | e) by (e, f)
+
+
 def ibm1(sources: Sequence[Sequence[str]], targets: Sequence[Sequence[str]], iterations: int = 10) -> list[set[Link]]:
-    """Links by IBM model 1, fitted to these sentences: P(f | e) by expectation maximisation, f target, e source.
+    """Links by IBM model 1, fitted to these sentences; a target word that prefers the empty word gets no link."""
+    return likely_links(translation_table(sources, targets, iterations), sources, targets)
+
+
+def translation_table(
+    sources: Sequence[Sequence[str]], targets: Sequence[Sequence[str]], iterations: int = 10, *, empty: bool = True
+) -> Table:
+    """IBM model 1: P(f | e) by expectation maximisation, f target, e source.
 
         c(f, e) = Σ over sentences, f and e in them   P(f | e) / Σ_e' P(f | e'),      P(f | e) = c(f, e) / Σ_f c(f, e)
 
-    Every sentence has one more source word, the empty one; a target word that prefers it gets no link.
+    `empty`: every sentence has one more source word, which a target word may come from.
     """
-    source_ids, target_ids = _numbered(sources), _numbered(targets)
+    words, source_ids = _numbered([[EMPTY, *source] if empty else source for source in sources])
+    kinds, target_ids = _numbered(targets)
     # one entry for each (target place, source word in its sentence): which place, and which word pair
     places, pairs, place = [], [], 0
-    kinds = 1 + max((int(ids.max()) for ids in target_ids if len(ids)), default=0)
     for source, target in zip(source_ids, target_ids, strict=True):
-        words = np.concatenate([[0], source + 1])  # 0: the empty word
-        places.append(np.repeat(np.arange(place, place + len(target)), len(words)))
-        pairs.append((words[None, :] * kinds + target[:, None]).ravel())
+        places.append(np.repeat(np.arange(place, place + len(target)), len(source)))
+        pairs.append((source[None, :] * len(kinds) + target[:, None]).ravel())
         place += len(target)
     if not place:
-        return [set() for _ in sources]
+        return {}
     entry_place = np.concatenate(places)
     pair, entry_pair = np.unique(np.concatenate(pairs), return_inverse=True)
-    source_of = pair // kinds
+    source_of = pair // len(kinds)
     chance = np.ones(len(pair))
     for _ in range(iterations):
         share = chance[entry_pair]
         share = share / np.bincount(entry_place, weights=share)[entry_place]
         count = np.bincount(entry_pair, weights=share)
         chance = count / np.bincount(source_of, weights=count)[source_of]
-    return _most_likely(chance[entry_pair], source_ids, target_ids)
+    return {(words[n // len(kinds)], kinds[n % len(kinds)]): float(p) for n, p in zip(pair.tolist(), chance)}
 
 
-def _most_likely(chance: np.ndarray, sources: list[np.ndarray], targets: list[np.ndarray]) -> list[set[Link]]:
-    links, start = [], 0
-    for source, target in zip(sources, targets):
-        size = len(target) * (len(source) + 1)
-        best = chance[start : start + size].reshape(len(target), len(source) + 1).argmax(1) - 1
-        links.append({(int(word), place) for place, word in enumerate(best) if word >= 0})
-        start += size
+def likely_links(table: Table, sources: Sequence[Sequence[str]], targets: Sequence[Sequence[str]]) -> list[set[Link]]:
+    """Each target word linked to the source word it most probably comes from; to none if that is the empty one."""
+    links = []
+    for source, target in zip(sources, targets, strict=True):
+        chances = [[table.get((word, made), 0.0) for word in source] for made in target]
+        none = [table.get((EMPTY, made), -1.0) for made in target]
+        links.append(
+            {
+                (int(np.argmax(row)), place)
+                for place, (row, without) in enumerate(zip(chances, none))
+                if row and max(row) > without
+            }
+        )
     return links
 
 
-def _numbered(sentences: Sequence[Sequence[str]]) -> list[np.ndarray]:
-    numbers = {word: number for number, word in enumerate(dict.fromkeys(chain.from_iterable(sentences)))}
-    return [np.array([numbers[word] for word in words], dtype=np.int64) for words in sentences]
+def _numbered(sentences: Sequence[Sequence[str]]) -> tuple[list[str], list[np.ndarray]]:
+    """The different words, and each sentence as their numbers."""
+    words = list(dict.fromkeys(chain.from_iterable(sentences)))
+    numbers = {word: number for number, word in enumerate(words)}
+    return words, [np.array([numbers[word] for word in sentence], dtype=np.int64) for sentence in sentences]

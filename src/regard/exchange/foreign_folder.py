@@ -17,7 +17,7 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from regard.base.errors import RegardError
-from regard.base.files import reading
+from regard.base.files import check_tensor_file, reading
 
 LARGEST_JSON = 1 << 26  # bytes; the largest tokenizer.json there is has about 30 MB
 INDEX, WEIGHTS = "model.safetensors.index.json", "model.safetensors"
@@ -159,6 +159,7 @@ def _open_all(folder: Path, names: Sequence[str]) -> dict[str, Any]:
     files: dict[str, Any] = {}
     for name in names:
         try:
+            check_tensor_file(folder / name)
             opened = safe_open(folder / name, framework="pt")
             keys = list(opened.keys())
         except FileNotFoundError:

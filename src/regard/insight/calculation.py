@@ -25,12 +25,13 @@ from regard.insight.ngram_work import Counted, ngram_sections
 from regard.insight.search_work import search_sections
 from regard.insight.tracing import label_number, system_name, target_of
 from regard.insight.words import labels
-from regard.insight.work import Section, Work, components, numbers
+from regard.insight.work import Section, Sum, Work, components, named_words, numbers
 from regard.layers.attention import FullSelfAttention, SelfAttention
 from regard.layers.blocks import Block, DecoderBlock, EncoderBlock, PreNorm
 from regard.layers.context import Average, Window
 from regard.layers.encoder import KINDS, RecurrentEncoder
 from regard.layers.matrix_state import LinearAttention
+from regard.layers.position import Rotary
 from regard.layers.recurrent import CELLS, Elman, Recurrent
 from regard.layers.scan import MinGRUBlock
 from regard.layers.scores import Bounded
@@ -45,6 +46,7 @@ from regard.systems.transformer import Transformer
 from regard.systems.translator import Translator
 from regard.text.tokenizer import Tokenizer
 
+PROJECTED = "The largest component of each; x is what the layer reads, normalised where it is so."
 ORDER = ("cross", "self", "average", "layer", "pool", "encoder")  # of the layers that a number can mean
 MOST_STEPS = 100  # of a page
 EQUATIONS = {kind: KINDS[name][1] for name, kind in CELLS.items()}
@@ -295,7 +297,7 @@ def _place(
             return f"self/{name}", _linear(layer, x, inside, tensor, spoken), layer.attention.heads
         return f"self/{name}", _block(layer, x, inside, tensor, f"attention/self/{name}", spoken), layer.attention.heads
     if isinstance(layer, SelfAttention):
-        return f"self/{name}", _bare(layer, inside, name, spoken), 1
+        return f"self/{name}", _bare(layer, x, inside, name, spoken), 1
     if isinstance(layer, Recurrent):
         equation = EQUATIONS[type(layer)]
         first = {memory: x.new_zeros(layer.width) for memory in layer.memory}
@@ -323,6 +325,31 @@ def _attention_lines(parts: State, spoken: Sequence[str], step: int, head: int, 
     return equations.look(seen, lines, weights, values[:last], None, tensors=(tensor, ""), step=step, head=head)
 
 
+def _projections(attention: Any, x: Tensor, parts: State, spoken: Sequence[str], step: int, head: int) -> Section:
+    """Query, key and value of a head from what its layer reads; key and value of the word it looks at most."""
+    heads, width = attention.heads, parts["query"].size(-1)
+    shared = getattr(attention, "key_heads", heads)
+    own, most = head * shared // heads, int(parts["weights"][0, head, step].argmax())
+    word = named_words(spoken)[most]
+    lines = [
+        _projected(name, attention.project, width * row, x[0, at], parts[kind][0, head, at])
+        for name, kind, row, at in (
+            ("q", "query", head, step),
+            (f"k({word})", "keys", heads + own, most),
+            (f"v({word})", "values", heads + shared + own, most),
+        )
+        if kind == "values" or not isinstance(attention.position, Rotary)  # which turns queries and keys afterwards
+    ]
+    return Section("query, key and value", tuple(lines), PROJECTED)
+
+
+def _projected(name: str, linear: nn.Linear, first: int, x: Tensor, vector: Tensor) -> Sum:
+    """W x + b by the rows of a matrix that begin at `first`."""
+    rows = slice(first, first + len(vector))
+    bias = None if linear.bias is None else numbers(linear.bias[rows])
+    return equations.projected(name, numbers(linear.weight[rows]), bias, numbers(x), numbers(vector))
+
+
 def _contexts(parts: State, step: int) -> np.ndarray:
     """What each head finds: [heads, d]."""
     weights, values = numbers(parts["weights"][0, :, step]), numbers(parts["values"][0])
@@ -334,11 +361,14 @@ def _block(
 ) -> Callable[[int, int], Sections]:
     """A Transformer's block; `x` is what it reads."""
     parts = inside["attention"]
+    normed = isinstance(layer, PreNorm)
+    enters = layer.attention_norm(x) if normed else x
 
     def sections(step: int, head: int) -> Sections:
         last = step + 1 if causal else len(spoken)
         output = numbers(parts["output"][0, step])
         return [
+            _projections(layer.attention, enters, parts, spoken, step, head),
             *_attention_lines(parts, spoken, step, head, last, weights),
             equations.heads_joined(layer.attention, _contexts(parts, step), output, f"hidden/{tensor}/attention", step),
             *_residual(layer, x, inside, tensor, step),
@@ -373,7 +403,9 @@ def _linear(layer: Any, x: Tensor, inside: State, tensor: str, spoken: Sequence[
     return sections
 
 
-def _bare(layer: SelfAttention, inside: State, name: str, spoken: Sequence[str]) -> Callable[[int, int], Sections]:
+def _bare(
+    layer: SelfAttention, x: Tensor, inside: State, name: str, spoken: Sequence[str]
+) -> Callable[[int, int], Sections]:
     def sections(step: int, head: int) -> Sections:
         seen = spoken[: step + 1]
         weights, scores = (numbers(inside[part][0, 0, step, : step + 1]) for part in ("weights", "scores"))
@@ -381,10 +413,22 @@ def _bare(layer: SelfAttention, inside: State, name: str, spoken: Sequence[str])
             prepared = layer.score.prepare(inside["keys"][0, 0, : step + 1])
             lines = equations.named_scores(layer.score, inside["query"][0, 0, step], prepared, seen, scores)
         values, found = numbers(inside["values"][0, 0, : step + 1]), numbers(inside["hidden"][0, step])
-        return equations.look(
+        looks = equations.look(
             seen, lines, weights, values, found, bounded=isinstance(layer.score, Bounded),
             tensors=(f"attention/self/{name}", f"hidden/layer/{name}"), step=step, letters=("h", "v"),
         )  # fmt: skip
+        most = int(weights.argmax())
+        word = named_words(seen)[most]
+        function = {nn.Tanh: "tanh", nn.ReLU: "relu"}.get(type(layer.activation), "")
+        vectors = (("q", layer.query, "query", step), (f"k({word})", layer.key, "keys", most),
+                   (f"v({word})", layer.value, "values", most))  # fmt: skip
+        own = [
+            equations.projected(name, numbers(linear.weight), None, numbers(x[0, at]),
+                                numbers(inside[kind][0, 0, at]), function)
+            for name, linear, kind, at in vectors
+            if isinstance(linear, nn.Linear)
+        ]  # fmt: skip
+        return [*([Section("query, key and value", tuple(own), PROJECTED)] if own else []), *looks]
 
     return sections
 
@@ -465,10 +509,14 @@ def _across(
     block: DecoderBlock, x: Tensor, inside: State, name: str, source: Sequence[str]
 ) -> Callable[[int, int], Sections]:
     parts = inside["cross"]
+    normed, between = isinstance(block, PreNorm), x + inside["attention"]["output"]
+    enters = block.cross_norm(between) if normed else block.attention_norm(between)
 
     def sections(step: int, head: int) -> Sections:
-        output = numbers(parts["output"][0, step])
+        output, vector = numbers(parts["output"][0, step]), parts["query"][0, head, step]
+        query = _projected("q", block.cross.query, head * len(vector), enters[0, step], vector)
         return [
+            Section("query", (query,), PROJECTED),
             *_attention_lines(parts, source, step, head, len(source), f"attention/cross/{name}"),
             equations.heads_joined(block.cross, _contexts(parts, step), output, f"hidden/layer/{name}/cross", step),
             *_residual(block, x, inside, f"layer/{name}", step),
@@ -549,17 +597,18 @@ def _encoder_places(model: Translator, parts: State, source: tuple[str, ...]) ->
             places[f"encoder/{name}"] = Place(at, block.attention.heads, source)
         else:
             assert isinstance(block, FullSelfAttention)
-            places[f"encoder/{name}"] = Place(_only_attention(block, inside, name, spoken), block.heads, source)
+            places[f"encoder/{name}"] = Place(_only_attention(block, x, inside, name, spoken), block.heads, source)
         x = inside["hidden"]
     return places
 
 
 def _only_attention(
-    layer: FullSelfAttention, inside: State, name: str, spoken: Sequence[str]
+    layer: FullSelfAttention, x: Tensor, inside: State, name: str, spoken: Sequence[str]
 ) -> Callable[[int, int], Sections]:
     def sections(step: int, head: int) -> Sections:
         output = numbers(inside["hidden"][0, step])
         return [
+            _projections(layer, x, inside, spoken, step, head),
             *_attention_lines(inside, spoken, step, head, len(spoken), f"attention/encoder/{name}"),
             equations.heads_joined(layer, _contexts(inside, step), output, f"hidden/encoder/{name}", step),
         ]

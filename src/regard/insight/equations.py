@@ -91,6 +91,19 @@ def look(
     ]
 
 
+def projected(
+    name: str, weight: np.ndarray, bias: np.ndarray | None, x: np.ndarray, vector: np.ndarray, function: str = ""
+) -> Sum:
+    """The largest component of a query, key or value: W x + b. `name` is q, k(word), …"""
+    (u,) = largest_units(vector, 1)[:1]
+    letter = name[0]
+    formula = f"W_{letter} x" + (" + b" if bias is not None else "")
+    fixed = [] if bias is None else [Term("b", float(bias[u]))]
+    return add_up(f"{name}[{u}]", f"{letter} = {function}({formula})" if function else f"{letter} = {formula}",
+                  products(components("x", len(x)), weight[u], x), float(vector[u]), function=function,
+                  fixed=fixed)  # fmt: skip
+
+
 def exponent(scores: np.ndarray, letter: str) -> tuple[np.ndarray, str]:
     """What exp is taken of: the scores, or where they are large what they differ from the largest by."""
     most = float(scores.max())
@@ -160,7 +173,7 @@ def heads_joined(attention: nn.Module, contexts: np.ndarray, output: np.ndarray,
     for u in largest_units(output, 1):
         adds = [float(weight[u, h * width : (h + 1) * width] @ one) for h, one in enumerate(contexts)]
         fixed = [] if bias is None else [Term("b", float(numbers(bias)[u]))]
-        terms = [Term(f"head {h}", one) for h, one in enumerate(adds)]
+        terms = [Term(f"head[{h}]", one) for h, one in enumerate(adds)]
         lines.append(
             add_up(f"a[{u}]", "a = W_o [c of all heads] + b", terms, float(output[u]), fixed=fixed,
                    where=(tensor, (step, u)))

@@ -21,6 +21,7 @@ import numpy as np
 from torch import Tensor
 
 from regard.base.numbers import grouped
+from regard.insight.words import LOOKS, attention_name, part_name
 from regard.report.figures import isolated
 
 FULL = 6  # terms that are all shown; of more, the LARGEST
@@ -122,6 +123,13 @@ class Work:
     run: str = ""
 
     @property
+    def title(self) -> str:
+        """Its layer and head in words, which count from 1: Self-attention, layer 2, head 1."""
+        if self.layer.partition("/")[0] in LOOKS and self.head is not None:
+            return attention_name(self.layer, self.head, self.layers[self.layer])
+        return part_name(self.layer) if self.layer else ""
+
+    @property
     def lines(self) -> list[Sum]:
         return [line for section in self.sections for line in section.lines]
 
@@ -130,7 +138,7 @@ class Work:
             {"title": section.title, "about": section.about, "lines": [line.as_json() for line in section.lines]}
             for section in self.sections
         ]
-        return {**{name: value for name, value in vars(self).items() if name != "sections"}, "sections": sections}
+        return {**vars(self), "title": self.title, "sections": sections}
 
     def __str__(self) -> str:
         from regard.insight.work_terminal import show_work

@@ -11,7 +11,6 @@ from rich.console import Console
 from rich.padding import Padding
 from rich.text import Text
 
-from regard.insight.words import attention_name, part_name
 from regard.insight.work import NARROW, Sum, Work
 from regard.report.figures import isolated
 from regard.report.terminal import NARROWEST, WIDEST
@@ -50,10 +49,8 @@ def show_work(work: Work, *, width: int | None = None, colour: bool | None = Non
 def _heading(work: Work) -> str:
     said = work.system
     if work.layer:
-        kind = work.layer.partition("/")[0]
-        place = attention_name(work.layer) if kind in ("self", "cross", "average") else part_name(work.layer)
-        said += f", {place[:1].lower() + place[1:]} (--layer {work.layer}"
-        said += ")" if not work.head and work.layers[work.layer] < 2 else f" --head {work.head})"
+        head = f" --head {work.head}" if work.layers[work.layer] > 1 else ""
+        said += f", {work.title[:1].lower() + work.title[1:]} (--layer {work.layer}{head})"
     said += f", step {work.step}: reads {isolated(work.read)}"
     return said + (f", predicts {isolated(work.then)}" if work.then else "")
 

@@ -34,6 +34,7 @@ class Jobs:
     def __init__(self, folder: RunsFolder):
         self.folder = folder
         self._own: dict[str, subprocess.Popen[bytes]] = {}  # started by this process
+        self._asked: set[str] = set()  # asked by this process to stop: a file may have been put there by anyone
 
     def start(self, kind: str, words: Sequence[str], *, title: str, run: str = "") -> dict[str, Any]:
         """`regard WORDS` begins; `run`: the folder it works in, as a name in the runs folder."""
@@ -84,6 +85,7 @@ class Jobs:
         job = self.find(number)
         if job["running"]:
             how = getattr(signal, "SIGKILL", signal.SIGTERM) if job["stopping"] else signal.SIGTERM
+            self._asked.add(number)
             process = self._own.get(number)
             with suppress(ProcessLookupError):
                 process.send_signal(how) if process is not None else os.kill(job["pid"], how)
@@ -103,7 +105,7 @@ class Jobs:
         return finite(
             {key: record[key] for key in ("id", "kind", "title", "run", "pid", "started")}
             | {"command": "regard " + " ".join(record["words"])}
-            | {"running": running, "code": code, "stopping": running and stopped, "stopped": stopped}
+            | {"running": running, "code": code, "stopping": running and number in self._asked, "stopped": stopped}
             | {"problem": said if not running and not stopped else "", "last": lines[-1] if lines else ""}
         )
 

@@ -15,6 +15,7 @@ import numpy as np
 from safetensors import safe_open
 
 from regard.base.errors import RegardError
+from regard.base.files import check_tensor_file
 from regard.insight.words import labels
 from regard.lab.runs_folder import RunsFolder
 from regard.report.packed_arrays import pack
@@ -83,6 +84,7 @@ def neighbours(table: np.ndarray, count: int) -> np.ndarray:
 
 def _table(file: Path) -> np.ndarray:
     """The word vectors of a moment; only they are read."""
+    check_tensor_file(file)
     with safe_open(file, "pt") as stream:
         names = set(stream.keys())
         if (name := "embedding.table.weight") not in names:

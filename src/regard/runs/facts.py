@@ -9,7 +9,7 @@ from typing import Any
 from safetensors import SafetensorError, safe_open
 
 from regard.base.errors import RegardError
-from regard.base.files import DIGEST, MOST_JSON, open_file, read_whole, without_digest
+from regard.base.files import DIGEST, MOST_JSON, check_tensor_file, read_whole, without_digest
 
 FORMAT = 1  # of the run folder; raised when an older Regard could not read it
 # The entries of a run.json from before it had a digest; if there is another, it is the digest with a damaged name.
@@ -50,7 +50,8 @@ def read_facts(folder: Path) -> dict[str, Any]:
 def read_note(path: Path) -> dict[str, Any]:
     """What is written in the header of a file of weights, after making sure that the file has its full length."""
     try:
-        with open_file(path), safe_open(path, framework="np") as file:
+        check_tensor_file(path)
+        with safe_open(path, framework="np") as file:
             note = json.loads((file.metadata() or {}).get("regard", "{}"))
     except (SafetensorError, OSError, ValueError, RecursionError) as error:
         raise RegardError(f"{path} cannot be read as safetensors ({error}): it is damaged or was cut short.") from None

@@ -319,6 +319,13 @@ def test_damaged_files_are_one_sentence(copy):
     assert "is a folder without config.json" in refused(copy)
 
 
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes with a name")
+def test_a_pipe_in_the_place_of_weights_is_refused_and_not_waited_for(copy):
+    (copy / "model.safetensors").unlink()
+    os.mkfifo(copy / "model.safetensors")
+    assert "is a pipe or a device" in refused(copy)
+
+
 def test_a_pickle_is_never_opened(copy):
     (copy / "model.safetensors").unlink()
     (copy / "pytorch_model.bin").write_bytes(b"\x80\x04cos\nsystem\n")

@@ -19,15 +19,17 @@ from regard.exchange.onnx_graphs import Graphs, leaves, nested
 from regard.systems.catalogue import SYSTEMS
 
 NEURAL = [system.name for system in SYSTEMS if system.trained == "gradient"]
-SMALLEST = {  # one layer of everything: exporting takes long, and its time grows with the layers
+# One layer of everything: exporting takes long, and its time grows with the layers. Of a system with several kinds of
+# attention the one that is hardest to say in ONNX (it has no word for a distance): gpt has the plain one.
+SMALLEST = {
     "transformer": {"layers": 1, "decoder_layers": 1},
-    "classifier": {"encoder": "dan", "layers": 1, "width": 8},
+    "classifier": {"encoder": "gru", "pool": "last", "layers": 1, "width": 8},
     "dan": {"layers": 1, "width": 8},
     "nnlm": {"order": 3, "width": 8, "embedding": 8},
-    "self-attention": {"width": 8},
+    "self-attention": {"width": 8, "score": "epanechnikov", "position": "learned"},
     "seq2seq": {"layers": 1, "width": 8, "embedding": 8},
     "bahdanau": {"layers": 1, "width": 8, "embedding": 8},
-    "linear-attention": {"layers": 1, "width": 8, "heads": 2},
+    "linear-attention": {"layers": 1, "width": 8, "heads": 2, "rule": "delta", "decay": "gated"},
 }
 QUICK = ["dan"]  # the others are slow
 
@@ -67,18 +69,8 @@ def test_every_neural_system_is_the_same_in_onnxruntime(exported, system):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("system", "settings"),
-    [
-        ("self-attention", {"score": "epanechnikov", "position": "learned"}),  # a distance, which ONNX has no word for
-        ("linear-attention", {"rule": "delta", "decay": "gated"}),
-        ("bahdanau", {"feed": False, "cell": "lstm", "layers": 2, "joint": False}),
-        ("classifier", {"encoder": "gru", "pool": "last"}),
-    ],
-    ids=str,
-)
-def test_other_settings_too(exported, system, settings):
-    run, out = exported(system, **settings)
+def test_without_feeding_and_with_two_vocabularies_too(exported):
+    run, out = exported("bahdanau", feed=False, cell="lstm", joint=False)
     assert onnx_graphs.check(run, out).largest_difference < 1e-4
 
 

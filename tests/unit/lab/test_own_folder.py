@@ -157,7 +157,9 @@ def test_only_a_process_whose_command_names_the_run_is_signalled(folder):
             try:
                 process.stdout.readline()
                 (jobs / "f.json").write_text(json.dumps(RECORD | {"words": words, "pid": process.pid}))
+                (jobs / "f.stop").touch()  # put there by a stranger: nobody has asked it to stop, so it is not killed
                 assert Jobs(folder).find("f")["running"] == (name == "job"), name
+                assert not Jobs(folder).find("f")["stopping"]
                 Jobs(folder).stop("f")
                 if name == "job":
                     assert process.wait(60) == -15

@@ -14,7 +14,7 @@ export function arithmetic(work) {
     ])))));
 }
 
-const titled = (work) => `step ${work.step}: reads ${work.read}${work.then ? `, predicts ${work.then}` : ""}`;
+const titled = (work) => `step ${work.step + 1}: reads ${work.read}${work.then ? `, predicts ${work.then}` : ""}`;
 
 export function workPanel(works) {
   const body = el("div"), node = el("section", { class: "part", hidden: !works.length });
@@ -27,8 +27,7 @@ export function workPanel(works) {
   }
   const [first] = works;
   if (first) {
-    const where = [first.layer, first.head !== null && first.layers[first.layer] > 1 && `head ${first.head}`].filter(Boolean).join(", ");
-    put(node, el("h3", {}, `The arithmetic${where ? ` of ${where}` : ""}`), el("p", { class: "chosen" }, el("label", {}, "At ", select)), body);
+    put(node, el("h3", {}, `The arithmetic${first.title ? `: ${first.title}` : ""}`), el("p", { class: "chosen" }, el("label", {}, "At ", select)), body);
     show(works.length - 1);
   }
   return { node, step: (at) => show(works.findIndex((work) => work.step === at)) };

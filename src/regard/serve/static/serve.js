@@ -13,6 +13,12 @@ function show(element, text, wrong = false) {
   element.classList.toggle("error", wrong);
 }
 
+function element(kind, text) {
+  const made = document.createElement(kind);
+  made.textContent = text;
+  return made;
+}
+
 async function* events(answer) {
   const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
   for (let rest = ""; ; ) {
@@ -33,7 +39,9 @@ async function write(event) {
   for (const name of ["max_tokens", "temperature", "top_p", "seed"]) {
     if (get(name).value !== "") body[name] = Number(get(name).value);
   }
-  show(get("written"), body.prompt);
+  const asked = element("span", body.prompt);
+  asked.className = "asked";
+  get("written").replaceChildren(asked);
   show(get("how"), "Writing …");
   get("stop").disabled = false;
   try {
@@ -72,13 +80,12 @@ async function translate(event) {
   if (!answer.ok) return show(get("translated"), await sentenceOf(answer), true);
   const said = await answer.json();
   show(get("translated"), said.translatedText);
-  if (said.alternatives.length) show(get("others"), `Or: ${said.alternatives.join(" · ")}`);
+  for (const other of said.alternatives) get("others").append(element("li", other));
 }
 
 function option(select, value, text) {
-  const made = document.createElement("option");
+  const made = element("option", text);
   made.value = value;
-  made.textContent = text;
   get(select).append(made);
 }
 
@@ -96,6 +103,11 @@ async function begin() {
   get("write").addEventListener("submit", write);
   get("stop").addEventListener("click", () => asking?.abort());
   get("translate").addEventListener("submit", translate);
+  for (const text of document.querySelectorAll("textarea")) {
+    text.addEventListener("keydown", (event) => {
+      if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) text.form.requestSubmit();
+    });
+  }
 }
 
 begin();
