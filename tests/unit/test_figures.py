@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 import regard
-from regard.report.axes import Axis, number
+from regard.report.axes import Axis, apart, number
 from regard.report.colours import luminance, shades
 from regard.report.figures import Heat, Intervals, Line, Lines, Mark, from_json, legible
 from regard.report.offline_page import script_of
@@ -232,7 +232,7 @@ def test_on_a_dark_page_strong_is_light_as_it_is_dark_on_a_light_one():
     assert min(two) == two[middle]
     for figure in (EXAMPLES["heat"], Heat("T", ["r"] * 40, ["c"] * 40, [[0.5] * 40] * 40)):
         drawn_ = svg(figure)
-        assert ("--dark:" in drawn_) or (drawn_.count('class="dark"') == drawn_.count('class="light"') > 0)
+        assert ("data-figure=" in drawn_) or (drawn_.count('class="dark"') == drawn_.count('class="light"') > 0)
 
 
 def test_without_colour_the_two_sides_of_a_scale_are_told_by_their_sign():
@@ -283,6 +283,12 @@ def test_an_axis_holds_its_values_and_its_ticks_between_its_ends(values, log, ze
     for value in (*(value for value in values if not axis.log or value > 1e-300), *axis.ticks):
         assert -1e-9 <= place(value) <= 1 + 1e-9
     assert len(axis.ticks) <= 32
+
+
+def test_ticks_are_kept_if_they_are_far_enough_apart():
+    assert apart([0, 9, 17, 18, 26, 27], float, 9) == [0, 9, 18, 27]
+    assert apart([3, 2, 1], lambda tick: -9 * tick, 9) == [3, 2, 1]
+    assert apart([], float, 9) == []
 
 
 def test_what_no_page_may_hold_is_replaced_in_labels():
