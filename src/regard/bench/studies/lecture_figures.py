@@ -243,7 +243,7 @@ def alignment() -> str:
     pairs = [(pieces(pair.source), pieces(pair.target)) for pair in make_pairs(60_000, seed=1, longest=7)]
     counts = Counter(word for source, _ in pairs for word in source.split())
     common = {word for word, _ in counts.most_common(250)}
-    cut = dict.fromkeys(pair for pair in pairs if common.issuperset(pair[0].split()))
+    cut = list(dict.fromkeys(pair for pair in pairs if common.issuperset(pair[0].split())))
     model = {"cell": "gru", "layers": 1, "width": 48, "embedding": 32, "dropout": 0.0}
     found = learned("bahdanau", cut, 1000, model, 8e-3).trace("Do not dream with the happy neighbour .").aligned
     values = found.values.tolist()
