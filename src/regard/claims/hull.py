@@ -123,7 +123,7 @@ def worked() -> list[Worked]:
     torch.manual_seed(0)
     layer, words = SelfAttention(8).double(), torch.randn(1, 3, 8, dtype=torch.float64)
     wanted = torch.tensor([[1.0, 0.0, 0.0], [0.3, 0.7, 0.0], [0.3, 0.5, 0.2]], dtype=torch.float64)
-    optimiser = torch.optim.Adam([layer.query.weight, layer.key.weight], lr=0.05)  # type: ignore[list-item]
+    optimiser = torch.optim.Adam([*layer.query.parameters(), *layer.key.parameters()], lr=0.05)
     for _ in range(150):
         states, _, parts = layer.explain(words, *opening(layer, words))
         loss = -(wanted * parts["weights"][0, 0].clamp(min=1e-12).log()).sum()
@@ -138,8 +138,8 @@ def worked() -> list[Worked]:
 
     noted = {2: ("0.3v₁ + 0.7v₂", "000:82"), 3: ("0.3v₁ + 0.5v₂ + 0.2v₃", "000:62")}
     return [
-        Worked(f"h{'₁₂₃'[t - 1]}", words, sum_of_values(t), words == sum_of_values(t), where)
-        for t, (words, where) in noted.items()
+        Worked(f"h{'₁₂₃'[t - 1]}", said, sum_of_values(t), said == sum_of_values(t), where)
+        for t, (said, where) in noted.items()
     ]
 
 
