@@ -8,7 +8,7 @@ AS_ROOT := $(shell [ "$$(id -u)" = 0 ] || echo sudo -n)
 # Idle OpenMP threads must sleep: two busy torch processes on the same cores otherwise slow each other a hundredfold.
 export OMP_WAIT_POLICY ?= passive
 
-.PHONY: setup demo test check mutants fuzz faults kills soak sbom clean
+.PHONY: setup demo test check mutants fuzz faults kills soak sbom docs clean
 
 setup: $(VENV)/.tests-ready
 	@echo "Ready: . $(BIN)/activate puts regard on the path; regard help says what it does."
@@ -67,6 +67,12 @@ soak: $(VENV)/.tests-ready
 sbom: $(VENV)/.ready
 	$(BIN)/python tests/sbom.py > sbom.json
 	$(BIN)/python tests/sbom.py --licences
+
+# The documentation as one site in build/site, which needs no network and no server: open build/site/README.html.
+docs: $(VENV)/.ready
+	$(PIP) --editable '.[docs]'
+	$(BIN)/python -m sphinx -q -W --keep-going -c docs . build/site
+	@echo "Open build/site/README.html in a browser."
 
 clean:
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache

@@ -15,6 +15,7 @@ from regard.base.errors import RegardError
 from regard.claims.all_claims import NAMES, get_claim
 from regard.companion import Anchor, find, get_lecture, lectures
 from regard.companion.lecture_pages import CODE, PLACES, folder
+from regard.exercises.exercise_list import EXERCISES
 from regard.systems.catalogue import SYSTEMS
 
 LINES = {"000": 132, "001": 198, "002": 58, "003": 300, "004": 238}
@@ -90,6 +91,11 @@ def test_a_claim_is_named_where_its_own_sentence_stands(name):
         lecture = found[1] or lecture
         places.append(f"{lecture}:{found[2]}")
     assert any(name in find(place).entry.claims for place in places), places
+
+
+def test_every_exercise_is_named_by_the_entry_of_its_line():
+    named = {name: entry.title for _, entry in ENTRIES for name in entry.exercises}
+    assert named == {exercise.name: find(exercise.lecture).entry.title for exercise in EXERCISES}
 
 
 @pytest.mark.parametrize("entry", get_lecture("errata").entries, ids=lambda entry: entry.title)

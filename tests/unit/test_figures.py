@@ -232,7 +232,7 @@ def test_on_a_dark_page_strong_is_light_as_it_is_dark_on_a_light_one():
     assert min(two) == two[middle]
     for figure in (EXAMPLES["heat"], Heat("T", ["r"] * 40, ["c"] * 40, [[0.5] * 40] * 40)):
         drawn_ = svg(figure)
-        assert ("--dark:" in drawn_) or (drawn_.count('class="dark"') == drawn_.count('class="light"') > 0)
+        assert ("data-figure=" in drawn_) or (drawn_.count('class="dark"') == drawn_.count('class="light"') > 0)
 
 
 def test_without_colour_the_two_sides_of_a_scale_are_told_by_their_sign():

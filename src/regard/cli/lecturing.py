@@ -46,7 +46,7 @@ def _words(found: Found) -> str:
     """The entry and around each of its lines of code a few more, as markdown."""
     from regard.companion.lecture_pages import terminal_words
 
-    parts = [f"*Lecture {found.page.number}: {found.page.title}*", terminal_words(found.entry.markdown)]
+    parts = [terminal_words(found.entry.markdown)]
     for anchor in found.entry.code:
         lines = anchor.around()
         width = len(str(lines[-1][0]))
@@ -54,6 +54,7 @@ def _words(found: Found) -> str:
         parts.append(f"src/regard/{anchor.place}\n\n```text\n{code}\n```")
     if found.entry.claims:
         parts.append(f"`regard claims {' '.join(found.entry.claims)}` tests it.")
+    parts += [f"`regard exercise {name}` lets you write it." for name in found.entry.exercises]
     parts += [f"Erratum. {terminal_words(entry.markdown).removeprefix('## ')}" for entry in found.errata]
     return "\n\n".join(parts)
 
@@ -89,6 +90,7 @@ def _entry(entry: Entry) -> dict[str, Any]:
         "code": [{"file": anchor.file, "line": anchor.line, "text": anchor.text} for anchor in entry.code],
         "commands": list(entry.commands),
         "claims": list(entry.claims),
+        "exercises": list(entry.exercises),
         "figures": list(entry.figures),
         "markdown": entry.markdown,
     }

@@ -10,6 +10,7 @@ An entry is a section whose first line names its lines. Its list at the end is r
     - Code: [layers/recurrent.py](../../src/regard/layers/recurrent.py): `return {"hidden": …}`
     - Try: `regard inspect runs/rnn "The cat sees the dog."`
     - Claim: `vanishing`
+    - Exercise: `rnn-step`
 
 Where a file has that text twice, the function is named: `[…](…) in Dot.compare: …`.
 Together the entries of a lecture explain every line of its notes, each line once. Errata may concern several places:
@@ -32,7 +33,7 @@ ERRATA = "errata"
 PLACES = re.compile(r"^\*(\d{3}:\d+(?:–\d+)?(?:; \d{3}:\d+(?:–\d+)?)*)\.\*$", re.M)
 CODE = re.compile(r"^- Code: \[([\w/]+\.py)\]\(\.\./\.\./src/regard/\1\)(?: in ([\w.]+))?: `(.+)`$", re.M)
 TRY = re.compile(r"^- Try: `(.+?)`", re.M)
-CLAIM = re.compile(r"^- Claim: (.+)$", re.M)
+NAMED = re.compile(r"^- (Claim|Exercise): (.+)$", re.M)
 FIGURE = re.compile(r"^!\[(.*?)\]\((\S+?)\)$", re.M)
 LINE = re.compile(r"(\d{3}):(\d{1,6})")
 
@@ -58,6 +59,7 @@ class Entry:
     code: tuple[Anchor, ...]
     commands: tuple[str, ...]
     claims: tuple[str, ...]
+    exercises: tuple[str, ...]
     figures: tuple[str, ...]  # files, beside the page
 
     @property
@@ -142,7 +144,7 @@ def folder() -> Path:
 def _read(path: Path) -> Page:
     markdown = path.read_text(encoding="utf-8")
     head, *sections = re.split(r"^(?=## )", markdown, flags=re.M)
-    title, summary = re.match(r"# (.+)\n\n(.+)\n", head).groups()  # type: ignore[union-attr]
+    title, summary = re.match(r"# (?:Lecture \d{3}: )?(.+)\n\n(.+)\n", head).groups()  # type: ignore[union-attr]
     return Page(path.stem, title, summary, markdown, tuple(map(_entry, filter(PLACES.search, sections))))
 
 
@@ -155,8 +157,15 @@ def _entry(markdown: str) -> Entry:
         markdown=markdown.strip(),
         code=tuple(Anchor(file, text, within) for file, within, text in CODE.findall(markdown)),
         commands=tuple(TRY.findall(markdown)),
-        claims=tuple(name for found in CLAIM.findall(markdown) for name in re.findall(r"`([\w-]+)`", found)),
+        claims=_named(markdown, "Claim"),
+        exercises=_named(markdown, "Exercise"),
         figures=tuple(file for _, file in FIGURE.findall(markdown)),
+    )
+
+
+def _named(markdown: str, what: str) -> tuple[str, ...]:
+    return tuple(
+        name for kind, names in NAMED.findall(markdown) if kind == what for name in re.findall(r"`([\w-]+)`", names)
     )
 
 

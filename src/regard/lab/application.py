@@ -49,7 +49,16 @@ from regard.report.colours import lab_module, lab_variables
 from regard.report.progress import say
 from regard.report.table import finite
 
-VIEWS = ("runs", "ladder", "sentence", "translation", "time", "claims", "text")  # that have a routes_VIEW.py
+VIEWS = (
+    "runs",
+    "ladder",
+    "sentence",
+    "translation",
+    "time",
+    "claims",
+    "lectures",
+    "text",
+)  # that have a routes_VIEW.py
 STATIC = Path(__file__).parent / "static"
 TYPES = {".html": "text/html", ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
 FRESH = 0.5  # seconds

@@ -82,17 +82,17 @@ def _separate(heat: Heat, width: float, height: float) -> Iterable[str]:
         for column, value in enumerate(values):
             if not math.isfinite(value):
                 continue
-            light, dark = (shade(heat.share(value), heat.diverging, screen) for screen in (False, True))
+            colour = shade(heat.share(value), heat.diverging)
             x, y = width * _at(heat, column), height * row
             told = escape(f"{legible(heat.rows[row])} · {legible(heat.columns[column])}: {value:.4g}")
             yield (
-                f'<rect x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{height:.1f}" fill="{hexadecimal(light)}" '
-                f'style="--dark:{hexadecimal(dark)}"><title>{told}</title></rect>'
+                f'<rect x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{height:.1f}" '
+                f'fill="{hexadecimal(colour)}"><title>{told}</title></rect>'
             )
             if written:
                 yield (
                     f'<text x="{x + width / 2:.1f}" y="{y + height / 2 + 4:.1f}" text-anchor="middle" '
-                    f'pointer-events="none" class="value" style="--light:{ink_on(light)};--dark:{ink_on(dark)}">'
+                    f'pointer-events="none" fill="{ink_on(colour)}">'
                     f"{_brief(value, largest)}</text>"
                 )
 
@@ -121,7 +121,7 @@ def _picture(heat: Heat, width: float, height: float) -> Iterable[str]:
 
 def _image(rows: Sequence[bytes], diverging: bool, width: float, height: float) -> str:
     """One image for light and one for dark pages; CSS shows one of them."""
-    size = f'width="{width:.1f}" height="{height:.1f}" preserveAspectRatio="none" style="image-rendering:pixelated"'
+    size = f'width="{width:.1f}" height="{height:.1f}" preserveAspectRatio="none" image-rendering="pixelated"'
     return "".join(
         f'<image class="{screen}" {size} href="data:image/png;base64,{b64encode(png(rows, palette)).decode()}"/>'
         for screen, palette in (

@@ -25,6 +25,7 @@ const VIEWS = [
   { name: "translation", label: "Translation", load: () => import("./views/translation.js") },
   { name: "time", label: "Time", load: () => import("./views/time.js") },
   { name: "claims", label: "Claims", load: () => import("./views/claims.js") },
+  { name: "lectures", label: "Lectures", load: () => import("./views/lectures.js") },
   { name: "text", label: "Text", load: () => import("./views/text.js") },
 ];
 // Views that are reached from others, and the one they belong to.

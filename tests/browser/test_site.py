@@ -1,0 +1,47 @@
+"""The site of `make docs`, opened from its folder in a browser: no server, no network, search, dark, a phone."""
+
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+LECTURES = ("000", "001", "002", "003", "004", "errata")
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    build = pytest.importorskip("sphinx.cmd.build", reason="Sphinx builds the site: pip install '.[docs]'")
+    pytest.importorskip("furo")
+    pytest.importorskip("myst_parser")
+    out = tmp_path_factory.mktemp("site")
+    # A link that leads nowhere is a warning, and a warning is an error.
+    assert build.build_main(["-q", "-W", "-c", str(ROOT / "docs"), str(ROOT), str(out)]) == 0
+    return out
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("number", LECTURES)
+def test_a_lecture_is_shown_at_two_widths(site, page, number, scheme):
+    page.emulate_media(color_scheme=scheme)
+    page.goto((site / "docs" / "lectures" / f"{number}.html").as_uri())
+    assert page.locator("article section section").count() > 10
+    assert number == "errata" or page.locator("article .highlight .hll").count() > 10  # the line of code, marked
+    assert page.evaluate("[...document.images].every(one => one.complete && one.naturalWidth > 0)")
+    for width in (1280, 390):
+        page.set_viewport_size({"width": width, "height": 900})
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+def test_the_search_finds_without_a_server(site, page):
+    page.goto((site / "search.html").as_uri() + "?q=epanechnikov")
+    found = page.locator("#search-results a", has_text="Errata")
+    found.first.wait_for()
+    found.first.click()
+    assert "errata.html" in page.url
+
+
+def test_the_first_page_leads_to_all_others(site, page):
+    page.goto((site / "README.html").as_uri())
+    targets = page.locator(".sidebar-tree a").evaluate_all("links => links.map(link => link.getAttribute('href'))")
+    pages = {path.relative_to(ROOT).with_suffix(".html").as_posix() for path in (ROOT / "docs").rglob("*.md")}
+    assert pages <= set(targets)
