@@ -39,6 +39,15 @@ def test_too_little_of_a_long_work_says_nothing_of_the_rest(watched):
         assert ("left" in printed()) == (5 * step >= 100 and step > 1)
 
 
+def test_what_was_done_before_it_began_took_no_time(watched):
+    bar, go_to, printed = watched(2000)
+    bar.done = bar.first = 1000
+    for seconds, more in ((20.0, 5), (40.0, 5)):  # 10 of the 1000 that are left: just enough to say it
+        go_to(seconds)
+        bar.advance(more)
+    assert printed().splitlines()[-1] == "translating 1010/2000 sentences · 1 h 06 min left"
+
+
 def test_where_training_and_validation_measure_different_losses_it_is_said():
     said = how_losses_differ(compose_recipe("transformer", settings={"model": {"dropout": 0.1}}))
     assert "with dropout and label smoothing 0.1, the validation loss without" in said

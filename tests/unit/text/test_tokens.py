@@ -40,7 +40,7 @@ def test_the_array_on_disk_equals_encoding_in_memory(tmp_path_factory, kind, lin
 
 def test_many_types_take_four_bytes(tmp_path):
     tokenizer = Tokenizer.train([" ".join(f"w{number}" for number in range(70_000))], "word")
-    array = tokenise(["w69999 w0 w12345"], tokenizer, tmp_path / "x.npy")
+    array = tokenise(["w69999 w0 w12345"], tokenizer, tmp_path / "new" / "folder" / "x.npy")
     assert array.ids.dtype == np.uint32
     assert tokenizer.decode(array.ids.tolist()) == "w69999 w0 w12345\n"
 
