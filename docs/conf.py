@@ -7,6 +7,7 @@ opened anywhere.
 from __future__ import annotations
 
 import re
+from textwrap import dedent, indent
 from typing import Any
 
 from regard import __version__
@@ -55,7 +56,7 @@ def show_code(anchor: Anchor) -> str:
     lines = anchor.around()
     first, emphasised = lines[0][0], anchor.line - lines[0][0] + 1
     options = f":lineno-start: {first}\n  :emphasize-lines: {emphasised}\n  :caption: src/regard/{anchor.place}\n"
-    code = "\n".join(f"  {line}" for _, line in lines)
+    code = indent(dedent("\n".join(line for _, line in lines)), "  ")
     return f"- Code\n\n  ```{{code-block}} python\n  {options}\n{code}\n  ```\n"
 
 

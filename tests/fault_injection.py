@@ -193,11 +193,13 @@ def digest(tensor: Any) -> str:
 
 def unfinished(folder: Path) -> list[str]:
     """Files that nothing will ever finish; the mark of a beginning means nothing where there is a run. What a killed
-    `export` or `inspect --html` leaves beside its file is not counted: no lock says whose it is."""
+    `export` or `inspect --html` leaves beside its file is not counted: no lock says whose it is. Nor is what was asked
+    for, beside a file that is complete."""
     return [
         str(path.relative_to(folder))
         for path in folder.rglob("*")
         if not path.name.startswith((".out.arpa.", ".out.html."))
+        if not (path.name == "out.txt.part.json" and (folder / "out.txt").exists())
         if ".part" in path.name or (path.name == ".beginning" and not (path.parent / "run.json").exists())
     ]
 

@@ -58,7 +58,7 @@ def test_the_arithmetic_follows_the_word(page, tmp_path):
     calculation = calculate_language(model, WORDS, text)
     works = calculation.at_all_steps(calculation.at(layer=0, head=1))
     file = tmp_path / "page.html"
-    file.write_text(trace_page(trace_language(model, WORDS, text), works), encoding="utf-8")
+    file.write_text(trace_page(trace_language(model, WORDS, text), works=works), encoding="utf-8")
     page.goto(file.as_uri())
     page.locator(".words").last.locator("button").nth(2).click()
     panel = page.locator(".part", has=page.locator(".work"))

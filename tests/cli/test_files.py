@@ -150,3 +150,15 @@ def test_a_file_is_finished_only_by_the_weights_that_began_it(tmp_path, changed)
     assert _digests(tmp_path, "best", 2) == before[0]
     (tmp_path / changed).write_text("afterwards")
     assert all(a != b for a, b in zip(before, (_digests(tmp_path, "best", 2), _digests(tmp_path, "best", 1))))
+
+
+def test_what_a_kill_left_of_the_note_beside_an_unfinished_file_is_swept(tmp_path):
+    source, out = tmp_path / "in.txt", tmp_path / "out.txt"
+    source.write_text("one\ntwo\n")
+    (tmp_path / ".out.txt.part.json.0123abcd.part").write_text('{"inp')
+    (tmp_path / ".other.txt.part.json.0123abcd.part").write_text("someone else's")
+    line_by_line(source, out, {}, lambda lines, done: (line.upper() for line in lines))
+    assert out.read_text() == "ONE\nTWO\n"
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        ".other.txt.part.json.0123abcd.part", "in.txt", "out.txt",
+    ]  # fmt: skip

@@ -1,5 +1,6 @@
 """`regard inspect`: what is shown of the inside agrees with what the other verbs say of the outside."""
 
+import base64
 import json
 import math
 import re
@@ -241,3 +242,55 @@ def test_a_hypothesis_that_was_cut_off_says_why_it_stands_below(trained):
     assert "was not finished when the search ended" in told["unfinished"]
     assert {one["text"].endswith(" …") for one in told["beam"] if "text" in one} >= {True}
     assert "…: not finished" in " ".join(show(cut).split())
+
+
+# -- the arithmetic --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("system", [*LANGUAGE, *PAIRS, "classifier"])
+def test_work_ends_in_the_probability_that_the_trace_has(seen, system):
+    text = LINE if system in LANGUAGE else SENTENCE
+    trace, work = seen(system, text), seen(system, text, "--work", "--step", "0")
+    named = [line for part in work["sections"] for line in part["lines"] if line["name"].startswith("P(")]
+    expected = trace["top"][0][0]["probability"] if system == "classifier" else trace["probability"][0]
+    assert named[-1]["value"] == pytest.approx(expected, rel=1e-3)
+
+
+def test_an_n_gram_shows_what_it_counted(regard, runs):
+    shown = regard("inspect", runs["ngram"], LINE, "--work", "--step", "2")[1]
+    assert "(a(hw) − D) / a(h·)" in shown
+    assert "not at hand" not in shown
+    assert max(map(len, shown.splitlines())) <= 80
+
+
+def test_the_page_holds_the_work_of_every_step(regard, runs, seen, tmp_path):
+    page = tmp_path / "work.html"
+    assert regard("inspect", runs["gpt"], LINE, "--work", "--layer", "0", "--head", "1", "--html", page)[0] == 0
+    packed = re.search(r'class="trace"[^>]*>([^<]*)<', page.read_text(encoding="utf-8"))[1]
+    steps = len(seen("gpt", LINE)["tokens"])
+    assert base64.b64decode(packed).count(b'"title": "Self-attention, layer 1, head 2"') == steps
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["--work", "--step", "99"], "no step 99"),
+        (["--work", "--layer", "9"], "no layer '9'"),
+        (["--work", "--head", "9"], "no head 9"),
+        (["--step", "1"], "add --work"),
+        (["--work", "--gradients"], "--gradients"),
+    ],
+)
+def test_work_that_is_not_there_is_refused_in_one_sentence(regard, runs, words, sentence):
+    code, out, errors = regard("inspect", runs["gpt"], LINE, *words)
+    assert (code, out) == (2, "")
+    assert sentence in errors
+    assert len(errors.strip().splitlines()) == 1
+
+
+def test_the_lectures_example_needs_no_run(regard):
+    code, shown, _ = regard("inspect", "lecture:any-b", "--work")
+    assert code == 0
+    assert "e / (e + 3) = 0.475" in shown
+    assert regard("inspect", "lecture:any-b", "AXB", "--work")[0] == 2
+    assert regard("inspect", "lecture:any-b", "--work", "--step", "1")[0] == 2

@@ -68,7 +68,7 @@ def test_text_report_and_web_know_nothing_of_torch(package):
 
 
 QUICK = ["--help", "systems", "systems --json", "train --help", "compare --help", "inspect --help", "claims --help"]
-QUICK += ["doctor --help", "lecture 003:49", "data", "--version"]
+QUICK += ["doctor --help", "lecture 003:49", "exercise", "data", "--version"]
 
 
 def test_quick_answers_never_load_torch():

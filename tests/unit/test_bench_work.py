@@ -1,7 +1,9 @@
 """The benchmarks: all do the same work and take turns, and what could not run is said. Nothing here looks at time."""
 
 import copy
+import socket
 import sys
+import threading
 
 import numpy as np
 import pytest
@@ -11,6 +13,7 @@ from regard.base.errors import RegardError
 from regard.bench import fast_rows, turns
 from regard.bench.all_benchmarks import BENCHES, SERVE, get_bench
 from regard.bench.contenders import Contender, Cost, Place, Row
+from regard.bench.http_load import load
 from regard.bench.machine import Machine, Memory
 from regard.bench.studies import gpt2_parity
 from regard.bench.training_step import LEARNING
@@ -321,3 +324,30 @@ def copy_linear(ours, *theirs):
 
 def test_every_row_of_the_table_of_fast_code_has_a_benchmark():
     assert list(fast_rows.TRIALS.keys() ^ {row.name for row in rows()}) == []
+
+
+# -- the load of a server --------------------------------------------------------------------------------------------
+
+
+def test_clients_read_streams_in_any_pieces_and_let_a_server_close_what_is_idle():
+    event = b'data: {"choices": [{"index": 0, "text": "a b"}], "usage": {"completion_tokens": 2}}\n\n'
+    answer = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n" + b"%x\r\n%s\r\n0\r\n\r\n" % (len(event), event)
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def serve():
+            one, other = (listening.accept()[0] for _ in range(2))
+            with other:
+                with one:
+                    one.recv(2**16)
+                    one.sendall(answer)
+                other.recv(2**16)
+                for byte in answer:
+                    other.sendall(bytes([byte]))
+
+        serving = threading.Thread(target=serve)
+        serving.start()
+        questions = iter([(0, {"prompt": "a"}), (1, {"prompt": "b"})])
+        found = load(f"http://127.0.0.1:{listening.getsockname()[1]}/", questions, 2)
+        serving.join()
+    assert [(one.question, one.tokens, one.text()) for one in found] == [(0, 2, "a b"), (1, 2, "a b")]
+    assert all(0 < one.first <= one.whole for one in found)

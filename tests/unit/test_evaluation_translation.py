@@ -153,6 +153,8 @@ def test_escaped_text_is_refused(escaped):
         quality(["fine", escaped], ["fine", "fine"])
     many = ["Q&A at me@home, 3 < 4 & so on"] * 1500
     quality(many, [escaped, *many[1:]])  # one in 1500 is a slip of the text, not a tool's doing
+    with pytest.raises(RegardError, match="2 such lines"):
+        quality(many, [escaped, escaped, *many[2:]])
 
 
 def test_unequal_or_empty_lists_are_refused():

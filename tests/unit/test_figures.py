@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 import regard
-from regard.report.axes import Axis, number
+from regard.report.axes import Axis, apart, number
 from regard.report.colours import luminance, shades
 from regard.report.figures import Heat, Intervals, Line, Lines, Mark, from_json, legible
 from regard.report.offline_page import script_of
@@ -283,6 +283,12 @@ def test_an_axis_holds_its_values_and_its_ticks_between_its_ends(values, log, ze
     for value in (*(value for value in values if not axis.log or value > 1e-300), *axis.ticks):
         assert -1e-9 <= place(value) <= 1 + 1e-9
     assert len(axis.ticks) <= 32
+
+
+def test_ticks_are_kept_if_they_are_far_enough_apart():
+    assert apart([0, 9, 17, 18, 26, 27], float, 9) == [0, 9, 18, 27]
+    assert apart([3, 2, 1], lambda tick: -9 * tick, 9) == [3, 2, 1]
+    assert apart([], float, 9) == []
 
 
 def test_what_no_page_may_hold_is_replaced_in_labels():

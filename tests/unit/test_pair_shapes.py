@@ -22,7 +22,7 @@ from regard.training.loop import Trainer
 from regard.training.objective import Objective, to_device
 from regard.training.validation import Verdict
 
-law = settings(derandomize=True, deadline=None, max_examples=100)
+law = settings(derandomize=True, deadline=None, max_examples=50)
 shapes = st.lists(st.tuples(st.integers(0, 30), st.integers(0, 30)), min_size=1, max_size=60)
 seeds, budgets = st.integers(0, 2**64 - 1), st.integers(62, 400)
 

@@ -9,12 +9,12 @@ from regard.runs.train import compose_recipe, how_losses_differ
 @pytest.fixture
 def watched(monkeypatch, capsys):
     """A bar in a log, and a clock that is set by hand: watched(total) → (bar, go to a time, what was printed)."""
-    now = [0.0]
+    now = [5000.0]  # when it begins is nobody's zero
     monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
 
     def start(total):
         bar = progress._PlainBar("translating", total, 0, " sentences")
-        return bar, lambda seconds: now.__setitem__(0, seconds), lambda: capsys.readouterr().err
+        return bar, lambda seconds: now.__setitem__(0, 5000.0 + seconds), lambda: capsys.readouterr().err
 
     return start
 

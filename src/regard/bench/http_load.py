@@ -79,13 +79,13 @@ def load(
     are over; what has begun is finished."""
     place, found = urlsplit(address), list[Answer]()
     with selectors.DefaultSelector() as selector:
-        asking = [Client(place.hostname or "", place.port or 80) for _ in range(clients)]
+        asking: list[Client] = []
         try:
-            until = time.perf_counter() + seconds
-            for client in asking:
+            until, going = time.perf_counter() + seconds, clients
+            for _ in range(clients):
+                asking.append(client := Client(place.hostname or "", place.port or 80))
+                client.ask(*next(questions))  # at once: servers close connections on which nothing comes
                 selector.register(client.socket, selectors.EVENT_READ, client)
-                client.ask(*next(questions))
-            going = clients
             while going:
                 ready = selector.select(SILENCE)
                 if not ready:
@@ -98,6 +98,7 @@ def load(
                             client.ask(*next(questions))
                         else:
                             going -= 1
+                            selector.unregister(client.socket)  # a server may close what is idle
         finally:
             for client in asking:
                 client.socket.close()

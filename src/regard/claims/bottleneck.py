@@ -71,9 +71,8 @@ def experiment(trial: Trial) -> Evidence:
                 curves[task, name].append(right_by_length(model, given))
                 trial.step(f"{task}, {name}, seed {seed}")
     narrow, *_, wide = (name for name in models if name != "attention")
-    measured: dict[str, Sequence[float]] = {
-        CONVERGED: [float(one.converged) for found in taken.values() for one in found]
-    }
+    ended = [float(one.converged) for found in taken.values() for one in found]
+    measured: dict[str, Sequence[float]] = {CONVERGED: ended, UNTRAINED: first}
     for task in tasks:
         measured |= {
             FALL[task]: [fall(curve) for curve in curves[task, narrow]],

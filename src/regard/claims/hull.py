@@ -9,12 +9,12 @@ Whether y lies in the hull is read off its own coordinates: d + 1 points in d di
 
 from __future__ import annotations
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from regard.claims.claim import Claim, Evidence, Expect, Trial, Worked
-from regard.layers.attention import FullSelfAttention, written
+from regard.claims.through_time import opening
+from regard.layers.attention import FullSelfAttention, SelfAttention, written
 from regard.layers.pooling import attention
 from regard.layers.scores import KERNELS, SCORES, named_score
 from regard.report.figures import Figure, Line, Lines
@@ -118,16 +118,27 @@ def sharpness(trial: Trial) -> Figure:
 
 
 def worked() -> list[Worked]:
-    """Two states of three words, from one matrix of scores: what lies above its diagonal the mask takes away."""
-    scores = np.log([[1.0, 9.0, 9.0], [0.3, 0.7, 9.0], [0.3, 0.5, 0.2]])
-    found = attention(np.eye(3), np.eye(3), np.eye(3), lambda q, k: scores, mask=np.tri(3, dtype=bool)).output
+    """The notes' h₂ and h₃ from a causal layer that has learned to look so: W_q and W_k are fitted, from random weights
+    on random words, and each state is then taken apart into the values that it may see."""
+    torch.manual_seed(0)
+    layer, words = SelfAttention(8).double(), torch.randn(1, 3, 8, dtype=torch.float64)
+    wanted = torch.tensor([[1.0, 0.0, 0.0], [0.3, 0.7, 0.0], [0.3, 0.5, 0.2]], dtype=torch.float64)
+    optimiser = torch.optim.Adam([layer.query.weight, layer.key.weight], lr=0.05)  # type: ignore[list-item]
+    for _ in range(150):
+        states, _, parts = layer.explain(words, *opening(layer, words))
+        loss = -(wanted * parts["weights"][0, 0].clamp(min=1e-12).log()).sum()
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
+    values, states = layer.value(words)[0].detach(), states[0].detach()
 
-    def sum_of_values(state: np.ndarray) -> str:
-        return " + ".join(f"{weight:.1f}v{'₁₂₃'[i]}" for i, weight in enumerate(state) if weight > 0)
+    def sum_of_values(t: int) -> str:
+        shares = torch.linalg.lstsq(values[:t].T, states[t - 1, :, None]).solution[:, 0]
+        return " + ".join(f"{share:.1f}v{'₁₂₃'[i]}" for i, share in enumerate(shares.tolist()))
 
     noted = {2: ("0.3v₁ + 0.7v₂", "000:82"), 3: ("0.3v₁ + 0.5v₂ + 0.2v₃", "000:62")}
     return [
-        Worked(f"h{'₁₂₃'[t - 1]}", words, sum_of_values(found[t - 1]), words == sum_of_values(found[t - 1]), where)
+        Worked(f"h{'₁₂₃'[t - 1]}", words, sum_of_values(t), words == sum_of_values(t), where)
         for t, (words, where) in noted.items()
     ]
 

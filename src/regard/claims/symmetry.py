@@ -12,6 +12,7 @@ import math
 from fractions import Fraction
 
 import numpy as np
+import torch
 
 from regard.claims.claim import Claim, Evidence, Expect, Trial, Worked
 from regard.layers.pooling import attention
@@ -64,6 +65,9 @@ def around(weights: np.ndarray) -> float:
 # -- the notes' sentence ---------------------------------------------------------------------------------------------
 
 
+NOTED = [[0.75, 0.25, 0, 0, 0], [0.5, 0.5, 0, 0, 0], [0, 0, 1, 0, 0], [0, 0, 0, 0.75, 0.25], [0, 0, 0, 0, 1]]
+
+
 def sentence() -> np.ndarray:
     """Word vectors whose softmax(XXᵀ) is the notes' table: each block of words on axes of its own, far from the rest.
 
@@ -98,20 +102,35 @@ def heat() -> Heat:
     )
 
 
+def learned_table() -> np.ndarray:
+    """softmax(XXᵀ) of word vectors that were learned, from random ones, to give the notes' weights."""
+    torch.manual_seed(0)
+    x, wanted = torch.randn(5, 8, dtype=torch.float64, requires_grad=True), torch.tensor(NOTED, dtype=torch.float64)
+    optimiser = torch.optim.Adam([x], lr=0.05)
+    for _ in range(400):
+        loss = -(wanted * (x @ x.T).log_softmax(-1)).sum()
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
+    vectors = x.detach().numpy()
+    weights: np.ndarray = attention(vectors, vectors, vectors, "dot").weights
+    return weights
+
+
 def worked() -> list[Worked]:
     noted = ("3/4 1/4 0 0 0", "1/2 1/2 0 0 0", "0 0 1 0 0", "0 0 0 3/4 1/4", "0 0 0 0 1")
     rows = [
-        Worked(f"weights of {word!r}", words, fractions(row), words == fractions(row), f"001:{167 + at}")
-        for at, (word, words, row) in enumerate(zip(SENTENCE, noted, table()))
+        Worked(f"weights of {word!r}, learned", words, fractions(row), words == fractions(row), f"001:{167 + at}")
+        for at, (word, words, row) in enumerate(zip(SENTENCE, noted, learned_table()))
     ]
     amo = attention(np.log([1.0, 3.0, 1e-300, 1e-300, 1e-300]), np.eye(5), np.eye(5), "dot").output  # values: the words
     said = " + ".join(f"{Fraction(w).limit_denominator(8)} {word}" for w, word in zip(amo, SENTENCE) if w > 1e-12)
     return [Worked("amo", "1/4 I + 3/4 love", said, said == "1/4 I + 3/4 love", "001:143"), *rows]
 
 
-def fractions(row: np.ndarray) -> str:
-    near = [Fraction(float(weight)).limit_denominator(8) for weight in row]
-    exact = all(abs(float(part) - weight) < 1e-9 for part, weight in zip(near, row))
+def fractions(row: np.ndarray, within: float = 0.01) -> str:
+    near = [Fraction(float(weight)).limit_denominator(4) for weight in row]
+    exact = all(abs(float(part) - weight) < within for part, weight in zip(near, row))
     return " ".join(map(str, near if exact else row))
 
 

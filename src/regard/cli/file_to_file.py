@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from regard.base.errors import RegardError
-from regard.base.files import give_name, locked, open_own_file, reading, write_text
+from regard.base.files import give_name, locked, open_own_file, reading, sweep, write_text
 from regard.base.numbers import counted
 from regard.cli.stdin import as_text
 from regard.report.progress import Bar, progress, say
@@ -42,6 +42,7 @@ def line_by_line(source: Path, out: Path, question: Mapping[str, Any], answer: A
     lock = out.with_name(f".{out.name}.lock")
     with locked(lock):
         _check_free(out)  # another process may have finished it
+        sweep(out.parent, of=note.name)
         done = _done(part, note, asked)
         _go_on(source, part, done, answer)
         try:

@@ -46,7 +46,7 @@ def _words(found: Found) -> str:
     """The entry and around each of its lines of code a few more, as markdown."""
     from regard.companion.lecture_pages import terminal_words
 
-    parts = [f"*Lecture {found.page.number}: {found.page.title}*", terminal_words(found.entry.markdown)]
+    parts = [terminal_words(found.entry.markdown)]
     for anchor in found.entry.code:
         lines = anchor.around()
         width = len(str(lines[-1][0]))

@@ -144,7 +144,7 @@ def folder() -> Path:
 def _read(path: Path) -> Page:
     markdown = path.read_text(encoding="utf-8")
     head, *sections = re.split(r"^(?=## )", markdown, flags=re.M)
-    title, summary = re.match(r"# (.+)\n\n(.+)\n", head).groups()  # type: ignore[union-attr]
+    title, summary = re.match(r"# (?:Lecture \d{3}: )?(.+)\n\n(.+)\n", head).groups()  # type: ignore[union-attr]
     return Page(path.stem, title, summary, markdown, tuple(map(_entry, filter(PLACES.search, sections))))
 
 

@@ -46,7 +46,7 @@ from regard.systems.transformer import Transformer
 from regard.systems.translator import Translator
 from regard.text.tokenizer import Tokenizer
 
-PROJECTED = "The largest component of each; x is what the layer reads, normalised where it is so."
+PROJECTED = "Their largest components; x is what the layer reads, after its norm if it has one."
 ORDER = ("cross", "self", "average", "layer", "pool", "encoder")  # of the layers that a number can mean
 MOST_STEPS = 100  # of a page
 EQUATIONS = {kind: KINDS[name][1] for name, kind in CELLS.items()}
@@ -332,18 +332,19 @@ def _projections(attention: Any, x: Tensor, parts: State, spoken: Sequence[str],
     own, most = head * shared // heads, int(parts["weights"][0, head, step].argmax())
     word = named_words(spoken)[most]
     lines = [
-        _projected(name, attention.project, width * row, x[0, at], parts[kind][0, head, at])
+        line
         for name, kind, row, at in (
             ("q", "query", head, step),
             (f"k({word})", "keys", heads + own, most),
             (f"v({word})", "values", heads + shared + own, most),
         )
         if kind == "values" or not isinstance(attention.position, Rotary)  # which turns queries and keys afterwards
+        for line in _projected(name, attention.project, width * row, x[0, at], parts[kind][0, head, at])
     ]
     return Section("query, key and value", tuple(lines), PROJECTED)
 
 
-def _projected(name: str, linear: nn.Linear, first: int, x: Tensor, vector: Tensor) -> Sum:
+def _projected(name: str, linear: nn.Linear, first: int, x: Tensor, vector: Tensor) -> list[Sum]:
     """W x + b by the rows of a matrix that begin at `first`."""
     rows = slice(first, first + len(vector))
     bias = None if linear.bias is None else numbers(linear.bias[rows])
@@ -423,11 +424,13 @@ def _bare(
         vectors = (("q", layer.query, "query", step), (f"k({word})", layer.key, "keys", most),
                    (f"v({word})", layer.value, "values", most))  # fmt: skip
         own = [
-            equations.projected(name, numbers(linear.weight), None, numbers(x[0, at]),
-                                numbers(inside[kind][0, 0, at]), function)
-            for name, linear, kind, at in vectors
+            line
+            for letter, linear, kind, at in vectors
             if isinstance(linear, nn.Linear)
-        ]  # fmt: skip
+            for line in equations.projected(
+                letter, numbers(linear.weight), None, numbers(x[0, at]), numbers(inside[kind][0, 0, at]), function
+            )
+        ]
         return [*([Section("query, key and value", tuple(own), PROJECTED)] if own else []), *looks]
 
     return sections
@@ -516,7 +519,7 @@ def _across(
         output, vector = numbers(parts["output"][0, step]), parts["query"][0, head, step]
         query = _projected("q", block.cross.query, head * len(vector), enters[0, step], vector)
         return [
-            Section("query", (query,), PROJECTED),
+            Section("query", tuple(query), PROJECTED),
             *_attention_lines(parts, source, step, head, len(source), f"attention/cross/{name}"),
             equations.heads_joined(block.cross, _contexts(parts, step), output, f"hidden/layer/{name}/cross", step),
             *_residual(block, x, inside, f"layer/{name}", step),

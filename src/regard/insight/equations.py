@@ -93,15 +93,15 @@ def look(
 
 def projected(
     name: str, weight: np.ndarray, bias: np.ndarray | None, x: np.ndarray, vector: np.ndarray, function: str = ""
-) -> Sum:
-    """The largest component of a query, key or value: W x + b. `name` is q, k(word), …"""
-    (u,) = largest_units(vector, 1)[:1]
-    letter = name[0]
-    formula = f"W_{letter} x" + (" + b" if bias is not None else "")
-    fixed = [] if bias is None else [Term("b", float(bias[u]))]
-    return add_up(f"{name}[{u}]", f"{letter} = {function}({formula})" if function else f"{letter} = {formula}",
-                  products(components("x", len(x)), weight[u], x), float(vector[u]), function=function,
-                  fixed=fixed)  # fmt: skip
+) -> list[Sum]:
+    """A query, key or value, W x + b: its largest component, or both of two. `name` is q, k(word), …"""
+    formula = f"W_{name[0]} x" + (" + b" if bias is not None else "")
+    formula = f"{name[0]} = {function}({formula})" if function else f"{name[0]} = {formula}"
+    return [
+        add_up(f"{name}[{u}]", formula, products(components("x", len(x)), weight[u], x), float(vector[u]),
+               function=function, fixed=[] if bias is None else [Term("b", float(bias[u]))])
+        for u in largest_units(vector, 1)
+    ]  # fmt: skip
 
 
 def exponent(scores: np.ndarray, letter: str) -> tuple[np.ndarray, str]:

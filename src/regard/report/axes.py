@@ -20,7 +20,7 @@ class Axis:
     log: bool = False
 
     @classmethod
-    def of(cls, values: Iterable[float], log: bool, zero: bool = False) -> Axis:
+    def of(cls, values: Iterable[float], log: bool, zero: bool) -> Axis:
         """An axis around all valid values: finite, and above zero on a logarithmic axis."""
         shown = [value for value in values if abs(value) < FARTHEST]  # excludes NaN
         above = [value for value in shown if value > 1 / FARTHEST]
@@ -29,7 +29,7 @@ class Axis:
         return cls.linear(shown or [0.0, 1.0], zero)
 
     @classmethod
-    def linear(cls, values: Sequence[float], zero: bool = False) -> Axis:
+    def linear(cls, values: Sequence[float], zero: bool) -> Axis:
         low, high = min(values), max(values)
         if zero:
             low, high = min(low, 0.0), max(high, 0.0)

@@ -12,13 +12,21 @@ from typing import Any
 from regard.report.figures import Figure
 from regard.report.svg import svg
 
+STYLE = """
+.regard-figures { display: flex; flex-wrap: wrap; gap: 1em; background: white; color: black }
+.regard-figures > div { flex: 1 1 320px; max-width: 720px }
+.regard-figures svg { max-width: 100%; height: auto }
+.regard-figures svg .dark { display: none }
+.regard-figures svg .value { fill: var(--light) }
+"""  # a figure holds the shades of light and of dark pages
+
 
 def show(*figures: Figure) -> None:
     """The figures beside each other, or below where there is no room."""
     from IPython.display import HTML, display
 
-    cells = "".join(f'<div style="flex:1 1 320px;max-width:720px">{svg(figure)}</div>' for figure in figures)
-    display(HTML(f'<div style="display:flex;flex-wrap:wrap;gap:1em">{cells}</div>'))
+    cells = "".join(f"<div>{svg(figure)}</div>" for figure in figures)
+    display(HTML(f'<style>{STYLE}</style><div class="regard-figures">{cells}</div>'))
 
 
 def slider(draw: Callable[..., Figure], **values: Sequence[Any]) -> None:

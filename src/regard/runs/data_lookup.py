@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TypeVar
+from typing import TypeGuard, TypeVar
 
 from regard.base.errors import RegardError
 from regard.report.progress import progress, say
@@ -15,6 +15,8 @@ from regard.text.tokenizer import Tokenizer
 from regard.text.tokens import TokenArray, cached
 
 Known = TypeVar("Known", Corpus, PairCorpus)
+
+ALL = "all"  # a split that is asked for: a file as it stands
 
 
 def corpus_of(folder: Path, recipe: Recipe) -> Corpus:
@@ -79,6 +81,14 @@ def _unchanged(corpus: Known, folder: Path, recipe: Recipe) -> Known:
 def refuse_columns(columns: str) -> None:
     if columns:
         raise RegardError("--data.columns says how to read another file: name that with --data.")
+
+
+def is_whole_file(data: object, split: str | None) -> TypeGuard[str | Path]:
+    """Is this a single file, which `split` can take as it stands? `all` asks for that, and is for nothing else."""
+    found = isinstance(data, str | Path) and Path(data).is_file()
+    if split == ALL and not found:
+        raise RegardError("--split all takes a file of --data as it stands: give one, or name a split.")
+    return found
 
 
 def choose_split(corpus: Corpus | PairCorpus, split: str | None) -> str:

@@ -40,15 +40,15 @@ from regard.insight.tracing import trace_language
 from regard.insight.work import Work
 from regard.layers.state import State
 from regard.report.progress import progress
-from regard.runs.data_lookup import choose_split, corpus_of, refuse_columns, tokens_of
+from regard.runs.data_lookup import ALL, choose_split, corpus_of, is_whole_file, refuse_columns, tokens_of
 from regard.runs.folder import forbidden_tokens
 from regard.runs.lists import GivenLines, lines_of
 from regard.runs.prediction import Prediction
-from regard.runs.run import GIVEN, Run, given_state
+from regard.runs.run import GIVEN, WHOLE, Run, given_state
 from regard.runs.speed import install
 from regard.systems.ngram import NGram
 from regard.text import sources
-from regard.text.corpus import Corpus, open_corpus
+from regard.text.corpus import Corpus, open_corpus, open_whole
 from regard.text.tokens import TokenArray
 
 COLUMNS = 256  # tokens whose predictions are looked at together
@@ -128,9 +128,13 @@ class LanguageRun(Run):
         documents: bool = False,
     ) -> dict[str, Any]:
         """Perplexity and bits per character on held-out text, with how they were computed; with `documents` also the
-        loss of each document of it, for intervals. `data`: another corpus, or a list of lines, which is read whole."""
-        corpus = self.corpus(data, columns)
-        name = choose_split(corpus, split)
+        loss of each document of it, for intervals. `data`: another corpus, or a list of lines, which is read whole, as
+        a file is with the split "all"."""
+        if is_whole_file(data, split) and split == ALL:
+            corpus = open_whole(Path(data), WHOLE, columns=columns, usual=self.recipe.data.columns)
+        else:
+            corpus = self.corpus(data, columns)
+        name = choose_split(corpus, None if split == ALL else split)
         array = tokens_of(corpus, self.tokenizer, name)
         method = Method.of(self.model, segment, overlap, stream)
         began = time.perf_counter()

@@ -14,7 +14,7 @@ import numpy as np
 from regard.base.errors import RegardError
 from regard.base.numbers import grouped
 from regard.layers.state import State
-from regard.runs.data_lookup import choose_split, corpus_of, pairs_of, refuse_columns
+from regard.runs.data_lookup import ALL, choose_split, corpus_of, is_whole_file, pairs_of, refuse_columns
 from regard.runs.folder import count_parameters, forbidden_tokens, pick_device
 from regard.runs.history import History, read_metrics
 from regard.runs.lists import GivenPairs, sides
@@ -113,8 +113,8 @@ class PairRun(Run):
         return open_pairs(data, source=mine.source, target=mine.target, columns=columns, usual=mine.columns, swap=swap)
 
     def chosen(self, data: GivenPairs | None, split: str | None, columns: str = "") -> tuple[PairCorpus, str]:
-        """A corpus and its split to look at; a single file with no split named is taken whole, as it stands."""
-        if not isinstance(data, (str, Path)) or split is not None or not Path(data).is_file():
+        """A corpus and its split to look at; a single file with no split named, or `all`, is taken as it stands."""
+        if not is_whole_file(data, split) or split not in (None, ALL):
             corpus = self.corpus(data, columns)
             return corpus, choose_split(corpus, split)
         mine = self.recipe.data

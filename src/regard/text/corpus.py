@@ -116,6 +116,13 @@ def open_corpus(
     return _open_file(open_text((path,), columns, header, usual), (0.9, 0.95) if split == "tail" else ())
 
 
+def open_whole(path: Path, split: str, *, columns: str = "", usual: str = "") -> Corpus:
+    """A file of text as it stands, as one split of this name."""
+    text = open_text((path,), columns, "auto", usual)
+    _require_distinct(text, 1)
+    return replace(_corpus(text, {"train": text}, "", disjoint=True), splits={split: text})
+
+
 def available() -> list[dict[str, str]]:
     """The corpora that have a name: what each is, and whether it is on this machine."""
     kinds = {"phrasebook": "built in, pairs"}

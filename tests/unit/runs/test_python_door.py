@@ -190,6 +190,23 @@ def test_a_list_is_evaluated_whole(lstm, translator, classifier):
     assert classifier.evaluate(data=LABELLED)["lines"] == len(LABELLED)
 
 
+def test_a_file_is_evaluated_whole_where_all_of_it_is_asked_for(lstm, translator, tmp_path):
+    text, pairs = tmp_path / "my.txt", tmp_path / "my.tsv"
+    text.write_text("\n".join(LINES) + "\n", encoding="utf-8")
+    pairs.write_text("".join(f"{source}\t{target}\n" for source, target in PAIRS), encoding="utf-8")
+    facts, given = lstm.evaluate("all", data=text), lstm.evaluate(data=LINES)
+    assert facts["split"] == "whole file"
+    assert {name: facts[name] for name in ("tokens", "nats_per_token")} == {
+        name: given[name] for name in ("tokens", "nats_per_token")
+    }
+    assert lstm.evaluate(data=text)["split"] == "test"  # as ever: what is drawn of it
+    assert translator.evaluate("all", data=pairs)["sentences"] == len(PAIRS)
+    for run in (lstm, translator):
+        for data in (None, tmp_path):
+            with pytest.raises(regard.RegardError, match="--split all takes a file of --data"):
+                run.evaluate("all", data=data)
+
+
 @pytest.mark.parametrize(
     ("data", "sentence"),
     [

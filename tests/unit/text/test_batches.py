@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from regard.text import batches as text_batches
 from regard.text.batches import Streams, Windows, segment_batches, segments
 
-law = settings(derandomize=True, deadline=None, max_examples=200)
+law = settings(derandomize=True, deadline=None, max_examples=100)
 EOS = 0
 sizes, rows, windows = st.integers(1, 200), st.integers(1, 9), st.integers(1, 40)
 

@@ -15,7 +15,7 @@ from regard.text.pair_tokens import encode_pairs
 from regard.text.pairs import Pairs, open_pairs
 from regard.text.tokenizer import Tokenizer
 
-law = settings(derandomize=True, deadline=None, max_examples=100)
+law = settings(derandomize=True, deadline=None, max_examples=50)
 WORDS = "they are watching the watchers watch; she watched it, l'été n'est pas fini, don't wait."
 TOKENIZER = Tokenizer.train([WORDS] * 5, "bpe", 320)
 texts = st.lists(

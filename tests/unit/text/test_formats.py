@@ -357,8 +357,10 @@ def test_json_lines_are_text(tmp_path):
 def test_hugging_face_datasets_are_read_from_the_disk(tmp_path):
     arrow = pytest.importorskip("pyarrow")
     parquet = pytest.importorskip("pyarrow.parquet")
+    both = arrow.struct([("sw", arrow.string()), ("en", arrow.string())])  # by itself an old pyarrow would sort them
     made = arrow.Table.from_pylist(
-        [{"id": str(n), "translation": dict(zip(("sw", "en"), pair))} for n, pair in enumerate(PAIRS)]
+        [{"id": str(n), "translation": dict(zip(("sw", "en"), pair))} for n, pair in enumerate(PAIRS)],
+        arrow.schema([("id", arrow.string()), ("translation", both)]),
     )
     saved = tmp_path / "saved"  # as Dataset.save_to_disk does
     for split, rows in {"train": made.slice(0, 30), "validation": made.slice(30)}.items():

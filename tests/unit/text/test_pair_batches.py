@@ -12,7 +12,7 @@ from regard.text.pair_tokens import TokenPairs, encode_pairs, offsets_of
 from regard.text.pairs import Pairs
 from regard.text.tokenizer import Tokenizer
 
-law = settings(derandomize=True, deadline=None, max_examples=150)
+law = settings(derandomize=True, deadline=None, max_examples=75)
 shapes = st.lists(st.tuples(st.integers(0, 30), st.integers(0, 30)), min_size=1, max_size=60)
 seeds, budgets = st.integers(0, 2**64 - 1), st.integers(62, 400)
 

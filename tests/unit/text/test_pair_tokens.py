@@ -10,7 +10,7 @@ from regard.text.pair_tokens import encode_pairs
 from regard.text.pairs import PairCorpus, Pairs
 from regard.text.tokenizer import Tokenizer
 
-law = settings(derandomize=True, deadline=None, max_examples=100)
+law = settings(derandomize=True, deadline=None, max_examples=50)
 TEXT = Pairs(
     ["the cat sees the dog", "a dog", "the cats"] * 20, ["le chat voit le chien", "un chien", "les chats"] * 20
 )

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from regard.base.errors import RegardError
 from regard.text.tokenizer import Tokenizer
 
-law = settings(derandomize=True, deadline=None, max_examples=100)
+law = settings(derandomize=True, deadline=None, max_examples=50)
 TEXT = [
     "The cat sat on the mat, didn't it? (It did.)",
     "l'eau est bien-connue: 3.14 or 1,000",
@@ -107,7 +107,7 @@ def test_decoded_words_are_read_back_as_the_same_words(ids):
     assert tokenizer.encode(tokenizer.decode(ids)) == ids
 
 
-@settings(law, max_examples=200)
+@settings(law, max_examples=100)
 @given(text=line)
 def test_the_engine_that_others_load_gives_the_same_ids(tokenizer, text):
     engine = tokenizers.Tokenizer.from_str(tokenizer._engine.to_str())

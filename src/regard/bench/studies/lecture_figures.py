@@ -8,7 +8,6 @@ embeddings      word vectors of an LSTM, by their two largest principal componen
 positions       Vaswani's sinusoids
 gradients       ‖∂h_t/∂h_s‖ of untrained networks by the distance t − s, mean of ten draws
 lengths         copying strings: one vector against attention, by length
-alignment       Bahdanau's model on the phrasebook
 kernels         K(u) of the four kernels
 architectures   five systems by their parts, with the number of weights of each
 
@@ -82,12 +81,11 @@ def english() -> tuple[str, ...]:
     return tuple(dict.fromkeys(found))
 
 
-def learned(system: str, data: Sequence[Any], steps: int, model: Mapping[str, Any], rate: float, **more: Any) -> Any:
+def learned(system: str, data: Sequence[Any], steps: int, model: Mapping[str, Any], rate: float) -> Any:
     """A run of this system after so many steps, from a folder that is gone."""
     training = {"steps": steps, "evaluate_every": steps, "checkpoint_every": steps, "learning_rate": rate, **TRAINING}
-    words = {"tokenizer": "word"} | more
     with TemporaryDirectory() as folder:
-        settings = {"data": words, "model": dict(model), "training": training}
+        settings = {"data": {"tokenizer": "word"}, "model": dict(model), "training": training}
         return train(system, data=list(data), run=Path(folder) / "run", size="tiny", seed=1, settings=settings)
 
 
@@ -164,9 +162,9 @@ def embeddings() -> str:
             f'<text x="{x + 7:.1f}" y="{y + 5:.1f}" font-size="14" fill="{colours[name]}">{escape(word)}</text>'
         )
     for place, name in enumerate(CLASSES):
-        drawn.append(f'<circle cx="{30 + 130 * place}" cy="494" r="5" fill="{colours[name]}"/>')
-        drawn.append(f'<text x="{42 + 130 * place}" y="499" font-size="15">{name}</text>')
-    return picture(drawn, 760, 512, "Word vectors in two dimensions", "Words of one class lie near each other.")
+        drawn.append(f'<circle cx="{30 + 130 * place}" cy="527" r="5" fill="{colours[name]}"/>')
+        drawn.append(f'<text x="{42 + 130 * place}" y="532" font-size="15">{name}</text>')
+    return picture(drawn, 760, 545, "Word vectors in two dimensions", "Words of one class lie near each other.")
 
 
 def apart(points: Sequence[tuple[float, float]], least: float = 15.0) -> list[tuple[float, float]]:
@@ -240,25 +238,6 @@ def lengths() -> str:
     return alone(svg(Lines("Copying strings", "letters", "share of letters that are right", lines, zero_y=True)))
 
 
-def alignment() -> str:
-    pairs = [(pieces(pair.source), pieces(pair.target)) for pair in make_pairs(60_000, seed=1, longest=8)]
-    counts = Counter(word for source, _ in pairs for word in source.split())
-    common = {word for word, _ in counts.most_common(120)} | {"black", "cat"}
-    cut = dict.fromkeys(pair for pair in pairs if common.issuperset(pair[0].split()))
-    model = {"cell": "gru", "layers": 1, "width": 48, "embedding": 32, "dropout": 0.0}
-    run = learned("bahdanau", cut, 1500, model, 8e-3, joint=False)
-    found = run.trace("I do not see the black cat .").aligned
-    values = found.values.tolist()
-    return alone(
-        svg(Heat("Where each word looks", found.rows, found.columns, values, "source", "target", "weight", 0, 1))
-    )
-
-
-def pieces(sentence: str) -> str:
-    """Words and signs, with spaces between them."""
-    return " ".join(re.findall(r"[\w’'-]+|[^\w\s]", sentence))
-
-
 def kernels() -> str:
     apart = torch.linspace(0, 2.5, 126)[:, None]
     lines = []
@@ -329,8 +308,7 @@ def parts_of(model: torch.nn.Module) -> list[tuple[str, int]]:
 NAMES = {"attend": "attention", "source_embedding": "source embedding", "finish": "layer norm"}
 KINDS = {"PreNormBlock": "block", "PreNormDecoderBlock": "decoder block", "Elman": "Elman (tanh)"}
 DRAW: Mapping[str, Callable[[], str]] = {
-    one.__name__: one
-    for one in (mask, unrolled, embeddings, positions, gradients, lengths, alignment, kernels, architectures)
+    one.__name__: one for one in (mask, unrolled, embeddings, positions, gradients, lengths, kernels, architectures)
 }
 
 
