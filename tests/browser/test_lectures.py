@@ -11,13 +11,13 @@ def test_every_section_of_a_lecture_stands_with_its_lines_code_and_claims(lab, p
     page.wait_for_selector(".lecture-part")
     entries = get_lecture("003").entries
     assert page.locator(".lecture-part").count() == len(entries)
+    at = page.locator(".lecture-part", has=page.locator("h2", has_text="003:48"))
+    assert at.first.evaluate("node => node.getBoundingClientRect().top") < 900  # the section of line 49
     first = page.locator(".lecture-part").first
     assert first.locator("h2 .tag").inner_text() == str(entries[0].lines[0])
     first.locator("summary").first.click()
     assert entries[0].code[0].text in first.locator(".source .at").inner_text()
     assert first.locator("a.tag").first.get_attribute("href") == f"#/claims/{entries[0].claims[0]}"
-    at = page.locator(".lecture-part", has=page.locator("h2", has_text="003:48"))
-    assert at.first.evaluate("node => node.getBoundingClientRect().top") < 900  # the section of line 49
     for picture in page.locator(".prose img").all():
         assert picture.evaluate("node => (node.loading = 'eager', node.decode().then(() => node.naturalWidth))") > 0
 
