@@ -1,6 +1,6 @@
 """How similar people find two words, from 0 to 10: means of the 13 to 16 judges of WordSim-353.
 
-Finkelstein et al. 2002, Placing search in context. These are the pairs of common words among its 353: a pair is here
+Finkelstein et al. 2002, Placing search in context. These are pairs of common words among its 353: a pair is here
 because both words are frequent in written English, whatever a model makes of them. They mean relatedness as well as
 similarity: judges put *planet* and *star* together, and *game* and *victory*.
 """
