@@ -198,7 +198,7 @@ def replacing(path: Path, *, new: bool = False) -> Iterator[Path]:
     `new`: of no file; one that appeared under that name in the meantime stays, and this is refused. A link is replaced,
     never written through.
     """
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")  # its own name: two writers never mix
+    temporary = _beside(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         yield temporary
@@ -220,7 +220,7 @@ def replacing(path: Path, *, new: bool = False) -> Iterator[Path]:
 def making_folder(path: Path) -> Iterator[Path]:
     """A new folder beside `path` to write into; it gets that name only once everything in it is on the disk, and never
     takes the place of another."""
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
+    temporary = _beside(path)
     try:
         temporary.mkdir(parents=True)
         yield temporary
@@ -235,6 +235,13 @@ def making_folder(path: Path) -> Iterator[Path]:
         raise RegardError(f"The folder {str(path)!r} was not written ({reason}); nothing is left of it.") from error
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _beside(path: Path) -> Path:
+    """A name of its own beside `path`, so that two writers never mix."""
+    if not path.name:  # "." and "/"
+        raise RegardError(f"{str(path)!r} is a folder, and no name for something new: add one.")
+    return path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
 
 
 def give_name(made: Path, path: Path) -> None:
