@@ -23,7 +23,7 @@ def exercise(name: str | None = None, *, out: Path | None = None, json: Annotate
     name
         an exercise of the list; without it, the list
     out
-        where to write it; without it, NAME.py in this folder
+        where to write it; without it, a file of its name in this folder, such as causal_mask.py
     json
         print the list as objects
     """
@@ -79,7 +79,8 @@ def check(file: Path, *, seed: int | None = None, json: Annotated[bool, Flag] = 
         laws = f", and in a model it obeys laws {', '.join(map(str, found['laws']))}" if found["laws"] else ""
         print(f"✓ {found['exercise']}: right on {found['inputs']} random inputs{laws}. {found['sentence']}.")
     else:
-        print(harmless(f"✗ {found['exercise']}: {found['sentence']}."))
+        end = "" if found["sentence"].endswith("?") else "."
+        print(harmless(f"✗ {found['exercise']}: {found['sentence']}{end}"))
         print(f"  The same inputs again: regard exercise check {file} --seed {found['seed']}", file=sys.stderr)
     if not found["right"]:
         sys.exit(1)

@@ -110,7 +110,10 @@ def _wrong_values(function: Function, grader: Grader, cases: Sequence[tuple[Any,
         if wrong := differs(answer, expected, grader.outputs, grader.tolerance):
             known = _recognised(function, grader, cases)
             return f"{known + ': ' if known else ''}{wrong}{_numbers(function, arguments)}"
-    again = [function(*copied(arguments)) for arguments in cases]
+    try:
+        again = [function(*copied(arguments)) for arguments in cases]
+    except Exception as error:
+        return f"called a second time, {_crashed(function, error)}: keep nothing between calls"
     for arguments, answer in zip(cases, again):
         if differs(answer, grader.answer(*copied(arguments)), grader.outputs, grader.tolerance):
             return "the same call, made twice, gives two answers: keep nothing between calls and draw nothing at random"
@@ -187,7 +190,7 @@ def differs(given: Any, expected: Any, outputs: Sequence[Output], tolerance: flo
         return _differs(given, expected, outputs[0], tolerance)
     names = ", ".join(output.name for output in outputs)
     if not isinstance(given, tuple) or len(given) != len(outputs):
-        return f"it must return {len(outputs)} things, {names}, and not {_kind(given)}"
+        return f"it must return {len(outputs)} things, {names}, as a tuple, and not {_kind(given)}"
     found = (_differs(*parts, tolerance) for parts in zip(given, expected, outputs))
     return next(filter(None, found), "")
 
@@ -235,7 +238,8 @@ def _tensor_differs(given: Any, expected: Tensor, output: Output, tolerance: flo
     if given.dtype in (torch.float16, torch.bfloat16, torch.float32) and torch.allclose(found, exact, 1e-2, 1e-4):
         return f"{name} is computed in {_plain(given.dtype)}, where the inputs are float64: lose no digits on the way"
     first = tuple(wrong.nonzero()[0].tolist())
-    place = ", ".join(f"{axis} {index}" for axis, index in zip(output.axes, first))
+    named = ", ".join(f"{axis} {index}" for axis, index in zip(output.axes, first))
+    place = named or (str(list(first)) if first else "")
     yours, right = found[first], exact[first]
     said = f"{name}{f' at {place}' if place else ''} is {_entry(yours, given)}, and {_entry(right, expected)} is right"
     return said + ("; something divides 0 by 0 or subtracts ∞ from ∞" if bool(yours.isnan()) else "")
@@ -260,8 +264,8 @@ def _plain(dtype: torch.dtype) -> str:
 
 
 def _kind(value: Any) -> str:
-    if isinstance(value, tuple):
-        return f"a tuple of {len(value)}"
+    if isinstance(value, (tuple, list)):
+        return f"a {type(value).__name__} of {len(value)}"
     if isinstance(value, Tensor):
         return f"a tensor of shape {list(value.shape)}"
     return "nothing" if value is None else f"{type(value).__name__}"
@@ -281,6 +285,8 @@ def _wrong_gradients(function: Function, grader: Grader, cases: Sequence[tuple[A
         except RuntimeError as error:
             why = str(error).splitlines()[0].rstrip(".")
             return f"its values are right, and its gradient cannot be computed ({why})"
+        except Exception as error:
+            return f"its values are right, but when its gradient is asked for, {_crashed(function, error)}"
         for place, right in _gradients(grader.answer, arguments).items():
             if found.get(place) is None:
                 return (

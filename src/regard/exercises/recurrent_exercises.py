@@ -138,6 +138,8 @@ lstm_gates = Grader(
                 _lstm_wrong(lambda c, f, i, g, o: _shown(o, f * c + i.sigmoid() * g.tanh()))),
         Mistake("what is stored is 1 − f: the LSTM has a store gate of its own",
                 _lstm_wrong(lambda c, f, i, g, o: _shown(o, f.sigmoid() * c + (1 - f.sigmoid()) * g.tanh()))),
+        Mistake("the forget gate multiplies the old hidden state, and not the old cell",
+                lambda x, h, c, W, U, b: _lstm(x, h, h, W, U, b)),
         Mistake("the old cell is forgotten altogether: f * c is missing",
                 _lstm_wrong(lambda c, f, i, g, o: _shown(o, i.sigmoid() * g.tanh()))),
     ),

@@ -157,6 +157,11 @@ WRONG = {
             "the tanh of the cell is missing",
         ),
         (
+            "c = torch.sigmoid(forget) * hidden + torch.sigmoid(store) * torch.tanh(update)\n"
+            "return torch.sigmoid(output) * torch.tanh(c), c",
+            "multiplies the old hidden state",
+        ),
+        (
             "c = torch.sigmoid(forget) * cell + torch.sigmoid(store) * torch.tanh(update)\n"
             "return c, torch.sigmoid(output) * torch.tanh(c)",
             "in the wrong order",

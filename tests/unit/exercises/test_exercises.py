@@ -105,6 +105,20 @@ def test_what_is_right_only_once_is_wrong(graded):
     assert verdict.sentence.startswith("the same call, made twice, gives two answers")
 
 
+def test_a_crash_at_the_second_call_or_with_gradients_is_told_with_its_line(graded):
+    counting = "global asked\nasked = globals().get('asked', 0) + 1\nassert asked < 5\n"
+    verdict = graded("causal-mask", counting + SOLUTIONS["causal-mask"])
+    assert verdict.sentence.startswith("called a second time, it stops with AssertionError")
+    assert "in line 23 of mine.py" in verdict.sentence
+    verdict = graded("rnn-step", "assert not x.requires_grad\n" + SOLUTIONS["rnn-step"])
+    assert "when its gradient is asked for, it stops with AssertionError" in verdict.sentence
+
+
+def test_a_wrong_gradient_is_told_with_its_place(graded):
+    verdict = graded("rnn-step", "return torch.tanh(x @ W.T + hidden @ U.T + b + (x - x.detach()).sum())")
+    assert "its values are right, but the gradient of x at [0, 0] is" in verdict.sentence
+
+
 def test_a_crash_is_told_with_its_line(graded):
     verdict = graded("causal-mask", "return torch.ones(length, length).nonsense()")
     assert verdict.sentence.startswith("it stops with AttributeError")
@@ -113,7 +127,7 @@ def test_a_crash_is_told_with_its_line(graded):
 
 def test_nothing_and_the_wrong_kind_and_not_a_number_are_told(graded):
     assert "is the return missing?" in graded("causal-mask", "torch.ones(length)").sentence
-    assert "must be a tensor, and not list" in graded("causal-mask", "return [[True] * length] * length").sentence
+    assert "a tensor, and not a list of 3" in graded("causal-mask", "return [[True] * length] * length").sentence
     blind = "return torch.softmax(query @ key.transpose(1, 2) - torch.inf, -1) @ value"
     assert "is NaN, and" in graded("scaled-dot-product", blind).sentence
 
