@@ -44,6 +44,7 @@ def test_a_line_leads_to_its_code_command_and_claim(regard):
     assert code == 0
     assert re.search(r"^> +\d+ .*getattr\(torch, activation\)\(wx \+ uh\)", out, flags=re.M)
     assert "regard inspect" in out
+    assert "`regard train rnn --data pyref --run runs/rnn --size tiny --budget 60s` trains the run" in out
     assert "regard claims vanishing" in out
     found = json.loads(regard("lecture", "003:49", "--json")[1])
     assert found["code"][0]["file"] == "layers/recurrent.py"

@@ -52,6 +52,7 @@ def _words(found: Found) -> str:
         width = len(str(lines[-1][0]))
         code = "\n".join(f"{'>' if number == anchor.line else ' '} {number:>{width}}  {line}" for number, line in lines)
         parts.append(f"src/regard/{anchor.place}\n\n```text\n{code}\n```")
+    parts += [f"`{command}` trains the run that Try uses." for command in found.runs]
     if found.entry.claims:
         parts.append(f"`regard claims {' '.join(found.entry.claims)}` tests it.")
     parts += [f"`regard exercise {name}` lets you write it." for name in found.entry.exercises]
@@ -104,5 +105,6 @@ def _found(found: Found) -> dict[str, Any]:
         "place": found.place,
         "lecture": found.page.number,
         **entry,
+        "runs": found.runs,
         "errata": [_entry(one) for one in found.errata],
     }

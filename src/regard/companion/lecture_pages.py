@@ -32,6 +32,7 @@ NUMBERS = ("000", "001", "002", "003", "004")
 ERRATA = "errata"
 PLACES = re.compile(r"^\*(\d{3}:\d+(?:–\d+)?(?:; \d{3}:\d+(?:–\d+)?)*)\.\*$", re.M)
 CODE = re.compile(r"^- Code: \[([\w/]+\.py)\]\(\.\./\.\./src/regard/\1\)(?: in ([\w.]+))?: `(.+)`$", re.M)
+TRAIN = re.compile(r"^regard train .*--run (\S+).*$", re.M)
 TRY = re.compile(r"^- Try: `(.+?)`", re.M)
 NAMED = re.compile(r"^- (Claim|Exercise): (.+)$", re.M)
 FIGURE = re.compile(r"^!\[(.*?)\]\((\S+?)\)$", re.M)
@@ -95,6 +96,13 @@ class Found:
     page: Page
     entry: Entry
     errata: tuple[Entry, ...]
+
+    @property
+    def runs(self) -> list[str]:
+        """The commands at the beginning of the page that train what the entry's commands use."""
+        head = self.page.markdown.partition("\n## ")[0]
+        used = {word for command in self.entry.commands for word in command.split()}
+        return [trained[0] for trained in TRAIN.finditer(head) if trained[1] in used]
 
 
 def lectures() -> list[Page]:
