@@ -85,7 +85,7 @@ class Question:
             return Budget.parse(self.budget or BUDGETS[self.match], 0)
         except RegardError:
             raise RegardError(
-                f"--budget {self.budget!r} is neither a time (60s, 10m, 2h) nor tokens (500k, 5M)."
+                f"--budget {self.budget!r} is neither a time (60s, 10m, 2h, 60s of steps) nor tokens (500k, 5M)."
             ) from None
 
     @property

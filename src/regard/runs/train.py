@@ -231,6 +231,10 @@ def train_recipe(
         trainer = build_trainer(ready, made)
         size = grouped(count_parameters(ready.model))
         say(f"{find(ready.recipe.system).label}: {size} parameters, on {trainer.device}")
+        tokens = trainer.settings.batch_tokens
+        if trainer.limit.unit == "tokens" and trainer.limit.amount < tokens:
+            said = f"{trainer.limit.amount:g} tokens are less than one step of {grouped(tokens)}"
+            say(f"Budget: {said}; a time has its unit, as in {trainer.limit.amount:g}s.")
         write_folder(made, ready.recipe, ready.data.tokenizers)
         trainer.save()
         write_facts(made, ready.recipe, ready.model, ready.data.origin)

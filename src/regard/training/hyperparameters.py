@@ -172,4 +172,6 @@ class Budget:
                 return cls(float(match[1]) * scale[match[2]], "seconds", whole=match[3] is None)
             if match[2] in tokens and match[3] != "of steps":
                 return cls(float(match[1]) * tokens[match[2]], "tokens")
-        raise RegardError(f"training.budget {text!r} is neither a time (60s, 10m, 2h) nor tokens (500k, 5M).")
+        raise RegardError(
+            f"training.budget {text!r} is neither a time (60s, 10m, 2h, 60s of steps) nor tokens (500k, 5M)."
+        )
