@@ -254,6 +254,7 @@ def test_a_wrong_option_of_generate(wrong, trained, words, said):
 
 @pytest.mark.parametrize("words, said", [
     (["--split", "dev"], "has no split 'dev'"),
+    (["--split", "all", "--data", "nothing.txt"], "and nothing.txt is none"),
     (["--segment", "100"], "longer than the 64 tokens"),
     (["--overlap", "64"], "--overlap must be"),
     (["--segment", "0"], "--segment"),

@@ -291,6 +291,14 @@ def test_what_is_not_there_is_refused_in_a_sentence(step, layer, head, sentence)
         calculated("gpt", model_of("gpt"))[0].at(step, layer, head)
 
 
+def test_a_translators_steps_are_those_of_the_translation_or_of_the_source():
+    calculation = calculated("transformer", model_of("transformer"))[0]
+    with pytest.raises(RegardError, match="the steps of this translation are 0 to 3"):
+        calculation.at(99)
+    with pytest.raises(RegardError, match="the steps of this text are 0 to"):
+        calculation.at(99, "encoder/0")
+
+
 class Fading(Cell):
     def step(self, x, state):
         return {"hidden": 0.9 * state["hidden"] + x}

@@ -85,9 +85,10 @@ class Calculation:
         steps = len(place.words)
         step = steps - 1 if step is None else step
         if not 0 <= step < steps:
+            written = not place.before and any(other.before for other in self.places.values())
             raise RegardError(
-                f"There is no step {step}: the steps of this text are 0 to {steps - 1}, and step 0 reads "
-                f"{place.words[0]!r}."
+                f"There is no step {step}: the steps of this {'translation' if written else 'text'} are 0 to "
+                f"{steps - 1}, and step 0 reads {place.words[0]!r}."
             )
         if head is not None and not place.heads:
             raise RegardError(f"{name or self.system} has no heads: leave --head out.")

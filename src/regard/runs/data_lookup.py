@@ -87,7 +87,8 @@ def is_whole_file(data: object, split: str | None) -> TypeGuard[str | Path]:
     """Is this a single file, which `split` can take as it stands? `all` asks for that, and is for nothing else."""
     found = isinstance(data, str | Path) and Path(data).is_file()
     if split == ALL and not found:
-        raise RegardError("--split all takes a file of --data as it stands: give one, or name a split.")
+        given = f", and {data} is none" if isinstance(data, str | Path) else ""
+        raise RegardError(f"--split all takes a file of --data as it stands{given}: give one, or name a split.")
     return found
 
 
