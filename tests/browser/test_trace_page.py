@@ -30,11 +30,11 @@ def test_a_chosen_word_shows_its_step(system, page, tmp_path):
     step = min(2, trace.steps - 1)
     target.locator("button").nth(step).click()
     said = page.inner_text(".said")
-    assert f"Step {step + 1} of {trace.steps} read “{trace.tokens[step]}”" in said
+    assert f"Step {step} of {trace.steps - 1} read “{trace.tokens[step]}”" in said
     assert f"Then came “{trace.targets[step]}”" in said
     assert f"rank {trace.rank[step]}." in said
     page.keyboard.press("ArrowLeft")
-    assert f"Step {max(step, 1)} of {trace.steps}" in page.inner_text(".said")
+    assert f"Step {max(step - 1, 0)} of " in page.inner_text(".said")
     for name, there in {
         "attention": trace.attention, "states": trace.hidden, "gradients": trace.slopes, "search": trace.beam,
     }.items():  # fmt: skip
@@ -66,6 +66,7 @@ def test_the_arithmetic_follows_the_word(page, tmp_path):
     assert [line.replace("\u00a0", " ") for line in panel.locator("dd").all_inner_texts()] == [
         f"{line.name} = {line.written}".replace("\u00a0", " ") for line in works[2].lines
     ]
+    assert "step 2: reads" in panel.locator("select option").nth(2).inner_text()  # as `--work --step 2`
     panel.locator("select").select_option("4")
     assert panel.locator("dd").count() == len(works[4].lines)
 
@@ -74,4 +75,4 @@ def test_the_notebook_shows_it_in_a_frame(page):
     page.set_content(trace_of("rnn")._repr_html_())
     frame = page.frame_locator("iframe")
     frame.locator(".words button").nth(3).click()
-    assert "Step 4" in frame.locator(".said").inner_text()
+    assert "Step 3 of " in frame.locator(".said").inner_text()

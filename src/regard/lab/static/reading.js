@@ -222,7 +222,7 @@ export function reading({ parts, onStep = () => {}, onEdit = null, onGradients =
     const best = facts.top[step]?.[0], parts = [];
     if (facts.task === "classification") { if (best) parts.push(`It answers ${quoted(best.word)} (${percent(best.p)}); entropy ${number(facts.entropy[step], 3)} nats.`); }
     else {
-      parts.push(`Step ${step + 1} of ${facts.words.read.length} read ${quoted(facts.words.read[step])}.`);
+      parts.push(`Step ${step} of ${facts.words.read.length - 1} read ${quoted(facts.words.read[step])}.`);
       if (best) parts.push(`It expected ${quoted(best.word)} (${percent(best.p)}); entropy ${number(facts.entropy[step], 3)} nats.`);
       if (facts.known[step]) parts.push(`Then came ${quoted(facts.words.written[step])}: ${percent(facts.probability[step])}, rank ${facts.rank[step]}.`);
     }
@@ -407,7 +407,7 @@ export function reading({ parts, onStep = () => {}, onEdit = null, onGradients =
       const titled = (name) => ({ name, title: facts.attention.find((one) => one.name === name)?.title || facts.inside.find((one) => one.name === name)?.title || name });
       const layers = Object.keys(found.layers).map(titled), heads = found.layers[found.layer] || 0;
       worked.layer = found.layer;
-      put(bodies.work, el("h3", {}, `Step ${found.step + 1}, which reads ${quoted(found.read)}${found.then ? ` and predicts ${quoted(found.then)}` : ""}`),
+      put(bodies.work, el("h3", {}, `Step ${found.step}, which reads ${quoted(found.read)}${found.then ? ` and predicts ${quoted(found.then)}` : ""}`),
         el("div", { class: "tools" }, layers.length > 1 && choice("In", layers, layers.findIndex((one) => one.name === found.layer), (at) => { worked.layer = layers[at].name; worked.head = 0; drawWork(); }),
           heads > 1 && choice("Head", Array.from({ length: heads }, (_, one) => ({ title: String(one + 1) })), found.head, (one) => { worked.head = one; drawWork(); })),
         arithmetic(found));

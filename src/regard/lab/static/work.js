@@ -14,7 +14,7 @@ export function arithmetic(work) {
     ])))));
 }
 
-const titled = (work) => `step ${work.step + 1}: reads ${work.read}${work.then ? `, predicts ${work.then}` : ""}`;
+const titled = (work) => `step ${work.step}: reads ${work.read}${work.then ? `, predicts ${work.then}` : ""}`;
 
 export function workPanel(works) {
   const body = el("div"), node = el("section", { class: "part", hidden: !works.length });
