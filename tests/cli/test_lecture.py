@@ -43,6 +43,8 @@ def test_a_line_leads_to_its_code_command_and_claim(regard):
     code, out, _ = regard("lecture", "003:49")
     assert code == 0
     assert re.search(r"^> +\d+ .*getattr\(torch, activation\)\(wx \+ uh\)", out, flags=re.M)
+    place = re.search(r"^(\S+/layers/recurrent.py):(\d+)$", out, flags=re.M)
+    assert "(wx + uh)" in Path(place[1]).read_text("utf-8").splitlines()[int(place[2]) - 1]
     assert "regard inspect" in out
     assert "`regard train rnn --data pyref --run runs/rnn --size tiny --budget 60s` trains the run" in out
     assert "regard claims vanishing" in out

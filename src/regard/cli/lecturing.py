@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from regard.cli.options import Flag
@@ -44,14 +45,17 @@ def lecture(place: str | None = None, /, *, json: Annotated[bool, Flag] = False)
 
 def _words(found: Found) -> str:
     """The entry and around each of its lines of code a few more, as markdown."""
+    from regard.companion.code_anchor import SOURCE
     from regard.companion.lecture_pages import terminal_words
 
+    here = Path.cwd()
+    source = SOURCE.relative_to(here) if SOURCE.is_relative_to(here) else SOURCE  # so that an editor opens it
     parts = [terminal_words(found.entry.markdown)]
     for anchor in found.entry.code:
         lines = anchor.around()
         width = len(str(lines[-1][0]))
         code = "\n".join(f"{'>' if number == anchor.line else ' '} {number:>{width}}  {line}" for number, line in lines)
-        parts.append(f"src/regard/{anchor.place}\n\n```text\n{code}\n```")
+        parts.append(f"{source / anchor.place}\n\n```text\n{code}\n```")
     parts += [f"`{command}` trains the run that Try uses." for command in found.runs]
     if found.entry.claims:
         parts.append(f"`regard claims {' '.join(found.entry.claims)}` tests it.")

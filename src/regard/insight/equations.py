@@ -173,7 +173,7 @@ def heads_joined(attention: nn.Module, contexts: np.ndarray, output: np.ndarray,
     for u in largest_units(output, 1):
         adds = [float(weight[u, h * width : (h + 1) * width] @ one) for h, one in enumerate(contexts)]
         fixed = [] if bias is None else [Term("b", float(numbers(bias)[u]))]
-        terms = [Term(f"head[{h}]", one) for h, one in enumerate(adds)]
+        terms = [Term(f"head {h}", one) for h, one in enumerate(adds, 1)]
         lines.append(
             add_up(f"a[{u}]", "a = W_o [c of all heads] + b", terms, float(output[u]), fixed=fixed,
                    where=(tensor, (step, u)))
