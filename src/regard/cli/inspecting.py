@@ -63,11 +63,11 @@ def inspect(
     work
         the arithmetic of one step: the equations with the model's numbers in them
     step
-        work: the step, from 0, which reads the boundary, so that step 3 reads the third token; default: the last
+        with --work: which step, from 0; step 0 reads the boundary, step 3 the third token; default: the last
     layer
-        show only the attention of this layer: 0 is the lowest; of a translator also self/0, cross/0 or encoder/0
+        only this layer's attention, or arithmetic: 0 is the lowest; of a translator also self/0, cross/0 or encoder/0
     head
-        show this head, from 0; default: the mean of all heads, of the work head 0
+        show this head, from 0; default: the mean of all heads; with --work, head 0
     top
         show the N most probable next tokens
     beam

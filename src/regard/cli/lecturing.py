@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 def lecture(place: str | None = None, /, *, json: Annotated[bool, Flag] = False) -> None:
     """Walk through the lectures: each idea with its equation, its line of code, a command and the claim that tests it.
 
-    Without a name it lists the lectures, and their errata.
+    Without a place it lists the lectures and the errata of their notes.
 
     Parameters
     ----------
     place
-        a lecture (003), one line of its notes (003:49), or errata: what the notes say wrong, and their words
+        a lecture (003), one line of its notes (003:49), or errata: what is wrong in the notes, and a list of words
     json
         print what it found as JSON
     """

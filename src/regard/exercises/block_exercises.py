@@ -291,7 +291,7 @@ word_average = Grader(
         Mistake("the sums are not divided", lambda x: x.cumsum(1)),
         Mistake("the word itself is left out: position t averages the words before it",
                 lambda x: (x.cumsum(1) - x) / _counts(x)),
-        Mistake("the sums are divided by t counted from 0, and t words need t",
+        Mistake("the sums are divided by t counted from 0, which is one word too few",
                 lambda x: x.cumsum(1) / (_counts(x) - 1)),
         Mistake("the sums are divided by one word too many", lambda x: x.cumsum(1) / (_counts(x) + 1)),
         Mistake("the sum runs over the rows of the batch and not over the positions",

@@ -112,7 +112,7 @@ gradient_clipping = Grader(
                 lambda gs, c: [g * c / _norm(gs) for g in gs]),
         Mistake("the norm is the sum of the tensors' norms: it is the root of the sum of all squares",
                 lambda gs, c: [g * min(1.0, c / float(sum(part.norm() for part in gs))) for g in gs]),
-        Mistake("the square root of the norm is missing",
+        Mistake("the square root is missing: this is ‖g‖², and the norm is ‖g‖",
                 lambda gs, c: [g * (c / _norm(gs) ** 2 if _norm(gs) ** 2 > c else 1.0) for g in gs]),
         Mistake("the gradient is only divided by its norm: times c is missing",
                 lambda gs, c: [g / _norm(gs) if _norm(gs) > c else g for g in gs]),

@@ -133,7 +133,7 @@ def compose(system: str, size: str | None, *trees: Mapping[str, Any]) -> Recipe:
     entry = find(system)
     module = system_module(entry.name)
     chosen = size if size is not None else next((tree["size"] for tree in reversed(trees) if "size" in tree), "small")
-    one_of("size", chosen or "small", SIZES)
+    one_of("size", "small" if chosen == "" else chosen, SIZES)  # "": a model from elsewhere
     sections = _sections(entry)
     values: dict[str, dict[str, Any]] = {part: {} for part in sections}
     given = frozenset(f"{part}.{name}" for tree in trees for part in sections for name in _section(tree, part))

@@ -127,7 +127,7 @@ def unrolled() -> str:
                 for n, value in enumerate(hidden[t])
             ),
             f'<rect x="{x}" y="{top}" width="{4 * cell}" height="{4 * cell}" fill="none" stroke="currentColor"/>',
-            arrow(x + 26, top + 84, x + 26, top + 56, "W_xh"),
+            arrow(x + 26, top + 84, x + 26, top + 56, "W_hx"),
             label(x + 26, top + 104, word),
         ]
         if t:

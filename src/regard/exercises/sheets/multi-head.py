@@ -1,12 +1,12 @@
 """Exercise multi-head: several heads side by side (lecture 003, line 300; 004, line 230).
 
-One softmax can look at one thing at a time. Several heads look at several: the D components of query, key and value
+One softmax gives one average. Several heads give several: the D components of query, key and value
 are cut into H pieces of d = D / H neighbouring components, each piece attends on its own, and the outputs are put
 side by side again:
 
     head_h = Attention(Q_h, K_h, V_h)            MultiHead = [head_1 ; … ; head_H]
 
-Nothing else happens between two heads, and nothing happens between positions but attention itself.
+Heads do not touch each other; positions meet in attention alone. The projection W_o that follows is left out here.
 
 Fill the blank below, then ask: regard exercise check FILE
 """

@@ -18,6 +18,6 @@ def bigrams(words: list[int], vocabulary: int, k: float) -> Tensor:
     """The table P [V, V] in float64, one row for each word before (h), one column for the next word (w).
 
     words: a text as numbers from 0 to V − 1; word t + 1 comes after word t      vocabulary: V
-    With k = 0 every word but the last is followed by another at least once, so that no row divides 0 by 0.
+    Every word of the vocabulary is followed by a word at least once, so that no row divides 0 by 0.
     """
     raise NotImplementedError("return the table")

@@ -1,8 +1,8 @@
 """Exercise scaled-dot-product: softmax(QKᵀ/√d) V (lecture 004, lines 184 to 198).
 
-A query is compared with every key by their dot product. Of d components with variance 1 that sum has variance d, so
-it is divided by √d. The softmax makes weights of the scores that sum to 1 for each query, and the output is the
-average of the values by these weights:
+A query is compared with every key by their dot product. Of d independent components of mean 0 and variance 1
+this sum has variance d, so it is divided by √d. The softmax makes weights of the scores that sum to 1 for each query,
+and the output is the average of the values by these weights:
 
     Attention(Q, K, V) = softmax(Q Kᵀ / √d + M) V         M = −∞ where a key is hidden, else 0
 

@@ -2,7 +2,7 @@
 
 The first steps of a Transformer are the dangerous ones: its gradients are large and Adam's averages are not yet worth
 much. So the learning rate grows in equal steps to its peak, which it reaches in the last step of the warm-up, and
-then falls with the square root of the step:
+then falls as one over the square root of the step:
 
     rate = peak · (step + 1) / warmup        for step = 0 … warmup − 1
     rate = peak · √(warmup / step)           afterwards
