@@ -7,7 +7,7 @@ import shlex
 from typing import Any
 
 from cyclopts import App, CycloptsError, Group
-from cyclopts.exceptions import UnknownCommandError, UnknownOptionError, UnusedCliTokensError
+from cyclopts.exceptions import MissingArgumentError, UnknownCommandError, UnknownOptionError, UnusedCliTokensError
 
 from regard import __version__
 from regard.base.errors import RegardError
@@ -74,6 +74,8 @@ def run(words: list[str]) -> None:
         if word.startswith("-") and not error.command_chain:
             raise RegardError(_no_verb(word.partition("=")[0])) from None
         raise RegardError(f"There is no command {word!r}{_command(word, list(error.command_chain or ()))}") from None
+    except MissingArgumentError as error:
+        raise RegardError(_missing(error)) from None
     except UnusedCliTokensError as error:
         verb = " ".join(["regard", *(error.command_chain or ())])
         unexpected = (error.unused_tokens or [""])[0]
@@ -86,6 +88,16 @@ def run(words: list[str]) -> None:
         options = [name for one in named for name in one.names]
         verb = " ".join(["regard", *(error.command_chain or ())])
         raise RegardError(f"{verb} has no option {keyword}{_option(keyword, options, verb)}") from None
+
+
+def _missing(error: MissingArgumentError) -> str:
+    """An option without its value, or a verb without what it works on."""
+    assert error.argument is not None
+    verb = " ".join(["regard", *(error.command_chain or ())])
+    if error.keyword or error.argument.index is None:
+        option = error.keyword or error.argument.name
+        return f"{verb} {option} needs a value, written `{option}=…` if it begins with -."
+    return f"{verb} needs {error.argument.name.strip('-').upper()}: `{verb} --help` says what it takes."
 
 
 def _no_verb(option: str) -> str:
