@@ -2,6 +2,7 @@
 
 import copy
 import socket
+import subprocess
 import sys
 import threading
 
@@ -14,7 +15,7 @@ from regard.bench import fast_rows, turns
 from regard.bench.all_benchmarks import BENCHES, SERVE, get_bench
 from regard.bench.contenders import Contender, Cost, Place, Row
 from regard.bench.http_load import load
-from regard.bench.machine import Machine, Memory
+from regard.bench.machine import Machine
 from regard.bench.studies import gpt2_parity
 from regard.bench.training_step import LEARNING
 from regard.bench.turns import take_turns
@@ -225,12 +226,22 @@ def test_a_gpt_2_costs_what_its_shape_says():
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the kernel's count of a process's memory")
 def test_memory_is_what_was_held_at_the_peak_and_no_ones_before():
-    memory = Memory(torch.device("cpu"))
-    for size in (64, 16):  # the second must not see the first
-        memory.start()
-        held = torch.ones(size * 2**18)
-        del held
-        assert size * 0.9 <= memory.peak() / 2**20 <= size + 16
+    """In a process of its own: nothing else is freed meanwhile. Both sizes are above what malloc keeps for later."""
+    program = """
+import torch
+from regard.bench.machine import Memory
+
+memory = Memory(torch.device("cpu"))
+for size in (256, 64):  # the second must not see the first
+    memory.start()
+    held = torch.ones(size * 2**18)
+    del held
+    print(memory.peak() / 2**20)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    first, second = map(float, done.stdout.split())
+    assert 224 <= first <= 320
+    assert 48 <= second <= 128
 
 
 def test_the_yardstick_takes_its_turn_with_the_others_and_its_best_counts():
@@ -349,5 +360,5 @@ def test_clients_read_streams_in_any_pieces_and_let_a_server_close_what_is_idle(
         questions = iter([(0, {"prompt": "a"}), (1, {"prompt": "b"})])
         found = load(f"http://127.0.0.1:{listening.getsockname()[1]}/", questions, 2)
         serving.join()
-    assert [(one.question, one.tokens, one.text()) for one in found] == [(0, 2, "a b"), (1, 2, "a b")]
+    assert sorted((one.question, one.tokens, one.text()) for one in found) == [(0, 2, "a b"), (1, 2, "a b")]
     assert all(0 < one.first <= one.whole for one in found)

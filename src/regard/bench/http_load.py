@@ -61,12 +61,14 @@ class Client:
         if not came:
             raise RuntimeError("the server has closed the connection")
         answer.parts.append(came)
-        if not answer.first and b"data: " in came:
-            answer.first = time.perf_counter() - answer.began
+        if not answer.first:
+            start = b"".join(answer.parts)  # an event may come in pieces
+            if not start.startswith(b"HTTP/1.1 200"[: len(start)]):
+                raise RuntimeError(f"the server answered {start.splitlines()[0].decode()}")
+            if b"data: " in start:
+                answer.first = time.perf_counter() - answer.began
         end = came if len(came) >= len(LAST_CHUNK) else b"".join(answer.parts[-8:])
         if not end.endswith(LAST_CHUNK):
-            if not answer.first and not (start := b"".join(answer.parts)).startswith(b"HTTP/1.1 200"[: len(start)]):
-                raise RuntimeError(f"the server answered {start.splitlines()[0].decode()}")
             return False
         answer.whole = time.perf_counter() - answer.began
         return True
