@@ -102,7 +102,7 @@ def changes(node: ast.AST) -> Iterator[ast.AST]:
     elif isinstance(node, ast.Constant) and isinstance(node.value, bool):
         yield ast.Constant(not node.value)
     elif isinstance(node, ast.Constant) and isinstance(node.value, int | float):
-        yield ast.Constant(node.value + 1)
+        yield ast.Constant(node.value + 1 if node.value + 1 != node.value else 2 * node.value)
     elif isinstance(node, ast.Call) and len(node.args) > 1 and ast.dump(node.args[0]) != ast.dump(node.args[1]):
         either_way = ast.unparse(node.func).split(".")[-1] in ("min", "max", "minimum", "maximum", "gcd")
         if not either_way and not any(isinstance(each, ast.Starred) for each in node.args):

@@ -477,3 +477,67 @@ def test_most_letters_decide_the_direction_of_a_heat_map():
     assert not right_to_left("אב ab")
     assert right_to_left("مر 1 2 3")
     assert not right_to_left("")
+
+
+@pytest.mark.parametrize(("low", "high", "shown"), [(-0.00123, 0.000123, False), (-0.00123, 0.00123, True)])
+def test_what_a_value_is_stands_beside_the_scale_where_there_is_room(low, high, shown):
+    heat = Heat("T", ["r"], ["c"], [[0.0]], low=low, high=high, z="nats")
+    assert ("…" in terminal(heat, 40, colour=False).splitlines()[-1]) == shown
+
+
+def test_an_axis_holds_what_can_be_drawn_and_puts_the_rest_far_away():
+    line, log = Axis.linear([0.0, 1.0], zero=False), Axis.logarithmic([1.0, 10.0])
+    for value, linear, logarithmic in (
+        (9e299, True, True), (1e300, False, False), (-9e299, True, False), (math.nan, False, False), (0.0, True, False),
+        (1e-300, True, False), (2e-300, True, True),
+    ):  # fmt: skip
+        assert (line.holds(value), log.holds(value)) == (linear, logarithmic), value
+    assert line.onto(0.0, 1.0)(1e9) == 1e6
+    assert line.onto(0.0, 1.0)(-1e9) == -1e6
+    assert Axis.of([1e300, 2.0, math.inf, math.nan], log=False, zero=True).high == pytest.approx(2.04)
+    assert Axis.of([-1.0, 0.0, 1e-300], log=True, zero=False).log is False  # nothing is above zero
+    mixed = Axis.of([-1.0, 2e-300, 5.0], log=True, zero=False)
+    assert (mixed.log, mixed.low) == (True, pytest.approx(2e-300 / 1.04))
+    assert Axis.of([], log=True, zero=False).ticks == pytest.approx((0.0, 0.2, 0.4, 0.6, 0.8, 1.0))
+
+
+@pytest.mark.parametrize(
+    ("values", "zero", "ends", "ticks"),
+    [
+        ([0.0, 10.0], False, (0.0, 10.2), (0, 2, 4, 6, 8, 10)),
+        ([3.0, 10.0], True, (0.0, 10.2), (0, 2, 4, 6, 8, 10)),
+        ([-10.0, -3.0], True, (-10.0, 0.2), (-10, -8, -6, -4, -2, 0)),
+        ([3.0, 8.0], False, (3.0, 8.1), (3, 4, 5, 6, 7, 8)),
+        ([5.0, 5.0], False, (5.0, 10.1), (5, 6, 7, 8, 9, 10)),
+        ([-5.0, -5.0], False, (-5.0, 0.1), (-5, -4, -3, -2, -1, 0)),
+        ([0.0, 0.0], False, (0.0, 1.02), (0, 0.2, 0.4, 0.6, 0.8, 1)),
+        ([1.0, 1.0 + 1e-10], False, (1.0, 2.02), (1, 1.2, 1.4, 1.6, 1.8, 2)),
+        ([0.0, 15.0], False, (0.0, 15.3), (0, 5, 10, 15)),
+        ([0.0, 30.0], False, (0.0, 30.6), (0, 10, 20, 30)),
+    ],
+)
+def test_a_linear_axis_has_round_ticks_and_a_little_room(values, zero, ends, ticks):
+    axis = Axis.linear(values, zero)
+    assert (axis.low, axis.high) == pytest.approx(ends)
+    assert axis.ticks == pytest.approx(ticks)
+
+
+@pytest.mark.parametrize(
+    ("values", "ticks"),
+    [
+        ([1.0, 1000.0], (1, 10, 100, 1000)),
+        ([1.0, 50.0], (1, 3, 10, 30)),
+        ([1.0, 10.0], (1, 2, 5, 10)),
+        ([2.0, 9.0], (2, 3, 4, 5, 6, 8)),
+        ([50.0, 52.0], (50, 52, 54)),
+        ([1.0, 1e7], tuple(10.0**n for n in range(8))),
+        ([1.0, 1e8], (1, 1e2, 1e4, 1e6, 1e8)),
+        ([1.0, 1e24], (1, 1e4, 1e8, 1e12, 1e16, 1e20, 1e24)),
+    ],
+)
+def test_a_logarithmic_axis_has_a_few_round_ticks_whatever_its_range(values, ticks):
+    axis = Axis.logarithmic(values)
+    assert axis.ticks == pytest.approx(ticks)
+    assert (axis.low, axis.high) == pytest.approx((values[0] / 1.04, values[1] * 1.04))
+    place = axis.onto(10.0, 30.0)
+    assert [place(axis.low), place(axis.high), place(math.sqrt(axis.low * axis.high))] == pytest.approx([10, 30, 20])
