@@ -476,3 +476,5 @@ def test_intervals_are_drawn_best_first_and_samples_follow_their_prompt(compared
     assert how["description"].startswith(f"Best first: gpt 7.389 ({low} to {high}); lstm ")
     assert '<h3>gpt</h3><pre dir="auto"><b>Once upon </b>gpt 1</pre>' in page
     assert page.count("<h3>") == 4
+    kinds = set(re.findall(r"<p class=\"?([^\">]*)", page))
+    assert kinds == {"finding", "lead", "more quiet-text"}

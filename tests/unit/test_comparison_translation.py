@@ -267,6 +267,7 @@ def test_the_page_shows_lengths_examples_and_methods_and_asks_for_nothing(compar
         assert page.count(f"<dt>{label}</dt>") == 2
         assert done.results[label, 1]["evaluation"]["translations"][3] in page
     assert "over seeds, drawn from Student" in page
+    assert set(re.findall(r"<p class=\"?([^\">]*)", page)) == {"finding", "lead", "more quiet-text"}
     assert re.search(r"sacreBLEU: BLEU nrefs:1\|[^ ]+, chrF nrefs:1\|", methods(done))
     sizes = [of["sentences"] for of in done.rows[0]["by_length"]]
     assert sum(sizes) == 60
