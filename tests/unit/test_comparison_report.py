@@ -109,6 +109,8 @@ def test_a_row_holds_the_means_over_its_seeds_and_the_most_memory(compared):
     assert row["sample"] == "Once upon lstm 1"
     assert "failed" not in row
     assert done.seeds == 2
+    assert compared(effort={"training_seconds": 0.25}).rows[1]["training_tokens_per_second"] == 4060
+    assert compared(effort={"training_seconds": 0.0}).rows[1]["training_tokens_per_second"] == round(1015 / 1e-9)
 
 
 def test_an_interval_is_that_of_the_bootstrap_and_a_difference_is_paired(compared):
@@ -344,11 +346,11 @@ def test_another_order_is_told_with_the_moment_at_which_it_is_read_off(compared)
 
 
 def test_between_validations_a_curve_is_a_straight_line_and_seeds_are_averaged():
-    slow = [Curve("slow", seed, ((100, 10.0, 3.0 + seed), (300, 30.0, 1.0 + seed))) for seed in (0, 1)]
-    fast = Curve("fast", 1, ((100, 6.0, 2.75), (300, 18.0, 2.25)))
+    slow = [Curve("slow", seed, ((100, 0.1, 3.0 + seed), (300, 0.3, 1.0 + seed))) for seed in (0, 1)]
+    fast = Curve("fast", 1, ((100, 0.06, 2.75), (300, 0.18, 2.25)))
     counted = Curve("2-gram", 1, ((900, 1.0, 9.0),), counted=True)
     found = other_order([*slow, fast, counted], "tokens")
-    assert (found.axis, found.at, found.waited) == ("seconds", 18.0, False)
+    assert (found.axis, found.at, found.waited) == ("seconds", 0.18, False)
     assert found.there == pytest.approx({"fast": 2.25, "slow": 2.7})
     assert found.final == pytest.approx({"slow": 1.5, "fast": 2.25})
     assert list(found.final) == ["slow", "fast"]

@@ -21,6 +21,7 @@ from regard.base.errors import RegardError, Stopped
 from regard.base.files import DIGEST, read_with_digest, with_digest
 from regard.base.numbers import grouped
 from regard.compare import child, comparison, language_task, processes
+from regard.compare import comparison_page as pages
 from regard.compare.language_task import LANGUAGE
 from regard.compare.plan import Plan, check_free, make_plan, open_plan
 from regard.compare.processes import read_result, run_all
@@ -128,6 +129,8 @@ def plan(text, new):
 
 def test_a_plan_is_read_back_as_it_was_written(plan):
     assert Plan.read(plan.folder) == plan
+    text = (plan.folder / "comparison.json").read_text(encoding="utf-8")
+    assert text == json.dumps(json.loads(text), indent=2, ensure_ascii=False) + "\n"
     assert [(entrant.name(seed), entrant.counted) for entrant, seed in plan.runs] == [
         ("2-gram", True), ("5-gram", True), ("nnlm-seed1", False), ("nnlm-seed2", False),
     ]  # fmt: skip
@@ -257,6 +260,12 @@ def test_a_result_says_what_the_run_itself_says(ended):
         assert (found["torch"], found["python"]) == (torch.__version__, platform.python_version())
         assert found["side_by_side"] == 1
         assert found["generation_tokens_per_second"] == 9.5
+        assert (folder / "result.json").read_text(encoding="utf-8") == written(read_with_digest(folder / "result.json"))
+
+
+def written(tree):
+    """A file of JSON as a person reads it."""
+    return json.dumps(with_digest(tree), indent=2, ensure_ascii=False) + "\n"
 
 
 def test_a_counted_run_has_read_the_text_once_and_a_trained_one_its_budget(ended):
@@ -324,9 +333,21 @@ def test_a_run_killed_before_its_evaluation_keeps_its_measurements_and_is_not_tr
     assert after["evaluation"]["documents"] == before["evaluation"]["documents"]
     assert (after["training_seconds"], after["side_by_side"]) == (123.0, 1)
     path.unlink()
-    child.take_part(ended.plan, nnlm, 2, jobs=5)
+    with monkeypatch.context() as patch:
+        patch.setattr(language_task, "generation_speed", stopped)
+        with pytest.raises(Stopped):
+            child.take_part(ended.plan, nnlm, 2, jobs=5)
+    saved = read_with_digest(path)
+    assert saved["side_by_side"] == 5
+    assert path.read_text(encoding="utf-8") == written(saved)
+    assert read_result(path.parent) is None
+    child.take_part(ended.plan, nnlm, 2, jobs=7)
     assert read_with_digest(path)["side_by_side"] == 5
     path.write_text(json.dumps(with_digest(before)), encoding="utf-8")
+
+
+def stopped(run):
+    raise Stopped(1)
 
 
 def test_a_counted_run_killed_before_its_measurements_is_counted_again_elsewhere(ended, monkeypatch):
@@ -412,7 +433,9 @@ def test_a_process_stops_when_its_parent_has_ended(monkeypatch):
     monkeypatch.setattr(child.os, "kill", lambda *words: told.append(words) or stopped.set())
     with open(reads, encoding="utf-8") as stdin:
         monkeypatch.setattr(sys, "stdin", stdin)
+        before = set(threading.enumerate())
         child._end_with_parent()
+        assert [thread.daemon for thread in set(threading.enumerate()) - before] == [True]
         os.write(writes, b"still here")
         assert not stopped.wait(0.05)
         os.close(writes)
@@ -556,7 +579,7 @@ class Asked(Exception):
     [
         ({}, 1, 1, None),
         ({"jobs": 3}, 3, 3, None),
-        ({"on": "there"}, comparison.ALL, 1, "there"),
+        ({"on": "there"}, 1000, 1, "there"),
         ({"on": "there", "jobs": 2}, 2, 1, "there"),
         ({"on": "there", "match": "seconds"}, 1, 1, "there"),
         ({"match": "seconds", "jobs": 1}, 1, 1, None),
@@ -633,6 +656,13 @@ def test_a_sample_begins_with_the_first_two_words_of_a_line_that_has_four():
         "now there "
     )
     assert language_task._prompt(["too short"]) == ""
+
+
+def test_a_loss_beyond_all_numbers_is_an_infinite_perplexity():
+    assert [language_task._exp(loss) for loss in (0.0, 699.9, 700.0, 700.5)] == [
+        1.0, math.exp(699.9), math.inf, math.inf,
+    ]  # fmt: skip
+    assert pages._exp(800.0) == math.exp(700)
 
 
 def test_all_are_tested_on_segments_as_long_as_the_shortest_context(monkeypatch):

@@ -529,6 +529,7 @@ def test_the_ground_of_translators_is_their_pairs_and_all_are_tested_on_the_same
     ground = TRANSLATION.ground(recipe(300, True), "")
     facts = ground.facts
     kept = json.loads(ground.files[TEST])
+    assert ground.files[TEST] == json.dumps(kept, indent=1, ensure_ascii=False) + "\n"
     assert len(kept["sources"]) == len(kept["references"]) == facts["pairs"]["test"]
     assert sum(facts["pairs"].values()) == 120
     assert facts["training_pairs"] == facts["pairs"]["train"]
