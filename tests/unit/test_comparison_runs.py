@@ -491,6 +491,7 @@ def test_a_stop_reaches_every_run_and_a_second_one_ends_them(plan, capsys):
     before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
     with pytest.raises(KeyboardInterrupt):
         run_all(plan, 1, Slow())
+    assert asked_to_stop.is_set()
     assert calls == ["2-gram"]  # no other begins
     said = capsys.readouterr().err.splitlines()
     assert said == [
