@@ -313,7 +313,7 @@ def test_a_near_tie_is_no_other_order(apart):
 
 def test_a_mean_curve_is_the_mean_of_first_validations_then_of_second_ones():
     one, other = Curve("a", 1, ((10, 1.0, 4.0), (20, 2.0, 3.0))), Curve("a", 2, ((10, 3.0, 2.0), (20, 4.0, 1.0)))
-    assert [curve.points for curve in averaged([one, other])] == [((10, 2.0, 3.0), (20, 3.0, 2.0))]
+    assert averaged([one, other]) == [Curve("a", 0, ((10, 2.0, 3.0), (20, 3.0, 2.0)))]
 
 
 # -- who differs -----------------------------------------------------------------------------------------------------
