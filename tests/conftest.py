@@ -19,7 +19,7 @@ hypothesis.settings.register_profile(
 )
 hypothesis.settings.load_profile("regard")
 if "REGARD_FUZZ_SECONDS" not in os.environ:  # else new examples are wanted
-    # Hypothesis also draws constants of the modules that are imported by then: those of whatever file was tested before.
+    # Hypothesis also draws constants of the modules that are imported by then: those of the files tested before.
     pytest.MonkeyPatch().setattr(providers, "is_local_module_file", lambda path: False)
 
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")

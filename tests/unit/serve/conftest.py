@@ -25,7 +25,7 @@ SENTENCES = [
 
 @pytest.fixture(autouse=True, scope="session")
 def patient_clients():
-    """An answer may take more than the five seconds that a client waits by itself, where a machine has much else to do."""
+    """On a busy machine an answer may take more than the five seconds that a client waits by itself."""
     with pytest.MonkeyPatch.context() as patch:
         for name in ("get", "post", "request", "stream"):
             patch.setattr(httpx, name, partial(getattr(httpx, name), timeout=600))

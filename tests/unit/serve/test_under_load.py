@@ -63,9 +63,7 @@ def test_who_comes_when_all_places_are_taken_is_told_to_come_back(runs, served):
     with served(runs["writer"], queue=2) as (address, models), held(models, "writer") as gate:
         answers = []
         asking = [
-            threading.Thread(
-                target=lambda: answers.append(httpx.post(f"{address}v1/completions", json=body()))
-            )
+            threading.Thread(target=lambda: answers.append(httpx.post(f"{address}v1/completions", json=body())))
             for _ in range(2)
         ]
         for one in asking:

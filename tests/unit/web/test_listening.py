@@ -67,7 +67,8 @@ def test_a_connection_whose_headers_do_not_come_is_closed(before, sent):
         slow.sendall(before)
         answer = b""
         while before and not answer.endswith(b"hello"):
-            assert (piece := slow.recv(4096))
+            piece = slow.recv(4096)
+            assert piece
             answer += piece
         server.config.http.seconds = 0.2
         with suppress(ConnectionError):  # closed before it has read what was sent
