@@ -43,7 +43,7 @@ def little_memory(more=400 << 20):
 class Growing:
     """The batches of a training, but for the one of a step, which has far more rows than memory holds."""
 
-    def __init__(self, batches, step, rows=200_000):
+    def __init__(self, batches, step, rows=600_000):
         self.batches, self.step, self.rows, self.steps_per_epoch = batches, step, rows, batches.steps_per_epoch
 
     def batch(self, step):
