@@ -32,7 +32,7 @@ PRELOADED = [
     "regard.runs.train",
 ]
 FORK.set_forkserver_preload([*PRELOADED, "regard.exchange.formats", "regard.compare.comparison", "pyarrow.parquet"])
-SECONDS = 120.0  # after which a command has no end
+SECONDS = 600.0  # after which a command has no end
 MEMORY = 1 << 30  # bytes that a command may take beyond what the imports took
 ONE_ASKS = threading.RLock()  # an exit code can be read once; whoever starts a process asks for those of the others
 
@@ -74,7 +74,7 @@ def forked(
     with tempfile.TemporaryDirectory(prefix="forked-") as folder:
         streams = [Path(folder) / name for name in ("in", "out", "errors")]
         streams[0].write_bytes(stdin)
-        setting = {"cwd": str(cwd or folder), "environment": dict(environment or {}), "memory": memory}
+        setting = {"cwd": str(cwd or folder), "environment": {**os.environ, **(environment or {})}, "memory": memory}
         process = FORK.Process(
             target=_run, args=([str(word) for word in words], list(map(str, streams)), setting, before, arguments)
         )
@@ -204,6 +204,7 @@ def _run(
         os.dup2(os.open(path, flags, 0o600), number)
     _open_streams()
     os.chdir(setting["cwd"])
+    os.environ.clear()  # which is of the first test that started a process
     os.environ.update(setting["environment"])
     if setting["memory"] is not None and sys.platform == "linux":
         import resource

@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -62,6 +63,7 @@ def test_every_state_is_told(regard, shelf, text_file, process):
     training = process(*words, "--training.steps", "100000", "--training.checkpoint-every", "1")
     while not (shelf / "killed" / "run.json").exists():
         assert training.poll() is None, training.stderr.read()
+        time.sleep(0.02)
     assert listed(regard)["runs/killed"]["state"] == "running"
     assert "being trained" in regard("runs", "remove", "runs/killed", "--yes")[2]
     assert "Another process" in regard("runs", "rename", "runs/killed", "other")[2]

@@ -1,6 +1,7 @@
 """The honest table's own laws: intervals cover, differences are paired, nobody gets more than another."""
 
 import csv
+import hashlib
 import html
 import io
 import math
@@ -23,7 +24,7 @@ from regard.base.numbers import grouped
 from regard.compare.curves import Curve, averaged, in_order, other_order
 from regard.compare.differences import Difference, alike, named
 from regard.compare.language_task import LANGUAGE
-from regard.compare.question import Question
+from regard.compare.question import Question, _label
 from regard.compare.width import match_parameters, size_of
 from regard.evaluation.documents import FEWEST, MOST, Documents
 from regard.evaluation.intervals import Resampling, interval
@@ -192,6 +193,19 @@ def test_matched_systems_have_the_same_parameters_within_two_percent(size):
         if not rung.counted:
             count, _ = size_of(question.recipe(rung, chosen[rung.label]), tokenizer)
             assert count == pytest.approx(target, rel=0.02), (rung.label, chosen[rung.label])
+            model = chosen[rung.label]["model"]
+            assert count == min(sizes(question, rung, tokenizer, model), key=lambda other: abs(other - target))
+
+
+def sizes(question, rung, tokenizer, model):
+    """Parameters with a little more or less of the setting that was chosen last."""
+    if "feedforward" in model:
+        name, step = "feedforward", 1
+    else:
+        recipe = question.recipe(rung).model
+        name, step = "width", getattr(recipe, "width_step", getattr(recipe, "heads", 1))
+    for change in (0, -step, step):
+        yield size_of(question.recipe(rung, {"model": model | {name: model[name] + change}}), tokenizer)[0]
 
 
 def test_the_command_to_run_it_again_says_how_many_at_a_time_and_no_folder_of_ours():
@@ -199,6 +213,49 @@ def test_the_command_to_run_it_again_says_how_many_at_a_time_and_no_folder_of_ou
     words = "regard compare lstm --data 'my text.txt' --match tokens --budget 5M --seeds 1 --size small"
     assert question.command() == f"{words} --training.batch-tokens 64"
     assert question.command(jobs=6) == f"{words} --training.batch-tokens 64 --jobs 6"
+
+
+def test_the_command_and_the_identity_hold_all_that_was_asked(tmp_path):
+    text = tmp_path / "my.txt"
+    text.write_text("a b\n")
+    question = Question(
+        ("lstm", "gpt"), str(text), "seconds", seeds=3, size="tiny", prompt="Once upon",
+        settings={"model": {"width": 8, "layers": 2}, "training": {"warmup": 9}},
+    )  # fmt: skip
+    assert question.command() == (
+        f"regard compare lstm gpt --data {text} --match seconds --budget 60s --seeds 3 --size tiny "
+        "--prompt 'Once upon' --model.width 8 --model.layers 2 --training.warmup 9"
+    )
+    assert question.tree() == {
+        "systems": ["lstm", "gpt"], "data": str(text.resolve()), "match": "seconds", "budget": "", "seeds": 3,
+        "size": "tiny", "settings": {"model": {"width": "8", "layers": "2"}, "training": {"warmup": "9"}},
+        "prompt": "Once upon", "code": {},
+    }  # fmt: skip
+    assert Question(("lstm",), "pyref").tree()["data"] == "pyref"
+
+
+def test_a_recipe_has_the_budget_the_size_and_the_settings_of_its_row():
+    question = Question(("lstm",), "pyref", "seconds", "90s", size="tiny", settings={"model": {"order": 9}})
+    ngram, _, lstm = question.rungs()
+    assert question.recipe(ngram).model.order == 2  # what the row fixes wins
+    assert question.recipe(lstm).training.budget == "90s of steps"
+    assert question.recipe(lstm, {"model": {"width": 12}}).model.width == 12
+    assert question.recipe(lstm).size == "tiny"
+    assert Question(("lstm",), "pyref", budget="1.5M").recipe(lstm).training.budget == "1500000"
+
+
+def test_systems_of_ones_own_stand_last_and_those_of_one_name_are_numbered(tmp_path):
+    names = []
+    for name in ("one", "two", "three"):
+        path = tmp_path / f"{name}.py"
+        path.write_text("import regard\n\n\nclass Mine(regard.Model):\n    pass\n")
+        names.append(f"{path}:Mine")
+    assert [_label(name, taken) for name, taken in zip(names, ([], ["Mine"], ["Mine", "Mine-2"]))] == [
+        "Mine", "Mine-2", "Mine-3",
+    ]  # fmt: skip
+    tree = Question((names[0], "lstm"), "pyref").tree()
+    assert tree["systems"] == [names[0], "lstm"]
+    assert tree["code"] == {names[0]: hashlib.sha256((tmp_path / "one.py").read_bytes()).hexdigest()}
 
 
 # -- equal tokens and equal seconds ----------------------------------------------------------------------------------

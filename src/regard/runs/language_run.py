@@ -35,7 +35,15 @@ from regard.evaluation.perplexity import Likelihood, Method, token_losses
 from regard.evaluation.scoring import alone_by_default, line_losses
 from regard.layers.state import State
 from regard.report.progress import progress
-from regard.runs.data_lookup import ALL, choose_split, corpus_of, is_whole_file, refuse_columns, tokens_of
+from regard.runs.data_lookup import (
+    ALL,
+    choose_split,
+    corpus_of,
+    is_whole_file,
+    refuse_columns,
+    tokens_of,
+    with_data_found,
+)
 from regard.runs.folder import forbidden_tokens
 from regard.runs.lists import GivenLines, lines_of
 from regard.runs.prediction import Prediction
@@ -129,12 +137,9 @@ class LanguageRun(Run):
         documents: bool = False,
     ) -> dict[str, Any]:
         """Perplexity and bits per character on held-out text, with how they were computed; with `documents` also the
-        loss of each document of it, for intervals. `data`: another corpus, or a list of lines, which is read whole, as
-        a file is with the split "all"."""
-        if is_whole_file(data, split) and split == ALL:
-            corpus = open_whole(Path(data), WHOLE, columns=columns, usual=self.recipe.data.columns)
-        else:
-            corpus = self.corpus(data, columns)
+        loss of each document of it, for intervals. `data`: another corpus; another file and a list of lines are read
+        whole, unless a split is named."""
+        corpus = self._whole_or_split(data, columns, split)
         name = choose_split(corpus, None if split == ALL else split)
         array = tokens_of(corpus, self.tokenizer, name)
         method = Method.of(self.model, segment, overlap, stream)
@@ -205,6 +210,19 @@ class LanguageRun(Run):
             return open_corpus(data, columns=columns, usual=self.recipe.data.columns)
         refuse_columns(columns)
         return corpus_of(self.folder, self.recipe)
+
+    def _whole_or_split(self, data: GivenLines | None, columns: str, split: str | None) -> Corpus:
+        """Another file as it stands, unless a split is named; of the run's own, what was held out."""
+        if is_whole_file(data, split) and (split == ALL or (split is None and not self._owns(data))):
+            return open_whole(Path(data), WHOLE, columns=columns, usual=self.recipe.data.columns)
+        return self.corpus(data, columns)
+
+    def _owns(self, file: str | Path) -> bool:
+        """Was it trained on this file?"""
+        try:
+            return Path(with_data_found(self.folder, self.recipe).data.corpus).resolve() == Path(file).resolve()
+        except RegardError:  # it was imported, or what it was trained on is gone
+            return False
 
     # -- what does it write ------------------------------------------------------------------------------------------
 

@@ -58,10 +58,15 @@ def clip(model: nn.Module, most: float, optimizer: torch.optim.Optimizer) -> Non
     gradients = [weight.grad for weight in model.parameters() if weight.grad is not None]
     fused = isinstance(optimizer, torch.optim.AdamW) and optimizer.defaults["fused"]
     if fused and gradients and all(part.is_cuda and not hasattr(part, "full_tensor") for part in gradients):
-        norm = torch.nn.utils.get_total_norm(gradients).float()
-        optimizer.grad_scale = ((norm + 1e-6) / most).clamp(min=1.0)  # type: ignore[attr-defined]
+        optimizer.grad_scale = divisor(gradients, most)  # type: ignore[attr-defined]
     else:
         torch.nn.utils.clip_grad_norm_(model.parameters(), most)
+
+
+def divisor(gradients: Sequence[Tensor], most: float) -> Tensor:
+    """What clipped gradients are divided by."""
+    norm = torch.nn.utils.get_total_norm(gradients).float()
+    return ((norm + 1e-6) / most).clamp(min=1.0)
 
 
 def set_learning_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
