@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import Annotated, Any
 
-from cyclopts import App
+from cyclopts import App, Group
 
 from regard.base.errors import RegardError
 from regard.base.numbers import counted, of_bytes
@@ -15,7 +15,9 @@ from regard.cli.completing import RunFolder
 from regard.cli.options import Flag
 from regard.cli.printing import agreed, print_prose
 
-runs_app = App(name="runs", help="List the runs below a folder; compare, rename or remove them.")
+runs_app = App(
+    name="runs", help="List the runs below a folder; compare, rename or remove them.", group_commands=Group("Commands")
+)
 
 
 @runs_app.default

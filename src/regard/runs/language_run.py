@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -33,11 +33,6 @@ from regard.decoding.sampling import Sampling, chances, mask_tokens, one_samplin
 from regard.evaluation.documents import Documents
 from regard.evaluation.perplexity import Likelihood, Method, token_losses
 from regard.evaluation.scoring import alone_by_default, line_losses
-from regard.insight.calculation import Calculation, calculate_language
-from regard.insight.ngram_work import Counted, count_again
-from regard.insight.trace import Trace
-from regard.insight.tracing import trace_language
-from regard.insight.work import Work
 from regard.layers.state import State
 from regard.report.progress import progress
 from regard.runs.data_lookup import (
@@ -58,6 +53,12 @@ from regard.systems.ngram import NGram
 from regard.text import sources
 from regard.text.corpus import Corpus, open_corpus, open_whole
 from regard.text.tokens import TokenArray
+
+if TYPE_CHECKING:
+    from regard.insight.calculation import Calculation
+    from regard.insight.ngram_work import Counted
+    from regard.insight.trace import Trace
+    from regard.insight.work import Work
 
 COLUMNS = 256  # tokens whose predictions are looked at together
 
@@ -427,6 +428,8 @@ class LanguageRun(Run):
         `beam`: also the tree of the search for the best ways to finish the line. `gradients`: also how much each token
         weighs in the loss of each step, which takes a backward pass per token.
         """
+        from regard.insight.tracing import trace_language
+
         return trace_language(
             self.model,
             self.tokenizer,
@@ -449,6 +452,8 @@ class LanguageRun(Run):
 
     def calculation(self, text: str) -> Calculation:
         """What `work` looks at, for many steps, layers or heads of one text."""
+        from regard.insight.calculation import calculate_language
+
         return calculate_language(
             self.model,
             self.tokenizer,
@@ -460,6 +465,8 @@ class LanguageRun(Run):
 
     def _counted(self) -> Counted | None:
         """What an n-gram counted, from its training text; None where that is not at hand."""
+        from regard.insight.ngram_work import count_again
+
         assert isinstance(self.model, NGram)
         try:
             ids = tokens_of(corpus_of(self.folder, self.recipe), self.tokenizer, "train").ids
