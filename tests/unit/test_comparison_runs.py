@@ -187,10 +187,12 @@ def test_matched_parameters_are_said_and_recorded(text, new, capsys):
         (lambda tree: tree["entrants"][0].update(label=7), "is damaged"),
         (lambda tree: tree["entrants"][0].update(label="../elsewhere"), "comparison.json"),
         (lambda tree: tree["files"].update({"tokenizer.json": "0" * 64}), "tokenizer.json"),
-        (lambda tree: tree["entrants"][0]["recipe"].update(system="./mine.py:Mine"), "mine.py"),
+        (lambda tree: tree["entrants"][0]["recipe"].update(system="./mine.py:Mine"), "never named on this machine"),
     ],
 )
-def test_a_plan_that_was_tampered_with_is_refused(plan, change, said):
+def test_a_plan_that_was_tampered_with_is_refused(plan, change, said, monkeypatch):
+    monkeypatch.chdir(plan.folder.parent)
+    Path("mine.py").write_text("raise AssertionError('it was run')\n")
     path = plan.folder / "comparison.json"
     tree = json.loads(path.read_text(encoding="utf-8"))
     tree.pop(DIGEST)
