@@ -59,7 +59,8 @@ TESTS = {  # of each package, below tests/; those that are marked slow are left 
     "text": [
         *(f"unit/text/test_{name}.py" for name in (
             "batches", "bpe_dropout", "check", "check_pairs", "corpus", "formats", "lines", "pair_batches",
-            "pair_split", "pair_tokens", "pairs", "same_as_before", "tables", "tokenizer", "tokens", "word_counts",
+            "pair_split", "pair_tokens", "pairs", "same_as_before", "tables", "tokenizer", "tokens",
+            "translation_memory", "word_counts",
         )),
         "unit/test_pair_shapes.py", "unit/test_classification.py", "unit/test_prefetch.py",
     ],
