@@ -35,7 +35,27 @@ def test_the_first_of_a_batch_that_took_long_says_nothing_of_the_rest(watched):
         bar.advance(1)
     go_to(24.0)
     bar.advance(1)
-    assert printed() == "translating 501/2000 sentences · 1 min 12 s left\n"
+    assert printed() == "translating 501/2000 sentences · 36 s left\n"
+
+
+def test_a_slow_beginning_says_nothing_of_the_rest(watched):
+    bar, go_to, printed = watched(1000)
+    go_to(600.0)  # kernels were chosen
+    bar.advance(20)
+    assert printed() == "translating 20/1000 sentences\n"
+    go_to(610.0)
+    bar.advance(20)
+    assert printed() == "translating 40/1000 sentences · 8 min 00 s left\n"
+
+
+@pytest.mark.parametrize(
+    ("total", "unit", "said"),
+    [(1, " steps", "1/1 step"), (2, " steps", "1/2 steps"), (1, " s", "1/1 s"), (None, " lines", "1 line")],
+)
+def test_one_is_singular(total, unit, said):
+    bar = progress._PlainBar("training", total, 0, unit)
+    bar.advance(1)
+    assert bar._line() == f"training {said}"
 
 
 def test_too_little_of_a_long_work_says_nothing_of_the_rest(watched):
