@@ -322,6 +322,27 @@ def test_the_spread_of_the_draws_is_that_of_seeds_and_documents():
     assert np.std(Resampling(tokens, 100).losses(by_seed, stream=1) - Resampling(tokens, 100).losses(by_seed)) > 0
 
 
+@pytest.mark.parametrize(("seeds", "documents"), [(1, 2), (2, 2), (3, 7), (2, 1)])
+def test_each_draw_is_that_of_the_formula(seeds, documents):
+    """loss + √(D/(D−1)) (loss of drawn documents − loss) √((D−1)/χ²) + s/√S z √((S−1)/χ²), drawn in this order."""
+    count, stream = 50, 4
+    tokens = np.arange(10.0, 10.0 + documents)
+    nats = np.random.default_rng(2).normal(30, 5, (seeds, documents))
+    random = np.random.Generator(np.random.Philox(key=[documents, count]))
+    times = random.multinomial(documents, [1 / documents] * documents, size=count)
+    loss = nats.sum() / seeds / tokens.sum()
+    expected = np.array([(row * nats.mean(0)).sum() / (row * tokens).sum() - loss for row in times])
+    if documents > 1:
+        freedom = documents - 1
+        expected *= np.sqrt(documents / freedom) * np.sqrt(freedom / random.chisquare(freedom, count))
+    if seeds > 1:
+        random = np.random.Generator(np.random.Philox(key=[seeds, stream]))
+        means, normal = nats.sum(1) / tokens.sum(), random.standard_normal(count)
+        chance = np.sqrt((seeds - 1) / random.chisquare(seeds - 1, count))
+        expected = expected + np.std(means, ddof=1) / np.sqrt(seeds) * normal * chance
+    assert np.allclose(Resampling(tokens, count).losses(nats, stream), loss + expected)
+
+
 def test_the_mean_loss_is_over_all_tokens_and_not_over_documents():
     assert mean_loss(np.array([[10.0, 300.0], [20.0, 310.0]]), np.array([10, 90])) == pytest.approx(3.2)
 
