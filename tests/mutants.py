@@ -43,23 +43,24 @@ COMPARISONS = ["unit/test_comparison.py", "unit/test_comparison_translation.py"]
 TESTS = {  # of each package, below tests/; those that are marked slow are left out
     "evaluation": [
         "unit/test_likelihood.py", "unit/test_evaluation_translation.py", "unit/test_classification.py",
-        "unit/test_training.py", "unit/test_pair_training.py", "claims/test_verdict.py", *COMPARISONS,
+        "claims/test_verdict.py", *COMPARISONS,
     ],
-    "compare": [*COMPARISONS, "unit/test_side_by_side.py"],
+    "compare": [*COMPARISONS, *(f"unit/test_comparison_{name}.py" for name in ("report", "runs", "elsewhere"))],
     "report": [
         "unit/test_drawings.py", "unit/test_figures.py", "unit/test_report_insight.py", "unit/test_report_claims.py",
-        "unit/test_progress.py", "unit/test_screen.py", "unit/test_one_script.py", "unit/test_run_report.py",
+        "unit/test_report_page.py", "unit/test_progress.py", "unit/test_screen.py", "unit/test_one_script.py",
         "unit/lab/test_worker.py",
-        *COMPARISONS,
     ],
     "training": [
-        "unit/test_training.py", "unit/test_pair_training.py", "unit/test_memory.py", "unit/test_muon.py",
-        "unit/test_prefetch.py", "unit/test_recipe.py",
+        "unit/test_training.py", "unit/test_training_loop.py", "unit/test_pair_training.py", "unit/test_memory.py",
+        "unit/test_muon.py", "unit/test_prefetch.py", "unit/test_recipe.py", "unit/test_checkpoint.py",
+        "unit/test_metrics.py", "unit/test_capture.py", "unit/test_defaults.py",
     ],
     "text": [
         *(f"unit/text/test_{name}.py" for name in (
-            "batches", "bpe_dropout", "check", "check_pairs", "corpus", "formats", "pair_batches", "pair_split",
-            "pair_tokens", "pairs", "tokenizer", "tokens",
+            "batches", "bpe_dropout", "check", "check_pairs", "corpus", "formats", "lines", "pair_batches",
+            "pair_split", "pair_tokens", "pairs", "same_as_before", "tables", "tokenizer", "tokens",
+            "translation_memory", "word_counts",
         )),
         "unit/test_pair_shapes.py", "unit/test_classification.py", "unit/test_prefetch.py",
     ],
@@ -67,6 +68,7 @@ TESTS = {  # of each package, below tests/; those that are marked slow are left 
 NEEDS_A_GPU = {"training/distributed.py"}  # or several processes
 PRELOADED = ["torch", "numpy", "pytest", "hypothesis", "sacrebleu", "tokenizers", "safetensors.torch", "coverage"]
 PRELOADED += ["regex", "rich.console", "cyclopts", "starlette.applications", "pytest_timeout"]
+PRELOADED += ["torch._dynamo", "torch.testing"]  # torch's optimisers import the first one
 PYTEST = ["-q", "-m", "not slow", "-p", "no:cacheprovider", "-p", "pytest_timeout", "-p", "_hypothesis_pytestplugin"]
 FORK = get_context("forkserver")
 FORK.set_forkserver_preload(PRELOADED)
@@ -75,6 +77,9 @@ COMPARED = {ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, 
             ast.In: ast.NotIn, ast.NotIn: ast.In, ast.Is: ast.IsNot, ast.IsNot: ast.Is}  # fmt: skip
 COMPUTED = {ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Div, ast.Div: ast.Mult, ast.FloorDiv: ast.Mult,
             ast.Mod: ast.FloorDiv, ast.Pow: ast.Mult, ast.BitAnd: ast.BitOr, ast.BitOr: ast.BitAnd}  # fmt: skip
+
+EITHER_WAY = {"min", "max", "minimum", "maximum", "gcd", "promote_types"}  # f(a, b) is f(b, a)
+GPU = "device.type == 'cuda'"
 
 
 @dataclass(frozen=True)
@@ -103,9 +108,9 @@ def changes(node: ast.AST) -> Iterator[ast.AST]:
     elif isinstance(node, ast.Constant) and isinstance(node.value, bool):
         yield ast.Constant(not node.value)
     elif isinstance(node, ast.Constant) and isinstance(node.value, int | float):
-        yield ast.Constant(node.value + 1)
+        yield ast.Constant(node.value + 1 if node.value + 1 != node.value else 2 * node.value)
     elif isinstance(node, ast.Call) and len(node.args) > 1 and ast.dump(node.args[0]) != ast.dump(node.args[1]):
-        either_way = ast.unparse(node.func).split(".")[-1] in ("min", "max", "minimum", "maximum", "gcd")
+        either_way = ast.unparse(node.func).split(".")[-1] in EITHER_WAY
         if not either_way and not any(isinstance(each, ast.Starred) for each in node.args):
             yield changed(node, args=[node.args[1], node.args[0], *node.args[2:]])
     elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
@@ -120,9 +125,14 @@ def changed(node: ast.AST, **parts: object) -> ast.AST:
 
 
 def places(node: ast.AST) -> Iterator[tuple[ast.AST, str, int | None]]:
-    """Every node of the code as its parent's field; no types, no assertions, and nothing of an error's sentence."""
+    """Every node of the code as its parent's field; no types, no assertions (as zip's `strict` is), nothing of an
+    error's sentence, and nothing that only a GPU runs."""
     for field, value in ast.iter_fields(node):
         if field in ("annotation", "returns", "decorator_list"):
+            continue
+        if field == "body" and isinstance(node, ast.If | ast.IfExp) and ast.unparse(node.test).endswith(GPU):
+            continue
+        if isinstance(node, ast.keyword) and node.arg == "strict":
             continue
         for index, child in enumerate(value) if isinstance(value, list) else [(None, value)]:
             if not isinstance(child, ast.AST) or isinstance(child, ast.Assert | ast.Raise):
@@ -253,6 +263,7 @@ def concerned(fault: Fault) -> tuple[list[str], float]:
                 break
         tests = [test for test in found["seconds"] if test in contexts or file in contexts]
         if tests:
+            tests.sort(key=found["seconds"].__getitem__)
             by_file[file] = (sum(found["seconds"][test] for test in tests), tests)
     order = sorted(by_file, key=lambda file: by_file[file][0])
     return [test for file in order for test in by_file[file][1]], sum(seconds for seconds, _ in by_file.values())
@@ -274,10 +285,21 @@ def into(source: str) -> None:
     sys.path.insert(0, source)
 
 
+class Order:
+    """A plugin of pytest: tests are run as they are named, the quick ones first."""
+
+    def __init__(self, tests: Sequence[str]):
+        self.place = {test: number for number, test in enumerate(tests)}
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        items.sort(key=lambda item: self.place.get(item.nodeid, 0))
+
+
 def trial(tests: Sequence[str], source: str) -> None:
     """In a process of its own: these tests with that source. Exit code 0: all passed."""
     into(source)
-    sys.exit(pytest.main(["-x", *PYTEST, *tests]))
+    sys.exit(pytest.main(["-x", *PYTEST, *tests], plugins=[Order(tests)]))
 
 
 def end_with_parent() -> None:

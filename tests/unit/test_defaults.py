@@ -8,7 +8,8 @@ from regard.corpora.phrasebook import make_pairs
 from regard.runs.recipe import compose
 from regard.runs.train import compose_recipe, prepare
 from regard.systems.catalogue import SYSTEMS
-from regard.training.defaults import MOST_EPOCHS, PATIENCE, epochs, suited
+from regard.training.defaults import DROPOUT, MOST_EPOCHS, PATIENCE, SMALL_FILE, epochs, plan, suited
+from regard.training.hyperparameters import PairTraining, Training
 
 LEARNED = [system.name for system in SYSTEMS if system.trained == "gradient"]
 
@@ -121,3 +122,44 @@ def test_training_without_data_says_what_it_takes(capsys):
 def test_a_section_that_is_no_table_is_refused():
     with pytest.raises(RegardError, match="model is a section"):
         compose("lstm", None, {"model": 3})
+
+
+def test_a_small_corpus_by_hand():
+    """20 steps for an epoch, 100 epochs, a tenth of the steps of warm-up, a validation every second epoch."""
+    settings = PairTraining(steps=50_000, batch_tokens=4096, warmup=400, evaluate_every=500)
+    assert epochs(settings, 40_960) == 5000
+    assert suited(settings, 40_960, 64, ()) == {
+        "batch_tokens": 2048, "steps": 2000, "warmup": 200, "evaluate_every": 40, "patience": 10
+    }  # fmt: skip
+    assert suited(settings, 4096, 64, ()) == {
+        "batch_tokens": 512, "steps": 800, "warmup": 80, "evaluate_every": 16, "patience": 10
+    }  # fmt: skip
+    assert suited(settings, 90, 64, ()) == {
+        "batch_tokens": 512, "steps": 100, "warmup": 10, "evaluate_every": 2, "patience": 10
+    }  # fmt: skip
+    less = PairTraining(steps=7, batch_tokens=4096, warmup=2, evaluate_every=1)
+    assert suited(less, 200, 64, ()) == {
+        "batch_tokens": 512, "steps": 7, "warmup": 1, "evaluate_every": 1, "patience": 10
+    }  # fmt: skip
+    enough = PairTraining(steps=100, batch_tokens=64)
+    assert suited(enough, 64, 64, ()) == {}  # 100 epochs are not too many
+    assert suited(enough, 63, 64, ()) != {}
+
+
+def test_the_plan_is_said_in_one_sentence():
+    settings = PairTraining(steps=2000, batch_tokens=2048, patience=10)
+    assert plan(settings, 40_960) == (
+        "Training: 40 960 tokens of both sides are few, so at most 2000 steps of 2048 tokens (100 epochs), or until "
+        "10 validations bring no improvement; --training.steps or --budget asks for more."
+    )
+    text = Training(steps=1, batch_tokens=2, patience=0)
+    assert plan(text, 50) == (
+        "Training: 50 tokens are few, so at most 1 steps of 2 tokens (1 epoch); --training.steps or --budget "
+        "asks for more."
+    )
+    timed = Training(budget="60s", batch_tokens=512, warmup=7)
+    assert plan(timed, 9000) == "Training: 9000 tokens are few, so steps have 512 of them, with 7 of warm-up."
+
+
+def test_what_is_small():
+    assert (SMALL_FILE, DROPOUT) == (200_000, 0.3)

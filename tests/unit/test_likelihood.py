@@ -1,6 +1,7 @@
 """Perplexity and scores, against the model's own probabilities read one token at a time."""
 
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -72,6 +73,28 @@ def test_each_segment_is_read_after_its_warm_up_and_every_token_counts_once(lstm
         begin = max(0, done - (overlap if done else 0))
         expected += one_by_one(lstm, text[begin : done + 1], TEXT[done : done + new])
     assert found.tolist() == pytest.approx(expected, abs=1e-9)
+
+
+def test_a_batch_of_segments_is_bounded_by_rows_and_by_numbers(lstm, monkeypatch):
+    def first(segment, overlap, fit):
+        monkeypatch.setattr(perplexity, "NUMBERS_AT_ONCE", fit * segment * lstm.loss_width)
+        text = np.ones(99, dtype=np.int64)
+        return len(next(token_losses(lstm, text, Method.of(lstm, segment, overlap), eos=EOS)))
+
+    assert 4 * perplexity.NUMBERS_AT_ONCE == 256 * 2**20  # bytes
+    assert (first(8, 0, 3), first(8, 0, 0), first(1, 0, 99)) == (24, 8, 64)
+    assert first(8, 4, 2) == 12  # the first segment counts all of its tokens, the second its new ones
+    with pytest.raises(RegardError, match="--rows must be at least 1"):
+        next(token_losses(lstm, TEXT, Method.of(lstm), eos=EOS, rows=0))
+
+
+def test_a_model_whose_context_is_shorter_than_a_segment_is_read_within_it():
+    limited, unlimited = (SimpleNamespace(context=of, settings=SimpleNamespace(context=64)) for of in (48, None))
+    assert Method.of(limited) == Method(24, 24)
+    assert Method.of(unlimited) == Method(32, 32)  # as far as it learned to read
+    assert Method.of(SimpleNamespace(context=None)) == Method(128, 128)
+    assert Method.of(unlimited, 300, 0) == Method(300, 0)
+    assert Method.of(limited, 48, 0) == Method(48, 0)
 
 
 def test_more_warm_up_changes_the_numbers_and_none_is_the_sum_of_its_parts(lstm):
@@ -151,6 +174,8 @@ def test_a_batch_is_bounded_by_rows_and_by_numbers(lstm, monkeypatch):
 def test_lines_are_scored_alone_on_a_cpu_unless_they_are_looked_up(lstm):
     assert alone_by_default(lstm)
     assert not alone_by_default(torch.nn.Module.__new__(Countless))
+    on_a_gpu = SimpleNamespace(device=torch.device("cuda"), parameters=lstm.parameters)
+    assert not alone_by_default(on_a_gpu)
 
 
 class Countless(torch.nn.Module):

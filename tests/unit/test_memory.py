@@ -18,9 +18,10 @@ from regard.base.errors import RegardError, Stopped
 from regard.runs.recipe import compose
 from regard.systems.catalogue import load_class
 from regard.text.batches import Streams, Windows
+from regard.training import out_of_memory
 from regard.training.checkpoint import load_tensors
 from regard.training.loop import Trainer
-from regard.training.out_of_memory import is_out_of_memory, largest_steps
+from regard.training.out_of_memory import how_to_go_on, is_out_of_memory, largest_steps, memory_of
 from regard.training.validation import TextValidation
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="memory is limited as Linux does it")
@@ -42,7 +43,7 @@ def little_memory(more=400 << 20):
 class Growing:
     """The batches of a training, but for the one of a step, which has far more rows than memory holds."""
 
-    def __init__(self, batches, step, rows=200_000):
+    def __init__(self, batches, step, rows=600_000):
         self.batches, self.step, self.rows, self.steps_per_epoch = batches, step, rows, batches.steps_per_epoch
 
     def batch(self, step):
@@ -177,6 +178,56 @@ def test_the_steps_that_stand_out_have_the_most_targets_and_the_longest_rows():
 
     assert largest_steps(Uneven(), 100) == [7, 11, 49]
     assert largest_steps(Uneven(), 10) == [0, 7, 9]
+    assert largest_steps(Uneven(), 0) == largest_steps(Uneven(), 1) == [0]
+
+
+def test_the_first_500_steps_are_searched_and_the_last():
+    class Growing:
+        steps_per_epoch = 2000
+
+        def batch(self, step):
+            return type("Some", (), {"targets": np.zeros((1, 5 + step if step < 700 else 1))})
+
+    assert largest_steps(Growing(), 3000) == [499, 1999]
+
+
+@pytest.mark.parametrize("limit", [None, "max\n", "1000000\n", f"{1 << 60}\n"])
+def test_memory_is_the_machines_or_what_a_container_may_take(tmp_path, monkeypatch, limit):
+    if limit is not None:
+        (tmp_path / "memory.max").write_text(limit)
+    monkeypatch.setattr(out_of_memory, "Path", lambda path: tmp_path / Path(path).name)
+    total = Path("/proc/meminfo").read_text().split("MemTotal:")[1].split()[0]
+    assert memory_of(torch.device("cpu")) == (1_000_000 if limit == "1000000\n" else int(total) << 10)
+
+
+def test_the_sentence_names_what_helps_where_memory_ran_out():
+    def said(doing, system="gpt", step=6, rows=8, saved=True, **training):
+        settings = compose(system, "tiny", {"training": training}).training
+        return how_to_go_on(Path("mine"), settings, torch.device("cpu"), step, doing, rows=rows, saved=saved)
+
+    assert said("step").startswith("The memory of cpu ran out in step 7: `regard resume mine --training.accumulate 2`")
+    assert "goes on from step 6 with each batch in 2 parts" in said("step")
+    assert "--training.accumulate 8` goes on from its last checkpoint" in said("step", accumulate=4, saved=False)
+    assert "--training.accumulate 5`" in said("step", accumulate=4, rows=5)
+    assert "in the very first step: " in said("step", step=0)
+    window = compose("gpt", "tiny").training.window
+    whole = said("step", accumulate=4, rows=4)
+    assert f"smaller training.window (now {window}), training.batch_tokens (now " in whole
+    assert whole.endswith(") or model.")
+    assert "a smaller data.longest, training.batch_tokens" in said("step", "transformer", rows=1)
+    assert said("update").endswith("in step 7: free some and `regard resume mine` goes on from step 6, or train anew "
+                                   "with a smaller model.")  # fmt: skip
+    assert "in the validation after step 6: free some" in said("validation")
+
+
+def test_the_chain_of_causes_is_searched():
+    for error in (MemoryError(), RuntimeError("DefaultCPUAllocator: can't allocate memory"), OSError("ALLOC_FAILED")):
+        assert is_out_of_memory(error)
+        other = RuntimeError("?")
+        other.__cause__, other.__context__ = RuntimeError("!"), None
+        other.__cause__.__context__ = error
+        assert is_out_of_memory(other)
+    assert not is_out_of_memory(None)
 
 
 @pytest.mark.slow

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from torch.utils.flop_counter import FlopCounterMode
 
 from regard.runs.recipe import compose
 from regard.systems import gpt, nnlm
@@ -21,6 +22,32 @@ def test_the_update_has_the_gradients_directions_and_singular_values_near_one(sh
     assert (turned - torch.diag_embed(values)).abs().max() < 1e-10
     assert values.min() > 0.6
     assert values.max() < 1.3
+    torch.testing.assert_close(orthogonalised(gradient * 1e-4), orthogonalised(gradient))  # whatever its size
+
+
+def test_products_are_those_of_the_shorter_side():
+    def operations(*shape):
+        with FlopCounterMode(display=False) as counted:
+            orthogonalised(torch.ones(3, *shape))
+        return counted.get_total_flops()
+
+    assert operations(40, 16) == operations(16, 40) < operations(40, 40)
+
+
+def test_matrices_of_one_row_or_column_and_layers_inside_are_as_they_are():
+    class Some(torch.nn.Module):
+        vocabulary = 5
+
+        def __init__(self):
+            super().__init__()
+            self.inner = torch.nn.Sequential(torch.nn.Linear(3, 5), torch.nn.Linear(1, 7), torch.nn.Linear(7, 1))
+            self.two = torch.nn.Linear(2, 6)
+            self.words = torch.nn.Linear(3, 5)
+            self.other = torch.nn.Parameter(torch.zeros(2, 3, 4))
+
+    model = Some()
+    hidden = {id(weight) for weight in hidden_matrices(model)}
+    assert hidden == {id(model.inner[0].weight), id(model.two.weight)}
 
 
 def test_a_matrix_without_a_gradient_or_with_none_but_zeros_stays():

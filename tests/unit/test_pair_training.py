@@ -84,14 +84,21 @@ def test_disagreement_is_the_sum_of_both_divergences():
     torch.testing.assert_close(disagreement(logits), expected)
 
 
-def test_two_readings_with_dropout_disagree_at_a_price():
-    whole, losses = to_device(batch(), torch.device("cpu")), []
-    for weight in (0.0, 5.0):
-        torch.manual_seed(1)
-        objective = Objective(model("transformer", dropout=0.3), consistency=weight or 1e-12)
-        torch.manual_seed(2)
-        losses.append(float(objective(whole, None)[0]))
-    assert losses[1] > losses[0]
+@pytest.mark.parametrize("weight", [1.0, 5.0])
+def test_two_readings_with_dropout_disagree_at_a_price(weight):
+    """½ (L₁ + L₂) + α/4 (KL(P₁‖P₂) + KL(P₂‖P₁)) over real targets, with the logits of the same readings."""
+    whole, read = to_device(batch(), torch.device("cpu")), model("transformer", dropout=0.3)
+    torch.manual_seed(2)
+    loss, count, _ = Objective(read, consistency=weight, smoothing=0.2)(whole, None)
+    torch.manual_seed(2)
+    twice = whole.each(lambda part: torch.cat([part, part]))
+    logits, _ = read(twice.tokens, read.begin(twice.source, twice.source_lengths))
+    each = F.cross_entropy(logits.mT, twice.targets, reduction="none", label_smoothing=0.2)
+    real = torch.arange(whole.targets.size(1)) < whole.lengths[:, None]
+    assert not real.all()
+    expected = each[real.repeat(2, 1)].sum() / 2 + weight / 4 * disagreement(logits)[real].sum()
+    assert float(loss) == pytest.approx(float(expected), rel=1e-9)
+    assert int(count) == whole.lengths.sum()
 
 
 class Same:
@@ -154,6 +161,9 @@ def test_the_average_is_what_is_validated_and_saved(tmp_path):
         averages.append((averages[-1] + each) / 2)
     torch.testing.assert_close(seen, [averages[2], averages[5]])
     torch.testing.assert_close(load_tensors(tmp_path / "model.safetensors")[0]["embedding.table.weight"], seen[-1])
+    assert sorted(path.name for path in (tmp_path / "plain" / "kept").iterdir()) == [
+        "00000005.safetensors", "00000006.safetensors"
+    ]  # fmt: skip
     mean = average_weights(tmp_path, 2)["embedding.table.weight"]
     torch.testing.assert_close(mean, (seen[0] + seen[1]) / 2)
 

@@ -1,6 +1,7 @@
 """Batches made ahead are the same batches: any order of asking, any thread, any resume."""
 
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -64,6 +65,36 @@ def test_an_error_of_the_thread_is_raised_at_the_step_it_belongs_to():
         feed(3)
     assert same(feed(4), windows().batch(4))  # and the rest is not lost
     feed.close()
+
+
+def test_batches_are_made_ahead_for_a_gpu_alone():
+    assert Feed(windows(), torch.device("cuda")).ahead == 4
+    assert Feed(windows(), CPU).ahead == 0
+
+
+def test_a_closed_feed_makes_no_more_batches(monkeypatch):
+    begun, go_on, made, shutdown = threading.Event(), threading.Event(), [], ThreadPoolExecutor.shutdown
+
+    class Noting:
+        steps_per_epoch = 10
+
+        def batch(self, step):
+            if step == 1:
+                begun.set()
+                go_on.wait()
+            made.append(step)
+
+    def released(self, wait=True, *, cancel_futures=False):
+        begun.wait()
+        shutdown(self, wait=False, cancel_futures=cancel_futures)
+        go_on.set()  # only now, so that the other batches still wait
+        shutdown(self, wait=True)
+
+    monkeypatch.setattr(ThreadPoolExecutor, "shutdown", released)
+    feed = Feed(Noting(), CPU, 4)
+    feed(0)
+    feed.close()
+    assert made == [0, 1]
 
 
 def test_a_closed_feed_leaves_no_thread():

@@ -9,7 +9,7 @@ import pytest
 from regard.base.errors import RegardError
 from regard.runs.recipe import SIZES, compose, parse_overrides, read_recipe
 from regard.systems.catalogue import SYSTEMS
-from regard.training.hyperparameters import Budget, Training
+from regard.training.hyperparameters import Budget, Counting, PairTraining, Training
 
 
 @pytest.mark.parametrize("size", SIZES)
@@ -140,3 +140,85 @@ def test_a_time_may_be_that_of_the_steps_alone():
 def test_settings_cannot_be_changed_in_place():
     with pytest.raises(dataclasses.FrozenInstanceError):
         Training().steps = 3  # type: ignore[misc]
+
+
+LEARNING = {
+    "steps": (2000, {"least": 1}), "budget": ("", {}), "batch_tokens": (4096, {"least": 1}),
+    "accumulate": (1, {"least": 1}), "optimizer": ("adamw", {}), "learning_rate": (1e-3, {"above": 0}),
+    "schedule": ("cosine", {}), "decay": (0.8, {"above": 0, "most": 1}), "decay_after": (5, {"least": 0}),
+    "warmup": (100, {"least": 0}), "weight_decay": (0.01, {"least": 0}), "beta2": (0.99, {"least": 0, "below": 1}),
+    "clip": (1.0, {"least": 0}), "evaluate_every": (250, {"least": 1}), "patience": (0, {"least": 0}),
+    "checkpoint_every": (250, {"least": 1}), "snapshots": (0, {"least": 0}), "precision": ("auto", {}),
+    "device": ("auto", {}), "threads": (0, {"least": 0}), "shard": (False, {}), "seed": (1, {"least": 0}),
+}  # fmt: skip
+TEXT = {
+    "batches": ("windows", {}), "window": (0, {"least": 0}), "validation_tokens": (200_000, {"least": 0}),
+    "capture": ("auto", {}), "compile": ("auto", {}),
+}  # fmt: skip
+PAIRS = {
+    "label_smoothing": (0.1, {"least": 0, "below": 1}), "consistency": (0.0, {"least": 0}),
+    "ema": (0.0, {"least": 0, "below": 1}), "keep": (5, {"least": 0}), "select": ("loss", {}),
+    "validation_pairs": (1000, {"least": 0}), "capture": ("auto", {}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "kind, expected",
+    [
+        (Training, LEARNING | TEXT),
+        (PairTraining, LEARNING | PAIRS),
+        (Counting, {name: LEARNING[name] for name in ("threads", "seed")}),
+    ],
+)
+def test_what_is_not_set_stays_what_it_was(kind, expected):
+    """Every run that leaves a setting out was trained with these, and its bounds are part of what users rely on."""
+    found = {each.name: (each.default, each.metadata["bounds"]) for each in dataclasses.fields(kind)}
+    assert found == expected
+    for name, (_, bounds) in expected.items():  # a bound itself is allowed, if it is not called above or below
+        for bound in ("least", "most"):
+            if bound in bounds:
+                kind(**{name: bounds[bound]})
+
+
+@pytest.mark.parametrize(
+    "text, amount, unit",
+    [
+        ("2min", 120, "seconds"), ("1 h", 3600, "seconds"), ("0.5s", 0.5, "seconds"), ("70", 70, "tokens"),
+        ("3K", 3000, "tokens"), ("3k", 3000, "tokens"), ("2G", 2e9, "tokens"), ("2B tokens", 2e9, "tokens"),
+        ("9 tokens", 9, "tokens"), ("1 token", 1, "tokens"), ("999999999999999", 1e15 - 1, "tokens"),
+        ("0.25", 0.25, "tokens"),
+    ],
+)  # fmt: skip
+def test_every_unit_of_a_budget(text, amount, unit):
+    assert Budget.parse(text, 7) == Budget(amount, unit)
+    assert Training(budget=text).limit == Budget(amount, unit)
+
+
+@pytest.mark.parametrize(
+    "text", ["0s", "0", "1000000000000000", "1e3", "-5", "5x", "5 m tokens", "5 s of steps tokens"]
+)
+def test_what_is_no_budget_is_refused_with_its_settings(text):
+    with pytest.raises(RegardError, match="neither a time"):
+        Training(budget=text)
+
+
+def test_rows_are_the_windows_of_a_batch():
+    assert Training(batch_tokens=100, window=30).rows == 3
+    assert Training(batch_tokens=30, window=30).rows == 1
+    assert Training(batch_tokens=100, window=30, accumulate=3).accumulate == 3
+    with pytest.raises(RegardError, match="cannot exceed the 3 rows"):
+        Training(batch_tokens=100, window=30, accumulate=4)
+    with pytest.raises(RegardError, match="at least one window of 30"):
+        Training(batch_tokens=29, window=30)
+    assert Training(accumulate=9).accumulate == 9  # there is no window so far
+    assert Training().for_context(None).window == 64
+    assert Training().for_context(96).window == 96
+    assert Training(window=96).for_context(96).window == 96
+    assert Training(window=96).for_context(None).window == 96
+
+
+def test_weights_are_averaged_in_one_way():
+    with pytest.raises(RegardError, match="choose one"):
+        PairTraining(ema=0.5, optimizer="asgd")
+    assert PairTraining(optimizer="asgd").ema == 0.0
+    assert PairTraining(ema=0.5).ema == 0.5

@@ -262,10 +262,14 @@ def give_name(made: Path, path: Path) -> None:
 
 
 def sweep(folder: Path, of: str | None = None) -> None:
-    """Remove what a kill in the middle of `replacing` left in a folder that is held by `locked`; `of`: for one file."""
+    """Remove the files that a kill in the middle of `replacing` left in a folder that is held by `locked`. `of`: what
+    was left of this name alone, by `making_folder` too."""
     for left in folder.iterdir():
-        if is_partial(left.name, of) and (left.is_file() or left.is_symlink()):
-            left.unlink()
+        if is_partial(left.name, of):
+            if left.is_file() or left.is_symlink():
+                left.unlink()
+            elif of is not None:
+                shutil.rmtree(left)
 
 
 def is_partial(name: str, of: str | None = None) -> bool:
@@ -361,6 +365,22 @@ def is_still(handle: BinaryIO, path: Path) -> bool:
 
 
 @contextmanager
+def claiming(path: Path) -> Iterator[None]:
+    """Hold the name of a file or folder that is to be made, so that of two processes one makes it, and remove what a
+    killed one left of it."""
+    lock = path.with_name(f".{path.name}.lock")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with locked(lock):
+        try:
+            sweep(path.parent, of=path.name)
+            yield
+        finally:
+            with suppress(OSError):  # where files that are open cannot be removed
+                if lock.stat().st_size == 0:
+                    lock.unlink()
+
+
+@contextmanager
 def waiting_for(path: Path) -> Iterator[None]:
     """`locked`, but while another process holds it, wait."""
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -387,3 +407,9 @@ def check_names(names: Sequence[str], where: Path) -> None:
 def write_text(path: Path, text: str, *, new: bool = False) -> None:
     with replacing(path, new=new) as temporary:
         temporary.write_text(text, encoding="utf-8", newline="")
+
+
+def write_new(path: Path, text: str) -> None:
+    """A file that a user named; one that is there stays."""
+    with claiming(path):
+        write_text(path, text, new=True)

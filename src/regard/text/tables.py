@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from functools import partial
-from itertools import chain, islice
+from itertools import chain, dropwhile, islice
 from pathlib import Path
 from typing import Any
 
@@ -358,7 +358,7 @@ def _delimited(path: Path, kind: str, header: str, columns: list[str], undecodab
     def body(problem: Problem) -> Iterator[Row]:
         found = read(problem)
         if has_header:
-            found = islice((row for row in found if any(map(str.strip, row[1]))), 1, None)
+            found = islice(dropwhile(lambda row: not any(map(str.strip, row[1])), found), 1, None)
         return ((number, list(map(one_line, fields))) for number, fields in found)
 
     return Table((path,), kind, tuple(details), names, has_header, tuple(rows[has_header:]), body)

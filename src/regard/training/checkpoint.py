@@ -125,7 +125,7 @@ def restore_optimizer(optimizer: torch.optim.Optimizer, tensors: Mapping[str, Te
     """Moments are sharded as their parameters are."""
     patterns = [weight for group in optimizer.param_groups for weight in group["params"]]
     saved = {int(index): values for index, values in unflatten(tensors, "optimizer").items()}
-    if max(saved, default=-1) >= len(patterns):
+    if any(index >= len(patterns) for index in saved):
         raise RuntimeError("moments of other weights")  # as for shapes that differ
     state = {
         index: {name: like(value, patterns[index]) for name, value in values.items()} for index, values in saved.items()

@@ -116,12 +116,8 @@ class Trainer:
         pairs = settings if isinstance(settings, PairTraining) else None
         self.keep, self.ema = (pairs.keep, pairs.ema) if pairs else (0, 0.0)
         self.carries = isinstance(settings, Training) and settings.batches == "stream"
-        self.objective = Objective(
-            model,
-            keeps=self.carries,
-            smoothing=pairs.label_smoothing if pairs else 0.0,
-            consistency=pairs.consistency if pairs else 0.0,
-        )
+        terms = {"smoothing": pairs.label_smoothing, "consistency": pairs.consistency} if pairs else {}
+        self.objective = Objective(model, keeps=self.carries, **terms)
         self.wrapped = self.group.wrap(self.objective, sharded=settings.shard)
         self.warm_up = 0  # steps of each batch shape before its full speed
         self.recorded = False  # a CUDA graph replays the step, so the learning rate must be a tensor
@@ -183,7 +179,7 @@ class Trainer:
             stuck, shown = False, self._spent()
             if self.at.step and self._validation_is_due() and self.at.step not in dict(self.at.history):
                 self._validate(log)  # it ran out of memory before the resume
-                stuck = 0 < self.settings.patience <= self.at.stuck
+                stuck = self._is_stuck()
             while not stuck and self._share() < 1:
                 began, rate = time.perf_counter(), self.learning_rate
                 loss, count = self.step()
@@ -195,7 +191,7 @@ class Trainer:
                 shown = self._spent()
                 if self._validation_is_due():
                     self._validate(log)
-                    if self.settings.patience and self.at.stuck >= self.settings.patience:
+                    if self._is_stuck():
                         bar.say(f"stopping: {counted(self.at.stuck, 'validation')} without improvement")
                         break
                 if self.at.step % self.settings.checkpoint_every == 0:
@@ -216,6 +212,9 @@ class Trainer:
         if self._all_seconds() and not self.at.history and self._share() >= 0.5:
             return True  # it shows how much time to leave for the last one
         return self.at.step % self.settings.evaluate_every == 0
+
+    def _is_stuck(self) -> bool:
+        return 0 < self.settings.patience <= self.at.stuck
 
     def step(self) -> tuple[Tensor, int]:
         """One optimiser step; returns the mean loss of its batch before the step, and its number of tokens."""
@@ -405,8 +404,8 @@ class Trainer:
 
     def _set_generators(self, random: Mapping[str, Tensor]) -> None:
         torch.set_rng_state(random["random/cpu"])
-        if self.device.type == "cuda" and "random/cuda" in random:
-            torch.cuda.set_rng_state(random["random/cuda"], self.device)
+        if self.device.type == "cuda":
+            torch.cuda.set_rng_state(random.get("random/cuda", torch.cuda.get_rng_state(self.device)), self.device)
 
     def _rescue(self) -> str:
         """After memory ran out: frees memory, saves the last complete step, and returns the error message."""
@@ -449,7 +448,6 @@ class Trainer:
     def rehearse(self, steps: int) -> None:
         """For --dry-run: runs whatever needs the most memory in a training of `steps` steps; the model is not usable
         afterwards. Twice, because freed memory is fragmented and may not fit the second time."""
-        self.feed.close()
         validation = self.validation
         if isinstance(validation, TextValidation):  # the beginning is enough: batches have one size
             validation = replace(validation, ids=validation.ids[:REHEARSED])
@@ -618,15 +616,16 @@ def _rows(state: State, rows: slice) -> State:
 
 def _join(states: list[State]) -> State:
     """The states of micro-batches concatenated along rows."""
-    if len(states) == 1:
-        return states[0]
+    first, *others = states
+    if not others:
+        return first
 
-    def join(parts: list[Any]) -> Any:
-        if isinstance(parts[0], dict):
-            return {name: join([part[name] for part in parts]) for name in parts[0]}
-        return torch.cat(parts)
+    def join(part: Any, *more: Any) -> Any:
+        if isinstance(part, dict):
+            return {name: join(leaf, *(other[name] for other in more)) for name, leaf in part.items()}
+        return torch.cat([part, *more])
 
-    return join(states)
+    return join(first, *others)
 
 
 def _json(value: Any) -> Any:
@@ -635,7 +634,10 @@ def _json(value: Any) -> Any:
 
 
 def _exp(loss: float) -> float:
-    return math.exp(loss) if loss < 700 else math.inf
+    try:
+        return math.exp(loss)
+    except OverflowError:
+        return math.inf
 
 
 def measure_steps(trainer: Trainer, steps: int, clock: Callable[[], float] = time.perf_counter) -> tuple[float, float]:
