@@ -17,7 +17,7 @@ from regard.runs.train import compose_recipe, how_losses_differ
 def watched(monkeypatch, capsys):
     """A bar in a log, and a clock that is set by hand: watched(total) → (bar, go to a time, what was printed)."""
     now = [5000.0]  # when it begins is nobody's zero
-    monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(progress, "time", SimpleNamespace(monotonic=lambda: now[0]))  # not that of other threads
 
     def start(total):
         bar = progress._PlainBar("translating", total, 0, " sentences")
@@ -116,7 +116,7 @@ def log(monkeypatch):
     stream = Stream()
     stream.now = 70.0
     monkeypatch.setattr(progress, "sys", SimpleNamespace(stderr=stream))
-    monkeypatch.setattr(progress.time, "monotonic", lambda: stream.now)
+    monkeypatch.setattr(progress, "time", SimpleNamespace(monotonic=lambda: stream.now))
     return stream
 
 
