@@ -134,7 +134,6 @@ class WatchedFile:
 
 
 def disturb(root: str, counter: str, at: int, fault: str) -> None:
-    from regard.exchange import huggingface
     from regard.training import checkpoint
 
     fork_runs()
@@ -162,7 +161,7 @@ def disturb(root: str, counter: str, at: int, fault: str) -> None:
 
     builtins.open = io.open = watched_open  # type: ignore[assignment]
     os.fsync = watched_fsync  # type: ignore[assignment]
-    checkpoint.save_file = huggingface.save_file = watched_save
+    checkpoint.save_file = watched_save
     sys.addaudithook(disturbed.audit)
 
 
@@ -255,7 +254,7 @@ WORKS = [
     Work("inspect", ["inspect", "run", "the cat", "--html", "out.html"], "out.html", begins=(TRAIN,)),
     Work("export to ARPA", [*EXPORT, "arpa", "--out", "out.arpa"], "out.arpa", begins=(COUNT,)),
     Work("export to an archive", ARCHIVE, "out.zip", begins=(PAIRS,)),
-    Work("export to Hugging Face", [*EXPORT, "huggingface", "--out", "out"], "out", begins=(GPT,)),
+    Work("export to Hugging Face", [*EXPORT, "huggingface", "--out", "out", "--scores", "no"], "out", begins=(GPT,)),
     Work("import ARPA", ["import", "small.arpa", "--run", "run"], "run", done=[*EXPORT, "arpa", "--out", "o.arpa"]),
     Work("import an archive", ["import", "out.zip", "--run", "new"], "new", ["evaluate", "new"], (PAIRS, ARCHIVE)),
     Work("rename", ["runs", "rename", "run", "other"], "other", done=["evaluate", "other"], begins=(COUNT,)),
@@ -289,7 +288,7 @@ def differences(found: Any, whole: Any) -> list[str]:
     """The names of the files that differ. A run may have got its page, which any later command writes."""
     if not isinstance(found, dict) or not isinstance(whole, dict):
         return ["its content"] * (found != whole)
-    names = {name for name in {*found, *whole} if Path(name).name != ".lock"}
+    names = {name for name in {*found, *whole} if Path(name).name not in (".lock", ".beginning")}
     return sorted(
         name for name in names if found.get(name) != whole.get(name) and (name in whole or name != "report.html")
     )
@@ -465,8 +464,12 @@ def warm(works: list[Work]) -> None:
     import torch
 
     from regard.cli import main as command
+    from regard.compare import language_task
+    from regard.runs import run_report
 
     torch.set_num_threads(1)
+    run_report.LONG = language_task.WRITTEN = 9  # tokens of the samples on a page, and to measure the speed of writing,
+    language_task.SAMPLE = dict.fromkeys(language_task.SAMPLE, 9)  # which take more time than all that is saved
     fork_runs()
     interrupted = signal.getsignal(signal.SIGINT)
     for work in works:

@@ -5,6 +5,7 @@ import math
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from itertools import combinations
 from types import SimpleNamespace
 
@@ -19,9 +20,10 @@ from regard.compare.curves import Curve, averaged, in_order, other_order
 from regard.compare.differences import Difference, alike, named
 from regard.compare.language_task import LANGUAGE
 from regard.compare.question import Question, _label
-from regard.compare.width import match_parameters, size_of
+from regard.compare.width import _Search, match_parameters, size_of
 from regard.evaluation.documents import FEWEST, MOST, Documents
 from regard.evaluation.intervals import Resampling, interval
+from regard.runs.folder import Tokenizers
 from regard.runs.recipe import compose
 from regard.systems.catalogue import SYSTEMS
 from regard.text.tokenizer import Tokenizer
@@ -197,6 +199,24 @@ def sizes(question, rung, tokenizer, model):
         yield size_of(question.recipe(rung, {"model": model | {name: model[name] + change}}), tokenizer)[0]
 
 
+@pytest.mark.parametrize("system", ["lstm", "gpt"])
+def test_no_other_width_is_nearer_to_any_target(system):
+    tokenizers = Tokenizers(Tokenizer.train(["abc"], "char"))
+    question = Question((system,), "pyref", match="parameters", size="tiny")
+    rung = question.rungs()[-1]
+    step = getattr(question.recipe(rung).model, "heads", 1)
+    counts = {width: _Search(question, rung, tokenizers, 1).count(width) for width in range(step, 13 * step, step)}
+    for width in (1, 2, 3, 5, 8):
+        for more in (-1, 0, 1, (counts[step * (width + 1)] - counts[step * width]) // 2 + 1):
+            target = counts[step * width] + more
+            chosen = _Search(question, rung, tokenizers, target).settings()["model"]
+            assert abs(counts[chosen["width"]] - target) == min(abs(count - target) for count in counts.values())
+    if system == "gpt":
+        assert _Search(question, rung, tokenizers, 1).settings()["model"]["feedforward"] == 1
+        fixed = replace(question, settings={"model": {"feedforward": 7}})
+        assert "feedforward" not in _Search(fixed, rung, tokenizers, 10**5).settings()["model"]
+
+
 def test_the_command_to_run_it_again_says_how_many_at_a_time_and_no_folder_of_ours():
     question = Question(("lstm",), "my text.txt", budget="5M", settings={"training": {"batch_tokens": "64"}})
     words = "regard compare lstm --data 'my text.txt' --match tokens --budget 5M --seeds 1 --size small"
@@ -293,7 +313,7 @@ def test_a_near_tie_is_no_other_order(apart):
 
 def test_a_mean_curve_is_the_mean_of_first_validations_then_of_second_ones():
     one, other = Curve("a", 1, ((10, 1.0, 4.0), (20, 2.0, 3.0))), Curve("a", 2, ((10, 3.0, 2.0), (20, 4.0, 1.0)))
-    assert [curve.points for curve in averaged([one, other])] == [((10, 2.0, 3.0), (20, 3.0, 2.0))]
+    assert averaged([one, other]) == [Curve("a", 0, ((10, 2.0, 3.0), (20, 3.0, 2.0)))]
 
 
 # -- who differs -----------------------------------------------------------------------------------------------------
@@ -329,15 +349,17 @@ def my_text(tmp_path):
 
 @pytest.mark.parametrize("system", ["lstm", "gpt"])
 def test_as_many_steps_are_foreseen_as_it_takes_to_read_the_tokens(my_text, system):
-    def foreseen(batch_tokens, amount):
+    def foreseen(batch_tokens, amount, window=32):
         data = {"corpus": str(my_text), "tokenizer": "char"}
-        training = {"batch_tokens": batch_tokens, "window": 32}
+        training = {"batch_tokens": batch_tokens, "window": window}
         recipe = compose(system, "tiny", {"data": data, "training": training})
         ground = LANGUAGE.ground(recipe, "")
         return ground.steps(recipe, amount * ground.facts["tokens"]["train"] if amount < 100 else amount)
 
     assert [foreseen(320, amount) for amount in (3200, 3201, 6400)] == [10, 11, 20]
     assert foreseen(640, 6400) == 10  # a step that reads twice as much
+    if system == "lstm":
+        assert foreseen(60_000, 60_000, window=30_000) == 2  # a window that is longer than the text is one row
     assert foreseen(10**6, 10) in (10, 11)  # ten times the text, when a batch would hold more than all of it
 
 
