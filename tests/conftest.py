@@ -1,22 +1,48 @@
 """Small real things that several tests share."""
 
 import os
+import random
+import sys
 from collections import Counter
 
 import hypothesis
 import pytest
+from hypothesis.internal.conjecture import providers
 
 # What passes once passes again: always the same examples, so that more of them would find nothing new the next time.
-hypothesis.settings.register_profile("regard", derandomize=True, deadline=None, max_examples=40)
+hypothesis.settings.register_profile(
+    "regard",
+    derandomize=True,
+    deadline=None,
+    max_examples=40,
+    suppress_health_check=[hypothesis.HealthCheck.too_slow],  # which says how busy the machine is
+)
 hypothesis.settings.load_profile("regard")
+if "REGARD_FUZZ_SECONDS" not in os.environ:  # else new examples are wanted
+    # Hypothesis also draws constants of the modules that are imported by then: those of the files tested before.
+    pytest.MonkeyPatch().setattr(providers, "is_local_module_file", lambda path: False, raising=False)
 
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+os.environ.setdefault("RAYON_NUM_THREADS", "1")  # of the tokenizers: as many threads as cores take memory, too
+for name in list(os.environ):  # how the caller's terminal and network are set up changes no test
+    if name in ("COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR") or name.lower().endswith("_proxy"):
+        del os.environ[name]
 
 
 @pytest.fixture(autouse=True)
 def _own_cache(tmp_path_factory, monkeypatch):
     """Tests never read or write the user's cache."""
     monkeypatch.setenv("REGARD_CACHE", str(tmp_path_factory.getbasetemp() / "cache"))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup():
+    """A test draws the same numbers whatever ran before it, and so do the fixtures that it is the first to ask for."""
+    random.seed(0)
+    if "numpy" in sys.modules:
+        sys.modules["numpy"].random.seed(0)
+    if "torch" in sys.modules:
+        sys.modules["torch"].manual_seed(0)
 
 
 def pytest_collection_modifyitems(items):

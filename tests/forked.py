@@ -32,7 +32,7 @@ PRELOADED = [
     "regard.runs.train",
 ]
 FORK.set_forkserver_preload([*PRELOADED, "regard.exchange.formats", "regard.compare.comparison", "pyarrow.parquet"])
-SECONDS = 120.0  # after which a command has no end
+SECONDS = 600.0  # after which a command has no end
 MEMORY = 1 << 30  # bytes that a command may take beyond what the imports took
 ONE_ASKS = threading.RLock()  # an exit code can be read once; whoever starts a process asks for those of the others
 
@@ -74,7 +74,7 @@ def forked(
     with tempfile.TemporaryDirectory(prefix="forked-") as folder:
         streams = [Path(folder) / name for name in ("in", "out", "errors")]
         streams[0].write_bytes(stdin)
-        setting = {"cwd": str(cwd or folder), "environment": dict(environment or {}), "memory": memory}
+        setting = {"cwd": str(cwd or folder), "environment": {**os.environ, **(environment or {})}, "memory": memory}
         process = FORK.Process(
             target=_run, args=([str(word) for word in words], list(map(str, streams)), setting, before, arguments)
         )
@@ -178,7 +178,7 @@ def _run_module(
     for number, stream in enumerate(streams):
         os.dup2(stream.fileno(), number)
         stream.close()
-    _open_streams()
+    open_streams()
     os.chdir(cwd)
     os.environ.clear()
     os.environ.update(environment)
@@ -189,7 +189,7 @@ def _run_module(
     runpy.run_module(module, run_name="__main__", alter_sys=True)
 
 
-def _open_streams() -> None:
+def open_streams() -> None:
     sys.stdin, sys.stdout, sys.stderr = (
         open(number, mode, encoding="utf-8", closefd=False)  # noqa: SIM115
         for number, mode in enumerate("rww")
@@ -202,8 +202,9 @@ def _run(
     os.setsid()  # so that it can be ended with the processes it starts
     for number, (path, flags) in enumerate(zip(streams, (os.O_RDONLY, *[os.O_WRONLY | os.O_CREAT] * 2))):
         os.dup2(os.open(path, flags, 0o600), number)
-    _open_streams()
+    open_streams()
     os.chdir(setting["cwd"])
+    os.environ.clear()  # which is of the first test that started a process
     os.environ.update(setting["environment"])
     if setting["memory"] is not None and sys.platform == "linux":
         import resource

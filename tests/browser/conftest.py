@@ -94,7 +94,7 @@ def start_lab(folder, *words):
 
 def stop_lab(lab):
     lab.process.send_signal(signal.SIGINT)
-    lab.process.wait(60)
+    lab.process.wait(600)
     lab.process.stdout.close()
 
 

@@ -3,6 +3,8 @@
 import csv
 import xml.etree.ElementTree as ET
 
+from playwright.sync_api import expect
+
 from regard.report.figures import Heat, Intervals, Line, Lines, Mark
 from regard.report.page import page as report_page
 from regard.report.svg import svg
@@ -66,14 +68,15 @@ def test_a_report_is_drawn_by_the_labs_charts_and_works_by_keyboard(page, tmp_pa
     file.write_text(report_page("T", *map(svg, FIGURES)), encoding="utf-8")
     page.goto(file.as_uri())
     page.wait_for_selector(".chart path.line.strong")
+    page.evaluate("async () => { for (let n = 0; n < 4; n++) await new Promise(requestAnimationFrame) }")  # all painted
     assert page.locator("figure[data-figure]").count() == 0
     assert page.locator(".legend span").all_inner_texts() == [" <b>", " b"]
     page.locator(".rungs .plot").focus()
     page.keyboard.press("ArrowDown")
-    assert page.inner_text(".rungs .readout") == "<i>: 3, 95 % interval 2 to 4"
+    expect(page.locator(".rungs .readout")).to_have_text("<i>: 3, 95 % interval 2 to 4")
     page.locator(".heat canvas").focus()
     page.keyboard.press("ArrowRight")
-    assert page.locator("#spoken").text_content() == "x, v: 0.9"
+    expect(page.locator("#spoken")).to_have_text("x, v: 0.9")
 
 
 def test_without_scripts_a_report_shows_the_same_figures(browser, tmp_path):

@@ -5,6 +5,7 @@ import re
 from urllib.parse import quote
 
 import pytest
+from playwright.sync_api import expect
 
 from regard.decoding.sampling import Sampling
 from regard.runs.load import load
@@ -56,7 +57,8 @@ def test_all_heads_are_seen_and_a_cell_is_read_by_keyboard(lab, page, gpt):
     for key in ("PageUp", "Home", "PageDown", "End"):
         page.keyboard.press(key)
     name = page.locator(".head-name").inner_text()
-    assert page.locator("#spoken").text_content() == name == sheet.get_attribute("data-chosen")
+    assert page.locator("#spoken").text_content() == name
+    expect(sheet).to_have_attribute("data-chosen", name)
     sheet.click(position={"x": 130, "y": 20})  # the first of the first layer
     page.wait_for_selector(".head-name:has-text('layer 1')")
     page.keyboard.press("PageDown")
@@ -72,7 +74,7 @@ def test_all_heads_are_seen_and_a_cell_is_read_by_keyboard(lab, page, gpt):
     assert f"layer {len(heads)}" in name
     page.click(".part.attention summary:has-text('As a table')")
     page.wait_for_selector(".part.attention tbody tr")
-    assert page.locator(".part.attention tbody tr").count() == trace.steps
+    expect(page.locator(".part.attention tbody tr")).to_have_count(trace.steps)
 
 
 def test_states_and_gradients_are_drawn(lab, page):

@@ -2,6 +2,8 @@
 
 import json
 
+from playwright.sync_api import expect
+
 from regard.claims.all_claims import NAMES
 
 
@@ -9,7 +11,7 @@ def test_a_corpus_is_counted_and_a_sentence_is_cut(lab, page):
     page.goto(lab.url + "#/text?corpus=copy")
     page.wait_for_selector("table")
     assert "no two splits share a pair" in page.inner_text(".notes")
-    assert page.locator("svg.plot path.line").count() >= 3  # Zipf's curve, coverage, lengths
+    page.locator("svg.plot path.line").nth(2).wait_for(state="attached")  # Zipf's curve, coverage, lengths
     for kind in range(4):
         page.locator(".tokenizer").nth(kind).locator(".piece").first.wait_for()
     page.fill("textarea", "a b <img src=x> c")
@@ -38,8 +40,8 @@ def test_a_claim_is_run_and_its_verdict_is_shown(own_lab, page):
     (record,) = own_lab.folder.glob("claims-*/claims.json")
     (result,) = json.loads(record.read_text())
     assert result["seeds"][0] == 7
-    assert result["verdict"] in page.inner_text("main")
-    assert page.locator(".drawn").count() == len(result["figures"])
+    expect(page.locator("main")).to_contain_text(result["verdict"])
+    expect(page.locator(".drawn")).to_have_count(len(result["figures"]))
     page.goto(own_lab.url + "#/claims")
     page.wait_for_selector(".claim")
-    assert page.locator(".claim").count() == len(NAMES)
+    expect(page.locator(".claim")).to_have_count(len(NAMES))

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from playwright.sync_api import expect
 
 from regard.insight.calculation import calculate_language
 from regard.insight.trace_page import trace_page
@@ -41,15 +42,14 @@ def test_a_chosen_word_shows_its_step(system, page, tmp_path):
         assert page.locator(f".part.{name}").is_visible() == bool(there)
     if trace.attention:
         page.wait_for_selector(".sheet canvas[data-chosen*=layer]")
-        row = page.inner_text(".part.attention .readout")
-        assert "looked at" in row
+        expect(page.locator(".part.attention .readout")).to_contain_text("looked at")
     if trace.source:
         target.locator("button").first.hover()
         shades = page.evaluate(
             "() => [...document.querySelector('.words').children].map(one => one.style.background).filter(Boolean)"
         )
         assert len(shades) == len(trace.source)  # partners of the word under the pointer light up
-        assert page.locator(".tree .edge.best").count() == max(b.step for b in trace.beam if b.rank == 1) - 1
+        expect(page.locator(".tree .edge.best")).to_have_count(max(b.step for b in trace.beam if b.rank == 1) - 1)
 
 
 def test_the_arithmetic_follows_the_word(page, tmp_path):

@@ -3,6 +3,7 @@
 from urllib.parse import quote
 
 import pytest
+from playwright.sync_api import expect
 
 from regard.runs.load import load
 
@@ -30,7 +31,7 @@ def test_the_translation_is_that_of_translate_and_its_words_are_linked(lab, page
     page.click("button:has-text('Search')")
     trace = translator.trace(TEXT)
     page.wait_for_selector(".tree")
-    assert page.locator(".search tbody tr").count() == sum(branch.rank > 0 for branch in trace.beam)
+    expect(page.locator(".search tbody tr")).to_have_count(sum(branch.rank > 0 for branch in trace.beam))
 
 
 def test_another_word_and_the_rest_is_translated_again(lab, page, translator):
@@ -57,6 +58,6 @@ def test_a_whole_file_has_its_score_by_length_and_its_worst_sentences(lab, page,
     assert f"{true['sentences']} sentences" in page.inner_text(".cards")
     shown = float(page.inner_text(".bleu"))
     assert abs(shown - true["bleu"]["score"]) <= 0.005 * max(1, shown)
-    assert page.locator("svg.plot circle").count() >= 1
+    page.locator("svg.plot circle").first.wait_for(state="attached")
     page.locator(".differences .source a").first.click()
     page.wait_for_selector(".panel .words button")

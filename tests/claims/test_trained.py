@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from itertools import product
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+import torch.nn.functional as F
 
 from regard.base.errors import RegardError
 from regard.claims import (
@@ -27,6 +29,8 @@ from regard.claims.word_judgements import JUDGED
 from regard.corpora.phrasebook import Pair, make_pairs
 from regard.evaluation.alignment_error import alignment_error_rate, diagonal_links
 from regard.layers.attention import CausalSelfAttention
+from regard.runs.speed import install
+from regard.systems.catalogue import load_class, load_module
 
 # -- what they are trained on ----------------------------------------------------------------------------------------
 
@@ -214,6 +218,23 @@ def test_a_blind_head_sees_what_it_is_left_and_the_others_everything():
         assert torch.allclose(seen[1].sum(-1), torch.ones(9, dtype=torch.float64))
         assert before is None or torch.equal(plain, before)  # it sees again
         before = plain
+
+
+def test_a_head_is_blind_in_a_model_with_fast_code_too():
+    torch.manual_seed(1)
+    model = load_class("gpt")(20, load_module("gpt").Settings(layers=2, width=16, heads=2, context=24, dropout=0.0))
+    for weight in model.parameters():
+        weight.data.normal_()
+    install(model.eval())
+    text = torch.randint(20, (2, 13))
+
+    def loss():
+        return float(F.cross_entropy(model(text[:, :-1])[0].flatten(0, 1), text[:, 1:].flatten()))
+
+    whole, cases = loss(), list(product((0, 1), (0, 1), ("far", "near")))
+    without = [heads.loss_without(model, text, *case) for case in cases]
+    assert len({round(one, 4) for one in [whole, *without]}) == 1 + len(cases)
+    assert loss() == whole
 
 
 # -- embeddings ------------------------------------------------------------------------------------------------------

@@ -89,6 +89,7 @@ FILES = {  # of each part: what Regard writes there, and what it does not
         ["weights.npy", "a/{h}.npy"],
     ),
     "data": (["enwik8/enwik8", ".enwik8.lock"], ["thesis.txt", "enwik8/notes.txt", "photos/enwik8"]),
+    "phrasebook": (["20000-15-0123456789abcdef.json"], ["mine.json"]),
     "lists": (["lines-0123456789ab.txt", "pairs-0123456789ab.jsonl"], ["lines.txt", "pairs-mine.jsonl"]),
     "back-translation": (["{h}.tsv"], ["mine.tsv"]),
     "ctranslate2": (["{h}/model.bin", "{h}/shared_vocabulary.json", ".lock"], ["mine/model.bin", "{h}/notes.txt"]),

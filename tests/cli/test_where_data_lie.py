@@ -63,10 +63,15 @@ def test_data_that_are_gone_were_looked_for_at_places_that_are_named(regard, wro
 def test_an_evaluation_on_other_data_says_how_much_of_it_was_trained_on(regard, home, tmp_path):
     counted, pairs = home / "runs" / "counted", home / "runs" / "s"
     share = {}
-    for split in ("train", "test"):
-        facts = json.loads(regard("evaluate", counted, "--data", home / "my.txt", "--split", split, "--json")[1])
+    for split in ("train", "test", ""):
+        words = ["--split", split] if split else []
+        facts = json.loads(regard("evaluate", counted, "--data", home / "my.txt", *words, "--json")[1])
         share[split] = facts["share_seen_in_training"]
-    assert share == {"train": 1.0, "test": 0.0}
+    assert share == {"train": 1.0, "test": 0.0, "": 0.0}  # of the run's own file what was held out
+    (tmp_path / "copy.txt").write_bytes((home / "my.txt").read_bytes())
+    facts = json.loads(regard("evaluate", counted, "--data", tmp_path / "copy.txt", "--json")[1])
+    assert facts["split"] == "whole file"
+    assert 0.5 < facts["share_seen_in_training"] < 1
     facts = json.loads(regard("evaluate", pairs, "--data", home / "pairs.tsv", "--json")[1])
     assert facts["share_seen_in_training"] == pytest.approx(108 / 120)
     assert facts["seen_in_training"] == "108 of 120 pairs (90.0 %) were trained on"

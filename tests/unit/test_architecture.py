@@ -1,6 +1,7 @@
 """The order of the packages: each imports only from those to its left, and what must be quick never loads torch."""
 
 import ast
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -83,6 +84,22 @@ for words in {QUICK!r}:
     assert "torch" not in sys.modules, words + " loads torch"
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_training_and_writing_load_neither_pytorchs_compiler_nor_what_looks_inside(tmp_path):
+    code = f"""
+import sys
+import regard
+lines = [f"the cat saw {{number}} dogs" for number in range(200)]
+settings = {{"model": {{"layers": 1, "width": 8, "heads": 1}}, "training": {{"steps": 2, "device": "cpu"}}}}
+run = regard.train("gpt", data=lines, size="tiny", run={str(tmp_path / "run")!r}, settings=settings)
+regard.load({str(tmp_path / "run")!r}, device="cpu").generate("the", max_tokens=3)
+for name in ("torch._dynamo", "regard.insight", "regard.exchange", "regard.lab"):
+    assert name not in sys.modules, name
+"""
+    environment = {**os.environ, "REGARD_CACHE": str(tmp_path / "cache")}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment)
     assert done.returncode == 0, done.stderr
 
 

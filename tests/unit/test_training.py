@@ -302,6 +302,28 @@ def test_a_plateau_lowers_the_rate_when_a_validation_is_no_better_and_only_then(
     assert rates[:7] == [1.0, 1.0, 1.0, 0.25, 0.25, 0.0625, 0.0625]
 
 
+@pytest.mark.parametrize(("kind", "theirs"), [("adamw", torch.optim.AdamW), ("sgd", torch.optim.SGD)])
+def test_an_optimiser_does_what_pytorchs_does(kind, theirs):
+    results = []
+    for own in (True, False):
+        torch.manual_seed(0)
+        model = torch.nn.Linear(5, 3, bias=False)
+        if own:
+            rates = {"learning_rate": 0.1, "weight_decay": 0.2 * (kind == "adamw"), "beta2": 0.9}
+            optimizer = build_optimizer(kind, model.named_parameters(), **rates)
+        else:
+            more = {"betas": (0.9, 0.9), "weight_decay": 0.2} if kind == "adamw" else {}
+            optimizer = theirs(model.parameters(), lr=0.1, fused=True, **more)
+        for step in range(4):
+            optimizer.zero_grad()
+            model(torch.ones(2, 5) * (step + 1)).square().sum().backward()
+            optimizer.step()
+            assert torch.is_grad_enabled()
+            optimizer.load_state_dict(optimizer.state_dict())
+        results.append(model.weight.detach().tolist())
+    assert results[0] == results[1]
+
+
 @pytest.mark.parametrize("kind", ["adamw", "sgd", "muon"])
 def test_weight_decay_shrinks_matrices_and_leaves_biases_and_gains_alone(kind):
     model = torch.nn.Sequential(torch.nn.Linear(3, 2), torch.nn.LayerNorm(2))

@@ -89,11 +89,14 @@ def uses(model: Model, text: Tensor, distance: Tensor) -> tuple[float, float]:
 
 
 def loss_without(model: Model, text: Tensor, layer: int, head: int, words: str) -> float:
-    """Nats per word where one head cannot see "near" words (1 to 3 back) or "far" ones; it always sees its own."""
+    """Nats per word where one head cannot see "near" words (1 to 3 back) or "far" ones; it always sees its own.
+
+    `explain` computes by the written equations, which `blind` changes; fast code would not ask for them.
+    """
     blocks = [module for module in model.modules() if isinstance(module, CausalSelfAttention)]
     text = text.to(model.device)
     with blind(blocks[layer], head, words):
-        logits, _ = model.eval()(text[:, :-1])
+        logits, _, _ = model.eval().explain(text[:, :-1])
     return float(F.cross_entropy(logits.flatten(0, 1).float(), text[:, 1:].flatten()))
 
 

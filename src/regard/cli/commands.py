@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import shlex
-from typing import Any
 
 from cyclopts import App, CycloptsError, Group
 from cyclopts.exceptions import MissingArgumentError, UnknownCommandError, UnknownOptionError, UnusedCliTokensError
@@ -13,35 +12,25 @@ from regard import __version__
 from regard.base.errors import RegardError
 from regard.base.settings import meant
 from regard.base.synonyms import COMMANDS, RUN_FIRST, SETTINGS, ours
-from regard.cli.benching import bench
-from regard.cli.chatting import chat
-from regard.cli.claiming import claims
-from regard.cli.comparing import compare, demo
-from regard.cli.completing import install_completion
-from regard.cli.datasets import data_app
-from regard.cli.doctor import doctor
-from regard.cli.evaluating import evaluate, score
-from regard.cli.exchanging import export_run, import_run
-from regard.cli.inspecting import inspect
-from regard.cli.keeping import runs_app
-from regard.cli.lecturing import lecture
-from regard.cli.listing import laws, systems
-from regard.cli.practising import exercise_app
-from regard.cli.serving import serve
-from regard.cli.training import resume, train
-from regard.cli.workbench import lab
-from regard.cli.writing import classify, generate, translate
 
-GROUPS: dict[str, dict[str, Any]] = {
-    "Start": {"demo": demo, "systems": systems, "data": data_app},
-    "Train": {"train": train, "resume": resume, "compare": compare, "runs": runs_app},
-    "Use": {"generate": generate, "chat": chat, "translate": translate, "classify": classify, "score": score},
-    "Serve": {"serve": serve},
-    "Look inside": {"lab": lab, "inspect": inspect, "claims": claims, "laws": laws},
-    "Learn": {"lecture": lecture, "exercise": exercise_app},
-    "Exchange": {"export": export_run, "import": import_run},
-    "Measure": {"evaluate": evaluate, "bench": bench, "doctor": doctor},
-}
+GROUPS: dict[str, dict[str, str]] = {  # each verb, and where in regard.cli it is: imported when it is asked for
+    "Start": {"demo": "comparing:demo", "systems": "listing:systems", "data": "datasets:data_app"},
+    "Train": {
+        "train": "training:train", "resume": "training:resume", "compare": "comparing:compare",
+        "runs": "keeping:runs_app",
+    },
+    "Use": {
+        "generate": "writing:generate", "chat": "chatting:chat", "translate": "writing:translate",
+        "classify": "writing:classify", "score": "evaluating:score",
+    },
+    "Serve": {"serve": "serving:serve"},
+    "Look inside": {
+        "lab": "workbench:lab", "inspect": "inspecting:inspect", "claims": "claiming:claims", "laws": "listing:laws",
+    },
+    "Learn": {"lecture": "lecturing:lecture", "exercise": "practising:exercise_app"},
+    "Exchange": {"export": "exchanging:export_run", "import": "exchanging:import_run"},
+    "Measure": {"evaluate": "evaluating:evaluate", "bench": "benching:bench", "doctor": "doctor:doctor"},
+}  # fmt: skip
 VERBS = [name for verbs in GROUPS.values() for name in verbs]
 
 app = App(
@@ -52,21 +41,19 @@ app = App(
     suppress_keyboard_interrupt=False,  # `main` says so
     group_commands=Group("Options", sort_key=len(GROUPS)),  # --help and --version, after the verbs
 )
-app.command(install_completion, name="--install-completion")
+app.command("regard.cli.completing:install_completion", name="--install-completion")
 for place, (title, verbs) in enumerate(GROUPS.items()):
     group = Group(title, sort_key=place)
     for order, (name, verb) in enumerate(verbs.items()):
-        if isinstance(verb, App):
-            verb.group, verb.sort_key, verb.group_commands = group, order, Group("Commands")
-            app.command(verb)
-        else:
-            app.command(verb, name=name, group=group, sort_key=order)
+        app.command(f"regard.cli.{verb}", name=name, group=group, sort_key=order)
 
 
 def run(words: list[str]) -> None:
     """`regard WORDS`; `regard help VERB` is `regard VERB --help`."""
     if words[:1] == ["help"]:
         words = [*words[1:], "--help"]
+    if not words or words[0] not in VERBS:  # its own page and what it says to a wrong word name them all
+        app.resolved_commands()
     try:
         app(words, exit_on_error=False, print_error=False, result_action="return_value")
     except UnknownCommandError as error:

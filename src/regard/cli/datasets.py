@@ -5,12 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from cyclopts import App, Parameter
+from cyclopts import App, Group, Parameter
 
 from regard.base.numbers import counted
 from regard.cli.options import Columns, Flag
 
-data_app = App(name="data", help="The corpora there are; check one of your own; download a known one.")
+data_app = App(
+    name="data",
+    help="The corpora there are; check one of your own; download a known one.",
+    group_commands=Group("Commands"),
+)
 
 
 @data_app.default

@@ -22,6 +22,7 @@ from regard.cli.printing import agreed, print_facts, print_prose
 PARTS = {  # of the cache folder
     "tokens": "texts cut into tokens; made again when they are needed",
     "data": "corpora that `regard data fetch` has downloaded",
+    "phrasebook": "pairs that the built-in grammar has made; made again when they are needed",
     "lists": "lists that a Python program trained on; runs need them to resume",
     "back-translation": "sentences that a run has translated back; made again when they are needed",
     "ctranslate2": "models that `translate --engine ctranslate2` has converted; made again when they are needed",
@@ -66,8 +67,8 @@ def doctor(
         first delete from the cache the tokens of texts that are older than this many days; they are made again when
         they are needed
     clear
-        first delete what Regard wrote into this part of the cache, after asking: tokens, data, lists, back-translation,
-        ctranslate2 or claims
+        first delete what Regard wrote into this part of the cache, after asking: tokens, data, phrasebook, lists,
+        back-translation, ctranslate2 or claims
     yes
         with --clear: delete without asking
     json
@@ -156,6 +157,7 @@ def _own_names(part: str) -> re.Pattern[str]:
     patterns = {
         "tokens": [r"[0-9a-f]{32}\.(npy|json|lock|part|part\.json)"],
         "data": fetched,
+        "phrasebook": [r"\d+-\d+-[0-9a-f]{16}\.json"],
         "lists": [r"lines-[0-9a-f]{12}\.txt", r"pairs-[0-9a-f]{12}\.jsonl"],
         "back-translation": [r"[0-9a-f]{32}\.tsv"],
         "ctranslate2": [r"\.lock", r"[0-9a-f]{32}/(config\.json|model\.bin|\w+_vocabulary\.(json|txt))"],

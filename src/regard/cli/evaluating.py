@@ -44,8 +44,8 @@ def evaluate(
     run
         the run's folder
     split
-        test, valid, train, or all: a file of --data as it stands; default: test, or valid where there is no test; of a
-        file of --data a translator and a classifier take all, a language model what it draws as test
+        test, valid, train, or all: a file of --data as it stands; default: all of another file, else test, or valid
+        where there is no test
     data
         evaluate on this corpus instead of the run's own; says how much of it was trained on
     columns

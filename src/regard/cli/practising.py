@@ -6,12 +6,16 @@ import sys
 from pathlib import Path
 from typing import Annotated
 
-from cyclopts import App
+from cyclopts import App, Group
 
 from regard.base.errors import RegardError
 from regard.cli.options import Flag
 
-exercise_app = App(name="exercise", help="Write one mechanism yourself: take a file with a blank, and have it checked.")
+exercise_app = App(
+    name="exercise",
+    help="Write one mechanism yourself: take a file with a blank, and have it checked.",
+    group_commands=Group("Commands"),
+)
 
 
 @exercise_app.default

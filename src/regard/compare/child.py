@@ -23,7 +23,6 @@ from regard.base.files import read_with_digest, with_digest, write_text
 from regard.compare.plan import Entrant, Plan, paced
 from regard.report.progress import hush
 from regard.runs.facts import read_facts
-from regard.runs.load import load
 from regard.runs.new_folder import device_name
 from regard.runs.run import Run
 from regard.runs.train import dry_run, peak_memory, resume, train_recipe
@@ -69,8 +68,9 @@ def _train(plan: Plan, entrant: Entrant, seed: int, folder: Path) -> tuple[Run, 
     recipe = entrant.recipe.replace(training={"seed": seed})
     if (folder / "run.json").exists() and entrant.counted:  # killed before it saved the cost of counting
         with TemporaryDirectory() as scratch:
-            train_recipe(recipe, Path(scratch) / entrant.label, tokenizers=tokenizers)
-        return load(folder), before
+            run = train_recipe(recipe, Path(scratch) / entrant.label, tokenizers=tokenizers)
+        run.folder = folder  # the same numbers, and the notes that only counting makes
+        return run, before
     if (folder / "run.json").exists():
         return resume(folder), before
     given = "evaluate_every" in plan.question["settings"].get("training", {})

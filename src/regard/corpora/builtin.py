@@ -34,7 +34,8 @@ BUILTIN: dict[str, str] = {
     "recall": "toy task: keys with values, a question mark, one of the keys and its value",
 }
 TOY_LINES = 10_000
-LONGEST_PHRASE = 15  # words of a sentence of the phrasebook
+PHRASES = 20_000  # pairs of the phrasebook
+LONGEST_PHRASE = 15  # words of a sentence of it
 LONG = 40  # least characters for a repeated line to count as a duplicate
 RULE = re.compile(r"([^\w\s])\1+")  # the rows of stars under headings
 WIDTH = 70  # at which the reference's paragraphs are wrapped
@@ -58,12 +59,12 @@ def built_in(name: str) -> BuiltIn:
     return BuiltIn(toy_task(name), pretokenised=True, origin=origin, disjoint=True)
 
 
-@lru_cache(maxsize=4)  # it takes seconds, and is opened several times
+@lru_cache(maxsize=4)  # opened several times
 def phrases(count: int, longest: int) -> Mapping[str, Sequence[Pair]]:
     """`count` pairs of the phrasebook with at most `longest` words a sentence (0: the defaults), in splits."""
-    from regard.corpora.phrasebook import PAIRS, phrasebook  # a large module, imported on demand
+    from regard.corpora.kept_phrasebook import kept_phrasebook  # what makes them is large, so imported on demand
 
-    return phrasebook(count or PAIRS, seed=0, longest=longest or LONGEST_PHRASE)
+    return kept_phrasebook(count or PHRASES, longest or LONGEST_PHRASE)
 
 
 def _phrasebook() -> BuiltIn:

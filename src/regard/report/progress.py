@@ -111,7 +111,7 @@ class _PlainBar:
         self.title, self.total, self.done, self.unit = title, total, done, unit
         self.began, self.first = time.monotonic(), done
         self.printed = self.began
-        self.lines = 0  # shown so far
+        self.rate_from: tuple[float, float] | None = None  # when the first line was shown, and what was done by then
         self.note = ""
 
     def advance(self, amount: float = 1, note: str = "") -> None:
@@ -136,17 +136,21 @@ class _PlainBar:
     def _show(self) -> None:
         self.printed = time.monotonic()
         print(self._line(), file=sys.stderr, flush=True)
-        self.lines += 1
+        self.rate_from = self.rate_from or (self.printed, self.done)
 
     def _line(self) -> str:
-        amount = f"{grouped(self.done)}/{grouped(self.total)}" if self.total else grouped(self.done)
-        parts = [f"{self.title} {amount}{self.unit}"]
+        counted = grouped(self.total or self.done)
+        unit = self.unit[:-1] if counted == "1" and len(self.unit) > 2 else self.unit  # " s" are seconds
+        parts = [f"{self.title} {f'{grouped(self.done)}/' if self.total else ''}{counted}{unit}"]
         if self.note:
             parts.append(self.note)
-        elapsed, covered = time.monotonic() - self.began, self.done - self.first
-        # Work may be done long before it is counted (the sentences of a batch), so the first line says nothing.
-        if self.total and self.lines and covered >= ENOUGH * (self.total - self.first) and self.done < self.total:
-            parts.append(f"{clock(elapsed * (self.total - self.done) / covered)} left")
+        # What came before the first line may have been a warm-up, and work may be done long before it is counted (the
+        # sentences of a batch): the rate is that of what came after.
+        if self.total and self.rate_from and self.done - self.first >= ENOUGH * (self.total - self.first):
+            since, before = self.rate_from
+            left = self.total - self.done
+            if left > 0 and self.done > before:
+                parts.append(f"{clock((time.monotonic() - since) * left / (self.done - before))} left")
         return " · ".join(parts)
 
 

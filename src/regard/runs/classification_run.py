@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -22,10 +22,6 @@ from regard.base.errors import RegardError
 from regard.decoding.translate import AHEAD
 from regard.evaluation.accuracy import label_log_probabilities, label_quality
 from regard.evaluation.scoring import alone_by_default
-from regard.insight.calculation import Calculation, calculate_classification
-from regard.insight.trace import Trace
-from regard.insight.tracing import trace_classification
-from regard.insight.work import Work
 from regard.report.progress import progress
 from regard.runs.lists import GivenPairs
 from regard.runs.recipe import Recipe
@@ -35,6 +31,11 @@ from regard.systems.classifier import Classifier
 from regard.text.labels import clean, encode_labelled, label_numbers
 from regard.text.pair_tokens import TokenPairs
 from regard.text.tokenizer import Tokenizer
+
+if TYPE_CHECKING:
+    from regard.insight.calculation import Calculation
+    from regard.insight.trace import Trace
+    from regard.insight.work import Work
 
 
 @dataclass(frozen=True)
@@ -187,6 +188,8 @@ class ClassificationRun(PairRun):
 
         `gradients`: also how much each word weighs in the loss of `label`, or without one of the label it answers.
         """
+        from regard.insight.tracing import trace_classification
+
         self.source_tokens(text, 1)  # refused where it is longer than anything the model has learned from
         return trace_classification(
             self.model,
@@ -214,6 +217,8 @@ class ClassificationRun(PairRun):
 
     def calculation(self, text: str, label: str | None = None) -> Calculation:
         """What `work` looks at, for many words, layers or heads of one text."""
+        from regard.insight.calculation import calculate_classification
+
         self.source_tokens(text, 1)
         return calculate_classification(
             self.model,

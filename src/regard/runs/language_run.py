@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -33,14 +33,17 @@ from regard.decoding.sampling import Sampling, chances, mask_tokens, one_samplin
 from regard.evaluation.documents import Documents
 from regard.evaluation.perplexity import Likelihood, Method, token_losses
 from regard.evaluation.scoring import alone_by_default, line_losses
-from regard.insight.calculation import Calculation, calculate_language
-from regard.insight.ngram_work import Counted, count_again
-from regard.insight.trace import Trace
-from regard.insight.tracing import trace_language
-from regard.insight.work import Work
 from regard.layers.state import State
 from regard.report.progress import progress
-from regard.runs.data_lookup import ALL, choose_split, corpus_of, is_whole_file, refuse_columns, tokens_of
+from regard.runs.data_lookup import (
+    ALL,
+    choose_split,
+    corpus_of,
+    is_whole_file,
+    refuse_columns,
+    tokens_of,
+    with_data_found,
+)
 from regard.runs.folder import forbidden_tokens
 from regard.runs.lists import GivenLines, lines_of
 from regard.runs.prediction import Prediction
@@ -50,6 +53,12 @@ from regard.systems.ngram import NGram
 from regard.text import sources
 from regard.text.corpus import Corpus, open_corpus, open_whole
 from regard.text.tokens import TokenArray
+
+if TYPE_CHECKING:
+    from regard.insight.calculation import Calculation
+    from regard.insight.ngram_work import Counted
+    from regard.insight.trace import Trace
+    from regard.insight.work import Work
 
 COLUMNS = 256  # tokens whose predictions are looked at together
 
@@ -128,12 +137,9 @@ class LanguageRun(Run):
         documents: bool = False,
     ) -> dict[str, Any]:
         """Perplexity and bits per character on held-out text, with how they were computed; with `documents` also the
-        loss of each document of it, for intervals. `data`: another corpus, or a list of lines, which is read whole, as
-        a file is with the split "all"."""
-        if is_whole_file(data, split) and split == ALL:
-            corpus = open_whole(Path(data), WHOLE, columns=columns, usual=self.recipe.data.columns)
-        else:
-            corpus = self.corpus(data, columns)
+        loss of each document of it, for intervals. `data`: another corpus; another file and a list of lines are read
+        whole, unless a split is named."""
+        corpus = self._whole_or_split(data, columns, split)
         name = choose_split(corpus, None if split == ALL else split)
         array = tokens_of(corpus, self.tokenizer, name)
         method = Method.of(self.model, segment, overlap, stream)
@@ -204,6 +210,19 @@ class LanguageRun(Run):
             return open_corpus(data, columns=columns, usual=self.recipe.data.columns)
         refuse_columns(columns)
         return corpus_of(self.folder, self.recipe)
+
+    def _whole_or_split(self, data: GivenLines | None, columns: str, split: str | None) -> Corpus:
+        """Another file as it stands, unless a split is named; of the run's own, what was held out."""
+        if is_whole_file(data, split) and (split == ALL or (split is None and not self._owns(data))):
+            return open_whole(Path(data), WHOLE, columns=columns, usual=self.recipe.data.columns)
+        return self.corpus(data, columns)
+
+    def _owns(self, file: str | Path) -> bool:
+        """Was it trained on this file?"""
+        try:
+            return Path(with_data_found(self.folder, self.recipe).data.corpus).resolve() == Path(file).resolve()
+        except RegardError:  # it was imported, or what it was trained on is gone
+            return False
 
     # -- what does it write ------------------------------------------------------------------------------------------
 
@@ -409,6 +428,8 @@ class LanguageRun(Run):
         `beam`: also the tree of the search for the best ways to finish the line. `gradients`: also how much each token
         weighs in the loss of each step, which takes a backward pass per token.
         """
+        from regard.insight.tracing import trace_language
+
         return trace_language(
             self.model,
             self.tokenizer,
@@ -431,6 +452,8 @@ class LanguageRun(Run):
 
     def calculation(self, text: str) -> Calculation:
         """What `work` looks at, for many steps, layers or heads of one text."""
+        from regard.insight.calculation import calculate_language
+
         return calculate_language(
             self.model,
             self.tokenizer,
@@ -442,6 +465,8 @@ class LanguageRun(Run):
 
     def _counted(self) -> Counted | None:
         """What an n-gram counted, from its training text; None where that is not at hand."""
+        from regard.insight.ngram_work import count_again
+
         assert isinstance(self.model, NGram)
         try:
             ids = tokens_of(corpus_of(self.folder, self.recipe), self.tokenizer, "train").ids

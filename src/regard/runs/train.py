@@ -16,6 +16,8 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
+from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 
 from regard.base.errors import RegardError, Stopped
 from regard.base.files import write_text
@@ -184,13 +186,22 @@ def prepare(recipe: Recipe, start: Path | None = None, tokenizers: Tokenizers | 
     return Prepared(data, model)
 
 
+class _Unfilled(TorchFunctionMode):
+    """Weights are not drawn: for a tensor without storage PyTorch would load its compiler, which takes a second."""
+
+    def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if function is nn.init.normal_:
+            return kwargs["tensor"]
+        return args[0] if function is Tensor.normal_ else function(*args, **(kwargs or {}))
+
+
 def check_room(recipe: Recipe, tokenizers: Tokenizers) -> None:
     """Refuse a model that cannot be trained in this machine's memory, before anything is allocated."""
     settings = recipe.training
     if not isinstance(settings, Learning) or settings.shard or is_own(recipe.system):
         return
     try:
-        with torch.device("meta"):  # shapes alone
+        with torch.device("meta"), _Unfilled():  # shapes alone
             numbers = sum(p.numel() for p in build_model(recipe, tokenizers).parameters())
     except RuntimeError:  # more components than 64 bits can count
         numbers = 2**63

@@ -16,7 +16,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from itertools import islice
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -31,10 +31,6 @@ from regard.evaluation.alignment_error import alignment_error_rate, spans_in, wo
 from regard.evaluation.bleu import accuracy, by_length, quality, refuse_escaped
 from regard.evaluation.scoring import alone_by_default, pair_losses
 from regard.evaluation.scripts import bleu_cut
-from regard.insight.calculation import Calculation, calculate_translation
-from regard.insight.trace import Trace
-from regard.insight.tracing import trace_translation
-from regard.insight.work import Work
 from regard.layers.state import State
 from regard.report.progress import progress
 from regard.runs.lists import GivenPairs
@@ -44,6 +40,11 @@ from regard.runs.speed import install
 from regard.systems.translator import Translator
 from regard.text.pair_tokens import TokenPairs, encode_pairs
 from regard.text.pairs import Pairs
+
+if TYPE_CHECKING:
+    from regard.insight.calculation import Calculation
+    from regard.insight.trace import Trace
+    from regard.insight.work import Work
 
 
 @dataclass(frozen=True)
@@ -347,6 +348,8 @@ class TranslationRun(PairRun):
         """Everything that happens inside while the model writes the target, or without one the best translation that
         beam search finds, with the tree of that search; `prefix`: one that begins so. NumPy arrays; in a notebook, a
         view."""
+        from regard.insight.tracing import trace_translation
+
         self.source_tokens(source, 1)  # refused where it is longer than anything the model has learned from
         return trace_translation(
             self.model,
@@ -387,6 +390,8 @@ class TranslationRun(PairRun):
         length_penalty: float = 1.0,
     ) -> Calculation:
         """What `work` looks at, for many steps, layers or heads of one sentence."""
+        from regard.insight.calculation import calculate_translation
+
         self.source_tokens(source, 1)
         return calculate_translation(
             self.model,

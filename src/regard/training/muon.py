@@ -21,6 +21,7 @@ from torch import Tensor, nn
 from regard.layers.embedding import Embedding, Output
 from regard.systems.model import Model
 from regard.training.distributed import like, whole
+from regard.training.eager import AdamW, Eager
 
 MOMENTUM = 0.95
 ROUNDS = 5
@@ -28,7 +29,7 @@ COEFFICIENTS = (3.4445, -4.7750, 2.0315)  # Jordan's: the steepest at zero that 
 SIZE = 0.2  # the root mean square of AdamW's updates
 
 
-class Muon(torch.optim.Optimizer):
+class Muon(Eager):
     """Muon for groups with `orthogonal`, AdamW for the others; `settings` are AdamW's.
 
     `torch.optim.Muon` has the same update, one matrix at a time. Here matrices of one shape are batched, and a learning
@@ -36,7 +37,7 @@ class Muon(torch.optim.Optimizer):
     """
 
     def __init__(self, groups: Sequence[Mapping[str, Any]], **settings: Any) -> None:
-        self.adamw = torch.optim.AdamW([{"orthogonal": False, **group} for group in groups], **settings)
+        self.adamw = AdamW([{"orthogonal": False, **group} for group in groups], **settings)
         super().__init__(self.adamw.param_groups, self.adamw.defaults)
 
     def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Sequence
 import torch
 from torch import Tensor, nn
 
+from regard.training.eager import SGD, AdamW
 from regard.training.muon import Muon
 
 FLOOR = 0.1  # cosine ends at this share of the peak
@@ -46,16 +47,16 @@ def build_optimizer(
     )  # a graph would record a Python number as a constant
     fused = device.type in ("cpu", "cuda")  # one pass over the weights instead of several
     if kind in ("adamw", "muon"):
-        family = Muon if kind == "muon" else torch.optim.AdamW
+        family = Muon if kind == "muon" else AdamW
         return family(groups, lr=rate, betas=(0.9, beta2), fused=fused, capturable=captured)
-    return torch.optim.SGD(groups, lr=rate, fused=fused)
+    return SGD(groups, lr=rate, fused=fused)
 
 
 def clip(model: nn.Module, most: float, optimizer: torch.optim.Optimizer) -> None:
     """Clips the gradient's norm to `most`. Fused AdamW on a GPU applies the factor (`grad_scale`) as it reads the
     gradient, which saves a pass."""
     gradients = [weight.grad for weight in model.parameters() if weight.grad is not None]
-    fused = type(optimizer) is torch.optim.AdamW and optimizer.defaults["fused"]
+    fused = isinstance(optimizer, torch.optim.AdamW) and optimizer.defaults["fused"]
     if fused and gradients and all(part.is_cuda and not hasattr(part, "full_tensor") for part in gradients):
         optimizer.grad_scale = divisor(gradients, most)  # type: ignore[attr-defined]
     else:

@@ -162,7 +162,7 @@ def test_only_a_process_whose_command_names_the_run_is_signalled(folder):
                 assert not Jobs(folder).find("f")["stopping"]
                 Jobs(folder).stop("f")
                 if name == "job":
-                    assert process.wait(60) == -15
+                    assert process.wait() == -15
                 else:
                     time.sleep(0.05)
                     assert process.poll() is None

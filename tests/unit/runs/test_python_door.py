@@ -190,7 +190,7 @@ def test_a_list_is_evaluated_whole(lstm, translator, classifier):
     assert classifier.evaluate(data=LABELLED)["lines"] == len(LABELLED)
 
 
-def test_a_file_is_evaluated_whole_where_all_of_it_is_asked_for(lstm, translator, tmp_path):
+def test_another_file_is_evaluated_whole_unless_a_split_is_named(lstm, translator, tmp_path):
     text, pairs = tmp_path / "my.txt", tmp_path / "my.tsv"
     text.write_text("\n".join(LINES) + "\n", encoding="utf-8")
     pairs.write_text("".join(f"{source}\t{target}\n" for source, target in PAIRS), encoding="utf-8")
@@ -199,7 +199,8 @@ def test_a_file_is_evaluated_whole_where_all_of_it_is_asked_for(lstm, translator
     assert {name: facts[name] for name in ("tokens", "nats_per_token")} == {
         name: given[name] for name in ("tokens", "nats_per_token")
     }
-    assert lstm.evaluate(data=text)["split"] == "test"  # as ever: what is drawn of it
+    assert lstm.evaluate(data=text) | {"seconds": 0} == facts | {"seconds": 0}  # another file, so all of it
+    assert lstm.evaluate("test", data=text)["split"] == "test"
     assert translator.evaluate("all", data=pairs)["sentences"] == len(PAIRS)
     for run in (lstm, translator):
         for data in (None, tmp_path):

@@ -5,7 +5,9 @@ import subprocess
 import sys
 import threading
 from contextlib import contextmanager
+from functools import partial
 
+import httpx
 import pytest
 
 import regard
@@ -19,6 +21,15 @@ SENTENCES = [
     for does in ("sees", "hears", "follows", "likes")
     for what in ("the house", "a tree", "the river", "some bread", "an old song")
 ]
+
+
+@pytest.fixture(autouse=True, scope="session")
+def patient_clients():
+    """On a busy machine an answer may take more than the five seconds that a client waits by itself."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("get", "post", "request", "stream"):
+            patch.setattr(httpx, name, partial(getattr(httpx, name), timeout=600))
+        yield
 
 
 @pytest.fixture(scope="session")
@@ -52,7 +63,7 @@ def start(*folders, token=None, queue=512, languages=None, **options):
     thread = threading.Thread(target=server.run)
     address = url(listening)
     thread.start()
-    assert ready.wait(60)
+    assert ready.wait(600)
     try:
         yield address, models
     finally:

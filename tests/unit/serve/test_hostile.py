@@ -24,10 +24,11 @@ def sentence(answer):
 def raw(address, asked):
     """What is answered to these bytes, which no client would send."""
     place = urlsplit(address)
-    with socket.create_connection((place.hostname, place.port), timeout=60) as connection:
-        connection.sendall(asked.replace("{host}", place.netloc).encode())
+    with socket.create_connection((place.hostname, place.port), timeout=600) as connection:
         answer = b""
         with suppress(ConnectionError):  # it may close before it has read all
+            connection.sendall(asked.replace("{host}", place.netloc).encode())
+        with suppress(ConnectionError):
             while piece := connection.recv(65536):
                 answer += piece
     return answer.decode()

@@ -207,7 +207,7 @@ def test_files_that_cannot_be_a_corpus_are_refused_with_the_next_step(tmp_path):
     assert "line 3 has the byte 0xE9 at offset 12" in refusal(file(b"first\nok\ncaf\xe9\nlast\n"))
     assert "line 3 has the byte 0xE9 at offset 12" in refusal(file(b"first\nok\ncaf\xe9\nlast\n"), split="tail")
     assert "not a whole gz file" in refusal(file(b"plain text\nnot packed\n", "text.txt.gz"))
-    assert "not a whole gz file" in refusal(file(gzip.compress(os.urandom(1000))[:-20], "text.txt.gz"))
+    assert "not a whole gz file" in refusal(file(gzip.compress(bytes(range(256)))[:-20], "text.txt.gz"))
     assert "choose lines or tail" in refusal(file(b"one\ntwo\n"), split="half")
 
 

@@ -32,7 +32,6 @@ from regard.corpora.split import line_hash
 
 __all__ = ["Pair", "make_pairs", "phrasebook"]
 
-PAIRS = 20_000
 HELD_OUT = 500  # for validation and again for the test, or one pair in 20 where that is less
 PATIENCE = 5_000  # consecutive duplicates before the grammar counts as exhausted
 LECTURES = (
@@ -74,7 +73,7 @@ def make_pairs(count: int, *, seed: int = 0, shortest: int = 1, longest: int = 1
         yield pair
 
 
-def phrasebook(count: int = PAIRS, *, seed: int = 0, longest: int = 15) -> dict[str, list[Pair]]:
+def phrasebook(count: int, *, seed: int = 0, longest: int = 15) -> dict[str, list[Pair]]:
     """Train, valid and test, which share no source and no target; the lectures' sentences are in train."""
     lectures = [pair for pair in LECTURES if len(find_words(pair.source)) <= longest][:count]
     known = {pair.source for pair in lectures}
