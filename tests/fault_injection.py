@@ -73,6 +73,9 @@ class Disturbed:
         return done == self.at or (self.fault == "full" and 0 < self.at < done and operation in FILLS)
 
     def holds(self, path: object) -> bool:
+        """Is this a file below the root? `path` may be a descriptor, of a pipe too."""
+        if isinstance(path, int):
+            path = os.path.realpath(f"/proc/self/fd/{path}")
         return isinstance(path, str | os.PathLike) and os.path.abspath(path).startswith(self.root)
 
     def strike(self, path: object = None) -> None:
@@ -84,7 +87,7 @@ class Disturbed:
     def audit(self, event: str, arguments: tuple[Any, ...]) -> None:
         if (event == "open" and arguments[2] & WRITES) or event in CHANGES:
             path = os.fsdecode(arguments[0]) if isinstance(arguments[0], bytes) else arguments[0]
-            if self.holds(path) and self.due(event):
+            if not isinstance(path, int) and self.holds(path) and self.due(event):
                 self.strike(path)
 
 
@@ -134,7 +137,6 @@ class WatchedFile:
 
 
 def disturb(root: str, counter: str, at: int, fault: str) -> None:
-    from regard.exchange import huggingface
     from regard.training import checkpoint
 
     fork_runs()
@@ -143,7 +145,7 @@ def disturb(root: str, counter: str, at: int, fault: str) -> None:
 
     def watched_open(file: Any, mode: str = "r", *rest: Any, **options: Any) -> Any:
         found = opened(file, mode, *rest, **options)
-        writes = set("wxa+") & set(mode) and (isinstance(file, int) or disturbed.holds(file))
+        writes = set("wxa+") & set(mode) and disturbed.holds(file)
         return WatchedFile(found, disturbed) if writes else found
 
     def watched_fsync(number: int) -> None:
@@ -162,7 +164,7 @@ def disturb(root: str, counter: str, at: int, fault: str) -> None:
 
     builtins.open = io.open = watched_open  # type: ignore[assignment]
     os.fsync = watched_fsync  # type: ignore[assignment]
-    checkpoint.save_file = huggingface.save_file = watched_save
+    checkpoint.save_file = watched_save
     sys.addaudithook(disturbed.audit)
 
 
@@ -208,12 +210,13 @@ def _run_child(module: str, words: list[str]) -> None:
         importlib.import_module(module).main(words)
         code = 0
     except SystemExit as ended:
-        code = ended.code
+        code = ended.code or 0
     except BaseException:
         traceback.print_exc()
     finally:
-        sys.stdout.flush()
-        sys.stderr.flush()
+        with suppress(OSError):
+            sys.stdout.flush()
+            sys.stderr.flush()
         os._exit(code)
 
 
@@ -255,7 +258,7 @@ WORKS = [
     Work("inspect", ["inspect", "run", "the cat", "--html", "out.html"], "out.html", begins=(TRAIN,)),
     Work("export to ARPA", [*EXPORT, "arpa", "--out", "out.arpa"], "out.arpa", begins=(COUNT,)),
     Work("export to an archive", ARCHIVE, "out.zip", begins=(PAIRS,)),
-    Work("export to Hugging Face", [*EXPORT, "huggingface", "--out", "out"], "out", begins=(GPT,)),
+    Work("export to Hugging Face", [*EXPORT, "huggingface", "--out", "out", "--scores", "no"], "out", begins=(GPT,)),
     Work("import ARPA", ["import", "small.arpa", "--run", "run"], "run", done=[*EXPORT, "arpa", "--out", "o.arpa"]),
     Work("import an archive", ["import", "out.zip", "--run", "new"], "new", ["evaluate", "new"], (PAIRS, ARCHIVE)),
     Work("rename", ["runs", "rename", "run", "other"], "other", done=["evaluate", "other"], begins=(COUNT,)),
@@ -289,7 +292,7 @@ def differences(found: Any, whole: Any) -> list[str]:
     """The names of the files that differ. A run may have got its page, which any later command writes."""
     if not isinstance(found, dict) or not isinstance(whole, dict):
         return ["its content"] * (found != whole)
-    names = {name for name in {*found, *whole} if Path(name).name != ".lock"}
+    names = {name for name in {*found, *whole} if Path(name).name not in (".lock", ".beginning")}
     return sorted(
         name for name in names if found.get(name) != whole.get(name) and (name in whole or name != "report.html")
     )
@@ -309,7 +312,7 @@ def _content(file: Path) -> object:
         entries, damaged = sound_metrics(file)
         return [_timeless(entry) for entry in entries], damaged
     if file.name == "result.json":
-        return json.loads(file.read_bytes())["evaluation"]
+        return _timeless(json.loads(file.read_bytes())["evaluation"])
     return hashlib.sha256(file.read_bytes()).hexdigest()
 
 
@@ -425,20 +428,21 @@ def campaign(works: list[Work], every: int, say: Callable[[str], None]) -> tuple
     """How many places were tried, and after how many of them nothing was lost."""
     tried = survived = 0
     for work in works:
-        began, counts, failures = time.monotonic(), [], []
+        began, counts = time.monotonic(), []
         with scratch() as folder:
             counter = folder / "counter"
             start, whole, places, _ = begin(work, folder, counter)
             for turn, fault in enumerate(FAULTS):
                 chosen = range(1 + turn * every // len(FAULTS), places + 1, every)
-                found = [(at, fault, why) for at in chosen if (why := survives(work, start, whole, at, fault, counter))]
-                counts += [len(chosen) - len(found), len(chosen)]
-                failures += found
+                good = len(chosen)
+                for at in chosen:
+                    if why := survives(work, start, whole, at, fault, counter):
+                        good -= 1
+                        say(f"    {work.name}, place {at}, {fault}: {why}")
+                counts += [good, len(chosen)]
         tried, survived = tried + sum(counts[1::2]), survived + sum(counts[::2])
         each = ", ".join(f"{fault} {good} of {all_}" for fault, good, all_ in zip(FAULTS, counts[::2], counts[1::2]))
         say(f"{work.name:24} {places:4} places; survived: {each}; {time.monotonic() - began:.0f} s")
-        for at, fault, why in failures:
-            say(f"    place {at}, {fault}: {why}")
     return tried, survived
 
 
@@ -465,8 +469,12 @@ def warm(works: list[Work]) -> None:
     import torch
 
     from regard.cli import main as command
+    from regard.compare import language_task
+    from regard.runs import run_report
 
     torch.set_num_threads(1)
+    run_report.LONG = language_task.WRITTEN = 9  # tokens of the samples on a page, and to measure the speed of writing,
+    language_task.SAMPLE = dict.fromkeys(language_task.SAMPLE, 9)  # which take more time than all that is saved
     fork_runs()
     interrupted = signal.getsignal(signal.SIGINT)
     for work in works:

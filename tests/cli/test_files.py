@@ -46,6 +46,14 @@ def test_what_a_killed_writer_left_of_a_new_file_is_removed_by_the_next(tmp_path
     assert not (tmp_path / ".page.html.lock").exists()
 
 
+def test_a_new_file_needs_a_name_and_a_folder(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(RegardError, match="is a folder"):
+        write_new(Path("/"), "text")
+    with pytest.raises(RegardError, match="could not be saved"):
+        write_new(tmp_path / "file" / "page.html", "text")
+
+
 def test_of_two_writers_of_a_new_file_one_is_refused(tmp_path):
     with claiming(tmp_path / "page.html"), pytest.raises(Held):
         write_new(tmp_path / "page.html", "another")

@@ -206,11 +206,7 @@ def replacing(path: Path, *, new: bool = False) -> Iterator[Path]:
             os.fsync(handle.fileno())
         give_name(temporary, path) if new else os.replace(temporary, path)
     except OSError as error:
-        kept = "what was there before is untouched" if path.exists() else "nothing was written"
-        if error.errno == errno.ENOSPC:
-            raise RegardError(f"The disk is full, so {str(path)!r} was not saved; {kept}: free some space.") from error
-        reason = error.strerror or str(error)
-        raise RegardError(f"{str(path)!r} could not be saved ({reason}); {kept}: check the folder.") from error
+        raise _not_saved(path, error) from error
     finally:
         with suppress(OSError):  # nothing to remove is as good
             temporary.unlink()
@@ -237,11 +233,18 @@ def making_folder(path: Path) -> Iterator[Path]:
         shutil.rmtree(temporary, ignore_errors=True)
 
 
-def _beside(path: Path) -> Path:
-    """A name of its own beside `path`, so that two writers never mix."""
+def _not_saved(path: Path, error: OSError) -> RegardError:
+    kept = "what was there before is untouched" if path.exists() else "nothing was written"
+    if error.errno == errno.ENOSPC:
+        return RegardError(f"The disk is full, so {str(path)!r} was not saved; {kept}: free some space.")
+    return RegardError(f"{str(path)!r} could not be saved ({error.strerror or error}); {kept}: check the folder.")
+
+
+def _beside(path: Path, end: str = "") -> Path:
+    """A hidden name beside `path`; without `end` one of its own, so that two writers never mix."""
     if not path.name:  # "." and "/"
         raise RegardError(f"{str(path)!r} is a folder, and no name for something new: add one.")
-    return path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
+    return path.with_name(f".{path.name}.{end or f'{secrets.token_hex(4)}.part'}")
 
 
 def give_name(made: Path, path: Path) -> None:
@@ -368,8 +371,11 @@ def is_still(handle: BinaryIO, path: Path) -> bool:
 def claiming(path: Path) -> Iterator[None]:
     """Hold the name of a file or folder that is to be made, so that of two processes one makes it, and remove what a
     killed one left of it."""
-    lock = path.with_name(f".{path.name}.lock")
-    path.parent.mkdir(parents=True, exist_ok=True)
+    lock = _beside(path, "lock")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise _not_saved(path, error) from error
     with locked(lock):
         try:
             sweep(path.parent, of=path.name)

@@ -296,7 +296,7 @@ def _numbers_rows(table: Table, column: int) -> bool:
 
 
 def _no_column(table: Table, name: str) -> str:
-    near = get_close_matches(name.casefold(), [column.casefold() for column in table.columns], n=1)
+    near = get_close_matches(name.casefold(), [column.casefold() for column in table.columns])
     return f"there is no column {name!r}" + (f" (did you mean {near[0]}?)" if near else "")
 
 
