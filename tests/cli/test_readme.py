@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from shown_commands import commands_in, folder_of_examples, shortened
 
-from regard import demo
+from regard.compare import ladders
 
 README = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
 
@@ -34,8 +34,8 @@ def answers():
 @pytest.fixture
 def answered(answers, regard, folder, monkeypatch):
     """The words of the command with this number, and its answer."""
-    few = [system for system in demo.SYSTEMS if system.name in ("ngram", "gpt", "transformer")]
-    monkeypatch.setattr(demo, "SYSTEMS", few)  # they stand for the others: each takes a second and its start
+    few = [system for system in ladders.SYSTEMS if system.name in ("ngram", "gpt", "transformer")]
+    monkeypatch.setattr(ladders, "SYSTEMS", few)  # they stand for the others: each takes a second and its start
     monkeypatch.chdir(folder)
 
     def get(number):

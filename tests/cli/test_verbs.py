@@ -11,6 +11,7 @@ import regard as package
 from regard import demo
 from regard.cli import file_to_file as files
 from regard.cli import main
+from regard.compare import ladders
 from regard.systems.catalogue import SYSTEMS as CATALOGUE
 
 SYSTEMS = ["ngram", "lstm", "gpt"]  # one of each kind: counted, carrying a state, looking back
@@ -340,11 +341,11 @@ def test_every_rung_of_the_demos_ladders_has_a_recipe():
 def test_the_demo_stops_at_gpt_unless_all_are_asked_for():
     few, every = (demo.LANGUAGE.question("1s", everything=each).systems for each in (False, True))
     assert few[-1] == "gpt"
-    assert set(every) - set(few) == {system.name for system in demo.SYSTEMS if system.after_gpt}
+    assert set(every) - set(few) == {system.name for system in CATALOGUE if system.after_gpt}
 
 
 def test_on_one_core_the_demos_ladders_share_the_time(monkeypatch):
-    monkeypatch.setattr(demo, "cores", lambda: 1)
+    monkeypatch.setattr(ladders, "cores", lambda: 1)
     for ladder in (demo.LANGUAGE, demo.TRANSLATION):
         assert float(ladder.budget().removesuffix("s")) == ladder.seconds / 2
     with demo.climbing_aside(demo.TRANSLATION.question("1s"), Path("nowhere") / "translation"):

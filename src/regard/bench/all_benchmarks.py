@@ -83,6 +83,18 @@ BENCHES = (
     SERVE,
     Bench("ngram-score", "a 5-gram scores text, on one CPU thread", "kenlm", "counting:rows"),
     Bench(
+        "demo",
+        "the trainings of `regard demo`, each neural system's step, on one CPU thread",
+        "a plain PyTorch loop of the same model",
+        "demo_systems:rows",
+    ),
+    Bench(
+        "startup",
+        "`regard generate`, `translate` and `train` of one step as commands, on a CPU, in a cold and a warm cache",
+        "python -c 'import torch'",
+        "starting:rows",
+    ),
+    Bench(
         "fast-rows",
         "what each row of the table of fast code brings, in real work",
         "the same work without this row",

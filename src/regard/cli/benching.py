@@ -231,7 +231,10 @@ def _rate(result: Result, entry: Entry) -> str | None:
 
     if not entry.rates:
         return None
-    return f"{grouped(median(entry.rates))} {result.row.unit} ± {100 * (spread(entry.rates) or 0.0):.0f} %"
+    middle, about = median(entry.rates), f"± {100 * (spread(entry.rates) or 0.0):.0f} %"
+    if result.row.unit == "starts/s":
+        return f"{1 / middle:.2f} s {about}"
+    return f"{grouped(middle)} {result.row.unit} {about}"
 
 
 def _both(ours: str, theirs: str) -> str:

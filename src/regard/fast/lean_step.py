@@ -76,10 +76,13 @@ class LeanStep:
         rows, heads, slots, width = past["0"]["key_buffer"].shape
         slot = seen.clamp(max=slots - 1)
         used = int(slot.max()) + 1
-        write = slot.view(rows, 1, 1, 1).expand(rows, heads, 1, width)
-        hidden = None if rows == 1 else (torch.arange(used) > slot[:, None]).view(rows, 1, 1, used)
+        write = mask = None  # one row writes into the last slot and sees them all
+        if rows > 1:
+            write = slot.view(rows, 1, 1, 1).expand(rows, heads, 1, width)
+            hidden = (torch.arange(used) > slot[:, None]).view(rows, 1, 1, used)
+            mask = torch.zeros(hidden.shape, dtype=x.dtype).masked_fill_(hidden, -torch.inf)
         for name, block in self.blocks:
-            x = block(x, past[name]["key_buffer"], past[name]["value_buffer"], write, used, hidden)
+            x = block(x, past[name]["key_buffer"], past[name]["value_buffer"], write, used, mask)
         seen += 1
         return self.model.predict(norm(x, self.model.finish))
 
@@ -94,16 +97,19 @@ class Parts:
         self.gelu = isinstance(block.feedforward.activation, nn.GELU)
 
     def __call__(
-        self, x: Tensor, keys: Tensor, values: Tensor, write: Tensor, used: int, hidden: Tensor | None
+        self, x: Tensor, keys: Tensor, values: Tensor, write: Tensor | None, used: int, mask: Tensor | None
     ) -> Tensor:
         """x [R, D] after this block; caches [R, H, S, d], of which the first `used` slots may be filled."""
         rows, heads, _, width = keys.shape
         query, key, value = linear(norm(x, self.attention_norm), self.project).view(rows, 3, heads, 1, width).unbind(1)
-        keys.scatter_(2, write, key.to(keys.dtype))
-        values.scatter_(2, write, value.to(values.dtype))
-        scores = (query * width**-0.5) @ keys[:, :, :used].transpose(2, 3)  # [R, H, 1, used]
-        weights = (scores if hidden is None else scores.masked_fill_(hidden, -torch.inf)).softmax(dim=-1)
-        x = x + linear((weights @ values[:, :, :used]).view(x.shape), self.attend)
+        for cache, new in ((keys, key), (values, value)):
+            if write is None:
+                cache.narrow(2, used - 1, 1).copy_(new)
+            else:
+                cache.scatter_(2, write, new.to(cache.dtype))
+        keys, values = keys.narrow(2, 0, used), values.narrow(2, 0, used)
+        found = F.scaled_dot_product_attention(query, keys, values, attn_mask=mask)  # [R, H, 1, d]
+        x = x + linear(found.reshape(x.shape), self.attend)
         inner = linear(norm(x, self.feedforward_norm), self.expand)
         inner = F.gelu(inner, approximate="tanh") if self.gelu else inner.relu_()
         return x + linear(inner, self.contract)
