@@ -64,7 +64,7 @@ soak: $(VENV)/.tests-ready
 	OMP_NUM_THREADS=1 $(BIN)/python tests/soak.py --minutes $(or $(MINUTES),60)
 
 # What Regard is made of, as CycloneDX JSON in sbom.json; the licences as a table.
-sbom: $(VENV)/.ready
+sbom: $(VENV)/.tests-ready
 	$(BIN)/python tests/sbom.py > sbom.json
 	$(BIN)/python tests/sbom.py --licences
 

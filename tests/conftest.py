@@ -25,7 +25,11 @@ if "REGARD_FUZZ_SECONDS" not in os.environ:  # else new examples are wanted
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 os.environ.setdefault("RAYON_NUM_THREADS", "1")  # of the tokenizers: as many threads as cores take memory, too
 for name in list(os.environ):  # how the caller's terminal and network are set up changes no test
-    if name in ("COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR") or name.lower().endswith("_proxy"):
+    if (
+        name in ("COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR")
+        or name.startswith("TTY_")
+        or name.lower().endswith("_proxy")
+    ):
         del os.environ[name]
 
 

@@ -178,7 +178,7 @@ def _run_module(
     for number, stream in enumerate(streams):
         os.dup2(stream.fileno(), number)
         stream.close()
-    _open_streams()
+    open_streams()
     os.chdir(cwd)
     os.environ.clear()
     os.environ.update(environment)
@@ -189,7 +189,7 @@ def _run_module(
     runpy.run_module(module, run_name="__main__", alter_sys=True)
 
 
-def _open_streams() -> None:
+def open_streams() -> None:
     sys.stdin, sys.stdout, sys.stderr = (
         open(number, mode, encoding="utf-8", closefd=False)  # noqa: SIM115
         for number, mode in enumerate("rww")
@@ -202,7 +202,7 @@ def _run(
     os.setsid()  # so that it can be ended with the processes it starts
     for number, (path, flags) in enumerate(zip(streams, (os.O_RDONLY, *[os.O_WRONLY | os.O_CREAT] * 2))):
         os.dup2(os.open(path, flags, 0o600), number)
-    _open_streams()
+    open_streams()
     os.chdir(setting["cwd"])
     os.environ.clear()  # which is of the first test that started a process
     os.environ.update(setting["environment"])

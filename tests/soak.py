@@ -2,13 +2,17 @@
 open files, threads and the cache. `make soak`, or `python tests/soak.py --minutes 60 --out docs/soak.svg`.
 
 One `regard serve` runs all the time: each round it is given new runs in place of the old, and is asked for texts and
-translations. The picture shows each quantity as a share of what it was at half time; a line that rises to the end is a
-leak. Exit code 1 if in the second half memory grew by more than a fiftieth, or anything else grew at all.
+translations. The picture shows each quantity as a share of what it was after the first rounds; a line that rises is a
+leak. Exit code 1 if memory grew by more than a tenth, or anything else grew at all.
+
+Each round ends with a full garbage collection. Python itself makes one only when the new objects are a quarter of all,
+which takes dozens of rounds: until then memory would rise, by what nobody holds any more.
 """
 
 from __future__ import annotations
 
 import argparse
+import gc
 import json
 import os
 import shutil
@@ -28,7 +32,7 @@ from forked import forked
 
 LANGUAGES = {"pairs": ("en", "fr")}
 QUESTIONS = 10  # of each kind to a server, in each round
-FEWEST = 12  # rounds
+WARM = 10  # rounds until caches, kernels and the allocator are as they will be
 
 
 def settings(words: list[str]) -> dict[str, dict[str, str]]:
@@ -130,6 +134,7 @@ def process(number: int | str) -> dict[str, float]:
 
 
 def sample(folder: Path, server: ServerProcess) -> dict[str, float]:
+    gc.collect()
     cache = [path.stat().st_size for path in Path(os.environ["REGARD_CACHE"]).rglob("*") if path.is_file()]
     return {
         **process("self"),
@@ -139,15 +144,11 @@ def sample(folder: Path, server: ServerProcess) -> dict[str, float]:
     }
 
 
-def half_time(samples: list[dict[str, float]]) -> dict[str, float]:
-    return next(each for each in samples if each["minutes"] >= samples[-1]["minutes"] / 2)
-
-
 def picture(samples: list[dict[str, float]]) -> str:
     from regard.report.figures import Line
     from regard.report.svg import line_chart
 
-    first = half_time(samples)
+    first = samples[WARM]
     units = {"memory": " MiB", "server's memory": " MiB", "cache": " KiB"}
     names = [name for name in first if name != "minutes"]
     lines = [Line(name, [(each["minutes"], each[name] / max(first[name], 1e-9)) for each in samples]) for name in names]
@@ -156,7 +157,7 @@ def picture(samples: list[dict[str, float]]) -> str:
         lines,
         title=f"{len(samples)} rounds of train, resume, generate, translate, serve",
         x="minutes",
-        y="share of what it was at half time",
+        y=f"share of what it was in round {WARM}",
         description=f"{ends}.",
         log_y=False,
         zero_y=True,
@@ -184,7 +185,7 @@ def main() -> None:
         for name in ("text", "pairs"):
             (folder / name).rename(served / name)
         server = ServerProcess([served / "text", served / "pairs"])
-        while (minutes := (time.monotonic() - began) / 60) < asked.minutes or number < FEWEST:
+        while (minutes := (time.monotonic() - began) / 60) < asked.minutes or number <= WARM:
             in_one_process(folder)
             server.replace([folder / "text", folder / "pairs"])
             ask(server.address)
@@ -195,10 +196,10 @@ def main() -> None:
             number += 1
         server.stop()
         os.chdir("/")
-    first, last = half_time(samples), {key: min(each[key] for each in samples[-5:]) for key in samples[-1]}
+    first, last = samples[WARM], {key: min(each[key] for each in samples[-5:]) for key in samples[-1]}
     if out:
         out.write_text(picture(samples), encoding="utf-8")
-    grown = [key for key in first if key != "minutes" and last[key] > first[key] * (1.02 if "memory" in key else 1)]
+    grown = [key for key in first if key != "minutes" and last[key] > first[key] * (1.1 if "memory" in key else 1)]
     print(f"{len(samples)} rounds in {samples[-1]['minutes']:.0f} minutes; grown: {', '.join(grown) or 'nothing'}")
     sys.exit(bool(grown))
 

@@ -1,29 +1,27 @@
-"""A disk that is full or broken, or a kill, at any write of a save: nothing is lost. All places at once are tried by
-`python tests/fault_injection.py`; here some of each work are."""
+"""A disk that is full or broken, or a kill, at any write of a save: nothing is lost. All places are tried by
+`make faults` and `make kills`; here some of a few works are."""
 
-import random
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
-from fault_injection import FAULTS, WORKS, Work, begin, kills, survives
+DRIVER = Path(__file__).parents[1] / "fault_injection.py"
+WORKS = ("train", "count", "resume", "translate", "export to an archive", "remove", "compare")
 
-CHOSEN = [work for work in WORKS if work.name in ("train", "count", "import")]  # the others: `make faults`
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("work", CHOSEN, ids=lambda work: work.name)
-def test_after_any_fault_the_same_work_ends_with_the_same_bits(work: Work, tmp_path):
-    start, whole, places, _ = begin(work, tmp_path, tmp_path / "counter")
-    draw = random.Random(work.name)
-    for fault in FAULTS:
-        for at in draw.sample(range(1, places + 1), 2):
-            assert survives(work, start, whole, at, fault, tmp_path / "counter") == "", (at, fault)
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(sys.platform != "linux", reason="commands are forked")]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("work", [work for work in WORKS if work.name in ("train", "translate")], ids=lambda w: w.name)
-def test_kills_at_random_moments_lose_nothing(work: Work, tmp_path):
+def drive(*words: str) -> None:
+    done = subprocess.run([sys.executable, DRIVER, *words], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_after_any_fault_the_same_work_ends_with_the_same_bits():
+    drive("--every", "50", *WORKS)
+
+
+def test_kills_at_random_moments_lose_nothing():
     """By the clock instead of by the write: wherever it strikes, the next command goes on or begins anew."""
-    said: list[str] = []
-    killed, attempts, good = kills(work, 3, tmp_path, said.append)
-    assert (killed, good) == (3, attempts), said
+    drive("--kills", "3", "train", "translate")

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from regard.base.errors import RegardError
-from regard.base.files import BLOCK, file_digest, locked, read_whole, reading, write_text
+from regard.base.files import BLOCK, Held, claiming, file_digest, locked, read_whole, reading, write_new, write_text
 from regard.cli.file_to_file import line_by_line
 from regard.cli.writing import _digests
 from regard.text.lines import BOM
@@ -32,6 +32,32 @@ def test_lines_go_from_file_to_file_and_nothing_is_left_beside_them(source, out)
     line_by_line(source, out, {}, upper)
     assert out.read_text() == "ONE\nTWO\n"
     assert sorted(path.name for path in out.parent.iterdir()) == ["in.txt", "out.txt"]
+
+
+def test_what_a_killed_writer_left_of_a_new_file_is_removed_by_the_next(tmp_path):
+    for name in (".page.html.0123abcd.part", ".other.html.0123abcd.part", ".page.html.lock"):
+        (tmp_path / name).touch()
+    (tmp_path / ".page.html.4567abcd.part" / "kept").mkdir(parents=True)  # of a folder
+    write_new(tmp_path / "page.html", "whole")
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".other.html.0123abcd.part", "page.html"]
+    with pytest.raises(RegardError, match="exists already"):
+        write_new(tmp_path / "page.html", "another")
+    assert (tmp_path / "page.html").read_text() == "whole"
+    assert not (tmp_path / ".page.html.lock").exists()
+
+
+def test_a_new_file_needs_a_name_and_a_folder(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(RegardError, match="is a folder"):
+        write_new(Path("/"), "text")
+    with pytest.raises(RegardError, match="could not be saved"):
+        write_new(tmp_path / "file" / "page.html", "text")
+
+
+def test_of_two_writers_of_a_new_file_one_is_refused(tmp_path):
+    with claiming(tmp_path / "page.html"), pytest.raises(Held):
+        write_new(tmp_path / "page.html", "another")
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_file_that_appears_meanwhile_is_left_alone(source, out):

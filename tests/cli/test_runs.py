@@ -1,5 +1,6 @@
 """`regard runs`: what it lists, what it compares, and what it never touches."""
 
+import errno
 import hashlib
 import json
 import os
@@ -8,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
@@ -191,6 +193,23 @@ def test_what_is_not_a_run_or_a_link_to_one_is_refused_before_anything_is_remove
     assert "Name the runs" in wrong("runs", "remove")
     assert (shelf / "lstm" / "run.json").exists()
     assert (tmp_path / "photos" / "cat.jpg").exists()
+
+
+@pytest.mark.parametrize("stays", [".lock", "run.json"])
+def test_a_removal_that_a_broken_disk_cut_short_can_be_made_again(regard, wrong, shelf, monkeypatch, stays):
+    unlink = Path.unlink
+
+    def broken(path, missing_ok=False):
+        if path.name == stays:
+            raise OSError(errno.EIO, os.strerror(errno.EIO), str(path))
+        unlink(path, missing_ok)
+
+    with monkeypatch.context() as disk:
+        disk.setattr(Path, "unlink", broken)
+        assert os.strerror(errno.EIO) in wrong("runs", "remove", "runs/lstm", "--yes")
+    assert stays in [path.name for path in (shelf / "lstm").iterdir()]
+    assert regard("runs", "remove", "runs/lstm", "--yes")[0] == 0
+    assert not (shelf / "lstm").exists()
 
 
 def test_a_damaged_run_can_be_removed(regard, shelf):

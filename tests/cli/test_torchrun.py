@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
@@ -15,6 +16,7 @@ from test_kill import step_of, wait_for_step
 from regard.corpora.phrasebook import make_pairs
 from regard.training.checkpoint import load_tensors
 from regard.training.distributed import Group
+from regard.training.loop import Trainer
 
 SETTINGS = [
     "--size", "tiny", "--training.steps", "30", "--training.evaluate-every", "10", "--training.checkpoint-every", "10",
@@ -28,6 +30,20 @@ def test_every_row_of_a_batch_belongs_to_one_process(rows, size):
     read = [row for group in groups if group.weight(rows) for row in range(rows)[group.share(rows)]]
     assert read == list(range(rows))
     assert all(len(range(rows)[group.share(rows)]) >= 1 for group in groups)  # all take part in every exchange
+
+
+def test_a_process_whose_exchange_failed_is_not_ended_before_it_says_so():
+    """torchrun ends the others as soon as one has died."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    trainer = SimpleNamespace(group=Group(0, 2), stop_requested=False)
+    try:
+        with pytest.raises(RuntimeError, match="closed by peer"), Trainer._interruptible(trainer):
+            raise RuntimeError("Connection closed by peer")
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert trainer.stop_requested
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def torchrun(folder, *words, processes=2):

@@ -1,6 +1,7 @@
 """What a captured training step rests on, where no GPU is needed: the settings, the schedules."""
 
 import json
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -62,7 +63,7 @@ def test_the_speed_in_the_log_counts_the_time_for_which_the_device_was_waited_fo
         seconds[0] += 3.0
         return stack(*arguments)
 
-    monkeypatch.setattr(loop.time, "monotonic", lambda: seconds[0])
+    monkeypatch.setattr(loop, "time", SimpleNamespace(monotonic=lambda: seconds[0]))  # not that of other threads
     monkeypatch.setattr(loop.torch, "stack", slow)
     log = loop._Log(tmp_path / "metrics.jsonl", Silent(), loop.Progress())
     assert log.trained(torch.tensor(2.0), 100, 0.1) is None

@@ -12,7 +12,7 @@ from regard.evaluation.accuracy import confusion, label_log_probabilities, label
 from regard.evaluation.intervals import share_interval
 from regard.laws.registry import VOCABULARY
 from regard.systems.classifier import ENCODERS, Classifier, Settings
-from regard.text.labels import encode_labelled, learn_labels
+from regard.text.labels import _are_labels, encode_labelled, learn_labels
 from regard.text.pair_batches import PairBatches
 from regard.text.pairs import PairCorpus, Pairs
 from regard.text.tokenizer import Tokenizer
@@ -200,3 +200,10 @@ def test_the_lectures_strings_are_learned_without_a_mistake(tmp_path, monkeypatc
     assert run.classify(["A A A A A", "A B A A", "B A A B"]) == ["A", "B", "B"]  # AAAAA, ABAAB, BAABB of the notes
     again = regard.load(tmp_path / "run")
     assert again("A B A A").labels == run("A B A A").labels
+
+
+def test_few_different_targets_are_labels_and_many_are_not():
+    for different, lines, found in (
+        (10, 1, True), (11, 22, True), (11, 21, False), (1000, 2000, True), (1001, 9000, False), (2, 4, True)
+    ):  # fmt: skip
+        assert _are_labels(different, lines) is found

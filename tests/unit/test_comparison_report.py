@@ -13,7 +13,7 @@ import pytest
 from regard.compare import comparison_page as pages
 from regard.compare import language_report
 from regard.compare.comparison import Comparison
-from regard.compare.curves import Curve, OtherOrder, in_order, other_order
+from regard.compare.curves import NEAR, Curve, OtherOrder, in_order, other_order
 from regard.compare.differences import Difference
 from regard.compare.findings import caveats, finding, measured, methods, notes, tied_with_best
 from regard.compare.language_task import LANGUAGE
@@ -109,6 +109,8 @@ def test_a_row_holds_the_means_over_its_seeds_and_the_most_memory(compared):
     assert row["sample"] == "Once upon lstm 1"
     assert "failed" not in row
     assert done.seeds == 2
+    assert compared(effort={"training_seconds": 0.25}).rows[1]["training_tokens_per_second"] == 4060
+    assert compared(effort={"training_seconds": 0.0}).rows[1]["training_tokens_per_second"] == round(1015 / 1e-9)
 
 
 def test_an_interval_is_that_of_the_bootstrap_and_a_difference_is_paired(compared):
@@ -145,7 +147,11 @@ def test_rows_that_failed_stand_last_and_say_why(compared):
     }  # fmt: skip
     assert caveats(done) == [f"{name} failed: {why}" for name, why in done.failed.items()]
     assert all(each.better != "gpt" != each.worse for each in done.differences)
-    assert "<h3>gpt</h3>" not in pages.comparison_page(done)  # it wrote nothing
+    page = pages.comparison_page(done)
+    assert "<h3>gpt</h3>" not in page  # it wrote nothing
+    assert "<p class=quiet-text>gpt-seed2 failed: The loss became inf.</p>" in page
+    assert "<h1>Language models compared on my.txt</h1>" in page
+    assert page.index("Test perplexity with") < page.index("perplexity ratio")
 
 
 def test_a_loss_that_is_not_finite_has_no_interval_and_no_difference(compared):
@@ -207,8 +213,11 @@ def test_the_ranking_names_all_and_who_does_not_differ(compared):
         "By perplexity: lstm, 5-gram, 2-gram (best first). All differences are significant: no 95 % interval of the "
         "paired difference contains zero."
     )
+    two = compared({"2-gram": [3.0], "5-gram": [2.5]})
+    assert two.ranking.startswith("By perplexity: 5-gram, 2-gram (best first). All differences are significant: ")
     alone = compared({"2-gram": ["It failed."], "5-gram": [2.5], "lstm": ["It failed."]})
     assert alone.ranking == "By perplexity: 5-gram."
+    assert "24 documents (whole lines" in measured(alone)[0]
     assert finding(alone) == f"5-gram has a perplexity: {language_report.score(alone.order[0])}."
     nobody = compared({"2-gram": ["It failed."], "5-gram": ["It failed."]})
     assert (nobody.ranking, nobody.order, nobody.differences, nobody.scores.draws) == ("", [], [], {})
@@ -344,11 +353,11 @@ def test_another_order_is_told_with_the_moment_at_which_it_is_read_off(compared)
 
 
 def test_between_validations_a_curve_is_a_straight_line_and_seeds_are_averaged():
-    slow = [Curve("slow", seed, ((100, 10.0, 3.0 + seed), (300, 30.0, 1.0 + seed))) for seed in (0, 1)]
-    fast = Curve("fast", 1, ((100, 6.0, 2.75), (300, 18.0, 2.25)))
+    slow = [Curve("slow", seed, ((100, 0.1, 3.0 + seed), (300, 0.3, 1.0 + seed))) for seed in (0, 1)]
+    fast = Curve("fast", 1, ((100, 0.06, 2.75), (300, 0.18, 2.25)))
     counted = Curve("2-gram", 1, ((900, 1.0, 9.0),), counted=True)
     found = other_order([*slow, fast, counted], "tokens")
-    assert (found.axis, found.at, found.waited) == ("seconds", 18.0, False)
+    assert (found.axis, found.at, found.waited) == ("seconds", 0.18, False)
     assert found.there == pytest.approx({"fast": 2.25, "slow": 2.7})
     assert found.final == pytest.approx({"slow": 1.5, "fast": 2.25})
     assert list(found.final) == ["slow", "fast"]
@@ -356,13 +365,13 @@ def test_between_validations_a_curve_is_a_straight_line_and_seeds_are_averaged()
     assert other_order([*slow, counted], "tokens") is None
 
 
-@pytest.mark.parametrize(("apart", "near"), [(0.0099, True), (0.00996, False), (0.2, False)])
+@pytest.mark.parametrize(("apart", "near"), [(0.0099, True), (NEAR, True), (0.00996, False), (0.2, False)])
 def test_within_one_percent_of_perplexity_two_are_level(apart, near):
-    assert in_order({"a": 1.0, "b": 1.0 + apart}) == ("a ≈ b" if near else "a, b")
-    ahead = OtherOrder("tokens", 1.0, {"a": 1.0, "b": 2.0}, {"b": 1.0, "a": 1.0 + apart})
+    assert in_order({"a": 0.0, "b": apart}) == ("a ≈ b" if near else "a, b")
+    ahead = OtherOrder("tokens", 1.0, {"a": 1.0, "b": 2.0}, {"b": 0.0, "a": apart})
     assert ahead.swapped != near
     assert ahead.level == ([("a", "b")] if near else [])
-    ended = OtherOrder("tokens", 1.0, {"a": 1.0, "b": 1.0 + apart}, {"b": 1.0, "a": 2.0})
+    ended = OtherOrder("tokens", 1.0, {"a": 0.0, "b": apart}, {"b": 1.0, "a": 2.0})
     assert ended.swapped != near
 
 
@@ -389,7 +398,7 @@ def drawn(monkeypatch):
 
 def test_curves_are_means_over_seeds_with_each_seed_pale(compared, drawn):
     steps = [(20, 2.0, math.log(90)), (40, 4.0, math.log(50)), (60, 6.0, math.log(40)), (80, 8.0, math.log(35))]
-    curves = {"lstm": [*steps, (100, 10.0, math.log(30))], "gpt": [(7, 1.0, math.log(45)), (30, 41.0, math.log(20))]}
+    curves = {"lstm": [*steps, (100, 10.0, math.log(30))], "gpt": [(7, 0.5, math.log(45)), (25, 41.0, math.log(20))]}
     done = compared(curves=curves)
     page = pages.comparison_page(done)
     assert page.index("While they learned") < page.index("What they write") < page.index("How it was measured")
@@ -407,7 +416,7 @@ def test_curves_are_means_over_seeds_with_each_seed_pale(compared, drawn):
     assert by_tokens["top"] == pytest.approx(50)  # 90 is the first fifth of its curve
     assert by_tokens["best"] == "gpt"
     assert by_tokens["description"] == "The last value of each: 2-gram 18.17, 5-gram 13.46, lstm 30.00, gpt 20.00."
-    assert not by_tokens["log_x"]  # 100 is not more than four times 30
+    assert not by_tokens["log_x"]  # 100 is not more than four times 25
     assert by_seconds["log_x"]  # 41 is more than four times 10
 
 
@@ -476,3 +485,5 @@ def test_intervals_are_drawn_best_first_and_samples_follow_their_prompt(compared
     assert how["description"].startswith(f"Best first: gpt 7.389 ({low} to {high}); lstm ")
     assert '<h3>gpt</h3><pre dir="auto"><b>Once upon </b>gpt 1</pre>' in page
     assert page.count("<h3>") == 4
+    kinds = set(re.findall(r"<p class=\"?([^\">]*)", page))
+    assert kinds == {"finding", "lead", "more quiet-text"}

@@ -5,11 +5,13 @@ import json
 import math
 import os
 import platform
+import runpy
 import signal
 import sys
 import threading
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -21,8 +23,9 @@ from regard.base.errors import RegardError, Stopped
 from regard.base.files import DIGEST, read_with_digest, with_digest
 from regard.base.numbers import grouped
 from regard.compare import child, comparison, language_task, processes
+from regard.compare import comparison_page as pages
 from regard.compare.language_task import LANGUAGE
-from regard.compare.plan import Plan, check_free, make_plan, open_plan
+from regard.compare.plan import Plan, check_free, make_plan, open_plan, paced
 from regard.compare.processes import read_result, run_all
 from regard.compare.question import Question
 from regard.evaluation.perplexity import Method, likelihood
@@ -97,6 +100,7 @@ def ended(text, tmp_path_factory):
         patch.setattr(child, "_end_with_parent", lambda: None)
         patch.setattr(child, "hush", lambda: None)
         patch.setattr(language_task, "generation_speed", lambda run: 9.5)
+        patch.setattr(processes, "time", SimpleNamespace(monotonic=count(100.0, 3.0).__next__))
         question = asked(text)
         done = regard.compare(
             question.systems, data=text, budget=question.budget, seeds=2, size="tiny", settings=question.settings,
@@ -110,9 +114,9 @@ def ended(text, tmp_path_factory):
 def new(tmp_path):
     """Makes a plan in a folder of this name."""
 
-    def make(question, name="c", jobs=1):
+    def make(question, name="c", *jobs):
         (tmp_path / name).mkdir()
-        return make_plan(question, tmp_path / name, jobs)
+        return make_plan(question, tmp_path / name, *jobs)
 
     return make
 
@@ -128,6 +132,8 @@ def plan(text, new):
 
 def test_a_plan_is_read_back_as_it_was_written(plan):
     assert Plan.read(plan.folder) == plan
+    text = (plan.folder / "comparison.json").read_text(encoding="utf-8")
+    assert text == json.dumps(json.loads(text), indent=2, ensure_ascii=False) + "\n"
     assert [(entrant.name(seed), entrant.counted) for entrant, seed in plan.runs] == [
         ("2-gram", True), ("5-gram", True), ("nnlm-seed1", False), ("nnlm-seed2", False),
     ]  # fmt: skip
@@ -136,6 +142,7 @@ def test_a_plan_is_read_back_as_it_was_written(plan):
     assert facts["segment"] == 256  # the nnlm's context has no end
     assert (facts["target_parameters"], facts["size"], facts["regard"]) == (None, "tiny", regard.__version__)
     assert facts["command"] == asked(plan.question["data"]).command()
+    assert not (plan.folder / ".beginning").exists()
     lines = Path(plan.question["data"]).read_text(encoding="utf-8").splitlines()
     assert sum(facts["tokens"].values()) == 9 * len(lines)  # eight words, one of them a comma, and <eos>
     assert facts["sample_tokens"] == 80
@@ -187,10 +194,12 @@ def test_matched_parameters_are_said_and_recorded(text, new, capsys):
         (lambda tree: tree["entrants"][0].update(label=7), "is damaged"),
         (lambda tree: tree["entrants"][0].update(label="../elsewhere"), "comparison.json"),
         (lambda tree: tree["files"].update({"tokenizer.json": "0" * 64}), "tokenizer.json"),
-        (lambda tree: tree["entrants"][0]["recipe"].update(system="./mine.py:Mine"), "mine.py"),
+        (lambda tree: tree["entrants"][0]["recipe"].update(system="./mine.py:Mine"), "never named on this machine"),
     ],
 )
-def test_a_plan_that_was_tampered_with_is_refused(plan, change, said):
+def test_a_plan_that_was_tampered_with_is_refused(plan, change, said, monkeypatch):
+    monkeypatch.chdir(plan.folder.parent)
+    Path("mine.py").write_text("raise AssertionError('it was run')\n")
     path = plan.folder / "comparison.json"
     tree = json.loads(path.read_text(encoding="utf-8"))
     tree.pop(DIGEST)
@@ -202,7 +211,9 @@ def test_a_plan_that_was_tampered_with_is_refused(plan, change, said):
 
 def test_the_same_question_finds_its_plan_and_another_is_told_what_differs(text, plan):
     same = asked(text)
+    (plan.folder / ".beginning").write_text("left by a kill")
     assert open_plan(same, plan.folder) == plan
+    assert not (plan.folder / ".beginning").exists()
     others = {
         "its prompt differs": replace(same, prompt="x"),
         "its match differs": replace(same, match="parameters", settings={}),
@@ -215,7 +226,7 @@ def test_the_same_question_finds_its_plan_and_another_is_told_what_differs(text,
             open_plan(other, plan.folder)
 
 
-def test_only_a_folder_that_is_free_or_holds_a_comparison_is_taken(plan, tmp_path):
+def test_only_a_folder_that_is_free_or_holds_a_comparison_is_taken(text, plan, tmp_path):
     check_free(tmp_path / "nowhere")
     check_free(plan.folder)
     (tmp_path / "empty").mkdir()
@@ -224,8 +235,37 @@ def test_only_a_folder_that_is_free_or_holds_a_comparison_is_taken(plan, tmp_pat
     (tmp_path / "mine" / "notes.txt").write_text("mine")
     (tmp_path / "file").write_text("mine")
     for name in ("mine", "file"):
-        with pytest.raises(RegardError, match="is not a comparison"):
-            check_free(tmp_path / name)
+        for open_it in (check_free, lambda folder: open_plan(asked(text), folder)):
+            with pytest.raises(RegardError, match="is not a comparison"):
+                open_it(tmp_path / name)
+    assert open_plan(asked(text), tmp_path / "empty").facts["command"] == plan.facts["command"]
+
+
+def test_a_start_that_was_killed_can_be_made_again(text, tmp_path, monkeypatch):
+    (tmp_path / "c").mkdir()
+    monkeypatch.setattr(Plan, "write", stopped)
+    with pytest.raises(Stopped):
+        make_plan(asked(text), tmp_path / "c")
+    assert (tmp_path / "c" / "tokenizer.json").exists()
+    check_free(tmp_path / "c")
+
+
+def test_what_applies_to_few_is_said_and_what_cannot_be_is_refused_before_anything_is_written(text, new, capsys):
+    question = replace(asked(text), systems=("nnlm", "lstm"))
+    question.settings["model"]["layers"] = 1
+    question.check_settings(question.rungs())
+    plan = new(question)
+    wanted = question.check_settings(question.rungs())
+    assert [line for line in capsys.readouterr().err.splitlines() if "applies to" in line] == wanted != []
+    question.settings["training"]["device"] = "abacus"
+    with pytest.raises(RegardError, match="abacus"):
+        new(question, "other")
+    assert list((plan.folder.parent / "other").iterdir()) == []
+
+
+def test_few_steps_are_validated_one_by_one(plan):
+    recipe = plan.entrants[-1].recipe
+    assert [paced(recipe, steps).training.evaluate_every for steps in (1, 20, 21, 41)] == [1, 1, 2, 3]
 
 
 # -- one run ---------------------------------------------------------------------------------------------------------
@@ -255,6 +295,12 @@ def test_a_result_says_what_the_run_itself_says(ended):
         assert (found["torch"], found["python"]) == (torch.__version__, platform.python_version())
         assert found["side_by_side"] == 1
         assert found["generation_tokens_per_second"] == 9.5
+        assert (folder / "result.json").read_text(encoding="utf-8") == written(read_with_digest(folder / "result.json"))
+
+
+def written(tree):
+    """A file of JSON as a person reads it."""
+    return json.dumps(with_digest(tree), indent=2, ensure_ascii=False) + "\n"
 
 
 def test_a_counted_run_has_read_the_text_once_and_a_trained_one_its_budget(ended):
@@ -285,7 +331,7 @@ def test_the_log_says_what_begins_how_it_ended_and_what_was_done_before(ended, c
     for entrant, seed in ended.plan.runs:
         name = entrant.label if entrant.counted else f"{entrant.label}, seed {seed}"
         perplexity = ended.done.results[entrant.label, seed]["evaluation"]["perplexity"]
-        assert sum(line.startswith(f"{name}: perplexity {perplexity:.4g}; ") for line in ended.said) == 1
+        assert ended.said.count(f"{name}: perplexity {perplexity:.4g}; 3.0 s") == 1
     found, made = run_all(ended.plan)
     assert (found, made) == (ended.done.results, 0)
     (said,) = capsys.readouterr().err.splitlines()
@@ -322,9 +368,21 @@ def test_a_run_killed_before_its_evaluation_keeps_its_measurements_and_is_not_tr
     assert after["evaluation"]["documents"] == before["evaluation"]["documents"]
     assert (after["training_seconds"], after["side_by_side"]) == (123.0, 1)
     path.unlink()
-    child.take_part(ended.plan, nnlm, 2, jobs=5)
+    with monkeypatch.context() as patch:
+        patch.setattr(language_task, "generation_speed", stopped)
+        with pytest.raises(Stopped):
+            child.take_part(ended.plan, nnlm, 2, jobs=5)
+    saved = read_with_digest(path)
+    assert saved["side_by_side"] == 5
+    assert path.read_text(encoding="utf-8") == written(saved)
+    assert read_result(path.parent) is None
+    child.take_part(ended.plan, nnlm, 2, jobs=7)
     assert read_with_digest(path)["side_by_side"] == 5
     path.write_text(json.dumps(with_digest(before)), encoding="utf-8")
+
+
+def stopped(run):
+    raise Stopped(1)
 
 
 def test_a_counted_run_killed_before_its_measurements_is_counted_again_elsewhere(ended, monkeypatch):
@@ -343,6 +401,7 @@ def test_a_counted_run_killed_before_its_measurements_is_counted_again_elsewhere
     assert after["evaluation"]["documents"] == before["evaluation"]["documents"]
     assert after["notes"] == before["notes"] != []  # what counting said
     assert after["training_seconds"] == before["training_seconds"]
+    assert after["side_by_side"] == 1
     path.write_text(json.dumps(with_digest(before)), encoding="utf-8")
 
 
@@ -359,6 +418,7 @@ def test_in_equal_seconds_validations_are_spread_over_the_steps_of_a_dry_run(pla
     ]  # fmt: skip
 
 
+@pytest.mark.skipif(os.name == "nt", reason="links")
 def test_a_run_that_leads_elsewhere_is_refused(plan, tmp_path):
     (plan.folder / "nnlm-seed1").symlink_to(tmp_path, target_is_directory=True)
     with pytest.raises(RegardError, match="leads out of the comparison"):
@@ -383,9 +443,10 @@ def test_a_process_does_what_its_words_say_and_only_shows_progress(plan, monkeyp
     done, named = [], []
     monkeypatch.setattr(child, "take_part", lambda *words: done.append(words))
     monkeypatch.setattr(child, "named_before", named.extend)
+    monkeypatch.setattr(child, "_end_with_parent", lambda: named.append("ends with its parent"))
     child.main([str(plan.folder), "5-gram", "3", "4", "code", "other"])
     assert done == [(plan, plan.entrants[1], 3, 4)]
-    assert named == ["code", "other"]
+    assert named == ["code", "other", "ends with its parent"]
     assert progress._hushed
 
 
@@ -403,6 +464,16 @@ def test_a_process_ends_with_a_sentence_and_a_code(plan, monkeypatch, capsys, er
     assert (end.value.code, capsys.readouterr().out) == (code, said)
 
 
+def test_a_process_is_this_module_with_its_words(tmp_path, monkeypatch, capsys):
+    monkeypatch.delitem(sys.modules, "regard.compare.child")
+    monkeypatch.setattr(sys, "argv", ["child", str(tmp_path / "nowhere"), "nnlm", "1", "1"])
+    monkeypatch.setattr(sys, "stdin", SimpleNamespace(isatty=lambda: True))
+    with pytest.raises(SystemExit) as end:
+        runpy.run_module("regard.compare.child", run_name="__main__")
+    assert end.value.code == 2
+    assert "nowhere" in capsys.readouterr().out
+
+
 def test_a_process_stops_when_its_parent_has_ended(monkeypatch):
     monkeypatch.undo()
     reads, writes = os.pipe()
@@ -410,7 +481,9 @@ def test_a_process_stops_when_its_parent_has_ended(monkeypatch):
     monkeypatch.setattr(child.os, "kill", lambda *words: told.append(words) or stopped.set())
     with open(reads, encoding="utf-8") as stdin:
         monkeypatch.setattr(sys, "stdin", stdin)
+        before = set(threading.enumerate())
         child._end_with_parent()
+        assert [thread.daemon for thread in set(threading.enumerate()) - before] == [True]
         os.write(writes, b"still here")
         assert not stopped.wait(0.05)
         os.close(writes)
@@ -450,6 +523,7 @@ def comparison_of(plan, results):
         )  # fmt: skip
 
 
+@pytest.mark.skipif(os.name == "nt", reason="signals")
 def test_a_stop_reaches_every_run_and_a_second_one_ends_them(plan, capsys):
     calls, asked_to_stop = [], threading.Event()
 
@@ -466,6 +540,7 @@ def test_a_stop_reaches_every_run_and_a_second_one_ends_them(plan, capsys):
     before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
     with pytest.raises(KeyboardInterrupt):
         run_all(plan, 1, Slow())
+    assert asked_to_stop.is_set()
     assert calls == ["2-gram"]  # no other begins
     said = capsys.readouterr().err.splitlines()
     assert said == [
@@ -554,7 +629,7 @@ class Asked(Exception):
     [
         ({}, 1, 1, None),
         ({"jobs": 3}, 3, 3, None),
-        ({"on": "there"}, comparison.ALL, 1, "there"),
+        ({"on": "there"}, 1000, 1, "there"),
         ({"on": "there", "jobs": 2}, 2, 1, "there"),
         ({"on": "there", "match": "seconds"}, 1, 1, "there"),
         ({"match": "seconds", "jobs": 1}, 1, 1, None),
@@ -591,6 +666,15 @@ def test_runs_side_by_side_are_refused_where_time_is_equal(text, tmp_path, monke
     assert os.listdir(tmp_path) == []
 
 
+def test_code_of_ones_own_is_named_by_naming_it(text, tmp_path, monkeypatch):
+    named = []
+    monkeypatch.setattr(comparison, "name_code", named.append)
+    monkeypatch.setattr(comparison, "open_plan", lambda *words: stopped(None))
+    with pytest.raises(Stopped):
+        regard.compare(["./mine.py:Mine", "nnlm"], data=text, run=tmp_path / "c")
+    assert named == ["./mine.py:Mine"]
+
+
 def test_a_folder_that_is_taken_is_refused_before_anything_is_read(text, tmp_path, monkeypatch):
     monkeypatch.setattr(comparison, "open_plan", None)
     (tmp_path / "notes.txt").write_text("mine")
@@ -624,6 +708,8 @@ def test_the_speed_of_writing_is_counted_after_a_few_tokens_for_some_seconds(mon
     run = SimpleNamespace(model="model", tokenizer=SimpleNamespace(eos=5), forbidden=[3])
     assert language_task.generation_speed(run) == pytest.approx(speed)
     assert len(written) == most
+    monkeypatch.setattr(language_task, "generate", lambda *words, **more: iter(range(5)))
+    assert language_task.generation_speed(run) == 0  # too few to say
 
 
 def test_a_sample_begins_with_the_first_two_words_of_a_line_that_has_four():
@@ -631,6 +717,13 @@ def test_a_sample_begins_with_the_first_two_words_of_a_line_that_has_four():
         "now there "
     )
     assert language_task._prompt(["too short"]) == ""
+
+
+def test_a_loss_beyond_all_numbers_is_an_infinite_perplexity():
+    assert [language_task._exp(loss) for loss in (0.0, 699.9, 700.0, 700.5)] == [
+        1.0, math.exp(699.9), math.inf, math.inf,
+    ]  # fmt: skip
+    assert pages._exp(800.0) == math.exp(700)
 
 
 def test_all_are_tested_on_segments_as_long_as_the_shortest_context(monkeypatch):

@@ -17,17 +17,18 @@ from regard.compare.comparison import Comparison
 from regard.compare.comparison_page import comparison_page
 from regard.compare.differences import Difference
 from regard.compare.findings import finding, measured, methods, notes, tied_with_best
-from regard.compare.plan import Entrant, Plan
+from regard.compare.plan import Entrant, Plan, make_plan
 from regard.compare.question import Question, match_for
 from regard.compare.translation_task import TEST, TRANSLATION, _examples, read_test
 from regard.compare.width import match_parameters, size_of
 from regard.corpora.phrasebook import make_pairs
 from regard.evaluation.bleu import Statistics, by_length, quality
-from regard.evaluation.intervals import interval
+from regard.evaluation.intervals import Resampling, interval
 from regard.evaluation.paired import paired_bootstrap
 from regard.report.offline_page import script_of
 from regard.report.page import prose
 from regard.runs.recipe import compose
+from regard.runs.translation_run import TranslationRun
 from regard.text.pairs import Pairs
 from regard.text.tokenizer import Tokenizer
 
@@ -47,6 +48,8 @@ def test_the_systems_named_say_what_the_task_is():
     assert labels("lstm", data="phrasebook") == ["2-gram", "5-gram", "lstm"]
     with pytest.raises(RegardError, match="lstm is a language model system and bahdanau is a translation system"):
         Question(("lstm", "bahdanau"), "phrasebook").rungs()
+    with pytest.raises(RegardError, match="lstm is a language model system and bahdanau is a translation system"):
+        Question(("lstm", "bahdanau", "classifier"), "phrasebook").rungs()
 
 
 def test_where_no_system_is_named_the_data_says_it(tmp_path):
@@ -195,6 +198,7 @@ def test_seeds_that_differ_widen_an_interval_as_students_t_asks(compared):
     luck = done.scores.draws["bahdanau"] - np.mean(
         [_single(done, seed) for seed in (1, 2)], axis=0
     )  # what is left when the drawn sentences are taken away
+    assert np.allclose(luck, Resampling(np.ones(1)).losses(np.array([[one], [two]])) - (one + two) / 2)
     spread = abs(one - two) / math.sqrt(2) / math.sqrt(2)
     low, high = interval(luck)
     assert high == pytest.approx(12.706 * spread, rel=0.15)  # t with one degree of freedom, 97.5 %
@@ -267,6 +271,7 @@ def test_the_page_shows_lengths_examples_and_methods_and_asks_for_nothing(compar
         assert page.count(f"<dt>{label}</dt>") == 2
         assert done.results[label, 1]["evaluation"]["translations"][3] in page
     assert "over seeds, drawn from Student" in page
+    assert set(re.findall(r"<p class=\"?([^\">]*)", page)) == {"finding", "lead", "more quiet-text"}
     assert re.search(r"sacreBLEU: BLEU nrefs:1\|[^ ]+, chrF nrefs:1\|", methods(done))
     sizes = [of["sentences"] for of in done.rows[0]["by_length"]]
     assert sum(sizes) == 60
@@ -492,6 +497,15 @@ def test_figures_and_tables_by_length_show_what_the_rows_hold(uneven, monkeypatc
     assert "only the second seed says this" in later  # the first that has finished
 
 
+def test_a_run_is_measured_on_the_test_split_in_the_words_of_the_plan(compared):
+    done = compared({"bahdanau": [0.2]})
+    done.plan.facts["bleu"] = {"tokenizer": "char", "why": "char"}
+    run = TranslationRun.__new__(TranslationRun)
+    run.evaluate = lambda *words, **more: (words, more)
+    (asked,) = TRANSLATION.measure(done.plan, done.plan.entrants[0], run).values()
+    assert asked == (("test",), {"lengths": True, "bleu_tokenizer": "char", "texts": True})
+
+
 def test_examples_are_the_middles_of_equal_parts_from_short_to_long():
     lengths = [9, 1, 8, 2, 7, 3, 6, 4, 5, 10]
     test = Pairs(tuple(" ".join("a" * n) for n in lengths), ("",) * 10)
@@ -528,6 +542,7 @@ def test_the_ground_of_translators_is_their_pairs_and_all_are_tested_on_the_same
     ground = TRANSLATION.ground(recipe(300, True), "")
     facts = ground.facts
     kept = json.loads(ground.files[TEST])
+    assert ground.files[TEST] == json.dumps(kept, indent=1, ensure_ascii=False) + "\n"
     assert len(kept["sources"]) == len(kept["references"]) == facts["pairs"]["test"]
     assert sum(facts["pairs"].values()) == 120
     assert facts["training_pairs"] == facts["pairs"]["train"]
@@ -546,3 +561,24 @@ def test_the_ground_of_translators_is_their_pairs_and_all_are_tested_on_the_same
     assert not apart["joint"]
     with pytest.raises(RegardError, match="--prompt begins a language model's sample"):
         TRANSLATION.ground(recipe(300, True), "They")
+
+
+def test_the_plan_of_a_single_translator_holds_both_tokenizers_and_the_test(pairs_file, tmp_path):
+    settings = {"data": {"tokenizer": "char", "joint": False}, "training": {"threads": 1}}
+    plan = make_plan(Question(("seq2seq",), str(pairs_file), budget="1k", size="tiny", settings=settings), tmp_path)
+    assert Plan.read(tmp_path) == plan
+    tokenizers = plan.tokenizers
+    assert tokenizers.source.digest != tokenizers.target.digest
+    sources, references = read_test(plan)
+    assert len(sources) == len(references) == plan.facts["pairs"]["test"]
+    (tmp_path / TEST).write_text("{}")
+    with pytest.raises(RegardError, match=r"test\.json"):
+        Plan.read(tmp_path)
+
+
+def test_escaped_references_are_refused_before_training(tmp_path):
+    path = tmp_path / "pairs.tsv"
+    path.write_text("".join(f"a {n}\tthe cat &apos;s {n}\n" for n in range(120)), encoding="utf-8")
+    recipe = compose("seq2seq", "tiny", {"data": {"corpus": str(path), "tokenizer": "char"}})
+    with pytest.raises(RegardError, match="The references are escaped"):
+        TRANSLATION.ground(recipe, "")

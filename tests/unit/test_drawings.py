@@ -63,6 +63,13 @@ FIGURES = {
     "intervals over a logarithm": Intervals(
         "Ratio", "times", [Mark("slow", 0.02, 0.01, 0.05), Mark("fast", 40.0, 30.0, 90.0)], log_x=True, threshold=1.0
     ),
+    "no rows": Heat("Empty", [], ["a"], [], x="x"),
+    "no columns": Heat("Empty", ["a"], [], [[]], z="z"),
+    "no marks": Intervals("Empty", "x", []),
+    "half as much": Intervals("Two", "x", [Mark("a", 2.0, 2.0, 2.0), Mark("b", 4.0, 2.0, 4.0)], best="b"),
+    "a threshold in the middle": Intervals(
+        "Ratio", "times", [Mark("a", 0.5, 0.25, 4.0)], log_x=True, threshold=1.0, threshold_name="equal"
+    ),
 }  # fmt: skip
 ROWS = [
     {"label": "5-gram", "perplexity": 12.345, "parameters": 12400, "note": 'a "quoted", one', "share": None},
@@ -132,10 +139,24 @@ def any_figure(draw):
     )
 
 
+class Whole(random.Random):
+    """Small whole numbers, so that many fall on an edge, a tick or each other."""
+
+    def uniform(self, a, b):
+        return float(self.randint(max(0, math.ceil(a)), min(12, int(b))))
+
+    def gauss(self, mu, sigma):
+        return float(self.randint(-4, 4))
+
+    def choice(self, options):
+        chosen = super().choice(options)
+        return 5.0 if chosen == 50.0 else chosen  # a top that some of them reach
+
+
 def digests():
     """Many figures, each as a digest of all that is drawn of it."""
-    for number in range(120):
-        draw = random.Random(number)
+    for number in range(180):
+        draw = random.Random(number) if number < 120 else Whole(number)
         figure, width = any_figure(draw), draw.choice([40, 60, 79, 120, 200])
         whole = [re.sub(r"(?<=base64,)[\w+/=]+", "…", svg(figure)), figure.description]
         whole += [terminal(figure, width, colour=colour) for colour in (False, True)]

@@ -10,16 +10,20 @@ from sacrebleu.metrics import BLEU, CHRF
 from sacrebleu.significance import PairedTest
 
 from regard.base.errors import RegardError
-from regard.evaluation import scripts
+from regard.evaluation import paired, scripts
 from regard.evaluation.alignment_error import (
+    EMPTY,
     alignment_error_rate,
     diagonal_links,
     ibm1,
+    likely_links,
+    spans_in,
     token_spans,
+    translation_table,
     word_links,
     word_spans,
 )
-from regard.evaluation.bleu import Statistics, accuracy, bleu, by_length, quality
+from regard.evaluation.bleu import Statistics, accuracy, bleu, by_length, quality, refuse_escaped
 from regard.evaluation.paired import paired_bootstrap, resampled, resamplings
 from regard.text.tokenizer import Tokenizer
 
@@ -68,7 +72,8 @@ def test_scores_from_sums_are_sacrebleus_also_of_one_bad_sentence(name):
         theirs = metrics[name].corpus_score([BAD[n] for n in rows], [[REFERENCES[n] for n in rows]]).score
         assert float(system.score(system.counts[rows].sum(0))) == pytest.approx(theirs, abs=1e-9)
     poor = ("completely different words with one e", "ask us tomorrow, or in a fortnight, where it is")
-    for hypothesis, reference in (("", ""), ("", "a b c d e"), ("x y z v w", "a b c d e"), ("a b", "a b"), poor):
+    short = (("a", "a"), ("a", "ab c"), ("ab c", "a"), ("a b", "a b"), ("a b c d", "a x y z"))
+    for hypothesis, reference in (("", ""), ("", "a b c d e"), ("x y z v w", "a b c d e"), *short, poor):
         theirs = metrics[name].corpus_score([hypothesis], [[reference]]).score
         ours = Statistics.of(name, [hypothesis], [reference])
         assert float(ours.score(ours.counts.sum(0))) == pytest.approx(theirs, abs=1e-9)
@@ -124,6 +129,29 @@ def test_two_systems_that_differ_by_chance_are_not_called_different():
     assert paired_bootstrap(same, other, draws=200) == paired_bootstrap(same, other, draws=200)
 
 
+def test_draws_come_one_after_the_other_whatever_the_size_of_their_blocks(monkeypatch):
+    (whole,) = resamplings(7, 5)
+    for numbers, rows in ((20, [2, 2, 1]), (21, [3, 2]), (6, [1] * 5)):
+        monkeypatch.setattr(paired, "NUMBERS_AT_ONCE", numbers)
+        blocks = [*resamplings(7, 5)]
+        assert [len(block) for block in blocks] == rows
+        assert (np.concatenate(blocks) == whole).all()
+
+
+def test_a_p_value_is_the_share_of_draws_that_are_as_far_from_their_mean():
+    """Two sentences, of which each system has one right: the draws are −100, 0 and 100, and 0 is their mean."""
+    references = ["a b c d e", "f g h i j"]
+    one, other = (Statistics.of("bleu", each, references) for each in (["a b c d e", "x"], ["x", "f g h i j"]))
+    found = paired_bootstrap(one, other, draws=50)
+    assert (found.difference, found.p_value) == (0.0, 1.0)
+    drawn = np.concatenate([resampled(one, times) - resampled(other, times) for times in resamplings(2, 50)])
+    better = paired_bootstrap(one, Statistics.of("bleu", ["x", "y"], references), draws=50)
+    assert found.low == drawn.min()
+    assert found.high == drawn.max()
+    assert better.p_value * 51 == pytest.approx(round(better.p_value * 51))
+    assert better.p_value >= 1 / 51
+
+
 def test_a_draw_has_as_many_sentences_as_the_test_set():
     times = np.concatenate(list(resamplings(7, 1000)))
     assert times.shape == (1000, 7)
@@ -143,6 +171,10 @@ def test_quality_by_length_is_that_of_the_sentences_alone():
     assert classes[1].chrf == pytest.approx(sacrebleu.corpus_chrf(hypotheses, [references]).score)
     assert classes[1].accuracy == pytest.approx(accuracy(hypotheses, references))
     assert by_length(["w " * 99], ["a"], ["a"], edges=(5,))[0].longest is None
+    usual = by_length(["w " * n for n in range(70)], ["a"] * 70, ["a"] * 70)
+    assert [(c.shortest, c.longest) for c in usual] == [
+        (0, 5), (6, 10), (11, 15), (16, 20), (21, 30), (31, 40), (41, 50), (51, 60), (61, None),
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("escaped", ["don &apos;t", "a &quot; b", "R &amp; D", "well @-@ known"])
@@ -151,10 +183,16 @@ def test_escaped_text_is_refused(escaped):
         quality(["fine", "fine"], ["fine", escaped])
     with pytest.raises(RegardError, match="translations"):
         quality(["fine", escaped], ["fine", "fine"])
-    many = ["Q&A at me@home, 3 < 4 & so on"] * 1500
-    quality(many, [escaped, *many[1:]])  # one in 1500 is a slip of the text, not a tool's doing
+    many = ["Q&A at me@home, 3 < 4 & so on"] * 1000
+    refuse_escaped([escaped, *many[1:]], "They")  # one in 1000 is a slip of the text, not a tool's doing
     with pytest.raises(RegardError, match="2 such lines"):
-        quality(many, [escaped, escaped, *many[2:]])
+        refuse_escaped([escaped, escaped, *many[2:]], "They")
+    few = ["fine"] * 40
+    quality([escaped, escaped, *few[2:]], few)  # one translation in twenty may have learned it
+    with pytest.raises(RegardError, match=r"The translations are escaped .*3 such lines"):
+        quality([escaped, escaped, escaped, *few[3:]], few)
+    with pytest.raises(RegardError, match=r"The references are escaped .*1 such lines"):
+        quality(few, [escaped, *few[1:]])
 
 
 def test_unequal_or_empty_lists_are_refused():
@@ -197,6 +235,27 @@ def test_weights_of_tokens_become_links_of_words():
     assert word_links(weights, *spans, threshold=0.4) == {(0, 0), (1, 0), (1, 1)}
     assert word_links(weights, [], [], [], []) == set()
     assert word_links(np.zeros((4, 4)), *spans) == set()
+    even, one_each = np.array([[0.5, 0.5, 0.0]]), ([(0, 1), (1, 2), (2, 3)], [(0, 1)]) * 2
+    assert word_links(even, *one_each, threshold=0.5) == {(0, 0), (1, 0)}  # at least this share
+    assert word_links(even, *one_each) == {(0, 0)}
+
+
+def test_a_token_that_lies_in_two_words_is_divided_by_its_letters():
+    source = [(0, 4)], [(0, 1), (1, 4)]  # one token, a letter of the first word and three of the second
+    assert word_links(np.array([[1.0]]), source[0], [(0, 2)], source[1], [(0, 2)], threshold=0.3) == {(1, 0)}
+    assert word_links(np.array([[1.0]]), source[0], [(0, 2)], source[1], [(0, 2)], threshold=0.25) == {(0, 0), (1, 0)}
+    gap = word_links(np.array([[1.0, 0.2]]), [(0, 2), (2, 4)], [(0, 1)], [(2, 3)], [(0, 1)])
+    assert gap == {(0, 0)}  # what lies on no word counts for none
+
+
+def test_the_span_of_a_word_is_its_own_also_where_it_is_unknown():
+    tokenizer = Tokenizer.train(["the cat sat"], "word")
+    text = "the dog sat"
+    ids = tokenizer.encode(text)
+    assert spans_in(tokenizer, ids, text) == [(0, 3), (4, 7), (8, 11)]
+    assert spans_in(tokenizer, ids[:2], text) == [(0, 3), (4, 7)]
+    characters = Tokenizer.train(["the cat sat"], "char")
+    assert spans_in(characters, characters.encode("the"), "the") == [(0, 1), (1, 2), (2, 3)]
 
 
 TEXTS = ["Don't (really) go, él: 日本 🙂 naïve!", "a  b", "", "l'eau de la mer"]
@@ -244,6 +303,41 @@ def test_ibm_model_1_finds_which_word_means_which():
     links = ibm1(sources, targets, iterations=30)
     assert links[:4] == [{(0, 0), (1, 1)}, {(0, 0), (1, 1)}, {(0, 0), (1, 1)}, {(1, 0), (2, 1), (0, 2)}]
     assert links[4] == set()
+
+
+def expected_table(sources, targets, iterations, empty):
+    """IBM model 1 as it is written down: P(f | e) from the shares of each target word's place."""
+    sources = [[EMPTY, *source] if empty else source for source in sources]
+    pairs = {(e, f) for source, target in zip(sources, targets) for e in source for f in target}
+    table = dict.fromkeys(pairs, 1.0)
+    for _ in range(iterations):
+        counts = dict.fromkeys(pairs, 0.0)
+        for source, target in zip(sources, targets):
+            for f in target:
+                whole = sum(table[e, f] for e in source)
+                for e in source:
+                    counts[e, f] += table[e, f] / whole
+        table = {(e, f): n / sum(counts[pair] for pair in pairs if pair[0] == e) for (e, f), n in counts.items()}
+    return table
+
+
+@pytest.mark.parametrize("empty", [True, False])
+@pytest.mark.parametrize("iterations", [0, 1, 10])
+def test_the_table_of_ibm_model_1_is_that_of_its_formula(iterations, empty):
+    sources = [["das", "Haus"], ["das", "Buch", "das"], ["ein", "Buch"], ["ja"]]
+    targets = [["the", "house"], ["the", "book"], ["a", "book", "book"], []]
+    found = translation_table(sources, targets, iterations, empty=empty)
+    assert found == pytest.approx(expected_table(sources, targets, iterations, empty))
+    assert translation_table([["ja"], []], [[], []]) == {}
+    if iterations == 10 and empty:
+        assert translation_table(sources, targets) == found
+        assert ibm1(sources, targets) == likely_links(found, sources, targets)
+
+
+def test_a_word_that_comes_as_well_from_the_empty_one_has_no_link():
+    table = {("a", "x"): 0.3, ("b", "x"): 0.3, (EMPTY, "x"): 0.3, ("a", "y"): 0.4, ("b", "y"): 0.5, (EMPTY, "y"): 0.3}
+    assert likely_links(table, [["a", "b"]], [["x", "y"]]) == [{(1, 1)}]
+    assert likely_links({("a", "x"): 0.5}, [["b", "a"], []], [["x", "z"], ["x"]]) == [{(1, 0), (0, 1)}, set()]
 
 
 # -- scripts ---------------------------------------------------------------------------------------------------------
@@ -334,6 +428,11 @@ def test_the_script_of_most_letters_decides():
         scripts.bleu_cut(["他喜欢の这个字和北京的天气以及很多别的东西" * 2]).tokenizer == "zh"
     )  # one kana makes no Japanese
     assert scripts.bleu_cut(["123 ...", ""]).tokenizer == "13a"
+    for kana, script in ((1, "Chinese"), (2, "Japanese")):  # of 19 and one or two
+        assert scripts._script(["北" * 19 + "の" * kana])[0] == script
+    assert scripts._script(["の"]) == ("Japanese", "ja-mecab")
+    assert scripts._script(["の北北 abcd"])[0] == "spaced"  # three of seven letters
+    assert scripts._script(["の北北 ab"])[0] == "Japanese"
     assert "Thai" in scripts.bleu_cut(IN_SCRIPTS["Thai"][0]).why
     assert scripts.bleu_cut(["ខ្ញុំទៅផ្សារ", "မြန်မာစာ"]).tokenizer == "char"
 

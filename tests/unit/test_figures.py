@@ -1,14 +1,18 @@
 """A figure is data first: whatever it holds, it is drawn on a page and in a terminal, said in words, sent as JSON."""
 
+import hashlib
 import json
 import math
+import os
 import re
 import struct
+import sys
 import xml.etree.ElementTree as ET
 import zlib
-from base64 import b64decode
+from base64 import b64decode, b64encode
 from itertools import pairwise
 from pathlib import Path
+from types import ModuleType, SimpleNamespace
 
 import pytest
 from hypothesis import given, settings
@@ -16,12 +20,14 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 import regard
+from regard.report import terminal as drawing
 from regard.report.axes import Axis, apart, number
-from regard.report.colours import luminance, shades
-from regard.report.figures import Heat, Intervals, Line, Lines, Mark, from_json, legible
+from regard.report.colours import ink_on, lab_module, lab_variables, luminance, shades
+from regard.report.figures import Heat, Intervals, Line, Lines, Mark, from_json, legible, right_to_left
+from regard.report.notebook import show, slider
 from regard.report.offline_page import script_of
-from regard.report.page import page
-from regard.report.svg import svg
+from regard.report.page import page, table
+from regard.report.svg import line_chart, svg
 from regard.report.svg_heat import png
 from regard.report.terminal import terminal
 
@@ -311,3 +317,227 @@ def test_a_single_value_has_a_scale_whatever_its_size(value):
     line = Lines("one", "x", "y", [Line("a", [(value, value)])])
     assert "<svg" in svg(line)
     assert terminal(line, width=60)
+
+
+# -- where it is shown -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("columns", "width"), [(500, 100), (77, 77), (10, 40)])
+def test_a_figure_is_as_wide_as_the_terminal_within_limits(monkeypatch, columns, width):
+    monkeypatch.setattr(drawing.shutil, "get_terminal_size", lambda: os.terminal_size((columns, 24)))
+    assert terminal(EXAMPLES["lines"], colour=False) == terminal(EXAMPLES["lines"], width, colour=False)
+    assert max(map(cell_len, terminal(EXAMPLES["intervals"], colour=False).splitlines())) == width
+
+
+def test_a_figure_that_is_not_for_a_screen_is_neither_cut_nor_wrapped():
+    names = [f"a rather long word {n}" for n in range(30)]
+    lines = terminal(Heat("T" * 300, ["r"], names, [[0.5] * 30]), drawing.UNLIMITED, colour=False).splitlines()
+    assert lines[0] == "T" * 300
+    assert all(name in lines[1] for name in names)
+    assert len(lines) == 4
+    cells = [match.start() for match in re.finditer(r"\.50", lines[2])]
+    assert {after - before for before, after in pairwise(cells)} == {len(names[-1]) + 1}
+
+
+@pytest.mark.parametrize(
+    ("tty", "environment", "coloured"),
+    [(True, {}, True), (False, {}, False), (True, {"NO_COLOR": ""}, False), (True, {"TERM": "dumb"}, False)],
+)
+def test_colours_are_for_terminals_that_may_have_them(monkeypatch, tty, environment, coloured):
+    monkeypatch.setattr(sys, "stdout", SimpleNamespace(isatty=lambda: tty))
+    for name, value in ({"TERM": "xterm", "NO_COLOR": None} | environment).items():
+        monkeypatch.setenv(name, value) if value is not None else monkeypatch.delenv(name, raising=False)
+    assert ("\x1b" in terminal(EXAMPLES["heat"], 60)) == coloured
+
+
+def test_a_terminal_of_few_colours_shows_the_nearest(monkeypatch):
+    """Of xterm's 6 × 6 × 6, by the levels that its documentation lists."""
+    levels = (0, 95, 135, 175, 215, 255)
+    monkeypatch.delenv("COLORTERM", raising=False)
+    for part in range(256):
+        least = min(abs(part - level) for level in levels)
+        nearest = [n for n, level in enumerate(levels) if abs(part - level) == least]
+        for place, factor in enumerate((36, 6, 1)):
+            colour = tuple(part if n == place else 0 for n in range(3))
+            assert drawing._code(colour) in [f"5;{16 + factor * n}" for n in nearest], part
+    for value in ("truecolor", "24bit"):
+        monkeypatch.setenv("COLORTERM", value)
+        assert drawing._code((1, 20, 255)) == "2;1;20;255"
+
+
+def contrast(colour, ink):
+    """As WCAG 2 defines it."""
+    light, dark = sorted((luminance(colour), ink), reverse=True)
+    return (light + 0.05) / (dark + 0.05)
+
+
+def test_ink_is_the_one_of_more_contrast_and_luminance_is_that_of_the_standard():
+    assert [luminance((255, 255, 255)), luminance((0, 0, 0))] == pytest.approx([1.0, 0.0])
+    assert [luminance(c) for c in ((255, 0, 0), (0, 255, 0), (0, 0, 255))] == pytest.approx([0.2126, 0.7152, 0.0722])
+    assert luminance((118, 118, 118)) == pytest.approx(0.18116, abs=1e-5)
+    assert luminance((10, 10, 10)) == pytest.approx(10 / 255 / 12.92)
+    for scale in (shades(), shades(True), shades(dark=True), shades(True, True)):
+        for colour in scale:
+            better = "black" if contrast(colour, 0.0) > contrast(colour, 1.0) else "white"
+            assert ink_on(colour) == better or abs(contrast(colour, 0.0) - contrast(colour, 1.0)) < 0.1
+
+
+def test_a_page_may_run_and_style_only_what_it_holds():
+    def allowed(words):
+        return f"sha256-{b64encode(hashlib.sha256(words.encode()).digest()).decode()}"
+
+    drawn_ = page("T", svg(EXAMPLES["lines"]), style="p { color: red }")
+    policy = re.search(r'Content-Security-Policy" content="(.*?)"', drawn_)[1]
+    (style,) = re.findall(r"<style>(.*?)</style>", drawn_, re.DOTALL)
+    (script,) = re.findall(r"<script>(.*?)</script>", drawn_, re.DOTALL)
+    assert style.endswith("p { color: red }")
+    assert lab_variables() in style
+    assert script == script_of("report")
+    assert lab_module().splitlines()[0].removeprefix("export ") in script
+    assert policy == (
+        f"default-src 'none'; img-src data:; style-src '{allowed(style)}'; script-src '{allowed(script)}'"
+    )
+    assert drawn_.index('id="spoken"') < drawn_.index("<script>")
+    plain = page("T", "<p>words</p>")
+    assert "script" not in plain.replace("subscript", "")
+
+
+# -- in a notebook ---------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def notebook_shows(monkeypatch):
+    """What a notebook would show; it has no widgets."""
+    shown, display = [], ModuleType("IPython.display")
+    display.HTML, display.display = str, shown.append
+    monkeypatch.setitem(sys.modules, "IPython", ModuleType("IPython"))
+    monkeypatch.setitem(sys.modules, "IPython.display", display)
+    monkeypatch.setitem(sys.modules, "ipywidgets", None)
+    return shown
+
+
+def titled(q):
+    return Lines(f"q is {q}", "x", "y", [])
+
+
+def test_a_notebook_shows_figures_beside_each_other(notebook_shows):
+    show(EXAMPLES["lines"], EXAMPLES["heat"])
+    (shown,) = notebook_shows
+    assert shown.endswith("".join(f"<div>{svg(EXAMPLES[kind])}</div>" for kind in ("lines", "heat")) + "</div>")
+    assert shown.startswith("<style>\n.regard-figures {")
+
+
+def test_without_widgets_a_slider_is_its_first_its_middle_and_its_last_picture(notebook_shows):
+    slider(titled, q=[0, 1, 2, 5, 10, 20])
+    (shown,) = notebook_shows
+    assert re.findall(r"<title>q is (\d+)</title>", shown) == ["0", "5", "20"]
+
+
+def test_with_widgets_a_slider_begins_in_the_middle_and_draws_what_is_chosen(notebook_shows, monkeypatch):
+    widgets, moved = ModuleType("ipywidgets"), []
+    widgets.SelectionSlider = SimpleNamespace
+    widgets.interact = lambda draw, **bars: moved.append((draw, bars))
+    monkeypatch.setitem(sys.modules, "ipywidgets", widgets)
+    slider(titled, q=(0, 1, 2, 5, 10))
+    ((draw, bars),) = moved
+    assert bars == {"q": SimpleNamespace(options=[0, 1, 2, 5, 10], value=2, description="q")}
+    draw(q=5)
+    assert "<title>q is 5</title>" in notebook_shows[-1]
+
+
+# -- edges -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_line_is_in_the_chart_if_two_of_its_points_can_be_joined():
+    axes = {"title": "T", "x": "x", "y": "y", "description": "D"}
+    line = Line("a", [(0, 5.0), (1, 5.0), (2, 9.0)])
+    assert line_chart([line], **axes, top=5.0)  # up to the top, and with it
+    assert not line_chart([line], **axes, top=4.9)
+    assert not line_chart([Line("a", [(0, 9.0), (1, 5.0)])], **axes, top=5.0)
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [(9999, "9999"), (10_000, "10k"), (999_999, "999.999k"), (1e6, "1M"), (1.5e9, "1.5G"), (1e14, "100000G"),
+     (1e15, "1e15"), (-25_000, "−25k"), (1e-10, "1e−10"), (123456.7, "123.457k"), (1000, "1000")],
+)  # fmt: skip
+def test_a_number_at_an_axis_changes_its_unit_at_its_size(value, shown):
+    assert number(value) == shown
+
+
+def test_more_columns_than_a_phone_shows_are_announced():
+    columns = dict.fromkeys("abcdef", "x")
+    assert "goes on to the right" in table([], columns)
+    columns.pop("f")
+    assert "goes on to the right" not in table([], columns)
+
+
+def test_most_letters_decide_the_direction_of_a_heat_map():
+    assert right_to_left("אב a")
+    assert not right_to_left("אב ab")
+    assert right_to_left("مر 1 2 3")
+    assert not right_to_left("")
+
+
+@pytest.mark.parametrize(("low", "high", "shown"), [(-0.00123, 0.000123, False), (-0.00123, 0.00123, True)])
+def test_what_a_value_is_stands_beside_the_scale_where_there_is_room(low, high, shown):
+    heat = Heat("T", ["r"], ["c"], [[0.0]], low=low, high=high, z="nats")
+    assert ("…" in terminal(heat, 40, colour=False).splitlines()[-1]) == shown
+
+
+def test_an_axis_holds_what_can_be_drawn_and_puts_the_rest_far_away():
+    line, log = Axis.linear([0.0, 1.0], zero=False), Axis.logarithmic([1.0, 10.0])
+    for value, linear, logarithmic in (
+        (9e299, True, True), (1e300, False, False), (-9e299, True, False), (math.nan, False, False), (0.0, True, False),
+        (1e-300, True, False), (2e-300, True, True),
+    ):  # fmt: skip
+        assert (line.holds(value), log.holds(value)) == (linear, logarithmic), value
+    assert line.onto(0.0, 1.0)(1e9) == 1e6
+    assert line.onto(0.0, 1.0)(-1e9) == -1e6
+    assert Axis.of([1e300, 2.0, math.inf, math.nan], log=False, zero=True).high == pytest.approx(2.04)
+    assert Axis.of([-1.0, 0.0, 1e-300], log=True, zero=False).log is False  # nothing is above zero
+    mixed = Axis.of([-1.0, 2e-300, 5.0], log=True, zero=False)
+    assert (mixed.log, mixed.low) == (True, pytest.approx(2e-300 / 1.04))
+    assert Axis.of([], log=True, zero=False).ticks == pytest.approx((0.0, 0.2, 0.4, 0.6, 0.8, 1.0))
+
+
+@pytest.mark.parametrize(
+    ("values", "zero", "ends", "ticks"),
+    [
+        ([0.0, 10.0], False, (0.0, 10.2), (0, 2, 4, 6, 8, 10)),
+        ([3.0, 10.0], True, (0.0, 10.2), (0, 2, 4, 6, 8, 10)),
+        ([-10.0, -3.0], True, (-10.0, 0.2), (-10, -8, -6, -4, -2, 0)),
+        ([3.0, 8.0], False, (3.0, 8.1), (3, 4, 5, 6, 7, 8)),
+        ([5.0, 5.0], False, (5.0, 10.1), (5, 6, 7, 8, 9, 10)),
+        ([-5.0, -5.0], False, (-5.0, 0.1), (-5, -4, -3, -2, -1, 0)),
+        ([0.0, 0.0], False, (0.0, 1.02), (0, 0.2, 0.4, 0.6, 0.8, 1)),
+        ([1.0, 1.0 + 1e-10], False, (1.0, 2.02), (1, 1.2, 1.4, 1.6, 1.8, 2)),
+        ([0.0, 15.0], False, (0.0, 15.3), (0, 5, 10, 15)),
+        ([0.0, 30.0], False, (0.0, 30.6), (0, 10, 20, 30)),
+    ],
+)
+def test_a_linear_axis_has_round_ticks_and_a_little_room(values, zero, ends, ticks):
+    axis = Axis.linear(values, zero)
+    assert (axis.low, axis.high) == pytest.approx(ends)
+    assert axis.ticks == pytest.approx(ticks)
+
+
+@pytest.mark.parametrize(
+    ("values", "ticks"),
+    [
+        ([1.0, 1000.0], (1, 10, 100, 1000)),
+        ([1.0, 50.0], (1, 3, 10, 30)),
+        ([1.0, 10.0], (1, 2, 5, 10)),
+        ([2.0, 9.0], (2, 3, 4, 5, 6, 8)),
+        ([50.0, 52.0], (50, 52, 54)),
+        ([1.0, 1e7], tuple(10.0**n for n in range(8))),
+        ([1.0, 1e8], (1, 1e2, 1e4, 1e6, 1e8)),
+        ([1.0, 1e24], (1, 1e4, 1e8, 1e12, 1e16, 1e20, 1e24)),
+    ],
+)
+def test_a_logarithmic_axis_has_a_few_round_ticks_whatever_its_range(values, ticks):
+    axis = Axis.logarithmic(values)
+    assert axis.ticks == pytest.approx(ticks)
+    assert (axis.low, axis.high) == pytest.approx((values[0] / 1.04, values[1] * 1.04))
+    place = axis.onto(10.0, 30.0)
+    assert [place(axis.low), place(axis.high), place(math.sqrt(axis.low * axis.high))] == pytest.approx([10, 30, 20])

@@ -1,6 +1,8 @@
 """Perplexity and scores, against the model's own probabilities read one token at a time."""
 
 import math
+from itertools import count
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -8,8 +10,9 @@ import torch
 
 from regard.base.errors import RegardError
 from regard.evaluation import documents, perplexity, scoring
+from regard.evaluation.accuracy import label_log_probabilities
 from regard.evaluation.documents import Documents
-from regard.evaluation.intervals import Resampling, interval, mean_loss
+from regard.evaluation.intervals import Resampling, interval, mean_loss, share_interval, student_interval
 from regard.evaluation.perplexity import Likelihood, Method, likelihood, segment_losses, token_losses
 from regard.evaluation.scoring import alone_by_default, line_losses, pair_losses
 from regard.runs.recipe import compose
@@ -74,13 +77,35 @@ def test_each_segment_is_read_after_its_warm_up_and_every_token_counts_once(lstm
     assert found.tolist() == pytest.approx(expected, abs=1e-9)
 
 
+def test_a_batch_of_segments_is_bounded_by_rows_and_by_numbers(lstm, monkeypatch):
+    def first(segment, overlap, fit):
+        monkeypatch.setattr(perplexity, "NUMBERS_AT_ONCE", fit * segment * lstm.loss_width)
+        text = np.ones(99, dtype=np.int64)
+        return len(next(token_losses(lstm, text, Method.of(lstm, segment, overlap), eos=EOS)))
+
+    assert 4 * perplexity.NUMBERS_AT_ONCE == 256 * 2**20  # bytes
+    assert (first(8, 0, 3), first(8, 0, 0), first(1, 0, 99)) == (24, 8, 64)
+    assert first(8, 4, 2) == 12  # the first segment counts all of its tokens, the second its new ones
+    with pytest.raises(RegardError, match="--rows must be at least 1"):
+        next(token_losses(lstm, TEXT, Method.of(lstm), eos=EOS, rows=0))
+
+
+def test_a_model_whose_context_is_shorter_than_a_segment_is_read_within_it():
+    limited, unlimited = (SimpleNamespace(context=of, settings=SimpleNamespace(context=64)) for of in (48, None))
+    assert Method.of(limited) == Method(24, 24)
+    assert Method.of(unlimited) == Method(32, 32)  # as far as it learned to read
+    assert Method.of(SimpleNamespace(context=None)) == Method(128, 128)
+    assert Method.of(unlimited, 300, 0) == Method(300, 0)
+    assert Method.of(limited, 48, 0) == Method(48, 0)
+
+
 def test_more_warm_up_changes_the_numbers_and_none_is_the_sum_of_its_parts(lstm):
     plain = [*likelihood(lstm, TEXT, Method.of(lstm, 20, 0), eos=EOS, rows=2)]
     assert [each.tokens for each in plain] == [40, 61]
     parts = one_by_one(lstm, [EOS], TEXT[:20]) + one_by_one(lstm, [int(TEXT[19])], TEXT[20:40])
     assert plain[0].nats == pytest.approx(sum(parts), abs=1e-9)
     warm = [*likelihood(lstm, TEXT, Method.of(lstm, 20, 10), eos=EOS)][-1]
-    assert warm.tokens == 61
+    assert (warm.tokens, type(warm.tokens), warm.impossible) == (61, int, 0)
     assert warm.nats != pytest.approx(plain[-1].nats, abs=1e-6)
 
 
@@ -143,6 +168,76 @@ def test_a_target_is_scored_given_its_source_with_or_without_its_end(translator,
         assert other.tolist() == pytest.approx(expected, abs=1e-9)
 
 
+@pytest.fixture
+def read(monkeypatch):
+    """The shapes of what a model's loss is asked for, and the widths of the sources before it: read(model)."""
+
+    def watch(model):
+        shapes, loss, begin = [], model.loss, model.begin
+
+        def watched_loss(tokens, *rest):
+            shapes.append(tuple(tokens.shape))
+            return loss(tokens, *rest)
+
+        def watched_begin(source=None, *rest, **more):
+            shapes.extend([] if source is None else [source.shape[1]])
+            return begin(source, *rest, **more) if source is not None else begin(*rest, **more)
+
+        monkeypatch.setattr(model, "loss", watched_loss)
+        monkeypatch.setattr(model, "begin", watched_begin)
+        return shapes
+
+    return watch
+
+
+def test_lines_are_read_longest_first_one_by_one_if_alone_and_the_longest_in_single_segments(lstm, gpt, read):
+    shapes = read(lstm)
+    line_losses(lstm, LINES, EOS, alone=True)
+    assert shapes == sorted(((1, len(line)) for line in LINES), reverse=True)
+    shapes.clear()
+    line_losses(lstm, LINES, EOS)
+    assert shapes == [(64, 9), (6, 1)]
+    shapes = read(gpt)
+    line_losses(gpt, [[*TEXT.tolist(), EOS]], EOS)
+    assert len(shapes) > 3
+    assert {rows for rows, _ in shapes} == {1}
+
+
+def test_pairs_are_read_by_their_targets_then_by_their_sources_longest_first(translator, read):
+    shapes = read(translator)
+    sources, targets = [[1] * n for n in (3, 1, 2, 4)], [[2] * n for n in (5, 7, 5, 1)]
+    pair_losses(translator, sources, targets, EOS, alone=True)
+    assert shapes == [2, (1, 8), 4, (1, 6), 3, (1, 6), 5, (1, 2)]
+    shapes.clear()
+    pair_losses(translator, sources, targets, EOS)
+    assert shapes == [5, (4, 8)]
+
+
+def test_no_dropout_is_left_while_something_is_measured(lstm, translator):
+    for model, measure in (
+        (lstm, lambda: [*token_losses(lstm, TEXT, Method.of(lstm), eos=EOS)]),
+        (lstm, lambda: line_losses(lstm, LINES[:2], EOS)),
+        (translator, lambda: pair_losses(translator, [[1]], [[2]], EOS)),
+        (translator, lambda: [*label_log_probabilities(translator, [[1]], eos=EOS)]),
+    ):
+        model.train()
+        measure()
+        assert not model.training
+
+
+@pytest.mark.parametrize(("ahead", "taken"), [(0, 1), (1, 1), (3, 3)])
+def test_labels_of_an_endless_stream_come_after_the_next_few(translator, ahead, taken):
+    asked = []
+    endless = (asked.append(n) or [1 + n % 5] for n in count())
+    first = next(label_log_probabilities(translator, endless, eos=EOS, forbidden=(3,), ahead=ahead))
+    assert len(asked) == taken
+    with torch.no_grad():
+        state = translator.begin(torch.tensor([[1, EOS]]), torch.tensor([2]))
+        logits = translator(torch.tensor([[EOS]]), state)[0][0, 0]
+        logits[3] = -math.inf
+    assert first.tolist() == pytest.approx(logits.log_softmax(-1).tolist(), abs=1e-9)
+
+
 def test_a_batch_is_bounded_by_rows_and_by_numbers(lstm, monkeypatch):
     monkeypatch.setattr(scoring, "NUMBERS_AT_ONCE", 100 * lstm.loss_width)
     assert [scoring._rows(lstm, longest) for longest in (1, 2, 30, 200)] == [64, 50, 3, 1]
@@ -151,6 +246,8 @@ def test_a_batch_is_bounded_by_rows_and_by_numbers(lstm, monkeypatch):
 def test_lines_are_scored_alone_on_a_cpu_unless_they_are_looked_up(lstm):
     assert alone_by_default(lstm)
     assert not alone_by_default(torch.nn.Module.__new__(Countless))
+    on_a_gpu = SimpleNamespace(device=torch.device("cuda"), parameters=lstm.parameters)
+    assert not alone_by_default(on_a_gpu)
 
 
 class Countless(torch.nn.Module):
@@ -225,5 +322,51 @@ def test_the_spread_of_the_draws_is_that_of_seeds_and_documents():
     assert np.std(Resampling(tokens, 100).losses(by_seed, stream=1) - Resampling(tokens, 100).losses(by_seed)) > 0
 
 
+@pytest.mark.parametrize(("seeds", "documents"), [(1, 2), (2, 2), (3, 7), (2, 1)])
+def test_each_draw_is_that_of_the_formula(seeds, documents):
+    """loss + √(D/(D−1)) (loss of drawn documents − loss) √((D−1)/χ²) + s/√S z √((S−1)/χ²), drawn in this order."""
+    count, stream = 50, 4
+    tokens = np.arange(10.0, 10.0 + documents)
+    nats = np.random.default_rng(2).normal(30, 5, (seeds, documents))
+    random = np.random.Generator(np.random.Philox(key=[documents, count]))
+    times = random.multinomial(documents, [1 / documents] * documents, size=count)
+    loss = nats.sum() / seeds / tokens.sum()
+    expected = np.array([(row * nats.mean(0)).sum() / (row * tokens).sum() - loss for row in times])
+    if documents > 1:
+        freedom = documents - 1
+        expected *= np.sqrt(documents / freedom) * np.sqrt(freedom / random.chisquare(freedom, count))
+    if seeds > 1:
+        random = np.random.Generator(np.random.Philox(key=[seeds, stream]))
+        means, normal = nats.sum(1) / tokens.sum(), random.standard_normal(count)
+        chance = np.sqrt((seeds - 1) / random.chisquare(seeds - 1, count))
+        expected = expected + np.std(means, ddof=1) / np.sqrt(seeds) * normal * chance
+    assert np.allclose(Resampling(tokens, count).losses(nats, stream), loss + expected)
+
+
 def test_the_mean_loss_is_over_all_tokens_and_not_over_documents():
     assert mean_loss(np.array([[10.0, 300.0], [20.0, 310.0]]), np.array([10, 90])) == pytest.approx(3.2)
+
+
+def test_two_numbers_have_an_interval_and_one_has_none():
+    low, high = student_interval([1.0, 3.0])
+    assert (low, high) == pytest.approx((2 - 12.706, 2 + 12.706), abs=1e-2)  # s/√2 = 1, t of one degree of freedom
+    assert student_interval([5.0]) == (-math.inf, math.inf)
+
+
+def test_the_interval_of_a_share_is_one_of_shares_whatever_is_rounded():
+    for trials in range(1, 300):
+        assert share_interval(0, trials)[0] == pytest.approx(0.0, abs=1e-12)
+        assert 0.0 <= share_interval(0, trials)[0] <= share_interval(trials, trials)[1] <= 1.0
+    low, high = share_interval(3, 10)
+    assert (low, high) == pytest.approx((0.1078, 0.6032), abs=1e-4)  # Wilson's, from a table
+    assert share_interval(7, 10) == pytest.approx((1 - high, 1 - low))
+    narrow = share_interval(3, 10, level=0.5)
+    assert low < narrow[0] < 0.3 < narrow[1] < high
+
+
+@pytest.mark.parametrize("level", [0.5, 0.95])
+def test_an_interval_is_the_middle_of_the_draws(level):
+    draws = np.arange(1001.0)
+    tail = 1000 * (1 - level) / 2
+    assert interval(draws, level) == pytest.approx((tail, 1000 - tail))
+    assert interval(np.array([1.0, math.inf])) is None

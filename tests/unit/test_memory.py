@@ -196,8 +196,8 @@ def test_memory_is_the_machines_or_what_a_container_may_take(tmp_path, monkeypat
     if limit is not None:
         (tmp_path / "memory.max").write_text(limit)
     monkeypatch.setattr(out_of_memory, "Path", lambda path: tmp_path / Path(path).name)
-    total = Path("/proc/meminfo").read_text().split("MemTotal:")[1].split()[0]
-    assert memory_of(torch.device("cpu")) == (1_000_000 if limit == "1000000\n" else int(total) << 10)
+    monkeypatch.setattr(out_of_memory.os, "sysconf", {"SC_PAGE_SIZE": 4096, "SC_PHYS_PAGES": 1000}.__getitem__)
+    assert memory_of(torch.device("cpu")) == (1_000_000 if limit == "1000000\n" else 4_096_000)
 
 
 def test_the_sentence_names_what_helps_where_memory_ran_out():

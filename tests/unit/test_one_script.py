@@ -23,6 +23,17 @@ def test_what_is_imported_comes_first_and_once():
     assert "export" not in script
 
 
+def test_every_kind_of_export_is_returned_and_a_name_may_have_a_path():
+    modules = {
+        "a/b-c": 'import { d } from "./d.js";\nexport async function f() {}\nexport class G {}\nexport let h = 1;\n',
+        "d": "export function* d() {}\n",
+    }
+    script = one_script("a/b-c", modules.__getitem__)
+    assert script.startswith('"use strict";\nconst module_d = (() => {\nfunction* d() {}\n')
+    assert "const module_a_b_c = (() => {\nconst { d } = module_d;\nasync function f() {}\n" in script
+    assert "return { f, G, h };" in script
+
+
 @pytest.mark.parametrize("line", ["export default {};", 'import "./c.js";', "export { z };"])
 def test_what_is_not_understood_is_refused(line):
     with pytest.raises(ValueError, match="not understood"):

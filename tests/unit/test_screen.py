@@ -1,6 +1,8 @@
 """What a stranger's run can write on a terminal: words, and no codes."""
 
 import io
+import json
+import math
 import os
 import pty
 import subprocess
@@ -11,7 +13,18 @@ import pytest
 
 from regard.report.progress import progress, say
 from regard.report.screen import Screen, for_stdout, harmless
-from regard.report.table import plain_table
+from regard.report.table import (
+    csv_text,
+    finite,
+    is_numeric,
+    latex_text,
+    plain_table,
+    print_json,
+    print_table,
+    seconds,
+    significant,
+    text,
+)
 
 EVIL = "name\x1b]0;title\x07\x1b[2J\x9b31m\r\x08\x00\x7f"
 
@@ -79,3 +92,87 @@ def test_a_file_name_in_an_error_is_clean(tmp_path):
     assert child.returncode == 2
     assert "There is no file" in said
     assert safe(said.replace("\r\n", "\n"))
+
+
+# -- tables ----------------------------------------------------------------------------------------------------------
+
+ROWS = [{"name": "[b]gpt\x07", "parameters": 12400, "share": 0.5}, {"name": "é", "parameters": 7, "share": None}]
+COLUMNS = {"name": "system", "parameters": "parameters", "share": "share of all"}
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+def test_a_table_on_a_terminal_has_every_cell_numbers_right_and_words_left(monkeypatch):
+    monkeypatch.setattr(sys, "stdout", stream := Terminal())
+    for name, value in {"TERM": "dumb", "COLUMNS": "80"}.items():
+        monkeypatch.setenv(name, value)
+    print_table(ROWS, COLUMNS, "[b]Title\x07")
+    title, head, _, *body = [line.rstrip() for line in stream.getvalue().splitlines() if line.strip()]
+    assert title.strip() == "[b]Title\u2407"
+    assert head.split() == ["system", "parameters", "share", "of", "all"]
+    assert [line.split() for line in body] == [["[b]gpt\u2407", "12", "400", "0.5"], ["é", "7", "–"]]
+    assert body[0].index("[b]") == body[1].index("é") == head.index("system")
+    assert {len(line) for line in (head, *body)} == {len(head)}  # the last column stands right
+    assert body[0].index("400") + 3 == body[1].index("7") + 1 == head.index("parameters") + 10
+
+
+def test_a_table_in_a_pipe_is_plain(capsys):
+    print_table(ROWS, COLUMNS, "Title")
+    assert capsys.readouterr().out == plain_table(ROWS, COLUMNS, "Title") + "\n"
+    assert plain_table(ROWS, COLUMNS).splitlines()[0].split() == ["system", "parameters", "share", "of", "all"]
+
+
+def test_json_holds_null_for_what_it_cannot_and_letters_as_they_are(capsys):
+    print_json({"é": [1.5, math.inf, (math.nan, {"a": -math.inf})], "n": 3, "t": True})
+    out = capsys.readouterr().out
+    assert json.loads(out) == {"é": [1.5, None, [None, {"a": None}]], "n": 3, "t": True}
+    assert '\n  "é": [\n    1.5,\n' in out
+    assert finite("inf") == "inf"
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        (None, "–"), ("", "–"), (True, "True"), ("a\x07", "a\u2407"), (0, "0"), (12400, "12 400"), (math.inf, "∞"),
+        (-math.inf, "–"), (math.nan, "–"), (10_000.0, "10 000"), (-10_000.4, "-10 000"), (9999.9, "9999.9"),
+        (1000.0, "1000.0"), (999.9, "999.9"), (0.123456, "0.1235"), (-0.5, "-0.5"), ([1], "[1]"),
+    ],
+)  # fmt: skip
+def test_a_cell_has_as_many_digits_as_its_size_needs(value, shown):
+    assert text(value) == shown
+
+
+def test_numbers_at_the_edges_of_their_formats():
+    assert [significant(value) for value in (9999.4, 9999.5, -9999.5, 0.00012346)] == [
+        "9999", "10 000", "-10 000", "0.0001235",
+    ]  # fmt: skip
+    assert [seconds(value) for value in (9.99, 9.995, 10.9)] == ["9.99", "10.0", "10.9"]
+
+
+def test_a_column_of_numbers_is_told_from_one_of_words():
+    def numeric(*values):
+        return is_numeric([{"a": value} for value in values], "a")
+
+    assert numeric(1, 2.5, None)
+    assert numeric("3.41 – 3.58", "254 MiB", "−0.2 to 0.1", "5 %", 7)
+    for words in ([True], [1, True], ["a"], [1, "a"], [None], [], [[1]], ["1", [1]]):
+        assert not numeric(*words)
+
+
+def test_what_is_missing_stays_empty_in_a_spreadsheet_and_is_a_dash_in_a_paper():
+    assert csv_text(ROWS, ["name", "share"]) == "name,share\n[b]gpt\x07,0.5\né,\n"
+    body = [line.strip() for line in latex_text(ROWS, COLUMNS, "A ~ B").splitlines()]
+    assert r"é & 7 & -- \\" in body
+    assert r"\caption{A \textasciitilde{} B}" in body
+    assert r"\begin{tabular}{lrr}" in body
+
+
+def test_a_screen_says_how_much_was_written_and_is_otherwise_its_stream():
+    stream = Terminal()
+    assert Screen(stream).write("\x1b[1mab\x1b[0m\x07") == 11
+    assert stream.getvalue() == "\x1b[1mab\x1b[0m\u2407"
+    assert Screen(stream).isatty()
+    assert harmless("\x00\x1f \x7f") == "\u2400\u241f \ufffd"

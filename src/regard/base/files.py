@@ -206,11 +206,7 @@ def replacing(path: Path, *, new: bool = False) -> Iterator[Path]:
             os.fsync(handle.fileno())
         give_name(temporary, path) if new else os.replace(temporary, path)
     except OSError as error:
-        kept = "what was there before is untouched" if path.exists() else "nothing was written"
-        if error.errno == errno.ENOSPC:
-            raise RegardError(f"The disk is full, so {str(path)!r} was not saved; {kept}: free some space.") from error
-        reason = error.strerror or str(error)
-        raise RegardError(f"{str(path)!r} could not be saved ({reason}); {kept}: check the folder.") from error
+        raise _not_saved(path, error) from error
     finally:
         with suppress(OSError):  # nothing to remove is as good
             temporary.unlink()
@@ -237,11 +233,18 @@ def making_folder(path: Path) -> Iterator[Path]:
         shutil.rmtree(temporary, ignore_errors=True)
 
 
-def _beside(path: Path) -> Path:
-    """A name of its own beside `path`, so that two writers never mix."""
+def _not_saved(path: Path, error: OSError) -> RegardError:
+    kept = "what was there before is untouched" if path.exists() else "nothing was written"
+    if error.errno == errno.ENOSPC:
+        return RegardError(f"The disk is full, so {str(path)!r} was not saved; {kept}: free some space.")
+    return RegardError(f"{str(path)!r} could not be saved ({error.strerror or error}); {kept}: check the folder.")
+
+
+def _beside(path: Path, end: str = "") -> Path:
+    """A hidden name beside `path`; without `end` one of its own, so that two writers never mix."""
     if not path.name:  # "." and "/"
         raise RegardError(f"{str(path)!r} is a folder, and no name for something new: add one.")
-    return path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
+    return path.with_name(f".{path.name}.{end or f'{secrets.token_hex(4)}.part'}")
 
 
 def give_name(made: Path, path: Path) -> None:
@@ -262,10 +265,14 @@ def give_name(made: Path, path: Path) -> None:
 
 
 def sweep(folder: Path, of: str | None = None) -> None:
-    """Remove what a kill in the middle of `replacing` left in a folder that is held by `locked`; `of`: for one file."""
+    """Remove the files that a kill in the middle of `replacing` left in a folder that is held by `locked`. `of`: what
+    was left of this name alone, by `making_folder` too."""
     for left in folder.iterdir():
-        if is_partial(left.name, of) and (left.is_file() or left.is_symlink()):
-            left.unlink()
+        if is_partial(left.name, of):
+            if left.is_file() or left.is_symlink():
+                left.unlink()
+            elif of is not None:
+                shutil.rmtree(left)
 
 
 def is_partial(name: str, of: str | None = None) -> bool:
@@ -361,6 +368,25 @@ def is_still(handle: BinaryIO, path: Path) -> bool:
 
 
 @contextmanager
+def claiming(path: Path) -> Iterator[None]:
+    """Hold the name of a file or folder that is to be made, so that of two processes one makes it, and remove what a
+    killed one left of it."""
+    lock = _beside(path, "lock")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise _not_saved(path, error) from error
+    with locked(lock):
+        try:
+            sweep(path.parent, of=path.name)
+            yield
+        finally:
+            with suppress(OSError):  # where files that are open cannot be removed
+                if lock.stat().st_size == 0:
+                    lock.unlink()
+
+
+@contextmanager
 def waiting_for(path: Path) -> Iterator[None]:
     """`locked`, but while another process holds it, wait."""
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -387,3 +413,9 @@ def check_names(names: Sequence[str], where: Path) -> None:
 def write_text(path: Path, text: str, *, new: bool = False) -> None:
     with replacing(path, new=new) as temporary:
         temporary.write_text(text, encoding="utf-8", newline="")
+
+
+def write_new(path: Path, text: str) -> None:
+    """A file that a user named; one that is there stays."""
+    with claiming(path):
+        write_text(path, text, new=True)

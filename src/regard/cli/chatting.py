@@ -276,7 +276,7 @@ class Drawing(Talk):
 
 def save(rest: str, text: str) -> None:
     """Save to a new file; one that is there stays."""
-    from regard.base.files import write_text
+    from regard.base.files import write_new
 
     if not rest:
         raise RegardError("Name the file: /save story.txt.")
@@ -284,7 +284,7 @@ def save(rest: str, text: str) -> None:
         path = Path(rest).expanduser()
         if os.path.lexists(path):
             raise RegardError(f"{path} exists already: choose another name.")
-        write_text(path, text if text.endswith("\n") or not text else text + "\n", new=True)
+        write_new(path, text if text.endswith("\n") or not text else text + "\n")
     except (OSError, ValueError, RuntimeError) as error:  # a name too long, a NUL in it, ~ of nobody
         why = getattr(error, "strerror", None) or str(error)
         raise RegardError(f"{rest!r:.80} cannot be written ({why.rstrip('.')}): choose another name.") from None

@@ -66,7 +66,7 @@ def compare(
     """
     names, settings = named(systems)
     check_systems(names)
-    from regard.base.files import write_text
+    from regard.base.files import write_new
     from regard.compare.comparison import check_free
     from regard.compare.comparison import compare as run_comparison
     from regard.compare.findings import notes
@@ -91,9 +91,9 @@ def compare(
         settings=parse_overrides(settings, (*COMPARE_OPTIONS, *DATA_OPTIONS)),
     )
     if csv is not None:
-        write_text(csv, done.csv(), new=True)
+        write_new(csv, done.csv())
     if latex is not None:
-        write_text(latex, done.latex(), new=True)
+        write_new(latex, done.latex())
     if json:
         print_json(done.rows)
     else:

@@ -10,13 +10,12 @@ import json
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from regard.base.errors import RegardError
-from regard.base.files import give_name, locked, open_own_file, reading, sweep, write_text
+from regard.base.files import claiming, give_name, open_own_file, reading, sweep, write_text
 from regard.base.numbers import counted
 from regard.cli.stdin import as_text
 from regard.report.progress import Bar, progress, say
@@ -37,10 +36,8 @@ def line_by_line(source: Path, out: Path, question: Mapping[str, Any], answer: A
         raise RegardError(f"{source} is a pipe or a device: --in takes a file; without it stdin is read.")
     with reading(source) as stream:
         stream.read(0)  # a file that is not there is said before anything is made
-    out.parent.mkdir(parents=True, exist_ok=True)
     asked = json.dumps({"input": content_digest(source), **question}, sort_keys=True)
-    lock = out.with_name(f".{out.name}.lock")
-    with locked(lock):
+    with claiming(out):
         _check_free(out)  # another process may have finished it
         sweep(out.parent, of=note.name)
         done = _done(part, note, asked)
@@ -53,9 +50,6 @@ def line_by_line(source: Path, out: Path, question: Mapping[str, Any], answer: A
                 f"command gives {part} that name."
             ) from None
         note.unlink()
-        with suppress(OSError):  # where files that are open cannot be removed
-            if lock.stat().st_size == 0:
-                lock.unlink()
 
 
 def _check_free(out: Path) -> None:

@@ -83,7 +83,7 @@ def inspect(
     json
         print one object with everything
     """
-    from regard.base.files import write_text
+    from regard.base.files import write_new
     from regard.insight.trace_page import trace_page
     from regard.insight.trace_terminal import show
     from regard.report.progress import say
@@ -112,7 +112,7 @@ def inspect(
         return _print_work(worked, json)
     trace = _read(loaded, "trace", text, target, search, top=top, gradients=gradients)
     if html is not None:
-        write_text(html, trace_page(trace, works=calculation.at_all_steps(worked) if calculation else ()), new=True)
+        write_new(html, trace_page(trace, works=calculation.at_all_steps(worked) if calculation else ()))
         say(f"the page is {html}") if json else print(html)
     if json:
         print(for_stdout(json_module.dumps((worked or trace).as_json(), ensure_ascii=False)))

@@ -151,12 +151,12 @@ def runs_remove(*runs: RunFolder, yes: Annotated[bool, Flag] = False) -> None:
     from regard.base.files import is_held
     from regard.report.progress import say
     from regard.runs.run_list import size_on_disk
-    from regard.runs.run_removal import check_run, remove_run
+    from regard.runs.run_removal import check_removable, remove_run
 
     if not runs:
         raise RegardError("Name the runs to remove: regard runs remove runs/old.")
     for run in runs:  # all of them, before the first is removed
-        check_run(run)
+        check_removable(run)
         if is_held(run / ".lock"):
             raise RegardError(f"{run} is being trained: stop it first, or wait until it has ended.")
     size = of_bytes(sum(map(size_on_disk, runs)))

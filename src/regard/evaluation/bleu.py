@@ -126,7 +126,7 @@ def bleu_of(sums: np.ndarray) -> np.ndarray:
         precisions = np.where(matches > 0, matches, 0.5**halvings) / totals
         brevity = np.minimum(1.0, np.exp(1 - reference / hypothesis))
         score = 100 * brevity * np.exp(np.log(precisions).mean(-1))
-    defined = (matches.sum(-1) > 0) & (totals > 0).all(-1) & (hypothesis > 0)
+    defined = (matches.sum(-1) > 0) & (totals > 0).all(-1)
     return np.where(defined, score, 0.0)
 
 

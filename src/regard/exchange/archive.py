@@ -27,7 +27,7 @@ import tomli_w
 
 import regard
 from regard.base.errors import RegardError
-from regard.base.files import locked, making_folder, reading
+from regard.base.files import claiming, locked, making_folder, reading
 from regard.base.numbers import counted
 from regard.report.progress import say
 from regard.runs.facts import CHECKPOINT, WEIGHTS, read_facts
@@ -149,7 +149,7 @@ def read(file: Path, run: Path, tokenizer_file: Path | None = None) -> Path:
     if run.exists():  # an empty folder, which cannot be held and renamed at once
         raise RegardError(f"{run} exists already: choose another --run.")
     try:
-        with zipfile.ZipFile(file) as archive, making_folder(run) as made:
+        with zipfile.ZipFile(file) as archive, claiming(run), making_folder(run) as made:
             recorded = _manifest(file, archive)
             for name, expected in recorded.items():
                 _unpack(file, archive, name, expected, made / name)

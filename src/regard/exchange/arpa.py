@@ -67,13 +67,18 @@ def spell(tokens: list[str]) -> list[str]:
 # -- writing ---------------------------------------------------------------------------------------------------------
 
 
-def write_arpa(model: NGram, tokens: list[str], path: str | Path, *, new: bool = False) -> None:
-    """Write the model with `tokens`, its vocabulary by id, as an ARPA file (`new`: never over another). Nine digits
-    keep every bit of fp32."""
+def write_arpa(model: NGram, tokens: list[str], path: str | Path) -> None:
+    """Write the model with `tokens`, its vocabulary by id, as an ARPA file, whole or not at all."""
+    with replacing(Path(path)) as temporary:
+        write_straight(model, tokens, temporary)
+
+
+def write_straight(model: NGram, tokens: list[str], path: Path) -> None:
+    """Into the file itself. Nine digits keep every bit of fp32."""
     if len(tokens) != model.vocabulary:
         raise RegardError(f"The model has {model.vocabulary} tokens, not {len(tokens)}; give its own tokenizer's.")
     words = spell(tokens)
-    with replacing(Path(path), new=new) as temporary, open(temporary, "w", encoding="utf-8", newline="\n") as file:
+    with open(path, "w", encoding="utf-8", newline="\n") as file:
         _write(model, words, file)
 
 

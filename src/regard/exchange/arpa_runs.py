@@ -8,7 +8,7 @@ from pathlib import Path
 
 from regard.base.errors import RegardError
 from regard.base.numbers import counted, grouped
-from regard.exchange.arpa import read_arpa, spell, write_arpa
+from regard.exchange.arpa import read_arpa, spell, write_straight
 from regard.exchange.parity import Parity, texts
 from regard.report.progress import say
 from regard.runs.folder import Tokenizers
@@ -22,7 +22,7 @@ from regard.training.checkpoint import save_tensors
 
 def write(run: LanguageRun, out: Path) -> None:
     assert isinstance(run.model, NGram)
-    write_arpa(run.model, run.tokenizer.tokens, out, new=True)
+    write_straight(run.model, run.tokenizer.tokens, out)
 
 
 def check(run: LanguageRun, out: Path) -> Parity:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from regard.base.errors import RegardError
-from regard.base.files import making_folder, reading, replacing
+from regard.base.files import claiming, making_folder, reading, replacing
 from regard.base.numbers import a
 from regard.base.settings import one_of
 
@@ -92,7 +92,7 @@ def export(
     module = _module(form, to)
     if check and not hasattr(module, "check"):
         raise RegardError(f"--to {to} has no --check.")
-    with making_folder(out) if form.folder else replacing(out, new=True) as made:
+    with claiming(out), making_folder(out) if form.folder else replacing(out, new=True) as made:
         module.write(run, made, **options)
     return module.check(run, out, **options) if check else None
 

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import save_file
 
 from regard.base.errors import RegardError
 from regard.base.files import write_text
@@ -35,7 +34,7 @@ from regard.runs.new_folder import check_free, new_folder, write_facts, write_fo
 from regard.runs.recipe import compose
 from regard.runs.translation_run import TranslationRun
 from regard.text.tokenizer import Tokenizer
-from regard.training.checkpoint import save_tensors
+from regard.training.checkpoint import save_tensors, write_safetensors
 
 SYSTEMS: dict[str, Any] = {module.SYSTEM: module for module in (hf_gpt2, hf_llama, hf_seq2seq)}
 KINDS = {"gpt2": hf_gpt2, "llama": hf_llama, "marian": hf_seq2seq, "pegasus": hf_seq2seq}  # by config.json's model_type
@@ -50,11 +49,8 @@ def write(run: AnyRun, out: Path, *, license: str = "unknown", scores: str = "ye
     module, longest = SYSTEMS[run.recipe.system], _longest(run)
     config = module.config_of(run)
     tensors = module.as_huggingface(run.model, config)
-    save_file(
-        {name: tensor.detach().contiguous() for name, tensor in tensors.items()},
-        out / "model.safetensors",
-        metadata={"format": "pt"},
-    )
+    contiguous = {name: tensor.detach().contiguous() for name, tensor in tensors.items()}
+    write_safetensors(out / "model.safetensors", contiguous, {"format": "pt"})
     _write_json(out / "config.json", config)
     _write_json(out / "generation_config.json", _generation(run, longest))
     for name, content in tokenizer_files(

@@ -9,6 +9,7 @@ from typing import Any
 import regard
 from regard.base.errors import RegardError
 from regard.base.numbers import grouped
+from regard.report.progress import say
 from regard.runs.facts import read_facts
 from regard.runs.history import is_number, read_metrics
 from regard.runs.load import AnyRun
@@ -111,6 +112,7 @@ def _scores(run: AnyRun) -> tuple[dict[str, Any], str]:
     try:
         return run.evaluate(), ""
     except RegardError as error:
+        say(f"note: the model card has no scores: {error}")
         return {}, f"Not measured when it was exported: {error}"
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from regard.base.errors import RegardError
-from regard.base.files import read_whole, write_text
+from regard.base.files import read_whole, write_new
 from regard.base.settings import meant
 
 SHEETS = Path(__file__).parent / "sheets"
@@ -68,7 +68,7 @@ def find_exercise(name: str) -> Exercise:
 
 def write_sheet(exercise: Exercise, path: Path) -> None:
     """The sheet as a new file; one that is there already is left as it is."""
-    write_text(path, exercise.sheet, new=True)
+    write_new(path, exercise.sheet)
 
 
 def exercise_of(path: Path) -> Exercise:

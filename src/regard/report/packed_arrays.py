@@ -42,7 +42,7 @@ def pack(arrays: Mapping[str, np.ndarray], about: Any = None, bounds: Bounds | N
 def in_bytes(
     array: np.ndarray, low: float | None = None, high: float | None = None
 ) -> tuple[np.ndarray, tuple[float, float]]:
-    """The array as bytes between its bounds, and these bounds; what is not finite stands at the lower one."""
+    """The array as bytes between its bounds, and these bounds; what is not finite counts as 0."""
     real = np.nan_to_num(np.asarray(array, dtype=np.float64), nan=0.0, posinf=0.0, neginf=0.0)
     low = float(real.min(initial=0.0)) if low is None else low
     high = float(real.max(initial=low)) if high is None else high

@@ -28,6 +28,7 @@ SHADES = " ░▒▓█"
 MARKS, LEVEL = "●■▲◆○□△◇", "┄"
 MARKED = 12  # points of a line, about
 RESET = "\x1b[0m"
+LEVELS = (0, 95, 135, 175, 215, 255)  # of red, green and blue in a terminal of 216 colours
 
 
 def terminal(figure: Figure, width: int | None = None, colour: bool | None = None) -> str:
@@ -297,5 +298,5 @@ def _code(colour: Colour) -> str:
     """The terminal's code for a colour: exact if it supports true colour, else the nearest of 216."""
     if os.environ.get("COLORTERM") in ("truecolor", "24bit"):
         return "2;{};{};{}".format(*colour)
-    red, green, blue = (max(0, round((part - 55) / 40)) if part >= 75 else round(part / 95) for part in colour)
+    red, green, blue = (min(range(6), key=lambda n: abs(part - LEVELS[n])) for part in colour)
     return f"5;{16 + 36 * red + 6 * green + blue}"

@@ -16,9 +16,10 @@ from regard.runs.facts import BEGINNING, BEGUN, CHECKPOINT, REPORT_MARK, WEIGHTS
 from regard.runs.run_list import is_run
 
 OWN_FILES = {
-    "recipe.toml", "tokenizer.json", "tokenizer.source.json", WEIGHTS, CHECKPOINT, "metrics.jsonl", "result.json",
-    "mlflow.json", BEGINNING, ".lock",
+    "run.json", "recipe.toml", "tokenizer.json", "tokenizer.source.json", WEIGHTS, CHECKPOINT, "metrics.jsonl",
+    "result.json", "mlflow.json", BEGINNING, ".lock",
 }  # fmt: skip
+LAST = (BEGINNING, "run.json", ".lock")
 OWN_FOLDERS = {  # and what the names of their files are like
     "kept": r"[0-9]+\.safetensors",
     "snapshots": r"[0-9]+\.safetensors",
@@ -77,12 +78,23 @@ def rename_run(folder: Path, name: str) -> Path:
     return folder.parent / name
 
 
+def check_removable(folder: Path) -> None:
+    """Refuse what is neither a run nor what is left of one whose removal was cut short: a folder with nothing in it but
+    the lock."""
+    if (
+        folder.is_symlink()
+        or not folder.is_dir()
+        or any(path.name != ".lock" or path.lstat().st_size for path in folder.iterdir())
+    ):
+        check_run(folder)
+
+
 def remove_run(folder: Path) -> list[Path]:
     """Remove what Regard wrote into a run, and its folder if nothing else lies there; what was left alone.
 
-    run.json goes last: a removal that is killed can be made again.
+    What says that it is a run goes last: a removal that is cut short can be made again.
     """
-    check_run(folder)
+    check_removable(folder)
     with _held(folder):
         own = OWN_FILES | _own_names(folder)
         left: list[Path] = []
@@ -90,12 +102,12 @@ def remove_run(folder: Path) -> list[Path]:
             if path.name in OWN_FOLDERS and path.is_dir() and not path.is_symlink():
                 left += _remove_inside(path, OWN_FOLDERS[path.name])
             elif path.name in own or is_partial(path.name):
-                if path.name != ".lock" and (path.is_symlink() or path.is_file()):
+                if path.name not in LAST and (path.is_symlink() or path.is_file()):
                     path.unlink()
-            elif path.name != "run.json":
+            else:
                 left.append(path)
-        (folder / "run.json").unlink(missing_ok=True)
-        (folder / ".lock").unlink(missing_ok=True)
+        for name in LAST:
+            (folder / name).unlink(missing_ok=True)
     if not left:
         folder.rmdir()
     return left

@@ -141,8 +141,8 @@ def available() -> list[dict[str, str]]:
 
 def unknown_corpus(name: str, path: Path) -> RegardError:
     beside = [entry.name for entry in entries(path.parent)] if os.path.isdir(path.parent) else []
-    close = get_close_matches(name, [*BUILTIN, *CATALOGUE], 1) or [
-        str(path.with_name(match)) for match in get_close_matches(path.name, beside, 1)
+    close = get_close_matches(name, [*BUILTIN, *CATALOGUE]) or [
+        str(path.with_name(match)) for match in get_close_matches(path.name, beside)
     ]
     advice = f"did you mean {close[0]!r}?" if close else "`regard data` lists the corpora that have a name."
     return RegardError(f"There is no corpus, file or folder {name!r}; {advice}")

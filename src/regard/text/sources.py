@@ -206,11 +206,8 @@ def content_digest(path: Path) -> str:
 
 @lru_cache
 def _content_digest(path: Path, size: int, modified: int) -> str:
-    digest = hashlib.blake2b(digest_size=16)
     with reading(path) as stream:
-        while block := stream.read(1 << 20):
-            digest.update(block)
-    return digest.hexdigest()
+        return hashlib.file_digest(stream, lambda: hashlib.blake2b(digest_size=16)).hexdigest()
 
 
 def digest_of(*parts: str) -> str:

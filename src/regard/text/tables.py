@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from functools import partial
-from itertools import chain, islice
+from itertools import chain, dropwhile, islice
 from pathlib import Path
 from typing import Any
 
@@ -296,7 +296,7 @@ def _numbers_rows(table: Table, column: int) -> bool:
 
 
 def _no_column(table: Table, name: str) -> str:
-    near = get_close_matches(name.casefold(), [column.casefold() for column in table.columns], n=1)
+    near = get_close_matches(name.casefold(), [column.casefold() for column in table.columns])
     return f"there is no column {name!r}" + (f" (did you mean {near[0]}?)" if near else "")
 
 
@@ -358,7 +358,7 @@ def _delimited(path: Path, kind: str, header: str, columns: list[str], undecodab
     def body(problem: Problem) -> Iterator[Row]:
         found = read(problem)
         if has_header:
-            found = islice((row for row in found if any(map(str.strip, row[1]))), 1, None)
+            found = islice(dropwhile(lambda row: not any(map(str.strip, row[1])), found), 1, None)
         return ((number, list(map(one_line, fields))) for number, fields in found)
 
     return Table((path,), kind, tuple(details), names, has_header, tuple(rows[has_header:]), body)

@@ -35,11 +35,16 @@ def save_tensors(path: Path, tensors: Mapping[str, Tensor], note: Mapping[str, A
     ready = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     header = {"regard": json.dumps({**(note or {}), DIGEST: _digest(ready, note or {})}, sort_keys=True)}
     with replacing(path) as temporary:
-        try:
-            save_file(ready, temporary, metadata=header)
-        except SafetensorError as error:  # the system's error (a full disk) is only in its message
-            raise OSError(errno.ENOSPC if "No space left" in str(error) else errno.EIO, str(error)) from error
-        os.chmod(temporary, 0o666 & ~_umask())  # the library creates files that only their owner may read
+        write_safetensors(temporary, ready, header)
+
+
+def write_safetensors(path: Path, tensors: dict[str, Tensor], header: dict[str, str]) -> None:
+    """Straight into the file, as the library writes it."""
+    try:
+        save_file(tensors, path, metadata=header)
+    except SafetensorError as error:  # the system's error (a full disk) is only in its message
+        raise OSError(errno.ENOSPC if "No space left" in str(error) else errno.EIO, str(error)) from error
+    os.chmod(path, 0o666 & ~_umask())  # the library creates files that only their owner may read
 
 
 def _umask() -> int:

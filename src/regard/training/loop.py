@@ -519,6 +519,10 @@ class Trainer:
         previous = {number: signal.signal(number, request_stop) for number in (signal.SIGINT, signal.SIGTERM)}
         try:
             yield
+        except (RuntimeError, ConnectionError):
+            if not self.group.alone:  # another process died: torchrun now ends this one, which is to say so first
+                previous.clear()
+            raise
         finally:
             for number, handler in previous.items():
                 signal.signal(number, handler)

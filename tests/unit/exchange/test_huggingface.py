@@ -6,6 +6,7 @@ import shutil
 
 import pytest
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer as Engine
 from tokenizers import decoders, models, pre_tokenizers
@@ -120,6 +121,16 @@ def test_pipelines_need_no_network(exported):
         (found,) = translator(LINES[0], num_beams=1, max_new_tokens=9)
         ((best, *_),) = run.translations([LINES[0]], beam=1, max_tokens=9)
         assert found["translation_text"] == best.text
+
+
+def test_a_full_disk_is_said_in_one_sentence_and_nothing_is_left(runs, tmp_path, monkeypatch):
+    def full(*_, **__):
+        raise SafetensorError("Error while serializing: I/O error: No space left on device (os error 28)")
+
+    monkeypatch.setattr("regard.training.checkpoint.save_file", full)
+    with pytest.raises(RegardError, match="the disk is full"):
+        export(runs("gpt").folder, "huggingface", tmp_path / "out")
+    assert not list(tmp_path.iterdir())
 
 
 def test_the_card_states_data_licence_scores_and_recipe(runs, tmp_path):

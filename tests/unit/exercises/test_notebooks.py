@@ -51,7 +51,8 @@ def test_it_asks_before_it_answers(name):
 @pytest.mark.parametrize("name", NAMES)
 def test_every_cell_runs(name, tmp_path):
     book = nbformat.read(FOLDER / f"{name}.ipynb", as_version=4)
-    nbclient.NotebookClient(book, timeout=900, resources={"metadata": {"path": str(tmp_path)}}).execute()
+    patience = {"timeout": 900, "startup_timeout": 600}
+    nbclient.NotebookClient(book, **patience, resources={"metadata": {"path": str(tmp_path)}}).execute()
     shown = [output for cell in book.cells if cell.cell_type == "code" for output in cell.outputs]
     pages = [output.data.get("text/html", "") for output in shown if "data" in output]
     assert sum("<svg" in page for page in pages) >= 1

@@ -1,6 +1,7 @@
 """The process that opens models: its answers, its limits, and that it comes back."""
 
 import asyncio
+import json
 import sys
 
 import numpy as np
@@ -100,6 +101,59 @@ def test_arrays_are_packed_with_their_shapes_and_bounds():
     assert b'"x": null' in content[4 : 4 + length]
     assert content[4 + length : 8 + length] == bytes([0, 128, 255, 0])
     assert len(content) == 4 + length + 8 + 8
+
+
+def unpacked(content):
+    """What a page reads, by the description of the format."""
+    begin = 4 + int.from_bytes(content[:4], "little")
+    header, numbers = json.loads(content[4:begin]), content[begin:]
+    assert begin % 8 == 0
+    assert len(numbers) % 8 == 0
+    found = {}
+    for each in header["arrays"]:
+        assert each["offset"] % 8 == 0
+        count = int(np.prod(each["shape"]))
+        flat = np.frombuffer(numbers, dtype=each["type"], count=count, offset=each["offset"])
+        found[each["name"]] = (flat.reshape(each["shape"]), (each["low"], each["high"]))
+    return header["about"], found
+
+
+def test_what_was_packed_is_read_back_wherever_it_lies():
+    arrays = {
+        "bytes": np.arange(5, dtype=np.uint8), "halves": np.arange(6, dtype=np.float16).reshape(2, 3),
+        "turned": np.arange(6, dtype=np.float32).reshape(2, 3).T, "whole": np.arange(16, dtype=np.int32),
+        "none": np.zeros((0, 3), np.float32), "last": np.ones(1, np.uint8),
+    }  # fmt: skip
+    for about in ("é", "ab", "abc", None):  # a header of any length
+        content = pack(arrays, about, {"halves": (-1.0, 7.0)})
+        said, found = unpacked(content)
+        assert said == about
+        assert about is None or about.encode() in content
+        assert {name: bounds for name, (_, bounds) in found.items()} == {
+            name: (-1.0, 7.0) if name == "halves" else (0.0, 1.0) for name in arrays
+        }
+        for name, array in arrays.items():
+            assert found[name][0].dtype == array.dtype
+            assert (found[name][0] == array).all()
+    assert unpacked(pack(arrays))[0] is None
+
+
+@pytest.mark.parametrize(
+    ("values", "given", "found", "bounds"),
+    [
+        ([2.0, 4.0], (), [128, 255], (0.0, 4.0)),
+        ([-1.0, 3.0], (), [0, 255], (-1.0, 3.0)),
+        ([-3.0, -1.0], (), [0, 255], (-3.0, -1.0)),
+        ([0.0, 0.0], (), [0, 0], (0.0, 0.0)),
+        ([], (), [], (0.0, 0.0)),
+        ([0.0, 1.0, 2.0, 5.0], (1.0, 3.0), [0, 0, 128, 255], (1.0, 3.0)),
+        ([6.0, 5.0], (5.0, 5.0), [255, 0], (5.0, 5.0)),
+        ([np.nan, np.inf, -np.inf, 1.0], (), [0, 0, 0, 255], (0.0, 1.0)),
+    ],
+)
+def test_numbers_are_bytes_between_their_bounds(values, given, found, bounds):
+    content, ends = in_bytes(np.array(values), *given)
+    assert (content.tolist(), ends) == (found, bounds)
 
 
 @pytest.mark.parametrize("log", [False, True])

@@ -23,7 +23,7 @@ def run(runs):
 
 @pytest.fixture(scope="module")
 def post(address):
-    with httpx.Client(base_url=address) as client:
+    with httpx.Client(base_url=address, timeout=600) as client:
 
         def ask(path, **body):
             answer = client.post(path, json=body)

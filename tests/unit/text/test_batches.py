@@ -168,3 +168,33 @@ def test_what_was_read_of_a_mapped_text_does_not_stay_in_memory(kind, tmp_path, 
 def resident_of_files():
     with open("/proc/self/status", encoding="ascii") as lines:
         return next(int(line.split()[1]) << 10 for line in lines if line.startswith("RssFile:"))
+
+
+def test_pages_are_released_once_what_was_read_may_fill_the_memory(monkeypatch):
+    class Mapped:
+        def __init__(self):
+            self._mmap, self.released = self, 0
+
+        def madvise(self, how):
+            self.released += 1
+
+    if not hasattr(text_batches.mmap, "MADV_DONTNEED"):
+        pytest.skip("this system cannot")
+    assert (text_batches.RESIDENT, text_batches.AROUND) == (256 << 20, 64 << 10)
+    monkeypatch.setattr(text_batches, "RESIDENT", 10 * text_batches.AROUND)
+    ids = Mapped()
+    pages = text_batches._Pages(ids)
+    counts = []
+    for _ in range(7):
+        pages.read(4)  # of ten
+        counts.append(ids.released)
+    assert counts == [0, 0, 1, 1, 2, 2, 3]
+    pages = text_batches._Pages(np.arange(3))  # nothing is mapped
+    pages.read(1000)
+
+
+@pytest.mark.parametrize("overlap", [-1, 4, 5])
+def test_an_overlap_is_shorter_than_the_segment(overlap):
+    with pytest.raises(ValueError, match="less than length 4"):
+        next(segments(numbered(10), 4, overlap, EOS))
+    assert len(list(segments(numbered(10), 4, 3, EOS))) == 7

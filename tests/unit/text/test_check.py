@@ -93,3 +93,40 @@ def test_what_is_no_text_is_refused(tmp_path):
     }.items():
         with pytest.raises(RegardError, match=says):
             check_text(tmp_path / name)
+
+
+def test_a_report_by_hand(tmp_path):
+    """The unknown words of a text are those of the lines that would be held out."""
+    path = write(tmp_path / "text.txt", "".join(f"word{n} of\n" for n in range(40)) + "\n" + "x" * 30 + "\n")
+    report = check_text(path).files["text"]
+    assert (report.lines, report.blank_lines, report.duplicate_lines) == (42, 1, 0)
+    assert report.line_lengths == {"median": 9, "90 %": 9, "99 %": 30, "longest": 30}
+    assert (report.longest_line, report.found) == (42, "")
+    held = [line.split() for line in open_corpus(path).splits["valid"] if line]
+    assert held
+    assert report.unknown_rate == pytest.approx(len(held) / sum(map(len, held)))  # "of" alone is known
+    assert report.bytes == path.stat().st_size
+
+
+def test_a_text_that_is_tokenised_already_is_cut_at_spaces(tmp_path):
+    path = write(tmp_path / "text.txt", "it 's <unk>\ndon't it 's\n")
+    report = check_text(path).files["text"]
+    assert (report.words, report.vocabulary) == (6, 4)
+    write(path, "it 's\ndon't it 's\n")
+    assert check_text(path).files["text"].vocabulary == 3  # it, s, don't
+
+
+def test_tables_and_other_encodings_are_reported_as_what_they_are(tmp_path):
+    table = write(tmp_path / "t.tsv", "sw\ten\nmoja\tone é\n\ntatu\tthree\n")
+    report = check_text(table, columns="en").files["text"]
+    assert (report.lines, report.encoding, report.bytes) == (2, "UTF-8", len("one é\nthree\n".encode()))
+    assert report.found.startswith("t.tsv is TSV")
+    wide = tmp_path / "w.txt"
+    wide.write_bytes("one\ntwo\n".encode("utf-16"))
+    assert check_text(wide).files["text"].encoding == "UTF-16"
+    late = write(tmp_path / "late.txt", "one\n\ufefftwo é\n")
+    assert not check_text(late).files["text"].byte_order_mark
+    assert check_text(late).files["text"].encoding == "UTF-8"
+    assert check_text(write(tmp_path / "one.txt", "alone\r\n")).files["text"].oddities == ()
+    with pytest.raises(RegardError, match="has no text"):
+        check_text(write(tmp_path / "none.tsv", "sw\ten\nmoja\t\n"), columns="en")

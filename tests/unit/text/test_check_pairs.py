@@ -1,13 +1,15 @@
 """`regard data check pairs.tsv`: what it must notice in sentence pairs."""
 
 import json
+from collections import Counter
 from dataclasses import asdict
+from math import log
 from random import Random
 
 import pytest
 
 from regard.base.errors import RegardError
-from regard.text.check_pairs import check_pairs
+from regard.text.check_pairs import _Letters, _random_leak, check_pairs, swapped
 
 ENGLISH, FRENCH = map(
     str.split,
@@ -126,3 +128,94 @@ def test_the_monstrous_verse_is_found(machine_data):
 def test_a_random_split_of_tatoeba_leaks_half_of_its_sources(machine_data):
     leak = check_pairs(machine_data / "tatoeba-en-fr" / "fra.txt.gz").files["pairs"].random_leak
     assert 0.4 < leak.sources / leak.pairs < 0.6
+
+
+def pairs_of(tmp_path, *rows, ordinary=60):
+    """What is found besides pairs of five letters each."""
+    names = [f"{chr(97 + n % 26)}{chr(97 + n // 26)}" for n in range(ordinary)]
+    usual = [[f"{name}cde", f"{name}fgh"] for name in names]
+    return findings(write(tmp_path / "pairs.tsv", [*usual, *map(list, rows)]))
+
+
+@pytest.mark.parametrize(
+    "row, found",
+    [
+        (("x" * 20, "y" * 60), False), (("x" * 20, "y" * 61), True), (("x" * 61, "y" * 20), True),
+        (("x" * 60, "y" * 20), False), (("x" * 5, "y" * 19), False), (("x" * 5, "y" * 20), True),
+        (("x" * 30, ""), False),
+    ],
+)  # fmt: skip
+def test_a_length_is_unusual_from_three_times_the_usual_ratio_on(tmp_path, row, found):
+    assert ("unusual length ratio" in pairs_of(tmp_path, row)) is found
+
+
+@pytest.mark.parametrize("side", [0, 1])
+@pytest.mark.parametrize("length, found", [(200, False), (201, True)])
+def test_a_line_is_monstrous_from_five_times_forty_characters_on(tmp_path, side, length, found):
+    row = ["z" * length] * 2
+    row[1 - side] = "z" * 100
+    what = f"monstrous {('source', 'target')[side]} (more than 200 characters)"
+    assert (what in pairs_of(tmp_path, row, ordinary=200)) is found
+    long = [["w" * 50, "v" * 50]] * 300
+    found_now = findings(write(tmp_path / "long.tsv", [*long, ["z" * 251, "z" * 100]]))
+    assert found_now["monstrous source (more than 250 characters)"] == (1, 301)
+
+
+@pytest.mark.parametrize("letters, foreign", [(5, False), (4, True)])
+def test_a_script_is_at_home_from_a_twentieth_of_the_letters_on(tmp_path, letters, foreign):
+    """Of 100 letters; digits have no script."""
+    rows = [["abcde", "a" * (100 - letters)], ["bcdef", "ж" * letters], ["cdefg", "123"]]
+    assert ("target in another script than Latin" in findings(write(tmp_path / "p.tsv", rows))) is foreign
+
+
+def test_a_report_by_hand(tmp_path):
+    rows = [["A b c.", "x y"], ["a B c!", "z"], ["d", "x y?"], ["d", "x y?"], ["e f", "w"]]
+    report = check_pairs(write(tmp_path / "p.tsv", rows)).files["pairs"]
+    assert report.found == "p.tsv is TSV (UTF-8, no header): column 1 is the source, column 2 the target."
+    source, target = report.source, report.target
+    assert (source.characters, source.words, source.distinct, source.with_several) == (17, 10, 3, 1)
+    assert (target.characters, target.words, target.distinct, target.with_several) == (13, 8, 3, 1)
+    assert source.word_lengths == {"median": 2, "90 %": 3, "99 %": 3, "longest": 3}
+    assert (source.longest_line, target.longest_line) == (1, 1)
+    assert report.length_ratio == pytest.approx(0.5)
+    assert report.duplicate_pairs == 1
+    assert report.random_leak.pairs == 1  # something is held out even of a tiny file
+    assert report.random_leak.split == "a random test split"
+    accented = check_pairs(write(tmp_path / "q.tsv", [["é", "x"], ["f", "y"]])).files["pairs"]
+    assert accented.encoding == "UTF-8"
+    wide = tmp_path / "w.tsv"
+    wide.write_bytes("a\tb\nc\td\n".encode("utf-16"))
+    assert check_pairs(wide).files["pairs"].encoding == "UTF-16"
+    assert (
+        check_pairs(write(tmp_path / "n.tsv", [["1", "2!"], ["3", "5"]])).files["pairs"].source.script == "no letters"
+    )
+
+
+def test_swapped_columns_are_found_by_the_likelihood_of_letter_triples(tmp_path):
+    """The same sum without hashing and without arrays, over texts that are more and less clearly swapped."""
+    rows = list(sentences(200))
+    rows += [[other[:length], one[:length]] for (one, other), length in zip(list(sentences(40)), range(1, 41))]
+    sides = [[row[side].casefold() for row in rows] for side in range(2)]
+    triples = [[[f"\n{text}\n"[k : k + 3] for k in range(len(text))] for text in side] for side in sides]
+    counts = [Counter(triple for text in side for triple in text) for side in triples]
+    totals = [sum(count.values()) for count in counts]
+    expected = []
+    for number in range(len(rows)):
+        fits = [0.0, 0.0]
+        for own, other in ((0, 1), (1, 0)):
+            for triple in triples[own][number]:
+                fits[own] += log((max(counts[own][triple] - 1, 0) + 0.5) / totals[own])
+                fits[own] -= log((counts[other][triple] + 0.5) / totals[other])
+        expected.append(fits[0] < 0 and fits[1] < 0 and sum(fits) < -6)
+    assert 5 < sum(expected) < 40
+    found = swapped(_Letters(sides[0]), _Letters(sides[1]))
+    assert found.tolist() == expected
+
+
+def test_what_a_random_split_of_known_pairs_shares(tmp_path):
+    leak = _random_leak(["a", "b"] * 200, [f"t{n // 4}" for n in range(400)])
+    assert leak.pairs == leak.sources  # both are certainly trained on, too
+    assert 10 < leak.pairs < 35
+    assert leak.both <= leak.targets <= leak.pairs
+    assert leak.targets > leak.pairs // 2
+    assert leak.both < leak.pairs

@@ -2,6 +2,7 @@
 
 import gzip
 import os
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from regard.base.errors import RegardError
-from regard.text.corpus import Corpus, FileLines, GivenLines, open_corpus
+from regard.text.corpus import (
+    Corpus,
+    FileLines,
+    GivenLines,
+    Overlap,
+    available,
+    count_overlap,
+    open_corpus,
+    open_whole,
+    says,
+    shards,
+    split_files,
+)
 
 law = settings(derandomize=True, deadline=None, max_examples=60)
 printable = st.text(st.characters(exclude_categories=["Cs", "Cc"]))
@@ -194,7 +207,7 @@ def test_files_that_cannot_be_a_corpus_are_refused_with_the_next_step(tmp_path):
     assert "line 3 has the byte 0xE9 at offset 12" in refusal(file(b"first\nok\ncaf\xe9\nlast\n"))
     assert "line 3 has the byte 0xE9 at offset 12" in refusal(file(b"first\nok\ncaf\xe9\nlast\n"), split="tail")
     assert "not a whole gz file" in refusal(file(b"plain text\nnot packed\n", "text.txt.gz"))
-    assert "not a whole gz file" in refusal(file(gzip.compress(os.urandom(1000))[:-20], "text.txt.gz"))
+    assert "not a whole gz file" in refusal(file(gzip.compress(bytes(range(256)))[:-20], "text.txt.gz"))
     assert "choose lines or tail" in refusal(file(b"one\ntwo\n"), split="half")
 
 
@@ -255,3 +268,155 @@ def test_real_corpora_have_their_published_sizes(machine_data):
     shakespeare = open_corpus("shakespeare")
     assert sum(len(line) + 1 for lines in shakespeare.splits.values() for line in lines) == 1_115_394
     assert sum(len(line) + 1 for line in shakespeare.splits["train"]) == pytest.approx(0.9 * 1_115_394, abs=40)
+
+
+# -- details ---------------------------------------------------------------------------------------------------------
+
+
+def test_overlap_is_counted_in_lines_and_said_in_a_sentence():
+    train = GivenLines(("a", "b", "", " ", "c"))
+    splits = {"train": train, "valid": GivenLines(("a", "a", "x", "")), "test": GivenLines(("y", "", "z"))}
+    assert count_overlap(splits) == [Overlap("valid", 3, 2), Overlap("test", 2, 0)]
+    assert Overlap("valid", 3, 2).sentence == "2 of 3 lines of valid (66.7 %) also occur in train."
+    assert Overlap("valid", 1, 1).sentence == "1 of 1 line of valid (100.0 %) also occurs in train."
+    assert Overlap("test", 2, 0).sentence == "No line of test occurs in train."
+    assert Corpus("x", splits, origin="Given.").notes[0] == "Given."
+    assert len(Corpus("x", splits).notes) == 2
+    assert Corpus("x", splits, disjoint=True).notes == ()
+    assert Corpus("x", splits, origin="Given.", disjoint=True).notes == ("Given.",)
+    assert (Corpus("x", splits).pretokenised, Corpus("x", splits).suggested_tokenizer) == (False, "bpe")
+
+
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize(
+    "lengths, starts",
+    [
+        ([10] * 20, [18, 19]),  # as exact as can be: 0.9 and 0.95 of 200 bytes are where lines begin
+        ([10] * 10, [9, None]),  # 0.95 lies within the last line, so the last two lines are held out
+        ([100, 5, 5], [1, 2]),
+        ([5, 100], [1, None]),
+        ([60, 60, 60], [1, 2]),
+        ([2] * 99 + [4], [91, 96]),
+        ([2] * 5 + [200] + [2] * 30, [23, 29]),
+    ],
+)
+def test_a_tail_begins_with_the_first_line_after_its_share_of_the_bytes(tmp_path, packed, lengths, starts):
+    lines = [f"{n % 10}".ljust(length - 1, "x") for n, length in enumerate(lengths)]
+    path = write(tmp_path / "text.txt", lines)
+    if packed:
+        path = tmp_path / "text.txt.gz"
+        path.write_bytes(gzip.compress("".join(f"{line}\n" for line in lines).encode()))
+    splits = read(open_corpus(path, split="tail"))
+    edges = [0, *(start for start in starts if start), len(lines)]
+    if starts == [9, None]:
+        edges = [0, 8, 9, 10]
+    assert list(splits.values()) == [lines[a:b] for a, b in pairwise(edges)]
+
+
+def test_files_are_known_by_their_names():
+    for name in ("train", "train.txt", "ptb.train.txt", "wiki-training", "my_train.en", "TRAIN.txt"):
+        assert says("train", name)
+        assert not says("valid", name)
+    for name in ("trains.txt", "strain.txt", "retrain", "training2.txt"):
+        assert not says("train", name)
+    for name in ("dev.txt", "val", "x.validation.txt", "valid-1"):
+        assert says("valid", name)
+    assert says("test", "test_2016_flickr.de")
+    assert not says("test", "latest.txt")
+
+
+def test_a_plain_file_comes_before_its_packed_twin_and_text_before_a_table(tmp_path):
+    write(tmp_path / "train.txt", ["plain", "text"])
+    (tmp_path / "train.txt.gz").write_bytes(gzip.compress(b"packed\ntext\n"))
+    write(tmp_path / "train.tsv", ["a\tb"])
+    write(tmp_path / "valid.jsonl", ['{"text": "x"}'])
+    write(tmp_path / ".train.txt", ["hidden"])
+    assert {split: [path.name for path in paths] for split, paths in split_files(tmp_path).items()} == {
+        "train": ["train.txt"],
+        "valid": ["valid.jsonl"],
+    }
+    assert read(open_corpus(tmp_path))["valid"] == ["x"]
+    write(tmp_path / "train.tokens", ["another"])
+    assert "several train files (train.tokens, train.txt)" in refusal(tmp_path)
+
+
+def test_parts_of_a_dataset_are_sorted_into_splits(tmp_path):
+    names = "train/data-1.arrow train/data-0.arrow train/cache-1.arrow dev/x.parquet a/b/test-0.parquet"
+    for name in names.split():
+        write(tmp_path / name, ["x"])
+    write(tmp_path / "train" / "state.json", ["{}"])
+    write(tmp_path / "a" / "b" / "c" / "deep.parquet", ["x"])
+    found = {split: [path.name for path in paths] for split, paths in shards(tmp_path).items()}
+    assert found == {"train": ["data-0.arrow", "data-1.arrow"], "valid": ["x.parquet"], "test": ["test-0.parquet"]}
+    write(tmp_path / "other" / "data.parquet", ["x"])
+    assert [path.name for path in shards(tmp_path / "other")["train"]] == ["data.parquet"]
+    write(tmp_path / "held" / "test.parquet", ["x"])
+    assert shards(tmp_path / "held") == {}
+
+
+def test_text_is_told_to_be_tokenised_by_its_first_thousand_lines(tmp_path):
+    for at, found in ((999, True), (1000, False)):
+        lines = [f"line {n}" for n in range(3000)]
+        lines[at] = "an <unk>"
+        assert open_corpus(write(tmp_path / "text.txt", lines), split="tail").pretokenised is found
+    assert not open_corpus(write(tmp_path / "text.txt", ["a<unk>b", "c"])).pretokenised
+    assert open_corpus(write(tmp_path / "wiki.tokens.gz.txt", ["a", "c"])).pretokenised
+
+
+def test_a_whole_file_is_one_split(tmp_path):
+    path = write(tmp_path / "text.txt", ["one", "one"])
+    corpus = open_whole(path, "test")
+    assert read(corpus) == {"test": ["one", "one"]}
+    assert (corpus.name, corpus.notes, corpus.suggested_tokenizer) == ("text.txt", (), "bpe")
+    table = write(tmp_path / "t.tsv", ["sw\ten", "moja\tone"])
+    assert read(open_whole(table, "valid", columns="en")) == {"valid": ["one"]}
+    assert open_whole(table, "valid", usual="sw").columns == "sw"
+    with pytest.raises(RegardError, match="only blank lines"):
+        open_whole(write(tmp_path / "blank.txt", ["x" * 0] * 70_000), "test")
+
+
+def test_corpora_with_a_name_are_listed_with_where_they_are(tmp_path, own_cache):
+    write(own_cache / "data" / "ptb" / "ptb.train.txt", ENOUGH)
+    rows = {row["name"]: row for row in available()}
+    assert rows["phrasebook"]["kind"] == "built in, pairs"
+    assert rows["pyref"]["kind"] == "built in"
+    assert {rows[name]["here"] for name in ("phrasebook", "pyref")} == {"yes"}
+    assert rows["ptb"]["here"] == str(own_cache / "data" / "ptb")
+    assert (rows["ptb"]["kind"], rows["multi30k"]["kind"]) == ("download", "download, pairs")
+    assert rows["wikitext-2"]["here"] == "regard data fetch wikitext-2"
+    assert all(set(row) == {"name", "kind", "here", "about"} and row["about"] for row in rows.values())
+
+
+def test_what_has_its_own_splits_or_no_columns_says_so(tmp_path):
+    assert "'pyref' has its own splits" in refusal("pyref", split="tail")
+    assert "'pyref' has no columns" in refusal("pyref", columns="1")
+    corpus = open_corpus("pyref")
+    assert (corpus.name, corpus.suggested_tokenizer, corpus.pretokenised) == ("pyref", "bpe", False)
+    toy = open_corpus("copy")
+    assert (toy.suggested_tokenizer, toy.pretokenised) == ("word", True)
+    table = write(tmp_path / "t.csv", ["text,label", *(f"line {n},x" for n in range(30))])
+    assert "Only plain text is cut in file order, not t.csv" in refusal(table, split="tail")
+    found = open_corpus(table)
+    assert (found.columns, found.header) == ("text", "yes")
+    assert found.notes[0].startswith("t.csv is CSV (UTF-8, header text, label): text is read. Lines drawn")
+
+
+def test_a_folder_says_which_of_its_files_were_given(tmp_path):
+    write(tmp_path / "train.txt", ENOUGH)
+    write(tmp_path / "test.txt", ["a test"])
+    corpus = open_corpus(tmp_path)
+    assert corpus.origin == (
+        "Given: train.txt, test.txt. Lines drawn by their hash for valid (5 % each); identical lines share a split."
+    )
+    assert not corpus.disjoint
+    (tmp_path / "test.txt").unlink()
+    assert open_corpus(tmp_path).disjoint
+    write(tmp_path / "valid.txt", ["a line"])
+    assert open_corpus(tmp_path).origin == "Splits as given: train.txt, valid.txt."
+    other = tmp_path / "other"
+    write(other / "notes.txt", ENOUGH)
+    assert open_corpus(other).name == "other"
+    write(other / "valid.txt", ["x"])
+    assert "or give one text file" in refusal(other)
+    (other / "notes.txt").unlink()
+    assert f"or give the file {str(other / 'valid.txt')!r} itself" in refusal(other)

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from regard.text.pair_tokenizers import train_tokenizers, why_this_vocabulary
-from regard.text.pair_tokens import encode_pairs
+from regard.text.pair_tokens import encode_pairs, gather, offsets_of
 from regard.text.pairs import PairCorpus, Pairs
 from regard.text.tokenizer import Tokenizer
 
@@ -114,3 +114,40 @@ def test_a_line_end_within_a_side_is_no_pair():
     tokenizer = Tokenizer.train(["a"], "byte")
     with pytest.raises(ValueError, match="line end"):
         encode_pairs(Pairs(["a\nb"], ["c"]), tokenizer, tokenizer)
+
+
+def test_what_was_dropped_or_cut_is_said_in_numbers():
+    words = Tokenizer.of_tokens(["<eos>", "<unk>", "a"], "word")
+    rows = [("a a", "a"), ("a", "x a x"), ("", "a")]
+    cut = encode_pairs(as_pairs(rows), words, words, longest=1, truncate=True)
+    assert cut.sentences == ["1 of 3 pairs dropped: 1 with an empty source.", "2 of 3 pairs cut off at 1 tokens."]
+    assert (cut.unknown, cut.characters, cut.truncated) == (1, 8, 2)
+    assert (len(cut), cut.longest, cut.source_lengths.tolist(), cut.target_lengths.tolist()) == (2, 1, [2, 2], [2, 2])
+    assert encode_pairs(as_pairs(rows), words, words).longest == 256
+    bytes_only = Tokenizer.train(["a"], "byte")
+    assert encode_pairs(as_pairs(rows), bytes_only, bytes_only).unknown == 0
+
+
+def test_ranges_are_gathered_in_any_order():
+    ids = np.arange(10)
+    assert gather(ids, np.array([7, 0, 3]), np.array([2, 0, 3])).tolist() == [7, 8, 3, 4, 5]
+    assert gather(ids, np.array([], int), np.array([], int)).tolist() == []
+    assert offsets_of(np.array([2, 0, 3])).tolist() == [0, 2, 2, 5]
+
+
+def test_why_a_vocabulary_has_its_size():
+    def why(kind, asked=0, joint=True, pretokenised=False):
+        corpus = PairCorpus("pets", {"train": TEXT}, pretokenised=pretokenised)
+        return why_this_vocabulary(corpus, train_tokenizers(corpus, kind, asked, joint=joint), asked)
+
+    assert why("word").endswith(" words for both sides, all that the training pairs have at least twice.")
+    assert why("word", pretokenised=True).endswith("all that the training pairs have.")
+    assert why("char").endswith(" characters for both sides, all that the training pairs have.")
+    assert why("byte").startswith("Vocabulary: 257 bytes for both sides, all")
+    assert why("word", joint=False).startswith("Vocabulary: 8 words for the source, 9 for the target")
+    characters = sum(len(text) + 1 for side in (TEXT.sources, TEXT.targets) for text in side)
+    assert why("bpe").endswith(
+        f": one per 200 characters of the 60 pairs ({characters} characters), at most 8000, so that each is seen often "
+        "enough to be learned."
+    )
+    assert why("bpe", 258).endswith("258 byte pairs for both sides, as asked for.")

@@ -6,8 +6,20 @@ import pytest
 
 from regard.base.errors import RegardError
 from regard.corpora.builtin import TOYS
+from regard.text.pair_files import _is_language, find_pair_files, open_pair_source
 from regard.text.pair_split import count_pair_overlap
-from regard.text.pairs import Pairs, is_pairs, open_pairs, read_pairs
+from regard.text.pairs import (
+    PairCorpus,
+    Pairs,
+    _split,
+    _times,
+    is_pairs,
+    not_held_out,
+    open_pairs,
+    read_pairs,
+    weighted,
+)
+from regard.text.tables import Wanted
 
 ENOUGH = [(f"source {number}", f"cible {number}") for number in range(60)]
 
@@ -295,3 +307,174 @@ def test_tatoeba_is_split_without_leaks(machine_data):
     assert sum(map(len, corpus.splits.values())) == 178_009
     assert all(2000 <= len(corpus.splits[split]) < 2010 for split in ("valid", "test"))
     assert all(overlap.sources == overlap.targets == 0 for overlap in overlaps(corpus))
+
+
+# -- details ---------------------------------------------------------------------------------------------------------
+
+
+def test_where_there_are_pairs(tmp_path):
+    assert not is_pairs(tmp_path)
+    parallel(tmp_path, "train", ENOUGH)
+    assert is_pairs(tmp_path)
+    assert is_pairs(tmp_path / "train")
+    (tmp_path / "train.en").unlink()
+    assert not is_pairs(tmp_path)
+    assert not is_pairs(tmp_path / "train")
+    write(tmp_path / "train.txt", ["no language"])
+    assert not is_pairs(tmp_path / "train")
+    write(tmp_path / "valid.tsv", ["a\tb"])
+    assert not is_pairs(tmp_path)
+    write(tmp_path / "train.csv", ["a,b"])
+    assert is_pairs(tmp_path)
+    for name, content, found in (
+        ("a.md", "a\tb", False), ("a.TXT", "a\tb", True), ("a", "a\tb", True), ("a.jsonl", '{"text": "x"}', False),
+        ("b.jsonl", '{"sw": "x", "en": "y"}', True), ("b.csv", "alone", True),
+    ):  # fmt: skip
+        assert is_pairs(write(tmp_path / "some" / name, [content])) is found, name
+
+
+def test_languages_are_codes_and_no_other_endings():
+    for code in ("en", "swh", "pt_BR", "en-US", "zh-Hans"):
+        assert _is_language(code)
+    for code in ("", "e", "engl", "EN", "txt", "tsv", "gz", "json", "en."):
+        assert not _is_language(code)
+
+
+def test_plain_parallel_files_come_before_packed_ones_and_hidden_ones_are_none(tmp_path):
+    parallel(tmp_path, "train", ENOUGH)
+    write(tmp_path / "train.en.gz", ["packed"])
+    write(tmp_path / ".train.fr", ["hidden"])
+    assert [path.name for path in find_pair_files(tmp_path, "de", "en")["train"]] == ["train.de", "train.en"]
+    assert [path.name for path in find_pair_files(tmp_path / "train", "en", "de")["pairs"]] == ["train.en", "train.de"]
+    assert "it has de, en." in refusal(tmp_path, source="de", target="fr")
+    assert "--data.columns de,en" in refusal(tmp_path / "train", source="de")
+    write(tmp_path / "train.fr", ["x"])
+    assert "has de, en, fr: say which" in refusal(tmp_path)
+    write(tmp_path / "my-train.de", ["two"])
+    assert "several de train files (my-train.de, train.de)" in refusal(tmp_path, source="de", target="en")
+
+
+def test_parallel_files_are_taken_before_a_table_only_if_languages_are_said(tmp_path):
+    parallel(tmp_path, "train", ENOUGH)
+    table(tmp_path / "train.tsv", [("x", "y")] * 3)
+    assert list(find_pair_files(tmp_path)) == ["train"]
+    assert find_pair_files(tmp_path)["train"][0].name == "train.tsv"
+    assert len(find_pair_files(tmp_path, "de", "en")["train"]) == 2
+    assert "say which" in refusal(tmp_path, source="de")
+
+
+def test_a_single_table_in_a_folder_is_named(tmp_path):
+    table(tmp_path / "my.tsv")
+    assert f"or give the file {str(tmp_path / 'my.tsv')!r} itself" in refusal(tmp_path)
+    table(tmp_path / "your.tsv")
+    assert "or give one file with tabs" in refusal(tmp_path)
+
+
+def test_a_source_of_pairs_says_what_it_is(tmp_path):
+    parallel(tmp_path, "train", [("eins", "one")])
+    both = open_pair_source(find_pair_files(tmp_path / "train", "de", "en")["pairs"], Wanted())
+    assert (both.columns, both.header, both.languages, both.encoding) == ("de,en", "auto", ("de", "en"), "UTF-8")
+    assert both.sentence == "train.de and train.en are parallel files, line by line."
+    assert list(both.rows()) == [(1, "eins", "one")]
+    path = write(tmp_path / "t.tsv", ["id\tsw\ten", "1\tmoja\tone", "\t\t", "3\ttatu", "4\tnne\tfour"])
+    found = open_pair_source([path], Wanted(columns="en,sw"))
+    assert (found.columns, found.header, found.languages) == ("en,sw", "yes", ("en", "sw"))
+    notes = []
+    assert list(found.rows(lambda what, line: notes.append((what, line)))) == [
+        (2, "one", "moja"), (3, "", ""), (5, "four", "nne")
+    ]  # fmt: skip
+    assert notes == [("fewer than 3 fields", 4)]
+    with pytest.raises(RegardError, match="has fewer than 3 fields on line 4; write source, tab, target"):
+        read_pairs(path, columns="en,sw")
+    named = open_pair_source([write(tmp_path / "n.tsv", ["source\ttarget", "a\tb"])], Wanted())
+    assert (named.languages, named.header) == (("", ""), "yes")
+    plain = open_pair_source([write(tmp_path / "p.tsv", ["a\tb"])], Wanted())
+    assert (plain.languages, plain.header, plain.columns) == (("", ""), "no", "1,2")
+
+
+def test_what_a_folder_lacks_is_drawn_and_said(tmp_path):
+    table(tmp_path / "train.tsv")
+    corpus = open_pairs(tmp_path)
+    assert corpus.disjoint
+    assert (corpus.name, corpus.columns, corpus.header) == (tmp_path.name, "1,2", "no")
+    assert corpus.origin[1] == "Given: train.tsv."
+    table(tmp_path / "test.tsv", [("source 1", "y")])
+    corpus = open_pairs(tmp_path)
+    assert not corpus.disjoint
+    assert list(corpus.splits) == ["train", "test", "valid"]
+    assert any("1 (100.0 %) have a source" in note for note in corpus.notes)
+    write(tmp_path / "valid.tsv", ["en\tsw", "one\tmoja"])
+    assert open_pairs(tmp_path).origin[1] == "Splits as given: train.tsv, valid.tsv, test.tsv."
+
+
+def test_columns_of_the_training_file_are_those_of_the_others(tmp_path):
+    write(tmp_path / "train.tsv", ["id\tsw\ten", *(f"x{n}\tneno {n}\tword {n}" for n in range(30))])
+    write(tmp_path / "valid.tsv", ["en\tsw\tnote", "one\tmoja\tq"])
+    assert read(open_pairs(tmp_path, columns="sw,en"))["valid"] == [("moja", "one")]
+    assert read(open_pairs(tmp_path, usual="sw,en"))["valid"] == [("moja", "one")]
+
+
+@pytest.mark.parametrize("count, held", [(3, 1), (59, 2), (60, 3), (100_000, 2000)])
+def test_a_tail_has_a_twentieth_for_each_held_out_split_and_not_too_much(count, held):
+    texts = [str(n) for n in range(count)]
+    corpus = _split("x", Pairs(texts, texts), ["More."], "tail")
+    assert {split: len(pairs) for split, pairs in corpus.splits.items()} == {
+        "train": count - 2 * held, "valid": held, "test": held
+    }  # fmt: skip
+    assert corpus.splits["test"].sources[-1] == texts[-1]
+    words = f"{2 * held:,} pairs are valid and test, {held:,} each." if held < 1000 else "pairs are valid and test"
+    assert words in corpus.origin[0]
+    assert corpus.origin[1:] == ("More.",)
+    assert not corpus.disjoint
+
+
+def test_weights_are_read_with_or_without_a_colon():
+    assert weighted("more.tsv:2, other.tsv,,a:b.tsv, c:/x.tsv:0.5") == [
+        ("more.tsv", 2.0), ("other.tsv", 1.0), ("a:b.tsv", 1.0), ("c:/x.tsv", 0.5)
+    ]  # fmt: skip
+    assert [_times(2.25, number) for number in (0, 2**62 - 2**10, 2**62, 2**64 - 1)] == [3, 3, 2, 2]
+    assert [_times(0.5, number) for number in (0, 2**63 - 2**11, 2**63)] == [1, 1, 0]
+    assert _times(3.0, 0) == 3
+
+
+def test_labels_may_be_held_out_and_trained_on():
+    texts = [f"text {n}" for n in range(40)]
+    corpus = PairCorpus(
+        "x", {"train": Pairs(texts[:30], ["good", "bad"] * 15), "test": Pairs(texts[30:], ["good", "bad"] * 5)}
+    )
+    more = Pairs(["Text 35!", "new", "text 3"], ["good", "bad", "good"])
+    assert not_held_out(corpus, more) == [1, 2]
+    assert not_held_out(corpus.swapped(), more.swapped()) == [1, 2]
+    sentences = PairCorpus("x", {"train": Pairs(["a"], ["b"]), "test": Pairs(["c"], ["d"])})
+    assert not_held_out(sentences, Pairs(["c", "q", "q", "a"], ["q", "D.", "q", "b"])) == [2, 3]
+
+
+def test_settings_that_suit_no_corpus_of_this_name_are_refused(tmp_path):
+    assert "choose lines or tail" in refusal("phrasebook", split="half")
+    assert "has its own splits" in refusal("phrasebook", split="tail")
+    assert "'copy' has no columns" in refusal("copy", columns="1,2")
+    assert "is a folder; give one file of pairs" in refusal(table(tmp_path / "p.tsv"), also=str(folder_of(tmp_path)))
+    with pytest.raises(ValueError, match="1 sources but 2 targets"):
+        Pairs(["a"], ["b", "c"])
+
+
+def folder_of(path):
+    table(path / "folder" / "train.tsv")
+    return path / "folder"
+
+
+def test_enough_pairs_are_all_used(tmp_path):
+    path = table(tmp_path / "pairs.tsv")
+    whole = open_pairs(path)
+    count = len(whole.splits["train"])
+    assert open_pairs(path, pairs=count).origin == whole.origin
+    assert len(open_pairs(path, pairs=count - 1).splits["train"]) == count - 1
+    assert f"{count - 1} of the {count} training pairs are used" in open_pairs(path, pairs=count - 1).origin[-1]
+
+
+def test_alignments_are_taken_with_their_pairs():
+    pairs = Pairs(["a", "b", "c"], ["x", "y", "z"], [[(0, 0)], [(1, 2)], []])
+    assert pairs.take([2, 1]) == Pairs(["c", "b"], ["z", "y"], [[], [(1, 2)]])
+    assert pairs.swapped().alignments == [[(0, 0)], [(2, 1)], []]
+    assert Pairs(["a"], ["b"]).swapped().alignments is None
+    assert Pairs(["a"], ["b"]).take([0]).alignments is None

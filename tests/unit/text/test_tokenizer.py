@@ -13,7 +13,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from regard.base.errors import RegardError
-from regard.text.tokenizer import Tokenizer
+from regard.text import tokenizer as tokenizer_module
+from regard.text.tokenizer import BYTE_SYMBOLS, Tokenizer, blocks
 
 law = settings(derandomize=True, deadline=None, max_examples=50)
 TEXT = [
@@ -320,3 +321,138 @@ def test_a_part_that_would_change_the_tokens_is_refused(tmp_path, kind, change, 
         Tokenizer.load(tmp_path / "tokenizer.json")
     made.save(tmp_path / "tokenizer.json")
     assert Tokenizer.load(tmp_path / "tokenizer.json").json == made.json
+
+
+# -- details ---------------------------------------------------------------------------------------------------------
+
+
+def test_blocks_are_of_the_asked_size_or_a_line_more():
+    assert list(blocks(["ab", "cd", "e", "", "fghij"], 6)) == [("ab\ncd", 2), ("e\n\nfghij", 3)]
+    assert list(blocks(["ab", "cd", "e"], 7)) == [("ab\ncd\ne", 3)]
+    assert list(blocks(["abcdefgh", "i"], 3)) == [("abcdefgh", 1), ("i", 1)]
+    assert list(blocks([], 3)) == []
+    assert [count for _, count in blocks(["x" * (1 << 18)] * 9)] == [4, 4, 1]
+
+
+def test_half_a_surrogate_pair_is_shown_with_what_stands_before_it():
+    words = Tokenizer.train(["é"], "word")
+    for text, piece in (("0123456789abc\udce9def", "3456789abc\\udce9"), ("ab\udce9", "ab\\udce9")):
+        with pytest.raises(RegardError) as caught:
+            words.encode(text)
+        assert f"after '{piece}'" in str(caught.value)
+
+
+def test_spans_are_those_of_the_tokens_in_the_normalised_line():
+    words = Tokenizer.train(["the cat é"], "word", 9)
+    text = " the  cat, e\u0301"
+    normal = words.normalise(text)
+    assert [normal[a:b] for a, b in words.offsets(text)] == ["the", "cat", ",", "é"]
+
+
+def test_lines_must_be_lines(tokenizer):
+    for lines in (["a\nb"], ["a", "b\n"], ["\n", ""]):
+        with pytest.raises(ValueError, match="line end"):
+            tokenizer.encode_lines(lines)
+
+
+def test_words_that_occur_once_are_unknown_unless_all_do_or_the_text_is_tokenised():
+    assert Tokenizer.train(["a b", "b c c"], "word").tokens == ["<eos>", "<unk>", "b", "c"]
+    assert Tokenizer.train(["a b"], "word").tokens == ["<eos>", "<unk>", "a", "b"]
+    assert Tokenizer.train(["a b", "b c"], "word", pretokenised=True).tokens == ["<eos>", "<unk>", "b", "a", "c"]
+    assert Tokenizer.train(["a b", "b c"], "word", 99).tokens == ["<eos>", "<unk>", "b", "a", "c"]
+
+
+@pytest.mark.parametrize("arguments", [("bpe", 257), ("word", 3), ("char", 3), ("byte", 257), ("byte", None)])
+def test_the_smallest_vocabularies_are_fine(arguments):
+    assert Tokenizer.train(TEXT, *arguments).vocabulary == (arguments[1] or 257)
+
+
+@pytest.mark.parametrize("arguments", [("bpe", 256), ("word", 2), ("char", 2), ("byte", 256), ("byte", 258)])
+def test_smaller_ones_are_refused(arguments):
+    with pytest.raises(RegardError, match=r"at least|always has 257"):
+        Tokenizer.train(TEXT, *arguments)
+
+
+def test_byte_pairs_have_a_largest_default(monkeypatch):
+    assert (tokenizer_module.LARGEST_BPE, tokenizer_module.CHARACTERS_PER_SYMBOL) == (8000, 200)
+    monkeypatch.setattr(tokenizer_module, "LARGEST_BPE", 260)
+    monkeypatch.setattr(tokenizer_module, "CHARACTERS_PER_SYMBOL", 1)
+    assert Tokenizer.train(TEXT * 3, "bpe").vocabulary == 260
+    rare = Tokenizer.train(["abab", "cd"], "bpe", 400)
+    assert rare.tokens[257:] == ["ab"]  # what occurs once is not merged
+
+
+def test_bytes_are_shown_as_themselves_or_by_their_number():
+    tokens = Tokenizer.train(TEXT, "byte").tokens
+    assert tokens[:2] == ["<eos>", "\x00"]
+    assert tokens[1 + ord("a")] == "a"
+    assert tokens[1 + 0xC3] == "<0xC3>"
+    pairs = Tokenizer.train(["é é é é"], "bpe", 260)
+    assert "é" in pairs.tokens
+    oracle = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    for byte in range(128):
+        ((shown, _),) = oracle.pre_tokenize_str(chr(byte))
+        assert BYTE_SYMBOLS[byte] == shown
+    assert sorted(BYTE_SYMBOLS) == sorted(tokenizers.pre_tokenizers.ByteLevel.alphabet())
+    assert [ord(BYTE_SYMBOLS[byte]) for byte in (0, 32, 127, 160, 161, 172, 173, 174, 255)] == [
+        256, 288, 289, 322, 161, 172, 323, 174, 255
+    ]  # fmt: skip
+
+
+def test_remembered_pieces_are_counted_in_characters(monkeypatch):
+    monkeypatch.setattr(tokenizer_module, "REMEMBERED", 6)
+    words = Tokenizer.train(["abc def ghi j"], "word", 9)
+    words.encode("abc def")
+    assert words._remembered.keys() == {"\n", "abc", "def"}
+    words.encode("abc def")  # six characters are not too many
+    words.encode("j")
+    assert words._remembered.keys() == {"\n", "abc", "def", "j"}
+    words.encode("ghi")
+    assert words._remembered.keys() == {"\n", "ghi"}
+
+
+def test_words_are_joined_as_they_are_written():
+    words = Tokenizer.train(["“ ( a , b ) ! ” [ c ] ; it 's …"], "word", 99)
+    raw = [words.tokens.index(token) for token in str.split("“ ( a , b ) ! ” [ c ] ;")]
+    assert words.decode(raw) == "“(a, b)!” [c];"
+    assert words.decode([raw[2], 0, raw[4]]) == "a\nb"
+    given = Tokenizer.of_tokens(["<eos>", "<unk>", "a", ","], "word")
+    assert given.pretokenised
+    assert given.decode([2, 3, 0, 2, 1]) == "a ,\na <unk>"
+    letters = Tokenizer.of_tokens(["<eos>", "<unk>", "a", " "], "char")
+    assert letters.decode([2, 3, 0, 2]) == "a \na"
+    assert letters.encode("a b") == [2, 3, 1]
+
+
+@pytest.mark.parametrize("change, said", [
+    (lambda tree: tree["model"]["vocab"].update({"<eos>": 1, "<unk>": 0}), "not written by Regard"),
+    (lambda tree: tree["model"]["vocab"].update({"<unk>": 2, "cat": 1}), "not written by Regard"),
+    (lambda tree: tree["normalizer"].update({"type": "NFD"}), "not written by Regard"),
+    (lambda tree: tree.update({"pre_tokenizer": {"type": "Whitespace"}}), "not written by Regard"),
+    (lambda tree: tree["model"]["vocab"].update({"new": 9}), "ids have gaps"),
+])  # fmt: skip
+def test_a_vocabulary_of_another_program_is_refused(tmp_path, change, said):
+    tree = json.loads(Tokenizer.train(["the cat", "the cat"], "word").json)
+    assert tree["model"]["vocab"] == {"<eos>": 0, "<unk>": 1, "cat": 2, "the": 3}
+    change(tree)
+    (tmp_path / "t.json").write_text(json.dumps(tree), encoding="utf-8")
+    with pytest.raises(RegardError, match=said):
+        Tokenizer.load(tmp_path / "t.json")
+
+
+def test_bytes_in_another_order_are_refused(tmp_path):
+    for kind, said in (("byte", "another order"), ("bpe", "")):
+        tree = json.loads(Tokenizer.train(TEXT, kind).json)
+        vocabulary = tree["model"]["vocab"]
+        vocabulary["a"], vocabulary["b"] = vocabulary["b"], vocabulary["a"]
+        (tmp_path / "t.json").write_text(json.dumps(tree), encoding="utf-8")
+        if said:
+            with pytest.raises(RegardError, match=said):
+                Tokenizer.load(tmp_path / "t.json")
+        else:
+            assert Tokenizer.load(tmp_path / "t.json").decode([vocabulary["a"]]) == "a"
+    tree = json.loads(Tokenizer.train(TEXT, "byte").json)
+    tree["model"]["vocab"]["\n"] = tree["model"]["vocab"].pop("a")
+    (tmp_path / "t.json").write_text(json.dumps(tree), encoding="utf-8")
+    with pytest.raises(RegardError, match="not made of bytes"):
+        Tokenizer.load(tmp_path / "t.json")

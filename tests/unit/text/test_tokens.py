@@ -3,6 +3,8 @@
 import errno
 import json
 import re
+from concurrent.futures import Future
+from concurrent.futures.process import BrokenProcessPool
 from functools import partial
 
 import numpy as np
@@ -13,6 +15,7 @@ from hypothesis import strategies as st
 from regard.base.errors import RegardError
 from regard.text import tokens as tokens_module
 from regard.text.corpus import Corpus, GivenLines, open_corpus
+from regard.text.pair_tokens import encode_side
 from regard.text.tokenizer import Tokenizer, blocks
 from regard.text.tokens import WRITTEN_EOS, cached, load_tokens, tokenise
 
@@ -184,3 +187,133 @@ def test_an_end_that_is_written_out_is_found_in_any_number_of_blanks():
     for text in ("a <eos>", "a  \t<eos> \t", "a<eos>", "<eos>", " <eos>", "a <eos> b", "a <eos> <eos>", "a\n <eos>\nb"):
         assert WRITTEN_EOS.sub("", text) == re.sub(r"[ \t]*<eos>[ \t]*$", "", text, flags=re.M)
     assert WRITTEN_EOS.sub("", " " * 1_000_000) == " " * 1_000_000  # at once: it took minutes
+
+
+@pytest.mark.parametrize("size, number", [(1 << 16, np.uint16), ((1 << 16) + 1, np.uint32)])
+def test_two_bytes_hold_65536_types(tmp_path, size, number):
+    tokenizer = Tokenizer.of_tokens(["<eos>", "<unk>", *(f"w{n}" for n in range(size - 2))], "word")
+    last = f"w{size - 3}"
+    array = tokenise([last], tokenizer, tmp_path / "x.npy")
+    assert (array.ids.dtype, array.ids.tolist()) == (number, [size - 1, 0])
+    ids, offsets, characters = encode_side([last, ""], tokenizer)
+    assert (ids.dtype, ids.tolist()) == (number, [size - 1, 0, 0])
+    assert (offsets.tolist(), characters.tolist()) == ([0, 2, 3], [len(last) + 1, 1])
+
+
+@pytest.mark.parametrize("size, processes", [(None, 1), (0, 1), (99, 1), (100, 3)])
+def test_only_large_texts_are_cut_by_several_processes(tmp_path, monkeypatch, size, processes):
+    class Sized(tuple):
+        pass
+
+    asked, cut = [], tokens_module._cut
+    monkeypatch.setattr(tokens_module, "LARGE", 100)
+    monkeypatch.setattr("os.sched_getaffinity", lambda process: {0, 1, 2}, raising=False)
+    monkeypatch.setattr(
+        tokens_module, "_cut", lambda texts, tokenizer, count: asked.append(count) or cut(texts, tokenizer, 1)
+    )  # fmt: skip
+    lines = Sized(LINES)
+    lines.size = size
+    tokenise(lines, Tokenizer.train(LINES, "char"), tmp_path / "x.npy")
+    tokenise(lines, Tokenizer.train(LINES, "char"), tmp_path / "y.npy", processes=2)
+    assert asked == [processes, 2]
+
+
+class Pool:
+    """Instead of processes; from a call on it is broken."""
+
+    breaks_at, submitted = 10**9, 0
+
+    def __init__(self, count, context, initializer, arguments):
+        initializer(*arguments)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        pass
+
+    def submit(self, function, *arguments):
+        Pool.submitted += 1
+        if Pool.submitted > Pool.breaks_at + 3:
+            raise BrokenProcessPool
+        future = Future()
+        if Pool.submitted > Pool.breaks_at:
+            future.set_exception(BrokenProcessPool())
+        else:
+            future.set_result(function(*arguments))
+        return future
+
+
+@pytest.mark.parametrize("breaks_at", [0, 4, 10**9])
+def test_texts_stay_in_order_and_few_wait_also_if_a_process_dies(monkeypatch, breaks_at):
+    monkeypatch.setattr(tokens_module, "ProcessPoolExecutor", Pool)
+    monkeypatch.setattr(Pool, "breaks_at", breaks_at)
+    monkeypatch.setattr(Pool, "submitted", 0)
+    tokenizer = Tokenizer.train(["0123456789"], "char")
+    taken = []
+
+    def texts():
+        for n in range(20):
+            taken.append(n)
+            yield f"{n}", 1
+
+    waiting, found = [], []
+    for ids, counted in tokens_module._cut(texts(), tokenizer, 2):
+        found.append(tokenizer.decode(ids[:-1].tolist()))
+        waiting.append(len(taken) - len(found))
+        size = len(found[-1]) + 1
+        assert counted == {"tokens": size, "characters": size, "lines": 1, "unknown": 0, "bytes": size}
+    assert found == [str(n) for n in range(20)]
+    assert max(waiting) == (3 if breaks_at == 0 else 4)
+
+
+def test_what_a_killed_process_noted_is_believed_only_if_it_is_whole(tmp_path):
+    part, note = tmp_path / "x.part", tmp_path / "x.part.json"
+    counted = {"tokens": 3, "characters": 9, "lines": 2, "unknown": 0, "bytes": 9}
+    nothing = dict.fromkeys(counted, 0)
+    for size, content, believed in (
+        (6, counted, True), (5, counted, False), (6, counted | {"tokens": 3.0}, False), (6, counted | {"x": 1}, False),
+        (6, [1], False), (99, counted, True),
+    ):  # fmt: skip
+        part.write_bytes(b"x" * size)
+        note.write_text(json.dumps(content))
+        assert tokens_module._done(part, note, 2) == (counted if believed else nothing)
+        assert note.exists() is believed
+
+
+@pytest.mark.parametrize("number, said", [(errno.ENOSPC, "disk is full"), (errno.EIO, "could not be saved")])
+@pytest.mark.parametrize("noted", [False, True])
+def test_after_an_error_only_noted_progress_stays_and_never_on_a_full_disk(tmp_path, number, said, noted):
+    part, note = tmp_path / "x.part", tmp_path / "x.part.json"
+    if noted:
+        note.write_text("{}")
+
+    def write_some():
+        with tokens_module._opened(part, note) as stream:
+            stream.write(b"some")
+            raise OSError(number, "the system's words")
+
+    with pytest.raises(RegardError, match=said):
+        write_some()
+    stays = noted and number != errno.ENOSPC
+    assert (part.exists(), note.exists()) == (stays, stays)
+
+
+def test_a_cache_that_cannot_be_written_is_said_once(monkeypatch, own_cache):
+    corpus, tokenizer, said = Corpus("small", {"train": GivenLines(LINES)}), Tokenizer.train(LINES, "char"), []
+    monkeypatch.setattr(tokens_module, "_unwritable", lambda folder: "Read-only file system")
+    tokens_module._scratch.cache_clear()
+    try:
+        arrays = [cached(corpus, tokenizer, "train", say=said.append) for _ in range(2)]
+    finally:
+        tokens_module._scratch.cache_clear()
+    assert arrays[0].ids.tolist() == arrays[1].ids.tolist()
+    assert len(said) == 1
+    assert "cannot be written (Read-only file system)" in said[0]
+    assert not list((own_cache / "tokens").glob("*.npy"))
+
+
+def test_a_folder_that_can_be_written_is_no_reason(tmp_path):
+    assert tokens_module._unwritable(tmp_path / "new" / "folder") == ""
+    (tmp_path / "file").write_text("x")
+    assert tokens_module._unwritable(tmp_path / "file" / "folder")
