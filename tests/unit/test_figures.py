@@ -541,3 +541,11 @@ def test_a_logarithmic_axis_has_a_few_round_ticks_whatever_its_range(values, tic
     assert (axis.low, axis.high) == pytest.approx((values[0] / 1.04, values[1] * 1.04))
     place = axis.onto(10.0, 30.0)
     assert [place(axis.low), place(axis.high), place(math.sqrt(axis.low * axis.high))] == pytest.approx([10, 30, 20])
+
+
+@pytest.mark.parametrize("ends", [(math.nan, 2.0), (0.5, math.nan)])
+def test_an_interval_without_one_of_its_ends_is_its_value_alone(ends):
+    figure = Intervals("T", "x", [Mark("a", 1.0, *ends), Mark("b", 1.0, 0.5, 2.0)])
+    assert svg(figure).count("stroke-linecap") == 1
+    assert svg(figure).count("<circle") == 2
+    assert "├" not in terminal(figure, 60, colour=False).splitlines()[1]
