@@ -353,6 +353,22 @@ def test_the_model_is_in_training_during_steps_also_after_a_validation(tmp_path)
     assert modes == [True] * 4
 
 
+def test_a_stream_goes_on_with_the_state_after_the_window_before(tmp_path):
+    one = trainer(tmp_path, "lstm")
+    one.model.double().eval()
+    first, second = (one.batches.batch(step) for step in (0, 1))
+    begins = float(one.gradient(first)[0])
+    goes_on = float(one.gradient(second)[0])
+    tokens = torch.from_numpy(np.concatenate([first.tokens, second.tokens], axis=1))
+    targets = torch.from_numpy(np.concatenate([first.targets, second.targets], axis=1))
+    logits, _ = one.model(tokens)  # both windows as one
+    losses = torch.nn.functional.cross_entropy(logits.mT, targets, reduction="none")
+    window = first.tokens.shape[1]
+    assert begins == pytest.approx(losses[:, :window].mean().item(), rel=1e-9)
+    assert goes_on == pytest.approx(losses[:, window:].mean().item(), rel=1e-9)
+    assert float(one.gradient(first)[0]) == pytest.approx(begins, rel=1e-9)  # an epoch begins afresh
+
+
 def test_a_text_model_leaves_three_files(tmp_path):
     one = small(tmp_path, steps=4, evaluate_every=2)
     one.train()

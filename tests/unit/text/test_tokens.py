@@ -317,3 +317,15 @@ def test_a_folder_that_can_be_written_is_no_reason(tmp_path):
     assert tokens_module._unwritable(tmp_path / "new" / "folder") == ""
     (tmp_path / "file").write_text("x")
     assert tokens_module._unwritable(tmp_path / "file" / "folder")
+
+
+def test_what_is_noted_as_done_is_on_the_disk_before(tmp_path, monkeypatch):
+    order = []
+    monkeypatch.setattr("os.fsync", lambda number: order.append("array"))
+    monkeypatch.setattr(tokens_module, "write_text", lambda path, text: order.append(path.name))
+    with open(tmp_path / "x.part", "w+b") as stream:
+        tokens_module._keep(stream, tmp_path / "x.part.json", {"tokens": 3})
+    assert order == ["array", "x.part.json"]
+    with tokens_module._opened(tmp_path / "y.part", tmp_path / "y.part.json") as stream:
+        stream.write(b"ids")
+    assert order[2:] == ["array"]
