@@ -149,19 +149,20 @@ def written_rows_(
     """`rows_` in plain PyTorch."""
     real = logits[:, :words]
     z = real.to(torch.promote_types(logits.dtype, torch.float32))  # bf16 has too few digits for a sum over V
-    log_p = (z if bias is None else z + bias).log_softmax(-1)
+    log_p = (z if bias is None else z.add_(bias)).log_softmax(-1)  # z is a copy, or the logits, which are overwritten
     index = targets.clamp(min=0)[:, None]
     costs = (smoothing - 1.0) * log_p.gather(1, index)[:, 0]
     if smoothing:
         costs -= smoothing * log_p.mean(-1)
-    gradient = log_p.exp_()
+    gradient = torch.exp(log_p, out=real) if real.dtype == log_p.dtype else log_p.exp_()
     if smoothing:
         gradient -= smoothing / words
     gradient.scatter_add_(1, index, gradient.new_full((1, 1), smoothing - 1.0).expand_as(index))
     if masked:
         gradient.mul_((targets >= 0)[:, None])
         costs = costs.where(targets >= 0, 0.0)
-    real.copy_(gradient)
+    if gradient is not real:
+        real.copy_(gradient)
     logits[:, words:] = 0.0
     return costs
 
