@@ -7,7 +7,18 @@ from pathlib import Path
 import pytest
 
 from regard.base.errors import RegardError
-from regard.base.files import BLOCK, Held, claiming, file_digest, locked, read_whole, reading, write_new, write_text
+from regard.base.files import (
+    BLOCK,
+    Held,
+    append_line,
+    claiming,
+    file_digest,
+    locked,
+    read_whole,
+    reading,
+    write_new,
+    write_text,
+)
 from regard.cli.file_to_file import line_by_line
 from regard.cli.writing import _digests
 from regard.text.lines import BOM
@@ -52,6 +63,13 @@ def test_a_new_file_needs_a_name_and_a_folder(tmp_path):
         write_new(Path("/"), "text")
     with pytest.raises(RegardError, match="could not be saved"):
         write_new(tmp_path / "file" / "page.html", "text")
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no device that is always full")
+def test_a_line_that_finds_no_room_is_said_in_one_sentence(tmp_path, monkeypatch):
+    monkeypatch.setattr("regard.base.files.open_own_file", lambda path, flags: os.open("/dev/full", flags))
+    with pytest.raises(RegardError, match="disk is full"):
+        append_line(tmp_path / "metrics.jsonl", "{}")
 
 
 def test_of_two_writers_of_a_new_file_one_is_refused(tmp_path):

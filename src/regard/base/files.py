@@ -305,8 +305,11 @@ def open_own_file(path: Path, flags: int) -> int:
 
 
 def append_line(path: Path, line: str) -> None:
-    with open(open_own_file(path, os.O_WRONLY | os.O_APPEND), "a", encoding="utf-8") as stream:
-        stream.write(line + "\n")
+    try:
+        with open(open_own_file(path, os.O_WRONLY | os.O_APPEND), "a", encoding="utf-8") as stream:
+            stream.write(line + "\n")
+    except OSError as error:
+        raise _not_saved(path, error) from error
 
 
 class Held(RegardError):

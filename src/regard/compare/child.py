@@ -39,7 +39,7 @@ def main(words: list[str]) -> None:
         plan = Plan.read(folder)
         entrant = next(entrant for entrant in plan.entrants if entrant.label == label)
         take_part(plan, entrant, seed, jobs)
-    except RegardError as error:
+    except (RegardError, OSError) as error:  # a full or broken disk too
         print(" ".join(str(error).split()))
         sys.exit(2)
     except (Stopped, KeyboardInterrupt):
