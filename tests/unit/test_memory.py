@@ -233,9 +233,9 @@ def test_the_chain_of_causes_is_searched():
 @pytest.mark.slow
 def test_the_command_that_is_named_goes_on_with_less_memory(tmp_path):
     def limited(*words):
-        return forked(*words, cwd=tmp_path, memory=250 << 20)
+        return forked(*words, cwd=tmp_path, memory=400 << 20)
 
-    words = ["train", "gpt", "--size", "tiny", "--run", "mine", "--training.batch-tokens", 16384]
+    words = ["train", "gpt", "--size", "tiny", "--run", "mine", "--training.batch-tokens", 131072]
     outcome = limited(*words, "--training.steps", 2, "--training.threads", 1)
     first = "regard: The memory of cpu ran out in the very first step: `regard resume mine --training.accumulate 2`"
     assert outcome.said.startswith(first), outcome

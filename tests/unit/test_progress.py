@@ -221,6 +221,7 @@ def test_on_a_terminal_a_bar_moves_and_is_gone_at_the_end(monkeypatch, screen):
     assert "30%" in shown  # 6 of 20
     assert "loss 3" in shown
     assert "50%" in shown
+    assert "-:--:--" not in shown  # minutes are enough, where nothing is known yet
     assert written.rindex("\x1b[2K") > written.rindex("reading")
 
 

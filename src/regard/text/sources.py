@@ -207,7 +207,7 @@ def content_digest(path: Path) -> str:
 @lru_cache
 def _content_digest(path: Path, size: int, modified: int) -> str:
     with reading(path) as stream:
-        return hashlib.file_digest(stream, lambda: hashlib.blake2b(digest_size=16)).hexdigest()
+        return hashlib.file_digest(stream, lambda: hashlib.blake2b(digest_size=16)).hexdigest()  # type: ignore[arg-type]
 
 
 def digest_of(*parts: str) -> str:
