@@ -29,7 +29,10 @@ from regard.runs.train import Prepared, prepare
 from regard.systems.model import Stack
 from regard.training.objective import to_device
 
-QUICK = {"data": {"corpus": "copy", "tokenizer": "word", "vocabulary": 0}, "model": {"dropout": 0.0}}
+QUICK: dict[str, dict[str, Any]] = {
+    "data": {"corpus": "copy", "tokenizer": "word", "vocabulary": 0},
+    "model": {"dropout": 0.0},
+}
 
 
 class RegardSteps(RegardTraining):
@@ -48,9 +51,8 @@ class PlainLoop:
         install(self.model, training=True)
         self.batches, self.parameters = ready.data.batches(self.model), count(self.model)
         self.carries = getattr(ready.recipe.training, "batches", "") == "stream"
-        self.optimizer, self.state, self.number = adamw(self.model, captured=False), None, 0
-
-    state: State | None
+        self.optimizer, self.number = adamw(self.model, captured=False), 0
+        self.state: State | None = None
 
     def __call__(self) -> int:
         with one_thread():
@@ -59,6 +61,7 @@ class PlainLoop:
     def _step(self) -> int:
         found = self.batches.batch(self.number)
         batch, self.number = to_device(found, self.model.device), self.number + 1
+        state: State | None
         if batch.source is not None:
             state = self.model.begin(batch.source, batch.source_lengths)
         elif self.carries:
