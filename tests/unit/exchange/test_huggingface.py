@@ -124,12 +124,14 @@ def test_pipelines_need_no_network(exported):
 
 
 def test_a_full_disk_is_said_in_one_sentence_and_nothing_is_left(runs, tmp_path, monkeypatch):
+    folder = runs("gpt").folder
+
     def full(*_, **__):
         raise SafetensorError("Error while serializing: I/O error: No space left on device (os error 28)")
 
     monkeypatch.setattr("regard.training.checkpoint.save_file", full)
     with pytest.raises(RegardError, match="the disk is full"):
-        export(runs("gpt").folder, "huggingface", tmp_path / "out")
+        export(folder, "huggingface", tmp_path / "out")
     assert not list(tmp_path.iterdir())
 
 
