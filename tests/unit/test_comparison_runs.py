@@ -393,7 +393,9 @@ def test_a_counted_run_killed_before_its_measurements_is_counted_again_elsewhere
         child, "train_recipe", lambda recipe, into, **others: counts.append(into) or train(recipe, into, **others)
     )
     path.unlink()
+    (folder / "report.html").unlink()
     child.take_part(ended.plan, ended.plan.entrants[0], 1)
+    assert (folder / "report.html").exists()
     assert [into.name for into in counts] == ["2-gram"]
     assert counts[0] != folder
     assert not counts[0].exists()

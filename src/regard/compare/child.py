@@ -25,6 +25,7 @@ from regard.report.progress import hush
 from regard.runs.facts import read_facts
 from regard.runs.new_folder import device_name
 from regard.runs.run import Run
+from regard.runs.run_report import write_report
 from regard.runs.train import dry_run, peak_memory, resume, train_recipe
 from regard.systems.code import named_before
 from regard.training.checkpoint import load_tensors
@@ -70,6 +71,7 @@ def _train(plan: Plan, entrant: Entrant, seed: int, folder: Path) -> tuple[Run, 
         with TemporaryDirectory() as scratch:
             run = train_recipe(recipe, Path(scratch) / entrant.label, tokenizers=tokenizers)
         run.folder = folder  # the same numbers, and the notes that only counting makes
+        write_report(run)  # it may have been killed before it had one
         return run, before
     if (folder / "run.json").exists():
         return resume(folder), before
