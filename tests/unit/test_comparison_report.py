@@ -4,6 +4,7 @@ import json
 import math
 import re
 from dataclasses import replace
+from functools import partial
 from itertools import pairwise
 from types import SimpleNamespace
 
@@ -199,6 +200,13 @@ def test_the_title_says_what_was_equal(compared):
     assert timed(done, match="parameters").title == (
         "my.txt, test split: every neural system has about 54 321 parameters and read 20 000 tokens"
     )
+
+
+def test_who_has_no_score_comes_after_an_infinite_one():
+    for more_is_better, best_first in ((False, [1.5, 2.0, math.inf, None]), (True, [2.0, 1.5, -math.inf, None])):
+        these = SimpleNamespace(task=SimpleNamespace(score="score", more_is_better=more_is_better))
+        rows = [{"score": score} for score in reversed(best_first)]
+        assert [row["score"] for row in sorted(rows, key=partial(Comparison._rank, these))] == best_first
 
 
 def test_the_ranking_names_all_and_who_does_not_differ(compared):

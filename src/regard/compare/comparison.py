@@ -184,10 +184,10 @@ class Comparison:
 
     # ----------------------------------------------------------------------------------------------------------------
 
-    def _rank(self, row: Mapping[str, Any]) -> float:
-        """Sort key: lower is better; rows without a score come last."""
+    def _rank(self, row: Mapping[str, Any]) -> tuple[bool, float]:
+        """Sort key: lower is better; rows without a score come last, even after an infinite one."""
         score = row[self.task.score]
-        return math.inf if score is None else -score if self.task.more_is_better else score
+        return score is None, (score or 0.0) * (-1 if self.task.more_is_better else 1)
 
     def _row(self, number: int) -> dict[str, Any]:
         entrant = self.plan.entrants[number]
