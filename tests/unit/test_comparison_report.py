@@ -460,7 +460,7 @@ def test_the_page_lists_every_run_and_marks_the_best(compared, monkeypatch):
     assert list(columns)[:4] == ["label", "perplexity", "interval", "bits_per_character"]
     assert columns.keys() == done.columns.keys()
     assert (best, badge) == ([0], "best")
-    assert [row["label"] for row in rows] == ["2-gram", "5-gram", "lstm"]
+    assert [row["label"] for row in rows] == ["2-gram", "lstm", "5-gram"]
     assert list(headings) == ["run", "perplexity", "tokens", "steps", "seconds", "parameters"]
     assert runs == [
         {"run": "2-gram", "perplexity": "20.09", "tokens": 1010, "steps": 8, "seconds": "4.12", "parameters": 6000},
