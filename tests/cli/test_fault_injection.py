@@ -1,6 +1,7 @@
 """A disk that is full or broken, or a kill, at any write of a save: nothing is lost. All places are tried by
 `make faults` and `make kills`; here some of a few works are."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -14,7 +15,8 @@ pytestmark = [pytest.mark.slow, pytest.mark.skipif(sys.platform != "linux", reas
 
 
 def drive(*words: str) -> None:
-    done = subprocess.run([sys.executable, DRIVER, *words], capture_output=True, text=True)
+    path = {"PYTHONPATH": str(DRIVER.parent)}  # a command that ran in this process before may have made it a safe one
+    done = subprocess.run([sys.executable, DRIVER, *words], capture_output=True, text=True, env=os.environ | path)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
