@@ -21,6 +21,7 @@ from regard.base.files import (
 )
 from regard.cli.file_to_file import line_by_line
 from regard.cli.writing import _digests
+from regard.runs.new_folder import tidy
 from regard.text.lines import BOM
 
 
@@ -206,3 +207,12 @@ def test_what_a_kill_left_of_the_note_beside_an_unfinished_file_is_swept(tmp_pat
     assert sorted(path.name for path in tmp_path.iterdir()) == [
         ".other.txt.part.json.0123abcd.part", "in.txt", "out.txt",
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["kept", "snapshots"])
+def test_what_a_kill_left_of_the_first_weights_of_a_folder_is_removed(tmp_path, name):
+    (tmp_path / name).mkdir()
+    for file in (".00000002.safetensors.0123abcd.part", "mine.part"):
+        (tmp_path / name / file).write_bytes(b"half")
+    tidy(tmp_path)
+    assert [path.name for path in (tmp_path / name).iterdir()] == ["mine.part"]

@@ -137,7 +137,8 @@ def tidy(folder: Path) -> None:
     """Remove what a kill in the middle of a save left in a run that is held."""
     sweep(folder)
     for name in ("kept", SNAPSHOTS):
-        if weights_in(folder / name):
+        weights_in(folder / name)  # refuses a link
+        if (folder / name).is_dir():
             sweep(folder / name)
     (folder / BEGINNING).unlink(missing_ok=True)
 
