@@ -277,7 +277,7 @@ def make_inputs(folder: Path) -> None:
     shutil.copy(Path(__file__).parent / "golden" / "harbour.3.arpa", folder / "small.arpa")
 
 
-CLOCKS = {"seconds", "elapsed", "started", "besides", "tokens_per_second"}
+CLOCKS = {"seconds", "elapsed", "started", "besides", "tokens_per_second", "sentences_per_second"}
 
 
 def result(path: Path) -> object:
