@@ -101,6 +101,7 @@ def ended(text, tmp_path_factory):
         patch.setattr(child, "hush", lambda: None)
         patch.setattr(language_task, "generation_speed", lambda run: 9.5)
         patch.setattr(processes, "time", SimpleNamespace(monotonic=count(100.0, 3.0).__next__))
+        patch.setattr(processes, "named_here", tuple)  # other tests of this process may have named code of their own
         question = asked(text)
         done = regard.compare(
             question.systems, data=text, budget=question.budget, seeds=2, size="tiny", settings=question.settings,

@@ -226,7 +226,7 @@ def test_a_loss_that_is_not_finite_stops_and_keeps_the_last_good_weights(tmp_pat
     one = trainer(tmp_path, "lstm", optimizer="sgd", learning_rate=1e30, clip=0, warmup=0)
     one.save()
     before = bits(tmp_path)
-    with pytest.raises(RegardError, match=r"The loss became (nan|inf) at step 1;.*learning_rate"):
+    with pytest.raises(RegardError, match=r"The loss became (nan|inf) at step [12];.*learning_rate"):
         one.train()
     assert bits(tmp_path) == before
     tensors, _ = load_tensors(tmp_path / "training.safetensors")
