@@ -122,7 +122,8 @@ def _cut(pairs: TokenPairs, order: np.ndarray, budget: int) -> np.ndarray:
 
     Only BPE-dropout can make a single pair larger than the budget; it then has a batch of its own.
     """
-    bounds, longest_source, longest_target, start = [0], 0, 0, 0
+    bounds, start = [0], 0
+    longest_source = longest_target = 1  # <eos>
     sides = zip(pairs.source_lengths[order].tolist(), pairs.target_lengths[order].tolist())
     for place, (source, target) in enumerate(sides):
         longest_source, longest_target = max(longest_source, source), max(longest_target, target)
