@@ -142,7 +142,7 @@ def _lines(figure: Lines, width: int, colour: bool) -> Iterable[str]:
     up = Axis.of(
         (p[1] for line in figure.lines for p in line.points if p[1] <= figure.top), figure.log_y, figure.zero_y
     )
-    margin = max((len(number(tick)) for tick in up.ticks), default=1)
+    margin = max(len(number(tick)) for tick in up.ticks)
     canvas = _Canvas(width - margin - 2, TALL)
     names = list(dict.fromkeys(line.name for line in figure.lines))
     for line in sorted(figure.lines, key=lambda line: not line.faint):
