@@ -23,7 +23,7 @@ import sys
 import tempfile
 import time
 import tomllib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -235,7 +235,8 @@ def watch(file: str, source: str, out: str) -> None:
 @cache
 def measured(file: str) -> dict[str, Any]:
     """What `watch` found out, now or before."""
-    paths = [ROOT / file, *(path for package in TESTS for path in sorted((SOURCE / package).rglob("*.py")))]
+    packages = [package for package, files in TESTS.items() if file.removeprefix("tests/") in files]
+    paths = [ROOT / file, *(path for package in packages for path in sorted((SOURCE / package).rglob("*.py")))]
     digest = hashlib.sha256(b"".join(path.read_bytes() for path in paths)).hexdigest()[:16]
     known = KNOWN / f"{file.replace('/', '-')}-{digest}.json"
     if not known.exists():
@@ -249,9 +250,9 @@ def measured(file: str) -> dict[str, Any]:
     return json.loads(known.read_text(encoding="utf-8"))
 
 
-def concerned(fault: Fault) -> tuple[list[str], float]:
-    """The tests that run a faulty line, the quick files first, and their seconds. A line that is run when its module is
-    imported concerns all tests that run anything of the module."""
+def concerned(fault: Fault) -> dict[str, float]:
+    """The tests that run a faulty line, the quick files first, and the seconds of each. A line that is run when its
+    module is imported concerns all tests that run anything of the module."""
     by_file = {}
     for name in TESTS[fault.file.split("/")[0]]:
         file = f"tests/{name}"
@@ -263,10 +264,9 @@ def concerned(fault: Fault) -> tuple[list[str], float]:
                 break
         tests = [test for test in found["seconds"] if test in contexts or file in contexts]
         if tests:
-            tests.sort(key=found["seconds"].__getitem__)
-            by_file[file] = (sum(found["seconds"][test] for test in tests), tests)
-    order = sorted(by_file, key=lambda file: by_file[file][0])
-    return [test for file in order for test in by_file[file][1]], sum(seconds for seconds, _ in by_file.values())
+            by_file[file] = sorted((found["seconds"][test], test) for test in tests)
+    order = sorted(by_file.values(), key=lambda tests: sum(seconds for seconds, _ in tests))
+    return {test: seconds for tests in order for seconds, test in tests}
 
 
 # -- a fault and its tests -------------------------------------------------------------------------------------------
@@ -296,10 +296,10 @@ class Order:
         items.sort(key=lambda item: self.place.get(item.nodeid, 0))
 
 
-def trial(tests: Sequence[str], source: str) -> None:
-    """In a process of its own: these tests with that source. Exit code 0: all passed."""
+def trial(tests: Sequence[str], limit: float, source: str) -> None:
+    """In a process of its own: these tests with that source. Exit code 0: all passed, each within the limit."""
     into(source)
-    sys.exit(pytest.main(["-x", *PYTEST, *tests], plugins=[Order(tests)]))
+    sys.exit(pytest.main(["-x", f"--timeout={limit}", *PYTEST, *tests], plugins=[Order(tests)]))
 
 
 def end_with_parent() -> None:
@@ -331,16 +331,17 @@ def known_faults() -> Iterator[tuple[Fault, str]]:
 
 
 def outcome(fault: Fault) -> str:
-    return result(fault, *concerned(fault))
+    return result(fault, concerned(fault))
 
 
-def result(fault: Fault, tests: Sequence[str], seconds: float) -> str:
+def result(fault: Fault, tests: Mapping[str, float]) -> str:
+    """What comes of a fault and its tests, of which the seconds are known."""
     if not tests:
         return "not run"
     with copied(fault) as source:
-        process = FORK.Process(target=trial, args=(tests, source))
+        process = FORK.Process(target=trial, args=(list(tests), 10 * max(tests.values()) + 30, source))
         process.start()
-        process.join(5 * seconds + 60)
+        process.join(5 * sum(tests.values()) + 60)
         if process.is_alive():
             os.killpg(process.pid, signal.SIGKILL)
             process.join()
@@ -362,7 +363,7 @@ def main() -> None:
     if asked.known:
         came = []
         for fault, test in known_faults():
-            came.append(result(fault, [test], 60))
+            came.append(result(fault, {test: 60.0}))
             print(f"{came[-1]:8}  {fault.file}:{fault.line}  {fault.words[:160]}", flush=True)
         sys.exit(came.count("killed") != len(came))
     rows, nothing, began = [], equivalent(), time.time()

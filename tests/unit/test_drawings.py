@@ -63,6 +63,7 @@ FIGURES = {
     "intervals over a logarithm": Intervals(
         "Ratio", "times", [Mark("slow", 0.02, 0.01, 0.05), Mark("fast", 40.0, 30.0, 90.0)], log_x=True, threshold=1.0
     ),
+    "a long title": Lines("Long", "steps of the longest training that " * 4, "y", [Line("a", [(0, 1.0), (9, 2.0)])]),
     "no rows": Heat("Empty", [], ["a"], [], x="x"),
     "no columns": Heat("Empty", ["a"], [], [[]], z="z"),
     "no marks": Intervals("Empty", "x", []),

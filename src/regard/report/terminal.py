@@ -12,7 +12,7 @@ import shutil
 import sys
 from collections.abc import Iterable, Sequence
 from itertools import groupby, pairwise
-from unicodedata import category, combining
+from unicodedata import category
 
 from rich.cells import cell_len, set_cell_size
 
@@ -93,7 +93,7 @@ def _letters(words: str) -> list[str]:
     """Letters with the marks that belong to them."""
     found: list[str] = []
     for sign in words:
-        if found and (combining(sign) or category(sign) in ("Mn", "Mc", "Me", "Cf")):
+        if found and category(sign) in ("Mn", "Mc", "Me", "Cf"):
             found[-1] += sign
         else:
             found.append(sign)

@@ -86,8 +86,7 @@ class Segmentations:
         sizes = self._lengths[chosen]
         ids = gather(np.array(self._ids, np.uint32), self._starts[chosen], sizes)
         ends = offsets_of(sizes)[1:][self._line_ends]
-        small = self._tokenizer.vocabulary <= 1 << 16
-        return ids.astype(np.uint16) if small else ids, np.concatenate([[0], ends])
+        return ids.astype(self._tokenizer.id_type), np.concatenate([[0], ends])
 
     def _segment(self, word: int, variant: int) -> list[int]:
         symbols = self._words[word]

@@ -159,9 +159,8 @@ def side_by_side(pairs: TokenPairs, rows: np.ndarray, shape: tuple[int, int, int
     source, source_lengths = _padded(pairs.source, pairs.source_offsets, rows, count, longest_source)
     targets, lengths = _padded(pairs.target, pairs.target_offsets, rows, count, longest_target)
     source_lengths[len(rows) :] = 1  # every source ends in <eos>, also an empty one
-    tokens = np.zeros_like(targets)  # <eos> is 0
+    tokens = np.zeros_like(targets)  # <eos> is 0, and so is padding
     tokens[:, 1:] = targets[:, :-1]
-    tokens[np.arange(1, targets.shape[1] + 1)[None] > lengths[:, None]] = 0
     return PairBatch(source, source_lengths, tokens, targets, lengths)
 
 

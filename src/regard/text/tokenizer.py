@@ -77,6 +77,7 @@ class Tokenizer:
         self._engine = engine
         self.kind, self.normalisation, self.pretokenised = _recognise(engine)
         self.vocabulary: int = engine.get_vocab_size()
+        self.id_type = np.dtype(np.uint16 if self.vocabulary <= 1 << 16 else np.uint32)  # of ids that are kept
         self.eos: int = 0
         self.unk: int | None = 1 if self.kind in ("word", "char") else None
         self.specials: tuple[int, ...] = (self.eos,) if self.unk is None else (self.eos, self.unk)

@@ -3,6 +3,7 @@
 import json
 import unicodedata
 from collections import Counter
+from hashlib import blake2b
 from itertools import chain
 from pathlib import Path
 
@@ -163,6 +164,12 @@ def test_text_is_normalised_as_unicode_says(kind, form):
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_same_text_gives_the_same_tokenizer(kind):
     assert Tokenizer.train(iter(TEXT), kind).digest == Tokenizer.train(TEXT, kind).digest
+
+
+def test_the_digest_is_16_bytes_of_blake2b():
+    """Prepared text is found again by it: with another one, all would be tokenised anew."""
+    tokenizer = Tokenizer.train(TEXT, "word")
+    assert tokenizer.digest == blake2b(tokenizer.json.encode(), digest_size=16).hexdigest()
 
 
 def test_words_stay_whole_and_punctuation_stands_alone():
