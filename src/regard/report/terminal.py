@@ -183,18 +183,18 @@ class _Canvas:
                 self._join(start, stop, index)
         every = max(1, round(len(path) / MARKED)) if line.joined else 1
         for x, y in () if line.level or line.faint else path[::-every]:
-            if 0 <= y < 4 * self.height:
-                cell = int(y // 4), int(x // 2)
+            cell = int(y // 4), int(x // 2)
+            if cell[0] >= 0:  # else above the top
                 self.marks[cell], self.owner[cell] = MARKS[index % len(MARKS)], index
 
     def _join(self, start: tuple[float, float], stop: tuple[float, float], index: int) -> None:
         (x0, y0), (x1, y1) = start, stop
-        y0, y1 = (min(max(y, -4.0 * self.height), 8.0 * self.height) for y in (y0, y1))  # clip far values
+        y0, y1 = (max(y, -4.0 * self.height) for y in (y0, y1))  # clip far values
         steps = max(1, math.ceil(max(abs(x1 - x0), abs(y1 - y0))))
         for step in range(steps + 1):
             x, y = x0 + (x1 - x0) * step / steps, y0 + (y1 - y0) * step / steps
-            if 0 <= y < 4 * self.height and 0 <= x < 2 * self.width:
-                cell = int(y // 4), int(x // 2)
+            cell = int(y // 4), int(x // 2)
+            if cell[0] >= 0:
                 self.dots[cell] = self.dots.get(cell, 0) | self.DOTS[int(y) % 4][int(x) % 2]
                 if cell not in self.marks:
                     self.owner[cell] = index

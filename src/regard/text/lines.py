@@ -93,7 +93,8 @@ def skip_to(stream: BinaryIO, offset: int) -> None:
 
 def bounded_lines(stream: BinaryIO, name: str) -> Iterator[bytes]:
     """The lines of a stream with their ends; `name` is what an error calls it."""
-    for number, raw in enumerate(iter(partial(stream.readline, LONGEST_LINE + 1), b""), 1):
+    read = partial(stream.readline, LONGEST_LINE + 1)
+    for number, raw in enumerate(iter(read, b""), 1):
         if len(raw) > LONGEST_LINE:
             raise RegardError(
                 f"{name} has a line of more than {LONGEST_LINE >> 20} MiB, line {number} from where reading "

@@ -335,6 +335,7 @@ def test_a_part_that_would_change_the_tokens_is_refused(tmp_path, kind, change, 
 
 def test_blocks_are_of_the_asked_size_or_a_line_more():
     assert list(blocks(["ab", "cd", "e", "", "fghij"], 6)) == [("ab\ncd", 2), ("e\n\nfghij", 3)]
+    assert [count for _, count in blocks(["abcd"] * 6, 6)] == [2, 2, 2]
     assert list(blocks(["ab", "cd", "e"], 7)) == [("ab\ncd\ne", 3)]
     assert list(blocks(["abcdefgh", "i"], 3)) == [("abcdefgh", 1), ("i", 1)]
     assert list(blocks([], 3)) == []

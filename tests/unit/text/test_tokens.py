@@ -207,7 +207,7 @@ def test_only_large_texts_are_cut_by_several_processes(tmp_path, monkeypatch, si
 
     asked, cut = [], tokens_module._cut
     monkeypatch.setattr(tokens_module, "LARGE", 100)
-    monkeypatch.setattr("os.sched_getaffinity", lambda process: {0, 1, 2}, raising=False)
+    monkeypatch.setattr("os.sched_getaffinity", lambda process: {0: {0, 1, 2}}[process], raising=False)
     monkeypatch.setattr(
         tokens_module, "_cut", lambda texts, tokenizer, count: asked.append(count) or cut(texts, tokenizer, 1)
     )  # fmt: skip
