@@ -45,7 +45,10 @@ TESTS = {  # of each package, below tests/; those that are marked slow are left 
         "unit/test_likelihood.py", "unit/test_evaluation_translation.py", "unit/test_classification.py",
         "claims/test_verdict.py", *COMPARISONS,
     ],
-    "compare": [*COMPARISONS, *(f"unit/test_comparison_{name}.py" for name in ("report", "runs", "elsewhere"))],
+    "compare": [
+        *COMPARISONS, *(f"unit/test_comparison_{name}.py" for name in ("report", "runs", "elsewhere")),
+        "unit/test_demo_ladder.py",
+    ],
     "report": [
         "unit/test_drawings.py", "unit/test_figures.py", "unit/test_report_insight.py", "unit/test_report_claims.py",
         "unit/test_report_page.py", "unit/test_progress.py", "unit/test_screen.py", "unit/test_one_script.py",

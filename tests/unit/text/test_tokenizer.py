@@ -297,6 +297,15 @@ def test_files_that_are_no_tokenizer_are_refused(tmp_path: Path):
         Tokenizer.load(tmp_path / "absent.json")
 
 
+def test_a_file_that_is_too_large_for_a_tokenizer_is_not_read(tmp_path, monkeypatch):
+    assert tokenizer_module.MOST_BYTES == 256 << 20
+    monkeypatch.setattr(tokenizer_module, "MOST_BYTES", 1 << 20)
+    path = tmp_path / "tokenizer.json"
+    path.write_bytes(bytes((1 << 20) + 1))
+    with pytest.raises(RegardError, match="has more than 1 MiB"):
+        Tokenizer.load(path)
+
+
 @pytest.mark.parametrize("kind", ["word", "char", "byte", "bpe"])
 @pytest.mark.parametrize("change, said", [
     ({"truncation": {"direction": "Right", "max_length": 3, "strategy": "LongestFirst", "stride": 0}}, "truncation"),

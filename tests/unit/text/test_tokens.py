@@ -6,6 +6,7 @@ import re
 from concurrent.futures import Future
 from concurrent.futures.process import BrokenProcessPool
 from functools import partial
+from hashlib import blake2b
 
 import numpy as np
 import pytest
@@ -70,6 +71,8 @@ def test_the_same_text_is_tokenised_only_once(monkeypatch, own_cache):
     shorter, longer = cached(corpus, tokenizer, "valid"), cached(corpus, Tokenizer.train(LINES, "byte"), "train")
     assert len(shorter.ids) < len(first.ids) < len(longer.ids)
     assert len(list((own_cache / "tokens").glob("*.npy"))) == 3
+    made_of = f"2 {corpus.splits['train'].checksum()} {tokenizer.digest}"  # the layout, the text and how it was cut
+    assert (own_cache / "tokens" / f"{blake2b(made_of.encode(), digest_size=16).hexdigest()}.npy").is_file()
 
 
 def test_a_damaged_cache_is_made_anew(own_cache):
