@@ -42,8 +42,8 @@ KNOWN = ROOT / ".pytest_cache" / "mutants"  # which test runs which line, as it 
 COMPARISONS = ["unit/test_comparison.py", "unit/test_comparison_translation.py"]
 TESTS = {  # of each package, below tests/; those that are marked slow are left out
     "evaluation": [
-        "unit/test_likelihood.py", "unit/test_evaluation_translation.py", "unit/test_classification.py",
-        "claims/test_verdict.py", *COMPARISONS,
+        "unit/test_intervals.py", "unit/test_likelihood.py", "unit/test_evaluation_translation.py",
+        "unit/test_classification.py", "claims/test_verdict.py", *COMPARISONS,
     ],
     "compare": [
         *COMPARISONS, *(f"unit/test_comparison_{name}.py" for name in ("report", "runs", "elsewhere")),
