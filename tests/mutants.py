@@ -23,7 +23,7 @@ import sys
 import tempfile
 import time
 import tomllib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -289,20 +289,29 @@ def into(source: str) -> None:
 
 
 class Order:
-    """A plugin of pytest: tests are run as they are named, the quick ones first."""
+    """A plugin of pytest: tests are run as they are named, the quick ones first. Each may take five times as long as
+    the longest of its file, which may have made what they share, and half a minute."""
 
-    def __init__(self, tests: Sequence[str]):
+    def __init__(self, tests: Mapping[str, float]):
         self.place = {test: number for number, test in enumerate(tests)}
+        self.longest: dict[str, float] = {}
+        for test, seconds in tests.items():
+            file = test.split("::")[0]
+            self.longest[file] = max(seconds, self.longest.get(file, 0.0))
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         items.sort(key=lambda item: self.place.get(item.nodeid, 0))
+        for item in items:
+            limit = 5 * self.longest[item.nodeid.split("::")[0]] + 30
+            item.add_marker(pytest.mark.timeout(limit, method="thread"))  # which ends the process
 
 
-def trial(tests: Sequence[str], limit: float, source: str) -> None:
-    """In a process of its own: these tests with that source. Exit code 0: all passed, each within the limit."""
+def trial(tests: Mapping[str, float], source: str) -> None:
+    """In a process of its own: these tests with that source. Exit code 0: all passed."""
     into(source)
-    sys.exit(pytest.main(["-x", f"--timeout={limit}", *PYTEST, *tests], plugins=[Order(tests)]))
+    Path(source, "begun").touch()
+    sys.exit(pytest.main(["-x", *PYTEST, *tests], plugins=[Order(tests)]))
 
 
 def end_with_parent() -> None:
@@ -342,13 +351,15 @@ def result(fault: Fault, tests: Mapping[str, float]) -> str:
     if not tests:
         return "not run"
     with copied(fault) as source:
-        process = FORK.Process(target=trial, args=(list(tests), 10 * max(tests.values()) + 30, source))
+        process = FORK.Process(target=trial, args=(tests, source))
         process.start()
         process.join(5 * sum(tests.values()) + 60)
         if process.is_alive():
             os.killpg(process.pid, signal.SIGKILL)
             process.join()
             return "too long"
+        if not Path(source, "begun").exists() or process.exitcode == pytest.ExitCode.USAGE_ERROR:
+            return "not run"  # the process failed, or a test of that name is not there
     return "survived" if process.exitcode in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED) else "killed"
 
 
