@@ -262,7 +262,7 @@ def _interval(mark: Mark, axis: Axis, left: int, width: int) -> list[str]:
         if axis.holds(mark.high):
             row[high] = "┤"
     if axis.holds(mark.value):
-        row[min(width - 1, round(place(mark.value)))] = "●"
+        row[round(place(mark.value))] = "●"
     return row
 
 
