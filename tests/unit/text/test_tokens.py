@@ -2,6 +2,7 @@
 
 import errno
 import json
+import os
 import re
 from concurrent.futures import Future
 from concurrent.futures.process import BrokenProcessPool
@@ -302,6 +303,12 @@ def test_after_an_error_only_noted_progress_stays_and_never_on_a_full_disk(tmp_p
     assert (part.exists(), note.exists()) == (stays, stays)
 
 
+def test_a_file_that_cannot_be_opened_is_said(tmp_path):
+    opened = tokens_module._opened(tmp_path / "none" / "x.part", tmp_path / "none" / "x.part.json")
+    with pytest.raises(RegardError, match=r"x.part' could not be saved \(No such file"), opened:
+        pass
+
+
 def test_a_cache_that_cannot_be_written_is_said_once(monkeypatch, own_cache):
     corpus, tokenizer, said = Corpus("small", {"train": GivenLines(LINES)}), Tokenizer.train(LINES, "char"), []
     monkeypatch.setattr(tokens_module, "_unwritable", lambda folder: "Read-only file system")
@@ -324,11 +331,12 @@ def test_a_folder_that_can_be_written_is_no_reason(tmp_path):
 
 def test_what_is_noted_as_done_is_on_the_disk_before(tmp_path, monkeypatch):
     order = []
-    monkeypatch.setattr("os.fsync", lambda number: order.append("array"))
+    monkeypatch.setattr("os.fsync", lambda number: order.append(os.fstat(number).st_size))
     monkeypatch.setattr(tokens_module, "write_text", lambda path, text: order.append(path.name))
     with open(tmp_path / "x.part", "w+b") as stream:
-        tokens_module._keep(stream, tmp_path / "x.part.json", {"tokens": 3})
-    assert order == ["array", "x.part.json"]
-    with tokens_module._opened(tmp_path / "y.part", tmp_path / "y.part.json") as stream:
         stream.write(b"ids")
-    assert order[2:] == ["array"]
+        tokens_module._keep(stream, tmp_path / "x.part.json", {"tokens": 3})
+    assert order == [3, "x.part.json"]
+    with tokens_module._opened(tmp_path / "y.part", tmp_path / "y.part.json") as stream:
+        stream.write(b"more")
+    assert order[2:] == [4]
