@@ -84,6 +84,8 @@ def test_two_numbers_have_an_interval_and_one_has_none():
     low, high = student_interval([1.0, 3.0])
     assert (low, high) == pytest.approx((2 - 12.706, 2 + 12.706), abs=1e-2)  # s/√2 = 1, t of one degree of freedom
     assert student_interval([5.0]) == (-math.inf, math.inf)
+    reach = 4.302653 * math.sqrt(3)  # of three: s = 3, s/√3 = √3, t of two degrees of freedom
+    assert student_interval([0.0, 3.0, 6.0]) == pytest.approx((3 - reach, 3 + reach), rel=1e-5)
 
 
 def test_the_interval_of_a_share_is_one_of_shares_whatever_is_rounded():
@@ -148,5 +150,6 @@ def test_a_difference_is_paired_and_so_tighter_than_either_interval():
 def test_draws_are_the_same_every_time_and_an_infinite_loss_has_no_interval():
     tokens, nats = np.full(30, 100.0), np.random.default_rng(0).random((3, 30)) * 100
     assert (Resampling(tokens).losses(nats, 2) == Resampling(tokens).losses(nats, 2)).all()
+    assert len(Resampling(tokens).losses(nats)) == 10_000
     nats[0, 0] = math.inf
     assert interval(Resampling(tokens).losses(nats)) is None
