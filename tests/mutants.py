@@ -306,6 +306,10 @@ class Order:
             limit = 5 * self.longest[item.nodeid.split("::")[0]] + 30
             item.add_marker(pytest.mark.timeout(limit, method="thread"))  # which ends the process
 
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        if report.failed:  # the file cannot be imported; pytest would say that its tests are not there
+            os._exit(pytest.ExitCode.TESTS_FAILED)
+
 
 def trial(tests: Mapping[str, float], source: str) -> None:
     """In a process of its own: these tests with that source. Exit code 0: all passed."""
