@@ -28,7 +28,7 @@ from regard.report.notebook import show, slider
 from regard.report.offline_page import script_of
 from regard.report.page import page, table
 from regard.report.svg import line_chart, svg
-from regard.report.svg_heat import png
+from regard.report.svg_heat import _brief, png
 from regard.report.terminal import terminal
 
 ANSI = re.compile(r"\x1b\[[0-9;]*m")
@@ -225,6 +225,17 @@ def test_the_colours_of_a_picture_are_the_shades_of_its_page(diverging):
     for part in pictures:
         palette = chunks(b64decode(part.get("href").split(",")[1]))[b"PLTE"]
         assert palette[3:] == b"".join(map(bytes, shades(diverging, dark=part.get("class") == "dark")))
+    scale = next(part for part in ET.fromstring(text).iter("image") if float(part.get("height")) == 10)
+    assert pixels(b64decode(scale.get("href").split(",")[1])) == [bytes(range(1, 256))]
+
+
+@pytest.mark.parametrize(
+    ("value", "largest", "shown"),
+    [(0.5, 9.99, "0.50"), (-9.994, 9.994, "−9.99"), (9.995, 9.995, "9.99"), (10.5, 10.5, "10.5"), (3, 9999.4, "3"),
+     (9999.5, 9999.5, "1e4"), (-0.004, 0.05, "−4e−3"), (0.1, 0.1, "0.10"), (0.0, 0.01, "0"), (0.001, 5.0, "0")],
+)  # fmt: skip
+def test_cells_of_a_heat_map_have_as_many_digits_as_fit(value, largest, shown):
+    assert _brief(value, largest) == shown
 
 
 @given(st.lists(st.binary(min_size=3, max_size=3), min_size=1, max_size=5))
