@@ -22,12 +22,13 @@ from rich.cells import cell_len
 import regard
 from regard.report import terminal as drawing
 from regard.report.axes import FARTHEST, Axis, apart, number
-from regard.report.colours import ink_on, lab_module, lab_variables, luminance, shades
+from regard.report.colours import DARK, LIGHT, ink_on, lab_module, lab_variables, luminance, shades
 from regard.report.figures import Heat, Intervals, Line, Lines, Mark, from_json, legible, right_to_left
 from regard.report.notebook import show, slider
 from regard.report.offline_page import script_of
 from regard.report.page import page, table
 from regard.report.svg import line_chart, svg
+from regard.report.svg_file import as_file
 from regard.report.svg_heat import _brief, png
 from regard.report.terminal import terminal
 
@@ -236,6 +237,19 @@ def test_the_colours_of_a_picture_are_the_shades_of_its_page(diverging):
 )  # fmt: skip
 def test_cells_of_a_heat_map_have_as_many_digits_as_fit(value, largest, shown):
     assert _brief(value, largest) == shown
+
+
+@pytest.mark.parametrize("kind", EXAMPLES)
+def test_a_figure_in_a_file_of_its_own_is_the_drawing_of_the_page_with_a_style(kind):
+    page_, file = svg(EXAMPLES[kind]), as_file(svg(EXAMPLES[kind]))
+    drawn, alone = next(ET.fromstring(page_).iter("svg")), ET.fromstring(file)
+    inside = "{http://www.w3.org/2000/svg}"
+    assert alone.attrib == drawn.attrib
+    assert [part.tag for part in alone.iter()] == [f"{inside}svg", f"{inside}style"] + [
+        f"{inside}{part.tag}" for part in drawn.iter() if part is not drawn
+    ]
+    style = alone.find(f"{inside}style").text
+    assert style.index(LIGHT["ink"]) < style.index("prefers-color-scheme: dark") < style.index(DARK["ink"])
 
 
 @given(st.lists(st.binary(min_size=3, max_size=3), min_size=1, max_size=5))

@@ -164,6 +164,7 @@ def test_a_question_shows_the_columns_the_first_row_and_an_example():
     assert "(nr '17', a '12345678901234567890', b '1234567890123456789…')" in said
     assert said.endswith("for example --data.columns nr,a.")  # no words anywhere
     assert "has 1 column (text 'x'), and" in asked(pair_columns, table(["text"], ["x"]), Wanted(columns="a,b"))
+    assert "has 2 columns (a 'x', b 'y'), and" in asked(pair_columns, table("ab", ["x", "y"]), Wanted(columns="a,c"))
     assert "(1 '', 2 '', 3 '')" in asked(pair_columns, table("123", kind="Arrow"), Wanted())
     assert "(1 'a', 2 '', 3 '')" in asked(pair_columns, table("123", ["a"], kind="Arrow"), Wanted())
     late = [["1", "2", "3"]] * 8 + [["1", "zwei", "drei"]]
