@@ -53,7 +53,7 @@ from regard.text.pair_tokens import TokenPairs, encode_pairs
 from regard.text.pairs import PairCorpus, Pairs, weighted
 from regard.text.tokenizer import Tokenizer
 from regard.text.tokens import TokenArray
-from regard.training.defaults import DROPOUT, plan, suited
+from regard.training.defaults import DROPOUT, plan, spread, suited
 from regard.training.hyperparameters import Counting, Learning
 from regard.training.loop import Batches
 from regard.training.validation import PairValidation, TextValidation, Validation, Verdict
@@ -91,18 +91,21 @@ class Data(ABC):
         """The fewest tokens that a batch must hold."""
 
     def suited(self) -> Self:
-        """The same, with what no one has set chosen for a small corpus, and a sentence that says so."""
+        """The same, with what no one has set chosen for a small corpus or a budget in seconds, and said."""
         recipe = self.recipe
         if not isinstance(recipe.training, Learning):
             return self
+        if changes := spread(recipe.training, recipe.given):
+            recipe = recipe.replace(training=changes)
+            count = counted(recipe.training.validations, "validation")
+            say(f"Training: up to {count}, spread over the time; --training.evaluate-every N makes one every N steps.")
         changes = suited(recipe.training, self.read, self.longest, recipe.given)
         built_in = bool(recipe.training.budget) and is_named(recipe.data.corpus)  # ladders on these set what they need
-        if not changes or built_in:
-            return self
-        recipe = recipe.replace(training=changes)
-        if "model.dropout" not in recipe.given and 0 <= getattr(recipe.model, "dropout", 1.0) < DROPOUT:
-            recipe = recipe.replace(model={"dropout": DROPOUT})
-        say(plan(recipe.training, self.read))
+        if changes and not built_in:
+            recipe = recipe.replace(training=changes)
+            if "model.dropout" not in recipe.given and 0 <= getattr(recipe.model, "dropout", 1.0) < DROPOUT:
+                recipe = recipe.replace(model={"dropout": DROPOUT})
+            say(plan(recipe.training, self.read))
         return replace(self, recipe=recipe)  # type: ignore[type-var]  # every kind is a dataclass
 
     @abstractmethod
