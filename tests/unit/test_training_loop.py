@@ -758,6 +758,23 @@ def test_a_checkpoint_from_a_gpu_goes_on_without_one(tmp_path):
     one.restore()
 
 
+def test_a_checkpoint_from_before_validations_were_spread_goes_on_as_it_would_have(tmp_path):
+    settings = {"steps": 6, "evaluate_every": 2, "checkpoint_every": 3}
+    whole = small(tmp_path / "whole", **settings).train()
+    one = small(tmp_path / "one", **settings)
+    one.callbacks = (lambda row: setattr(one, "stop_requested", row["step"] == 4),)
+    with pytest.raises(Stopped):
+        one.train()
+    path = tmp_path / "one" / "training.safetensors"
+    tensors, note = load_tensors(path)
+    del note["progress"]["validated"]
+    save_tensors(path, tensors, {"progress": note["progress"]})
+    one = small(tmp_path / "one", **settings)
+    one.restore()
+    assert one.train().history == whole.history
+    assert [step for step, _ in whole.history] == [2, 4, 6]
+
+
 def test_weights_alone_are_no_checkpoint(tmp_path):
     save_tensors(tmp_path / "training.safetensors", {"w": torch.ones(2)}, {"step": 3})
     with pytest.raises(RegardError, match="not a checkpoint of a training"):
