@@ -25,6 +25,7 @@ from regard.text.batches import segment_batches
 SEGMENT = 256  # tokens a segment reads, unless the model's context is shorter
 NUMBERS_AT_ONCE = 2**26  # a batch of segments holds at most this many logits (256 MiB in fp32)
 STREAM_CHUNK = 256  # tokens of the one row read per call; only memory depends on it
+LOOKED_UP = 2**14  # … by a model that only looks up counts: enough that calls cost little, and near in memory
 
 
 @dataclass(frozen=True)
@@ -122,8 +123,9 @@ def _segmented(model: Model, ids: np.ndarray, method: Method, rows: int, eos: in
 
 def _streamed(model: Model, ids: np.ndarray, eos: int) -> Iterator[tuple[Tensor, Tensor]]:
     device, state = model.device, None
-    for start in range(0, len(ids), STREAM_CHUNK):
-        targets = np.asarray(ids[start : start + STREAM_CHUNK], dtype=np.int64)
+    chunk = LOOKED_UP if next(model.parameters(), None) is None else STREAM_CHUNK
+    for start in range(0, len(ids), chunk):
+        targets = np.asarray(ids[start : start + chunk], dtype=np.int64)
         before = eos if start == 0 else int(ids[start - 1])
         tokens = np.concatenate([[before], targets[:-1]])
         nll, state = model.loss(

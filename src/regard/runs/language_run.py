@@ -16,8 +16,9 @@ import math
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, partial
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,7 +33,7 @@ from regard.decoding.generate import read_prompts
 from regard.decoding.sampling import Sampling, chances, mask_tokens, one_sampling
 from regard.evaluation.documents import Documents
 from regard.evaluation.perplexity import Likelihood, Method, token_losses
-from regard.evaluation.scoring import alone_by_default, line_losses
+from regard.evaluation.scoring import line_losses, text_losses
 from regard.layers.state import State
 from regard.report.progress import progress
 from regard.runs.data_lookup import (
@@ -66,8 +67,13 @@ COLUMNS = 256  # tokens whose predictions are looked at together
 @dataclass(frozen=True)
 class LineScore:
     text: str
-    tokens: list[str]
-    log_probabilities: list[float]  # nats, one per token, <eos> last
+    ids: list[int]  # its tokens, <eos> last
+    log_probabilities: list[float]  # nats, one per token
+    vocabulary: Sequence[str] = field(repr=False, compare=False)
+
+    @property
+    def tokens(self) -> list[str]:
+        return [self.vocabulary[number] for number in self.ids]
 
     @property
     def log_probability(self) -> float:
@@ -391,19 +397,15 @@ class LanguageRun(Run):
 
         On a CPU it depends on no other line, to the last bit; on a GPU others may move the last digits.
         """
-        chunk: list[str] = []
-        for line in lines:
-            chunk.append(line)
-            if len(chunk) == 256:  # constant memory, whatever the size of the file
-                yield from self._score(chunk)
-                chunk = []
-        yield from self._score(chunk)
-
-    def _score(self, lines: Sequence[str]) -> Iterator[LineScore]:
-        ids = [[*self.tokenizer.encode(line), self.tokenizer.eos] for line in lines]
-        found = line_losses(self.model, ids, self.tokenizer.eos, alone=alone_by_default(self.model))
-        for line, tokens, losses in zip(lines, ids, found):
-            yield LineScore(line, [self.tokenizer.token(n) for n in tokens], [-float(loss) for loss in losses])
+        remaining = iter(lines)
+        at_once = 4096 if isinstance(self.model, NGram) else 256  # constant memory, whatever the size of the file
+        while chunk := [*islice(remaining, at_once)]:
+            ids, ends = self.tokenizer.encode_text(chunk)
+            scores = (-text_losses(self.model, ids, ends, self.tokenizer.eos)).tolist()
+            numbers, start = ids.tolist(), 0
+            for line, end in zip(chunk, ends.tolist()):
+                yield LineScore(line, numbers[start:end], scores[start:end], self.tokenizer.tokens)
+                start = end
 
     @torch.no_grad()
     def token_scores(self, ids: Sequence[int], top: int = 0) -> tuple[list[float], list[list[tuple[int, float]]]]:
