@@ -25,7 +25,7 @@ from regard.text.batches import segment_batches
 SEGMENT = 256  # tokens a segment reads, unless the model's context is shorter
 NUMBERS_AT_ONCE = 2**26  # a batch of segments holds at most this many logits (256 MiB in fp32)
 STREAM_CHUNK = 256  # tokens of the one row read per call; only memory depends on it
-LOOKED_UP = 2**14  # … by a model that only looks up counts: enough that calls cost little, and near in memory
+LOOKED_UP = 2**15  # … by a model that only looks up counts: enough that calls cost little, and near in memory
 
 
 @dataclass(frozen=True)

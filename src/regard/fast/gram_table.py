@@ -7,7 +7,7 @@ look-ups per word about two.
 
 from __future__ import annotations
 
-from itertools import pairwise
+from functools import cached_property
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -23,22 +23,38 @@ FACTORS = (
     -7046029254386353131,
     -4417276706812531889,
 )  # odd, with random bits, so that the high bits of a product are a good hash
-MADE: WeakKeyDictionary[Grams, tuple[Tensor, Tensor]] = WeakKeyDictionary()  # the hashed keys, and the slots
+
+
+class Table:
+    """The hash table of grams, and on a CPU all of them as arrays."""
+
+    def __init__(self, *grams: Tensor) -> None:
+        self.grams = grams  # keys, log-probabilities, logarithms of the back-off weights
+        self.slots = hash_keys(grams[0])
+
+    @cached_property
+    def arrays(self) -> tuple[np.ndarray, ...]:
+        """The slots and the grams; kept, since a view of a tensor costs as much as the look-ups of a hundred words."""
+        return tuple(tensor.numpy() for tensor in (self.slots, *self.grams))
+
+
+MADE: WeakKeyDictionary[Grams, Table] = WeakKeyDictionary()
 
 
 def find(grams: Grams, queries: Tensor) -> Tensor:
     """`Grams.find`."""
-    slots = slots_of(grams)
+    slots = table_of(grams).slots
     indices = [look_up(slots, _slot(queries, factor, len(slots))) for factor in FACTORS]
     index = torch.where(look_up(grams.keys, indices[0]) == queries, indices[0], indices[1])
     return torch.where(look_up(grams.keys, index) == queries, index, grams.nothing).long()
 
 
-def slots_of(grams: Grams) -> Tensor:
-    """The hash table of the grams: built at the first look-up, and again when the grams change."""
-    if grams not in MADE or MADE[grams][0] is not grams.keys:
-        MADE[grams] = grams.keys, hash_keys(grams.keys)
-    return MADE[grams][1]
+def table_of(grams: Grams) -> Table:
+    """Built at the first look-up, and again when the grams change."""
+    table, now = MADE.get(grams), (grams.keys, grams.log_probability, grams.log_backoff)
+    if table is None or any(before is not tensor for before, tensor in zip(table.grams, now)):
+        table = MADE[grams] = Table(*now)
+    return table
 
 
 def hash_keys(keys: Tensor) -> Tensor:
@@ -89,37 +105,40 @@ def losses(
     first, final = np.arange(0, len(word), columns), np.zeros(len(word), dtype=bool)
     final[columns - 1 :: columns] = True
     goes_on = (word != 0) & ~final  # no context crosses <eos>
-    score = model.levels[0].log_probability.numpy()[word]
-    place, context = np.arange(len(word)), np.concatenate([word[:1], word[:-1]])  # one word before each place
+    _, _, log_probability, log_backoff = table_of(model.levels[0]).arrays
+    score = log_probability[word]
+    place: Any = slice(None)  # every place has a context of one word
+    context = np.concatenate([word[:1], word[:-1]])
     after = np.empty_like(before)
     if model.order > 1:
         context[first], after[:, 0] = before[:, 0], context[final]
-    for k, (below, level) in enumerate(pairwise(model.levels), start=1):
-        name = _names(level, context * model.vocabulary + word[place])
-        known = name != level.nothing
-        backed_off = score[place] + below.log_backoff.numpy()[context]
-        score[place] = np.where(known, level.log_probability.numpy()[name], backed_off)
+    for k, level in enumerate(model.levels[1:], start=1):
+        backed_off = score[place] + log_backoff[context]
+        slots, keys, log_probability, log_backoff = table_of(level).arrays
+        name = _names(slots, keys, context * model.vocabulary + word[place])
+        nothing = len(keys) - 1
+        known = name != nothing
+        score[place] = np.where(known, log_probability[name], backed_off)
         if k == model.order - 1:
             break
         seen = np.flatnonzero(known & goes_on[place])
-        carried = before[:, k] != level.nothing  # by the state, from an earlier call
-        place = np.concatenate([place[seen] + 1, first[carried]])
+        carried = before[:, k] != nothing  # by the state, from an earlier call
+        place = np.concatenate([(seen if k == 1 else place[seen]) + 1, first[carried]])
         context = np.concatenate([name[seen], before[carried, k]])
         ends = np.flatnonzero(final[place])
-        after[:, k] = level.nothing
+        after[:, k] = nothing
         after[place[ends] // columns, k] = context[ends]
     past = {"contexts": torch.from_numpy(after)}
     return -torch.from_numpy(score).view(rows, columns)[:, 1:], model._advance(state, past, span.end(columns - 1))
 
 
-def _names(grams: Grams, queries: np.ndarray) -> np.ndarray:
+def _names(slots: np.ndarray, keys: np.ndarray, queries: np.ndarray) -> np.ndarray:
     """`find` for arrays: the second slot is looked at only where the first holds another key."""
-    keys, slots = grams.keys.numpy(), slots_of(grams).numpy()
     name = slots[_slot(queries, FACTORS[0], len(slots))].astype(np.int64)
     other = np.flatnonzero(keys[name] != queries)
     queries = queries[other]
     second = slots[_slot(queries, FACTORS[1], len(slots))]
-    second[keys[second] != queries] = grams.nothing
+    second[keys[second] != queries] = len(keys) - 1
     name[other] = second
     return name
 

@@ -22,6 +22,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 
 from regard.base.errors import RegardError
@@ -64,16 +65,16 @@ if TYPE_CHECKING:
 COLUMNS = 256  # tokens whose predictions are looked at together
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)  # not frozen: that would make it slower to create, and n-grams score a line in microseconds
 class LineScore:
     text: str
-    ids: list[int]  # its tokens, <eos> last
+    ids: np.ndarray = field(compare=False)  # its tokens, <eos> last
     log_probabilities: list[float]  # nats, one per token
     vocabulary: Sequence[str] = field(repr=False, compare=False)
 
     @property
     def tokens(self) -> list[str]:
-        return [self.vocabulary[number] for number in self.ids]
+        return [self.vocabulary[number] for number in self.ids.tolist()]
 
     @property
     def log_probability(self) -> float:
@@ -402,9 +403,9 @@ class LanguageRun(Run):
         while chunk := [*islice(remaining, at_once)]:
             ids, ends = self.tokenizer.encode_text(chunk)
             scores = (-text_losses(self.model, ids, ends, self.tokenizer.eos)).tolist()
-            numbers, start = ids.tolist(), 0
+            vocabulary, start = self.tokenizer.tokens, 0
             for line, end in zip(chunk, ends.tolist()):
-                yield LineScore(line, numbers[start:end], scores[start:end], self.tokenizer.tokens)
+                yield LineScore(line, ids[start:end], scores[start:end], vocabulary)
                 start = end
 
     @torch.no_grad()

@@ -158,18 +158,11 @@ class Tokenizer:
 
     def normalise(self, text: str) -> str:
         """The text as the tokenizer reads it: Unicode's canonical (nfc) or compatibility (nfkc) composition."""
-        if text.isascii():
-            return text
-        try:
-            text.encode()
-        except UnicodeEncodeError as error:
-            piece = text[max(error.start - 10, 0) : error.start + 1]
-            raise RegardError(f"The text has half a surrogate pair after {piece!r}; give valid Unicode.") from None
-        return _compose(text, self._engine.normalizer)
+        return _compose(_valid(text), self._engine.normalizer)
 
     def encode(self, text: str) -> list[int]:
         """The ids of a piece of text. A line end within it is `<eos>`; nothing is added at the end."""
-        return self.encode_normalised(self.normalise(text))[0][:-1].tolist()
+        return self._encode(text)[0][:-1].tolist()
 
     def offsets(self, text: str) -> list[tuple[int, int]]:
         """The span of each token in the normalised line; for words and characters."""
@@ -182,15 +175,22 @@ class Tokenizer:
         text = "\n".join(lines)
         if text.count("\n") >= len(lines):
             raise ValueError("a line contains a line end")
-        ids, ends = self.encode_normalised(self.normalise(text))
+        ids, ends = self._encode(text)
         return [ids[start : end - 1] for start, end in zip([0, *ends[:-1].tolist()], ends.tolist())]
 
     def encode_text(self, lines: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
         """The ids of all lines, each followed by `<eos>`, and where each ends. A line end within a line is `<eos>`."""
-        ids, ends = self.encode_normalised(self.normalise("\n".join(lines)))
+        ids, ends = self._encode("\n".join(lines))
         if len(ends) > len(lines):
             ends = ends[np.cumsum([1 + line.count("\n") for line in lines]) - 1]
         return ids, ends
+
+    def _encode(self, text: str) -> tuple[np.ndarray, np.ndarray]:
+        """The ids of any text, as `encode_normalised` gives them. White space stays white space when it is normalised,
+        and composes with nothing: so pieces may be cut first, and the engine normalises those it has not met."""
+        if self.kind in ("char", "byte"):
+            text = self.normalise(text)
+        return self.encode_normalised(_valid(text))
 
     def encode_normalised(self, text: str) -> tuple[np.ndarray, np.ndarray]:
         """The ids of normalised text, each line followed by `<eos>`, and the end of each line (past its `<eos>`)."""
@@ -466,6 +466,15 @@ def _count_characters(lines: Iterable[str], normalizer: normalizers.Normalizer |
             characters[chr(code)] += int(count)
     del characters["\n"]
     return characters
+
+
+def _valid(text: str) -> str:
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        piece = text[max(error.start - 10, 0) : error.start + 1]
+        raise RegardError(f"The text has half a surrogate pair after {piece!r}; give valid Unicode.") from None
+    return text
 
 
 def _compose(text: str, normalizer: normalizers.Normalizer | None) -> str:
