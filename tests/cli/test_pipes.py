@@ -95,7 +95,7 @@ def test_draws_are_numbered_through_all_batches_and_so_are_lines_that_are_refuse
     assert [line.rstrip("\n").split("\t")[::3] for line in answers] == texts
 
 
-@pytest.mark.parametrize("system", ["lstm", "gpt"])
+@pytest.mark.parametrize("system", ["ngram", "lstm", "gpt"])
 def test_a_lines_score_is_the_same_to_the_last_bit_whatever_stands_around_it(runs, system):
     run = package.load(runs[system])
     lines = ["A bird hears a tree.", "x", "", "The dog likes the house.", "My friend follows an old song."] * 3

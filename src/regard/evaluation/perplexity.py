@@ -107,21 +107,21 @@ def token_losses(
         rows = max(1, min(64, NUMBERS_AT_ONCE // (max(method.length + method.overlap, 1) * model.loss_width)))
     at_least("--rows", rows, 1)
     batches = _streamed(model, ids, eos) if method.stream else _segmented(model, ids, method, rows, eos)
-    for nll, counted in batches:
-        yield nll[counted].double().cpu().numpy()
+    for losses in batches:
+        yield losses.double().cpu().numpy()
 
 
-def _segmented(model: Model, ids: np.ndarray, method: Method, rows: int, eos: int) -> Iterator[tuple[Tensor, Tensor]]:
+def _segmented(model: Model, ids: np.ndarray, method: Method, rows: int, eos: int) -> Iterator[Tensor]:
     device = model.device
     for tokens, targets, counted, lengths in segment_batches(
         ids, method.length + method.overlap, method.overlap, rows, eos
     ):
         reads = None if lengths is None else torch.from_numpy(lengths).to(device)
         nll, _ = model.loss(torch.from_numpy(tokens).to(device), torch.from_numpy(targets).to(device), None, reads)
-        yield nll, torch.from_numpy(counted).to(device)
+        yield nll[torch.from_numpy(counted).to(device)]
 
 
-def _streamed(model: Model, ids: np.ndarray, eos: int) -> Iterator[tuple[Tensor, Tensor]]:
+def _streamed(model: Model, ids: np.ndarray, eos: int) -> Iterator[Tensor]:
     device, state = model.device, None
     chunk = LOOKED_UP if next(model.parameters(), None) is None else STREAM_CHUNK
     for start in range(0, len(ids), chunk):
@@ -131,7 +131,7 @@ def _streamed(model: Model, ids: np.ndarray, eos: int) -> Iterator[tuple[Tensor,
         nll, state = model.loss(
             torch.from_numpy(tokens)[None].to(device), torch.from_numpy(targets)[None].to(device), state
         )
-        yield nll, torch.ones_like(nll, dtype=torch.bool)
+        yield nll[0]
 
 
 def segment_losses(model: Model, ids: np.ndarray, method: Method, eos: int) -> np.ndarray:

@@ -32,7 +32,7 @@ def alone_by_default(model: Model) -> bool:
 
 
 def text_losses(model: Model, ids: np.ndarray, ends: np.ndarray, eos: int) -> np.ndarray:
-    """−log P of every token of a text, each line read on its own, in nats; `ends` is where each ends, past its <eos>."""
+    """−log P of every token of a text, each line read on its own, in nats. A line ends before each of `ends`."""
     if isinstance(model, NGram):  # no context crosses <eos>, so the lines may follow each other
         return segment_losses(model, ids, Method.of(model, stream=True), eos)
     lines = [line.tolist() for line in np.split(ids, ends[:-1])]

@@ -23,6 +23,7 @@ FACTORS = (
     -7046029254386353131,
     -4417276706812531889,
 )  # odd, with random bits, so that the high bits of a product are a good hash
+INDEX = 2**32 - 1  # the lower half of a slot
 
 
 class Table:
@@ -44,9 +45,9 @@ MADE: WeakKeyDictionary[Grams, Table] = WeakKeyDictionary()
 def find(grams: Grams, queries: Tensor) -> Tensor:
     """`Grams.find`."""
     slots = table_of(grams).slots
-    indices = [look_up(slots, _slot(queries, factor, len(slots))) for factor in FACTORS]
+    indices = [look_up(slots, _slot(queries, factor, len(slots))) & INDEX for factor in FACTORS]
     index = torch.where(look_up(grams.keys, indices[0]) == queries, indices[0], indices[1])
-    return torch.where(look_up(grams.keys, index) == queries, index, grams.nothing).long()
+    return torch.where(look_up(grams.keys, index) == queries, index, grams.nothing)
 
 
 def table_of(grams: Grams) -> Table:
@@ -58,7 +59,8 @@ def table_of(grams: Grams) -> Table:
 
 
 def hash_keys(keys: Tensor) -> Tensor:
-    """The slots [2^b]: each key's index in one of its two slots, and the index of no gram in all others.
+    """The slots [2^b]: each key's index in one of its two slots, and the index of no gram in all others. A slot's upper
+    half is the lower half of its key: most queries that it does not answer need not look at the keys.
 
     All unplaced indices are written at once; one that was overwritten tries its other slot next. A table that is more
     than half empty converges quickly; if it does not, it is doubled.
@@ -66,9 +68,9 @@ def hash_keys(keys: Tensor) -> Tensor:
     known = keys[:-1].cpu().numpy()
     size = 2 ** max(4, (2 * len(known)).bit_length())
     while True:
-        slots = np.full(size, len(known), dtype=np.int32 if len(known) < 2**31 else np.int64)
+        slots = np.full(size, len(known))
         candidates = [_slot(known, factor, size) for factor in FACTORS]
-        unplaced, first = np.arange(len(known), dtype=slots.dtype), np.zeros(len(known), dtype=bool)
+        unplaced, first = np.arange(len(known)), np.zeros(len(known), dtype=bool)
         for _ in range(300):
             first[unplaced] ^= True
             at = np.where(first[unplaced], candidates[0][unplaced], candidates[1][unplaced])
@@ -77,7 +79,7 @@ def hash_keys(keys: Tensor) -> Tensor:
             placed = slots[at] == unplaced
             unplaced = np.concatenate([unplaced[~placed], evicted[placed & (evicted != len(known))]])
             if not len(unplaced):
-                return torch.from_numpy(slots).to(keys.device)
+                return torch.from_numpy(keys.cpu().numpy()[slots] << 32 | slots).to(keys.device)
         size *= 2
 
 
@@ -121,11 +123,11 @@ def losses(
         score[place] = np.where(known, log_probability[name], backed_off)
         if k == model.order - 1:
             break
-        seen = np.flatnonzero(known & goes_on[place])
+        (seen,) = (known & goes_on[place]).nonzero()
         carried = before[:, k] != nothing  # by the state, from an earlier call
         place = np.concatenate([(seen if k == 1 else place[seen]) + 1, first[carried]])
         context = np.concatenate([name[seen], before[carried, k]])
-        ends = np.flatnonzero(final[place])
+        (ends,) = final[place].nonzero()
         after[:, k] = nothing
         after[place[ends] // columns, k] = context[ends]
     past = {"contexts": torch.from_numpy(after)}
@@ -134,13 +136,13 @@ def losses(
 
 def _names(slots: np.ndarray, keys: np.ndarray, queries: np.ndarray) -> np.ndarray:
     """`find` for arrays: the second slot is looked at only where the first holds another key."""
-    name = slots[_slot(queries, FACTORS[0], len(slots))].astype(np.int64)
-    other = np.flatnonzero(keys[name] != queries)
-    queries = queries[other]
-    second = slots[_slot(queries, FACTORS[1], len(slots))]
-    second[keys[second] != queries] = len(keys) - 1
+    name = slots[_slot(queries, FACTORS[0], len(slots))] ^ queries << 32  # an index, if half the key is the same
+    (other,) = (name >> 32).nonzero()
+    asked = queries[other]
+    second = slots[_slot(asked, FACTORS[1], len(slots))] ^ asked << 32
+    second[second >> 32 != 0] = len(keys) - 1
     name[other] = second
-    return name
+    return np.where(keys[name] == queries, name, len(keys) - 1)
 
 
 ROWS = (

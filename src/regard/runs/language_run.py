@@ -399,7 +399,7 @@ class LanguageRun(Run):
         On a CPU it depends on no other line, to the last bit; on a GPU others may move the last digits.
         """
         remaining = iter(lines)
-        at_once = 4096 if isinstance(self.model, NGram) else 256  # constant memory, whatever the size of the file
+        at_once = 8192 if isinstance(self.model, NGram) else 256  # constant memory, whatever the size of the file
         while chunk := [*islice(remaining, at_once)]:
             ids, ends = self.tokenizer.encode_text(chunk)
             scores = (-text_losses(self.model, ids, ends, self.tokenizer.eos)).tolist()

@@ -16,7 +16,8 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
-from itertools import count, islice, takewhile
+from itertools import count as counter
+from itertools import islice, takewhile
 from pathlib import Path
 from threading import Lock
 from typing import Literal
@@ -44,7 +45,7 @@ SPLIT_CHARACTERS = r"[\s\S]"
 
 # Pieces are encoded independently of their neighbours, so each distinct one is encoded only once.
 # Words are pieces between white space; byte pairs keep the white space before a piece.
-PIECES = re.compile(rf"\n|[{WHITE}]*[^\n{WHITE}]+|[{WHITE}]+")
+PIECES = re.compile(rf"\n|[{WHITE}]*+[^\n{WHITE}]++|[{WHITE}]++")
 MOST_BYTES = 1 << 28  # of a tokenizer.json: seven million words
 REMEMBERED = 4_000_000  # characters of pieces whose ids are kept: bounds the memory
 
@@ -200,7 +201,11 @@ class Tokenizer:
             return self._table[symbols], np.flatnonzero(symbols == ord("\n")) + 1
         if self.kind == "bpe":
             return self._encode_pieces([*PIECES.findall(text), "\n"])
-        return self._encode_pieces([word for line in text.split("\n") for word in (*line.split(), "\n")])
+        words: list[str] = []
+        for line in text.split("\n"):
+            words += line.split()
+            words.append("\n")
+        return self._encode_pieces(words)
 
     @cached_property
     def _table(self) -> np.ndarray:
@@ -215,7 +220,7 @@ class Tokenizer:
         return table
 
     def _forget(self) -> None:
-        self._remembered: defaultdict[str, int] = defaultdict(count().__next__)  # pieces, numbered as they come
+        self._remembered: defaultdict[str, int] = defaultdict(counter().__next__)  # pieces, numbered as they come
         self._remembered["\n"]  # number 0
         self._piece_ids = np.array([self.eos])  # of all pieces in this order
         self._piece_ends = np.array([0, 1])  # piece n has ids ends[n] … ends[n + 1]
