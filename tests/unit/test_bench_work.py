@@ -124,10 +124,12 @@ def test_every_translation_has_exactly_the_tokens_asked_for_and_does_not_end_bef
 
 def test_kenlm_scores_every_word_as_regard_does():
     pytest.importorskip("kenlm", reason="the peer")
-    ((regard, kenlm),) = opened("ngram-score")
-    regard()
-    kenlm()
-    assert np.abs(regard.scores - np.array(kenlm.scores)).max() < 1e-4
+    from_ids, (regard, kenlm, by_line) = opened("ngram-score")
+    for work in (*from_ids, regard, kenlm, by_line):
+        work()
+    for found in (from_ids[0].scores, from_ids[1].scores, regard.scores):
+        assert np.abs(found - np.array(kenlm.scores)).max() < 1e-4
+    assert sum(by_line.scores) == pytest.approx(sum(kenlm.scores), rel=1e-5)
 
 
 # -- turns -----------------------------------------------------------------------------------------------------------
