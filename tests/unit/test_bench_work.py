@@ -124,12 +124,12 @@ def test_every_translation_has_exactly_the_tokens_asked_for_and_does_not_end_bef
 
 def test_kenlm_scores_every_word_as_regard_does():
     pytest.importorskip("kenlm", reason="the peer")
-    from_ids, (regard, kenlm, by_line) = opened("ngram-score")
-    for work in (*from_ids, regard, kenlm, by_line):
+    (regard, kenlm), (lines, their_lines, sums) = opened("ngram-score")
+    for work in (regard, kenlm, lines, their_lines, sums):
         work()
-    for found in (from_ids[0].scores, from_ids[1].scores, regard.scores):
+    for found in (regard.scores, np.concatenate(lines.lines) / np.log(10), np.concatenate(their_lines.lines)):
         assert np.abs(found - np.array(kenlm.scores)).max() < 1e-4
-    assert sum(by_line.scores) == pytest.approx(sum(kenlm.scores), rel=1e-5)
+    assert sums.sums == pytest.approx([sum(line) for line in their_lines.lines], rel=1e-5)
 
 
 # -- turns -----------------------------------------------------------------------------------------------------------

@@ -2,7 +2,8 @@
 
 The text is Python's language reference, split into words at blanks; kenlm reads Regard's estimates from an ARPA file.
 Each side computes −log P of every word, with `</s>`. `ngram-score` is Regard's look-up alone, from word ids,
-`score-lines` all of `run.score`, from lines of text. kenlm reads lines of text; its `score` gives one number for each line.
+`score-lines` all of `run.score`, from lines of text to a list for each. kenlm reads lines of text; there its
+`full_scores` makes the same lists, its `score` one number for each line.
 """
 
 from __future__ import annotations
@@ -91,9 +92,8 @@ class RegardLines(RegardScoring):
 
     def __call__(self) -> int:
         with one_thread():
-            found = [line.log_probabilities for line in self.run.score(words().lines)]
-        self.scores = np.concatenate(found) / np.log(10)
-        return len(self.scores)
+            self.lines = [line.log_probabilities for line in self.run.score(words().lines)]
+        return len(words().held_out)
 
 
 class KenlmScoring:
@@ -112,7 +112,13 @@ class KenlmScoring:
 
 class KenlmLines(KenlmScoring):
     def __call__(self) -> int:
-        self.scores = [self.model.score(line) for line in words().lines]
+        self.lines = [[entry[0] for entry in self.model.full_scores(line)] for line in words().lines]
+        return len(words().held_out)
+
+
+class KenlmSums(KenlmScoring):
+    def __call__(self) -> int:
+        self.sums = [self.model.score(line) for line in words().lines]
         return len(words().held_out)
 
 
@@ -129,11 +135,13 @@ def one_thread() -> Iterator[None]:
 def rows(place: Place) -> list[Row]:
     here = Place(torch.device("cpu"), "quick" if place.size == "quick" else "small")
     work = f"{ORDER}-gram of {grouped(len(words().counted))} words, {grouped(len(words().held_out))} words scored"
-    kenlm = Contender("kenlm", KenlmScoring, needs=["kenlm"])
-    by_line = Contender("kenlm, a number for each line", KenlmLines, needs=["kenlm"])
     contenders = {
-        "ngram-score": [Contender("Regard", RegardScoring), kenlm],
-        "score-lines": [Contender("Regard", RegardLines), kenlm, by_line],
+        "ngram-score": [Contender("Regard", RegardScoring), Contender("kenlm", KenlmScoring, needs=["kenlm"])],
+        "score-lines": [
+            Contender("Regard", RegardLines),
+            Contender("kenlm's full_scores", KenlmLines, needs=["kenlm"]),
+            Contender("kenlm's score", KenlmSums, needs=["kenlm"]),
+        ],
     }
     return [
         Row(name, here, work, sides, None, warm_up=1, calls=here.of(1, 5, 1), unit="words/s")

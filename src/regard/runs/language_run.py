@@ -68,13 +68,14 @@ COLUMNS = 256  # tokens whose predictions are looked at together
 @dataclass(slots=True)  # not frozen: that would make it slower to create, and n-grams score a line in microseconds
 class LineScore:
     text: str
-    ids: np.ndarray = field(compare=False)  # its tokens, <eos> last
-    log_probabilities: list[float]  # nats, one per token
-    vocabulary: Sequence[str] = field(repr=False, compare=False)
+    log_probabilities: list[float]  # nats, one per token, <eos> last
+    _read: tuple[np.ndarray, list[str]] = field(repr=False, compare=False)  # all ids of many lines, and the vocabulary
+    _end: int = field(repr=False, compare=False)  # of this line among them
 
     @property
     def tokens(self) -> list[str]:
-        return [self.vocabulary[number] for number in self.ids.tolist()]
+        ids, vocabulary = self._read
+        return [vocabulary[number] for number in ids[self._end - len(self.log_probabilities) : self._end].tolist()]
 
     @property
     def log_probability(self) -> float:
@@ -403,9 +404,9 @@ class LanguageRun(Run):
         while chunk := [*islice(remaining, at_once)]:
             ids, ends = self.tokenizer.encode_text(chunk)
             scores = (-text_losses(self.model, ids, ends, self.tokenizer.eos)).tolist()
-            vocabulary, start = self.tokenizer.tokens, 0
+            read, start = (ids, self.tokenizer.tokens), 0
             for line, end in zip(chunk, ends.tolist()):
-                yield LineScore(line, ids[start:end], scores[start:end], vocabulary)
+                yield LineScore(line, scores[start:end], read, end)
                 start = end
 
     @torch.no_grad()

@@ -475,7 +475,7 @@ def _count_characters(lines: Iterable[str], normalizer: normalizers.Normalizer |
 
 def _valid(text: str) -> str:
     try:
-        text.encode()
+        text.isascii() or text.encode()
     except UnicodeEncodeError as error:
         piece = text[max(error.start - 10, 0) : error.start + 1]
         raise RegardError(f"The text has half a surrogate pair after {piece!r}; give valid Unicode.") from None

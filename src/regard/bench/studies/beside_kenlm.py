@@ -117,7 +117,7 @@ def main() -> None:
     ways = {
         "regard": lambda: score(model, held_out, rows, columns),
         "run.score": lambda: [line.log_probabilities for line in run.score(test)],
-        "full_scores": lambda: [entry[0] for line in test for entry in theirs.full_scores(line)],
+        "full_scores": lambda: [[entry[0] for entry in theirs.full_scores(line)] for line in test],
         "score": lambda: [theirs.score(line) for line in test],
     }
     seconds: dict[str, list[float]] = {name: [] for name in ways}
@@ -126,7 +126,7 @@ def main() -> None:
         for name, way in ways.items():
             took, results[name] = timed(way)
             seconds[name].append(took)
-    ours, others = results["regard"].double().numpy() / -log(10), np.array(results["full_scores"])
+    ours, others = results["regard"].double().numpy() / -log(10), np.concatenate(results["full_scores"])
     speed = {name: len(held_out) / median(taken) for name, taken in seconds.items()}
     row = {
         "order": options.order,
