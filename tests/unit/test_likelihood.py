@@ -253,8 +253,8 @@ def test_n_grams_score_lines_one_after_another_as_each_alone_to_the_last_bit(chu
 
 
 def test_a_batch_is_bounded_by_rows_and_by_numbers(lstm, monkeypatch):
-    monkeypatch.setattr(scoring, "NUMBERS_AT_ONCE", 100 * lstm.loss_width)
-    assert [scoring._rows(lstm, longest) for longest in (1, 2, 30, 200)] == [64, 50, 3, 1]
+    monkeypatch.setattr(perplexity, "NUMBERS_AT_ONCE", 100 * lstm.loss_width)
+    assert [perplexity.rows_at_once(lstm, longest) for longest in (1, 2, 30, 200)] == [64, 50, 3, 1]
 
 
 def test_lines_are_scored_alone_on_a_cpu_unless_they_are_looked_up(lstm):

@@ -1,7 +1,8 @@
 """The systems after GPT: whole training steps of llama, linear-attention and mingru.
 
 llama             peer: transformers' LlamaForCausalLM of the same shape, sdpa attention
-linear-attention  peer: the same net in plain PyTorch, with a weight for every pair of words
+linear-attention  peer: the same net in plain PyTorch; on a GPU with flash-linear-attention's kernels, elsewhere with
+                  a weight for every pair of words
 mingru            peers: the same net with its recurrence one step after the other, and with torch.nn.GRU in its place,
                   whose state is as wide and which has more weights
 
@@ -27,6 +28,8 @@ from regard.runs.recipe import Recipe, compose
 from regard.systems.catalogue import load_class
 from regard.systems.model import Model
 from regard.training.objective import TensorBatch
+
+PACKAGES = {"transformers": "transformers", "flash-linear-attention": "fla"}  # that a peer's name speaks of
 
 
 def vocabulary(place: Place) -> int:
@@ -62,7 +65,7 @@ def row(
         [
             Contender("Regard", lambda: RegardTraining(build(settings, place), batches, settings.training, place)),
             *(
-                Contender(name, opened(make), needs=["transformers"] if "transformers" in name else [])
+                Contender(name, opened(make), needs=[package for word, package in PACKAGES.items() if word in name])
                 for name, make in peers.items()
             ),
         ],
@@ -129,16 +132,33 @@ class EveryPair(LinearAttention):
         return self.join_heads(weights @ value / weights.sum(dim=-1, keepdim=True)), state
 
 
+class FlashLinearAttention(LinearAttention):
+    """The same average by the kernels of flash-linear-attention, in half precision."""
+
+    def forward(self, x: Tensor, state: State, span: Span) -> tuple[Tensor, State]:
+        read_chunks = import_module("fla.ops.linear_attn").chunk_linear_attn
+        query, key, value = self.queries_keys_values(x, span.positions(x.size(1)))
+        features = self.map_features(query, of_query=True), self.map_features(key)
+        given = [part.to(value.dtype).transpose(1, 2).contiguous() for part in (*features, value)]  # [R, T, H, d]
+        return self.join_heads(read_chunks(*given)[0].transpose(1, 2)), state
+
+
 def linear_rows(place: Place) -> list[Row]:
-    def every_pair(settings: Recipe, batches: Any) -> PlainTraining:
-        model = build(settings, place)
-        for part in model.modules():
-            if type(part) is LinearAttention:
-                part.__class__ = EveryPair
-        return plain(model, batches, place)
+    def with_attention(kind: type[LinearAttention]) -> Callable[[Recipe, Any], PlainTraining]:
+        def peer(settings: Recipe, batches: Any) -> PlainTraining:
+            model = build(settings, place)
+            for part in model.modules():
+                if type(part) is LinearAttention:
+                    part.__class__ = kind
+            return plain(model, batches, place)
+
+        return peer
 
     window, heads = place.of(4096, 512, 32), place.of(12, 4, 2)
-    peers = {"plain PyTorch, every pair": every_pair}
+    if place.device.type == "cuda":  # all pairs would not fit
+        peers = {"flash-linear-attention": with_attention(FlashLinearAttention)}
+    else:
+        peers = {"plain PyTorch, every pair": with_attention(EveryPair)}
     return [row("linear-attention", place, place.of(16, 2, 2), window, peers, heads=heads, context=window)]
 
 

@@ -23,7 +23,8 @@ from regard.systems.model import Model
 from regard.text.batches import segment_batches
 
 SEGMENT = 256  # tokens a segment reads, unless the model's context is shorter
-NUMBERS_AT_ONCE = 2**26  # a batch of segments holds at most this many logits (256 MiB in fp32)
+NUMBERS_AT_ONCE = 2**26  # a batch holds at most this many logits (256 MiB in fp32), or 1/128 of a larger GPU's memory
+ROWS_AT_ONCE = {"cuda": 256}  # and so many rows; elsewhere 64
 STREAM_CHUNK = 256  # tokens of the one row read per call; only memory depends on it
 LOOKED_UP = 2**15  # … by a model that only looks up counts: enough that calls cost little, and near in memory
 
@@ -104,7 +105,7 @@ def token_losses(
     """−log P of every token in the text's order, batch after batch, in nats."""
     model.eval()
     if rows is None:
-        rows = max(1, min(64, NUMBERS_AT_ONCE // (max(method.length + method.overlap, 1) * model.loss_width)))
+        rows = rows_at_once(model, max(method.length + method.overlap, 1))
     at_least("--rows", rows, 1)
     batches = _streamed(model, ids, eos) if method.stream else _segmented(model, ids, method, rows, eos)
     for losses in batches:
@@ -132,6 +133,14 @@ def _streamed(model: Model, ids: np.ndarray, eos: int) -> Iterator[Tensor]:
             torch.from_numpy(tokens)[None].to(device), torch.from_numpy(targets)[None].to(device), state
         )
         yield nll[0]
+
+
+def rows_at_once(model: Model, length: int) -> int:
+    """The rows of a batch of this length, by the memory that their logits take."""
+    numbers = NUMBERS_AT_ONCE
+    if model.device.type == "cuda":
+        numbers = max(numbers, torch.cuda.get_device_properties(model.device).total_memory // (128 * 4))
+    return max(1, min(ROWS_AT_ONCE.get(model.device.type, 64), numbers // (model.loss_width * length)))
 
 
 def segment_losses(model: Model, ids: np.ndarray, method: Method, eos: int) -> np.ndarray:

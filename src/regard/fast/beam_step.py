@@ -40,7 +40,7 @@ class TransformerRows:
     """The key-value caches of N · W rows, never reordered, and the keys and values of N sources."""
 
     def __init__(self, model: Transformer, sources: int, longest: int, room: int, width: int) -> None:
-        self.model, self.width, self.sources = model, width, sources
+        self.model, self.width, self.sources, self.device = model, width, sources, model.device
         self.blocks: list[DecoderBlock] = list(model.layers)  # type: ignore[arg-type]  # ModuleList forgets
         heads, size = model.settings.heads, model.settings.width // model.settings.heads
         place: dict[str, Any] = {"device": model.device, "dtype": model.embedding.table.weight.dtype}

@@ -1,9 +1,9 @@
 """The systems after GPT beside all others, on one GPU: tables, pages and logs, in parts of less than ten minutes each.
 
     python -m regard.bench.studies.every_rung FOLDER tokens     all language models on WikiText-2 and on Shakespeare's
-                                                                characters at equal tokens, three seeds, eight at a time
-    python -m regard.bench.studies.every_rung FOLDER seconds    the same at equal seconds, one after the other; the two
-                                                                corpora side by side
+                                                                characters at equal tokens, three seeds
+    python -m regard.bench.studies.every_rung FOLDER seconds    the same at equal seconds of steps; the three seeds of a
+                                                                system run at the same time, and both corpora
     python -m regard.bench.studies.every_rung FOLDER laws       the fourteen laws of the three
     python -m regard.bench.studies.every_rung FOLDER claims     recall, look-back and no-waiting (32 to 65 536 words)
     python -m regard.bench.studies.every_rung FOLDER speed      training speed beside peers, and the papers' tasks
@@ -18,10 +18,16 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 
-CORPORA = {"wikitext": ["--data", "wikitext-2"], "shakespeare": ["--data", "shakespeare", "--data.tokenizer", "char"]}
+from regard.compare.plan import open_plan
+from regard.compare.processes import run_all
+from regard.compare.question import Question
+
+CORPORA = {"wikitext": ("wikitext-2", "word"), "shakespeare": ("shakespeare", "char")}  # text, tokenizer
 SYSTEMS = ("linear-attention", "llama", "mingru")
 REGARD = [sys.executable, "-P", "-m", "regard"]
 
@@ -33,13 +39,36 @@ def logged(name: str, words: list[str], out: Path) -> None:
     print(f"{name}: exit {code}", flush=True)
 
 
-def compare(corpus: str, match: str, budget: str, more: list[str], out: Path) -> None:
-    name = f"{corpus}-{match}"
-    with tempfile.TemporaryDirectory() as work:
-        words = [*REGARD, "compare", *CORPORA[corpus], "--match", match, "--budget", budget, *more]
-        logged(name, [*words, "--run", f"{work}/{name}", "--csv", str(out / f"{name}.csv")], out)
-        if (page := Path(work) / name / "report.html").exists():
-            shutil.copy(page, out / f"{name}.html")
+@dataclass(frozen=True)
+class Study:
+    """Comparisons of all language models with these seeds, of this size."""
+
+    seeds: int
+    size: str
+    out: Path
+
+    def compare(self, corpus: str, match: str, budget: str, jobs: int) -> None:
+        """`regard compare`, `jobs` runs at a time; then its tables and its page."""
+        name, (data, tokenizer) = f"{corpus}-{match}", CORPORA[corpus]
+        words = [*REGARD, "compare", "--data", data, "--data.tokenizer", tokenizer]
+        words += ["--match", match, "--budget", budget, "--seeds", str(self.seeds), "--size", self.size]
+        with tempfile.TemporaryDirectory() as work:
+            folder = Path(work) / name
+            if match == "seconds":  # which the command runs one at a time only: it finds all of them finished
+                settings = {"data": {"tokenizer": tokenizer}}
+                folder.mkdir()
+                run_all(open_plan(Question((), data, match, budget, self.seeds, self.size, settings), folder, 1), jobs)
+            else:
+                words += ["--jobs", str(jobs)]
+            logged(name, [*words, "--run", str(folder), "--csv", str(self.out / f"{name}.csv")], self.out)
+            if (page := folder / "report.html").exists():
+                shutil.copy(page, self.out / f"{name}.html")
+
+
+def both(work: Callable[[str], object]) -> None:
+    """For both corpora, side by side."""
+    with ThreadPoolExecutor() as pool:
+        list(pool.map(work, CORPORA))
 
 
 def main() -> None:
@@ -47,23 +76,20 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("part", choices=("tokens", "seconds", "laws", "claims", "speed"))
     parser.add_argument("--toy", action="store_true")
-    parser.add_argument("--tokens", default="3M")
-    parser.add_argument("--seconds", default="5s")
+    parser.add_argument("--tokens", default="1M")
+    parser.add_argument("--seconds", default="12s")
+    parser.add_argument("--jobs", type=int, default=6, help="runs at a time on each corpus, of the part tokens")
     parser.add_argument("--device", default="cuda", help="of the claim no-waiting")
     options = parser.parse_args()
     out: Path = options.folder
     out.mkdir(parents=True, exist_ok=True)
     quick = ["--quick"] if options.toy else []
-    sizes = ["--seeds", "1", "--size", "tiny"] if options.toy else ["--seeds", "3", "--size", "small"]
+    study = Study(1, "tiny", out) if options.toy else Study(3, "small", out)
     match options.part:
         case "tokens":
-            for corpus in CORPORA:
-                budget = "4k" if options.toy else options.tokens
-                compare(corpus, "tokens", budget, [*sizes, "--jobs", "2" if options.toy else "8"], out)
+            both(lambda corpus: study.compare(corpus, "tokens", "4k" if options.toy else options.tokens, options.jobs))
         case "seconds":
-            with ThreadPoolExecutor() as pool:
-                budget = "2s" if options.toy else options.seconds
-                list(pool.map(lambda corpus: compare(corpus, "seconds", budget, sizes, out), CORPORA))
+            both(lambda corpus: study.compare(corpus, "seconds", "1s" if options.toy else options.seconds, study.seeds))
         case "laws":
             for system in SYSTEMS:
                 logged(f"laws-{system}", [*REGARD, "laws", system], out)
