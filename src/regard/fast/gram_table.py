@@ -27,16 +27,41 @@ INDEX = 2**32 - 1  # the lower half of a slot
 
 
 class Table:
-    """The hash table of grams, and on a CPU all of them as arrays."""
+    """The hash table of grams. Making it takes as long as it saves in about two look-ups per gram, so it is made after
+    so many: until then the keys are searched."""
 
     def __init__(self, *grams: Tensor) -> None:
         self.grams = grams  # keys, log-probabilities, logarithms of the back-off weights
-        self.slots = hash_keys(grams[0])
+        self.asked = 0
+
+    def made(self, queries: int) -> bool:
+        """Is there a table, for so many look-ups more?"""
+        self.asked += queries
+        return self.asked > 2 * len(self.grams[0])
+
+    @cached_property
+    def slots(self) -> Tensor:
+        return hash_keys(self.grams[0])
 
     @cached_property
     def arrays(self) -> tuple[np.ndarray, ...]:
-        """The slots and the grams; kept, since a view of a tensor costs as much as the look-ups of a hundred words."""
-        return tuple(tensor.numpy() for tensor in (self.slots, *self.grams))
+        """The grams on a CPU; kept, since a view of a tensor costs as much as the look-ups of a hundred words."""
+        return tuple(tensor.numpy() for tensor in self.grams)
+
+    def names(self, queries: np.ndarray) -> np.ndarray:
+        """`find` for arrays: the second slot is looked at only where the first holds another key."""
+        keys, nothing = self.arrays[0], len(self.arrays[0]) - 1
+        if not self.made(len(queries)):
+            name = keys.searchsorted(queries)
+        else:
+            slots = self.slots.numpy()
+            name = slots[_slot(queries, FACTORS[0], len(slots))] ^ queries << 32  # an index, if half the key is equal
+            (other,) = (name >> 32).nonzero()
+            asked = queries[other]
+            second = slots[_slot(asked, FACTORS[1], len(slots))] ^ asked << 32
+            second[second >> 32 != 0] = nothing
+            name[other] = second
+        return np.where(keys[name] == queries, name, nothing)
 
 
 MADE: WeakKeyDictionary[Grams, Table] = WeakKeyDictionary()
@@ -44,14 +69,17 @@ MADE: WeakKeyDictionary[Grams, Table] = WeakKeyDictionary()
 
 def find(grams: Grams, queries: Tensor) -> Tensor:
     """`Grams.find`."""
-    slots = table_of(grams).slots
+    table = table_of(grams)
+    if not table.made(queries.numel()):
+        return Grams.find(grams, queries)
+    slots = table.slots
     indices = [look_up(slots, _slot(queries, factor, len(slots))) & INDEX for factor in FACTORS]
     index = torch.where(look_up(grams.keys, indices[0]) == queries, indices[0], indices[1])
     return torch.where(look_up(grams.keys, index) == queries, index, grams.nothing)
 
 
 def table_of(grams: Grams) -> Table:
-    """Built at the first look-up, and again when the grams change."""
+    """Of these grams as they are now."""
     table, now = MADE.get(grams), (grams.keys, grams.log_probability, grams.log_backoff)
     if table is None or any(before is not tensor for before, tensor in zip(table.grams, now)):
         table = MADE[grams] = Table(*now)
@@ -107,7 +135,7 @@ def losses(
     first, final = np.arange(0, len(word), columns), np.zeros(len(word), dtype=bool)
     final[columns - 1 :: columns] = True
     goes_on = (word != 0) & ~final  # no context crosses <eos>
-    _, _, log_probability, log_backoff = table_of(model.levels[0]).arrays
+    _, log_probability, log_backoff = table_of(model.levels[0]).arrays
     score = log_probability[word]
     place: Any = slice(None)  # every place has a context of one word
     context = np.concatenate([word[:1], word[:-1]])
@@ -116,8 +144,9 @@ def losses(
         context[first], after[:, 0] = before[:, 0], context[final]
     for k, level in enumerate(model.levels[1:], start=1):
         backed_off = score[place] + log_backoff[context]
-        slots, keys, log_probability, log_backoff = table_of(level).arrays
-        name = _names(slots, keys, context * model.vocabulary + word[place])
+        table = table_of(level)
+        name = table.names(context * model.vocabulary + word[place])
+        keys, log_probability, log_backoff = table.arrays
         nothing = len(keys) - 1
         known = name != nothing
         score[place] = np.where(known, log_probability[name], backed_off)
@@ -132,17 +161,6 @@ def losses(
         after[place[ends] // columns, k] = context[ends]
     past = {"contexts": torch.from_numpy(after)}
     return -torch.from_numpy(score).view(rows, columns)[:, 1:], model._advance(state, past, span.end(columns - 1))
-
-
-def _names(slots: np.ndarray, keys: np.ndarray, queries: np.ndarray) -> np.ndarray:
-    """`find` for arrays: the second slot is looked at only where the first holds another key."""
-    name = slots[_slot(queries, FACTORS[0], len(slots))] ^ queries << 32  # an index, if half the key is the same
-    (other,) = (name >> 32).nonzero()
-    asked = queries[other]
-    second = slots[_slot(asked, FACTORS[1], len(slots))] ^ asked << 32
-    second[second >> 32 != 0] = len(keys) - 1
-    name[other] = second
-    return np.where(keys[name] == queries, name, len(keys) - 1)
 
 
 ROWS = (

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from regard.fast import install
-from regard.fast.gram_table import find
+from regard.fast.gram_table import find, table_of
 from regard.fast.row_table import noting
 from regard.systems.ngram import Grams, NGram, Settings
 
@@ -21,7 +21,11 @@ def test_the_table_finds_what_a_search_finds(chosen, stride):
     names = {int(key): name for name, key in enumerate(keys[:-1])}
     expected = [names.get(int(query), len(keys) - 1) for query in queries]
     assert Grams.find(grams, queries).tolist() == expected
-    assert find(grams, queries).tolist() == expected
+    for asked in (-(10**6), 10**6):  # look-ups so far: few are searched, many hashed
+        table_of(grams).asked = asked
+        assert find(grams, queries).tolist() == expected
+        assert table_of(grams).names(queries.numpy()).tolist() == expected
+        assert ("slots" in vars(table_of(grams))) == (asked > 0)
 
 
 @settings(derandomize=True, max_examples=60, deadline=None)
@@ -39,6 +43,8 @@ def test_losses_and_states_of_a_text_in_pieces_are_those_of_the_written_method_t
     model = NGram(vocabulary, Settings(order=order, smoothing=smoothing)).to(precision)
     model.count(np.append(draw.integers(vocabulary, size=draw.integers(200)), 0))
     words = torch.from_numpy(draw.integers(vocabulary, size=(draw.integers(1, 4), 40)))
+    for level in model.levels:
+        table_of(level).asked = int(draw.integers(2)) * 10**6  # searched or hashed
     with noting() as ran:
         install(model)
     mine = theirs = None
