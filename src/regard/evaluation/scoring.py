@@ -19,8 +19,9 @@ import torch
 
 from regard.decoding.generate import pad
 from regard.decoding.translate import closed
-from regard.evaluation.perplexity import NUMBERS_AT_ONCE, Method, segment_losses
+from regard.evaluation.perplexity import Method, rows_at_once, segment_losses
 from regard.systems.model import Model
+from regard.systems.ngram import NGram
 
 LONG = 4096  # a line with more tokens is read piece by piece: in one call a million would be deaf to Ctrl-C
 
@@ -28,6 +29,14 @@ LONG = 4096  # a line with more tokens is read piece by piece: in one call a mil
 def alone_by_default(model: Model) -> bool:
     """Whether each line is scored by itself: on a CPU, unless the model only looks up counts."""
     return model.device.type == "cpu" and next(model.parameters(), None) is not None
+
+
+def text_losses(model: Model, ids: np.ndarray, ends: np.ndarray, eos: int) -> np.ndarray:
+    """−log P of every token of a text, each line read on its own, in nats. A line ends before each of `ends`."""
+    if isinstance(model, NGram):  # no context crosses <eos>, so the lines may follow each other
+        return segment_losses(model, ids, Method.of(model, stream=True), eos)
+    lines = [line.tolist() for line in np.split(ids, ends[:-1])]
+    return np.concatenate(line_losses(model, lines, eos, alone=alone_by_default(model)))
 
 
 @torch.no_grad()
@@ -40,7 +49,7 @@ def line_losses(model: Model, lines: Sequence[Sequence[int]], eos: int, *, alone
         losses[n] = segment_losses(model, np.asarray(lines[n]), Method.of(model, stream=model.context is None), eos)
     short.sort(key=lambda n: -len(lines[n]))  # similar lengths; the first of a batch is its longest
     while short:
-        rows = 1 if alone else _rows(model, len(lines[short[0]]))
+        rows = 1 if alone else rows_at_once(model, len(lines[short[0]]))
         batch, short = short[:rows], short[rows:]
         targets, lengths = pad([lines[n] for n in batch], model.device)
         tokens, _ = pad([[eos, *lines[n][:-1]] for n in batch], model.device)
@@ -64,7 +73,7 @@ def pair_losses(
     losses: list[np.ndarray] = [np.empty(0)] * len(written)
     order = sorted(range(len(written)), key=lambda n: (-len(written[n]), -len(read[n])))
     while order:
-        rows = 1 if alone else _rows(model, len(written[order[0]]))
+        rows = 1 if alone else rows_at_once(model, len(written[order[0]]))
         batch, order = order[:rows], order[rows:]
         source, _ = pad([read[n] for n in batch], model.device)
         source_lengths = torch.tensor(
@@ -76,7 +85,3 @@ def pair_losses(
         for row, n in enumerate(batch):
             losses[n] = nll[row, : len(written[n])].double().cpu().numpy()
     return losses
-
-
-def _rows(model: Model, longest: int) -> int:
-    return max(1, min(64, NUMBERS_AT_ONCE // (model.loss_width * longest)))

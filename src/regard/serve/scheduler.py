@@ -60,6 +60,9 @@ class Worker(Protocol):
     @property
     def busy(self) -> bool: ...
 
+    def warm_up(self) -> None:
+        """What would keep the first jobs waiting."""
+
     def submit(self, job: Any) -> None: ...
 
     def cancel(self, job: Any) -> None: ...
@@ -84,6 +87,7 @@ class Scheduler:
 
     def start(self) -> None:
         self.loop = asyncio.get_running_loop()
+        self.inbox.put(self._warm_up)
         self.thread.start()
 
     async def stop(self) -> None:
@@ -128,6 +132,13 @@ class Scheduler:
 
     def _stop(self) -> None:
         self.stopping = True
+
+    def _warm_up(self) -> None:
+        for worker in self.workers:
+            try:
+                worker.warm_up()
+            except Exception as error:  # those who ask will be told
+                worker.give_up(failure(error), self._post)
 
     def _post(self, job: Job, found: Any) -> None:
         self.outbox.append((job, found))

@@ -14,7 +14,7 @@ from itertools import islice
 from typing import Any
 
 from regard.decoding.beam import Beam
-from regard.decoding.engine import Engine, Prompt, Text
+from regard.decoding.engine import RECORDED, Engine, Prompt, Text
 from regard.decoding.sampling import Sampling
 from regard.runs.language_run import LanguageRun
 from regard.runs.translation_run import TranslationRun
@@ -23,6 +23,7 @@ from regard.text.tokenizer import Tokenizer
 
 ROWS = {"cuda": 256}  # texts written at once; elsewhere 64
 ENGINES = 4  # ways of drawing whose memory is kept while nobody uses them
+WARM_UP = 128  # tokens of the texts that are written before any is asked for
 SENTENCES = {"cuda": 512}  # translated at once; elsewhere 64
 
 
@@ -68,6 +69,16 @@ class LanguageWorker:
         self.writing: dict[TextJob, tuple[Engine, Text]] = {}
         self.waiting: deque[TextJob] = deque()
         self.scoring: deque[ScoreJob] = deque()
+
+    def warm_up(self) -> None:
+        """On a GPU: begins texts in every number of rows that it records, so that no client waits for a compiler."""
+        if self.run.model.device.type not in RECORDED:
+            return
+        engine = self._engine(Sampling())
+        for rows in sorted({min(1 << power, self.rows) for power in range(self.rows.bit_length() + 1)}):
+            texts = [engine.submit([engine.eos], max_tokens=WARM_UP, number=number) for number in range(rows)]
+            while not all(text.done for text in texts):
+                engine.step()
 
     @property
     def busy(self) -> bool:
@@ -141,6 +152,9 @@ class TranslationWorker:
             run.source_tokenizer.json
         )  # for the event loop; `step` has the run's
         self.waiting: deque[SentenceJob] = deque()
+
+    def warm_up(self) -> None:
+        """Nothing: what is recorded depends on the lengths of the sentences."""
 
     @property
     def busy(self) -> bool:

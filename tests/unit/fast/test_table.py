@@ -12,7 +12,9 @@ import torch
 from examples import DEVICE
 
 from regard.fast import Use, install, rows, uninstall
+from regard.fast.beam_step import TransformerRows
 from regard.fast.row_table import is_swapped
+from regard.systems import transformer
 
 EXAMPLES = {}
 for path in sorted(Path(__file__).parent.glob("examples_*.py")):
@@ -72,6 +74,12 @@ def test_installing_swaps_only_this_very_class_and_can_be_undone(name):
     assert not is_swapped(getattr(thing, row.method))
     thing.__class__ = type("Own", (type(thing),), {})
     assert row not in install(thing, example.use, device=device)
+
+
+def test_what_a_row_hands_out_can_be_installed_itself():
+    """The beam's engine installs the reader that it was given. It is of this package and exists only on a GPU."""
+    model = transformer.Transformer(20, transformer.Settings(width=16, heads=2, layers=1))
+    assert install(TransformerRows(model, sources=2, longest=4, room=4, width=2)) == []
 
 
 def test_what_no_row_knows_is_left_as_written():

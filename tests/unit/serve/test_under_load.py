@@ -15,6 +15,8 @@ import openai
 import pytest
 
 import regard
+from regard.decoding.sampling import Sampling
+from regard.serve.workers import LanguageWorker
 
 LINES = [f"one two three four five {word} end" for word in ("a", "b", "c", "d", "e", "f")] * 5
 
@@ -296,3 +298,29 @@ def test_a_run_that_cannot_be_served_is_said_before_anything_listens(endless, tm
         ServedModels([endless], languages={"endless": ("en", "fr")}, places=1)
     with pytest.raises(RegardError, match="There is no run"):
         ServedModels([tmp_path / "none"], languages={}, places=1)
+
+
+def test_where_steps_are_recorded_a_worker_begins_with_every_number_of_rows(runs, monkeypatch):
+    """As on a GPU: afterwards no number of clients needs a new writer, and what was written leaves no trace."""
+    monkeypatch.setattr("regard.serve.workers.RECORDED", {"cpu"})
+    monkeypatch.setattr("regard.decoding.engine.RECORDED", {"cpu"})
+    worker = LanguageWorker(regard.load(runs["writer"], device="cpu"), rows=6)
+    worker.warm_up()
+    (engine,) = worker.engines.values()
+    assert sorted(engine.writers) == [1, 2, 4, 6]
+    assert not worker.busy
+    texts = [engine.submit([engine.eos], max_tokens=9, seed=3, number=number) for number in range(6)]
+    while not all(text.done for text in texts):
+        engine.step()
+    anew = worker.run.new_engine(Sampling(), 6)
+    assert [text.new for text in texts] == list(anew.texts([[engine.eos]] * 6, max_tokens=9, seed=3))
+
+
+def test_a_worker_that_cannot_warm_up_is_there_all_the_same(runs, served, monkeypatch):
+    def fail(worker):
+        raise RuntimeError("out of memory")
+
+    monkeypatch.setattr(LanguageWorker, "warm_up", fail)
+    with served(runs["writer"]) as (address, _):
+        answer = httpx.post(f"{address}v1/completions", json={"model": "writer", "prompt": "The", "max_tokens": 2})
+        assert answer.status_code == 200

@@ -3,6 +3,8 @@
 import json
 import unicodedata
 from collections import Counter
+from contextlib import suppress
+from hashlib import blake2b
 from itertools import chain
 from pathlib import Path
 
@@ -125,6 +127,48 @@ def test_a_text_is_its_lines_joined_by_eos(tokenizer, lines):
 
 
 @law
+@given(lines=st.lists(any_text, min_size=1, max_size=5))
+@example(["", ""])
+@example(["a\nb", "\n", "c"])
+def test_lines_are_encoded_together_as_each_alone(tokenizer, lines):
+    ids, ends = tokenizer.encode_text(lines)
+    alone = [[*tokenizer.encode(line), tokenizer.eos] for line in lines]
+    assert ids.tolist() == list(chain.from_iterable(alone))
+    assert ends.tolist() == np.cumsum([len(line) for line in alone]).tolist()
+
+
+@pytest.mark.parametrize("kind", ["word", "bpe"])
+@pytest.mark.parametrize("form", ["nfc", "nfkc"])
+def test_pieces_that_are_cut_first_and_then_normalised_are_those_of_the_normalised_text(kind, form):
+    """For every character that is white, combines, or changes when it is normalised."""
+    characters = map(chr, [*range(0xD800), *range(0xE000, 0x110000)])
+    odd = [
+        c for c in characters if c.isspace() or unicodedata.combining(c) or unicodedata.normalize(form.upper(), c) != c
+    ]
+    text = " ".join(f"a{c}b {c}a e{c}\u0301 {c}" for c in odd) + "\n"
+    tokenizer = Tokenizer.train([text[:2000], text[-2000:]], kind, normalise=form)
+    ids = tokenizer.encode(text)
+    assert ids == Tokenizer.from_json(tokenizer.json).encode_normalised(tokenizer.normalise(text))[0][:-1].tolist()
+
+
+def test_an_interrupted_call_leaves_no_piece_without_its_ids():
+    tokenizer = Tokenizer.train(TEXT, "word")
+    engine, wanted = tokenizer._engine, [tokenizer.encode(text) for text in TEXT]
+    tokenizer._forget()
+
+    class Interrupted:
+        def encode_batch_fast(self, *pieces, **options):
+            raise KeyboardInterrupt
+
+    for text, ids in zip(TEXT, wanted):
+        tokenizer._engine = Interrupted()
+        with suppress(KeyboardInterrupt):
+            tokenizer.encode(text)
+        tokenizer._engine = engine
+        assert tokenizer.encode(text) == ids
+
+
+@law
 @given(text=any_text)
 def test_ids_lie_in_the_vocabulary_and_words_never_contain_eos(tokenizer, text):
     ids = tokenizer.encode(text)
@@ -163,6 +207,12 @@ def test_text_is_normalised_as_unicode_says(kind, form):
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_same_text_gives_the_same_tokenizer(kind):
     assert Tokenizer.train(iter(TEXT), kind).digest == Tokenizer.train(TEXT, kind).digest
+
+
+def test_the_digest_is_16_bytes_of_blake2b():
+    """Prepared text is found again by it: with another one, all would be tokenised anew."""
+    tokenizer = Tokenizer.train(TEXT, "word")
+    assert tokenizer.digest == blake2b(tokenizer.json.encode(), digest_size=16).hexdigest()
 
 
 def test_words_stay_whole_and_punctuation_stands_alone():
@@ -290,6 +340,15 @@ def test_files_that_are_no_tokenizer_are_refused(tmp_path: Path):
         Tokenizer.load(tmp_path / "absent.json")
 
 
+def test_a_file_that_is_too_large_for_a_tokenizer_is_not_read(tmp_path, monkeypatch):
+    assert tokenizer_module.MOST_BYTES == 256 << 20
+    monkeypatch.setattr(tokenizer_module, "MOST_BYTES", 1 << 20)
+    path = tmp_path / "tokenizer.json"
+    path.write_bytes(bytes((1 << 20) + 1))
+    with pytest.raises(RegardError, match="has more than 1 MiB"):
+        Tokenizer.load(path)
+
+
 @pytest.mark.parametrize("kind", ["word", "char", "byte", "bpe"])
 @pytest.mark.parametrize("change, said", [
     ({"truncation": {"direction": "Right", "max_length": 3, "strategy": "LongestFirst", "stride": 0}}, "truncation"),
@@ -328,6 +387,7 @@ def test_a_part_that_would_change_the_tokens_is_refused(tmp_path, kind, change, 
 
 def test_blocks_are_of_the_asked_size_or_a_line_more():
     assert list(blocks(["ab", "cd", "e", "", "fghij"], 6)) == [("ab\ncd", 2), ("e\n\nfghij", 3)]
+    assert [count for _, count in blocks(["abcd"] * 6, 6)] == [2, 2, 2]
     assert list(blocks(["ab", "cd", "e"], 7)) == [("ab\ncd\ne", 3)]
     assert list(blocks(["abcdefgh", "i"], 3)) == [("abcdefgh", 1), ("i", 1)]
     assert list(blocks([], 3)) == []
