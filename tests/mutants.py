@@ -23,7 +23,7 @@ import sys
 import tempfile
 import time
 import tomllib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -42,10 +42,13 @@ KNOWN = ROOT / ".pytest_cache" / "mutants"  # which test runs which line, as it 
 COMPARISONS = ["unit/test_comparison.py", "unit/test_comparison_translation.py"]
 TESTS = {  # of each package, below tests/; those that are marked slow are left out
     "evaluation": [
-        "unit/test_likelihood.py", "unit/test_evaluation_translation.py", "unit/test_classification.py",
-        "claims/test_verdict.py", *COMPARISONS,
+        "unit/test_intervals.py", "unit/test_likelihood.py", "unit/test_evaluation_translation.py",
+        "unit/test_classification.py", "claims/test_verdict.py", *COMPARISONS,
     ],
-    "compare": [*COMPARISONS, *(f"unit/test_comparison_{name}.py" for name in ("report", "runs", "elsewhere"))],
+    "compare": [
+        *COMPARISONS, *(f"unit/test_comparison_{name}.py" for name in ("report", "runs", "elsewhere")),
+        "unit/test_demo_ladder.py",
+    ],
     "report": [
         "unit/test_drawings.py", "unit/test_figures.py", "unit/test_report_insight.py", "unit/test_report_claims.py",
         "unit/test_report_page.py", "unit/test_progress.py", "unit/test_screen.py", "unit/test_one_script.py",
@@ -235,7 +238,8 @@ def watch(file: str, source: str, out: str) -> None:
 @cache
 def measured(file: str) -> dict[str, Any]:
     """What `watch` found out, now or before."""
-    paths = [ROOT / file, *(path for package in TESTS for path in sorted((SOURCE / package).rglob("*.py")))]
+    packages = [package for package, files in TESTS.items() if file.removeprefix("tests/") in files]
+    paths = [ROOT / file, *(path for package in packages for path in sorted((SOURCE / package).rglob("*.py")))]
     digest = hashlib.sha256(b"".join(path.read_bytes() for path in paths)).hexdigest()[:16]
     known = KNOWN / f"{file.replace('/', '-')}-{digest}.json"
     if not known.exists():
@@ -249,9 +253,9 @@ def measured(file: str) -> dict[str, Any]:
     return json.loads(known.read_text(encoding="utf-8"))
 
 
-def concerned(fault: Fault) -> tuple[list[str], float]:
-    """The tests that run a faulty line, the quick files first, and their seconds. A line that is run when its module is
-    imported concerns all tests that run anything of the module."""
+def concerned(fault: Fault) -> dict[str, float]:
+    """The tests that run a faulty line, the quick files first, and the seconds of each. A line that is run when its
+    module is imported concerns all tests that run anything of the module."""
     by_file = {}
     for name in TESTS[fault.file.split("/")[0]]:
         file = f"tests/{name}"
@@ -263,10 +267,9 @@ def concerned(fault: Fault) -> tuple[list[str], float]:
                 break
         tests = [test for test in found["seconds"] if test in contexts or file in contexts]
         if tests:
-            tests.sort(key=found["seconds"].__getitem__)
-            by_file[file] = (sum(found["seconds"][test] for test in tests), tests)
-    order = sorted(by_file, key=lambda file: by_file[file][0])
-    return [test for file in order for test in by_file[file][1]], sum(seconds for seconds, _ in by_file.values())
+            by_file[file] = sorted((found["seconds"][test], test) for test in tests)
+    order = sorted(by_file.values(), key=lambda tests: sum(seconds for seconds, _ in tests))
+    return {test: seconds for tests in order for seconds, test in tests}
 
 
 # -- a fault and its tests -------------------------------------------------------------------------------------------
@@ -286,19 +289,32 @@ def into(source: str) -> None:
 
 
 class Order:
-    """A plugin of pytest: tests are run as they are named, the quick ones first."""
+    """A plugin of pytest: tests are run as they are named, the quick ones first. Each may take five times as long as
+    the longest of its file, which may have made what they share, and half a minute."""
 
-    def __init__(self, tests: Sequence[str]):
+    def __init__(self, tests: Mapping[str, float]):
         self.place = {test: number for number, test in enumerate(tests)}
+        self.longest: dict[str, float] = {}
+        for test, seconds in tests.items():
+            file = test.split("::")[0]
+            self.longest[file] = max(seconds, self.longest.get(file, 0.0))
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         items.sort(key=lambda item: self.place.get(item.nodeid, 0))
+        for item in items:
+            limit = 5 * self.longest[item.nodeid.split("::")[0]] + 30
+            item.add_marker(pytest.mark.timeout(limit, method="thread"))  # which ends the process
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        if report.failed:  # the file cannot be imported; pytest would say that its tests are not there
+            os._exit(pytest.ExitCode.TESTS_FAILED)
 
 
-def trial(tests: Sequence[str], source: str) -> None:
+def trial(tests: Mapping[str, float], source: str) -> None:
     """In a process of its own: these tests with that source. Exit code 0: all passed."""
     into(source)
+    Path(source, "begun").touch()
     sys.exit(pytest.main(["-x", *PYTEST, *tests], plugins=[Order(tests)]))
 
 
@@ -331,20 +347,23 @@ def known_faults() -> Iterator[tuple[Fault, str]]:
 
 
 def outcome(fault: Fault) -> str:
-    return result(fault, *concerned(fault))
+    return result(fault, concerned(fault))
 
 
-def result(fault: Fault, tests: Sequence[str], seconds: float) -> str:
+def result(fault: Fault, tests: Mapping[str, float]) -> str:
+    """What comes of a fault and its tests, of which the seconds are known."""
     if not tests:
         return "not run"
     with copied(fault) as source:
         process = FORK.Process(target=trial, args=(tests, source))
         process.start()
-        process.join(5 * seconds + 60)
+        process.join(5 * sum(tests.values()) + 60)
         if process.is_alive():
             os.killpg(process.pid, signal.SIGKILL)
             process.join()
             return "too long"
+        if not Path(source, "begun").exists() or process.exitcode == pytest.ExitCode.USAGE_ERROR:
+            return "not run"  # the process failed, or a test of that name is not there
     return "survived" if process.exitcode in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED) else "killed"
 
 
@@ -362,7 +381,7 @@ def main() -> None:
     if asked.known:
         came = []
         for fault, test in known_faults():
-            came.append(result(fault, [test], 60))
+            came.append(result(fault, {test: 60.0}))
             print(f"{came[-1]:8}  {fault.file}:{fault.line}  {fault.words[:160]}", flush=True)
         sys.exit(came.count("killed") != len(came))
     rows, nothing, began = [], equivalent(), time.time()

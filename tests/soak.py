@@ -32,7 +32,7 @@ from forked import forked
 
 LANGUAGES = {"pairs": ("en", "fr")}
 QUESTIONS = 10  # of each kind to a server, in each round
-WARM = 10  # rounds until caches, kernels and the allocator are as they will be
+WARM = 40  # rounds until caches, kernels, the allocator and pools of threads are as they will be
 
 
 def settings(words: list[str]) -> dict[str, dict[str, str]]:
@@ -147,20 +147,23 @@ def sample(folder: Path, server: ServerProcess) -> dict[str, float]:
 def picture(samples: list[dict[str, float]]) -> str:
     from regard.report.figures import Line
     from regard.report.svg import line_chart
+    from regard.report.svg_file import as_file
 
     first = samples[WARM]
     units = {"memory": " MiB", "server's memory": " MiB", "cache": " KiB"}
     names = [name for name in first if name != "minutes"]
     lines = [Line(name, [(each["minutes"], each[name] / max(first[name], 1e-9)) for each in samples]) for name in names]
     ends = ", ".join(f"{name} {first[name]:.0f} → {samples[-1][name]:.0f}{units.get(name, '')}" for name in names)
-    return line_chart(
-        lines,
-        title=f"{len(samples)} rounds of train, resume, generate, translate, serve",
-        x="minutes",
-        y=f"share of what it was in round {WARM}",
-        description=f"{ends}.",
-        log_y=False,
-        zero_y=True,
+    return as_file(
+        line_chart(
+            lines,
+            title=f"{len(samples)} rounds of train, resume, generate, translate, serve",
+            x="minutes",
+            y=f"share of what it was in round {WARM}",
+            description=f"{ends}.",
+            log_y=False,
+            zero_y=True,
+        )
     )
 
 

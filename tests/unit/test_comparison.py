@@ -22,7 +22,6 @@ from regard.compare.language_task import LANGUAGE
 from regard.compare.question import Question, _label
 from regard.compare.width import _Search, match_parameters, size_of
 from regard.evaluation.documents import FEWEST, MOST, Documents
-from regard.evaluation.intervals import Resampling, interval
 from regard.runs.folder import Tokenizers
 from regard.runs.recipe import compose
 from regard.systems.catalogue import SYSTEMS
@@ -60,56 +59,6 @@ def test_documents_are_about_equally_long():
     assert documents.whole_lines
     assert len(documents) == 200
     assert documents.tokens.max() < 1.5 * documents.tokens.mean()
-
-
-# -- intervals -------------------------------------------------------------------------------------------------------
-
-
-def coverage(seeds, documents, seed_spread, document_spread, trials=300, draws=1000):
-    """How often the 95 % interval holds the loss that all seeds and documents have in common."""
-    random, truth, hits = np.random.default_rng(7), 4.0, 0
-    for _ in range(trials):
-        tokens = np.round(500 * np.exp(0.3 * random.standard_normal(documents)))
-        hard = document_spread * (2 * random.gamma(4, 0.25, documents) - 2)  # skewed, mean 0
-        luck = seed_spread * random.standard_normal((seeds, 1))
-        nats = (truth + hard + luck + 0.02 * random.standard_normal((seeds, documents))) * tokens
-        low, high = interval(Resampling(tokens, draws).losses(nats))
-        hits += low <= truth <= high
-    return hits / trials
-
-
-@pytest.mark.parametrize(
-    ("seeds", "documents", "seed_spread", "document_spread"),
-    [(1, 20, 0.0, 0.2), (1, 100, 0.0, 0.2), (2, 20, 0.05, 0.0), (3, 20, 0.05, 0.0), (5, 20, 0.05, 0.0)],
-)
-def test_a_95_percent_interval_covers_95_percent(seeds, documents, seed_spread, document_spread):
-    assert 0.91 <= coverage(seeds, documents, seed_spread, document_spread) <= 0.985
-
-
-@pytest.mark.parametrize("seeds", [2, 3])
-def test_where_seeds_and_documents_both_vary_it_covers_at_least_that(seeds):
-    assert coverage(seeds, 40, 0.03, 0.2) >= 0.93
-
-
-def test_a_difference_is_paired_and_so_tighter_than_either_interval():
-    random = np.random.default_rng(1)
-    tokens = np.full(50, 500.0)
-    hard = random.normal(4, 0.5, 50)  # what is hard for one is hard for the other
-    one, other = hard * tokens, (hard + 0.02 + 0.01 * random.standard_normal(50)) * tokens
-    resampling = Resampling(tokens)
-    draws = [resampling.losses(nats[None], stream) for stream, nats in enumerate((one, other))]
-    (low, high), (low_other, _) = interval(draws[0]), interval(draws[1])
-    assert low_other < high  # the intervals overlap …
-    below, above = interval(draws[0] - draws[1])
-    assert above < 0  # … and yet one is better, on the same documents
-    assert above - below < (high - low) / 5
-
-
-def test_draws_are_the_same_every_time_and_an_infinite_loss_has_no_interval():
-    tokens, nats = np.full(30, 100.0), np.random.default_rng(0).random((3, 30)) * 100
-    assert (Resampling(tokens).losses(nats, 2) == Resampling(tokens).losses(nats, 2)).all()
-    nats[0, 0] = math.inf
-    assert interval(Resampling(tokens).losses(nats)) is None
 
 
 # -- what is asked ---------------------------------------------------------------------------------------------------

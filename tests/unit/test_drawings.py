@@ -8,6 +8,7 @@ import hashlib
 import math
 import random
 import re
+from itertools import accumulate
 from pathlib import Path
 
 import pytest
@@ -63,6 +64,7 @@ FIGURES = {
     "intervals over a logarithm": Intervals(
         "Ratio", "times", [Mark("slow", 0.02, 0.01, 0.05), Mark("fast", 40.0, 30.0, 90.0)], log_x=True, threshold=1.0
     ),
+    "a long title": Lines("Long", "steps of the longest training that " * 4, "y", [Line("a", [(0, 1.0), (9, 2.0)])]),
     "no rows": Heat("Empty", [], ["a"], [], x="x"),
     "no columns": Heat("Empty", ["a"], [], [[]], z="z"),
     "no marks": Intervals("Empty", "x", []),
@@ -139,6 +141,13 @@ def any_figure(draw):
     )
 
 
+def a_walk(draw):
+    """Many points, of which several share a character; a title of any length."""
+    heights = accumulate(draw.choice([-1.0, 0.0, 0.25, 1.0]) for _ in range(400))
+    words = "step " * draw.randrange(1, 30)
+    return Lines("walk", words, "y", [Line("walk", list(enumerate(heights))), Line("start", [(0, 0)], level=True)])
+
+
 class Whole(random.Random):
     """Small whole numbers, so that many fall on an edge, a tick or each other."""
 
@@ -155,9 +164,9 @@ class Whole(random.Random):
 
 def digests():
     """Many figures, each as a digest of all that is drawn of it."""
-    for number in range(180):
+    for number in range(188):
         draw = random.Random(number) if number < 120 else Whole(number)
-        figure, width = any_figure(draw), draw.choice([40, 60, 79, 120, 200])
+        figure, width = any_figure(draw) if number < 180 else a_walk(draw), draw.choice([40, 60, 79, 120, 200])
         whole = [re.sub(r"(?<=base64,)[\w+/=]+", "…", svg(figure)), figure.description]
         whole += [terminal(figure, width, colour=colour) for colour in (False, True)]
         yield f"{number:3} {hashlib.sha256(''.join(whole).encode()).hexdigest()[:16]}"

@@ -157,6 +157,16 @@ def test_both_views_name_title_axes_and_everything_in_them(kind):
         assert label in in_a_terminal
 
 
+def test_a_figure_keeps_its_parts_whatever_sequence_they_came_in():
+    mark, line = Mark("a", 1, 0, 2), Line("a", [(1, 2.0)])
+    marks, lines = [mark], [line]
+    intervals, curves = Intervals("T", "x", marks), Lines("T", "x", "y", lines)
+    marks.clear()
+    lines.clear()
+    assert intervals == Intervals("T", "x", (mark,))
+    assert curves == Lines("T", "x", "y", (line,))
+
+
 def test_what_a_figure_shows_is_said_in_words_where_nobody_says_it():
     assert EXAMPLES["lines"].description == "lstm: from 5 at 1 to 2 at 9; ngram: 3."
     assert "the largest is at row they, column <eos>" in EXAMPLES["heat"].description
@@ -175,8 +185,8 @@ def test_an_empty_cell_is_not_drawn_and_zero_is():
     assert "·" in terminal(EXAMPLES["heat"], width=40, colour=False).splitlines()[3]
 
 
-def pixels(picture):
-    """The rows of a paletted PNG, read back by its specification."""
+def chunks(picture):
+    """The parts of a PNG by their names, read back by its specification."""
     data, at, found = picture, 8, {}
     while at < len(data):
         (size,) = struct.unpack(">I", data[at : at + 4])
@@ -184,6 +194,11 @@ def pixels(picture):
         assert zlib.crc32(kind + body) == struct.unpack(">I", data[at + 8 + size : at + 12 + size])[0]
         found[kind] = body
         at += 12 + size
+    return found
+
+
+def pixels(picture):
+    found = chunks(picture)
     width, height = struct.unpack(">II", found[b"IHDR"][:8])
     raw = zlib.decompress(found[b"IDAT"])
     return [raw[row * (width + 1) + 1 : (row + 1) * (width + 1)] for row in range(height)]
@@ -200,6 +215,16 @@ def test_a_large_matrix_is_one_small_picture_with_a_pixel_for_each_cell():
     assert [len(row) for row in rows] == [size] * size
     assert all((rows[t][s] == 0) == (s > t) for t in range(size) for s in range(size))
     assert rows[127][0] == 1 + round(127 / 128 * 254)
+
+
+@pytest.mark.parametrize("diverging", [False, True])
+def test_the_colours_of_a_picture_are_the_shades_of_its_page(diverging):
+    text = svg(Heat("T", ["r"] * 40, ["c"] * 40, [[0.5] * 40] * 40, diverging=diverging))
+    pictures = [part for part in ET.fromstring(text).iter("image") if float(part.get("height")) > 100]
+    assert [part.get("class") for part in pictures] == ["light", "dark"]
+    for part in pictures:
+        palette = chunks(b64decode(part.get("href").split(",")[1]))[b"PLTE"]
+        assert palette[3:] == b"".join(map(bytes, shades(diverging, dark=part.get("class") == "dark")))
 
 
 @given(st.lists(st.binary(min_size=3, max_size=3), min_size=1, max_size=5))
@@ -288,7 +313,7 @@ def test_an_axis_holds_its_values_and_its_ticks_between_its_ends(values, log, ze
     place = axis.onto(0.0, 1.0)
     for value in (*(value for value in values if not axis.log or value > 1e-300), *axis.ticks):
         assert -1e-9 <= place(value) <= 1 + 1e-9
-    assert len(axis.ticks) <= 32
+    assert 2 <= len(axis.ticks) <= 32
 
 
 def test_ticks_are_kept_if_they_are_far_enough_apart():

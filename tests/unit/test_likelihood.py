@@ -13,7 +13,6 @@ from regard.base.install import as_written
 from regard.evaluation import documents, perplexity, scoring
 from regard.evaluation.accuracy import label_log_probabilities
 from regard.evaluation.documents import Documents
-from regard.evaluation.intervals import Resampling, interval, mean_loss, share_interval, student_interval
 from regard.evaluation.perplexity import Likelihood, Method, likelihood, segment_losses, token_losses
 from regard.evaluation.scoring import alone_by_default, line_losses, pair_losses, text_losses
 from regard.fast import install
@@ -312,75 +311,3 @@ def test_losses_are_added_to_the_document_they_lie_in():
     cut.add(4, np.array([16.0, 32.0, 64.0]))
     assert cut.nats.tolist() == [7.0, 24.0, 96.0]
     assert cut.tokens.tolist() == [3, 2, 4]
-
-
-# -- intervals -------------------------------------------------------------------------------------------------------
-
-
-def test_the_spread_of_the_draws_is_that_of_seeds_and_documents():
-    """With one document's worth of spread or one of seeds' alone, the interval is Student's of that sample."""
-    random = np.random.default_rng(1)
-    tokens = np.full(12, 50)
-    by_document = random.normal(150, 10, (1, 12))
-    draws = Resampling(tokens, 40_000).losses(by_document)
-    means = by_document[0] / 50
-    low, high = interval(draws)
-    reach = 2.201 * means.std(ddof=1) / math.sqrt(12)  # t of 11 degrees of freedom, two-sided 95 %
-    assert [low, high] == pytest.approx([means.mean() - reach, means.mean() + reach], abs=0.12 * reach)
-    by_seed = np.repeat(random.normal(150, 10, (4, 1)), 12, axis=1)
-    draws = Resampling(tokens, 40_000).losses(by_seed)
-    means = by_seed[:, 0] / 50
-    low, high = interval(draws)
-    reach = 3.182 * means.std(ddof=1) / 2  # 3 degrees of freedom, √4
-    assert [low, high] == pytest.approx([means.mean() - reach, means.mean() + reach], abs=0.08 * reach)
-    assert np.std(Resampling(tokens, 100).losses(by_seed, stream=1) - Resampling(tokens, 100).losses(by_seed)) > 0
-
-
-@pytest.mark.parametrize(("seeds", "documents"), [(1, 2), (2, 2), (3, 7), (2, 1)])
-def test_each_draw_is_that_of_the_formula(seeds, documents):
-    """loss + √(D/(D−1)) (loss of drawn documents − loss) √((D−1)/χ²) + s/√S z √((S−1)/χ²), drawn in this order."""
-    count, stream = 50, 4
-    tokens = np.arange(10.0, 10.0 + documents)
-    nats = np.random.default_rng(2).normal(30, 5, (seeds, documents))
-    random = np.random.Generator(np.random.Philox(key=[documents, count]))
-    times = random.multinomial(documents, [1 / documents] * documents, size=count)
-    loss = nats.sum() / seeds / tokens.sum()
-    expected = np.array([(row * nats.mean(0)).sum() / (row * tokens).sum() - loss for row in times])
-    if documents > 1:
-        freedom = documents - 1
-        expected *= np.sqrt(documents / freedom) * np.sqrt(freedom / random.chisquare(freedom, count))
-    if seeds > 1:
-        random = np.random.Generator(np.random.Philox(key=[seeds, stream]))
-        means, normal = nats.sum(1) / tokens.sum(), random.standard_normal(count)
-        chance = np.sqrt((seeds - 1) / random.chisquare(seeds - 1, count))
-        expected = expected + np.std(means, ddof=1) / np.sqrt(seeds) * normal * chance
-    assert np.allclose(Resampling(tokens, count).losses(nats, stream), loss + expected)
-
-
-def test_the_mean_loss_is_over_all_tokens_and_not_over_documents():
-    assert mean_loss(np.array([[10.0, 300.0], [20.0, 310.0]]), np.array([10, 90])) == pytest.approx(3.2)
-
-
-def test_two_numbers_have_an_interval_and_one_has_none():
-    low, high = student_interval([1.0, 3.0])
-    assert (low, high) == pytest.approx((2 - 12.706, 2 + 12.706), abs=1e-2)  # s/√2 = 1, t of one degree of freedom
-    assert student_interval([5.0]) == (-math.inf, math.inf)
-
-
-def test_the_interval_of_a_share_is_one_of_shares_whatever_is_rounded():
-    for trials in range(1, 300):
-        assert share_interval(0, trials)[0] == pytest.approx(0.0, abs=1e-12)
-        assert 0.0 <= share_interval(0, trials)[0] <= share_interval(trials, trials)[1] <= 1.0
-    low, high = share_interval(3, 10)
-    assert (low, high) == pytest.approx((0.1078, 0.6032), abs=1e-4)  # Wilson's, from a table
-    assert share_interval(7, 10) == pytest.approx((1 - high, 1 - low))
-    narrow = share_interval(3, 10, level=0.5)
-    assert low < narrow[0] < 0.3 < narrow[1] < high
-
-
-@pytest.mark.parametrize("level", [0.5, 0.95])
-def test_an_interval_is_the_middle_of_the_draws(level):
-    draws = np.arange(1001.0)
-    tail = 1000 * (1 - level) / 2
-    assert interval(draws, level) == pytest.approx((tail, 1000 - tail))
-    assert interval(np.array([1.0, math.inf])) is None

@@ -140,7 +140,7 @@ class _PlainBar:
 
     def _line(self) -> str:
         counted = grouped(self.total or self.done)
-        unit = self.unit[:-1] if counted == "1" and len(self.unit) > 2 else self.unit  # " s" are seconds
+        unit = self.unit if counted != "1" or self.unit == " s" else self.unit[:-1]  # " s" are seconds
         parts = [f"{self.title} {f'{grouped(self.done)}/' if self.total else ''}{counted}{unit}"]
         if self.note:
             parts.append(self.note)

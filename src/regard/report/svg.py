@@ -88,7 +88,7 @@ class _Plot:
 
     @cached_property
     def left(self) -> float:
-        return max(LEFT, 14 + LETTER * max((len(number(tick)) for tick in self.up.ticks), default=1))
+        return max(LEFT, 14 + LETTER * max(len(number(tick)) for tick in self.up.ticks))
 
     @cached_property
     def x(self) -> Callable[[float], float]:

@@ -12,7 +12,7 @@ import shutil
 import sys
 from collections.abc import Iterable, Sequence
 from itertools import groupby, pairwise
-from unicodedata import category, combining
+from unicodedata import category
 
 from rich.cells import cell_len, set_cell_size
 
@@ -93,7 +93,7 @@ def _letters(words: str) -> list[str]:
     """Letters with the marks that belong to them."""
     found: list[str] = []
     for sign in words:
-        if found and (combining(sign) or category(sign) in ("Mn", "Mc", "Me", "Cf")):
+        if found and category(sign) in ("Mn", "Mc", "Me", "Cf"):
             found[-1] += sign
         else:
             found.append(sign)
@@ -142,7 +142,7 @@ def _lines(figure: Lines, width: int, colour: bool) -> Iterable[str]:
     up = Axis.of(
         (p[1] for line in figure.lines for p in line.points if p[1] <= figure.top), figure.log_y, figure.zero_y
     )
-    margin = max((len(number(tick)) for tick in up.ticks), default=1)
+    margin = max(len(number(tick)) for tick in up.ticks)
     canvas = _Canvas(width - margin - 2, TALL)
     names = list(dict.fromkeys(line.name for line in figure.lines))
     for line in sorted(figure.lines, key=lambda line: not line.faint):
@@ -183,18 +183,18 @@ class _Canvas:
                 self._join(start, stop, index)
         every = max(1, round(len(path) / MARKED)) if line.joined else 1
         for x, y in () if line.level or line.faint else path[::-every]:
-            if 0 <= y < 4 * self.height:
-                cell = int(y // 4), int(x // 2)
+            cell = int(y // 4), int(x // 2)
+            if cell[0] >= 0:  # else above the top
                 self.marks[cell], self.owner[cell] = MARKS[index % len(MARKS)], index
 
     def _join(self, start: tuple[float, float], stop: tuple[float, float], index: int) -> None:
         (x0, y0), (x1, y1) = start, stop
-        y0, y1 = (min(max(y, -4.0 * self.height), 8.0 * self.height) for y in (y0, y1))  # clip far values
+        y0, y1 = (max(y, -4.0 * self.height) for y in (y0, y1))  # clip far values
         steps = max(1, math.ceil(max(abs(x1 - x0), abs(y1 - y0))))
         for step in range(steps + 1):
             x, y = x0 + (x1 - x0) * step / steps, y0 + (y1 - y0) * step / steps
-            if 0 <= y < 4 * self.height and 0 <= x < 2 * self.width:
-                cell = int(y // 4), int(x // 2)
+            cell = int(y // 4), int(x // 2)
+            if cell[0] >= 0:
                 self.dots[cell] = self.dots.get(cell, 0) | self.DOTS[int(y) % 4][int(x) % 2]
                 if cell not in self.marks:
                     self.owner[cell] = index
@@ -262,7 +262,7 @@ def _interval(mark: Mark, axis: Axis, left: int, width: int) -> list[str]:
         if axis.holds(mark.high):
             row[high] = "┤"
     if axis.holds(mark.value):
-        row[min(width - 1, round(place(mark.value)))] = "●"
+        row[round(place(mark.value))] = "●"
     return row
 
 

@@ -55,10 +55,9 @@ class Segmentations:
         self._tokenizer, self._dropout, self._seed, self._variants = tokenizer, dropout, seed, variants
         self._words: list[tuple[int, ...]] = []  # each distinct one as bytes; <eos> is the first
         self._occurrences, self._line_ends = self._read(lines)  # the text as numbers of words; where lines end
-        self._ids = array("I", [tokenizer.eos])  # all segmentations made so far, one after the other
-        self._starts = np.full((len(self._words), variants), -1)  # where each is in them; -1: not made yet
-        self._lengths = np.zeros((len(self._words), variants), np.int64)
-        self._starts[0], self._lengths[0] = 0, 1
+        self._ids = array("I")  # all segmentations made so far, one after the other
+        self._starts = np.zeros(len(self._words) * variants, np.int64)  # where each is in them
+        self._lengths = np.zeros_like(self._starts)  # 0: not made yet
 
     def _read(self, lines: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
         words: dict[tuple[int, ...], int] = {(self._tokenizer.eos,): 0}
@@ -80,16 +79,14 @@ class Segmentations:
         draws = np.random.Generator(np.random.Philox(key=key))
         variant = draws.integers(self._variants, size=len(self._occurrences))
         chosen = self._occurrences * np.int64(self._variants) + variant
-        starts, lengths = self._starts.reshape(-1), self._lengths.reshape(-1)
-        for place in np.unique(chosen[starts[chosen] < 0]).tolist():
+        for place in np.unique(chosen[self._lengths[chosen] == 0]).tolist():
             made = self._segment(*divmod(place, self._variants))
-            starts[place], lengths[place] = len(self._ids), len(made)
+            self._starts[place], self._lengths[place] = len(self._ids), len(made)
             self._ids.extend(made)
-        sizes = lengths[chosen]
-        ids = gather(np.array(self._ids, np.uint32), starts[chosen], sizes)
+        sizes = self._lengths[chosen]
+        ids = gather(np.array(self._ids, np.uint32), self._starts[chosen], sizes)
         ends = offsets_of(sizes)[1:][self._line_ends]
-        small = self._tokenizer.vocabulary <= 1 << 16
-        return ids.astype(np.uint16) if small else ids, np.concatenate([[0], ends])
+        return ids.astype(self._tokenizer.id_type), np.concatenate([[0], ends])
 
     def _segment(self, word: int, variant: int) -> list[int]:
         symbols = self._words[word]

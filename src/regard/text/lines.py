@@ -23,7 +23,7 @@ WIDE = {  # in this order: the mark of UTF-16 begins that of UTF-32
     codecs.BOM_UTF16_LE: "UTF-16",
     codecs.BOM_UTF16_BE: "UTF-16",
 }
-LOOK = 1 << 16  # first bytes, by which a binary file is recognised
+LOOK = 1 << 16  # bytes that are read at once; by the first of them a binary file is recognised
 LONGEST_LINE = 1 << 22
 Undecodable = Callable[[int, int], None]  # line, byte
 
@@ -53,7 +53,7 @@ def reading_text(path: Path) -> Iterator[BinaryIO]:
         if encoding.startswith("UTF-8"):
             yield stream
         else:
-            yield cast(BinaryIO, io.BufferedReader(_Transcoded(stream, encoding, path), 1 << 16))
+            yield cast(BinaryIO, io.BufferedReader(_Transcoded(stream, encoding, path), LOOK))
 
 
 class _Transcoded(io.RawIOBase):
@@ -93,7 +93,8 @@ def skip_to(stream: BinaryIO, offset: int) -> None:
 
 def bounded_lines(stream: BinaryIO, name: str) -> Iterator[bytes]:
     """The lines of a stream with their ends; `name` is what an error calls it."""
-    for number, raw in enumerate(iter(partial(stream.readline, LONGEST_LINE + 1), b""), 1):
+    read = partial(stream.readline, LONGEST_LINE + 1)
+    for number, raw in enumerate(iter(read, b""), 1):
         if len(raw) > LONGEST_LINE:
             raise RegardError(
                 f"{name} has a line of more than {LONGEST_LINE >> 20} MiB, line {number} from where reading "

@@ -122,7 +122,8 @@ def _cut(pairs: TokenPairs, order: np.ndarray, budget: int) -> np.ndarray:
 
     Only BPE-dropout can make a single pair larger than the budget; it then has a batch of its own.
     """
-    bounds, longest_source, longest_target, start = [0], 0, 0, 0
+    bounds, start = [0], 0
+    longest_source = longest_target = 1  # <eos>
     sides = zip(pairs.source_lengths[order].tolist(), pairs.target_lengths[order].tolist())
     for place, (source, target) in enumerate(sides):
         longest_source, longest_target = max(longest_source, source), max(longest_target, target)
@@ -158,9 +159,8 @@ def side_by_side(pairs: TokenPairs, rows: np.ndarray, shape: tuple[int, int, int
     source, source_lengths = _padded(pairs.source, pairs.source_offsets, rows, count, longest_source)
     targets, lengths = _padded(pairs.target, pairs.target_offsets, rows, count, longest_target)
     source_lengths[len(rows) :] = 1  # every source ends in <eos>, also an empty one
-    tokens = np.zeros_like(targets)  # <eos> is 0
+    tokens = np.zeros_like(targets)  # <eos> is 0, and so is padding
     tokens[:, 1:] = targets[:, :-1]
-    tokens[np.arange(1, targets.shape[1] + 1)[None] > lengths[:, None]] = 0
     return PairBatch(source, source_lengths, tokens, targets, lengths)
 
 

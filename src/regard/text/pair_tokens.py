@@ -111,14 +111,13 @@ def encode_pairs(
 
 def encode_side(lines: Sequence[str], tokenizer: Tokenizer) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Flat ids with `<eos>` after each line, where each line starts [N + 1], and its characters [N]."""
-    number = np.uint16 if tokenizer.vocabulary <= 1 << 16 else np.uint32
-    ids, lengths, characters = [np.empty(0, number)], [np.empty(0, np.int64)], [np.empty(0, np.int64)]
+    ids, lengths, characters = [np.empty(0, tokenizer.id_type)], [np.empty(0, np.int64)], [np.empty(0, np.int64)]
     for text, count in blocks(lines):
         text = tokenizer.normalise(text)
         block, ends = tokenizer.encode_normalised(text)
         if len(ends) != count:
             raise ValueError("a side contains a line end")
-        ids.append(block.astype(number))
+        ids.append(block.astype(tokenizer.id_type))
         lengths.append(np.diff(ends, prepend=0))
         characters.append(np.fromiter((len(line) + 1 for line in text.split("\n")), np.int64, count))
     return np.concatenate(ids), offsets_of(np.concatenate(lengths)), np.concatenate(characters)

@@ -381,7 +381,7 @@ def _some(lines: Iterable[str]) -> Iterator[str]:
 
 def _split_rows(lines: Iterable[str], delimiter: str, quotes: bool, problem: Problem, skipped: int) -> Iterator[Row]:
     if not quotes:
-        yield from ((number, split_fields(line)) for number, line in enumerate(lines, 1 + skipped))
+        yield from ((number, split_fields(line)) for number, line in enumerate(lines, 1))
         return
     reader = csv.reader((f"{line}\n" for line in lines), delimiter=delimiter, strict=True)
     while True:
@@ -399,12 +399,9 @@ def _delimiter(lines: Sequence[str]) -> str:
 
     def agreement(delimiter: str) -> int:
         rows = [row for _, row in _split_rows(lines, delimiter, True, lambda what, line: None, 0) if row]
-        widths = Counter(map(len, rows))
-        width, count = widths.most_common(1)[0] if widths else (1, 0)
-        return count if width > 1 else 0
+        return sum(count for width, count in Counter(map(len, rows)).most_common(1) if width > 1)
 
-    found = {delimiter: agreement(delimiter) for delimiter in "\t;,"}
-    return max(found, key=lambda delimiter: (found[delimiter], "\t;,"[::-1].index(delimiter)))
+    return max("\t;,", key=agreement)
 
 
 def _has_quotes(lines: Sequence[str]) -> bool:

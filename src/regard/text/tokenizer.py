@@ -77,6 +77,7 @@ class Tokenizer:
         self._engine = engine
         self.kind, self.normalisation, self.pretokenised = _recognise(engine)
         self.vocabulary: int = engine.get_vocab_size()
+        self.id_type = np.dtype(np.uint16 if self.vocabulary <= 1 << 16 else np.uint32)  # of ids that are kept
         self.eos: int = 0
         self.unk: int | None = 1 if self.kind in ("word", "char") else None
         self.specials: tuple[int, ...] = (self.eos,) if self.unk is None else (self.eos, self.unk)
@@ -314,9 +315,8 @@ def _readable(token: bytes) -> str:
 def _byte_symbols() -> list[str]:
     """The printable character that stands for each byte in a byte-level vocabulary: itself where it has a shape, else
     the next free one from U+0100 on (the convention of GPT-2, which the engine follows)."""
-    shaped = {*range(ord("!"), ord("~") + 1), *range(ord("¡"), ord("¬") + 1), *range(ord("®"), ord("ÿ") + 1)}
-    hidden = [byte for byte in range(256) if byte not in shaped]
-    return [chr(byte) if byte in shaped else chr(256 + hidden.index(byte)) for byte in range(256)]
+    hidden = [byte for byte in range(256) if not chr(byte).isprintable() or chr(byte) == " "]
+    return [chr(256 + hidden.index(byte)) if byte in hidden else chr(byte) for byte in range(256)]
 
 
 BYTE_SYMBOLS = _byte_symbols()

@@ -65,7 +65,7 @@ def tokenise(
     process is killed, its progress stays beside `path`, and the next one continues.
     """
     path = Path(path)
-    number = np.dtype(np.uint16 if tokenizer.vocabulary <= 1 << 16 else np.uint32)
+    number = tokenizer.id_type
     total = getattr(lines, "size", None)
     if processes is None:
         processes = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

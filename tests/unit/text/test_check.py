@@ -1,12 +1,13 @@
 """`regard data check`: what it must notice in a text."""
 
 import gzip
+from collections import Counter
 from dataclasses import asdict
 
 import pytest
 
 from regard.base.errors import RegardError
-from regard.text.check import check_text
+from regard.text.check import _unknown_rate, check_text
 from regard.text.corpus import Overlap, open_corpus
 from regard.text.tokenizer import Tokenizer
 
@@ -61,6 +62,9 @@ def test_the_unknown_rate_is_that_of_a_word_tokenizer_of_ten_thousand(tmp_path):
     rate = check_text(path).files["text"].unknown_rate
     assert rate == pytest.approx(ids.count(tokenizer.unk) / len(ids))
     assert rate > 0.05
+    ranked = Counter({f"{number:05}": 20_000 - number for number in range(10_001)})
+    assert _unknown_rate(ranked, Counter(["09999", "10000"])) == 0.5
+    assert [_unknown_rate(ranked, Counter(words)) for words in (["00000"], ["x"], [])] == [0, 1, 1]
 
 
 def test_a_folder_is_reported_by_split_with_the_overlap(tmp_path):

@@ -1,8 +1,10 @@
 """Laws of the pair batches: every pair once per epoch, within the budget, by the step number alone."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from regard.base.errors import RegardError
@@ -125,6 +127,17 @@ def test_little_is_padding():
     real = source.sum() + target.sum() + 2 * 5000
     assert real / sum(padded) > 0.88
     assert np.mean(padded) > 0.93 * 4096
+
+
+@law
+@given(shapes=shapes, budget=st.integers(1, 400))
+@example(shapes=[(0, 0)] * 3, budget=4)
+@example(shapes=[(0, 1)] * 3, budget=6)
+def test_a_batch_has_as_many_pairs_as_fit(shapes, budget):
+    pairs = numbered(shapes)
+    for (_, rows), (_, following) in pairwise(pair_batches_in_order(pairs, budget)):
+        more = [*rows, following[0]]
+        assert len(more) * (pairs.source_lengths[more].max() + pairs.target_lengths[more].max()) > budget
 
 
 @law

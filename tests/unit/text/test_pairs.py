@@ -1,11 +1,13 @@
 """Opening sentence pairs: from every kind of file, with one clear sentence for what is wrong with it."""
 
 import gzip
+from dataclasses import replace
 
 import pytest
 
 from regard.base.errors import RegardError
 from regard.corpora.builtin import TOYS
+from regard.corpora.downloads import CATALOGUE
 from regard.text.pair_files import _is_language, find_pair_files, open_pair_source
 from regard.text.pair_split import count_pair_overlap
 from regard.text.pairs import (
@@ -289,6 +291,23 @@ def test_a_download_has_its_usual_direction_and_the_other(own_cache):
     assert (other.source, other.target) == ("fr", "en")
     assert everything(other) == sorted((target, source) for source, target in ENOUGH)
     assert "not de and fr" in refusal("tatoeba-fra", source="de")
+
+
+def test_a_download_of_parallel_files_has_its_usual_languages_and_others(own_cache, tmp_path, monkeypatch):
+    folder = own_cache / "data" / "multi30k"
+    for language in ("de", "en", "fr"):
+        for split, count in {"train": 50, "val": 4, "test_2016_flickr": 6}.items():
+            write(folder / f"{split}.{language}.gz", [f"{language} {split} {number}" for number in range(count)])
+    usual, other = open_pairs("multi30k"), open_pairs("multi30k", target="fr")
+    for corpus, languages in ((usual, ("de", "en")), (other, ("de", "fr"))):
+        assert (corpus.name, corpus.source, corpus.target, corpus.columns) == ("multi30k", *languages, "")
+        assert read(corpus)["test"][5] == tuple(f"{language} test_2016_flickr 5" for language in languages)
+        assert {split: len(pairs) for split, pairs in corpus.splits.items()} == {"train": 50, "valid": 4, "test": 6}
+    parallel(tmp_path / "multi30k", "train", ENOUGH)
+    monkeypatch.setenv("REGARD_DATA", str(tmp_path))  # the user's own data come first
+    known = CATALOGUE["multi30k"]
+    monkeypatch.setitem(CATALOGUE, "multi30k", replace(known, files=known.files[:2]))
+    assert everything(open_pairs("multi30k")) == sorted(ENOUGH)
 
 
 def test_multi30k_is_as_published(machine_data):

@@ -278,6 +278,7 @@ def test_a_table_has_at_most_a_thousand_columns(tmp_path, columns):
 
 def test_a_sample_has_few_lines_and_few_characters(monkeypatch):
     assert len(list(_some(iter("a" for _ in range(5000))))) == tables.SAMPLE == 1000
+    assert tables.SAMPLE_CHARACTERS == 1 << 20
     monkeypatch.setattr(tables, "SAMPLE_CHARACTERS", 10)
     assert list(_some(["abcde", "fghij", "k", "l"])) == ["abcde", "fghij", "k"]
     assert list(_some(["abcde", "fghijk", "l"])) == ["abcde", "fghijk"]

@@ -4,6 +4,7 @@ import json
 import unicodedata
 from collections import Counter
 from contextlib import suppress
+from hashlib import blake2b
 from itertools import chain
 from pathlib import Path
 
@@ -208,6 +209,12 @@ def test_the_same_text_gives_the_same_tokenizer(kind):
     assert Tokenizer.train(iter(TEXT), kind).digest == Tokenizer.train(TEXT, kind).digest
 
 
+def test_the_digest_is_16_bytes_of_blake2b():
+    """Prepared text is found again by it: with another one, all would be tokenised anew."""
+    tokenizer = Tokenizer.train(TEXT, "word")
+    assert tokenizer.digest == blake2b(tokenizer.json.encode(), digest_size=16).hexdigest()
+
+
 def test_words_stay_whole_and_punctuation_stands_alone():
     words = Tokenizer.train(["Don't drink l'eau, it's well-known (3.14 हिन्दी)."], "word")
     text = "Don't drink l'eau, it's well-known (3.14 हिन्दी)."
@@ -333,6 +340,15 @@ def test_files_that_are_no_tokenizer_are_refused(tmp_path: Path):
         Tokenizer.load(tmp_path / "absent.json")
 
 
+def test_a_file_that_is_too_large_for_a_tokenizer_is_not_read(tmp_path, monkeypatch):
+    assert tokenizer_module.MOST_BYTES == 256 << 20
+    monkeypatch.setattr(tokenizer_module, "MOST_BYTES", 1 << 20)
+    path = tmp_path / "tokenizer.json"
+    path.write_bytes(bytes((1 << 20) + 1))
+    with pytest.raises(RegardError, match="has more than 1 MiB"):
+        Tokenizer.load(path)
+
+
 @pytest.mark.parametrize("kind", ["word", "char", "byte", "bpe"])
 @pytest.mark.parametrize("change, said", [
     ({"truncation": {"direction": "Right", "max_length": 3, "strategy": "LongestFirst", "stride": 0}}, "truncation"),
@@ -371,6 +387,7 @@ def test_a_part_that_would_change_the_tokens_is_refused(tmp_path, kind, change, 
 
 def test_blocks_are_of_the_asked_size_or_a_line_more():
     assert list(blocks(["ab", "cd", "e", "", "fghij"], 6)) == [("ab\ncd", 2), ("e\n\nfghij", 3)]
+    assert [count for _, count in blocks(["abcd"] * 6, 6)] == [2, 2, 2]
     assert list(blocks(["ab", "cd", "e"], 7)) == [("ab\ncd\ne", 3)]
     assert list(blocks(["abcdefgh", "i"], 3)) == [("abcdefgh", 1), ("i", 1)]
     assert list(blocks([], 3)) == []

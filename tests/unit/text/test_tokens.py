@@ -2,10 +2,12 @@
 
 import errno
 import json
+import os
 import re
 from concurrent.futures import Future
 from concurrent.futures.process import BrokenProcessPool
 from functools import partial
+from hashlib import blake2b
 
 import numpy as np
 import pytest
@@ -70,6 +72,8 @@ def test_the_same_text_is_tokenised_only_once(monkeypatch, own_cache):
     shorter, longer = cached(corpus, tokenizer, "valid"), cached(corpus, Tokenizer.train(LINES, "byte"), "train")
     assert len(shorter.ids) < len(first.ids) < len(longer.ids)
     assert len(list((own_cache / "tokens").glob("*.npy"))) == 3
+    made_of = f"2 {corpus.splits['train'].checksum()} {tokenizer.digest}"  # the layout, the text and how it was cut
+    assert (own_cache / "tokens" / f"{blake2b(made_of.encode(), digest_size=16).hexdigest()}.npy").is_file()
 
 
 def test_a_damaged_cache_is_made_anew(own_cache):
@@ -207,7 +211,7 @@ def test_only_large_texts_are_cut_by_several_processes(tmp_path, monkeypatch, si
 
     asked, cut = [], tokens_module._cut
     monkeypatch.setattr(tokens_module, "LARGE", 100)
-    monkeypatch.setattr("os.sched_getaffinity", lambda process: {0, 1, 2}, raising=False)
+    monkeypatch.setattr("os.sched_getaffinity", lambda process: {0: {0, 1, 2}}[process], raising=False)
     monkeypatch.setattr(
         tokens_module, "_cut", lambda texts, tokenizer, count: asked.append(count) or cut(texts, tokenizer, 1)
     )  # fmt: skip
@@ -299,6 +303,12 @@ def test_after_an_error_only_noted_progress_stays_and_never_on_a_full_disk(tmp_p
     assert (part.exists(), note.exists()) == (stays, stays)
 
 
+def test_a_file_that_cannot_be_opened_is_said(tmp_path):
+    opened = tokens_module._opened(tmp_path / "none" / "x.part", tmp_path / "none" / "x.part.json")
+    with pytest.raises(RegardError, match=r"x.part' could not be saved \(No such file"), opened:
+        pass
+
+
 def test_a_cache_that_cannot_be_written_is_said_once(monkeypatch, own_cache):
     corpus, tokenizer, said = Corpus("small", {"train": GivenLines(LINES)}), Tokenizer.train(LINES, "char"), []
     monkeypatch.setattr(tokens_module, "_unwritable", lambda folder: "Read-only file system")
@@ -321,11 +331,12 @@ def test_a_folder_that_can_be_written_is_no_reason(tmp_path):
 
 def test_what_is_noted_as_done_is_on_the_disk_before(tmp_path, monkeypatch):
     order = []
-    monkeypatch.setattr("os.fsync", lambda number: order.append("array"))
+    monkeypatch.setattr("os.fsync", lambda number: order.append(os.fstat(number).st_size))
     monkeypatch.setattr(tokens_module, "write_text", lambda path, text: order.append(path.name))
     with open(tmp_path / "x.part", "w+b") as stream:
-        tokens_module._keep(stream, tmp_path / "x.part.json", {"tokens": 3})
-    assert order == ["array", "x.part.json"]
-    with tokens_module._opened(tmp_path / "y.part", tmp_path / "y.part.json") as stream:
         stream.write(b"ids")
-    assert order[2:] == ["array"]
+        tokens_module._keep(stream, tmp_path / "x.part.json", {"tokens": 3})
+    assert order == [3, "x.part.json"]
+    with tokens_module._opened(tmp_path / "y.part", tmp_path / "y.part.json") as stream:
+        stream.write(b"more")
+    assert order[2:] == [4]

@@ -111,6 +111,9 @@ def test_a_sentence_and_a_tag_have_a_largest_size(tmp_path, monkeypatch):
     assert "a sentence of more than 0 MiB" in refusal(tmp_path, TMX.format(f"<tu>{segment('x' * 301)}</tu>"))
     assert "a tag or comment of more than" in refusal(tmp_path, TMX.format(f"<!--{'x' * 600}-->"))
     assert units(tmp_path, TMX.format(f"<!--{'x' * 150}--><tu>{segment('a')}</tu>"))[1] == [(1, {"en": "a"})]
+    monkeypatch.setattr(translation_memory, "LONGEST_LINE", 3 << 20)
+    monkeypatch.setattr(translation_memory, "BLOCK", 1 << 20)
+    assert "a tag or comment of more than 3 MiB" in refusal(tmp_path, TMX.format(f"<!--{'x' * (5 << 20)}-->"))
 
 
 def test_what_is_no_memory_says_where(tmp_path):

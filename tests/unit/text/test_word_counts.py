@@ -27,10 +27,16 @@ def test_a_small_text_by_hand():
 
 
 def test_of_a_large_split_the_beginning_is_counted(monkeypatch):
+    assert word_counts.MOST == 40_000_000
     monkeypatch.setattr(word_counts, "MOST", 10)
     for lines, count, whole in ((["12345", "67890"], 2, True), (["12345", "678901", "x"], 2, False)):
         found = count_words({"train": lines}).splits["train"]
         assert (found.lines, found.whole) == (count, whole)
+
+
+def test_a_split_of_one_word_is_covered_or_not():
+    found = count_words({"train": ["a b"], "valid": ["b"], "test": ["c"]})
+    assert (found.coverage["valid"], found.coverage["test"]) == ([0.0, 1.0], [0.0, 0.0])
 
 
 def test_nothing_has_no_curve():
@@ -46,9 +52,8 @@ def test_ranks_begin_one_by_one_and_are_evenly_spaced_in_their_logarithm_later()
     assert places[:5] == [1, 2, 3, 4, 5]
     assert places[-1] == 100_000
     assert len(places) <= 122
-    steps = np.diff(np.log(places[-50:]))
-    assert steps.max() < 1.02 * steps.min()
-    assert np.median(steps) == pytest.approx(np.log(100_000) / 119, rel=0.01)
+    steps = np.diff(np.log(_places(10**9)[-50:]))
+    assert steps == pytest.approx(np.full(49, np.log(10**9) / 119), rel=1e-4)
     assert _places(1) == [1]
 
 

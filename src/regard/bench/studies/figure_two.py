@@ -302,6 +302,7 @@ def classes(sources: Sequence[str], written: Sequence[str], references: Sequence
 
 def collate(out: Path) -> None:
     from regard.report.svg import svg
+    from regard.report.svg_file import as_file
     from regard.report.table import plain_table
 
     found = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(out.glob("*.json")) if "-" in path.stem]
@@ -315,10 +316,7 @@ def collate(out: Path) -> None:
     for study in dict.fromkeys(one["study"] for one in found):
         drawn = svg(figure(study, [one for one in found if one["study"] == study]))
         (out / f"{study}.html").write_text(f"<!doctype html><meta charset=utf-8>\n{drawn}\n", encoding="utf-8")
-        inner = drawn[drawn.index("<svg") : drawn.index("</svg>") + len("</svg>")]
-        if "xmlns=" not in inner:
-            inner = inner.replace("<svg", '<svg xmlns="http://www.w3.org/2000/svg"', 1)
-        (out / f"{study}.svg").write_text(inner + "\n", encoding="utf-8")
+        (out / f"{study}.svg").write_text(as_file(drawn), encoding="utf-8")
     print(table)
 
 

@@ -36,9 +36,10 @@ from regard.corpora.phrasebook import lexicon, make_pairs
 from regard.layers.position import Sinusoid
 from regard.layers.recurrent import CELLS, LSTM, Elman, Recurrent
 from regard.layers.scores import KERNELS, named_score
-from regard.report.colours import DARK, LIGHT, OKABE_ITO, hexadecimal, shade
+from regard.report.colours import OKABE_ITO, hexadecimal, shade
 from regard.report.figures import Heat, Line, Lines
 from regard.report.svg import svg
+from regard.report.svg_file import as_file
 from regard.runs.train import train
 from regard.systems.catalogue import load_module
 
@@ -50,15 +51,6 @@ CLASSES: Mapping[str, Sequence[Any]] = {
     "places": lexicon.PLACES,
 }
 TRAINING = {"schedule": "cosine", "batch_tokens": 512, "threads": 1, "device": "cpu"}
-STYLE = f"""<style>
-svg {{ font: 15px system-ui, sans-serif; color: {LIGHT["ink"]}; background: {LIGHT["paper"]} }}
-.dark {{ display: none }} .value {{ fill: var(--light); font-size: 12px }}
-@media (prefers-color-scheme: dark) {{
-svg {{ color: {DARK["ink"]}; background: {DARK["paper"]} }}
-.dark {{ display: inline }} .light {{ display: none }}
-.value {{ fill: var(--dark) }} [style^="--dark"] {{ fill: var(--dark) }}
-}}
-</style>"""
 
 
 def main() -> None:
@@ -106,7 +98,9 @@ def mask() -> str:
     words, _, parts = explained(run, SENTENCE)
     weights = parts["layers"]["0"]["weights"][0, 0].numpy()
     seen = np.where(np.tri(len(words), dtype=bool), weights, np.nan)
-    return alone(svg(Heat("Attention weights", words, words, seen.tolist(), "key", "query", "weight", 0, 1, root=True)))
+    return as_file(
+        svg(Heat("Attention weights", words, words, seen.tolist(), "key", "query", "weight", 0, 1, root=True))
+    )
 
 
 def unrolled() -> str:
@@ -183,7 +177,7 @@ def positions() -> str:
     vectors = Sinusoid(32)(places, torch.float32)[0]
     rows = [str(place) if place % 8 == 0 else "" for place in range(64)]
     columns = [str(part) if part % 4 == 0 else "" for part in range(32)]
-    return alone(
+    return as_file(
         svg(Heat("Sinusoids", rows, columns, vectors.tolist(), "component", "position", "value", diverging=True))
     )
 
@@ -206,7 +200,7 @@ def gradients() -> str:
         lines.append(
             Line(name, [(distance, float(size / sizes[1])) for distance, size in enumerate(sizes) if distance])
         )
-    return alone(
+    return as_file(
         svg(Lines("Gradients through time", "steps back", "size of the gradient, 1 step back = 1", lines, log_y=True))
     )
 
@@ -236,7 +230,7 @@ def lengths() -> str:
             letters, found = source.split(), written.split()
             right.setdefault(len(letters), []).append(sum(map(str.__eq__, letters, found)) / len(letters))
         lines.append(Line(name, [(length, float(np.mean(shares))) for length, shares in sorted(right.items())]))
-    return alone(svg(Lines("Copying strings", "letters", "share of letters that are right", lines, zero_y=True)))
+    return as_file(svg(Lines("Copying strings", "letters", "share of letters that are right", lines, zero_y=True)))
 
 
 def alignment() -> str:
@@ -247,7 +241,7 @@ def alignment() -> str:
     model = {"cell": "gru", "layers": 1, "width": 48, "embedding": 32, "dropout": 0.0}
     found = learned("bahdanau", cut, 1000, model, 8e-3).trace("Do not dream with the happy neighbour .").aligned
     values = found.values.tolist()
-    return alone(
+    return as_file(
         svg(Heat("Where each word looks", found.rows, found.columns, values, "source", "target", "weight", 0, 1))
     )
 
@@ -264,7 +258,7 @@ def kernels() -> str:
         found = named_score(name, 1).score(torch.zeros(1, 1), apart)[0]
         values = found.exp() if name == "gaussian" else found  # which is a softmax of −u²/2
         lines.append(Line(name, list(zip(apart[:, 0].tolist(), values.tolist(), strict=True))))
-    return alone(svg(Lines("Kernels", "u = ‖q − k‖ / h", "K(u)", lines, zero_y=True)))
+    return as_file(svg(Lines("Kernels", "u = ‖q − k‖ / h", "K(u)", lines, zero_y=True)))
 
 
 def architectures() -> str:
@@ -335,16 +329,9 @@ DRAW: Mapping[str, Callable[[], str]] = {
 # -- drawing ---------------------------------------------------------------------------------------------------------
 
 
-def alone(figure: str) -> str:
-    """The drawing of a figure of a page, as a file of its own."""
-    drawn = re.search(r"<svg(.*?)>(.*?)</svg>", figure, flags=re.S)
-    assert drawn
-    return f'<svg xmlns="http://www.w3.org/2000/svg"{drawn[1]}>{STYLE}{drawn[2]}</svg>\n'
-
-
 def picture(drawn: Sequence[str], width: float, height: float, title: str, description: str) -> str:
     words = f"<title>{escape(title)}</title><desc>{escape(description)}</desc>"
-    return alone(
+    return as_file(
         f'<svg role="img" fill="currentColor" viewBox="0 0 {width:.0f} {height:.0f}">{words}{"".join(drawn)}</svg>'
     )
 

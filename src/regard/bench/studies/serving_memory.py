@@ -21,6 +21,7 @@ from urllib.request import Request, urlopen
 
 from regard.report.figures import Line, Lines
 from regard.report.svg import svg
+from regard.report.svg_file import as_file
 
 
 def question(name: str, number: int) -> dict[str, Any]:
@@ -58,13 +59,8 @@ def memory(address: str) -> float:
 
 
 def picture(points: list[tuple[float, float]], name: str) -> str:
-    """An SVG file; reports have it on a page, with the page's style."""
     title = f"Memory of regard serve {name}"
-    drawn = svg(Lines(title, "requests", "MiB", [Line("", points)], zero_y=True))
-    inside = drawn[drawn.index("<svg") + len("<svg") : drawn.index("</svg>")]
-    first, rest = inside.split(">", 1)
-    style = 'xmlns="http://www.w3.org/2000/svg" font-family="sans-serif" font-size="16" color="black"'
-    return f'<svg {style}{first}><rect width="100%" height="100%" fill="white"/>{rest}</svg>\n'
+    return as_file(svg(Lines(title, "requests", "MiB", [Line("", points)], zero_y=True)))
 
 
 def main() -> None:
