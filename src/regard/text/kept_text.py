@@ -21,7 +21,7 @@ from regard.text.tokenizer import Tokenizer
 
 Made = TypeVar("Made")
 FOLDER = "tokens"  # in the cache
-WORTH = 1 << 18  # characters: what is made of fewer takes less than a tenth of a second
+WORTH = 1 << 16  # characters: what is made of fewer takes less than a twentieth of a second
 
 
 def kept_of_text(
