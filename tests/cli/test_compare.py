@@ -178,9 +178,8 @@ def test_equal_seconds_and_the_python_twin(text_file, tmp_path):
     assert "2-gram" in done.table()
     assert "bits/char" not in done.table() + done.report.read_text(encoding="utf-8")  # nobody has them
     assert done.report.read_text(encoding="utf-8").startswith("<!doctype html>")
-    settings = package.load(tmp_path / "c" / "lstm").recipe.training
-    steps = load_tensors(tmp_path / "c" / "lstm" / "training.safetensors")[1]["progress"]["step"]
-    assert settings.evaluate_every <= max(steps, 20)  # validations are spread over what the time allows
+    progress = load_tensors(tmp_path / "c" / "lstm" / "training.safetensors")[1]["progress"]
+    assert 1 <= len(progress["history"]) <= min(20, progress["step"])  # few steps on a slow machine, but never more
 
 
 def test_a_run_that_fails_does_not_take_the_others_with_it(regard, text_file, tmp_path):

@@ -23,7 +23,6 @@ from regard.compare.question import Question, _label
 from regard.compare.width import _Search, match_parameters, size_of
 from regard.evaluation.documents import FEWEST, MOST, Documents
 from regard.runs.folder import Tokenizers
-from regard.runs.recipe import compose
 from regard.systems.catalogue import SYSTEMS
 from regard.text.tokenizer import Tokenizer
 
@@ -287,29 +286,6 @@ def test_rows_differ_where_zero_lies_outside_the_interval_and_are_named_in_group
 
 
 # -- language models -------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def my_text(tmp_path):
-    path = tmp_path / "my.txt"
-    path.write_text("".join(f"line {n} of the text, number {n * n}\n" for n in range(400)), encoding="utf-8")
-    return path
-
-
-@pytest.mark.parametrize("system", ["lstm", "gpt"])
-def test_as_many_steps_are_foreseen_as_it_takes_to_read_the_tokens(my_text, system):
-    def foreseen(batch_tokens, amount, window=32):
-        data = {"corpus": str(my_text), "tokenizer": "char"}
-        training = {"batch_tokens": batch_tokens, "window": window}
-        recipe = compose(system, "tiny", {"data": data, "training": training})
-        ground = LANGUAGE.ground(recipe, "")
-        return ground.steps(recipe, amount * ground.facts["tokens"]["train"] if amount < 100 else amount)
-
-    assert [foreseen(320, amount) for amount in (3200, 3201, 6400)] == [10, 11, 20]
-    assert foreseen(640, 6400) == 10  # a step that reads twice as much
-    if system == "lstm":
-        assert foreseen(60_000, 60_000, window=30_000) == 2  # a window that is longer than the text is one row
-    assert foreseen(10**6, 10) in (10, 11)  # ten times the text, when a batch would hold more than all of it
 
 
 def test_bits_per_character_are_counted_by_characters_and_not_by_tokens():

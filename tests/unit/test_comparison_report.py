@@ -53,7 +53,8 @@ def compared(tmp_path):
 
     def make(losses=LOSSES, curves=None, facts=None, **changes):
         systems = tuple(label for label in losses if "gram" not in label) or ("ngram",)
-        question = Question(systems, "my.txt", budget="1k", size="tiny")
+        settings = {"training": {"validations": 20, **changes.get("training", {})}}
+        question = Question(systems, "my.txt", budget="1k", size="tiny", settings=settings)
         entrants, results = [], {}
         for rung in question.rungs():
             seeds = tuple(range(1, len(losses[rung.label]) + 1))
@@ -318,6 +319,8 @@ def test_the_methods_are_a_paragraph_for_a_paper(compared):
         "Generation speed is of one text at a time, greedily. "
         "Regard 7.8, PyTorch 9.1, Python 3.99, on cpu (x) (CPU threads: 2); 2026-11-15."
     )
+    by_steps = methods(compared(training={"validations": 0, "evaluate_every": 7}))
+    assert "; the weights of the lowest validation loss among its validations were tested. " in by_steps
     matched = methods(timed(done, match="parameters"))
     assert "20 000 tokens with its width chosen to have about 54 321 parameters, at size tiny" in matched
     assert "was trained for 2.5 s, at size" in methods(timed(done, match="seconds", unit="seconds", budget=2.5))

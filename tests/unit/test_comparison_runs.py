@@ -25,7 +25,7 @@ from regard.base.numbers import grouped
 from regard.compare import child, comparison, language_task, processes
 from regard.compare import comparison_page as pages
 from regard.compare.language_task import LANGUAGE
-from regard.compare.plan import Plan, check_free, make_plan, open_plan, paced
+from regard.compare.plan import Plan, check_free, make_plan, open_plan
 from regard.compare.processes import read_result, run_all
 from regard.compare.question import Question
 from regard.evaluation.perplexity import Method, likelihood
@@ -152,13 +152,23 @@ def test_a_plan_is_read_back_as_it_was_written(plan):
     assert facts["prompt"].endswith(" ")
 
 
-def test_validations_are_spread_over_the_budget_unless_someone_says_otherwise(text, plan, new):
-    steps = math.ceil(BUDGET / STEP)
-    nnlm = plan.entrants[-1].recipe.training
-    assert nnlm.evaluate_every == nnlm.checkpoint_every == math.ceil(steps / 20) == 2
-    question = asked(text)
-    question.settings["training"]["evaluate_every"] = 7
-    assert new(question, "other").entrants[-1].recipe.training.evaluate_every == 7
+@pytest.mark.parametrize(
+    "given, validations, checkpoint_every",
+    [({}, 20, 0), ({"evaluate_every": 7}, 0, 250), ({"validations": 3}, 3, 250), ({"patience": 2}, 20, 0)],
+)
+def test_all_are_validated_equally_often_unless_someone_says_otherwise(text, new, given, validations, checkpoint_every):
+    for match, budget in (("tokens", BUDGET), ("seconds", "8s")):
+        question = replace(asked(text), match=match, budget=str(budget))
+        question.settings["training"].update(given)
+        nnlm = new(question, f"{match}").entrants[-1].recipe.training
+        assert (nnlm.validations, nnlm.checkpoint_every) == (validations, checkpoint_every)
+        assert nnlm.evaluate_every == given.get("evaluate_every", 250)
+
+
+def test_a_run_makes_as_many_validations_as_the_plan_says(ended):
+    for seed in (1, 2):
+        folder = ended.plan.run_folder(ended.plan.entrants[-1], seed)
+        assert len(load_tensors(folder / "training.safetensors")[1]["progress"]["history"]) == 20
 
 
 def test_runs_side_by_side_share_the_threads_and_none_is_left_without(text, new, monkeypatch):
@@ -262,11 +272,6 @@ def test_what_applies_to_few_is_said_and_what_cannot_be_is_refused_before_anythi
     with pytest.raises(RegardError, match="abacus"):
         new(question, "other")
     assert list((plan.folder.parent / "other").iterdir()) == []
-
-
-def test_few_steps_are_validated_one_by_one(plan):
-    recipe = plan.entrants[-1].recipe
-    assert [paced(recipe, steps).training.evaluate_every for steps in (1, 20, 21, 41)] == [1, 1, 2, 3]
 
 
 # -- one run ---------------------------------------------------------------------------------------------------------
@@ -406,19 +411,6 @@ def test_a_counted_run_killed_before_its_measurements_is_counted_again_elsewhere
     assert after["training_seconds"] == before["training_seconds"]
     assert after["side_by_side"] == 1
     path.write_text(json.dumps(with_digest(before)), encoding="utf-8")
-
-
-def test_in_equal_seconds_validations_are_spread_over_the_steps_of_a_dry_run(plan, monkeypatch):
-    trained = []
-    monkeypatch.setattr(child, "dry_run", lambda recipe, tokenizers: {"steps": 41})
-    monkeypatch.setattr(child, "train_recipe", lambda recipe, folder, tokenizers: trained.append(recipe.training))
-    timed = replace(plan, unit="seconds")
-    given = replace(timed, question={"settings": {"training": {"evaluate_every": "2"}}})
-    for each, number in ((plan, -1), (timed, -1), (given, -1), (timed, 0)):
-        child._train(each, each.entrants[number], 9, each.folder / "run")
-    assert [(each.seed, getattr(each, "evaluate_every", None)) for each in trained] == [
-        (9, 2), (9, 3), (9, 2), (9, None),
-    ]  # fmt: skip
 
 
 @pytest.mark.skipif(os.name == "nt", reason="links")

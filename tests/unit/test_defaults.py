@@ -8,7 +8,7 @@ from regard.corpora.phrasebook import make_pairs
 from regard.runs.recipe import compose
 from regard.runs.train import compose_recipe, prepare
 from regard.systems.catalogue import SYSTEMS
-from regard.training.defaults import DROPOUT, MOST_EPOCHS, PATIENCE, SMALL_FILE, epochs, plan, suited
+from regard.training.defaults import DROPOUT, MOST_EPOCHS, PATIENCE, SMALL_FILE, epochs, plan, spread, suited
 from regard.training.hyperparameters import PairTraining, Training
 
 LEARNED = [system.name for system in SYSTEMS if system.trained == "gradient"]
@@ -159,6 +159,41 @@ def test_the_plan_is_said_in_one_sentence():
     )
     timed = Training(budget="60s", batch_tokens=512, warmup=7)
     assert plan(timed, 9000) == "Training: 9000 tokens are few, so steps have 512 of them, with 7 of warm-up."
+
+
+@pytest.mark.parametrize(
+    "budget, validations", [("60s", 10), ("8s of steps", 10), ("10m", 10), ("30m", 30), ("2h", 120)]
+)
+def test_validations_are_spread_over_a_budget_in_seconds(budget, validations):
+    assert spread(Training(budget=budget), ()) == {"validations": validations, "checkpoint_every": 0}
+
+
+def test_nothing_is_spread_that_was_set_or_has_its_steps():
+    assert spread(Training(), ()) == spread(Training(budget="5M"), ()) == {}
+    timed = Training(budget="60s", snapshots=25)
+    assert spread(timed, {"training.evaluate_every"}) == spread(timed, {"training.validations"}) == {}
+    assert spread(timed, {"training.checkpoint_every", "training.budget"}) == {
+        "validations": 24
+    }  # and the first weights
+
+
+def test_a_budget_in_seconds_says_how_often_it_is_validated(capsys):
+    """Also on a built-in corpus; a rhythm in steps is obeyed, whether a recipe says so or someone who uses one."""
+    few = {"data": {"pairs": 200}}
+    asked = compose_recipe("transformer", data="phrasebook", size="tiny", budget="60s", settings=few)
+    made = prepare(asked).recipe
+    assert (made.training.validations, made.training.checkpoint_every) == (10, 0)
+    assert (
+        "Training: up to 10 validations, spread over the time; --training.evaluate-every N" in capsys.readouterr().err
+    )
+    assert compose(made.system, None, made.tree()) == made
+    steps = {**few, "training": {"evaluate_every": 7}}
+    for tree in ({}, made.tree()):
+        again = prepare(compose("transformer", "tiny", tree, {"training": {"budget": "60s"}}, steps)).recipe
+        assert (again.training.evaluate_every, again.training.validations) == (7, 0)
+    assert "validations, spread" not in capsys.readouterr().err
+    both = compose("lstm", "tiny", {"training": {"evaluate_every": 7, "validations": 3}})
+    assert both.training.validations == 3
 
 
 def test_what_is_small():

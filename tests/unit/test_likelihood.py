@@ -9,11 +9,13 @@ import pytest
 import torch
 
 from regard.base.errors import RegardError
+from regard.base.install import as_written
 from regard.evaluation import documents, perplexity, scoring
 from regard.evaluation.accuracy import label_log_probabilities
 from regard.evaluation.documents import Documents
 from regard.evaluation.perplexity import Likelihood, Method, likelihood, segment_losses, token_losses
-from regard.evaluation.scoring import alone_by_default, line_losses, pair_losses
+from regard.evaluation.scoring import alone_by_default, line_losses, pair_losses, text_losses
+from regard.fast import install
 from regard.runs.recipe import compose
 from regard.systems.catalogue import load_class
 
@@ -235,6 +237,18 @@ def test_labels_of_an_endless_stream_come_after_the_next_few(translator, ahead, 
         logits = translator(torch.tensor([[EOS]]), state)[0][0, 0]
         logits[3] = -math.inf
     assert first.tolist() == pytest.approx(logits.log_softmax(-1).tolist(), abs=1e-9)
+
+
+@pytest.mark.parametrize("chunk", [1, 7, 2**15])
+def test_n_grams_score_lines_one_after_another_as_each_alone_to_the_last_bit(chunk, monkeypatch):
+    ngram = build("ngram", order=4).float()
+    ngram.count(np.array([token for line in LINES for token in line] * 2))
+    ids, ends = np.concatenate(LINES), np.cumsum([len(line) for line in LINES])
+    alone = line_losses(ngram, LINES, EOS, alone=True)
+    monkeypatch.setattr(perplexity, "LOOKED_UP", chunk)
+    for installed in (as_written, install):
+        installed(ngram)
+        assert text_losses(ngram, ids, ends, EOS).tolist() == np.concatenate(alone).tolist()
 
 
 def test_a_batch_is_bounded_by_rows_and_by_numbers(lstm, monkeypatch):

@@ -147,9 +147,10 @@ LEARNING = {
     "accumulate": (1, {"least": 1}), "optimizer": ("adamw", {}), "learning_rate": (1e-3, {"above": 0}),
     "schedule": ("cosine", {}), "decay": (0.8, {"above": 0, "most": 1}), "decay_after": (5, {"least": 0}),
     "warmup": (100, {"least": 0}), "weight_decay": (0.01, {"least": 0}), "beta2": (0.99, {"least": 0, "below": 1}),
-    "clip": (1.0, {"least": 0}), "evaluate_every": (250, {"least": 1}), "patience": (0, {"least": 0}),
-    "checkpoint_every": (250, {"least": 1}), "snapshots": (0, {"least": 0}), "precision": ("auto", {}),
-    "device": ("auto", {}), "threads": (0, {"least": 0}), "shard": (False, {}), "seed": (1, {"least": 0}),
+    "clip": (1.0, {"least": 0}), "evaluate_every": (250, {"least": 1}), "validations": (0, {"least": 0}),
+    "patience": (0, {"least": 0}), "checkpoint_every": (250, {"least": 0}), "snapshots": (0, {"least": 0}),
+    "precision": ("auto", {}), "device": ("auto", {}), "threads": (0, {"least": 0}), "shard": (False, {}),
+    "seed": (1, {"least": 0}),
 }  # fmt: skip
 TEXT = {
     "batches": ("windows", {}), "window": (0, {"least": 0}), "validation_tokens": (200_000, {"least": 0}),

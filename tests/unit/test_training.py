@@ -84,6 +84,8 @@ def never_stopped(tmp_path_factory, system, settings):
         ("self-attention", {"accumulate": 2}),
         ("self-attention", {"optimizer": "muon"}),
         ("lstm", {"optimizer": "muon", "schedule": "plateau"}),
+        ("lstm", {"validations": 5, "checkpoint_every": 0, "schedule": "plateau"}),
+        ("gpt", {"validations": 4, "checkpoint_every": 0, "budget": "1500"}),
     ],
 )
 @pytest.mark.parametrize("stop", [1, 4, 7])

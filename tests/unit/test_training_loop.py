@@ -7,7 +7,7 @@ import signal
 import threading
 import weakref
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 import numpy as np
 import pytest
@@ -255,6 +255,90 @@ def test_what_is_spent_is_counted_in_the_unit_of_the_budget(tmp_path, budget, sp
     assert one._share() == spent / one.limit.amount
 
 
+# -- validations spread over the budget ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("validations", [1, 3, 7, 49, 50])
+def test_of_steps_and_tokens_so_many_validations_are_made_evenly(tmp_path, validations):
+    """A step reads 128 tokens. Nothing is computed but the count."""
+    for budget in ({"steps": 50}, {"budget": str(50 * 128)}):
+        one = counting(small(tmp_path, validations=validations, **budget))
+        at = one.train()
+        assert [step for step, _ in at.history] == [math.ceil(50 * n / validations) for n in range(1, validations + 1)]
+
+
+def test_every_number_of_validations_is_made_whatever_the_number_of_steps(tmp_path):
+    """Also where 49 times 1/49 is less than 1."""
+    for steps in range(1, 60):
+        one = small(tmp_path, steps=steps, validations=steps)
+        for one.at.step in range(steps):
+            one.at.validated = float(one.at.step)
+            one.at.step += 1
+            assert one._validation_is_due()
+
+
+def test_fewer_steps_than_validations_are_validated_one_by_one(tmp_path):
+    at = counting(small(tmp_path, steps=3, validations=20)).train()
+    assert [step for step, _ in at.history] == [1, 2, 3]
+
+
+def counting(one, clock=None, seconds=0.0):
+    """The trainer, whose steps compute nothing and take so long."""
+
+    def step():
+        one.at.step, one.at.tokens = one.at.step + 1, one.at.tokens + 128
+        if clock is not None:
+            clock.now += seconds
+        return torch.tensor(1.0), 128
+
+    one.step, one.validation = step, judging([2.0])
+    return one
+
+
+@pytest.mark.parametrize("seconds", [0.03125, 0.25, 1.0, 2.5])
+def test_however_fast_the_steps_of_a_budget_in_seconds_are_it_has_equally_many_validations(tmp_path, clock, seconds):
+    one = counting(small(tmp_path, budget="50s of steps", validations=20), clock, seconds)
+    one.judge = clock.passing(8.0, one.judge)  # however long they take
+    at = one.train()
+    assert len(at.history) == 20
+    assert at.seconds == pytest.approx(50.0, abs=seconds)
+    gaps = np.diff([0, *(step for step, _ in at.history)]) * seconds
+    assert all(gap == pytest.approx(2.5, abs=seconds) for gap in gaps)
+
+
+@pytest.mark.parametrize("seconds", [0.03125, 0.5])
+def test_of_a_whole_commands_seconds_too(tmp_path, clock, seconds):
+    one = counting(small(tmp_path, budget="100s", validations=10, evaluate_every=10), clock, seconds)
+    one.judge = clock.passing(0.5, one.judge)
+    clock.now += 20.0
+    assert len(one.train().history) == 10
+    assert clock.now - 100.0 == pytest.approx(100.0, abs=1.0)
+
+
+def test_validations_that_take_long_leave_four_times_as_much_to_steps(tmp_path, clock):
+    """Steps of 1 s and validations of 8 s, in 100 s: none before it is known how long one takes, then few."""
+    one = counting(small(tmp_path, budget="100s", validations=10, evaluate_every=15), clock, 1.0)
+    one.judge = clock.passing(8.0, one.judge)
+    at = one.train()
+    assert [step for step, _ in at.history] == [15, 47, 76]
+    one = counting(small(tmp_path, budget="100s", validations=10, evaluate_every=1000), clock, 1.0)
+    one.judge = clock.passing(8.0, one.judge)
+    assert [step for step, _ in one.train().history] == [50, 82]
+
+
+def test_a_checkpoint_follows_each_validation_where_no_steps_are_set(tmp_path):
+    one, saved = counting(small(tmp_path, steps=12, validations=3, checkpoint_every=0)), []
+    save = one.save
+    one.save = lambda: saved.append((one.at.step, len(one.at.history), one.at.validated)) or save()
+    one.train()
+    assert saved == [(4, 1, 4.0), (8, 2, 8.0), (12, 3, 12.0), (12, 3, 12.0)]  # and at the end
+    one.at = Progress()
+    saved.clear()
+    one.settings = replace(one.settings, checkpoint_every=5)
+    one.train()
+    assert [step for step, *_ in saved] == [5, 10, 12]
+
+
 # -- when it ends ----------------------------------------------------------------------------------------------------
 
 
@@ -268,15 +352,16 @@ def test_patience_counts_validations_since_the_best(tmp_path, bar, patience, end
     assert stopped == ([words] if patience else [])
 
 
+@pytest.mark.parametrize("rhythm", [{"evaluate_every": 4}, {"validations": 2}])
 @pytest.mark.parametrize("patience, ends", [(1, 4), (2, 8)])
-def test_patience_may_end_with_the_validation_that_is_made_up_for(tmp_path, patience, ends):
+def test_patience_may_end_with_the_validation_that_is_made_up_for(tmp_path, patience, ends, rhythm):
     def again():
-        one = small(tmp_path, steps=8, evaluate_every=4, patience=patience)
+        one = small(tmp_path, steps=8, patience=patience, **rhythm)
         one.validation = judging([7.0])
         return one
 
     one = again()
-    one.at = Progress(step=4, best=5.0, best_step=2, history=[(2, 5.0)])
+    one.at = Progress(step=4, best=5.0, best_step=2, history=[(2, 5.0)], validated=2.0)
     one.save()
     one = again()
     one.restore()
@@ -337,7 +422,7 @@ def test_before_the_first_step_nothing_was_done(tmp_path):
     progress = load_tensors(tmp_path / "training.safetensors")[1]["progress"]
     nothing = {"step": 0, "tokens": 0, "seconds": 0.0, "elapsed": 0.0, "started": 0.0, "besides": {}, "best": math.inf}
     nothing |= {"criterion": "loss", "best_step": -1, "stuck": 0, "drops": 0, "averaged": 0, "finished": False}
-    assert progress == nothing | {"history": []}
+    assert progress == nothing | {"history": [], "validated": 0.0}
     assert asdict(Progress()) == progress
     assert one.warm_up == 0
     assert not one.recorded
@@ -671,6 +756,23 @@ def test_a_checkpoint_from_a_gpu_goes_on_without_one(tmp_path):
     tensors, note = load_tensors(path)
     save_tensors(path, {**tensors, "random/cuda": torch.zeros(16, dtype=torch.uint8)}, note)
     one.restore()
+
+
+def test_a_checkpoint_from_before_validations_were_spread_goes_on_as_it_would_have(tmp_path):
+    settings = {"steps": 6, "evaluate_every": 2, "checkpoint_every": 3}
+    whole = small(tmp_path / "whole", **settings).train()
+    one = small(tmp_path / "one", **settings)
+    one.callbacks = (lambda row: setattr(one, "stop_requested", row["step"] == 4),)
+    with pytest.raises(Stopped):
+        one.train()
+    path = tmp_path / "one" / "training.safetensors"
+    tensors, note = load_tensors(path)
+    del note["progress"]["validated"]
+    save_tensors(path, tensors, {"progress": note["progress"]})
+    one = small(tmp_path / "one", **settings)
+    one.restore()
+    assert one.train().history == whole.history
+    assert [step for step, _ in whole.history] == [2, 4, 6]
 
 
 def test_weights_alone_are_no_checkpoint(tmp_path):

@@ -81,7 +81,7 @@ BENCHES = (
         "after_gpt:mingru_rows",
     ),
     SERVE,
-    Bench("ngram-score", "a 5-gram scores text, on one CPU thread", "kenlm", "counting:rows"),
+    Bench("ngram-score", "a 5-gram scores text, from ids and from lines, on one CPU thread", "kenlm", "counting:rows"),
     Bench(
         "demo",
         "the trainings of `regard demo`, each neural system's step, on one CPU thread",

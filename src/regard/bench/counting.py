@@ -1,7 +1,9 @@
 """A 5-gram model scores held-out text, against kenlm with the same model, on one CPU thread.
 
 The text is Python's language reference, split into words at blanks; kenlm reads Regard's estimates from an ARPA file.
-Each side computes −log P of every word, with `</s>`: Regard from word ids, kenlm from lines of text, as each is used.
+Each side computes −log P of every word, with `</s>`. `ngram-score` is Regard's look-up alone, from word ids,
+`score-lines` all of `run.score`, from lines of text to a list for each. kenlm reads lines of text; there its
+`full_scores` makes the same lists, its `score` one number for each line.
 """
 
 from __future__ import annotations
@@ -19,9 +21,12 @@ from regard.base.numbers import grouped
 from regard.bench.contenders import Contender, Place, Row
 from regard.evaluation.perplexity import Method, token_losses
 from regard.exchange.arpa import write_arpa
+from regard.runs.language_run import LanguageRun
+from regard.runs.recipe import compose
 from regard.runs.speed import install
 from regard.systems.ngram import NGram, Settings
 from regard.text.corpus import open_corpus
+from regard.text.tokenizer import Tokenizer
 from regard.training.checkpoint import load_tensors, save_tensors
 
 ORDER = 5
@@ -79,6 +84,18 @@ class RegardScoring:
         return len(self.scores)
 
 
+class RegardLines(RegardScoring):
+    def __init__(self) -> None:
+        super().__init__()
+        tokenizer = Tokenizer.of_tokens([*words().numbers], "word")
+        self.run = LanguageRun(Path(estimated().name), compose("ngram", "small"), tokenizer, self.model)
+
+    def __call__(self) -> int:
+        with one_thread():
+            self.lines = [line.log_probabilities for line in self.run.score(words().lines)]
+        return len(words().held_out)
+
+
 class KenlmScoring:
     def __init__(self) -> None:
         import kenlm
@@ -93,6 +110,18 @@ class KenlmScoring:
         return len(self.scores)
 
 
+class KenlmLines(KenlmScoring):
+    def __call__(self) -> int:
+        self.lines = [[entry[0] for entry in self.model.full_scores(line)] for line in words().lines]
+        return len(words().held_out)
+
+
+class KenlmSums(KenlmScoring):
+    def __call__(self) -> int:
+        self.sums = [self.model.score(line) for line in words().lines]
+        return len(words().held_out)
+
+
 @contextmanager
 def one_thread() -> Iterator[None]:
     before = torch.get_num_threads()
@@ -105,15 +134,16 @@ def one_thread() -> Iterator[None]:
 
 def rows(place: Place) -> list[Row]:
     here = Place(torch.device("cpu"), "quick" if place.size == "quick" else "small")
+    work = f"{ORDER}-gram of {grouped(len(words().counted))} words, {grouped(len(words().held_out))} words scored"
+    contenders = {
+        "ngram-score": [Contender("Regard", RegardScoring), Contender("kenlm", KenlmScoring, needs=["kenlm"])],
+        "score-lines": [
+            Contender("Regard", RegardLines),
+            Contender("kenlm's full_scores", KenlmLines, needs=["kenlm"]),
+            Contender("kenlm's score", KenlmSums, needs=["kenlm"]),
+        ],
+    }
     return [
-        Row(
-            "ngram-score",
-            here,
-            f"{ORDER}-gram of {grouped(len(words().counted))} words, {grouped(len(words().held_out))} words scored",
-            [Contender("Regard", RegardScoring), Contender("kenlm", KenlmScoring, needs=["kenlm"])],
-            None,
-            warm_up=1,
-            calls=here.of(1, 5, 1),
-            unit="words/s",
-        )
+        Row(name, here, work, sides, None, warm_up=1, calls=here.of(1, 5, 1), unit="words/s")
+        for name, sides in contenders.items()
     ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from json import JSONEncoder
 from typing import Annotated, Any
 
 from regard.base.errors import RegardError
@@ -12,6 +13,9 @@ from regard.cli.completing import Corpus, RunFolder
 from regard.cli.options import Columns, Flag, beam_search, refuse
 from regard.cli.printing import print_facts, print_labels, print_quality
 from regard.cli.stdin import stdin_batches, stdin_pairs
+from regard.report.screen import harmless
+
+AS_JSON = JSONEncoder(ensure_ascii=False).encode
 
 
 def evaluate(
@@ -191,29 +195,23 @@ def score(
                 yield loaded.score(stdin_pairs(lines, done + 1))
             done += len(lines)
 
+    shown = harmless if sys.stdout.isatty() else str  # as `for_stdout`; asked once, since n-grams score in microseconds
     for scores in batches():
         for line in scores:
-            _print_score(line, tokens, json)
+            sys.stdout.write(shown(_score_text(line, tokens, json)))
         sys.stdout.flush()
 
 
-def _print_score(line: Any, tokens: bool, as_json: bool) -> None:
-    import json as json_module
-
-    from regard.report.screen import for_stdout
-    from regard.runs.translation_run import PairScore
-
-    pair = isinstance(line, PairScore)
+def _score_text(line: Any, tokens: bool, as_json: bool) -> str:
+    pair = not hasattr(line, "text")
     if as_json:
         entry: dict[str, Any] = {"source": line.source, "target": line.target} if pair else {"text": line.text}
         entry["log_probability"] = line.log_probability
         if tokens:
-            entry["tokens"] = [[t, p] for t, p in zip(line.tokens, line.log_probabilities)]
-        print(for_stdout(json_module.dumps(entry, ensure_ascii=False)))
-    elif tokens:
-        for token, p in zip(line.tokens, line.log_probabilities):
-            print(for_stdout(f"{p:.6f}\t{token}"))
-        print()
-    else:
-        text = f"{line.source}\t{line.target}" if pair else line.text
-        print(for_stdout(f"{line.log_probability:.6f}\t{len(line.tokens)}\t{text}"))
+            entry["tokens"] = [*zip(line.tokens, line.log_probabilities)]
+        return AS_JSON(entry) + "\n"
+    if tokens:
+        scored = [f"{p:.6f}\t{token}\n" for token, p in zip(line.tokens, line.log_probabilities)]
+        return "".join([*scored, "\n"])
+    text = f"{line.source}\t{line.target}" if pair else line.text
+    return f"{line.log_probability:.6f}\t{len(line.log_probabilities)}\t{text}\n"

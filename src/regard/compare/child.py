@@ -20,13 +20,13 @@ import torch
 
 from regard.base.errors import RegardError, Stopped
 from regard.base.files import read_with_digest, with_digest, write_text
-from regard.compare.plan import Entrant, Plan, paced
+from regard.compare.plan import Entrant, Plan
 from regard.report.progress import hush
 from regard.runs.facts import read_facts
 from regard.runs.new_folder import device_name
 from regard.runs.run import Run
 from regard.runs.run_report import write_report
-from regard.runs.train import dry_run, peak_memory, resume, train_recipe
+from regard.runs.train import peak_memory, resume, train_recipe
 from regard.systems.code import named_before
 from regard.training.checkpoint import load_tensors
 
@@ -75,9 +75,6 @@ def _train(plan: Plan, entrant: Entrant, seed: int, folder: Path) -> tuple[Run, 
         return run, before
     if (folder / "run.json").exists():
         return resume(folder), before
-    given = "evaluate_every" in plan.question["settings"].get("training", {})
-    if plan.unit == "seconds" and not entrant.counted and not given:
-        recipe = paced(recipe, dry_run(recipe, tokenizers=tokenizers)["steps"])
     return train_recipe(recipe, folder, tokenizers=tokenizers), before
 
 

@@ -11,7 +11,6 @@ from regard.base.numbers import grouped
 from regard.compare.comparison import Comparison
 from regard.compare.curves import in_order, other_order
 from regard.compare.differences import named
-from regard.compare.plan import VALIDATIONS
 from regard.training.hyperparameters import Learning
 
 
@@ -135,7 +134,7 @@ def training(comparison: Comparison, each: str) -> list[str]:
     neural = [entrant for entrant in plan.entrants if not entrant.counted]
     if not neural:
         return []
-    seeds = len(neural[0].seeds)
+    seeds, looks = len(neural[0].seeds), neural[0].recipe.training.validations
     budget = f"{plan.budget:g} s" if plan.unit == "seconds" else f"{grouped(plan.budget)} {comparison.task.tokens}"
     equal = f"{each} was trained for {budget}"
     if plan.match == "parameters":
@@ -143,7 +142,7 @@ def training(comparison: Comparison, each: str) -> list[str]:
     return [
         f"{equal}, at size {facts['size']} with its own optimiser settings ({'; '.join(_optimisers(comparison))}), "
         f"with {'seed 1' if seeds == 1 else f'seeds 1 to {seeds}'}; the weights of the {_best(comparison)} "
-        f"among about {VALIDATIONS} equally spaced validations were tested."
+        f"among {f'about {looks} equally spaced' if looks else 'its'} validations were tested."
     ]
 
 

@@ -80,13 +80,7 @@ class _LanguageModels(Task):
         corpus, tokenizer, resolved = read_text(recipe)
         tokens = {split: tokens_of(corpus, tokenizer, split) for split in corpus.splits}
         check_tokens(corpus, {split: tokens[split] for split in ("train", "valid")})
-        split, training_tokens = choose_split(corpus, None), len(tokens["train"].ids)
-
-        def steps(recipe: Recipe, amount: float) -> int:
-            window = recipe.training.window
-            rows = min(recipe.training.rows, max(1, training_tokens // window))  # as many as the trainer uses
-            return math.ceil(amount / (rows * window))
-
+        split = choose_split(corpus, None)
         facts = {
             "corpus": origin_of(corpus),
             "tokens": {name: len(array.ids) for name, array in tokens.items()},
@@ -98,7 +92,7 @@ class _LanguageModels(Task):
             "sample_tokens": SAMPLE[tokenizer.kind],
         }
         shared = ("corpus", "tokenizer", "vocabulary", "normalise")
-        return Ground(Tokenizers(tokenizer), resolved, shared, steps, facts)
+        return Ground(Tokenizers(tokenizer), resolved, shared, facts)
 
     def conditions(self, entrants: Sequence[Entrant], tokenizers: Tokenizers) -> dict[str, Any]:
         sizes = [size_of(entrant.recipe, tokenizers.target) for entrant in entrants if not entrant.counted]

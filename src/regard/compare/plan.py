@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import datetime
 import json
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -226,13 +225,6 @@ def _entrant(question: Question, rung: Rung, recipe: Recipe, ground: Ground, job
     )
     if rung.counted:
         return Entrant(rung.label, rung.entry.year, True, recipe, (1,))
-    limit = question.limit
-    if limit.unit == "tokens" and "evaluate_every" not in question.settings.get("training", {}):
-        recipe = paced(recipe, ground.steps(recipe, limit.amount))
+    if {"evaluate_every", "validations"}.isdisjoint(question.settings.get("training", {})):
+        recipe = recipe.replace(training={"validations": VALIDATIONS, "checkpoint_every": 0})
     return Entrant(rung.label, rung.entry.year, False, recipe, tuple(range(1, question.seeds + 1)))
-
-
-def paced(recipe: Recipe, steps: int) -> Recipe:
-    """The recipe with its validations (and checkpoints) spread evenly over `steps` steps."""
-    every = max(1, math.ceil(steps / VALIDATIONS))
-    return recipe.replace(training={"evaluate_every": every, "checkpoint_every": every})

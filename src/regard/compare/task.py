@@ -34,7 +34,6 @@ class Ground:
     tokenizers: Tokenizers
     resolved: Recipe  # a recipe with all automatic choices made
     shared: Sequence[str]  # settings of [data] that all rows copy from it
-    steps: Callable[[Recipe, float], int]  # optimiser steps in which a recipe reads that many tokens
     facts: Mapping[str, Any]
     files: Mapping[str, str] = field(default_factory=dict)  # name → text, kept beside the plan
 

@@ -13,7 +13,7 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from functools import cache, cached_property
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -31,7 +31,6 @@ from regard.runs.data_lookup import choose_split
 from regard.runs.recipe import Recipe
 from regard.runs.run import Run
 from regard.runs.translation_run import TranslationRun
-from regard.text.pair_batches import PairBatches
 from regard.text.pairs import Pairs
 
 if TYPE_CHECKING:
@@ -95,13 +94,6 @@ class _Translators(Task):
         test = corpus.splits[split]
         refuse_escaped(test.targets, "The references")  # before training rather than after
 
-        @cache
-        def steps_per_epoch(batch_tokens: int) -> int:
-            return PairBatches(data.train, batch_tokens, 1).steps_per_epoch
-
-        def steps(recipe: Recipe, amount: float) -> int:
-            return math.ceil(amount * steps_per_epoch(recipe.training.batch_tokens) / data.tokens)
-
         facts = {
             "corpus": origin_of(corpus),
             "direction": f"{corpus.source or 'source'} → {corpus.target or 'target'}",
@@ -124,7 +116,7 @@ class _Translators(Task):
         kept = {"sources": list(test.sources), "references": list(test.targets)}
         files = {TEST: json.dumps(kept, indent=1, ensure_ascii=False) + "\n"}
         shared = ("corpus", "tokenizer", "vocabulary", "normalise", "joint")
-        return Ground(data.tokenizers, data.recipe, shared, steps, facts, files)
+        return Ground(data.tokenizers, data.recipe, shared, facts, files)
 
     # -- in the run's process ----------------------------------------------------------------------------------------
 

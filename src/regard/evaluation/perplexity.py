@@ -26,6 +26,7 @@ SEGMENT = 256  # tokens a segment reads, unless the model's context is shorter
 NUMBERS_AT_ONCE = 2**26  # a batch holds at most this many logits (256 MiB in fp32), or 1/128 of a larger GPU's memory
 ROWS_AT_ONCE = {"cuda": 256}  # and so many rows; elsewhere 64
 STREAM_CHUNK = 256  # tokens of the one row read per call; only memory depends on it
+LOOKED_UP = 2**15  # … by a model that only looks up counts: enough that calls cost little, and near in memory
 
 
 @dataclass(frozen=True)
@@ -107,30 +108,31 @@ def token_losses(
         rows = rows_at_once(model, max(method.length + method.overlap, 1))
     at_least("--rows", rows, 1)
     batches = _streamed(model, ids, eos) if method.stream else _segmented(model, ids, method, rows, eos)
-    for nll, counted in batches:
-        yield nll[counted].double().cpu().numpy()
+    for losses in batches:
+        yield losses.double().cpu().numpy()
 
 
-def _segmented(model: Model, ids: np.ndarray, method: Method, rows: int, eos: int) -> Iterator[tuple[Tensor, Tensor]]:
+def _segmented(model: Model, ids: np.ndarray, method: Method, rows: int, eos: int) -> Iterator[Tensor]:
     device = model.device
     for tokens, targets, counted, lengths in segment_batches(
         ids, method.length + method.overlap, method.overlap, rows, eos
     ):
         reads = None if lengths is None else torch.from_numpy(lengths).to(device)
         nll, _ = model.loss(torch.from_numpy(tokens).to(device), torch.from_numpy(targets).to(device), None, reads)
-        yield nll, torch.from_numpy(counted).to(device)
+        yield nll[torch.from_numpy(counted).to(device)]
 
 
-def _streamed(model: Model, ids: np.ndarray, eos: int) -> Iterator[tuple[Tensor, Tensor]]:
+def _streamed(model: Model, ids: np.ndarray, eos: int) -> Iterator[Tensor]:
     device, state = model.device, None
-    for start in range(0, len(ids), STREAM_CHUNK):
-        targets = np.asarray(ids[start : start + STREAM_CHUNK], dtype=np.int64)
+    chunk = LOOKED_UP if next(model.parameters(), None) is None else STREAM_CHUNK
+    for start in range(0, len(ids), chunk):
+        targets = np.asarray(ids[start : start + chunk], dtype=np.int64)
         before = eos if start == 0 else int(ids[start - 1])
         tokens = np.concatenate([[before], targets[:-1]])
         nll, state = model.loss(
             torch.from_numpy(tokens)[None].to(device), torch.from_numpy(targets)[None].to(device), state
         )
-        yield nll, torch.ones_like(nll, dtype=torch.bool)
+        yield nll[0]
 
 
 def rows_at_once(model: Model, length: int) -> int:

@@ -21,6 +21,7 @@ from regard.decoding.generate import pad
 from regard.decoding.translate import closed
 from regard.evaluation.perplexity import Method, rows_at_once, segment_losses
 from regard.systems.model import Model
+from regard.systems.ngram import NGram
 
 LONG = 4096  # a line with more tokens is read piece by piece: in one call a million would be deaf to Ctrl-C
 
@@ -28,6 +29,14 @@ LONG = 4096  # a line with more tokens is read piece by piece: in one call a mil
 def alone_by_default(model: Model) -> bool:
     """Whether each line is scored by itself: on a CPU, unless the model only looks up counts."""
     return model.device.type == "cpu" and next(model.parameters(), None) is not None
+
+
+def text_losses(model: Model, ids: np.ndarray, ends: np.ndarray, eos: int) -> np.ndarray:
+    """−log P of every token of a text, each line read on its own, in nats. A line ends before each of `ends`."""
+    if isinstance(model, NGram):  # no context crosses <eos>, so the lines may follow each other
+        return segment_losses(model, ids, Method.of(model, stream=True), eos)
+    lines = [line.tolist() for line in np.split(ids, ends[:-1])]
+    return np.concatenate(line_losses(model, lines, eos, alone=alone_by_default(model)))
 
 
 @torch.no_grad()

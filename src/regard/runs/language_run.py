@@ -16,11 +16,13 @@ import math
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, partial
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 
 from regard.base.errors import RegardError
@@ -32,7 +34,7 @@ from regard.decoding.generate import read_prompts
 from regard.decoding.sampling import Sampling, chances, mask_tokens, one_sampling
 from regard.evaluation.documents import Documents
 from regard.evaluation.perplexity import Likelihood, Method, token_losses
-from regard.evaluation.scoring import alone_by_default, line_losses
+from regard.evaluation.scoring import line_losses, text_losses
 from regard.layers.state import State
 from regard.report.progress import progress
 from regard.runs.data_lookup import (
@@ -63,11 +65,17 @@ if TYPE_CHECKING:
 COLUMNS = 256  # tokens whose predictions are looked at together
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)  # not frozen: that would make it slower to create, and n-grams score a line in microseconds
 class LineScore:
     text: str
-    tokens: list[str]
     log_probabilities: list[float]  # nats, one per token, <eos> last
+    _read: tuple[np.ndarray, list[str]] = field(repr=False, compare=False)  # all ids of many lines, and the vocabulary
+    _end: int = field(repr=False, compare=False)  # of this line among them
+
+    @property
+    def tokens(self) -> list[str]:
+        ids, vocabulary = self._read
+        return [vocabulary[number] for number in ids[self._end - len(self.log_probabilities) : self._end].tolist()]
 
     @property
     def log_probability(self) -> float:
@@ -391,19 +399,15 @@ class LanguageRun(Run):
 
         On a CPU it depends on no other line, to the last bit; on a GPU others may move the last digits.
         """
-        chunk: list[str] = []
-        for line in lines:
-            chunk.append(line)
-            if len(chunk) == 256:  # constant memory, whatever the size of the file
-                yield from self._score(chunk)
-                chunk = []
-        yield from self._score(chunk)
-
-    def _score(self, lines: Sequence[str]) -> Iterator[LineScore]:
-        ids = [[*self.tokenizer.encode(line), self.tokenizer.eos] for line in lines]
-        found = line_losses(self.model, ids, self.tokenizer.eos, alone=alone_by_default(self.model))
-        for line, tokens, losses in zip(lines, ids, found):
-            yield LineScore(line, [self.tokenizer.token(n) for n in tokens], [-float(loss) for loss in losses])
+        remaining = iter(lines)
+        at_once = 8192 if isinstance(self.model, NGram) else 256  # constant memory, whatever the size of the file
+        while chunk := [*islice(remaining, at_once)]:
+            ids, ends = self.tokenizer.encode_text(chunk)
+            scores = (-text_losses(self.model, ids, ends, self.tokenizer.eos)).tolist()
+            read, start = (ids, self.tokenizer.tokens), 0
+            for line, end in zip(chunk, ends.tolist()):
+                yield LineScore(line, scores[start:end], read, end)
+                start = end
 
     @torch.no_grad()
     def token_scores(self, ids: Sequence[int], top: int = 0) -> tuple[list[float], list[list[tuple[int, float]]]]:

@@ -144,6 +144,8 @@ def compose(system: str, size: str | None, *trees: Mapping[str, Any]) -> Recipe:
         values[part or "model"][name] = value
     for tree in trees:
         _lay_over(values, tree, sections, entry.name)
+        if {"evaluate_every", "validations"} & _section(tree, "training").keys() == {"evaluate_every"}:
+            values["training"]["validations"] = 0  # it says how often, whatever an earlier tree said
     try:
         built = {part: sections[part](**values[part]) for part in sections}
     except TypeError as error:  # only one's own file can set what is not there

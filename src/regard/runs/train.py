@@ -447,13 +447,13 @@ TOO_MANY = (
 )
 
 
-def dry_run(recipe: Recipe, start: Path | None = None, tokenizers: Tokenizers | None = None) -> dict[str, Any]:
+def dry_run(recipe: Recipe, start: Path | None = None) -> dict[str, Any]:
     """Parameters, memory and time of a training, from three real steps; nothing stays but the token cache.
 
     The memory is the most this process held after it did once, after the three steps, everything else that a training
     does: the batches that stand out, a validation, a checkpoint.
     """
-    ready = prepare(recipe, start, tokenizers)
+    ready = prepare(recipe, start)
     training_tokens, pairs = ready.data.tokens, isinstance(ready.data, PairData)
     facts: dict[str, Any] = {
         "system": ready.recipe.system,

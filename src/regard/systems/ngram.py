@@ -176,7 +176,7 @@ class NGram(Model):
         state, span = self._open(tokens, state, lengths)
         valid = span.valid(tokens.size(1))
         before = state["past"]["contexts"]
-        if _follow(tokens, targets, valid):  # the usual case: targets are the next tokens, so one pass finds both
+        if follow(tokens, targets, valid):  # the usual case: targets are the next tokens, so one pass finds both
             names, contexts = self._read(torch.cat([tokens[:, :1], targets], dim=1), before, self.order)
             names = [name[:, 1:] for name in names]
             contexts = [context[:, :-1] for context in contexts]
@@ -270,7 +270,7 @@ def _closed(values: np.ndarray, end: float) -> Tensor:
     return torch.from_numpy(np.append(values, np.array(end, dtype=values.dtype)))
 
 
-def _follow(tokens: Tensor, targets: Tensor, valid: Tensor | None) -> bool:
+def follow(tokens: Tensor, targets: Tensor, valid: Tensor | None) -> bool:
     """Whether each target is the token read next."""
     same = tokens[:, 1:] == targets[:, :-1]
     return bool((same if valid is None else same | ~valid[:, 1:]).all())

@@ -64,7 +64,7 @@ class Segmentations:
         known = {"\n": [0]}  # the words of a piece, which is a run without white space
         found = [np.empty(0, np.int32)]
         for text, _ in blocks(lines):
-            pieces = PIECES["bpe"].findall(self._tokenizer.normalise(text) + "\n")
+            pieces = PIECES.findall(self._tokenizer.normalise(text) + "\n")
             for piece in set(pieces) - known.keys():
                 cut = map(tuple, self._tokenizer.byte_words(piece))
                 known[piece] = [words.setdefault(word, len(words)) for word in cut]

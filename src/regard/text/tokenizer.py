@@ -13,11 +13,13 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
-from itertools import chain, takewhile
+from itertools import count as counter
+from itertools import islice, takewhile
 from pathlib import Path
+from threading import Lock
 from typing import Literal
 
 import numpy as np
@@ -42,10 +44,8 @@ SPLIT_SPACES = r"[^\s\x1c-\x1f]+"
 SPLIT_CHARACTERS = r"[\s\S]"
 
 # Pieces are encoded independently of their neighbours, so each distinct one is encoded only once.
-PIECES = {
-    "word": re.compile(r"\n|[^\s]+"),
-    "bpe": re.compile(rf"\n|[{WHITE}]*[^\n{WHITE}]+|[{WHITE}]+"),
-}
+# Words are pieces between white space; byte pairs keep the white space before a piece.
+PIECES = re.compile(rf"\n|[{WHITE}]*+[^\n{WHITE}]++|[{WHITE}]++")
 MOST_BYTES = 1 << 28  # of a tokenizer.json: seven million words
 REMEMBERED = 4_000_000  # characters of pieces whose ids are kept: bounds the memory
 
@@ -82,8 +82,8 @@ class Tokenizer:
         self.unk: int | None = 1 if self.kind in ("word", "char") else None
         self.specials: tuple[int, ...] = (self.eos,) if self.unk is None else (self.eos, self.unk)
         self.lossless: bool = self.kind in ("byte", "bpe") and self.normalisation == "none"
-        self._remembered: dict[str, Sequence[int]] = {}
-        self._remembered_characters = 0
+        self._lock = Lock()  # of what is remembered: threads of a server share a tokenizer
+        self._forget()
 
     @classmethod
     def train(
@@ -160,18 +160,11 @@ class Tokenizer:
 
     def normalise(self, text: str) -> str:
         """The text as the tokenizer reads it: Unicode's canonical (nfc) or compatibility (nfkc) composition."""
-        if text.isascii():
-            return text
-        try:
-            text.encode()
-        except UnicodeEncodeError as error:
-            piece = text[max(error.start - 10, 0) : error.start + 1]
-            raise RegardError(f"The text has half a surrogate pair after {piece!r}; give valid Unicode.") from None
-        return _compose(text, self._engine.normalizer)
+        return _compose(_valid(text), self._engine.normalizer)
 
     def encode(self, text: str) -> list[int]:
         """The ids of a piece of text. A line end within it is `<eos>`; nothing is added at the end."""
-        return self.encode_normalised(self.normalise(text))[0][:-1].tolist()
+        return self._encode(text)[0][:-1].tolist()
 
     def offsets(self, text: str) -> list[tuple[int, int]]:
         """The span of each token in the normalised line; for words and characters."""
@@ -184,8 +177,22 @@ class Tokenizer:
         text = "\n".join(lines)
         if text.count("\n") >= len(lines):
             raise ValueError("a line contains a line end")
-        ids, ends = self.encode_normalised(self.normalise(text))
+        ids, ends = self._encode(text)
         return [ids[start : end - 1] for start, end in zip([0, *ends[:-1].tolist()], ends.tolist())]
+
+    def encode_text(self, lines: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+        """The ids of all lines, each followed by `<eos>`, and where each ends. A line end within a line is `<eos>`."""
+        ids, ends = self._encode("\n".join(lines))
+        if len(ends) > len(lines):
+            ends = ends[np.cumsum([1 + line.count("\n") for line in lines]) - 1]
+        return ids, ends
+
+    def _encode(self, text: str) -> tuple[np.ndarray, np.ndarray]:
+        """The ids of any text, as `encode_normalised` gives them. White space stays white space when it is normalised,
+        and composes with nothing: so pieces may be cut first, and the engine normalises those it has not met."""
+        if self.kind in ("char", "byte"):
+            text = self.normalise(text)
+        return self.encode_normalised(_valid(text))
 
     def encode_normalised(self, text: str) -> tuple[np.ndarray, np.ndarray]:
         """The ids of normalised text, each line followed by `<eos>`, and the end of each line (past its `<eos>`)."""
@@ -193,12 +200,13 @@ class Tokenizer:
             coding, number = ("utf-32-le", np.uint32) if self.kind == "char" else ("utf-8", np.uint8)
             symbols = np.frombuffer(f"{text}\n".encode(coding), number)
             return self._table[symbols], np.flatnonzero(symbols == ord("\n")) + 1
-        pieces = [*PIECES[self.kind].findall(text), "\n"]
-        encoded = self._encode_pieces(pieces)
-        lengths = np.fromiter(map(len, encoded), np.int64, len(encoded))
-        ids = np.fromiter(chain.from_iterable(encoded), np.int64, int(lengths.sum()))
-        line_ends = [index for index, piece in enumerate(pieces) if piece == "\n"]
-        return ids, lengths.cumsum()[line_ends]
+        if self.kind == "bpe":
+            return self._encode_pieces([*PIECES.findall(text), "\n"])
+        words: list[str] = []
+        for line in text.split("\n"):
+            words += line.split()
+            words.append("\n")
+        return self._encode_pieces(words)
 
     @cached_property
     def _table(self) -> np.ndarray:
@@ -212,14 +220,40 @@ class Tokenizer:
         table[ord("\n")] = self.eos
         return table
 
-    def _encode_pieces(self, pieces: list[str]) -> list[Sequence[int]]:
-        if self._remembered_characters > REMEMBERED or not self._remembered:
-            self._remembered, self._remembered_characters = {"\n": (self.eos,)}, 0
-        new = list(set(pieces) - self._remembered.keys())
-        for piece, encoding in zip(new, self._engine.encode_batch_fast(new, add_special_tokens=False)):
-            self._remembered[piece] = tuple(encoding.ids)
+    def _forget(self) -> None:
+        self._remembered: defaultdict[str, int] = defaultdict(counter().__next__)  # pieces, numbered as they come
+        self._remembered["\n"]  # number 0
+        self._piece_ids = np.array([self.eos])  # of all pieces in this order
+        self._piece_ends = np.array([0, 1])  # piece n has ids ends[n] … ends[n + 1]
+        self._remembered_characters = 0
+
+    def _encode_pieces(self, pieces: list[str]) -> tuple[np.ndarray, np.ndarray]:
+        """The ids of all pieces, and where each line ends; a piece that was met before is only looked up."""
+        with self._lock:
+            if self._remembered_characters > REMEMBERED:
+                self._forget()
+            number = np.fromiter(map(self._remembered.__getitem__, pieces), np.int64, len(pieces))
+            self._encode_new()
+            known, ends = self._piece_ids, self._piece_ends
+        start, end = ends[number], ends[number + 1]
+        lengths = end - start
+        after = lengths.cumsum()
+        places = np.repeat(end - after, lengths) + np.arange(after[-1])
+        return known[places], after[number == 0]
+
+    def _encode_new(self) -> None:
+        """The ids of the pieces that were numbered last."""
+        missing = len(self._remembered) - (len(self._piece_ends) - 1)
+        if not missing:
+            return
+        new = [*islice(reversed(self._remembered), missing)][::-1]
+        found = [encoding.ids for encoding in self._engine.encode_batch_fast(new, add_special_tokens=False)]
+        ends = self._piece_ends[-1] + np.cumsum([len(ids) for ids in found])
+        ids = [number for piece in found for number in piece]
+        # What is already there is copied, not changed: an interrupted call leaves at most ids that no end includes.
+        self._piece_ids = np.concatenate([self._piece_ids[: self._piece_ends[-1]], np.array(ids, dtype=np.int64)])
+        self._piece_ends = np.concatenate([self._piece_ends, ends])
         self._remembered_characters += sum(map(len, new))
-        return list(map(self._remembered.__getitem__, pieces))
 
     @cached_property
     def merges(self) -> dict[tuple[int, int], tuple[int, int]]:
@@ -415,8 +449,7 @@ def _train_byte_pairs(lines: Iterable[str], size: int | None, normalizer: normal
 def _count_words(lines: Iterable[str], normalizer: normalizers.Normalizer | None, split: str) -> Counter[str]:
     pieces: Counter[str] = Counter()
     for text, _ in blocks(lines):
-        pieces.update(PIECES["word"].findall(_compose(text, normalizer)))
-    del pieces["\n"]
+        pieces.update(_compose(text, normalizer).split())
     return split_words(pieces, split)
 
 
@@ -438,6 +471,15 @@ def _count_characters(lines: Iterable[str], normalizer: normalizers.Normalizer |
             characters[chr(code)] += int(count)
     del characters["\n"]
     return characters
+
+
+def _valid(text: str) -> str:
+    try:
+        text.isascii() or text.encode()
+    except UnicodeEncodeError as error:
+        piece = text[max(error.start - 10, 0) : error.start + 1]
+        raise RegardError(f"The text has half a surrogate pair after {piece!r}; give valid Unicode.") from None
+    return text
 
 
 def _compose(text: str, normalizer: normalizers.Normalizer | None) -> str:

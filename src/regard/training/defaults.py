@@ -3,7 +3,10 @@
 A system's default number of steps suits millions of tokens. A few hundred sentences would be read a thousand times and
 memorised within minutes. So by default a corpus is read at most `MOST_EPOCHS` times, in batches small enough for
 `STEPS_PER_EPOCH` steps; training stops after `PATIENCE` validations without improvement, which are
-`EPOCHS_PER_VALIDATION` epochs apart; dropout is at least `DROPOUT`. Explicit settings are never changed.
+`EPOCHS_PER_VALIDATION` epochs apart; dropout is at least `DROPOUT`.
+
+In a budget in seconds, how many steps there are depends on the machine, so validations are spread over the time.
+Explicit settings are never changed.
 """
 
 from __future__ import annotations
@@ -19,6 +22,7 @@ STEPS_PER_EPOCH = 20
 SMALLEST_BATCH = 512  # tokens: a step with fewer takes as long
 EPOCHS_PER_VALIDATION, PATIENCE = 2, 10
 DROPOUT = 0.3
+VALIDATIONS, MINUTE = 10, 60  # at least so many in a budget in seconds; in a long one, one a minute
 SMALL_FILE = 200_000  # bytes: from a smaller file, a model of the smallest size learns as much, and faster
 
 
@@ -48,6 +52,15 @@ def suited(settings: Learning, tokens: int, longest: int, given: Collection[str]
     }
     if "training.budget" in given:  # how long is said: only how it is spent follows the corpus
         del wanted["steps"], wanted["patience"]
+    return {name: value for name, value in wanted.items() if f"training.{name}" not in given}
+
+
+def spread(settings: Learning, given: Collection[str]) -> dict[str, Any]:
+    """The settings that spread validations, each with a checkpoint, over a budget in seconds; `given` as above."""
+    if settings.limit.unit != "seconds" or not {"training.evaluate_every", "training.validations"}.isdisjoint(given):
+        return {}
+    many = max(VALIDATIONS, round(settings.limit.amount / MINUTE), settings.snapshots - 1)  # one snapshot is the first
+    wanted = {"validations": many, "checkpoint_every": 0}
     return {name: value for name, value in wanted.items() if f"training.{name}" not in given}
 
 

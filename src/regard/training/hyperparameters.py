@@ -47,8 +47,11 @@ class Learning(Checked):
     beta2: float = setting(0.99, "AdamW's second-moment decay", **RATE)
     clip: float = setting(1.0, "largest gradient norm; 0 = no clipping", least=0)
     evaluate_every: int = setting(250, "steps between validations", least=1)
+    validations: int = setting(
+        0, "validations spread evenly over the budget; 0 = one every evaluate_every steps", least=0
+    )
     patience: int = setting(0, "stop after this many validations without improvement; 0 = never", least=0)
-    checkpoint_every: int = setting(250, "steps between checkpoints", least=1)
+    checkpoint_every: int = setting(250, "steps between checkpoints; 0 = one after each validation", least=0)
     snapshots: int = setting(
         0, "keep the weights of N moments, spread from the beginning to the end, to watch it learn; 0 = none", least=0
     )

@@ -60,6 +60,7 @@ Callback = Callable[[dict[str, Any]], object]  # is called with each row of metr
 SNAPSHOTS = "snapshots"  # a folder in the run's
 NOTABLE = 0.05  # a share of the time that the progress note mentions
 LOG_SECONDS = 1.0  # interval at which metrics.jsonl and the progress note are updated
+REST = 4  # of a whole command's seconds: from a validation to the next, so many times what one takes
 
 
 @dataclass
@@ -80,6 +81,7 @@ class Progress:
     averaged: int = 0  # weights in the running mean
     finished: bool = False
     history: list[tuple[int, float]] = field(default_factory=list)  # (step, validation loss)
+    validated: float = 0.0  # what of the budget was spent after the last validation
 
     @property
     def best_words(self) -> str:
@@ -189,12 +191,13 @@ class Trainer:
                 self.stop_requested = self._look_at_the_clock(self.stop_requested or log.failure is not None)
                 bar.advance(self._spent() - shown, log.note)
                 shown = self._spent()
-                if self._validation_is_due():
+                if validated := self._validation_is_due():
                     self._validate(log)
                     if self._is_stuck():
                         bar.say(f"stopping: {counted(self.at.stuck, 'validation')} without improvement")
                         break
-                if self.at.step % self.settings.checkpoint_every == 0:
+                every = self.settings.checkpoint_every
+                if self.at.step % every == 0 if every else validated:
                     self.save()
                     self._look_at_the_clock()
                 if self.stop_requested:
@@ -209,9 +212,17 @@ class Trainer:
         return self.at
 
     def _validation_is_due(self) -> bool:
-        if self._all_seconds() and not self.at.history and self._share() >= 0.5:
+        at, settings = self.at, self.settings
+        if self._all_seconds() and not at.history and self._share() >= 0.5:
             return True  # it shows how much time to leave for the last one
-        return self.at.step % self.settings.evaluate_every == 0
+        if not settings.validations:
+            return at.step % settings.evaluate_every == 0
+        if self._all_seconds():  # which pass in validations too; how long one takes is not known before the first
+            early = at.elapsed - at.validated < REST * self.ending if at.history else at.step < settings.evaluate_every
+            if early:
+                return False
+        made, due = (int(self._share(spent, settings.validations)) for spent in (at.validated, self._spent()))
+        return due > made
 
     def _is_stuck(self) -> bool:
         return 0 < self.settings.patience <= self.at.stuck
@@ -321,6 +332,7 @@ class Trainer:
         log.validated(verdict, improved)
         self.ending = self.group.broadcast(self._besides("validation", began) + self.saving)
         self._look_at_the_clock()
+        at.validated = self._spent()
 
     def judge(self) -> Verdict:
         with torch.autocast(self.device.type, torch.bfloat16, enabled=self.bf16):
@@ -473,13 +485,14 @@ class Trainer:
     def _all_seconds(self) -> bool:
         return self.limit.unit == "seconds" and self.limit.whole
 
-    def _share(self) -> float:
-        """Of the budget that is spent, 0 to 1. Of the seconds of a whole command those from the first step to the
-        last, at least half of it."""
+    def _share(self, spent: float | None = None, parts: int = 1) -> float:
+        """Of the budget that is spent so far, or was, 0 to 1, or to so many equal parts. Of the seconds of a whole
+        command those from the first step to the last, at least half of it."""
+        spent = self._spent() if spent is None else spent
         if not self._all_seconds():
-            return self._spent() / self.limit.amount
+            return parts * spent / self.limit.amount
         steps = self.limit.amount - self.ending - self.at.started
-        return (self.at.elapsed - self.at.started) / max(steps, self.limit.amount / 2)
+        return parts * max(0.0, spent - self.at.started) / max(steps, self.limit.amount / 2)
 
     def _look_at_the_clock(self, stop: bool = False) -> bool:
         """Sets the clocks to those of rank 0, in every process; and was any process asked to stop?"""

@@ -12,9 +12,10 @@ from regard.layers.encoder import RecurrentEncoder
 from regard.layers.recurrent import GRU, LSTM, Elman
 from regard.layers.scan import MinGRU
 from regard.layers.state import Span
+from regard.systems import ngram
 from regard.systems.bahdanau import Bahdanau, Settings
 from regard.systems.kneser_ney import Estimate
-from regard.systems.ngram import Grams
+from regard.systems.ngram import Grams, NGram
 
 
 def span(lengths):
@@ -128,6 +129,25 @@ def grams():
     return Example(made, (torch.cat([made.keys[:-1], made.keys[:-1] + 1, torch.randint(10**6, (20,))]),))
 
 
+def gram_losses():
+    """A counted model, a text, and perhaps the state after another one; targets that do not follow are left alone."""
+    draw = np.random.default_rng(random.randint(0, 99))
+    vocabulary = random.randint(2, 9)
+    model = NGram(vocabulary, ngram.Settings(order=random.randint(1, 5))).to(
+        random.choice([torch.float32, torch.float64])
+    )
+    model.count(np.append(draw.integers(vocabulary, size=300), 0))
+    rows, columns = random.randint(1, 4), random.randint(2, 30)
+    words = torch.from_numpy(draw.integers(vocabulary, size=(rows, columns + 1)))
+    state = random.choice([None, model.read(words[:, :3].flip(1))[1]])
+    tokens, targets = words[:, :-1], words[:, 1:]
+    lengths = torch.full((rows,), columns)
+    others = (tokens, (targets + 1) % vocabulary, state), (tokens, targets, state, lengths)
+    return Example(
+        model, (tokens, targets, state), refused=(*others, (tokens[:, :0], targets[:, :0], state)), exact=1e-30
+    )
+
+
 def minimal_gru():
     """Lengths on both sides of a chunk of 64, widths on both sides of a block of 32."""
     layer = MinGRU(3, random.choice([5, 32, 40])).to(DEVICE)
@@ -142,6 +162,7 @@ def minimal_gru():
 EXAMPLES = {
     "minimal GRU in one kernel": minimal_gru,
     "grams by hashing": grams,
+    "losses of a text by n-grams": gram_losses,
     "fused Elman": lambda: fused(elman),
     "fused LSTM": lambda: fused(lstm),
     "fused GRU": lambda: fused(GRU),

@@ -6,7 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from regard.fast import install
-from regard.fast.gram_table import find
+from regard.fast.gram_table import find, table_of
+from regard.fast.row_table import noting
 from regard.systems.ngram import Grams, NGram, Settings
 
 
@@ -20,7 +21,53 @@ def test_the_table_finds_what_a_search_finds(chosen, stride):
     names = {int(key): name for name, key in enumerate(keys[:-1])}
     expected = [names.get(int(query), len(keys) - 1) for query in queries]
     assert Grams.find(grams, queries).tolist() == expected
-    assert find(grams, queries).tolist() == expected
+    for asked in (-(10**6), 10**6):  # look-ups so far: few are searched, many hashed
+        table_of(grams).asked = asked
+        assert find(grams, queries).tolist() == expected
+        assert table_of(grams).names(queries.numpy()).tolist() == expected
+        assert ("slots" in vars(table_of(grams))) == (asked > 0)
+
+
+@settings(derandomize=True, max_examples=60, deadline=None)
+@given(
+    st.integers(0, 10**6),
+    st.integers(1, 5),
+    st.integers(2, 9),
+    st.sampled_from(["kneser-ney", "counts"]),
+    st.sampled_from([torch.float32, torch.float64]),
+)
+def test_losses_and_states_of_a_text_in_pieces_are_those_of_the_written_method_to_the_last_bit(
+    seed, order, vocabulary, smoothing, precision
+):
+    draw = np.random.default_rng(seed)
+    model = NGram(vocabulary, Settings(order=order, smoothing=smoothing)).to(precision)
+    model.count(np.append(draw.integers(vocabulary, size=draw.integers(200)), 0))
+    words = torch.from_numpy(draw.integers(vocabulary, size=(draw.integers(1, 4), 40)))
+    for level in model.levels:
+        table_of(level).asked = int(draw.integers(2)) * 10**6  # searched or hashed
+    with noting() as ran:
+        install(model)
+    mine = theirs = None
+    for start, end in ((0, 1), (1, 17), (17, 39)):
+        tokens, targets = words[:, start:end], words[:, start + 1 : end + 1]
+        found, mine = model.loss(tokens, targets, mine)
+        wanted, theirs = NGram.loss(model, tokens, targets, theirs)
+        assert torch.equal(found, wanted)
+        assert found.dtype == precision
+        assert torch.equal(mine["past"]["contexts"], theirs["past"]["contexts"])
+        assert torch.equal(mine["seen"], theirs["seen"])
+    assert "losses of a text by n-grams" in ran
+
+
+def test_a_model_that_becomes_more_precise_is_looked_up_as_it_is_now():
+    model = NGram(9, Settings(order=3))
+    model.count(np.random.default_rng(1).integers(9, size=300))
+    install(model)
+    text = torch.from_numpy(np.random.default_rng(2).integers(9, size=(1, 20)))
+    single = model.loss(text[:, :-1], text[:, 1:])[0]
+    double = model.double().loss(text[:, :-1], text[:, 1:])[0]
+    assert double.dtype == torch.float64
+    assert torch.equal(double.float(), single)
 
 
 def test_an_installed_model_that_counts_again_or_is_loaded_finds_its_new_grams():

@@ -3,6 +3,7 @@
 import json
 import unicodedata
 from collections import Counter
+from contextlib import suppress
 from hashlib import blake2b
 from itertools import chain
 from pathlib import Path
@@ -123,6 +124,48 @@ def test_a_text_is_its_lines_joined_by_eos(tokenizer, lines):
     assert [ids.tolist() for ids in by_line] == [tokenizer.encode(line) for line in lines]
     joined = list(chain.from_iterable([*ids.tolist(), tokenizer.eos] for ids in by_line))
     assert tokenizer.encode("\n".join(lines)) == joined[:-1]
+
+
+@law
+@given(lines=st.lists(any_text, min_size=1, max_size=5))
+@example(["", ""])
+@example(["a\nb", "\n", "c"])
+def test_lines_are_encoded_together_as_each_alone(tokenizer, lines):
+    ids, ends = tokenizer.encode_text(lines)
+    alone = [[*tokenizer.encode(line), tokenizer.eos] for line in lines]
+    assert ids.tolist() == list(chain.from_iterable(alone))
+    assert ends.tolist() == np.cumsum([len(line) for line in alone]).tolist()
+
+
+@pytest.mark.parametrize("kind", ["word", "bpe"])
+@pytest.mark.parametrize("form", ["nfc", "nfkc"])
+def test_pieces_that_are_cut_first_and_then_normalised_are_those_of_the_normalised_text(kind, form):
+    """For every character that is white, combines, or changes when it is normalised."""
+    characters = map(chr, [*range(0xD800), *range(0xE000, 0x110000)])
+    odd = [
+        c for c in characters if c.isspace() or unicodedata.combining(c) or unicodedata.normalize(form.upper(), c) != c
+    ]
+    text = " ".join(f"a{c}b {c}a e{c}\u0301 {c}" for c in odd) + "\n"
+    tokenizer = Tokenizer.train([text[:2000], text[-2000:]], kind, normalise=form)
+    ids = tokenizer.encode(text)
+    assert ids == Tokenizer.from_json(tokenizer.json).encode_normalised(tokenizer.normalise(text))[0][:-1].tolist()
+
+
+def test_an_interrupted_call_leaves_no_piece_without_its_ids():
+    tokenizer = Tokenizer.train(TEXT, "word")
+    engine, wanted = tokenizer._engine, [tokenizer.encode(text) for text in TEXT]
+    tokenizer._forget()
+
+    class Interrupted:
+        def encode_batch_fast(self, *pieces, **options):
+            raise KeyboardInterrupt
+
+    for text, ids in zip(TEXT, wanted):
+        tokenizer._engine = Interrupted()
+        with suppress(KeyboardInterrupt):
+            tokenizer.encode(text)
+        tokenizer._engine = engine
+        assert tokenizer.encode(text) == ids
 
 
 @law

@@ -6,7 +6,8 @@ FOLDER has train and test files of words separated by blanks (WikiText-2, PTB). 
 in the text is renamed, because lmplz refuses it, and is an ordinary word for both. Repeats alternate; medians are
 printed, and a JSON line last. What each side does in its time: Regard counts an array of token ids into arrays, lmplz
 reads text and writes an ARPA file; Regard scores token ids, kenlm lines of text, both on one thread with the model in
-memory. `full_scores` gives a number per token as Regard does, `score` one per line.
+memory. `full_scores` gives a number per token as Regard does, `score` one per line. `run.score` is Regard's whole call,
+from lines of text to the numbers of each token.
 """
 
 from __future__ import annotations
@@ -32,8 +33,13 @@ import torch
 
 from regard.base.errors import RegardError
 from regard.exchange.arpa import write_arpa
+from regard.fast.gram_table import table_of
+from regard.runs.language_run import LanguageRun
+from regard.runs.recipe import compose
+from regard.runs.speed import install
 from regard.systems.ngram import NGram, Settings
 from regard.text.corpus import open_corpus
+from regard.text.tokenizer import Tokenizer
 
 
 def timed(work: Callable[[], Any]) -> tuple[float, Any]:
@@ -107,9 +113,14 @@ def main() -> None:
             write_arpa(model, list(numbers), arpa)
         reading, theirs = timed(lambda: kenlm.Model(str(arpa)))
 
+    install(model)
+    for level in model.levels:
+        table_of(level).asked = 2 * len(level.keys)  # as after a long text: its keys are hashed
+    run = LanguageRun(Path(), compose("ngram", "small"), Tokenizer.of_tokens([*numbers], "word"), model)
     ways = {
         "regard": lambda: score(model, held_out, rows, columns),
-        "full_scores": lambda: [entry[0] for line in test for entry in theirs.full_scores(line)],
+        "run.score": lambda: [line.log_probabilities for line in run.score(test)],
+        "full_scores": lambda: [[entry[0] for entry in theirs.full_scores(line)] for line in test],
         "score": lambda: [theirs.score(line) for line in test],
     }
     seconds: dict[str, list[float]] = {name: [] for name in ways}
@@ -118,7 +129,7 @@ def main() -> None:
         for name, way in ways.items():
             took, results[name] = timed(way)
             seconds[name].append(took)
-    ours, others = results["regard"].double().numpy() / -log(10), np.array(results["full_scores"])
+    ours, others = results["regard"].double().numpy() / -log(10), np.concatenate(results["full_scores"])
     speed = {name: len(held_out) / median(taken) for name, taken in seconds.items()}
     row = {
         "order": options.order,
@@ -132,6 +143,7 @@ def main() -> None:
         "words_per_second": speed,
         "ratio_to_full_scores": speed["regard"] / speed["full_scores"],
         "ratio_to_score": speed["regard"] / speed["score"],
+        "ratio_of_run_score_to_full_scores": speed["run.score"] / speed["full_scores"],
         "kenlm_reads_arpa_seconds": reading,
         "batch": options.batch,
     }
