@@ -66,6 +66,7 @@ TESTS = {  # of each package, below tests/; those that are marked slow are left 
             "translation_memory", "word_counts",
         )),
         "unit/test_pair_shapes.py", "unit/test_classification.py", "unit/test_prefetch.py",
+        "unit/runs/test_kept_data.py",
     ],
 }  # fmt: skip
 NEEDS_A_GPU = {"training/distributed.py"}  # or several processes
