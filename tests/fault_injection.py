@@ -471,8 +471,10 @@ def warm(works: list[Work]) -> None:
     from regard.cli import main as command
     from regard.compare import language_task
     from regard.runs import run_report
+    from regard.text import kept_text
 
     torch.set_num_threads(1)
+    kept_text.WORTH = 0  # what is found out about these small corpora is kept in the cache, too
     run_report.LONG = language_task.WRITTEN = 9  # tokens of the samples on a page, and to measure the speed of writing,
     language_task.SAMPLE = dict.fromkeys(language_task.SAMPLE, 9)  # which take more time than all that is saved
     fork_runs()

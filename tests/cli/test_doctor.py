@@ -64,6 +64,16 @@ def test_only_old_tokens_are_deleted(regard, cache):
     assert left == {f"{NEW}.npy", f"{NEW}.json", "own-code.txt"}
 
 
+def test_what_was_kept_of_a_corpus_grows_old_with_its_tokens(regard, cache):
+    kept = [cache / "tokens" / f"{name}.{what}" for name in (OLD, NEW) for what in ("pairs", "tokenizer", "overlap")]
+    for file in kept:
+        file.write_bytes(b"x" * 100)
+        then = (cache / "tokens" / f"{file.stem}.npy").stat().st_mtime
+        os.utime(file, (then, then))
+    assert "Deleted the tokens of 2 texts older than 30 days" in regard("doctor", "--prune", "30")[2]
+    assert [file for file in kept if file.exists()] == kept[3:]
+
+
 def test_a_part_of_the_cache_is_deleted_only_after_asking(regard, wrong, cache, tmp_path_factory):
     elsewhere = tmp_path_factory.mktemp("elsewhere")
     (elsewhere / "precious").touch()
@@ -85,11 +95,12 @@ def test_a_part_of_the_cache_is_deleted_only_after_asking(regard, wrong, cache, 
 
 FILES = {  # of each part: what Regard writes there, and what it does not
     "tokens": (
-        ["{h}.npy", "{h}.json", "{h}.lock", "{h}.part", ".{h}.json.01234567.part"],
-        ["weights.npy", "a/{h}.npy"],
+        [f"{{h}}.{what}" for what in ("npy", "json", "lock", "part", "pairs", "tokenizer", "overlap")]
+        + [".{h}.json.01234567.part", ".{h}.pairs.lock", ".{h}.overlap.01234567.part"],
+        ["weights.npy", "a/{h}.npy", "my.pairs", "{h}.tokenizer.json"],
     ),
     "data": (["enwik8/enwik8", ".enwik8.lock"], ["thesis.txt", "enwik8/notes.txt", "photos/enwik8"]),
-    "phrasebook": (["20000-15-0123456789abcdef.json"], ["mine.json"]),
+    "phrasebook": (["20000-15-0123456789abcdef.json", ".20000-15-0123456789abcdef.json.lock"], ["mine.json"]),
     "lists": (["lines-0123456789ab.txt", "pairs-0123456789ab.jsonl"], ["lines.txt", "pairs-mine.jsonl"]),
     "back-translation": (["{h}.tsv"], ["mine.tsv"]),
     "ctranslate2": (["{h}/model.bin", "{h}/shared_vocabulary.json", ".lock"], ["mine/model.bin", "{h}/notes.txt"]),

@@ -68,7 +68,7 @@ FIGURES = {
     "no rows": Heat("Empty", [], ["a"], [], x="x"),
     "no columns": Heat("Empty", ["a"], [], [[]], z="z"),
     "no marks": Intervals("Empty", "x", []),
-    "half as much": Intervals("Two", "x", [Mark("a", 2.0, 2.0, 2.0), Mark("b", 4.0, 2.0, 4.0)], best="b"),
+    "half as much": Intervals("Two", "many words " * 14, [Mark("a", 2, 2, 2), Mark("b", 4, 2, 4)], best="b"),
     "a threshold in the middle": Intervals(
         "Ratio", "times", [Mark("a", 0.5, 0.25, 4.0)], log_x=True, threshold=1.0, threshold_name="equal"
     ),

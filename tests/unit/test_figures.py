@@ -21,14 +21,14 @@ from rich.cells import cell_len
 
 import regard
 from regard.report import terminal as drawing
-from regard.report.axes import Axis, apart, number
+from regard.report.axes import FARTHEST, Axis, apart, number
 from regard.report.colours import ink_on, lab_module, lab_variables, luminance, shades
 from regard.report.figures import Heat, Intervals, Line, Lines, Mark, from_json, legible, right_to_left
 from regard.report.notebook import show, slider
 from regard.report.offline_page import script_of
 from regard.report.page import page, table
 from regard.report.svg import line_chart, svg
-from regard.report.svg_heat import png
+from regard.report.svg_heat import _brief, png
 from regard.report.terminal import terminal
 
 ANSI = re.compile(r"\x1b\[[0-9;]*m")
@@ -225,6 +225,17 @@ def test_the_colours_of_a_picture_are_the_shades_of_its_page(diverging):
     for part in pictures:
         palette = chunks(b64decode(part.get("href").split(",")[1]))[b"PLTE"]
         assert palette[3:] == b"".join(map(bytes, shades(diverging, dark=part.get("class") == "dark")))
+    scale = next(part for part in ET.fromstring(text).iter("image") if float(part.get("height")) == 10)
+    assert pixels(b64decode(scale.get("href").split(",")[1])) == [bytes(range(1, 256))]
+
+
+@pytest.mark.parametrize(
+    ("value", "largest", "shown"),
+    [(0.5, 9.99, "0.50"), (-9.994, 9.994, "−9.99"), (1.0, 9.995, "1"), (10.5, 10.5, "10.5"), (3, 9999.4, "3"),
+     (9999.5, 9999.5, "1e4"), (-0.004, 0.05, "−4e−3"), (0.1, 0.1, "0.10"), (0.0, 0.01, "0"), (0.001, 5.0, "0")],
+)  # fmt: skip
+def test_cells_of_a_heat_map_have_as_many_digits_as_fit(value, largest, shown):
+    assert _brief(value, largest) == shown
 
 
 @given(st.lists(st.binary(min_size=3, max_size=3), min_size=1, max_size=5))
@@ -314,6 +325,13 @@ def test_an_axis_holds_its_values_and_its_ticks_between_its_ends(values, log, ze
     for value in (*(value for value in values if not axis.log or value > 1e-300), *axis.ticks):
         assert -1e-9 <= place(value) <= 1 + 1e-9
     assert 2 <= len(axis.ticks) <= 32
+
+
+def test_an_axis_of_numbers_that_are_all_but_equal_is_wider_than_they_are():
+    assert Axis.of([0.0, 1 / FARTHEST], log=False, zero=False).high == pytest.approx(1.02)
+    assert Axis.of([0.0, 1.1 / FARTHEST], log=False, zero=False).high == pytest.approx(1.1 * 1.02 / FARTHEST)
+    assert Axis.of([5.0, 5.0 + 1e-9], log=False, zero=False).high == pytest.approx(10.1)
+    assert Axis.of([5.0, 5.0 + 1e-8], log=False, zero=False).high == pytest.approx(5.0)
 
 
 def test_ticks_are_kept_if_they_are_far_enough_apart():

@@ -48,6 +48,19 @@ def test_a_slow_beginning_says_nothing_of_the_rest(watched):
     assert printed() == "translating 40/1000 sentences · 8 min 00 s left\n"
 
 
+def test_what_is_said_is_seen_at_once(monkeypatch):
+    seen = []
+
+    class Log(io.StringIO):
+        def flush(self):
+            seen.append(self.getvalue())
+
+    monkeypatch.setattr(sys, "stderr", Log())
+    progress.say("one line")
+    progress._PlainBar("training", 3, 0, " steps")._show()
+    assert seen == ["one line\n", "one line\ntraining 0/3 steps\n"]
+
+
 @pytest.mark.parametrize(
     ("total", "unit", "said"),
     [(1, " steps", "1/1 step"), (2, " steps", "1/2 steps"), (1, " s", "1/1 s"), (None, " lines", "1 line")],

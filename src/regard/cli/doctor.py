@@ -20,7 +20,7 @@ from regard.cli.options import Flag
 from regard.cli.printing import agreed, print_facts, print_prose
 
 PARTS = {  # of the cache folder
-    "tokens": "texts cut into tokens; made again when they are needed",
+    "tokens": "texts and pairs cut into tokens, vocabularies, overlaps of splits; made again when they are needed",
     "data": "corpora that `regard data fetch` has downloaded",
     "phrasebook": "pairs that the built-in grammar has made; made again when they are needed",
     "lists": "lists that a Python program trained on; runs need them to resume",
@@ -29,6 +29,7 @@ PARTS = {  # of the cache folder
     "claims": "models and results of `regard claims`; made again when they are needed",
     "own-code.txt": "which code of your own may run; without it you name that code again",
 }
+PRUNED = (".npy", ".pairs", ".tokenizer", ".overlap")  # of the tokens
 PACKAGES = [  # that Regard can do without: package, what it is for, how it is installed
     ("pyarrow", "corpora in Parquet and Arrow", 'pip install "regard[data]"'),
     ("backports.zstd", "files that end in .zst", 'pip install "regard[data]"'),
@@ -64,8 +65,8 @@ def doctor(
     device
         list the faster code for this device: cpu, cuda, …; auto = a GPU if there is one
     prune
-        first delete from the cache the tokens of texts that are older than this many days; they are made again when
-        they are needed
+        first delete from the cache the tokens and vocabularies of texts that are older than this many days; they are
+        made again when they are needed
     clear
         first delete what Regard wrote into this part of the cache, after asking: tokens, data, phrasebook, lists,
         back-translation, ctranslate2 or claims
@@ -155,9 +156,13 @@ def _own_names(part: str) -> re.Pattern[str]:
     run = [*map(re.escape, (*OWN_FILES, "run.json", "report.html", "done.json"))]
     run += [f"{folder}/{name}" for folder, name in OWN_FOLDERS.items()]
     patterns = {
-        "tokens": [r"[0-9a-f]{32}\.(npy|json|lock|part|part\.json)"],
+        "tokens": [
+            r"[0-9a-f]{32}\.(npy|json|lock|part|part\.json)",
+            r"[0-9a-f]{32}\.(pairs|tokenizer|overlap)",
+            r"\.[0-9a-f]{32}\.(pairs|tokenizer|overlap)\.lock",
+        ],
         "data": fetched,
-        "phrasebook": [r"\d+-\d+-[0-9a-f]{16}\.json"],
+        "phrasebook": [r"\d+-\d+-[0-9a-f]{16}\.json", r"\.\d+-\d+-[0-9a-f]{16}\.json\.lock"],
         "lists": [r"lines-[0-9a-f]{12}\.txt", r"pairs-[0-9a-f]{12}\.jsonl"],
         "back-translation": [r"[0-9a-f]{32}\.tsv"],
         "ctranslate2": [r"\.lock", r"[0-9a-f]{32}/(config\.json|model\.bin|\w+_vocabulary\.(json|txt))"],
@@ -202,12 +207,13 @@ def _prune(folder: Path, days: int) -> str:
     own, other = _own_and_other(folder)
     for tokens in own:
         with suppress(OSError):  # gone already, or open on a system that does not delete such files
-            if tokens.suffix != ".npy" or tokens.stat().st_mtime > time.time() - days * 86_400:
+            if tokens.suffix not in PRUNED or tokens.stat().st_mtime > time.time() - days * 86_400:
                 continue
             bytes_here = tokens.stat().st_size
             tokens.unlink()
-            tokens.with_suffix(".json").unlink(missing_ok=True)
-            texts, size = texts + 1, size + bytes_here
+            if tokens.suffix == ".npy":
+                tokens.with_suffix(".json").unlink(missing_ok=True)
+            texts, size = texts + (tokens.suffix in (".npy", ".pairs")), size + bytes_here
     said = f"Deleted the tokens of {counted(texts, 'text')} older than {counted(days, 'day')}, {of_bytes(size)}."
     return said + _left(other)
 
@@ -275,7 +281,7 @@ def _print(facts: dict[str, Any]) -> None:
         print_table(rows, {"part": "in the cache", "files": "files", "bytes": "size", "about": "what it is"})
     print_prose(
         f"The cache is {cache['folder']} ($REGARD_CACHE names another). `regard doctor --prune 30` deletes tokens "
-        "older than 30 days, `regard doctor --clear claims` a whole part, after asking."
+        "and vocabularies older than 30 days, `regard doctor --clear claims` a whole part, after asking."
     )
 
     print()

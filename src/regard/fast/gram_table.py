@@ -44,6 +44,10 @@ class Table:
         return hash_keys(self.grams[0])
 
     @cached_property
+    def slot_array(self) -> np.ndarray:
+        return self.slots.numpy()
+
+    @cached_property
     def arrays(self) -> tuple[np.ndarray, ...]:
         """The grams on a CPU; kept, since a view of a tensor costs as much as the look-ups of a hundred words."""
         return tuple(tensor.numpy() for tensor in self.grams)
@@ -65,7 +69,7 @@ class Table:
 
     def _candidates(self, queries: np.ndarray, factor: int) -> np.ndarray:
         """What one slot of each query holds, if half its key is that of the query."""
-        slots = self.slots.numpy()
+        slots = self.slot_array
         name = slots[_slot(queries, factor, len(slots))] ^ queries << 32  # equal halves leave the index alone
         name[name >> 32 != 0] = len(self.arrays[0]) - 1
         return name

@@ -45,12 +45,14 @@ from regard.systems.translator import BY_CORPUS, dropout_for
 from regard.text.batches import Streams, Windows
 from regard.text.bpe_dropout import DropoutPairs
 from regard.text.corpus import Corpus, is_named, open_corpus
+from regard.text.kept_text import kept_tokenizer
 from regard.text.labels import encode_labelled, label_numbers, learn_labels
 from regard.text.pair_batches import PairBatches
 from regard.text.pair_shapes import ShapedPairBatches
 from regard.text.pair_tokenizers import train_tokenizers, why_this_vocabulary
-from regard.text.pair_tokens import TokenPairs, encode_pairs
+from regard.text.pair_tokens import TokenPairs, encode_pairs, kept_token_pairs
 from regard.text.pairs import PairCorpus, Pairs, weighted
+from regard.text.sources import digest_of
 from regard.text.tokenizer import Tokenizer
 from regard.text.tokens import TokenArray
 from regard.training.defaults import DROPOUT, plan, spread, suited
@@ -204,8 +206,11 @@ def read_text(recipe: Recipe, tokenizer: Tokenizer | None = None) -> tuple[Corpu
     if tokenizer is None:
         kind = corpus.suggested_tokenizer if data.tokenizer == "auto" else data.tokenizer
         normalise = data.normalise if data.normalise != "auto" else "none" if kind in ("bpe", "byte") else "nfc"
-        tokenizer = Tokenizer.train(
-            corpus.splits["train"],
+        train = corpus.splits["train"]
+        tokenizer = kept_tokenizer(
+            train,
+            train.checksum(),
+            train.size,
             kind,
             data.vocabulary or None,
             normalise=normalise,
@@ -258,8 +263,8 @@ class PairData(Data):
         valid = held_out.take(range(min(limit or len(held_out), len(held_out))))
         cut: dict[str, TokenPairs] = {}
         for split, pairs in (("train", train), ("valid", valid)):
-            found = cls.encode(
-                pairs, tokenizers.source, tokenizers.target, longest=data.longest, truncate=data.truncate
+            found = kept_token_pairs(
+                cls.encode, pairs, tokenizers.source, tokenizers.target, longest=data.longest, truncate=data.truncate
             )
             for note in found.sentences:
                 say(f"{split}: {note}")
@@ -409,8 +414,11 @@ def _read_labels(recipe: Recipe, tokenizers: Tokenizers | None) -> LabelData:
     for note in corpus.notes:
         say(note)
     if tokenizers is None:
-        source = Tokenizer.train(
-            corpus.splits["train"].sources,
+        train = corpus.splits["train"]
+        source = kept_tokenizer(
+            train.sources,
+            digest_of(train.checksum(), "source"),
+            train.characters,
             corpus.suggested_tokenizer if data.tokenizer == "auto" else data.tokenizer,
             data.vocabulary or None,
             normalise="nfc" if data.normalise == "auto" else data.normalise,

@@ -5,12 +5,13 @@ Files are read as streams: text may be larger than memory.
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from difflib import get_close_matches
 from functools import cached_property
 from itertools import accumulate, islice, pairwise
@@ -22,6 +23,7 @@ from regard.corpora.builtin import BUILTIN, built_in
 from regard.corpora.downloads import CATALOGUE, DOWNLOADS, Download
 from regard.corpora.fetch import data_folders
 from regard.corpora.split import Draw, line_hash
+from regard.text.kept_text import kept_of_text
 from regard.text.lines import bounded_lines, reading_text, unpacked_name
 from regard.text.sources import DrawnLines, FileLines, GivenLines, Lines, Source, TableLines, digest_of, open_text
 from regard.text.tables import BINARY, KINDS
@@ -46,8 +48,19 @@ class Corpus:
     @cached_property
     def notes(self) -> tuple[str, ...]:
         """Sentences to print; computed on demand, because counting the overlap reads the whole text."""
-        found = () if self.disjoint else tuple(overlap.sentence for overlap in count_overlap(self.splits))
+        found = () if self.disjoint else tuple(overlap.sentence for overlap in self._overlap())
         return (self.origin, *found) if self.origin else found
+
+    def _overlap(self) -> list[Overlap]:
+        sizes = [lines.size for lines in self.splits.values()]
+        return kept_of_text(
+            "overlap",
+            None if None in sizes else sum(filter(None, sizes)),
+            (*self.splits, self.checksum()),
+            lambda: count_overlap(self.splits),
+            lambda found: json.dumps([asdict(overlap) for overlap in found]).encode(),
+            lambda content: [Overlap(**counts) for counts in json.loads(content)],
+        )
 
     def checksum(self) -> str:
         return digest_of(*(f"{name}:{lines.checksum()}" for name, lines in sorted(self.splits.items())))

@@ -126,7 +126,8 @@ def _cut(pairs: TokenPairs, order: np.ndarray, budget: int) -> np.ndarray:
     longest_source = longest_target = 1  # <eos>
     sides = zip(pairs.source_lengths[order].tolist(), pairs.target_lengths[order].tolist())
     for place, (source, target) in enumerate(sides):
-        longest_source, longest_target = max(longest_source, source), max(longest_target, target)
+        longest_source = source if source > longest_source else longest_source  # max() takes three times as long
+        longest_target = target if target > longest_target else longest_target
         if (place + 1 - start) * (longest_source + longest_target) > budget and place > start:
             bounds.append(place)
             longest_source, longest_target, start = source, target, place

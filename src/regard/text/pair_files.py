@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import count
 from pathlib import Path
 
 from regard.base.errors import RegardError
@@ -211,7 +212,7 @@ class PairSource:
                 f"{str(one)!r} has {grouped(len(sources))} lines and {str(other)!r} {grouped(len(targets))}; line n of "
                 f"one must be the translation of line n of the other: find the line where they part."
             )
-        yield from zip(range(1, len(sources) + 1), sources, targets)
+        yield from zip(count(1), sources, targets)
 
 
 def _too_few_fields(path: Path) -> Problem:

@@ -7,10 +7,12 @@ text, at most 8 000. Bytes are symbols too, so nothing is unknown, whatever the 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from itertools import chain
 
 from regard.base.numbers import grouped
+from regard.text.kept_text import kept_tokenizer
 from regard.text.pairs import PairCorpus
+from regard.text.sources import digest_of
 from regard.text.tokenizer import CHARACTERS_PER_SYMBOL, LARGEST_BPE, Tokenizer
 
 
@@ -19,10 +21,13 @@ def train_tokenizers(
 ) -> tuple[Tokenizer, Tokenizer]:
     """The tokenizers of source and target, one and the same if `joint`; `vocabulary` 0 follows the corpus's size."""
     train = corpus.splits["train"]
+    sides = {"source": train.sources, "target": train.targets}
 
-    def learn(*sides: Sequence[str]) -> Tokenizer:
-        return Tokenizer.train(
-            (line for side in sides for line in side),
+    def learn(*which: str) -> Tokenizer:
+        return kept_tokenizer(
+            chain.from_iterable(sides[side] for side in which),
+            digest_of(train.checksum(), *which),
+            train.characters,
             corpus.suggested_tokenizer if kind == "auto" else kind,
             vocabulary or None,
             normalise=normalise,
@@ -30,9 +35,9 @@ def train_tokenizers(
         )
 
     if joint:
-        both = learn(train.sources, train.targets)
+        both = learn("source", "target")
         return both, both
-    return learn(train.sources), learn(train.targets)
+    return learn("source"), learn("target")
 
 
 def why_this_vocabulary(corpus: PairCorpus, tokenizers: tuple[Tokenizer, Tokenizer], asked: int = 0) -> str:
@@ -52,9 +57,8 @@ def why_this_vocabulary(corpus: PairCorpus, tokenizers: tuple[Tokenizer, Tokeniz
             " at least twice." if target.kind == "word" and not target.pretokenised else "."
         )
     train = corpus.splits["train"]
-    characters = sum(len(text) + 1 for side in (train.sources, train.targets) for text in side)
     return (
         f"Vocabulary: {sizes}: one per {CHARACTERS_PER_SYMBOL} characters of the {grouped(len(train))} pairs "
-        f"({grouped(characters)} characters), at most {grouped(LARGEST_BPE)}, so that each is seen often enough to be "
-        "learned."
+        f"({grouped(train.characters)} characters), at most {grouped(LARGEST_BPE)}, so that each is seen often enough "
+        "to be learned."
     )

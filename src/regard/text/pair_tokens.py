@@ -5,17 +5,22 @@ Pairs with an empty side, or a side of more than `longest` tokens (unless trunca
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+import safetensors.numpy
 
 from regard.base.numbers import counted, grouped
+from regard.text.kept_text import kept_of_text
 from regard.text.pairs import Pairs
 from regard.text.tokenizer import Tokenizer, blocks
 
 LONGEST = 256
 REASONS = ("empty source", "empty target", "long source", "long target")
+ARRAYS = ("source", "source_offsets", "target", "target_offsets", "kept")
+COUNTS = ("truncated", "longest", "characters", "unknown")
 
 
 @dataclass(frozen=True)
@@ -107,6 +112,39 @@ def encode_pairs(
         characters=int(characters[chosen].sum()),
         unknown=0 if target_tokenizer.unk is None else int(np.count_nonzero(sides[1][0] == target_tokenizer.unk)),
     )
+
+
+def kept_token_pairs(
+    encode: Callable[..., TokenPairs],
+    pairs: Pairs,
+    source_tokenizer: Tokenizer,
+    target_tokenizer: Tokenizer,
+    *,
+    longest: int,
+    truncate: bool,
+) -> TokenPairs:
+    """What `encode_pairs`, or `encode_labelled`, makes of the pairs, from the cache if it was made before."""
+    return kept_of_text(
+        "pairs",
+        pairs.characters,
+        (encode.__name__, pairs.checksum(), source_tokenizer.digest, target_tokenizer.digest, longest, truncate),
+        lambda: encode(pairs, source_tokenizer, target_tokenizer, longest=longest, truncate=truncate),
+        _dump,
+        _parse,
+    )
+
+
+def _dump(made: TokenPairs) -> bytes:
+    counts = [*(made.dropped.get(reason, 0) for reason in REASONS), *(getattr(made, name) for name in COUNTS)]
+    arrays = {name: getattr(made, name) for name in ARRAYS}
+    return safetensors.numpy.save(arrays | {"counts": np.array(counts, np.int64)})
+
+
+def _parse(content: bytes) -> TokenPairs:
+    arrays: dict[str, Any] = safetensors.numpy.load(content)
+    counts = arrays.pop("counts").tolist()
+    dropped = {reason: count for reason, count in zip(REASONS, counts) if count}
+    return TokenPairs(**arrays, dropped=dropped, **dict(zip(COUNTS, counts[len(REASONS) :])))
 
 
 def encode_side(lines: Sequence[str], tokenizer: Tokenizer) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

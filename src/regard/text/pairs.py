@@ -7,11 +7,13 @@ labels as targets, for classification, come in the same files as translations (`
 from __future__ import annotations
 
 import hashlib
+import json
 import math
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
+from itertools import chain, islice
 from pathlib import Path
 
 from regard.base.errors import RegardError
@@ -21,6 +23,7 @@ from regard.corpora.downloads import CATALOGUE, Download
 from regard.corpora.fetch import data_folders
 from regard.corpora.split import PARTS, line_hash
 from regard.text.corpus import SPLITS, entries, is_named
+from regard.text.kept_text import kept_of_text
 from regard.text.pair_files import (
     PairSource,
     find_pair_files,
@@ -29,7 +32,7 @@ from regard.text.pair_files import (
     open_pair_source,
     read_pair_source,
 )
-from regard.text.pair_split import HELD_OUT_MOST, are_labels, bare, count_pair_overlap, draw_pairs
+from regard.text.pair_split import HELD_OUT_MOST, PairOverlap, are_labels, bare, count_pair_overlap, draw_pairs
 from regard.text.tables import Wanted
 
 Links = Sequence[tuple[int, int]]  # (source word, target word)
@@ -60,10 +63,19 @@ class Pairs:
         links = None if self.alignments is None else [[(j, i) for i, j in link] for link in self.alignments]
         return Pairs(self.targets, self.sources, links)
 
+    @cached_property
+    def characters(self) -> int:
+        """Of both sides, a line end counting as one."""
+        return sum(sum(map(len, side)) + len(side) for side in (self.sources, self.targets))
+
     def checksum(self) -> str:
-        digest = hashlib.blake2b(digest_size=16)
-        for source, target in zip(self.sources, self.targets):
-            digest.update(f"{source}\n{target}\n".encode())
+        return self._checksum
+
+    @cached_property
+    def _checksum(self) -> str:
+        digest, pairs = hashlib.blake2b(digest_size=16), zip(self.sources, self.targets)
+        while some := [*islice(pairs, 10_000)]:
+            digest.update("\n".join((*chain.from_iterable(some), "")).encode())
         return digest.hexdigest()
 
 
@@ -87,8 +99,18 @@ class PairCorpus:
         """Sentences to print; computed on demand, because counting the overlap reads all pairs."""
         if self.disjoint:
             return self.origin
+        return (*self.origin, *(overlap.sentence for overlap in self._overlap()))
+
+    def _overlap(self) -> list[PairOverlap]:
         sides = {name: (pairs.sources, pairs.targets) for name, pairs in self.splits.items()}
-        return (*self.origin, *(overlap.sentence for overlap in count_pair_overlap(sides)))
+        return kept_of_text(
+            "overlap",
+            sum(pairs.characters for pairs in self.splits.values()),
+            (*self.splits, self.checksum()),
+            lambda: count_pair_overlap(sides),
+            lambda found: json.dumps([asdict(overlap) for overlap in found]).encode(),
+            lambda content: [PairOverlap(**counts) for counts in json.loads(content)],
+        )
 
     def checksum(self) -> str:
         """Changes when a pair of a split changes."""

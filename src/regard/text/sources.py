@@ -37,14 +37,15 @@ class GivenLines(Lines):
 
     lines: tuple[str, ...] = field(repr=False)
 
+    @property
+    def size(self) -> int | None:
+        return sum(map(len, self.lines)) + len(self.lines)
+
     def __iter__(self) -> Iterator[str]:
         return iter(self.lines)
 
     def checksum(self) -> str:
-        digest = hashlib.blake2b(digest_size=16)
-        for line in self.lines:
-            digest.update(line.encode() + b"\n")
-        return digest.hexdigest()
+        return hashlib.blake2b("\n".join((*self.lines, "")).encode(), digest_size=16).hexdigest()
 
 
 class Source(Lines):

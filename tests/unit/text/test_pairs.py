@@ -1,6 +1,7 @@
 """Opening sentence pairs: from every kind of file, with one clear sentence for what is wrong with it."""
 
 import gzip
+import hashlib
 from dataclasses import replace
 
 import pytest
@@ -8,6 +9,7 @@ import pytest
 from regard.base.errors import RegardError
 from regard.corpora.builtin import TOYS
 from regard.corpora.downloads import CATALOGUE
+from regard.text.corpus import GivenLines
 from regard.text.pair_files import _is_language, find_pair_files, open_pair_source
 from regard.text.pair_split import count_pair_overlap
 from regard.text.pairs import (
@@ -497,3 +499,12 @@ def test_alignments_are_taken_with_their_pairs():
     assert pairs.swapped().alignments == [[(0, 0)], [(2, 1)], []]
     assert Pairs(["a"], ["b"]).swapped().alignments is None
     assert Pairs(["a"], ["b"]).take([0]).alignments is None
+
+
+@pytest.mark.parametrize("count", [0, 1, 9_999, 10_000, 20_001])
+def test_a_checksum_is_of_every_line_of_both_sides_in_order(count):
+    sources, targets = ([f"{side} é {n}" for n in range(count)] for side in ("one", "other"))
+    whole = "".join(f"{source}\n{target}\n" for source, target in zip(sources, targets))
+    assert Pairs(sources, targets).checksum() == hashlib.blake2b(whole.encode(), digest_size=16).hexdigest()
+    lines = "".join(f"{line}\n" for line in sources)
+    assert GivenLines(tuple(sources)).checksum() == hashlib.blake2b(lines.encode(), digest_size=16).hexdigest()

@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from regard.base.errors import RegardError
+from regard.base.files import file_digest
 from regard.text import tokens as tokens_module
 from regard.text.corpus import Corpus, GivenLines, open_corpus
 from regard.text.pair_tokens import encode_side
@@ -48,6 +49,15 @@ def test_many_types_take_four_bytes(tmp_path):
     array = tokenise(["w69999 w0 w12345"], tokenizer, tmp_path / "new" / "folder" / "x.npy")
     assert array.ids.dtype == np.uint32
     assert tokenizer.decode(array.ids.tolist()) == "w69999 w0 w12345\n"
+
+
+def test_the_digest_beside_an_array_stays_the_same(tmp_path):
+    """By it an array of before is believed: 16 bytes of blake2b, of the array and of what was counted, sorted."""
+    tokenise(LINES, Tokenizer.train(LINES, "char"), tmp_path / "x.npy")
+    described = json.loads((tmp_path / "x.json").read_text())
+    digest = described.pop("blake2b")
+    content = f"{file_digest(tmp_path / 'x.npy')} {json.dumps(described, sort_keys=True)}"
+    assert digest == blake2b(content.encode(), digest_size=16).hexdigest()
 
 
 def test_progress_ends_where_it_promised(tmp_path):
