@@ -154,7 +154,7 @@ def test_a_plan_is_read_back_as_it_was_written(plan):
 
 @pytest.mark.parametrize(
     "given, validations, checkpoint_every",
-    [({}, 20, 0), ({"evaluate_every": 7}, 0, 250), ({"validations": 3}, 3, 250), ({"patience": 2}, 20, 0)],
+    [({}, 20, 0), ({"evaluate_every": 7}, 0, 250), ({"validations": 3}, 3, 250), ({"checkpoint_every": 9}, 20, 9)],
 )
 def test_all_are_validated_equally_often_unless_someone_says_otherwise(text, new, given, validations, checkpoint_every):
     for match, budget in (("tokens", BUDGET), ("seconds", "8s")):

@@ -225,6 +225,8 @@ def _entrant(question: Question, rung: Rung, recipe: Recipe, ground: Ground, job
     )
     if rung.counted:
         return Entrant(rung.label, rung.entry.year, True, recipe, (1,))
-    if {"evaluate_every", "validations"}.isdisjoint(question.settings.get("training", {})):
-        recipe = recipe.replace(training={"validations": VALIDATIONS, "checkpoint_every": 0})
+    given = question.settings.get("training", {})
+    if {"evaluate_every", "validations"}.isdisjoint(given):
+        spread = {"validations": VALIDATIONS, "checkpoint_every": 0}
+        recipe = recipe.replace(training={name: value for name, value in spread.items() if name not in given})
     return Entrant(rung.label, rung.entry.year, False, recipe, tuple(range(1, question.seeds + 1)))

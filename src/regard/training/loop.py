@@ -60,7 +60,7 @@ Callback = Callable[[dict[str, Any]], object]  # is called with each row of metr
 SNAPSHOTS = "snapshots"  # a folder in the run's
 NOTABLE = 0.05  # a share of the time that the progress note mentions
 LOG_SECONDS = 1.0  # interval at which metrics.jsonl and the progress note are updated
-REST = 4  # of a whole command's seconds: from a validation to the next, so many times what one takes
+REST = 4  # times as long as a validation takes, at least, until the next: in the seconds of a whole command
 
 
 @dataclass
