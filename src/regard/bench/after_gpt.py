@@ -84,6 +84,19 @@ def plain(model: Model, batches: Any, place: Place) -> PlainTraining:
     return PlainTraining(model, loss, batches, place)
 
 
+def exchanged(layer: type[nn.Module], other: type[nn.Module], place: Place) -> Callable[[Recipe, Any], PlainTraining]:
+    """Builds the same net with another way to compute its layers of one kind, in plain PyTorch."""
+
+    def peer(settings: Recipe, batches: Any) -> PlainTraining:
+        model = build(settings, place)
+        for part in model.modules():
+            if type(part) is layer:
+                part.__class__ = other
+        return plain(model, batches, place)
+
+    return peer
+
+
 # -- llama -----------------------------------------------------------------------------------------------------------
 
 
@@ -144,21 +157,11 @@ class FlashLinearAttention(LinearAttention):
 
 
 def linear_rows(place: Place) -> list[Row]:
-    def with_attention(kind: type[LinearAttention]) -> Callable[[Recipe, Any], PlainTraining]:
-        def peer(settings: Recipe, batches: Any) -> PlainTraining:
-            model = build(settings, place)
-            for part in model.modules():
-                if type(part) is LinearAttention:
-                    part.__class__ = kind
-            return plain(model, batches, place)
-
-        return peer
-
     window, heads = place.of(4096, 512, 32), place.of(12, 4, 2)
     if place.device.type == "cuda":  # all pairs would not fit
-        peers = {"flash-linear-attention": with_attention(FlashLinearAttention)}
+        peers = {"flash-linear-attention": exchanged(LinearAttention, FlashLinearAttention, place)}
     else:
-        peers = {"plain PyTorch, every pair": with_attention(EveryPair)}
+        peers = {"plain PyTorch, every pair": exchanged(LinearAttention, EveryPair, place)}
     return [row("linear-attention", place, place.of(16, 2, 2), window, peers, heads=heads, context=window)]
 
 
@@ -192,13 +195,6 @@ class InItsPlace(nn.Module):
 
 
 def mingru_rows(place: Place) -> list[Row]:
-    def step_by_step(settings: Recipe, batches: Any) -> PlainTraining:
-        model = build(settings, place)
-        for part in model.modules():
-            if type(part) is MinGRU:
-                part.__class__ = StepByStep
-        return plain(model, batches, place)
-
     def gru(settings: Recipe, batches: Any) -> PlainTraining:
         model = build(settings, place)
         for block in model.layers:  # type: ignore[union-attr]  # a stack's
@@ -207,5 +203,6 @@ def mingru_rows(place: Place) -> list[Row]:
         training.parameters = 0  # another net, which has more
         return training
 
+    step_by_step = exchanged(MinGRU, StepByStep, place)
     peers = {"the same, step by step": step_by_step, "torch.nn.GRU in its place": gru}
     return [row("mingru", place, place.of(64, 8, 2), place.of(1024, 128, 32), peers)]
