@@ -26,6 +26,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator
@@ -63,13 +64,14 @@ class Disturbed:
 
     def __init__(self, root: str, counter: str, at: int, fault: str):
         self.root, self.at, self.fault = root, at, fault
-        self.counter = os.open(counter, os.O_RDWR | os.O_CREAT)
+        self.counter, self.one_counts = os.open(counter, os.O_RDWR | os.O_CREAT), threading.RLock()
         os.pwrite(self.counter, b"%9d" % 0, 0)
 
     def due(self, operation: str) -> bool:
         """Does this operation fail?"""
-        done = int(os.pread(self.counter, 9, 0)) + 1
-        os.pwrite(self.counter, b"%9d" % done, 0)
+        with self.one_counts:  # of the threads of a process
+            done = int(os.pread(self.counter, 9, 0)) + 1
+            os.pwrite(self.counter, b"%9d" % done, 0)
         return done == self.at or (self.fault == "full" and 0 < self.at < done and operation in FILLS)
 
     def holds(self, path: object) -> bool:
@@ -234,6 +236,7 @@ class Work:
     result: str  # the run, file or folder that must be as if nothing had happened
     done: list[str] | None = None  # the command after a fault if the run is there: `resume`, or one that reads it
     begins: tuple[list[str], ...] = ()  # commands that come before
+    beside: bool = False  # files are written beside the training, as on a GPU
 
 
 TRAIN = ["train", "rnn", "--data", "my.txt", "--run", "run", "--model.width", "8", "--model.dropout", "0.1", *TINY]
@@ -248,6 +251,8 @@ WORKS = [
     Work("train", TRAIN, "run", done=RESUME),
     Work("train on pairs", PAIRS, "run", done=RESUME),
     Work("train with snapshots", GPT, "run", done=RESUME),
+    Work("train, saving beside it", TRAIN, "run", done=RESUME, beside=True),
+    Work("train on pairs, saving beside it", PAIRS, "run", done=RESUME, beside=True),
     Work("count", COUNT, "run", done=READ),
     Work("resume", RESUME, "run", begins=(TRAIN,)),
     Work("resume on pairs", RESUME, "run", begins=(PAIRS,)),
@@ -339,6 +344,11 @@ def regard(folder: Path, words: list[str], *disturbance: Any, **options: Any) ->
 
 def begin(work: Work, folder: Path, counter: Path) -> tuple[Path, object, int, float]:
     """What the work begins with, what comes of it undisturbed, and how many operations and seconds that takes."""
+    from regard.training import background_files
+
+    background_files.BESIDE = (
+        ("cpu",) if work.beside else ("cuda",)
+    )  # of the commands that are forked from this process
     start, whole = folder / f"{work.name}-start", folder / f"{work.name}-whole"
     make_inputs(start)
     for words in work.begins:
@@ -442,7 +452,7 @@ def campaign(works: list[Work], every: int, say: Callable[[str], None]) -> tuple
                 counts += [good, len(chosen)]
         tried, survived = tried + sum(counts[1::2]), survived + sum(counts[::2])
         each = ", ".join(f"{fault} {good} of {all_}" for fault, good, all_ in zip(FAULTS, counts[::2], counts[1::2]))
-        say(f"{work.name:24} {places:4} places; survived: {each}; {time.monotonic() - began:.0f} s")
+        say(f"{work.name:32} {places:4} places; survived: {each}; {time.monotonic() - began:.0f} s")
     return tried, survived
 
 
@@ -452,7 +462,7 @@ def kill_all(works: list[Work], times: int, say: Callable[[str], None]) -> bool:
         with scratch() as folder:
             killed, attempts, good = kills(work, times, folder, say)
         fine &= good == attempts
-        say(f"{work.name:24} {killed:4} kills in {attempts:3} attempts, {good:3} as if nothing had happened")
+        say(f"{work.name:32} {killed:4} kills in {attempts:3} attempts, {good:3} as if nothing had happened")
     return fine
 
 

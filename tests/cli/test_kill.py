@@ -6,7 +6,9 @@ import signal
 import time
 
 import pytest
+from safetensors import SafetensorError
 
+from regard.training import background_files, checkpoint
 from regard.training.checkpoint import load_tensors
 
 SETTINGS = [
@@ -83,3 +85,26 @@ def test_resuming_a_finished_run_changes_nothing(regard, trained):
     assert "was already finished" in errors
     assert out.strip() == str(trained["lstm"])
     assert bits(trained["lstm"]) == before
+
+
+def test_a_disk_that_is_full_beside_the_training_is_one_sentence(regard, text_file, tmp_path, monkeypatch):
+    monkeypatch.setattr(background_files, "BESIDE", ("cpu",))  # as on a GPU
+    save, saved = checkpoint.save_file, []
+
+    def full(*given, **named):
+        saved.append(given)
+        if len(saved) == 3:
+            raise SafetensorError("I/O error: No space left on device (os error 28)")
+        save(*given, **named)
+
+    monkeypatch.setattr(checkpoint, "save_file", full)
+    settings = [*SETTINGS, "--training.steps", "8", "--training.checkpoint-every", "2"]
+    code, _, errors = regard("train", "lstm", "--data", text_file, "--run", tmp_path / "run", *settings)
+    sentences = [line for line in errors.splitlines() if line.startswith("regard: ")]
+    assert (code, len(sentences)) == (2, 1), errors
+    assert "The disk is full, so" in sentences[0]
+    assert "what was there before is untouched" in sentences[0]
+    assert step_of(tmp_path / "run") == 2
+    code, _, errors = regard("resume", tmp_path / "run")
+    assert code == 0, errors
+    assert step_of(tmp_path / "run") == 8

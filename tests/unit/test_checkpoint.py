@@ -21,21 +21,48 @@ def path(tmp_path):
     return tmp_path / "weights.safetensors"
 
 
+def digest(content):
+    return hashlib.blake2b(content, digest_size=16)
+
+
 def test_the_header_is_the_note_and_a_digest_of_everything(path):
     """Computed here once more: files that are written today must be read by every later version."""
     tensors = {"b": torch.tensor(2.5), "a": torch.arange(6, dtype=torch.int16).view(2, 3).mT}
     note = {"step": 3, "best": [1, 2]}
     save_tensors(path, tensors, note)
     content = b'{"best": [1, 2], "step": 3}'
-    content += b"\n'a' torch.int16 [3, 2]\n" + bytes([0, 0, 3, 0, 1, 0, 4, 0, 2, 0, 5, 0])
-    content += b"\n'b' torch.float32 []\n" + bytes([0, 0, 0x20, 0x40])
-    digest = hashlib.blake2b(content, digest_size=16).hexdigest()
+    content += b"\n'a' torch.int16 [3, 2]\n" + digest(bytes([0, 0, 3, 0, 1, 0, 4, 0, 2, 0, 5, 0])).digest()
+    content += b"\n'b' torch.float32 []\n" + digest(bytes([0, 0, 0x20, 0x40])).digest()
     size = int.from_bytes(path.read_bytes()[:8], "little")
     header = json.loads(path.read_bytes()[8 : 8 + size])["__metadata__"]
-    assert header == {"regard": f'{{"best": [1, 2], "blake2b": "{digest}", "step": 3}}'}
+    assert header == {"regard": f'{{"best": [1, 2], "blake2b_pieces": "{digest(content).hexdigest()}", "step": 3}}'}
     read, again = load_tensors(path)
     assert again == note
     assert all(torch.equal(read[name], tensor) for name, tensor in tensors.items())
+
+
+def test_a_digest_is_made_of_those_of_pieces_of_four_mebibytes(path):
+    tensor = torch.arange((1 << 21) + 3, dtype=torch.int32)  # two pieces and a little
+    save_tensors(path, {"a": tensor, "b": torch.ones(0)})
+    data, piece = tensor.numpy().tobytes(), 1 << 22
+    pieces = b"".join(digest(data[at : at + piece]).digest() for at in (0, piece, 2 * piece))
+    content = b"{}\n'a' torch.int32 [2097155]\n" + pieces + b"\n'b' torch.float32 [0]\n"
+    assert f'blake2b_pieces\\": \\"{digest(content).hexdigest()}\\"'.encode() in path.read_bytes()[:1000]
+    assert torch.equal(load_tensors(path)[0]["a"], tensor)
+
+
+@pytest.mark.parametrize("was", [b"\x07\x00\x00\x00", b'\\"step\\": 3'])
+def test_files_with_the_digest_of_before_are_read_and_refused_if_they_were_changed(path, was):
+    content = b"{\"step\": 3}\n'w' torch.int32 [2]\n" + bytes([7, 0, 0, 0, 7, 0, 0, 0])
+    note = {"step": 3, "blake2b": digest(content).hexdigest()}
+    save_file({"w": torch.full((2,), 7, dtype=torch.int32)}, path, metadata={"regard": json.dumps(note)})
+    tensors, read = load_tensors(path)
+    assert (tensors["w"].tolist(), read) == ([7, 7], {"step": 3})
+    changed = path.read_bytes().replace(was, was.replace(b"\x07", b"\x06").replace(b"3", b"4"), 1)
+    assert changed != path.read_bytes()
+    path.write_bytes(changed)
+    with pytest.raises(RegardError, match="content is not what was written"):
+        load_tensors(path)
 
 
 def test_the_order_of_what_is_saved_does_not_matter(path, tmp_path):

@@ -128,7 +128,7 @@ def test_a_checkpoint_written_before_a_hard_kill_is_enough(tmp_path):
 
     save = killed.save
 
-    def save_then_die():
+    def save_then_die(**_):
         save()
         if killed.at.step == 8:
             raise Killed
@@ -355,7 +355,7 @@ def test_adam_forgets_squared_gradients_as_beta2_says(kind):
 
 def test_the_average_is_the_mean_of_the_weights_seen():
     model = torch.nn.Linear(2, 1, bias=False)
-    average, values = Average(), [1.0, 2.0, 6.0]
+    average, values = Average(1.0), [1.0, 2.0, 6.0]
     for value in values:
         with torch.no_grad():
             model.weight.fill_(value)

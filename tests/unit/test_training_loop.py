@@ -21,7 +21,14 @@ from regard.training.checkpoint import load_tensors, save_tensors
 from regard.training.distributed import Group
 from regard.training.loop import Progress, kept_weights, measure_steps, thinned, weights_in
 from regard.training.objective import Objective, TensorBatch, micro_batches, to_device
-from regard.training.optimisers import build_optimizer, clip, divisor, learning_rate_at, set_learning_rate
+from regard.training.optimisers import (
+    build_optimizer,
+    clip,
+    divisor,
+    learning_rate_at,
+    set_learning_rate,
+    warmup_within,
+)
 from regard.training.prefetch import Feed
 from regard.training.validation import PairValidation, TextValidation, Verdict, best_words
 
@@ -329,9 +336,9 @@ def test_validations_that_take_long_leave_four_times_as_much_to_steps(tmp_path, 
 def test_a_checkpoint_follows_each_validation_where_no_steps_are_set(tmp_path):
     one, saved = counting(small(tmp_path, steps=12, validations=3, checkpoint_every=0)), []
     save = one.save
-    one.save = lambda: saved.append((one.at.step, len(one.at.history), one.at.validated)) or save()
+    one.save = lambda **_: saved.append((one.at.step, len(one.at.history), one.at.validated)) or save()
     one.train()
-    assert saved == [(4, 1, 4.0), (8, 2, 8.0), (12, 3, 12.0), (12, 3, 12.0)]  # and at the end
+    assert saved == [(4, 1, 4.0), (8, 2, 8.0), (12, 3, 12.0)]  # at the end once
     one.at = Progress()
     saved.clear()
     one.settings = replace(one.settings, checkpoint_every=5)
@@ -483,6 +490,29 @@ def test_the_rate_rises_to_its_peak_and_the_schedule_begins_there(tmp_path):
     assert rates == [0.25, 0.5, 0.75, 1.0, 1.0, pytest.approx(math.sqrt(4 / 5))]
 
 
+@pytest.mark.parametrize(
+    "warmup, step, spent, wanted",
+    [
+        (4000, 0, 0.0, 4000),  # nothing is known of the pace
+        (4000, 500, 0.1, 500),  # room for 5000 steps
+        (4000, 500, 0.25, 200),
+        (4000, 5, 0.5, 200),
+        (4000, 50_000, 0.5, 4000),
+        (100, 5, 0.5, 100),
+        (0, 5, 0.5, 0),
+    ],
+)
+def test_the_warm_up_fits_into_a_budget_of_seconds(warmup, step, spent, wanted):
+    assert warmup_within(warmup, step, spent) == wanted
+
+
+@pytest.mark.parametrize("budget, wanted", [("100s", 0.6), ("100s of steps", 0.075), ("1M", 0.075)])
+def test_only_a_budget_of_the_users_seconds_shortens_the_warm_up(tmp_path, budget, wanted):
+    one = small(tmp_path, budget=budget, warmup=1600, learning_rate=1.0)
+    one.at = Progress(step=119, seconds=20.0, elapsed=20.0)  # of 100 s, so 600 steps have room, and 200 are the least
+    assert one.learning_rate == pytest.approx(wanted)
+
+
 def test_every_schedule_is_its_formula_without_a_warm_up_too():
     assert learning_rate_at("inverse-sqrt", 2.0, 0, 0, 0.0, 0) == 2.0
     assert learning_rate_at("inverse-sqrt", 2.0, 9, 0, 0.0, 0) == pytest.approx(2 / 3)
@@ -620,7 +650,7 @@ def test_what_is_installed_is_told_what_it_is_for(tmp_path):
         given.model, given.batches, given.validation, settings, tmp_path, bf16=True,
         install=lambda module, **facts: calls.append((type(module), facts)),
     )  # fmt: skip
-    facts = {"device": torch.device("cpu"), "training": True, "bf16": True, "captured": False}
+    facts = {"device": torch.device("cpu"), "training": True, "bf16": True, "captured": False, "pairs": False}
     assert calls == [(loop.Trainer, {}), (Objective, facts | {"compile": settings.compile})]
 
 
@@ -735,7 +765,7 @@ def test_what_was_written_after_the_checkpoint_is_forgotten(tmp_path):
 
     one = again()
     one.callbacks = (lambda row: row["step"] == 6 and one.group.__class__.nothing,)  # kills it: no such attribute
-    one.save, save = lambda: one.at.step == 4 and save(), one.save
+    one.save, save = lambda **_: one.at.step == 4 and save(), one.save
     with pytest.raises(AttributeError):
         one.train()
     assert moments() == [[2, 4, 6], [0, 2, 4, 6]]
@@ -784,7 +814,7 @@ def test_weights_alone_are_no_checkpoint(tmp_path):
 # -- no memory -------------------------------------------------------------------------------------------------------
 
 
-def without_memory(*_):
+def without_memory(*_, **__):
     raise MemoryError
 
 

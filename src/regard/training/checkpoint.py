@@ -11,7 +11,8 @@ import errno
 import hashlib
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,10 @@ from regard.base.errors import RegardError
 from regard.base.files import check_tensor_file, is_still, open_file, replacing
 from regard.training.distributed import like
 
-DIGEST = "blake2b"  # in the header's note
+DIGEST = "blake2b_pieces"  # in the header's note
+WHOLE_DIGEST = "blake2b"  # of files of before: one digest of all bytes in a row
+PIECE = 1 << 22  # bytes
+MOST_THREADS = 8
 
 
 def save_tensors(path: Path, tensors: Mapping[str, Tensor], note: Mapping[str, Any] | None = None) -> None:
@@ -40,17 +44,13 @@ def save_tensors(path: Path, tensors: Mapping[str, Tensor], note: Mapping[str, A
 
 def write_safetensors(path: Path, tensors: dict[str, Tensor], header: dict[str, str]) -> None:
     """Straight into the file, as the library writes it."""
+    path.touch()
+    mode = path.stat().st_mode  # the library makes it a file that only its owner may read
     try:
         save_file(tensors, path, metadata=header)
     except SafetensorError as error:  # the system's error (a full disk) is only in its message
         raise OSError(errno.ENOSPC if "No space left" in str(error) else errno.EIO, str(error)) from error
-    os.chmod(path, 0o666 & ~_umask())  # the library creates files that only their owner may read
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
+    path.chmod(mode)
 
 
 def load_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
@@ -76,19 +76,38 @@ def load_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
         raise RegardError(f"{path} cannot be read as safetensors ({error}): it is damaged or was cut short.") from None
     if not isinstance(note, dict):
         raise RegardError(f"{path} is damaged: its header is not what Regard writes.")
-    written = note.pop(DIGEST, None)  # older files have none
-    if written is not None and written != _digest(tensors, note):
+    written, whole = note.pop(DIGEST, None), note.pop(WHOLE_DIGEST, None)  # still older files have none
+    if (written is not None and written != _digest(tensors, note)) or (
+        whole is not None and whole != _digest(tensors, note, in_pieces=False)
+    ):
         raise RegardError(f"{path} is damaged: its content is not what was written. Put it back from a copy.")
     return tensors, note
 
 
-def _digest(tensors: Mapping[str, Tensor], note: Mapping[str, Any]) -> str:
-    digest = hashlib.blake2b(json.dumps(note, sort_keys=True).encode(), digest_size=16)
-    for name in sorted(tensors):
-        tensor = tensors[name]
-        digest.update(f"\n{name!r} {tensor.dtype} {list(tensor.shape)}\n".encode())
-        digest.update(tensor.reshape(-1).view(torch.uint8).numpy().data)
+def _digest(tensors: Mapping[str, Tensor], note: Mapping[str, Any], *, in_pieces: bool = True) -> str:
+    """Of the note and of each tensor, in the order of their names. `in_pieces`: of a tensor's bytes the digests of its
+    pieces, which threads compute."""
+    names = sorted(tensors)
+    contents = [tensors[name].reshape(-1).view(torch.uint8).numpy().data for name in names]
+    parts: Sequence[bytes | memoryview] = _piece_digests(contents) if in_pieces else contents
+    digest = _blake2b(json.dumps(note, sort_keys=True).encode())
+    for name, part in zip(names, parts, strict=True):
+        digest.update(f"\n{name!r} {tensors[name].dtype} {list(tensors[name].shape)}\n".encode())
+        digest.update(part)
     return digest.hexdigest()
+
+
+def _piece_digests(contents: Sequence[memoryview]) -> list[bytes]:
+    """The digests of the pieces of each content, in a row."""
+    pieces = [content[at : at + PIECE] for content in contents for at in range(0, len(content), PIECE)]
+    threads = min(MOST_THREADS, sum(map(len, contents)) // PIECE + 1, os.cpu_count() or 1)
+    with ThreadPoolExecutor(threads) as pool:  # a digest of many bytes leaves Python's lock to others
+        digests = pool.map(lambda piece: _blake2b(piece).digest(), pieces)
+        return [b"".join(next(digests) for _ in range(0, len(content), PIECE)) for content in contents]
+
+
+def _blake2b(content: bytes | memoryview) -> hashlib.blake2b:
+    return hashlib.blake2b(content, digest_size=16)
 
 
 def flatten(tree: Mapping[str, Any], prefix: str) -> dict[str, Tensor]:

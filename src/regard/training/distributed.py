@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from datetime import timedelta
@@ -65,14 +65,14 @@ class Group:
             dist.all_reduce(tensor)
         return tensor
 
-    def all_reduce(self, seconds: float, elapsed: float, stop: bool) -> tuple[float, float, bool]:
+    def all_reduce(self, clocks: Sequence[float], stop: bool) -> tuple[Sequence[float], bool]:
         """Rank 0's clocks, and whether any rank was asked to stop."""
         if self.alone:
-            return seconds, elapsed, stop
-        mine = (seconds, elapsed) if self.is_first else (0.0, 0.0)
+            return clocks, stop
+        mine = clocks if self.is_first else [0.0] * len(clocks)
         values = torch.tensor([*mine, float(stop)], dtype=torch.float64)
         dist.all_reduce(values, group=self.messages)
-        return float(values[0]), float(values[1]), bool(values[2] > 0)
+        return values[:-1].tolist(), bool(values[-1] > 0)
 
     def broadcast(self, value: Any) -> Any:
         """Rank 0's value, on every rank."""

@@ -12,7 +12,7 @@ import math
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -29,6 +29,7 @@ from regard.report.progress import Bar, progress
 from regard.systems.model import Model
 from regard.text.batches import Batch
 from regard.text.pair_batches import PairBatch
+from regard.training.background_files import FileWriter
 from regard.training.checkpoint import (
     flatten,
     load_tensors,
@@ -49,6 +50,7 @@ from regard.training.optimisers import (
     clip,
     learning_rate_at,
     set_learning_rate,
+    warmup_within,
 )
 from regard.training.out_of_memory import how_to_go_on, is_out_of_memory, largest_steps
 from regard.training.prefetch import Batches as Batches
@@ -58,6 +60,7 @@ from regard.training.validation import TextValidation, Validation, Verdict, best
 REHEARSED = 20_000  # tokens of validation text that a dry run reads: more than one batch
 Callback = Callable[[dict[str, Any]], object]  # is called with each row of metrics.jsonl
 SNAPSHOTS = "snapshots"  # a folder in the run's
+WEIGHTS, CHECKPOINT = "weights", "checkpoint"  # kinds of files, of each of which one copy is held
 NOTABLE = 0.05  # a share of the time that the progress note mentions
 LOG_SECONDS = 1.0  # interval at which metrics.jsonl and the progress note are updated
 REST = 4  # times as long as a validation takes, at least, until the next: in the seconds of a whole command
@@ -131,6 +134,7 @@ class Trainer:
             training=True,
             bf16=bf16,
             captured=self.recorded,
+            pairs=pairs is not None,
             compile=getattr(settings, "compile", "off"),
         )
         self.optimizer = build_optimizer(
@@ -147,6 +151,7 @@ class Trainer:
         self.at = Progress()
         self.began, self.earlier = time.perf_counter(), 0.0  # when the command began; at.elapsed of earlier commands
         self.saving = self.ending = 0.0  # seconds of the last checkpoint; of the validation and checkpoint at the end
+        self.writer, self.writing = FileWriter(self.device), 0.0  # seconds that its last files took
         self.stop_requested = False
         self.feed = Feed(self.batches, self.device)
         self.doing = "step"  # or "update" or "validation": for error messages
@@ -165,14 +170,15 @@ class Trainer:
                 raise
         finally:
             self.feed.close()
+            self.writer.close()
         raise RegardError(self._rescue())  # here the error is gone, and so the tensors of the failed step are freed
 
     def _train(self) -> Progress:
         if self.at.finished:
             return self.at
         self.model.train()
-        if not self.at.step:
-            self._snapshot()
+        if not self.at.step and self.settings.snapshots:
+            self._snapshot(self._copy_weights())
         self._look_at_the_clock()
         if not self.at.step:
             self.at.started = self.at.elapsed
@@ -184,6 +190,7 @@ class Trainer:
                 stuck = self._is_stuck()
             while not stuck and self._share() < 1:
                 began, rate = time.perf_counter(), self.learning_rate
+                self.writer.check()
                 loss, count = self.step()
                 if (mean := log.trained(loss, count, rate)) is not None:
                     self._check_finite(mean)
@@ -196,9 +203,8 @@ class Trainer:
                     if self._is_stuck():
                         bar.say(f"stopping: {counted(self.at.stuck, 'validation')} without improvement")
                         break
-                every = self.settings.checkpoint_every
-                if self.at.step % every == 0 if every else validated:
-                    self.save()
+                if self._checkpoint_is_due(validated):
+                    self.save(wait=False)
                     self._look_at_the_clock()
                 if self.stop_requested:
                     self.save()
@@ -223,6 +229,12 @@ class Trainer:
                 return False
         made, due = (int(self._share(spent, settings.validations)) for spent in (at.validated, self._spent()))
         return due > made
+
+    def _checkpoint_is_due(self, validated: bool) -> bool:
+        """Not where another is written at once: the last of a training that ends or stops here."""
+        every, at = self.settings.checkpoint_every, self.at
+        ends = self.stop_requested or (self._share() >= 1 and dict(at.history[-1:]).keys() == {at.step})
+        return not ends and (at.step % every == 0 if every else validated)
 
     def _is_stuck(self) -> bool:
         return 0 < self.settings.patience <= self.at.stuck
@@ -254,8 +266,9 @@ class Trainer:
         settings, spent, drops = self.settings, self._share(), self.at.drops
         if settings.schedule == "decay":
             drops = max(0, self.at.step // self.batches.steps_per_epoch + 1 - settings.decay_after)
+        warmup = warmup_within(settings.warmup, self.at.step, spent) if self._all_seconds() else settings.warmup
         return learning_rate_at(
-            settings.schedule, settings.learning_rate, self.at.step, settings.warmup, spent, drops, settings.decay
+            settings.schedule, settings.learning_rate, self.at.step, warmup, spent, drops, settings.decay
         )
 
     def gradient(self, batch: Batch | PairBatch) -> tuple[Tensor, int]:
@@ -313,13 +326,15 @@ class Trainer:
         )  # rank 0's for all: a rounding difference must not lead to different decisions
         self._check_finite(verdict.loss)
         improved = verdict.badness < at.best
+        saves = improved or self.keep or self.settings.snapshots
+        weights = self._copy_weights() if saves else {}
         if improved:
-            self.save_best(verdict)
+            self.save_best(verdict, weights)
             at.best, at.best_step, at.criterion = verdict.badness, at.step, verdict.criterion
-        self._keep()
+        self._keep(weights)
         at.stuck = 0 if improved else at.stuck + 1
         at.history.append((at.step, verdict.loss))
-        self._snapshot()
+        self._snapshot(weights)
         if self.average.active:
             self.average.swap(self.model)
         elif self.settings.optimizer == "asgd" and averaging_is_due([loss for _, loss in at.history]):
@@ -340,48 +355,77 @@ class Trainer:
 
     # -- files and checkpoints ---------------------------------------------------------------------------------------
 
-    def save_best(self, verdict: Verdict) -> None:
-        note = {"step": self.at.step, "validation_loss": verdict.loss} | verdict.figures
-        self._write(self.folder / "model.safetensors", weights_of(self.model), note)
+    def _copy_weights(self) -> dict[str, Tensor]:
+        return self._copy(WEIGHTS, weights_of(self.model))
 
-    def _keep(self) -> None:
+    def _copy(self, kind: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+        """What they hold now, to be written beside the training; sharded tensors are gathered first."""
+        tensors = whole(tensors)
+        return self.writer.copy(kind, tensors) if self.group.is_first else tensors
+
+    def save_best(self, verdict: Verdict, weights: dict[str, Tensor]) -> None:
+        note = {"step": self.at.step, "validation_loss": verdict.loss} | verdict.figures
+        self._write(self.folder / "model.safetensors", WEIGHTS, weights, note)
+
+    def _keep(self, weights: dict[str, Tensor]) -> None:
         """Saves the validated weights, and deletes those of older validations."""
         if not self.keep:
             return
-        kept_weights(self.folder)  # refuses a symbolic link before anything is written
-        self._write(self.folder / "kept" / f"{self.at.step:08d}.safetensors", weights_of(self.model))
-        for old in kept_weights(self.folder)[: -self.keep] if self.group.is_first else []:
-            old.unlink()
 
-    def _snapshot(self) -> None:
+        def prune() -> None:
+            for old in kept_weights(self.folder)[: -self.keep]:
+                old.unlink()
+
+        kept_weights(self.folder)  # refuses a symbolic link before anything is written
+        self._write(self.folder / "kept" / f"{self.at.step:08d}.safetensors", WEIGHTS, weights, then=prune)
+
+    def _snapshot(self, weights: dict[str, Tensor]) -> None:
         """Saves the weights, and deletes every second earlier moment, again and again, until few enough are left."""
         if not self.settings.snapshots:
             return
-        weights_in(self.folder / SNAPSHOTS)  # refuses a symbolic link before anything is written
-        self._write(self.folder / SNAPSHOTS / f"{self.at.step:08d}.safetensors", weights_of(self.model))
         moments = thinned([0, *(step for step, _ in self.at.history)], self.settings.snapshots)
-        for old in weights_in(self.folder / SNAPSHOTS) if self.group.is_first else []:
-            if int(old.stem) not in moments:
-                old.unlink()
 
-    def _write(self, path: Path, tensors: dict[str, Tensor], note: dict[str, Any] | None = None) -> None:
-        """Rank 0 writes the file; sharded tensors are gathered first."""
-        tensors = whole(tensors)
-        if self.group.is_first:
+        def prune() -> None:
+            for old in weights_in(self.folder / SNAPSHOTS):
+                if int(old.stem) not in moments:
+                    old.unlink()
+
+        weights_in(self.folder / SNAPSHOTS)  # refuses a symbolic link before anything is written
+        self._write(self.folder / SNAPSHOTS / f"{self.at.step:08d}.safetensors", WEIGHTS, weights, then=prune)
+
+    def _write(
+        self,
+        path: Path,
+        kind: str,
+        tensors: dict[str, Tensor],
+        note: dict[str, Any] | None = None,
+        then: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Rank 0 writes the file, and does after it what comes then."""
+
+        def job() -> None:
             save_tensors(path, tensors, note)
+            then()
 
-    def save(self) -> None:
-        """Writes the checkpoint, but never overwrites finite weights by others."""
+        if self.group.is_first:
+            self.writer.submit(kind, job)
+
+    def save(self, wait: bool = True) -> None:
+        """Writes the checkpoint, but never overwrites finite weights by others. `wait`: until it is on the disk."""
         began = time.perf_counter()
         weights = whole(weights_of(self.model))
-        if not all(bool(torch.isfinite(weight).all()) for weight in weights.values()):
+        if not all_finite(weights.values()):
             self._check_finite(math.nan)
         self.at.averaged = self.average.count
         tensors = flatten(weights, "model") | optimizer_tensors(self.optimizer)
         tensors |= flatten(self.group.all_gather(self.state) or {}, "state") | flatten(self.average.weights, "average")
         tensors |= self._generators()
-        self._write(self.folder / "training.safetensors", tensors, {"progress": asdict(self.at)})
-        self.saving = self._besides("saving", began)
+        path, note = self.folder / "training.safetensors", {"progress": asdict(self.at)}
+        self._write(path, CHECKPOINT, self._copy(CHECKPOINT, tensors), note)
+        self.saving = time.perf_counter() - began
+        if wait:
+            self.writer.wait()
+        self._besides("saving", began)
 
     def restore(self) -> None:
         """Loads the checkpoint, and removes metrics and weights that were written after it."""
@@ -464,17 +508,20 @@ class Trainer:
         if isinstance(validation, TextValidation):  # the beginning is enough: batches have one size
             validation = replace(validation, ids=validation.ids[:REHEARSED])
         largest = largest_steps(self.batches, steps)
-        for _ in range(2):
-            for step in largest:
-                self.repeat(step, self.warm_up or 1)
-            if self.settings.optimizer == "asgd":
-                self.average.add(self.model)
-            with torch.autocast(self.device.type, torch.bfloat16, enabled=self.bf16):
-                verdict = validation(self.model)
-            self.model.train()
-        self.save_best(verdict)
-        self.save()
-        self.feed.close()
+        try:
+            for _ in range(2):
+                for step in largest:
+                    self.repeat(step, self.warm_up or 1)
+                if self.settings.optimizer == "asgd":
+                    self.average.add(self.model)
+                with torch.autocast(self.device.type, torch.bfloat16, enabled=self.bf16):
+                    verdict = validation(self.model)
+                self.model.train()
+            self.save_best(verdict, self._copy_weights())
+            self.save()
+        finally:
+            self.feed.close()
+            self.writer.close()
 
     # ----------------------------------------------------------------------------------------------------------------
 
@@ -491,13 +538,14 @@ class Trainer:
         spent = self._spent() if spent is None else spent
         if not self._all_seconds():
             return parts * spent / self.limit.amount
-        steps = self.limit.amount - self.ending - self.at.started
+        steps = self.limit.amount - self.ending - self.writing - self.at.started
         return parts * max(0.0, spent - self.at.started) / max(steps, self.limit.amount / 2)
 
     def _look_at_the_clock(self, stop: bool = False) -> bool:
         """Sets the clocks to those of rank 0, in every process; and was any process asked to stop?"""
         elapsed = self.earlier + time.perf_counter() - self.began
-        self.at.seconds, self.at.elapsed, stop = self.group.all_reduce(self.at.seconds, elapsed, stop)
+        clocks = (self.at.seconds, elapsed, self.writer.seconds)
+        (self.at.seconds, self.at.elapsed, self.writing), stop = self.group.all_reduce(clocks, stop)
         return stop
 
     def _besides(self, what: str, began: float) -> float:
@@ -519,7 +567,8 @@ class Trainer:
 
     @contextmanager
     def _interruptible(self) -> Iterator[None]:
-        """Ctrl-C and SIGTERM stop the run after this step, with a checkpoint; a second Ctrl-C stops it at once."""
+        """Ctrl-C and SIGTERM stop the run after this step, with a checkpoint; a second Ctrl-C stops it at once,
+        or on a GPU when the files that are being written are whole."""
         if threading.current_thread() is not threading.main_thread():
             yield  # only the main thread receives signals
             return
@@ -621,6 +670,13 @@ def thinned(steps: Sequence[int], most: int) -> set[int]:
 def weights_of(model: Model) -> dict[str, Tensor]:
     """Every tensor of the model once: a tied matrix has a single name."""
     return dict(model.state_dict())
+
+
+def all_finite(tensors: Iterable[Tensor]) -> bool:
+    """One pass over the numbers, and one answer that a GPU is waited for."""
+    numbers = (tensor for tensor in tensors if tensor.is_floating_point() and tensor.numel())
+    ends = [end.double() for tensor in numbers for end in tensor.aminmax()]
+    return not ends or bool(torch.stack(ends).isfinite().all())
 
 
 def _rows(state: State, rows: slice) -> State:

@@ -18,6 +18,7 @@ from regard.training.muon import Muon
 
 FLOOR = 0.1  # cosine ends at this share of the peak
 PLATEAU_FACTOR = 0.25  # as in Mikolov's and PyTorch's recurrent recipes
+LEAST_WARMUP = 200  # steps
 AVERAGE_AFTER = 5  # validations without a new best before averaging begins
 
 
@@ -95,6 +96,14 @@ def learning_rate_at(
     return peak
 
 
+def warmup_within(warmup: int, step: int, spent: float) -> int:
+    """The warm-up of a budget in seconds: at most a tenth of the steps that it has room for, at this pace, but
+    `LEAST_WARMUP`, which some nets need."""
+    if not spent:
+        return warmup
+    return min(warmup, max(LEAST_WARMUP, round(step / spent / 10)))
+
+
 def averaging_is_due(losses: Sequence[float]) -> bool:
     """Merity's non-monotone trigger: the last validation is worse than the best one more than a few before."""
     return len(losses) > AVERAGE_AFTER + 1 and losses[-1] > min(losses[: -AVERAGE_AFTER - 1])
@@ -107,7 +116,7 @@ class Average:
     steps, the exponential moving average.
     """
 
-    def __init__(self, decay: float = 1.0) -> None:
+    def __init__(self, decay: float) -> None:
         self.decay = decay
         self.weights: dict[str, Tensor] = {}
         self.count = 0
