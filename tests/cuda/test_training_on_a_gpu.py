@@ -1,5 +1,6 @@
 """Captured and compiled training steps are the plain ones; memory; batches made ahead."""
 
+import threading
 from dataclasses import replace
 
 import numpy as np
@@ -12,12 +13,14 @@ from regard.fast.captured_step import captures
 from regard.fast.linear_cross_entropy import linear_cross_entropy, rows_, written_rows_
 from regard.fast.row_table import install, is_swapped
 from regard.runs.recipe import compose
-from regard.systems import gpt, transformer
+from regard.systems import gpt
 from regard.systems.catalogue import load_class
 from regard.text.batches import Streams, Windows
 from regard.text.pair_batches import PairBatches
 from regard.text.pair_shapes import ShapedPairBatches
 from regard.text.pair_tokens import TokenPairs, offsets_of
+from regard.training import loop
+from regard.training.checkpoint import load_tensors
 from regard.training.loop import Trainer
 from regard.training.optimisers import clip
 from regard.training.validation import TextValidation, Verdict
@@ -118,7 +121,7 @@ def test_a_captured_training_that_was_stopped_goes_on_where_it_was(settings, sto
 # -- pairs: a graph for each of a few shapes, and attention between short sentences ----------------------------------
 
 
-def pair_trainer(folder, capture, bf16=False, size=None, **training):
+def pair_trainer(folder, capture, bf16=False, size=None, system="transformer", **training):
     """Pairs of a few lengths, in batches so small that most of their shapes come several times."""
     random = np.random.default_rng(0)
     sides = []
@@ -129,14 +132,16 @@ def pair_trainer(folder, capture, bf16=False, size=None, **training):
         sides += [ids, offsets]
     pairs = TokenPairs(*sides, kept=np.arange(120), dropped={}, truncated=0, longest=256, characters=0, unknown=0)
     settings = {"steps": 40, "batch_tokens": 100, "warmup": 3, "evaluate_every": 20, "clip": 0.5, "keep": 0}
-    shape = {"layers": 2, "width": 64, "heads": 2, "feedforward": 96, "dropout": 0.1, "dropout_attention": 0.1}
+    shape = {"layers": 2, "width": 64, "dropout": 0.1}
+    if system == "transformer":
+        shape |= {"heads": 2, "feedforward": 96, "dropout_attention": 0.1}
     recipe = compose(
-        "transformer",
+        system,
         "tiny",
         {"model": shape | (size or {}), "training": settings | {"learning_rate": 1e-3, "capture": capture} | training},
     )
     torch.manual_seed(0)
-    model = transformer.Transformer(50, recipe.model).cuda()
+    model = load_class(system)(50, recipe.model).cuda()
     folder.mkdir(exist_ok=True)
     batches = ShapedPairBatches.of(PairBatches(pairs, 100, 1))
     run = Trainer(model, batches, lambda _: Verdict(1.0), recipe.training, folder, bf16=bf16, install=install)
@@ -145,10 +150,20 @@ def pair_trainer(folder, capture, bf16=False, size=None, **training):
     return run
 
 
+@pytest.mark.usefixtures("_exact")
 @pytest.mark.parametrize("bf16", [False, True])
 @pytest.mark.parametrize(
     "settings",
-    [{}, {"consistency": 2.0, "ema": 0.9}, {"accumulate": 2, "label_smoothing": 0.0}, {"optimizer": "sgd"}],
+    [
+        {},
+        {"consistency": 2.0, "ema": 0.9},
+        {"accumulate": 2, "label_smoothing": 0.0},
+        {"optimizer": "sgd"},
+        {"system": "seq2seq"},
+        {"system": "seq2seq", "size": {"cell": "gru"}},
+        {"system": "bahdanau"},
+        {"system": "bahdanau", "size": {"cell": "lstm", "score": "dot"}},
+    ],
 )
 def test_a_captured_step_on_pairs_is_the_plain_one_in_every_shape(settings, bf16, tmp_path):
     runs = [pair_trainer(tmp_path / capture, capture, bf16, **settings) for capture in ("off", "auto")]
@@ -184,12 +199,44 @@ def test_a_captured_training_on_pairs_that_was_stopped_goes_on_where_it_was(tmp_
     assert_same(second, whole)
 
 
-def test_systems_that_pack_their_sources_are_not_captured(tmp_path):
-    for system in ("seq2seq", "bahdanau"):
-        model = load_class(system)(50, compose(system, "tiny").model).cuda()
+@pytest.mark.parametrize("system", ["seq2seq", "bahdanau"])
+def test_only_translators_whose_cells_have_gates_are_captured(system):
+    for cell in ("rnn", "lstm", "gru"):
+        model = load_class(system)(50, compose(system, "tiny", {"model": {"cell": cell}}).model).cuda()
+        wanted = compose(system, "tiny", {"training": {"capture": "on"}}).training
+        if cell != "rnn":
+            assert captures(model, compose(system, "tiny").training)
+            assert captures(model, wanted)
+            continue
         assert not captures(model, compose(system, "tiny").training)
         with pytest.raises(RegardError, match="packs sources"):
-            captures(model, compose(system, "tiny", {"training": {"capture": "on"}}).training)
+            captures(model, wanted)
+
+
+def test_steps_are_recorded_while_files_are_written_and_these_hold_what_was(tmp_path, monkeypatch):
+    recorded, save = threading.Event(), loop.save_tensors
+
+    def later(*given):
+        assert recorded.wait(60)
+        save(*given)
+
+    monkeypatch.setattr(loop, "save_tensors", later)
+    run = trainer(tmp_path / "run", systems()[0], "on", batches="stream")
+    run.model.train()
+    run.step()
+    weights = {name: weight.clone() for name, weight in run.model.state_dict().items()}
+    moments = [value["exp_avg"].clone() for value in run.optimizer.state.values()]
+    run.save(wait=False)
+    for _ in range(6):
+        run.step()
+    assert any(found.graph is not None for found in captured(run).recordings.values())
+    recorded.set()
+    run.writer.wait()
+    run.writer.close()
+    tensors, _ = load_tensors(run.folder / "training.safetensors")
+    assert all(torch.equal(tensors[f"model/{name}"], weight.cpu()) for name, weight in weights.items())
+    assert all(torch.equal(tensors[f"optimizer/{n}/exp_avg"], moment.cpu()) for n, moment in enumerate(moments))
+    assert all(copy.is_pinned() for copy in run.writer.copies["checkpoint"].values())
 
 
 @pytest.mark.parametrize("most", [0.1, 1e6])

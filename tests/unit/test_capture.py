@@ -33,6 +33,8 @@ def test_a_captured_optimiser_takes_its_rate_from_a_tensor():
     rates = {"learning_rate": 0.5, "weight_decay": 0.0, "beta2": 0.9}
     plain = build_optimizer("sgd", parameters, **rates)
     captured = build_optimizer("sgd", parameters, **rates, captured=True)
+    rates_of = [type(group["lr"]) for one in (plain, captured) for group in one.param_groups[:1]]
+    assert rates_of == [float, torch.Tensor]  # a graph would record a number as a constant
     assert plain.param_groups[0]["lr"] == 0.5
     assert torch.equal(captured.param_groups[0]["lr"], torch.tensor(0.5))
 

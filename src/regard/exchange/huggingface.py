@@ -179,7 +179,7 @@ def read(folder: Path, run: Path, tokenizer_file: Path | None = None) -> Path:
         if name in state:
             state[name] = state[name][torch.tensor(order)]
     tokenizers = Tokenizers(tokenizer, tokenizer if has_source(recipe) else None)
-    model = build_model(recipe, tokenizers)
+    model = build_model(recipe, tokenizers, drawn=False)
     set_weights(model, state, folder)
     with new_folder(recipe, run) as made:
         write_folder(made, recipe, tokenizers)

@@ -76,7 +76,7 @@ def read(file: Path, run: Path, tokenizer_file: Path | None = None) -> Path:
     for name in ("embedding.table.weight", "output.weight"):
         state[name] = torch.cat([torch.zeros(len(SPECIALS), recipe.model.width), state[name]])
     tokenizers = Tokenizers(Tokenizer.of_tokens([*SPECIALS, *LETTERS[:size]], "char"))
-    model = build_model(recipe, tokenizers)
+    model = build_model(recipe, tokenizers, drawn=False)
     set_weights(model, state, file)
     with new_folder(recipe, run) as made:
         write_folder(made, recipe, tokenizers)

@@ -235,7 +235,7 @@ def named_sizes(model: Model) -> dict[str, Any]:
 def plain(run: AnyRun) -> Model:
     """The run's model as it is written: with no faster method in the place of any of its own."""
     source = run.source_tokenizer if isinstance(run, PairRun) else None
-    model = build_model(run.recipe, Tokenizers(run.tokenizer, source))
+    model = build_model(run.recipe, Tokenizers(run.tokenizer, source), drawn=False)
     model.load_state_dict(run.model.state_dict())
     return model.float().eval().requires_grad_(False)
 

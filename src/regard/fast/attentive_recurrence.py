@@ -19,6 +19,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from regard.fast.lstm_chain import products_as_in_cudnn
 from regard.fast.row_table import Row, Use, Why
 from regard.layers.recurrent import CELLS, Elman
 from regard.layers.scores import Additive, Bilinear, Dot, ScaledDot
@@ -59,7 +60,8 @@ def may_look_and_step(model: Bahdanau, words: Tensor, past: State, source: State
 def bahdanaus_loop(
     model: Bahdanau, words: Tensor, past: State, source: State, span: Span
 ) -> tuple[Tensor, Tensor, State]:
-    """`Bahdanau.look_and_step`, in the weights' precision, because a recurrence accumulates rounding errors."""
+    """`Bahdanau.look_and_step`, not in half precision, because a recurrence accumulates rounding errors; products are
+    as precise as cuDNN's (`products_as_in_cudnn`)."""
     score, layer, memory = model.attend.score, model._first, source["memory"]
     weight, bias = layer.weight("weight_hh"), layer.weight("bias_hh")
     with torch.autocast(words.device.type, enabled=False):
@@ -122,6 +124,7 @@ class Loop(torch.autograd.Function):
     """Saved tensors have time first, so that a step is contiguous."""
 
     @staticmethod
+    @products_as_in_cudnn()
     def forward(ctx: Any, drives: Tensor, hidden: Tensor, cell: Tensor | None, *parts: Any) -> Any:
         given = Given(*parts)
         rows, _, gates = drives.shape
@@ -162,7 +165,10 @@ class Loop(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, d_hiddens: Tensor, d_cells: Tensor | None, d_weights: Tensor) -> Any:
-        with torch.autocast(d_hiddens.device.type, enabled=False):  # as the values were computed
+        with (
+            torch.autocast(d_hiddens.device.type, enabled=False),
+            products_as_in_cudnn(),
+        ):  # as the values were computed
             return Loop.gradients(ctx, d_hiddens, d_cells, d_weights)
 
     @staticmethod

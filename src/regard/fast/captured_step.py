@@ -19,11 +19,14 @@ from torch import Tensor
 
 from regard.base.errors import RegardError
 from regard.fast.graphs import Recorder
+from regard.fast.recurrence import CLOSED
 from regard.fast.row_table import Row, Use, Why, needs_cuda
 from regard.layers.recurrent import Recurrent
 from regard.layers.state import State, map_state, overwrite
+from regard.systems.bahdanau import Bahdanau
 from regard.systems.model import Model
 from regard.systems.recurrent_stack import RecurrentModel
+from regard.systems.seq2seq import Seq2Seq
 from regard.systems.transformer import Transformer
 from regard.text.batches import Batch
 from regard.text.pair_batches import PairBatch
@@ -32,25 +35,33 @@ from regard.training.loop import Trainer
 from regard.training.objective import TensorBatch, count, to_device
 
 WARM_UP = 3  # steps before capture, as CUDA graphs require: libraries choose kernels and allocate workspaces then
+WARM_UP_AGAIN = 1  # steps of a further shape: workspaces are there, only its kernels are still to be chosen
 PAIR_SHAPES = 48  # the most shapes of sentence pairs that are recorded
 
 Update = Callable[[TensorBatch, State | None], tuple[Tensor, State | None]]
 
 
 def captures(model: Model, settings: Learning) -> bool:
-    """Should the step be captured? `auto` captures where it was measured to pay: recurrent models, the Transformer."""
+    """Should the step be captured? `auto` captures where it was measured to pay: recurrent models, translators."""
     wanted = settings.capture if isinstance(settings, Training | PairTraining) else "off"
     if wanted == "on" and model.device.type != "cuda":
         raise RegardError(f"training.capture on needs a CUDA device, not {model.device}: leave it at auto.")
-    if wanted == "on" and isinstance(settings, PairTraining) and not isinstance(model, Transformer):
+    if wanted == "on" and isinstance(settings, PairTraining) and not recordable(model):
         raise RegardError(
-            f"training.capture on is for the pairs of a Transformer: {type(model).__name__} packs sources by lengths "
-            "that only the host knows; leave it at auto."
+            f"training.capture on is not for this {type(model).__name__}: it packs sources by lengths that only the "
+            "host knows; leave it at auto."
         )
     if wanted == "auto" and model.device.type == "cuda":
         recurrent = isinstance(model, RecurrentModel) and all(isinstance(layer, Recurrent) for layer in model.layers)
-        return recurrent or isinstance(model, Transformer)
+        return recurrent or recordable(model)
     return wanted == "on"
+
+
+def recordable(model: Model) -> bool:
+    """Is it a translator of which no step waits for the host to know a length?"""
+    if isinstance(model, Seq2Seq | Bahdanau):
+        return model.encoder.fused.mode in CLOSED
+    return isinstance(model, Transformer)
 
 
 class Captured:
@@ -80,7 +91,8 @@ class Captured:
         if shape not in self.recordings:
             self.recorder = self.recorder or Recorder(batch.tokens.device)
             first = None if self.begin is None else self.begin(shape[0])
-            self.recordings[shape] = Recording(self.update, batch, first, self.recorder)
+            warm_up = WARM_UP_AGAIN if self.recordings else WARM_UP
+            self.recordings[shape] = Recording(self.update, batch, first, self.recorder, warm_up)
         return self.recordings[shape](batch, state)
 
 
@@ -92,13 +104,14 @@ def _shape(batch: Batch | PairBatch | TensorBatch) -> tuple[int, ...]:
 class Recording:
     """The recorded step for one batch shape."""
 
-    def __init__(self, update: Update, batch: TensorBatch, first: State | None, recorder: Recorder) -> None:
-        self.update, self.first, self.recorder = update, first, recorder
+    def __init__(
+        self, update: Update, batch: TensorBatch, first: State | None, recorder: Recorder, warm_up: int
+    ) -> None:
+        self.update, self.first, self.recorder, self.warm_up = update, first, recorder, warm_up
         self.batch = batch.each(
             lambda part: part.to(batch.tokens.device, copy=True)
         )  # lengths too, which were on the host
         self.state = None if first is None else map_state(Tensor.clone, first)
-        self.warm_up = WARM_UP
         self.graph: torch.cuda.CUDAGraph | None = None
         self.loss: Tensor
 

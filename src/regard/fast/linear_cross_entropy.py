@@ -83,7 +83,7 @@ class LinearCrossEntropy(torch.autograd.Function):
             torch.mm(gradient, w, out=found)
             of_weight = plus(of_weight, gradient, some, wide)
             if bias is not None:
-                summed = gradient[:, : len(weight)].sum(0, dtype=wide)
+                summed = over_rows(gradient, wide)[: len(weight)]
                 of_bias = summed if of_bias is None else of_bias + summed
         ctx.save_for_backward(of_hidden, of_weight, of_bias)
         ctx.like = [None if given is None else (given.shape, given.dtype) for given in (hidden, weight, bias)]
@@ -106,6 +106,15 @@ def plus(total: Tensor | None, gradient: Tensor, hidden: Tensor, dtype: torch.dt
     if total is None:
         return (gradient.t() @ hidden).to(dtype)
     return total.addmm_(gradient.t(), hidden) if gradient.dtype == dtype else total.add_(gradient.t() @ hidden)
+
+
+def over_rows(gradient: Tensor, dtype: torch.dtype) -> Tensor:
+    """The sum over rows [V'] of the gradient [n, V']."""
+    if gradient.is_cuda and gradient.itemsize < 4 and fused() is not None:
+        from regard.fast.kernels.block_norm import sum_rows
+
+        return sum_rows(gradient)
+    return gradient.sum(0, dtype=dtype)
 
 
 def room(device: torch.device, dtype: torch.dtype) -> int:

@@ -53,7 +53,7 @@ class Chain(torch.autograd.Function):
         ctx: Any, x: Tensor, into: Tensor, bias: Tensor, hidden: Tensor, cell: Tensor, recurrent: Tensor
     ) -> tuple[Tensor, Tensor]:
         hiddens, cells, gates = [hidden], [cell], []
-        with _products_as_in_cudnn():
+        with products_as_in_cudnn():
             for drive in F.linear(x, into, bias).unbind():  # [R, 4H] each
                 hidden, cell, opened = _gates(drive, hidden @ recurrent.T, cell)
                 hiddens.append(hidden)
@@ -70,7 +70,7 @@ class Chain(torch.autograd.Function):
         cells, gates = kept[: steps + 1], kept[steps + 1 :]
         d_hiddens = d_hiddens.clone()  # each step's recurrent gradient is added in place
         d_drives: list[Tensor] = []
-        with _products_as_in_cudnn():
+        with products_as_in_cudnn():
             for t in range(steps - 1, -1, -1):
                 d_drive, d_cell = _gates_backward(d_hiddens[t], d_cell, cells[t], cells[t + 1], gates[t])
                 d_drives.append(d_drive)
@@ -113,7 +113,7 @@ def _gates_backward(d_hidden: Tensor, d_cell: Tensor, before: Tensor, cell: Tens
 
 
 @contextmanager
-def _products_as_in_cudnn() -> Iterator[None]:
+def products_as_in_cudnn() -> Iterator[None]:
     """PyTorch has two switches for TF32 products: one for cuDNN, one for the rest. Here cuDNN's applies."""
     before = torch.backends.cuda.matmul.allow_tf32
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32

@@ -2,7 +2,10 @@
 
 persistent   one kernel for all steps, in bf16; it keeps U in registers                    kernels/persistent.py
 chain        two kernels per step, for a CUDA graph to replay                              lstm_chain.py
-fused        PyTorch's own, on every device; a ragged batch is packed                      torch.lstm, torch.gru, …
+fused        PyTorch's own, on every device                                                torch.lstm, torch.gru, …
+
+On a CPU a ragged batch is packed, so that padding costs nothing. Packing needs the lengths on the host, and a GPU would
+wait for it; there padding is read too, by gates that are closed.
 
 All run with autocast off: it would run cuDNN's recurrence in fp16, but a recurrence accumulates, so it needs fp32.
 """
@@ -15,6 +18,7 @@ from functools import partial
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
@@ -23,7 +27,7 @@ from regard.fast.lstm_chain import lstm_chain
 from regard.fast.row_table import Row, Use, Why, needs_cuda, needs_hopper
 from regard.layers.encoder import RecurrentEncoder
 from regard.layers.recurrent import ACTIVATIONS, Elman, Recurrent
-from regard.layers.state import Span, State
+from regard.layers.state import Span, State, last
 
 CALLS: dict[str, Any] = {"LSTM": torch.lstm, "GRU": torch.gru, "RNN_TANH": torch.rnn_tanh, "RNN_RELU": torch.rnn_relu}
 Way = Callable[[Recurrent, Sequence[Tensor], Tensor, State, Span], tuple[Tensor, State]]
@@ -37,6 +41,8 @@ def run(way: Way, layer: Recurrent, x: Tensor, state: State, span: Span) -> tupl
     dtype = weights[1].dtype  # a state may come from a call in another precision
     state = {name: part.to(dtype) for name, part in state.items()}
     with torch.autocast(x.device.type, enabled=False):
+        if span.lengths is not None and x.is_cuda and x.size(1) > 1:
+            way = partial(padded, way)
         if not (isinstance(layer, Elman) and layer.activation == "sigmoid"):
             return way(layer, weights, x, state, span)
         hidden, state = way(layer, _as_tanh(*weights), x, {"hidden": 2 * state["hidden"] - 1}, span)
@@ -49,6 +55,44 @@ def _as_tanh(w: Tensor, u: Tensor, b: Tensor, b_u: Tensor) -> Sequence[Tensor]:
     g_t = tanh(½ (W x_t + U h_{t-1} + b)) = tanh(½ W x_t + ¼ U g_{t-1} + ½ b + ¼ U 1)
     """
     return [w / 2, u / 4, b / 2, b_u / 2 + u.sum(dim=1) / 4]
+
+
+# -- ragged batches without packing ----------------------------------------------------------------------------------
+
+CLOSED = {"LSTM": (-1, 1, 0, 0), "GRU": (0, 1, 0)}  # which gates a padded word closes (−1) and opens (1)
+FAR = 1e4  # added to a gate, whose sigmoid then is exactly 0 or 1, and its slope 0
+MARKS = 8  # columns for the mark of padding, of which one is used: tensor cores read sixteen bytes at a time
+
+
+def padded(
+    way: Way, layer: Recurrent, weights: Sequence[Tensor], x: Tensor, state: State, span: Span
+) -> tuple[Tensor, State]:
+    """A ragged batch, by an implementation that knows no lengths.
+
+    A padded word leaves an LSTM's cell and a GRU's state as they were. What is shown after a row's last word is its
+    hidden state, whatever comes later.
+    """
+    assert span.lengths is not None
+    marked = mark_padding(x, span.lengths)
+    if layer.fused.mode in CLOSED:
+        x, weights = torch.cat([x, marked], dim=-1), [closing(layer.fused.mode, weights[0]), *weights[1:]]
+    hidden, new = way(layer, weights, x, state, Span(span.start))
+    return hidden, {**new, "hidden": last(hidden, state["hidden"], span)}
+
+
+def mark_padding(x: Tensor, lengths: Tensor) -> Tensor:
+    """More columns for x [R, T, D]: the first is 1 where the word is padding."""
+    marks = x.new_zeros(*x.shape[:2], MARKS)
+    marks[..., 0] = torch.arange(x.size(1), device=x.device) >= lengths[:, None]
+    return marks
+
+
+def closing(mode: str, into: Tensor) -> Tensor:
+    """W with columns for `mark_padding`, which close and open gates."""
+    column = into.new_zeros(len(into), MARKS)
+    for gate, way in zip(column.chunk(len(CLOSED[mode])), CLOSED[mode], strict=True):
+        gate[:, 0].fill_(FAR * way)
+    return torch.cat([into, column], dim=1)
 
 
 # -- PyTorch's fused kernels -----------------------------------------------------------------------------------------
@@ -94,9 +138,11 @@ def kernel(layer: Recurrent, weights: Sequence[Tensor], x: Any, state: State) ->
 
 
 def encode(encoder: RecurrentEncoder, x: Tensor, lengths: Tensor | None = None) -> tuple[Tensor, State]:
-    """`RecurrentEncoder.forward` with all layers and directions in one call."""
+    """`RecurrentEncoder.forward` with both directions in one call, and where nothing is padded all layers too."""
     with torch.autocast(x.device.type, enabled=False):
         x = x.to(encoder.fused.all_weights[0][1].dtype)
+        if lengths is not None and x.is_cuda and encoder.fused.mode in CLOSED:
+            return encode_padded(encoder, x, lengths.to(x.device, non_blocking=True))
         if lengths is None:
             memory, final = encoder.fused(x)
         else:
@@ -106,6 +152,26 @@ def encode(encoder: RecurrentEncoder, x: Tensor, lengths: Tensor | None = None) 
     ways = len(encoder.directions)
     by_layer = [[torch.cat(list(part), dim=-1) for part in whole.split(ways)] for whole in ended]
     return memory, {str(n): dict(zip(encoder.memory, parts)) for n, parts in enumerate(zip(*by_layer, strict=True))}
+
+
+def encode_padded(encoder: RecurrentEncoder, x: Tensor, lengths: Tensor) -> tuple[Tensor, State]:
+    """Layer by layer, with closed gates where a source is padded: the way back begins there, and stays at zero."""
+    fused, ways = encoder.fused, len(encoder.directions)
+    span = Span(torch.zeros_like(lengths), lengths)
+    zero, marks = x.new_zeros(ways, x.size(0), fused.hidden_size), mark_padding(x, lengths)
+    final: State = {}
+    for number in range(fused.num_layers):
+        x = F.dropout(x, fused.dropout, fused.training) if number else x
+        weights = fused.all_weights[number * ways : (number + 1) * ways]
+        given = [each for into, *others in weights for each in (closing(fused.mode, into), *others)]
+        options = (True, 1, 0.0, fused.training, ways == 2, True)
+        first = zero if len(encoder.memory) == 1 else (zero, zero)
+        x, *ended = CALLS[fused.mode](torch.cat([x, marks], dim=-1), first, given, *options)
+        there, *back = x.split(fused.hidden_size, dim=-1)
+        hidden = torch.cat([last(there, zero[0], span), *(way[:, 0] for way in back)], dim=-1)
+        cells = {name: torch.cat(list(part), dim=-1) for name, part in zip(encoder.memory, ended, strict=True)}
+        final[str(number)] = {**cells, "hidden": hidden}
+    return x, final
 
 
 def _packed(x: Tensor, lengths: Tensor) -> PackedSequence:
@@ -141,7 +207,7 @@ def fits_persistent(layer: Recurrent, x: Tensor, state: State, span: Span) -> bo
 
 
 def fits_chain(layer: Recurrent, x: Tensor, state: State, span: Span) -> bool:
-    return layer.training and span.lengths is None
+    return layer.training and x.size(1) > 1
 
 
 # -- the table -------------------------------------------------------------------------------------------------------
@@ -153,6 +219,8 @@ def _known(layer: Recurrent, use: Use) -> Why:
 
 
 def _known_in_bf16(layer: Recurrent, use: Use) -> Why:
+    if use.pairs:
+        return "it is compiled for each number of rows, and pairs come in many"
     return _known(layer, use) or (None if use.training and use.bf16 else "it is for training in bf16")
 
 

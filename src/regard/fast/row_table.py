@@ -55,6 +55,7 @@ class Use:
     training: bool = False
     bf16: bool = False  # training under autocast
     captured: bool = False  # a CUDA graph will replay its training step
+    pairs: bool = False  # it is trained on sentence pairs, whose batches have many shapes
     compile: str = "auto"  # training.compile
 
 

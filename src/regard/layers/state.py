@@ -56,8 +56,9 @@ def last(sequence: Tensor, initial: Tensor, span: Span) -> Tensor:
     """Each row's value after its own last real column: sequence [R, T, …], initial [R, …] where the length is 0."""
     if span.lengths is None:
         return sequence[:, -1]
-    steps = torch.cat([initial[:, None], sequence], dim=1)  # index n: the value after n columns
-    return steps[torch.arange(steps.size(0), device=steps.device), span.lengths]
+    own = span.lengths.view(-1, *[1] * (sequence.dim() - 1))  # [R, 1, …]
+    found = sequence.gather(1, (own - 1).clamp(min=0).expand(-1, -1, *sequence.shape[2:]))[:, 0]
+    return torch.where(own[:, 0] > 0, found, initial)
 
 
 def map_state(function: Callable[[Tensor], Tensor], state: State) -> State:

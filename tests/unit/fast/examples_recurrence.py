@@ -49,7 +49,7 @@ def real(lengths):
 
 
 def fused(make):
-    layer = make(random.randint(1, 6), random.randint(1, 6)).double()
+    layer = make(random.randint(1, 6), random.randint(1, 6)).double().to(DEVICE)
     arguments = walk(layer)
     return Example(layer, arguments, promised=real(arguments[2].lengths))
 
@@ -59,7 +59,8 @@ def elman(inputs, width):
 
 
 def lstm(inputs, width):
-    return LSTM(inputs, width, dropout_recurrent=random.choice([0.0, 0.5])).train(random.random() < 0.5)
+    learning = DEVICE.type == "cuda" or random.random() < 0.5  # cuDNN has no gradients but in training
+    return LSTM(inputs, width, dropout_recurrent=random.choice([0.0, 0.5])).train(learning)
 
 
 def persistent(make):
@@ -76,19 +77,19 @@ def persistent(make):
 
 def chain():
     layer = LSTM(random.randint(1, 9), random.randint(1, 9)).double().to(DEVICE).train()
-    x, state, whole = walk(layer, ragged=False)
-    ragged = span(torch.ones(len(x), dtype=torch.int64, device=x.device))
-    return Example(layer, (x, state, whole), Use(training=True, captured=True), ((x, state, ragged),))
+    x, state, where = walk(layer)
+    one = (x[:, :1], state, Span(where.start))
+    return Example(layer, (x, state, where), Use(training=True, captured=True), (one,), real(where.lengths))
 
 
 def encoder():
     options = {"layers": random.randint(1, 3), "bidirectional": random.random() < 0.5}
     inputs, rows, columns = (random.randint(1, 6) for _ in range(3))
-    made = RecurrentEncoder(
-        inputs, random.randint(1, 5), cell=random.choice(["rnn", "lstm", "gru"]), **options
-    ).double()
-    x = torch.randn(rows, columns, inputs, dtype=torch.float64, requires_grad=True)
-    lengths = torch.randint(1, columns + 1, (rows,)) if random.random() < 0.7 else None
+    made = RecurrentEncoder(inputs, random.randint(1, 5), cell=random.choice(["rnn", "lstm", "gru"]), **options).to(
+        DEVICE, torch.float64
+    )
+    x = torch.randn(rows, columns, inputs, device=DEVICE, dtype=torch.float64, requires_grad=True)
+    lengths = torch.randint(1, columns + 1, (rows,), device=DEVICE) if random.random() < 0.7 else None
     return Example(made, (x, lengths), promised=real(lengths))
 
 

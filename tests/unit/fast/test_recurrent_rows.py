@@ -7,7 +7,8 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from regard.fast import Use, install, recurrence, rows, uninstall
 from regard.fast.attentive_recurrence import Given, look_and_step
-from regard.fast.recurrence import chained, kernel, run
+from regard.fast.recurrence import chained, encode_padded, fused, kernel, padded, run
+from regard.layers.encoder import RecurrentEncoder
 from regard.layers.recurrent import GRU, LSTM, Elman
 from regard.layers.scores import ScaledDot, Score
 from regard.layers.state import Span
@@ -99,6 +100,51 @@ def test_on_a_cpu_layers_run_by_pytorchs_kernels_and_nothing_else(captured):
     used = install(torch.nn.ModuleList(CELLS), Use(training=True, bf16=True, captured=captured))
     uninstall(torch.nn.ModuleList(CELLS))
     assert [row.name for row in used] == ["fused LSTM", "fused GRU", "fused Elman"]
+
+
+# -- ragged batches without packing, as a GPU reads them -------------------------------------------------------------
+
+LENGTHS = torch.tensor([3, 7, 1, 0, 5])
+RAGGED = Span(torch.zeros(5, dtype=torch.int64), LENGTHS)
+
+
+@pytest.mark.parametrize(("make", "way"), [(LSTM, chained), (LSTM, fused), (GRU, fused), (Elman, fused)])
+def test_padding_leaves_the_memory_and_every_gradient_as_they_were(make, way):
+    torch.manual_seed(0)
+    layer = make(6, 5).double().train()
+    x = torch.randn(5, 7, 6, dtype=torch.float64, requires_grad=True)
+    state = {name: torch.randn(5, 5, dtype=torch.float64, requires_grad=True) for name in layer.memory}
+    written, ended, _ = layer.explain(x, state, RAGGED)
+    fast, after = padded(way, layer, layer.weights(), x, state, RAGGED)
+    real = torch.arange(7) < LENGTHS[:, None]
+    compare((fast[real], after), (written[real], ended), [x, *state.values(), *layer.parameters()])
+
+
+@pytest.mark.parametrize("cell", ["lstm", "gru"])
+@pytest.mark.parametrize("bidirectional", [False, True])
+def test_a_padded_source_is_read_as_if_there_were_no_padding(cell, bidirectional):
+    torch.manual_seed(0)
+    encoder = RecurrentEncoder(6, 5, cell=cell, layers=2, bidirectional=bidirectional).double()
+    x = torch.randn(5, 7, 6, dtype=torch.float64, requires_grad=True)
+    written, ended, _ = encoder.explain(x, LENGTHS)
+    fast, after = encode_padded(encoder, x, LENGTHS)
+    real = torch.arange(7) < LENGTHS[:, None]
+    compare((fast[real], after), (written[real], ended), [x, *encoder.parameters()])
+
+
+def compare(one, other, weights):
+    """The same values, and the same gradients of any sum of them."""
+    answers = []
+    for hidden, after in (one, other):
+        leaves = [hidden, *flat(after)]
+        cost = sum((leaf * torch.linspace(-1, 2, leaf.numel()).double().view_as(leaf)).sum() for leaf in leaves)
+        answers.append([*leaves, *torch.autograd.grad(cost, weights, allow_unused=True, materialize_grads=True)])
+    for first, second in zip(*answers, strict=True):
+        torch.testing.assert_close(first, second, rtol=0.0, atol=1e-12)
+
+
+def flat(state):
+    return [leaf for _, part in sorted(state.items()) for leaf in (flat(part) if isinstance(part, dict) else [part])]
 
 
 # -- what is one's own -----------------------------------------------------------------------------------------------

@@ -23,6 +23,7 @@ NORM_BACKWARD = 1, 2, 4, 4  # also programs per multiprocessor, and pipeline sta
 SLOPE = 1024, 256, 8, 8  # rows and columns of a program, rows at a time, warps
 PACK = 512, 128, 64, 8
 SUM = 1024, 256, 16, 8
+FEW_ROWS = 2048  # of which each program sums fewer
 ADD_UP = 16, 256, 8  # columns of a program, rows at a time, warps
 
 
@@ -165,7 +166,7 @@ def _gelu_backward(x, dy, sums, rows, WIDTH: tl.constexpr, BLOCK: tl.constexpr, 
     tl.store(sums + tl.program_id(0) * WIDTH + column, tl.sum(total, 0), mask=column < WIDTH)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["rows"])
 def _sum_rows(x, sums, rows, WIDTH: tl.constexpr, BLOCK: tl.constexpr, ROWS: tl.constexpr, TILE: tl.constexpr):
     column = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     total = tl.zeros([TILE, BLOCK], tl.float32)
@@ -180,6 +181,7 @@ def sum_rows(x: Tensor) -> Tensor:
     """The sum over rows [D] of x [N, D]."""
     rows, width = x.shape
     most, block, tile, warps = SUM
+    most = most if rows > FEW_ROWS else most // 16
     sums = torch.empty(triton.cdiv(rows, most), width, device=x.device, dtype=torch.float32)
     _sum_rows[(len(sums), triton.cdiv(width, block))](
         x, sums, rows, WIDTH=width, BLOCK=block, ROWS=most, TILE=tile, num_warps=warps

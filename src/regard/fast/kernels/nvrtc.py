@@ -1,8 +1,12 @@
-"""Compiles CUDA C++ at run time with NVRTC, which comes with PyTorch, so no CUDA toolkit is needed."""
+"""Compiles CUDA C++ at run time with NVRTC, which comes with PyTorch, so no CUDA toolkit is needed.
+
+What was compiled is kept in the cache, under a digest of the source, the options and the compiler.
+"""
 
 from __future__ import annotations
 
 import ctypes
+import hashlib
 import sys
 from functools import cache
 from pathlib import Path
@@ -10,6 +14,8 @@ from typing import Any
 
 import torch
 from torch import Tensor
+
+from regard.corpora.kept import kept
 
 SHARED_MEMORY = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 CLUSTER = 4  # CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
@@ -53,6 +59,14 @@ class Kernel:
 
 
 def compiled(source: str, options: list[str]) -> bytes:
+    major, minor = ctypes.c_int(), ctypes.c_int()
+    _compiler().nvrtcVersion(ctypes.byref(major), ctypes.byref(minor))
+    told = "\0".join([source, *options, str(torch.version.cuda), f"{major.value}.{minor.value}"])
+    name = f"{hashlib.blake2b(told.encode(), digest_size=16).hexdigest()}.cubin"
+    return kept("kernels", name, lambda: compile_now(source, options), bytes, bytes)
+
+
+def compile_now(source: str, options: list[str]) -> bytes:
     compiler, program, size = _compiler(), ctypes.c_void_p(), ctypes.c_size_t()
     compiler.nvrtcCreateProgram(ctypes.byref(program), source.encode(), b"kernel.cu", 0, None, None)
     failed = compiler.nvrtcCompileProgram(
