@@ -65,13 +65,17 @@ def test_only_old_tokens_are_deleted(regard, cache):
 
 
 def test_what_was_kept_of_a_corpus_grows_old_with_its_tokens(regard, cache):
-    kept = [cache / "tokens" / f"{name}.{what}" for name in (OLD, NEW) for what in ("pairs", "tokenizer", "overlap")]
+    kept = [
+        cache / "tokens" / f"{name}.{what}"
+        for name in (OLD, NEW)
+        for what in ("pairs", "tokenizer", "overlap", "split")
+    ]
     for file in kept:
         file.write_bytes(b"x" * 100)
         then = (cache / "tokens" / f"{file.stem}.npy").stat().st_mtime
         os.utime(file, (then, then))
     assert "Deleted the tokens of 2 texts older than 30 days" in regard("doctor", "--prune", "30")[2]
-    assert [file for file in kept if file.exists()] == kept[3:]
+    assert [file for file in kept if file.exists()] == kept[4:]
 
 
 def test_a_part_of_the_cache_is_deleted_only_after_asking(regard, wrong, cache, tmp_path_factory):
@@ -95,7 +99,7 @@ def test_a_part_of_the_cache_is_deleted_only_after_asking(regard, wrong, cache, 
 
 FILES = {  # of each part: what Regard writes there, and what it does not
     "tokens": (
-        [f"{{h}}.{what}" for what in ("npy", "json", "lock", "part", "pairs", "tokenizer", "overlap")]
+        [f"{{h}}.{what}" for what in ("npy", "json", "lock", "part", "pairs", "tokenizer", "overlap", "split")]
         + [".{h}.json.01234567.part", ".{h}.pairs.lock", ".{h}.overlap.01234567.part"],
         ["weights.npy", "a/{h}.npy", "my.pairs", "{h}.tokenizer.json"],
     ),

@@ -20,16 +20,17 @@ from regard.cli.options import Flag
 from regard.cli.printing import agreed, print_facts, print_prose
 
 PARTS = {  # of the cache folder
-    "tokens": "texts and pairs cut into tokens, vocabularies, overlaps of splits; made again when they are needed",
+    "tokens": "texts and pairs cut into tokens, vocabularies, splits, overlaps; made again when they are needed",
     "data": "corpora that `regard data fetch` has downloaded",
     "phrasebook": "pairs that the built-in grammar has made; made again when they are needed",
+    "kernels": "code compiled for this GPU, and which was fastest; made again when it is needed",
     "lists": "lists that a Python program trained on; runs need them to resume",
     "back-translation": "sentences that a run has translated back; made again when they are needed",
     "ctranslate2": "models that `translate --engine ctranslate2` has converted; made again when they are needed",
     "claims": "models and results of `regard claims`; made again when they are needed",
     "own-code.txt": "which code of your own may run; without it you name that code again",
 }
-PRUNED = (".npy", ".pairs", ".tokenizer", ".overlap")  # of the tokens
+PRUNED = (".npy", ".pairs", ".tokenizer", ".overlap", ".split")  # of the tokens
 PACKAGES = [  # that Regard can do without: package, what it is for, how it is installed
     ("pyarrow", "corpora in Parquet and Arrow", 'pip install "regard[data]"'),
     ("backports.zstd", "files that end in .zst", 'pip install "regard[data]"'),
@@ -158,11 +159,12 @@ def _own_names(part: str) -> re.Pattern[str]:
     patterns = {
         "tokens": [
             r"[0-9a-f]{32}\.(npy|json|lock|part|part\.json)",
-            r"[0-9a-f]{32}\.(pairs|tokenizer|overlap)",
-            r"\.[0-9a-f]{32}\.(pairs|tokenizer|overlap)\.lock",
+            r"[0-9a-f]{32}\.(pairs|tokenizer|overlap|split)",
+            r"\.[0-9a-f]{32}\.(pairs|tokenizer|overlap|split)\.lock",
         ],
         "data": fetched,
         "phrasebook": [r"\d+-\d+-[0-9a-f]{16}\.json", r"\.\d+-\d+-[0-9a-f]{16}\.json\.lock"],
+        "kernels": [r"[0-9a-f]{32}\.(cubin|json)", r"\.[0-9a-f]{32}\.(cubin|json)\.lock"],
         "lists": [r"lines-[0-9a-f]{12}\.txt", r"pairs-[0-9a-f]{12}\.jsonl"],
         "back-translation": [r"[0-9a-f]{32}\.tsv"],
         "ctranslate2": [r"\.lock", r"[0-9a-f]{32}/(config\.json|model\.bin|\w+_vocabulary\.(json|txt))"],

@@ -24,17 +24,21 @@ def kept(
     """`make()`, if it is not in this part of the cache under this name. `parse` reads what `dump` has written."""
     path = cache_folder() / part / name
     with suppress(OSError, ValueError, RegardError):  # not there, not whole, or no plain file
-        return parse(_read(path))
+        return parse(read_kept(path))
     made = make()
-    with suppress(OSError, RegardError), claiming(path):  # else another process writes the same, or none can
-        content = dump(made)
-        with writing(path) as stream:
-            stream.write(_digest(content))
-            stream.write(content)
+    with suppress(OSError, RegardError):  # another process writes the same, or none can
+        write_kept(path, dump(made))
     return made
 
 
-def _read(path: Path) -> bytes:
+def write_kept(path: Path, content: bytes) -> None:
+    with claiming(path), writing(path) as stream:
+        stream.write(_digest(content))
+        stream.write(content)
+
+
+def read_kept(path: Path) -> bytes:
+    """The content; ValueError if it does not fit its digest."""
     with open_file(path) as stream:
         digest, content = stream.readline(), stream.read()
     if digest != _digest(content):

@@ -8,8 +8,9 @@ gradient      dW = dyᵀ x
 
 Fusing saves passes over the widest activations of a block, forward and backward. The library is the one PyTorch has
 loaded, called through its C interface. For each shape all kernels that it proposes are timed (PyTorch takes the first),
-and a few rows of the result are checked against the equation. Without the library `epilogues` is None; without a
-correct kernel for a shape, the product is None. Then PyTorch and block_norm.py compute it.
+unless one is known (known_kernels.py), and a few rows of the result are checked against the equation. Without the
+library `epilogues` is None; without a correct kernel for a shape, the product is None. Then PyTorch and block_norm.py
+compute it.
 """
 
 from __future__ import annotations
@@ -24,11 +25,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from regard.fast.known_kernels import KnownKernels, file_for
+
 DTYPES, COMPUTE_FP32 = {torch.float32: 0, torch.bfloat16: 14}, 68  # the library's numbers for dtypes
 TRANSPOSE, EPILOGUE, BIAS, OTHER, OTHER_STRIDE = (3, 4), 7, 8, 11, 12  # for properties of a product
 PLAIN, PLAIN_BIAS, GELU, GELU_BIAS, SLOPE = 1, 4, 160, 164, 192  # epilogues: u is written by GELU, read by SLOPE
 MOST_WORKSPACE, REDUCTION, IN_FP32 = 1, 3, 2  # properties of the search for kernels
-CANDIDATES, CANDIDATE_BYTES = 16, 96
+CANDIDATES, CANDIDATE_BYTES, KERNEL_BYTES = 16, 96, 64  # a candidate begins with its kernel
 WORKSPACE = 32 << 20
 MOST_CHOICES = 512  # shapes that are timed at most: enough for training on pairs
 ALIGNED = 256  # bytes; cuBLASLt's search assumes it
@@ -43,7 +46,8 @@ def epilogues(device: torch.device) -> Epilogues | None:
     try:
         with open("/proc/self/maps", encoding="utf-8") as maps:
             path = next(line.split()[-1] for line in maps if "libcublasLt.so" in line)
-        return Epilogues(ctypes.CDLL(path), device)
+        library = ctypes.CDLL(path)
+        return Epilogues(library, device, KnownKernels(file_for(device, library.cublasLtGetVersion())))
     except (OSError, StopIteration, AttributeError, RuntimeError):
         return None
 
@@ -69,6 +73,13 @@ class Product(NamedTuple):
         return self.end, self.plus is not None, self.transposed, *self.first.shape, *self.second.shape, self.out.dtype
 
     @property
+    def kind(self) -> tuple[str, int]:
+        """Everything that decides the kernel but the number of rows, and that number."""
+        fixed = 0 if self.transposed == SECOND else len(self.first)
+        sizes = fixed, self.first.size(1), self.second.size(1)
+        return repr((self.end, self.plus is not None, self.transposed, *sizes, self.out.dtype)), len(self.second)
+
+    @property
     def fits(self) -> bool:
         matrices = (self.first, self.second, self.out)
         halves = self.first.dtype == self.second.dtype == torch.bfloat16
@@ -81,8 +92,8 @@ class Product(NamedTuple):
 
 
 class Epilogues:
-    def __init__(self, library: Any, device: torch.device) -> None:
-        self.library, self.device = library, device
+    def __init__(self, library: Any, device: torch.device, known: KnownKernels | None = None) -> None:
+        self.library, self.device, self.known = library, device, known or KnownKernels()
         self.handle = c_void_p()
         check(library.cublasLtCreate(byref(self.handle)))
         self.workspace = torch.empty(WORKSPACE, dtype=torch.uint8, device=device)
@@ -155,8 +166,22 @@ class Epilogues:
     def _plan(self, product: Product, written: Callable[[slice], list[tuple[Tensor, Tensor]]]) -> ProductPlan | None:
         if not product.fits:
             return None
+        kernel = self.known.near(*product.kind)
+        if kernel is not None and len(kernel) == KERNEL_BYTES:
+            plan = self._checked(product, written, kernel)
+            if plan is not None:
+                return plan
+        plan = self._checked(product, written)
+        if plan is not None:
+            self.known.add(*product.kind, plan.kernel)
+        return plan
+
+    def _checked(
+        self, product: Product, written: Callable[[slice], list[tuple[Tensor, Tensor]]], kernel: bytes | None = None
+    ) -> ProductPlan | None:
+        """The plan with this kernel, or with the fastest one; None if there is none or its result is wrong."""
         try:
-            plan = ProductPlan(self, product)
+            plan = ProductPlan(self, product, kernel)
         except RuntimeError:
             return None
         some = slice(None, None, -(-len(product.out) // 16))
@@ -166,11 +191,11 @@ class Epilogues:
 
 
 class ProductPlan:
-    """The fastest kernel for one kind and shape of product."""
+    """The fastest kernel for one kind and shape of product, or the one that is given."""
 
-    def __init__(self, of: Epilogues, like: Product) -> None:
+    def __init__(self, of: Epilogues, like: Product, kernel: bytes | None = None) -> None:
         self.of, library = of, of.library
-        self.product, search = c_void_p(), c_void_p()
+        self.product = c_void_p()
         check(library.cublasLtMatmulDescCreate(byref(self.product), c_int(COMPUTE_FP32), c_int(DTYPES[torch.float32])))
         for side, transposed in zip(TRANSPOSE, like.transposed, strict=True):
             self._set(side, c_int32(transposed))
@@ -179,19 +204,34 @@ class ProductPlan:
             self._set(OTHER_STRIDE, c_int64(like.out.size(1)))
         self._point(like)
         self.layouts = [layout(library, matrix) for matrix in (like.first, like.second, like.out)]
+        self.candidates = (ctypes.c_char * (CANDIDATES * CANDIDATE_BYTES))()
+        if kernel is None:
+            self.best = self._search(like)
+        else:
+            self.best = 0
+            ctypes.memmove(self.candidates, kernel, KERNEL_BYTES)
+
+    def _search(self, like: Product) -> int:
+        """Asks the library for candidates, and times them."""
+        of, library, search = self.of, self.of.library, c_void_p()
         check(library.cublasLtMatmulPreferenceCreate(byref(search)))
         for name, value in ((MOST_WORKSPACE, c_uint64(WORKSPACE)), (REDUCTION, c_uint32(IN_FP32))):
             amount = c_size_t(ctypes.sizeof(value))
             check(library.cublasLtMatmulPreferenceSetAttribute(search, c_int(name), byref(value), amount))
-        self.candidates, found = (ctypes.c_char * (CANDIDATES * CANDIDATE_BYTES))(), c_int()
+        found = c_int()
         first, second, out = self.layouts
         given = (of.handle, self.product, first, second, out, out, search, c_int(CANDIDATES))
         check(library.cublasLtMatmulAlgoGetHeuristic(*given, self.candidates, byref(found)))
         check(library.cublasLtMatmulPreferenceDestroy(search))
-        self.times = [milliseconds(functools.partial(self._try, like, number)) for number in range(found.value)]
-        if min(self.times, default=float("inf")) == float("inf"):
+        times = [milliseconds(functools.partial(self._try, like, number)) for number in range(found.value)]
+        if min(times, default=float("inf")) == float("inf"):
             raise RuntimeError("cuBLASLt has no kernel")
-        self.best = self.times.index(min(self.times))
+        return times.index(min(times))
+
+    @property
+    def kernel(self) -> bytes:
+        begin = self.best * CANDIDATE_BYTES
+        return self.candidates.raw[begin : begin + KERNEL_BYTES]
 
     def __call__(self, product: Product) -> bool:
         self._point(product)

@@ -1,0 +1,76 @@
+"""Which kernel was the fastest for a product: remembered, and kept in the cache under the GPU and the versions.
+
+Trying all kernels of one shape takes a GPU some ten milliseconds, and a training on sentence pairs has hundreds of
+shapes. A kernel also serves up to `SHARED` times as many rows, or as few. Whoever takes a kernel from here checks its
+result before using it.
+"""
+
+from __future__ import annotations
+
+import atexit
+import hashlib
+import json
+from contextlib import suppress
+from pathlib import Path
+
+import torch
+
+from regard.base.errors import RegardError
+from regard.corpora.fetch import cache_folder
+from regard.corpora.kept import read_kept, write_kept
+
+SHARED = 2.0
+DRIVER = Path("/proc/driver/nvidia/version")
+
+Kernels = dict[str, dict[int, bytes]]  # kind of product → rows → the kernel
+
+
+class KnownKernels:
+    """`path`: the file in the cache; None = remembered by this object alone."""
+
+    def __init__(self, path: Path | None = None) -> None:
+        self.path, self.found, self.changed = path, read_kernels(path), False
+        if path is not None:
+            atexit.register(self.save)
+
+    def near(self, kind: str, rows: int) -> bytes | None:
+        """The kernel for so many rows, or for the nearest number of rows that may share one."""
+        known = self.found.get(kind, {})
+        close = [other for other in known if rows <= SHARED * other and other <= SHARED * rows]
+        return known[min(close, key=lambda other: abs(other - rows))] if close else None
+
+    def add(self, kind: str, rows: int, kernel: bytes) -> None:
+        self.found.setdefault(kind, {})[rows] = kernel
+        self.changed = True
+
+    def save(self) -> None:
+        """Writes what was added, beside what other processes have written meanwhile."""
+        if self.path is None or not self.changed:
+            return
+        merged = read_kernels(self.path)
+        for kind, kernels in self.found.items():
+            merged.setdefault(kind, {}).update(kernels)
+        with suppress(OSError, RegardError):  # a cache that cannot be written is done without
+            written = {kind: {n: kernel.hex() for n, kernel in kernels.items()} for kind, kernels in merged.items()}
+            write_kept(self.path, json.dumps(written).encode())
+            self.changed = False
+
+
+def file_for(device: torch.device, library: int) -> Path:
+    """The file of a GPU and its driver with this version of the library."""
+    driver = DRIVER.read_text(encoding="utf-8", errors="replace") if DRIVER.is_file() else ""
+    told = "\0".join([torch.cuda.get_device_name(device), str(torch.version.cuda), str(library), driver])
+    return cache_folder() / "kernels" / f"{hashlib.blake2b(told.encode(), digest_size=16).hexdigest()}.json"
+
+
+def read_kernels(path: Path | None) -> Kernels:
+    """What is in the file; nothing if it is not there or not whole."""
+    if path is None:
+        return {}
+    with suppress(OSError, ValueError, TypeError, AttributeError, RegardError):
+        tree = json.loads(read_kept(path))
+        return {
+            kind: {int(rows): bytes.fromhex(kernel) for rows, kernel in kernels.items()}
+            for kind, kernels in tree.items()
+        }
+    return {}
