@@ -1,14 +1,32 @@
 """What no one has set follows the corpus: a small one is not read a thousand times, and what was set stays."""
 
+import dataclasses
+from types import SimpleNamespace
+
 import pytest
 
 import regard
 from regard.base.errors import RegardError
+from regard.base.numbers import grouped
 from regard.corpora.phrasebook import make_pairs
+from regard.runs import data
 from regard.runs.recipe import compose
 from regard.runs.train import compose_recipe, prepare
 from regard.systems.catalogue import SYSTEMS
-from regard.training.defaults import DROPOUT, MOST_EPOCHS, PATIENCE, SMALL_FILE, epochs, plan, spread, suited
+from regard.training.defaults import (
+    DROPOUT,
+    FULL_STEP,
+    MOST_EPOCHS,
+    PATIENCE,
+    ROOM,
+    SMALL_FILE,
+    STEPS_PER_EPOCH,
+    epochs,
+    filled,
+    plan,
+    spread,
+    suited,
+)
 from regard.training.hyperparameters import PairTraining, Training
 
 LEARNED = [system.name for system in SYSTEMS if system.trained == "gradient"]
@@ -53,6 +71,85 @@ def test_what_was_set_explicitly_stays(name, value):
     changes = suited(recipe.training, 15_000, 64, recipe.given)
     assert changes
     assert name not in changes
+
+
+@pytest.mark.parametrize(
+    "system, size", [("seq2seq", "medium"), ("bahdanau", "medium"), ("transformer", "medium"), ("seq2seq", "large")]
+)
+def test_translators_fill_a_large_gpu(system, size):
+    before = compose(system, size).training
+    changes = filled(before, 10**8, ROOM, ())
+    assert changes["batch_tokens"] == FULL_STEP
+    rate = before.learning_rate * (FULL_STEP / before.batch_tokens) ** 0.5
+    assert changes["learning_rate"] == pytest.approx(rate, rel=1e-3)
+    after = dataclasses.replace(before, **changes)
+    assert epochs(after, 10**6) == pytest.approx(epochs(before, 10**6))  # as many tokens are read, and warm it up
+    assert after.warmup * after.batch_tokens == pytest.approx(before.warmup * before.batch_tokens)
+    assert after.evaluate_every == pytest.approx(
+        before.evaluate_every * before.learning_rate / after.learning_rate, abs=1
+    )
+    assert after.checkpoint_every == after.evaluate_every  # as before: a checkpoint with each validation
+    assert after.evaluate_every / after.steps > before.evaluate_every / before.steps  # fewer validations
+
+
+def test_filled_steps_do_not_make_a_corpus_small():
+    before = compose("transformer", "medium").training
+    after = dataclasses.replace(before, **filled(before, 900_000, ROOM, ()))
+    assert after.batch_tokens > before.batch_tokens
+    assert suited(before, 900_000, 64, ()) == suited(after, 900_000, 64, ()) == {}
+
+
+def test_steps_that_were_set_stay_when_they_are_filled():
+    before = compose("transformer", "medium").training
+    changes = filled(before, 10**8, ROOM, {"training.steps", "training.warmup", "training.evaluate_every"})
+    assert changes.keys() == {"batch_tokens", "learning_rate", "checkpoint_every"}
+
+
+@pytest.mark.parametrize("tokens", [200_000, 400_000, 10**7])
+def test_filled_steps_leave_enough_of_them_in_an_epoch(tokens):
+    before = compose("transformer", "medium").training
+    batch = (filled(before, tokens, ROOM, ()) or vars(before))["batch_tokens"]
+    assert batch == before.batch_tokens or tokens / batch >= STEPS_PER_EPOCH
+    assert before.batch_tokens <= batch <= FULL_STEP
+
+
+@pytest.mark.parametrize(
+    "system, size, room, given",
+    [
+        ("transformer", "medium", 0, ()),  # a CPU
+        ("transformer", "medium", ROOM - 1, ()),  # a GPU with too little memory
+        ("transformer", "small", ROOM, ()),
+        ("transformer", "large", ROOM, ()),  # has larger steps already
+        ("gpt", "medium", ROOM, ()),  # reads windows of text
+        ("transformer", "medium", ROOM, {"training.batch_tokens"}),
+        ("transformer", "medium", ROOM, {"training.learning_rate"}),
+    ],
+)
+def test_nothing_else_has_filled_steps(system, size, room, given):
+    assert filled(compose(system, size).training, 10**8, room, given) == {}
+
+
+def test_filled_steps_are_said_and_kept_in_the_recipe(monkeypatch, capsys):
+    settings = {"data": {"pairs": 30_000}, "training": {"device": "cpu"}}
+    before = prepare(compose_recipe("transformer", data="phrasebook", size="medium", settings=settings)).recipe
+    assert "fill this GPU" not in capsys.readouterr().err
+    there = data.read_data(compose_recipe("transformer", data="phrasebook", size="medium", settings=settings))
+    monkeypatch.setattr(data, "pick_device", lambda name: SimpleNamespace(type="cuda"))
+    monkeypatch.setattr(data, "memory_of", lambda device: ROOM)
+    after = there.suited().recipe
+    assert before.training.batch_tokens < after.training.batch_tokens <= FULL_STEP
+    assert f"steps of {grouped(after.training.batch_tokens)} tokens, which fill this GPU" in capsys.readouterr().err
+
+
+def test_labels_have_no_filled_steps(tmp_path, monkeypatch, capsys):
+    path = tmp_path / "labels.tsv"
+    path.write_text("".join(f"A sentence of {n} words .\t{n % 2}\n" for n in range(20_000)), encoding="utf-8")
+    recipe = compose_recipe("classifier", data=str(path), size="medium", settings={"training": {"device": "cpu"}})
+    there = data.read_data(recipe)
+    monkeypatch.setattr(data, "pick_device", lambda name: SimpleNamespace(type="cuda"))
+    monkeypatch.setattr(data, "memory_of", lambda device: ROOM)
+    assert there.suited().recipe.training.batch_tokens <= recipe.training.batch_tokens
+    assert "fill this GPU" not in capsys.readouterr().err
 
 
 def test_a_batch_still_holds_the_longest_pair():

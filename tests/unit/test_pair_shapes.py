@@ -14,7 +14,7 @@ from regard.runs.recipe import compose
 from regard.systems.catalogue import load_class
 from regard.text.bpe_dropout import DropoutPairs
 from regard.text.pair_batches import PairBatches, side_by_side
-from regard.text.pair_shapes import SOURCES, TARGETS, ShapedPairBatches, least_rounding
+from regard.text.pair_shapes import ShapedPairBatches, least_rounding
 from regard.text.pair_tokens import TokenPairs, encode_pairs, offsets_of
 from regard.text.pairs import Pairs
 from regard.text.tokenizer import Tokenizer
@@ -87,6 +87,21 @@ def test_a_batch_depends_on_its_step_alone(shapes, seed, steps):
             assert np.array_equal(getattr(one, name), getattr(other, name))
 
 
+small = st.lists(st.tuples(st.integers(0, 12), st.integers(0, 12)), min_size=1, max_size=40)
+
+
+@settings(derandomize=True, deadline=None, max_examples=50)
+@given(shapes=small, spare=st.integers(0, 30), seconds=st.sampled_from([0, 120]))
+@example(shapes=[(3, 0)] * 4 + [(3, 1), (0, 2), (16, 2)], spare=0, seconds=0)  # one is as large as the budget
+def test_a_batch_has_a_shape_of_its_own_only_if_none_holds_it(shapes, spare, seconds):
+    pairs = numbered(shapes)
+    budget = int((pairs.source_lengths + pairs.target_lengths).max()) + spare
+    batches = ShapedPairBatches(pairs, budget, 0, seconds=seconds)
+    for _, source, target in map(shape_of, epoch_of(batches, 0)):
+        around = [(s, t) for s, t in batches.shapes if s >= source and t >= target and s + t <= budget]
+        assert not around or (source, target) in batches.shapes
+
+
 def corpus(count=5000):
     random = np.random.default_rng(0)
     source = random.gamma(6, 2.5, count).astype(int) + 2
@@ -99,12 +114,26 @@ def test_there_are_few_shapes_the_same_in_every_epoch_and_little_is_padding():
     epochs = [epoch_of(batches, epoch) for epoch in range(3)]
     held = [sorted(shape_of(batch) for batch in found) for found in epochs]
     assert held[0] == held[1] == held[2]
-    assert len(set(held[0])) <= TARGETS * SOURCES
+    assert len(set(held[0])) <= 32
     assert len({shape[1:] for shape in held[0]}) == len(set(held[0]))  # the rows follow from the lengths
     padded = sum(batch.source.size + batch.tokens.size for batch in epochs[0])
     assert (source.sum() + target.sum() + 2 * len(source)) / padded > 0.85
     companies = [{frozenset(batch.targets[:, 0].tolist()) for batch in found} for found in epochs]
     assert len(companies[0] & companies[1]) < 0.2 * len(companies[0])
+
+
+def test_the_shorter_a_training_the_fewer_shapes_and_the_pairs_stay_the_same():
+    source, target = corpus()
+    pairs = numbered(list(zip(source.tolist(), target.tolist())))
+    found, most = [], {60: 8, 119: 8, 120: 16, 239: 16, 240: 32, 3600: 32}
+    for seconds in most:
+        batches = epoch_of(ShapedPairBatches.of(PairBatches(pairs, 4096, 0), seconds), 0)
+        found.append(len({shape_of(batch) for batch in batches}))
+        assert sorted(row for batch in batches for row in rows_of(batch)) == sorted(
+            row for batch in epoch_of(PairBatches(pairs, 4096, 0), 0) for row in rows_of(batch)
+        )
+    assert found[0] == found[1] < found[2] == found[3] < found[4] == found[5]
+    assert all(count <= bound for count, bound in zip(found, most.values(), strict=True))
 
 
 @law

@@ -6,12 +6,13 @@ is the same.
 
 from __future__ import annotations
 
+import math
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
@@ -38,9 +39,9 @@ from regard.runs.folder import (
     read_facts,
 )
 from regard.runs.recipe import Recipe
+from regard.runs.speed import recordable
 from regard.runs.translation_run import both_sides
 from regard.systems.model import Model
-from regard.systems.transformer import Transformer
 from regard.systems.translator import BY_CORPUS, dropout_for
 from regard.text.batches import Streams, Windows
 from regard.text.bpe_dropout import DropoutPairs
@@ -55,9 +56,10 @@ from regard.text.pairs import PairCorpus, Pairs, weighted
 from regard.text.sources import digest_of
 from regard.text.tokenizer import Tokenizer
 from regard.text.tokens import TokenArray
-from regard.training.defaults import DROPOUT, plan, spread, suited
+from regard.training.defaults import DROPOUT, filled, plan, spread, suited
 from regard.training.hyperparameters import Counting, Learning
 from regard.training.loop import Batches
+from regard.training.out_of_memory import memory_of
 from regard.training.validation import PairValidation, TextValidation, Validation, Verdict
 
 
@@ -66,6 +68,7 @@ class Data(ABC):
 
     recipe: Recipe
     tokenizers: Tokenizers
+    translates: ClassVar[bool] = False
 
     @property
     @abstractmethod
@@ -93,10 +96,16 @@ class Data(ABC):
         """The fewest tokens that a batch must hold."""
 
     def suited(self) -> Self:
-        """The same, with what no one has set chosen for a small corpus or a budget in seconds, and said."""
+        """The same, with what no one has set chosen for the GPU, a small corpus or a budget in seconds, and said."""
         recipe = self.recipe
         if not isinstance(recipe.training, Learning):
             return self
+        device = pick_device(recipe.training.device)
+        room = memory_of(device) if self.translates and device.type == "cuda" else 0
+        if changes := filled(recipe.training, self.read, room, recipe.given):
+            recipe = recipe.replace(training=changes)
+            tokens, rate = grouped(recipe.training.batch_tokens), recipe.training.learning_rate
+            say(f"Training: steps of {tokens} tokens, which fill this GPU, with a rate of {rate:g}.")
         if changes := spread(recipe.training, recipe.given):
             recipe = recipe.replace(training=changes)
             count = counted(recipe.training.validations, "validation")
@@ -248,6 +257,7 @@ class PairData(Data):
     valid: TokenPairs
     references: Pairs  # what `valid` was cut from
     made_up: str = ""  # the checksum of back-translated pairs, where there are any
+    translates = True
     encode = staticmethod(encode_pairs)
 
     @classmethod
@@ -310,8 +320,10 @@ class PairData(Data):
             assert source is not None
             anew = DropoutPairs(self.texts, self.train, source, target, rate, settings.seed)
             batches = PairBatches(self.train, settings.batch_tokens, settings.seed, epochs=anew.epoch)
-        few = settings.capture != "off" and model.device.type == "cuda" and isinstance(model, Transformer)
-        return ShapedPairBatches.of(batches) if few else batches  # a GPU records the step of each shape
+        if settings.capture == "off" or model.device.type != "cuda" or not recordable(model):
+            return batches
+        limit = settings.limit
+        return ShapedPairBatches.of(batches, limit.amount if limit.unit == "seconds" else math.inf)
 
     def _check_context(self, model: Model) -> None:
         """Positions that end must reach to the end of every pair: better known now than at the first long batch."""
@@ -379,6 +391,7 @@ def settle_dropout(recipe: Recipe, pairs: int) -> Recipe:
 class LabelData(PairData):
     """Pairs whose target is a label: one symbol, which is all that is predicted."""
 
+    translates = False
     encode = staticmethod(encode_labelled)
 
     @property

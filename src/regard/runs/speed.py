@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from regard.base.install import Install, as_written
+from regard.systems.model import Model
 
 install: Install
 on_this_machine: Callable[..., Iterable[Any]]  # device → its rows, each with why it does not run there, or None
@@ -13,3 +14,12 @@ try:
     from regard.fast import install, on_this_machine
 except ImportError:
     install, on_this_machine = as_written, lambda device: ()
+
+
+def recordable(model: Model) -> bool:
+    """Can a GPU record its training step for each shape of a batch of pairs?"""
+    try:
+        from regard.fast import captured_step
+    except ImportError:
+        return False
+    return captured_step.recordable(model)

@@ -3,12 +3,15 @@
     a pair of s and t tokens belongs to the cell (S, T) with s ≤ S, t ≤ T;        rows(S, T) = ⌊batch_tokens / (S + T)⌋
 
 The cells are chosen for the corpus: the few target lengths T with the least padding, and for each of them the source
-lengths S likewise. A batch always has all rows of its shape; rows without a pair are empty and predict nothing, so
-loss, gradient and number of tokens are those of the pairs alone. Within a cell every epoch has another order.
+lengths S likewise. Each shape costs a GPU time before its steps are fast, so a short training has fewer of them.
+
+A batch always has all rows of its shape; rows without a pair are empty and predict nothing, so loss, gradient and
+number of tokens are those of the pairs alone. Within a cell every epoch has another order.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import numpy as np
@@ -16,28 +19,40 @@ import numpy as np
 from regard.text.pair_batches import PairBatch, PairBatches, side_by_side
 from regard.text.pair_tokens import TokenPairs
 
-TARGETS, SOURCES = 8, 4  # lengths of targets, and of sources for each of those: at most 32 shapes
+GRIDS = {240.0: (8, 4), 120.0: (4, 4), 0.0: (4, 2)}  # from so many seconds on: lengths of targets, of sources for each
+
+
+def grid_for(seconds: float = math.inf) -> tuple[int, int]:
+    """How many lengths of targets, and of sources for each of those, suit a training that takes so long."""
+    return next(grid for least, grid in GRIDS.items() if seconds >= least)
 
 
 class ShapedPairBatches(PairBatches):
     """`PairBatches` in `shapes`, a list of (S, T); a pair that fits none of them gets its own shape."""
 
     def __init__(
-        self, pairs: TokenPairs, batch_tokens: int, seed: int, *, epochs: Callable[[int], TokenPairs] | None = None
+        self,
+        pairs: TokenPairs,
+        batch_tokens: int,
+        seed: int,
+        *,
+        epochs: Callable[[int], TokenPairs] | None = None,
+        seconds: float = math.inf,
     ):
+        targets, sources = grid_for(seconds)
         known = [pairs, epochs(0)] if epochs and len(pairs) else [pairs]
         source = np.concatenate([some.source_lengths for some in known])
         target = np.concatenate([some.target_lengths for some in known])
-        self._targets = least_rounding(target, TARGETS)
+        self._targets = least_rounding(target, targets)
         strip = np.searchsorted(self._targets, target)
-        self._sources = [least_rounding(source[strip == number], SOURCES) for number in range(len(self._targets))]
+        self._sources = [least_rounding(source[strip == number], sources) for number in range(len(self._targets))]
         self.shapes = [(int(s), int(t)) for t, edges in zip(self._targets, self._sources, strict=True) for s in edges]
         super().__init__(pairs, batch_tokens, seed, epochs=epochs)
 
     @classmethod
-    def of(cls, batches: PairBatches) -> ShapedPairBatches:
-        """The same pairs, in few shapes."""
-        return cls(batches._plain, batches._budget, batches._seed, epochs=batches._epochs)
+    def of(cls, batches: PairBatches, seconds: float = math.inf) -> ShapedPairBatches:
+        """The same pairs, in few shapes, for a training that takes so many seconds."""
+        return cls(batches._plain, batches._budget, batches._seed, epochs=batches._epochs, seconds=seconds)
 
     def _order(self, pairs: TokenPairs, random: np.random.Generator | None) -> np.ndarray:
         """Cell by cell, alternately up and down so that neighbours are similar; random within a cell."""

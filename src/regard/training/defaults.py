@@ -1,9 +1,12 @@
-"""Defaults for small corpora: fewer steps, smaller batches, early stopping and more dropout.
+"""What no one has set follows the corpus, the GPU and the budget.
 
 A system's default number of steps suits millions of tokens. A few hundred sentences would be read a thousand times and
 memorised within minutes. So by default a corpus is read at most `MOST_EPOCHS` times, in batches small enough for
 `STEPS_PER_EPOCH` steps; training stops after `PATIENCE` validations without improvement, which are
 `EPOCHS_PER_VALIDATION` epochs apart; dropout is at least `DROPOUT`.
+
+A large GPU takes nearly as long for a few thousand tokens as for `FULL_STEP`, so there translators of size medium and
+large have such steps: fewer of them, with a learning rate that grows with the square root of their tokens.
 
 In a budget in seconds, how many steps there are depends on the machine, so validations are spread over the time.
 Explicit settings are never changed.
@@ -22,6 +25,8 @@ STEPS_PER_EPOCH = 20
 SMALLEST_BATCH = 512  # tokens: a step with fewer takes as long
 EPOCHS_PER_VALIDATION, PATIENCE = 2, 10
 DROPOUT = 0.3
+FULL_STEP, MEDIUM_STEP = 32_768, 8192  # tokens of both sides, in a step that fills a GPU, and in one of size medium
+ROOM = 16 << 30  # bytes of a GPU that has room for full steps of either size
 VALIDATIONS, MINUTE = 10, 60  # at least so many in a budget in seconds; in a long one, one a minute
 SMALL_FILE = 200_000  # bytes: from a smaller file, a model of the smallest size learns as much, and faster
 
@@ -52,6 +57,25 @@ def suited(settings: Learning, tokens: int, longest: int, given: Collection[str]
     }
     if "training.budget" in given:  # how long is said: only how it is spent follows the corpus
         del wanted["steps"], wanted["patience"]
+    return {name: value for name, value in wanted.items() if f"training.{name}" not in given}
+
+
+def filled(settings: Learning, tokens: int, room: float, given: Collection[str]) -> dict[str, Any]:
+    """The settings that fill a GPU with `room` bytes, 0 on a CPU; a corpus of `tokens` tokens still has
+    `STEPS_PER_EPOCH` steps. `given` as above."""
+    small = settings.batch_tokens
+    large = min(FULL_STEP, tokens // STEPS_PER_EPOCH)
+    asked = not {"training.batch_tokens", "training.learning_rate"}.isdisjoint(given)
+    if asked or room < ROOM or not isinstance(settings, PairTraining) or not MEDIUM_STEP <= small < large:
+        return {}
+    times = large / small
+    fewer = {  # as many tokens in all; a validation takes as long as before, so there are fewer
+        "steps": round(settings.steps / times),
+        "warmup": round(settings.warmup / times),
+        "evaluate_every": round(settings.evaluate_every / times**0.5),
+        "checkpoint_every": round(settings.checkpoint_every / times**0.5),
+    }
+    wanted = {"batch_tokens": large, "learning_rate": round(settings.learning_rate * times**0.5, 6)} | fewer
     return {name: value for name, value in wanted.items() if f"training.{name}" not in given}
 
 

@@ -42,7 +42,7 @@ class Learning(Checked):
     )
     decay: float = setting(0.8, "schedule decay: factor on the rate after each epoch", above=0, most=1)
     decay_after: int = setting(5, "schedule decay: epochs at the peak before the rate begins to fall", least=0)
-    warmup: int = setting(100, "steps of linear warm-up", least=0)
+    warmup: int = setting(100, "steps of linear warm-up; of a budget such as 60s at most a tenth, or 200", least=0)
     weight_decay: float = setting(0.01, "of matrices; biases and gains have none", least=0)
     beta2: float = setting(0.99, "AdamW's second-moment decay", **RATE)
     clip: float = setting(1.0, "largest gradient norm; 0 = no clipping", least=0)
@@ -137,7 +137,7 @@ class PairTraining(Learning):
     )
     validation_pairs: int = setting(1000, "most pairs a validation reads, always the same; 0 = all", least=0)
     capture: str = setting(
-        "auto", "steps as CUDA graphs, pairs in few shapes: on, off, or auto = a Transformer on a GPU", choices=SWITCH
+        "auto", "steps as CUDA graphs, pairs in few shapes: on, off, or auto = on a GPU, where it pays", choices=SWITCH
     )
 
     def __post_init__(self) -> None:

@@ -10,7 +10,8 @@ bf16, in up to six ways: its blocks one after the other with PyTorch's attention
 Milliseconds are of the median of three rounds of --steps steps. --kernels adds the kernels of one step and the longest
 of them; --attention attention alone, forward and backward in a graph, by each of PyTorch's backends and by
 fast/short_attention.py. --padding needs no GPU: which share of a corpus's batches is real tokens, in as many shapes
-as they come and in few. Nothing else should run. A JSON line comes last.
+as they come and in few, by the seconds of the training (--source and --target name the languages of its files; a table
+needs none). Nothing else should run. A JSON line comes last.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ from regard.fast.short_attention import attend_packed
 from regard.runs.data import PairData, read_data
 from regard.runs.recipe import compose
 from regard.text.pair_batches import PairBatches
-from regard.text.pair_shapes import ShapedPairBatches
+from regard.text.pair_shapes import GRIDS, ShapedPairBatches
 
 WAYS = ("plain", "graph", "compiled", "compiled-graph", "fused", "fused-graph")
 ROWS, LENGTH = 512, 32
@@ -50,10 +51,12 @@ def main() -> None:
     parser.add_argument("--kernels", type=int, default=0, help="the longest so many kernels of a step")
     parser.add_argument("--attention", action="store_true")
     parser.add_argument("--padding", metavar="CORPUS", help="such as multi30k")
+    parser.add_argument("--source", default="de", help="language of --padding's sources; empty for a table")
+    parser.add_argument("--target", default="en")
     options = parser.parse_args()
     found: dict[str, Any] = {"steps": [step(way, options) for way in options.ways]}
     found["attention"] = attention() if options.attention else []
-    found["padding"] = padding(options.padding) if options.padding else []
+    found["padding"] = padding(options.padding, options.source, options.target) if options.padding else []
     print(json.dumps(found))
 
 
@@ -160,23 +163,24 @@ def rounds(work: Callable[[], object]) -> float:
     return median(times[1:])
 
 
-def padding(corpus: str) -> list[dict[str, Any]]:
-    """Of the batches of an epoch, as many as they come and in few shapes."""
-    data = {"corpus": corpus, "source": "de", "target": "en", "vocabulary": 6000}
+def padding(corpus: str, source: str, target: str) -> list[dict[str, Any]]:
+    """Of the batches of an epoch, in as many shapes as they come and in few."""
+    data = {"corpus": corpus, "source": source, "target": target, "vocabulary": 6000}
     found = read_data(compose("transformer", "small", {"data": data}))
     assert isinstance(found, PairData)
     pairs = found.train
     rows = []
     for budget in (4096, 8192, 32768):
-        for kind in (PairBatches, ShapedPairBatches):
-            made = kind(pairs, budget, 1)
+        plain = PairBatches(pairs, budget, 1)
+        few = {f"for {seconds:g} s or more": ShapedPairBatches.of(plain, seconds) for seconds in GRIDS}
+        for name, made in {"as they come": plain, **few}.items():
             batches = [made.batch(number) for number in range(made.steps_per_epoch)]
             real = sum(int(batch.source_lengths[batch.lengths > 0].sum() + batch.lengths.sum()) for batch in batches)
             share = real / sum(batch.source.size + batch.tokens.size for batch in batches)
             shapes = len({(batch.source.shape, batch.tokens.shape) for batch in batches})
-            row = {"batch_tokens": budget, "batches": kind.__name__, "steps": len(batches), "shapes": shapes}
+            row = {"batch_tokens": budget, "batches": name, "steps": len(batches), "shapes": shapes}
             rows.append(row | {"real_share": round(share, 3)})
-            print("  ".join(f"{name} {value}" for name, value in rows[-1].items()), flush=True)
+            print("  ".join(f"{key} {value}" for key, value in rows[-1].items()), flush=True)
     return rows
 
 
