@@ -11,6 +11,7 @@ import regard
 from regard.corpora.phrasebook import make_pairs
 from regard.report.offline_page import script_of
 from regard.report.table import significant
+from regard.runs import run as run_module
 from regard.runs.facts import read_facts
 from regard.runs.run_report import NAME, read_metrics, run_page, samples, write_report
 
@@ -160,3 +161,16 @@ def test_a_damaged_learning_curve_still_makes_a_page(runs):
         assert "While it learned" in run_page(runs["lstm"])
     finally:
         path.write_text(whole, encoding="utf-8")
+
+
+def test_the_few_texts_of_a_page_start_no_engine_that_pays_only_for_many(runs, monkeypatch):
+    handed = []
+    monkeypatch.setattr(run_module, "install", lambda thing, **use: handed.append(thing))
+    run = regard.load(runs["lstm"].folder)
+    assert len(write_report(run)) == 2
+    assert not handed
+    assert run.generate(max_tokens=3, temperature=0.8, seed=1)
+    assert handed
+    before = list(run._engines)
+    write_report(run)  # with an engine that is there already
+    assert list(run._engines)[: len(before)] == before

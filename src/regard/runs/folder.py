@@ -16,12 +16,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 
 from regard.base.errors import RegardError
 from regard.base.files import check_digests
@@ -186,11 +188,27 @@ def set_weights(model: Model, weights: dict[str, Tensor], folder: Path) -> None:
         raise RegardError(f"The weights in {folder} do not fit its recipe.toml: one of the two was changed.") from None
 
 
-def build_model(recipe: Recipe, tokenizers: Tokenizers) -> Model:
-    kind = load_class(recipe.system)
-    if tokenizers.source is None or tokenizers.source is tokenizers.target:
-        return kind(tokenizers.target.vocabulary, recipe.model)
-    return kind(tokenizers.target.vocabulary, recipe.model, source_vocabulary=tokenizers.source.vocabulary)
+DRAWING = {nn.init.normal_, nn.init.uniform_, nn.init.kaiming_uniform_, Tensor.normal_, Tensor.uniform_}
+
+
+class _Undrawn(TorchFunctionMode):
+    """Weights are not drawn, but left as their memory is. For a tensor without storage PyTorch would also load its
+    compiler, which takes a second."""
+
+    def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if function in DRAWING:
+            return args[0] if args else kwargs["tensor"]
+        return function(*args, **(kwargs or {}))
+
+
+def build_model(recipe: Recipe, tokenizers: Tokenizers, *, drawn: bool = True) -> Model:
+    """`drawn`: with its first weights; otherwise others must take their place. Code of one's own may draw more than
+    weights, so it always does."""
+    kind, settings = load_class(recipe.system), {}
+    if tokenizers.source is not None and tokenizers.source is not tokenizers.target:
+        settings["source_vocabulary"] = tokenizers.source.vocabulary
+    with nullcontext() if drawn or is_own(recipe.system) else _Undrawn():
+        return kind(tokenizers.target.vocabulary, recipe.model, **settings)
 
 
 def forbidden_tokens(tokenizer: Tokenizer, *, one_line: bool = False) -> list[int]:

@@ -50,7 +50,6 @@ from regard.runs.folder import forbidden_tokens
 from regard.runs.lists import GivenLines, lines_of
 from regard.runs.prediction import Prediction
 from regard.runs.run import GIVEN, WHOLE, Run, given_state
-from regard.runs.speed import install
 from regard.systems.ngram import NGram
 from regard.text import sources
 from regard.text.corpus import Corpus, open_corpus, open_whole
@@ -350,7 +349,7 @@ class LanguageRun(Run):
     def new_engine(self, sampling: Sampling, rows: int | None = None, *, one_line: bool = False) -> Engine:
         """An engine that writes `rows` texts at once, for a caller who submits and steps them."""
         forbidden, eos = forbidden_tokens(self.tokenizer, one_line=one_line), self.tokenizer.eos
-        return Engine(self.model, eos=eos, sampling=sampling, forbidden=forbidden, rows=rows, install=install)
+        return Engine(self.model, eos=eos, sampling=sampling, forbidden=forbidden, rows=rows, install=self.install)
 
     def opening(self, prompt: str) -> Prompt:
         """What is read of a prompt, and the tokens that may not come next.

@@ -32,7 +32,7 @@ def load(folder: str | Path, *, weights: str = "best", average: int | None = Non
     folder = Path(folder)
     recipe = open_recipe(folder)
     tokenizers = open_tokenizers(folder, recipe)
-    model = build_model(recipe, tokenizers)
+    model = build_model(recipe, tokenizers, drawn=False)
     set_weights(model, read_weights(folder, weights) if average is None else average_weights(folder, average), folder)
     model = model.to(pick_device(device))
     install(model)

@@ -6,12 +6,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 
 from regard.base.errors import RegardError
+from regard.base.install import Install, as_written
 from regard.base.numbers import grouped
 from regard.layers.state import State
 from regard.runs.data_lookup import ALL, choose_split, corpus_of, is_whole_file, pairs_of, refuse_columns
@@ -36,6 +38,7 @@ class Run:
     def __init__(self, folder: Path, recipe: Recipe, tokenizer: Tokenizer, model: Model):
         self.folder, self.recipe, self.tokenizer, self.model = folder, recipe, tokenizer, model
         self._engines: dict[Hashable, Any] = {}
+        self.install: Install = install  # given to engines
         model.eval()
 
     def __repr__(self) -> str:
@@ -63,6 +66,20 @@ class Run:
         install(self.model)
         self._engines.clear()
         return self
+
+    @contextmanager
+    def for_few(self) -> Iterator[None]:
+        """Within it, engines that are not there yet run as written: on a GPU, compiling and recording faster steps
+        takes longer than a few texts do."""
+        if self._engines:
+            yield
+            return
+        self.install = as_written
+        try:
+            yield
+        finally:
+            self.install = install
+            self._engines.clear()
 
     def _engine_for(self, how: Hashable, build: Callable[[], Any]) -> Any:
         """The engine that decodes in this way, kept for the next call: on a GPU it has recorded its steps."""

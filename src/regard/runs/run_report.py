@@ -55,7 +55,8 @@ def write_report(
         if path.exists() and REPORT_MARK not in path.read_text(encoding="utf-8", errors="replace"):
             say(f"note: {path} is not a page that Regard wrote, so it was left as it is")
             return shown
-        shown = samples(run, examples)
+        with run.for_few():
+            shown = samples(run, examples)
         written = run_page(run, shown, evaluation)
         with ExitStack() as held:
             with suppress(RegardError):  # a training holds it

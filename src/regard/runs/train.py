@@ -16,8 +16,6 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
-from torch import Tensor, nn
-from torch.overrides import TorchFunctionMode
 
 from regard.base.errors import RegardError, Stopped
 from regard.base.files import write_text
@@ -186,23 +184,14 @@ def prepare(recipe: Recipe, start: Path | None = None, tokenizers: Tokenizers | 
     return Prepared(data, model)
 
 
-class _Unfilled(TorchFunctionMode):
-    """Weights are not drawn: for a tensor without storage PyTorch would load its compiler, which takes a second."""
-
-    def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if function is nn.init.normal_:
-            return kwargs["tensor"]
-        return args[0] if function is Tensor.normal_ else function(*args, **(kwargs or {}))
-
-
 def check_room(recipe: Recipe, tokenizers: Tokenizers) -> None:
     """Refuse a model that cannot be trained in this machine's memory, before anything is allocated."""
     settings = recipe.training
     if not isinstance(settings, Learning) or settings.shard or is_own(recipe.system):
         return
     try:
-        with torch.device("meta"), _Unfilled():  # shapes alone
-            numbers = sum(p.numel() for p in build_model(recipe, tokenizers).parameters())
+        with torch.device("meta"):  # shapes alone
+            numbers = sum(p.numel() for p in build_model(recipe, tokenizers, drawn=False).parameters())
     except RuntimeError:  # more components than 64 bits can count
         numbers = 2**63
     copies = {"adamw": 4, "muon": 3}.get(settings.optimizer, 2)  # weights, gradients, moments
@@ -305,7 +294,7 @@ def resume(
     torch.set_num_threads(recipe.training.threads)
     group = join(recipe.training.device)
     data = data_of(folder, recipe)
-    ready = Prepared(data, build_model(recipe, data.tokenizers))
+    ready = Prepared(data, build_model(recipe, data.tokenizers, drawn=False))
     with claimed(folder) if group.is_first else nullcontext():
         if group.is_first:
             tidy(folder)
@@ -495,15 +484,19 @@ def dry_run(recipe: Recipe, start: Path | None = None) -> dict[str, Any]:
         "weights_gradients_optimizer_bytes": resident_bytes(trainer),
         "peak_memory_bytes": peak_memory(trainer.device),
         **({"warning": TOO_MANY} if epochs > MOST_EPOCHS and not trainer.settings.patience else {}),
-        **(on_the_gpu(trainer.device) if trainer.device.type == "cuda" else {}),
+        **(on_the_gpu(trainer) if trainer.device.type == "cuda" else {}),
     }
 
 
-def on_the_gpu(device: torch.device) -> dict[str, int]:
-    """What PyTorch keeps for its tensors, and beside it the CUDA context, libraries and other processes."""
-    free, total = torch.cuda.mem_get_info(device)
-    beside = total - free - torch.cuda.memory_reserved(device)
-    return {"peak_reserved_bytes": torch.cuda.max_memory_reserved(device), "gpu_memory_beside_bytes": beside}
+def on_the_gpu(trainer: Trainer) -> dict[str, int]:
+    """What PyTorch keeps for its tensors, and beside it the CUDA context, libraries and other processes; and of the
+    machine's memory what is copied there to be saved."""
+    free, total = torch.cuda.mem_get_info(trainer.device)
+    return {
+        "peak_reserved_bytes": torch.cuda.max_memory_reserved(trainer.device),
+        "gpu_memory_beside_bytes": total - free - torch.cuda.memory_reserved(trainer.device),
+        "host_memory_for_saving_bytes": trainer.writer.host_bytes,
+    }
 
 
 def resident_bytes(trainer: Trainer) -> int:

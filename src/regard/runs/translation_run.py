@@ -36,7 +36,6 @@ from regard.report.progress import progress
 from regard.runs.lists import GivenPairs
 from regard.runs.prediction import Prediction
 from regard.runs.run import PairRun, given_state
-from regard.runs.speed import install
 from regard.systems.translator import Translator
 from regard.text.pair_tokens import TokenPairs, encode_pairs
 from regard.text.pairs import Pairs
@@ -110,7 +109,7 @@ class TranslationRun(PairRun):
             return self.searcher
         if self.model.device.type != "cuda":
             return None
-        engine: BeamEngine = self._engine_for("beam", lambda: BeamEngine(self.model, install=install))
+        engine: BeamEngine = self._engine_for("beam", lambda: BeamEngine(self.model, install=self.install))
         return engine
 
     def translate(

@@ -10,6 +10,8 @@ from regard.runs.data import TextData, read_data
 from regard.runs.train import compose_recipe
 from regard.text import kept_text
 from regard.text.kept_text import kept_of_text
+from regard.text.pair_split import draw_pairs
+from regard.text.pairs import open_pairs
 from regard.text.tokenizer import Tokenizer
 
 SENTENCES = [f"The {thing} costs {price} coins." for price in range(40) for thing in ("café", "house", "old boat")]
@@ -179,3 +181,15 @@ def test_little_text_is_not_kept(cache, monkeypatch):
     for size, files in ((99, 0), (100, 1)):
         kept_of_text("overlap", size, (), lambda: b"made", bytes, bytes)
         assert len(list(cache.iterdir()) if cache.exists() else []) == files
+
+
+def test_pairs_that_were_drawn_for_the_splits_are_not_drawn_again(cache, tmp_path, monkeypatch):
+    file = tmp_path / "mine.tsv"
+    file.write_text("".join(f"{one}\t{other}\n" for one, other in zip(SENTENCES, SAID)), encoding="utf-8")
+    first = open_pairs(file)
+    assert [path.suffix for path in cache.iterdir() if path.suffix == ".split"] == [".split"]
+    monkeypatch.setattr("regard.text.pairs.draw_pairs", lambda *sides: draw_pairs(*sides[:2], ("valid",)))
+    again = open_pairs(file)
+    assert (again.splits, again.notes) == (first.splits, first.notes)
+    file.write_text(file.read_text(encoding="utf-8") + "One more.\tNoch eins.\n", encoding="utf-8")
+    assert list(open_pairs(file).splits) == ["train", "valid"]  # another text is drawn anew
