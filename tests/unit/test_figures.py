@@ -13,6 +13,7 @@ from base64 import b64decode, b64encode
 from itertools import pairwise
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
+from unicodedata import normalize
 
 import pytest
 from hypothesis import given, settings
@@ -22,14 +23,14 @@ from rich.cells import cell_len
 import regard
 from regard.report import terminal as drawing
 from regard.report.axes import FARTHEST, Axis, apart, number
-from regard.report.colours import DARK, LIGHT, ink_on, lab_module, lab_variables, luminance, shades
+from regard.report.colours import DARK, LIGHT, ink_on, lab_module, lab_variables, luminance, shade, shades
 from regard.report.figures import Heat, Intervals, Line, Lines, Mark, from_json, legible, right_to_left
 from regard.report.notebook import show, slider
 from regard.report.offline_page import script_of
 from regard.report.page import page, table
 from regard.report.svg import line_chart, svg
 from regard.report.svg_file import as_file
-from regard.report.svg_heat import _brief, png
+from regard.report.svg_heat import LETTER, _brief, png
 from regard.report.terminal import terminal
 
 ANSI = re.compile(r"\x1b\[[0-9;]*m")
@@ -178,6 +179,8 @@ def test_what_a_figure_shows_is_said_in_words_where_nobody_says_it():
 def test_a_heat_map_of_another_shape_than_its_labels_is_refused():
     with pytest.raises(ValueError, match="2×1 values for 1 rows and 1 columns"):
         Heat("T", ["a"], ["b"], [[1.0], [2.0]])
+    with pytest.raises(ValueError, match="0×0 values for 1 rows and 0 columns"):
+        Heat("T", ["a"], [], [])
 
 
 def test_an_empty_cell_is_not_drawn_and_zero_is():
@@ -200,7 +203,8 @@ def chunks(picture):
 
 def pixels(picture):
     found = chunks(picture)
-    width, height = struct.unpack(">II", found[b"IHDR"][:8])
+    width, height, *kind = struct.unpack(">IIBBBBB", found[b"IHDR"])
+    assert kind == [8, 3, 0, 0, 0]  # what is read here: bytes of a palette, deflated, with filters, not interlaced
     raw = zlib.decompress(found[b"IDAT"])
     return [raw[row * (width + 1) + 1 : (row + 1) * (width + 1)] for row in range(height)]
 
@@ -216,6 +220,69 @@ def test_a_large_matrix_is_one_small_picture_with_a_pixel_for_each_cell():
     assert [len(row) for row in rows] == [size] * size
     assert all((rows[t][s] == 0) == (s > t) for t in range(size) for s in range(size))
     assert rows[127][0] == 1 + round(127 / 128 * 254)
+
+
+def test_a_picture_whose_words_run_to_the_left_is_mirrored():
+    values = [[row * 40 + column for column in range(40)] for row in range(40)]
+    shown = []
+    for letter in "xא":
+        heat = Heat("T", ["r"] * 40, [letter] * 40, values)
+        picture = next(part.get("href").split(",")[1] for part in ET.fromstring(svg(heat)).iter("image"))
+        shown.append(pixels(b64decode(picture)))
+    assert shown[1] == [row[::-1] for row in shown[0]]
+
+
+@pytest.mark.parametrize(("rows", "columns", "separate"), [(32, 32, True), (25, 41, False)])
+def test_up_to_1024_cells_are_drawn_one_by_one_and_more_as_a_picture(rows, columns, separate):
+    root = ET.fromstring(svg(Heat("T", ["r"] * rows, ["c"] * columns, [[0.5] * columns] * rows)))
+    told = [rect for rect in root.iter("rect") if rect.find("title") is not None]
+    assert len(told) == (rows * columns if separate else 0)
+    sizes = {len(pixels(b64decode(part.get("href").split(",")[1]))) for part in root.iter("image")}
+    assert sizes == ({1} if separate else {1, rows})  # the scale below is one line
+
+
+def frame(heat):
+    """The box around a heat map's cells: its top, and the width and height of a cell."""
+    box = next(part for part in ET.fromstring(svg(heat)).iter("rect") if part.get("class") == "grid")
+    width, height = (float(box.get(name)) for name in ("width", "height"))
+    return float(box.get("y")), width / max(1, len(heat.columns)), height / max(1, len(heat.rows))
+
+
+def test_a_strip_has_rows_for_its_labels_and_any_other_matrix_has_squares():
+    for rows in range(1, 50):
+        _, width, height = frame(Heat("T", ["r"] * rows, ["c"] * 40, [[0.5] * 40] * rows))
+        assert height >= 18 if rows <= 10 else height == pytest.approx(width, abs=0.02)  # 10: a quarter of 40
+
+
+@pytest.mark.parametrize("letters", range(1, 6))
+def test_labels_of_columns_are_turned_where_they_would_come_too_near_to_each_other(letters):
+    turned = set()
+    for columns in range(1, 61):
+        heat = Heat("T", ["r"], ["c" * letters] * columns, [[0.5] * columns])
+        between = frame(heat)[1] - letters * LETTER
+        assert abs(between - 4) > 0.02  # else a rounded coordinate could not tell
+        assert ("rotate(-60)" in svg(heat)) == (between < 4), columns
+        turned.add(between < 4)
+    assert turned == {True, False}
+
+
+def test_above_a_heat_map_without_columns_there_is_the_same_room_whatever_its_rows():
+    tops = {frame(Heat("T", ["r"] * rows, [], [[]] * rows))[0] for rows in (1, 30, 300)}
+    assert len(tops) == 1
+
+
+@pytest.mark.parametrize(("columns", "written"), [(18, True), (19, True), (20, False)])
+def test_a_cell_that_is_34_wide_has_its_value_written_in_it(columns, written):
+    heat = Heat("T", ["four"], ["fives"] * columns, [[0.5] * columns], low=0, high=1)
+    assert (frame(heat)[1] >= 34) == written
+    cells = [text.text for text in ET.fromstring(svg(heat)).iter("text") if text.get("pointer-events")]
+    assert cells == ["0.50"] * columns * written
+
+
+def test_a_label_of_a_heat_map_is_cut_after_18_letters():
+    names = ["x" * 18, "x" * 19]
+    shown = [text.text for text in ET.fromstring(svg(Heat("T", names, names, [[0.0, 1.0]] * 2))).iter("text")]
+    assert [words for words in shown if words.startswith("xx")] == ["x" * 18, "x" * 17 + "…"] * 2
 
 
 @pytest.mark.parametrize("diverging", [False, True])
@@ -272,6 +339,13 @@ def test_shades_are_read_without_their_hue():
     assert red_end > blue_end
 
 
+@pytest.mark.parametrize("scale", [{}, {"diverging": True}, {"dark": True}, {"diverging": True, "dark": True}])
+def test_a_share_of_a_scale_has_the_colour_that_stands_there(scale):
+    colours = shades(**scale)
+    ends_and_middle = [colours[0], colours[len(colours) // 2], colours[-1]]
+    assert [shade(share, **scale) for share in (0.0, 0.5, 1.0)] == ends_and_middle
+
+
 def test_colours_are_named_in_one_file():
     source = Path(regard.__file__).parent
     for path in source.rglob("*"):
@@ -297,6 +371,17 @@ def test_without_colour_the_two_sides_of_a_scale_are_told_by_their_sign():
     row = terminal(heat, width=60, colour=False).splitlines()[-2]
     assert "−█" in row
     assert "+█" in row
+
+
+def test_an_accent_stays_with_its_letter_in_a_heading_from_top_to_bottom():
+    """Letters of one sign and letters with signs of their own (Unicode's forms NFC and NFD) look the same."""
+    words = [f"élèves dé{n}ç" for n in range(10)]
+    shown = {
+        form: terminal(Heat("T", ["r"], [normalize(form, word) for word in words], [[0.5] * 10]), 40, colour=False)
+        for form in ("NFC", "NFD")
+    }
+    assert shown["NFD"] != shown["NFC"] == normalize("NFC", shown["NFD"])
+    assert shown["NFC"].splitlines()[1].split() == ["é"] * 10
 
 
 def test_more_is_darker_in_a_terminal_without_colour():
@@ -343,7 +428,8 @@ def test_an_axis_holds_its_values_and_its_ticks_between_its_ends(values, log, ze
 
 def test_an_axis_of_numbers_that_are_all_but_equal_is_wider_than_they_are():
     assert Axis.of([0.0, 1 / FARTHEST], log=False, zero=False).high == pytest.approx(1.02)
-    assert Axis.of([0.0, 1.1 / FARTHEST], log=False, zero=False).high == pytest.approx(1.1 * 1.02 / FARTHEST)
+    for values, length in (([0.0, 1.1 / FARTHEST], 1.1), ([1e-320, 1e-320], 1.0)):  # in units of what is all but zero
+        assert Axis.of(values, log=False, zero=False).high * FARTHEST == pytest.approx(1.02 * length)
     assert Axis.of([5.0, 5.0 + 1e-9], log=False, zero=False).high == pytest.approx(10.1)
     assert Axis.of([5.0, 5.0 + 1e-8], log=False, zero=False).high == pytest.approx(5.0)
 
@@ -571,6 +657,8 @@ def test_an_axis_holds_what_can_be_drawn_and_puts_the_rest_far_away():
         ([1.0, 1.0 + 1e-10], False, (1.0, 2.02), (1, 1.2, 1.4, 1.6, 1.8, 2)),
         ([0.0, 15.0], False, (0.0, 15.3), (0, 5, 10, 15)),
         ([0.0, 30.0], False, (0.0, 30.6), (0, 10, 20, 30)),
+        ([0.0, 5 / 0.999], False, (0.0, 5.1 / 0.999), (0, 1, 2, 3, 4, 5)),  # a thousandth more than five steps
+        ([0.0, 5.01], False, (0.0, 5.1102), (0, 2, 4)),
     ],
 )
 def test_a_linear_axis_has_round_ticks_and_a_little_room(values, zero, ends, ticks):
@@ -598,6 +686,73 @@ def test_a_logarithmic_axis_has_a_few_round_ticks_whatever_its_range(values, tic
     assert (axis.low, axis.high) == pytest.approx((values[0] / 1.04, values[1] * 1.04))
     place = axis.onto(10.0, 30.0)
     assert [place(axis.low), place(axis.high), place(math.sqrt(axis.low * axis.high))] == pytest.approx([10, 30, 20])
+
+
+def test_a_line_that_touches_the_upper_edge_is_whole_and_one_that_crosses_it_begins_there():
+    for highest, whole in ((1.02, True), (1.03, False)):  # an axis up to 1 has two per cent more
+        line = Line("a", [(0, 0.5), (1, highest), (2, 1.0)])
+        drawing = next(ET.fromstring(svg(Lines("T", "x", "y", [line], zero_y=True, top=1.0))).iter("svg"))
+        grid = [part for part in drawing.iter("line") if part.get("x1") == part.get("x2")]
+        edge = min(float(part.get("y1")) for part in grid)
+        points = [tuple(map(float, pair.split(","))) for pair in drawing.find("polyline").get("points").split()]
+        assert min(y for _, y in points) == edge
+        assert [y > edge for _, y in points] == ([True, False, True] if whole else [False, True])
+
+
+@pytest.mark.parametrize(("count", "letters", "at_the_curves"), [(8, 16, True), (9, 16, False), (8, 17, False)])
+def test_up_to_eight_names_of_sixteen_letters_stand_at_their_curves_and_others_in_a_legend(
+    count, letters, at_the_curves
+):
+    names = [str(n).ljust(letters, "x") for n in range(count)]
+    lines = [Line(name, [(0, 1.0), (5, n + 2.0)]) for n, name in enumerate(names)]
+    root = ET.fromstring(svg(Lines("T", "x", "y", lines)))
+    drawing = root.find("svg")
+    shown = [text for text in drawing.iter("text") if (text.text or "").endswith("x" * 9)]
+    assert sorted(text.text for text in shown) == (names if at_the_curves else [])
+    assert ["".join(item.itertext()).strip() for item in root.iter("li")] == ([] if at_the_curves else names)
+    right = float(drawing.get("viewBox").split()[2])
+    assert all(float(text.get("x")) + 14 * letters <= right for text in shown)  # 14: letters as a phone shows them
+
+
+def shown(figure):
+    return terminal(figure, 60, colour=False).splitlines()[1:]
+
+
+@pytest.mark.parametrize(
+    ("high", "right", "log"),
+    [(math.inf, True, False), (math.inf, True, True), (1e300, True, False), (-math.inf, False, False),
+     (-1e300, False, False), (0.0, False, True), (1e-301, False, True)],
+)  # fmt: skip
+def test_an_interval_that_extends_beyond_the_axis_is_drawn_to_the_end_on_its_side(high, right, log):
+    marks = [Mark("all", 3.0, -math.inf, math.inf), Mark("this", math.nan, -math.inf, high), Mark("some", 3, 2, 9)]
+    figure = Intervals("T", "x", marks, log_x=log)
+    bars = [line for line in ET.fromstring(svg(figure)).iter("line") if line.get("stroke-linecap")]
+    whole, this, _ = ((float(bar.get("x1")), float(bar.get("x2"))) for bar in bars)
+    assert whole[0] < whole[1]
+    assert this == (whole if right else (whole[0], whole[0]))
+    rows = [line.removeprefix(name).strip() for line, name in zip(shown(figure), (" all", "this"))]
+    assert rows[1] == (rows[0].replace("●", "─") if right else "─")
+
+
+@pytest.mark.parametrize(("name", "first"), [("", 1000), ("a name", 1000), ("", 100_000)])
+def test_every_number_of_an_axis_stands_below_its_tick(name, first):
+    *_, ruler, numbers, _ = shown(Intervals("T", "x", [Mark(name, first + 2, first, first + 5)]))
+    ticks = [at for at, sign in enumerate(ruler) if sign == "┴"]
+    found = [*re.finditer(r"\S+", numbers)]
+    assert len(found) == len(ticks) >= 3
+    for words, at in zip(found, ticks):
+        assert words.start() == max(0, min(60 - len(words[0]), at - len(words[0]) // 2))  # within the figure
+
+
+@pytest.mark.parametrize("low", [1.0, 2e-3, 6.2e-4, 4e-5, 3e-5, 6e-8, -2e-3])
+@pytest.mark.parametrize("span", [1e-4, 1e-3, 1e-2, 0.1, 1.0])
+@pytest.mark.parametrize("name", ["", "a", "abcdef"])
+def test_no_number_of_an_axis_runs_into_the_next(low, span, name):
+    marks = [Mark(name, low, low, low + span * abs(low))]
+    *_, ruler, numbers, _ = terminal(Intervals("T", "x", marks), 40, colour=False).splitlines()
+    axis = Axis.of([low, marks[0].high], log=False, zero=low < 0.5 * marks[0].high)
+    assert len(numbers.split()) == ruler.count("┴") >= 2
+    assert set(numbers.split()) <= {number(tick) for tick in axis.ticks}
 
 
 @pytest.mark.parametrize("ends", [(math.nan, 2.0), (0.5, math.nan)])

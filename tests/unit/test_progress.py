@@ -82,10 +82,14 @@ def test_too_little_of_a_long_work_says_nothing_of_the_rest(watched):
 def test_what_was_done_before_it_began_took_no_time(watched):
     bar, go_to, printed = watched(2000)
     bar.done = bar.first = 1000
-    for seconds, more in ((20.0, 5), (40.0, 5)):  # 10 of the 1000 that are left: just enough to say it
+    for seconds, more in ((20.0, 4), (40.0, 5), (60.0, 1)):  # 10 of the 1000 that are left: just enough to say it
         go_to(seconds)
         bar.advance(more)
-    assert printed().splitlines()[-1] == "translating 1010/2000 sentences · 1 h 06 min left"
+    assert printed().splitlines() == [
+        "translating 1004/2000 sentences",
+        "translating 1009/2000 sentences",
+        "translating 1010/2000 sentences · 1 h 50 min left",  # 6 in the last 40 s
+    ]
 
 
 def test_where_training_and_validation_measure_different_losses_it_is_said():

@@ -128,6 +128,48 @@ def test_a_figure_that_would_be_empty_is_left_out():
     assert interval_chart([], title="T", x="x", description="D") == ""
 
 
+def test_a_chart_has_its_title_below_it_and_the_names_of_its_axes_within():
+    lines, marks = [Line("a", [(1, 9.0), (2, 8.0)])], [Mark("a", 3.0, 2.0, 4.0)]
+    for chart in (
+        line_chart(lines, title="Loss", x="steps", y="nats", description="D"),
+        interval_chart(marks, title="Loss", x="steps", description="D"),
+    ):
+        root = ET.fromstring(chart)
+        within = [text.text for text in root.iter("text")]
+        assert root.find("figcaption").text == root.find("svg/title").text == "Loss"
+        assert "steps" in within
+        assert "Loss" not in within
+
+
+def drawn_points(chart):
+    (line,) = ET.fromstring(chart).iter("polyline")
+    return [tuple(map(float, pair.split(","))) for pair in line.get("points").split()]
+
+
+def test_unless_told_otherwise_ten_times_as_much_is_as_far_on_every_axis_but_that_of_steps():
+    powers = [1.0, 10.0, 100.0]
+    axes = {"title": "T", "x": "x", "description": "D"}
+    points = drawn_points(line_chart([Line("a", [*zip(powers, powers)])], y="y", **axes))
+    dots = ET.fromstring(interval_chart([Mark(str(n), n, n, n) for n in powers], **axes)).iter("circle")
+    for places in ([y for _, y in points], [float(dot.get("cx")) for dot in dots]):
+        assert places[1] - places[0] == pytest.approx(places[2] - places[1], abs=0.2)
+    assert points[2][0] - points[1][0] == pytest.approx(10 * (points[1][0] - points[0][0]), abs=1)
+
+
+def test_an_axis_begins_at_zero_only_if_it_is_asked_to():
+    line = Line("a", [(0, 95.0), (1, 100.0)])
+    for from_zero in ({}, {"zero_y": False}, {"zero_y": True}):
+        chart = line_chart([line], title="T", x="x", y="y", description="D", log_y=False, **from_zero)
+        grid = [part for part in ET.fromstring(chart).iter("line") if part.get("x1") == part.get("x2")]
+        bottom = max(float(part.get("y2")) for part in grid)
+        assert (drawn_points(chart)[0][1] == bottom) == (not from_zero.get("zero_y"))
+
+
+def test_a_page_has_one_title_and_its_headings_are_below_it():
+    levels = re.findall(r"<h(\d)>(.*?)</h\1>", page("T", heading("Whole", 1), heading("Part"), heading("Detail", 3)))
+    assert levels == [("1", "Whole"), ("2", "Part"), ("3", "Detail")]
+
+
 def test_each_curve_has_its_name_at_its_end_and_the_best_stands_out():
     lines = [Line(f"system {n}", [(0, 90.0), (100, 10.0 + n / 100)]) for n in range(6)]  # all end at one place
     drawing = ET.fromstring(line_chart(lines, title="T", x="x", y="y", description="D", best="system 3"))

@@ -42,8 +42,9 @@ def test_no_control_character_is_left_and_nothing_else_is_changed():
 def test_a_screen_shows_colours_and_no_other_codes():
     stream = io.StringIO()
     print("\x1b[38;5;3mred\x1b[0m", EVIL, "\x1b", "[2J", file=Screen(stream))
-    Screen(stream).writelines([EVIL])
+    Screen(stream).writelines(["first\n", f"second {EVIL}\n"])
     written = stream.getvalue()
+    assert written.splitlines()[-2:] == ["first", f"second {harmless(EVIL)}"]
     assert "\x1b[38;5;3mred\x1b[0m" in written
     assert safe(written.replace("\x1b[38;5;3m", "").replace("\x1b[0m", ""))
 

@@ -48,6 +48,10 @@ class Axis:
         """Is the value valid on this axis: finite, and above zero if it is logarithmic?"""
         return abs(value) < FARTHEST and not (self.log and value <= 1 / FARTHEST)
 
+    def nearest(self, value: float) -> float:
+        """The value itself, or the end of the axis beyond which it lies."""
+        return min(self.high, max(self.low, value))
+
     def onto(self, start: float, stop: float) -> Callable[[float], float]:
         """A function from a value to its coordinate between `start` and `stop`."""
         scale = math.log if self.log else float

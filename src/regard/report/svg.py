@@ -84,7 +84,7 @@ class _Plot:
 
     across: Axis
     up: Axis
-    right: float = WIDTH - RIGHT
+    right: float
 
     @cached_property
     def left(self) -> float:
@@ -184,10 +184,10 @@ def _entering(path: Path) -> Path:
 
 
 def _band(line: Line, plot: _Plot, colour: str) -> Iterable[str]:
-    """The area between lower and upper edge, cut at the edges of the plot."""
+    """The area between lower and upper edge, cut at the upper edge of the plot; the lower one holds all."""
 
     def height(y: float, missing: float) -> float:
-        return min(float(HEIGHT - BOTTOM), max(float(TOP), plot.y(y))) if plot.up.holds(y) else missing
+        return max(float(TOP), plot.y(y)) if plot.up.holds(y) else missing
 
     held = [(x, edges) for (x, _), edges in zip(line.points, line.band) if plot.across.holds(x)]
     if held:
@@ -249,8 +249,7 @@ def _interval(mark: Mark, axis: Axis, left: float, middle: float, best: bool) ->
     bold = ' font-weight="700"' if best else ""
     yield f'<text x="{left - 12}" y="{middle + 6}" text-anchor="end"{bold}>{_words(mark.name)}</text>'
     if not (math.isnan(mark.low) or math.isnan(mark.high)):
-        low = place(mark.low) if axis.holds(mark.low) else left
-        high = place(mark.high) if axis.holds(mark.high) else (WIDTH - RIGHT if mark.high > 0 else left)
+        low, high = place(axis.nearest(mark.low)), place(axis.nearest(mark.high))
         yield (
             f'<line x1="{low:.1f}" x2="{high:.1f}" y1="{middle}" y2="{middle}" stroke="{BAR}" stroke-width="6" '
             'stroke-linecap="round"/>'

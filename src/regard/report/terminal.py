@@ -59,7 +59,7 @@ def _heat(heat: Heat, width: int, colour: bool) -> Iterable[str]:
     room = width - names - 2
     widest = max((cell_len(legible(column)) for column in heat.columns), default=0) + 1 if width >= UNLIMITED else 0
     cell = max(narrow, min(max(7, widest), room // max(1, len(heat.columns))))
-    each = max(1, room // cell)
+    each = room // cell
     longest = max((len(_brief(value)) for row in heat.values for value in row if math.isfinite(value)), default=0)
     written = longest <= cell - 2
     if heat.x or heat.y:
@@ -82,7 +82,7 @@ def _headings(labels: Sequence[str], cell: int, names: int) -> Iterable[str]:
         yield before + "".join(_centred(isolated(label), cell) for label in labels)
         return
     letters = [_letters(label) for label in labels]
-    tall = min(LETTERS, max(map(len, letters), default=0))
+    tall = min(LETTERS, max(map(len, letters)))
     letters = [some if len(some) <= tall else [*some[: tall - 1], "…"] for some in letters]
     for line in range(tall):
         signs = (([" "] * (tall - len(some)) + some)[line] for some in letters)
@@ -183,9 +183,8 @@ class _Canvas:
                 self._join(start, stop, index)
         every = max(1, round(len(path) / MARKED)) if line.joined else 1
         for x, y in () if line.level or line.faint else path[::-every]:
-            cell = int(y // 4), int(x // 2)
-            if cell[0] >= 0:  # else above the top
-                self.marks[cell], self.owner[cell] = MARKS[index % len(MARKS)], index
+            cell = int(y // 4), int(x // 2)  # above the top, the row is negative, and is not shown
+            self.marks[cell], self.owner[cell] = MARKS[index % len(MARKS)], index
 
     def _join(self, start: tuple[float, float], stop: tuple[float, float], index: int) -> None:
         (x0, y0), (x1, y1) = start, stop
@@ -194,10 +193,9 @@ class _Canvas:
         for step in range(steps + 1):
             x, y = x0 + (x1 - x0) * step / steps, y0 + (y1 - y0) * step / steps
             cell = int(y // 4), int(x // 2)
-            if cell[0] >= 0:
-                self.dots[cell] = self.dots.get(cell, 0) | self.DOTS[int(y) % 4][int(x) % 2]
-                if cell not in self.marks:
-                    self.owner[cell] = index
+            self.dots[cell] = self.dots.get(cell, 0) | self.DOTS[int(y) % 4][int(x) % 2]
+            if cell not in self.marks:
+                self.owner[cell] = index
 
     def rows(self, colour: bool) -> Iterable[str]:
         for row in range(self.height):
@@ -213,15 +211,14 @@ class _Canvas:
 def _axis(axis: Axis, name: str, left: int, width: int) -> Iterable[str]:
     """The line below a plot, its numbers, and what they are."""
     place = axis.onto(left, width - 1)
-    ticks = apart(axis.ticks, place, 9)
-    ruler, numbers = [" "] * (left - 1) + ["└"] + ["─"] * (width - left), [" "] * width
-    for tick in ticks:
-        at, words = min(width - 1, round(place(tick))), number(tick)
-        ruler[at] = "┴"
+    ruler, numbers = [" "] * (left - 1) + ["└"] + ["─"] * (width - left), ""
+    for tick in apart(axis.ticks, place, 9):
+        at, words = round(place(tick)), number(tick)
         begin = max(0, min(width - len(words), at - len(words) // 2))
-        numbers[begin : begin + len(words)] = words
+        if begin > len(numbers) or not numbers:  # else it would touch the number before it
+            ruler[at], numbers = "┴", numbers.ljust(begin) + words
     yield "".join(ruler)
-    yield "".join(numbers)
+    yield numbers
     yield " " * left + _cut(f"{name}{' (logarithmic)' * axis.log}", width - left)
 
 
@@ -254,8 +251,7 @@ def _interval(mark: Mark, axis: Axis, left: int, width: int) -> list[str]:
     place = axis.onto(left, width - 1)
     row = [" "] * width
     if not (math.isnan(mark.low) or math.isnan(mark.high)):
-        low = round(place(mark.low)) if axis.holds(mark.low) else left
-        high = round(place(mark.high)) if axis.holds(mark.high) else (width - 1 if mark.high > 0 else left)
+        low, high = (round(place(axis.nearest(end))) for end in (mark.low, mark.high))
         row[low : high + 1] = "─" * (high + 1 - low)
         if axis.holds(mark.low):
             row[low] = "├"
@@ -285,8 +281,8 @@ def _centred(words: str, width: int) -> str:
 
 
 def _painted(words: str, index: int) -> str:
-    code = OKABE_ITO[index % len(OKABE_ITO)]
-    return f"\x1b[38;{_code((int(code[1:3], 16), int(code[3:5], 16), int(code[5:7], 16)))}m{words}{RESET}"
+    red, green, blue = bytes.fromhex(OKABE_ITO[index % len(OKABE_ITO)][1:])
+    return f"\x1b[38;{_code((red, green, blue))}m{words}{RESET}"
 
 
 def _background(colour: Colour) -> str:
