@@ -113,14 +113,24 @@ def test_a_label_with_spaces_is_one_label_and_comes_back_as_it_was(tmp_path):
 def test_a_target_is_its_label_alone_and_an_unseen_one_is_unknown():
     labels = learn_labels(corpus(["x"] * 4, ["no", "yes"] * 2))
     words = Tokenizer.of_tokens(["<eos>", "<unk>", "x", "y"], "word")
-    found = encode_labelled(Pairs(["x y", "", "y", "x"], ["yes", "no", "perhaps", " "]), words, labels)
+    found = encode_labelled(Pairs(["x y", "", "y", "x", "x"], ["yes", "no", "perhaps", " ", "no"]), words, labels)
     assert found.dropped == {"empty source": 1, "empty target": 1}
-    assert found.target.tolist() == [3, 1]
+    assert found.target.tolist() == [3, 1, 2]
     assert found.unknown == 1
     batch = PairBatches(found, 64, seed=1).batch(0)
-    assert batch.tokens.tolist() == [[0], [0]]
-    assert sorted(batch.targets.tolist()) == [[1], [3]]
-    assert batch.lengths.tolist() == [1, 1]
+    assert batch.tokens.tolist() == [[0], [0], [0]]
+    assert sorted(batch.targets.tolist()) == [[1], [2], [3]]
+    assert batch.lengths.tolist() == [1, 1, 1]
+
+
+def test_a_text_that_is_too_long_is_left_out_with_its_label_unless_it_shall_be_cut():
+    labels = learn_labels(corpus(["x"] * 4, ["no", "yes"] * 2))
+    words = Tokenizer.of_tokens(["<eos>", "<unk>", "x", "y"], "word")
+    lines = Pairs(["x y x", "y", "x y"], ["no", "yes", "no"])
+    found = encode_labelled(lines, words, labels, longest=2)
+    assert (found.kept.tolist(), found.target.tolist(), len(found)) == ([1, 2], [3, 2], 2)
+    cut = encode_labelled(lines, words, labels, longest=2, truncate=True)
+    assert (cut.source_of(0).tolist(), cut.target.tolist()) == ([2, 3, 0], [2, 3, 2])
 
 
 def test_targets_that_are_sentences_are_refused_and_swapped_columns_are_seen():

@@ -12,6 +12,7 @@ would then occur in the training text.
 
 from __future__ import annotations
 
+import json
 import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -97,6 +98,14 @@ class Drawn:
     splits: Mapping[str, np.ndarray]
     origin: str
 
+    def dump(self) -> bytes:
+        return json.dumps([self.origin, {name: chosen.tolist() for name, chosen in self.splits.items()}]).encode()
+
+    @classmethod
+    def parse(cls, content: bytes) -> Drawn:
+        origin, splits = json.loads(content)
+        return cls({name: np.array(chosen, np.int64) for name, chosen in splits.items()}, origin)
+
 
 def draw_pairs(sources: Sequence[str], targets: Sequence[str], held_out: Sequence[str] = ("valid", "test")) -> Drawn:
     """Draws whole groups by the hash of their smallest pair: 5 % of the pairs for each held-out split, at most 2 000.
@@ -130,10 +139,11 @@ def draw_pairs(sources: Sequence[str], targets: Sequence[str], held_out: Sequenc
     for name in held_out:  # ordered by hash, so that the first ones are a sample even of a sorted file
         splits[name] = np.array(sorted(splits[name].tolist(), key=lambda pair: hashes[group[pair]]), np.int64)
     splits = {name: chosen for name, chosen in splits.items() if name == "train" or len(chosen)}
-    return Drawn(splits, _origin(splits, sizes, large, labels))
+    return Drawn(splits, _origin(splits, sizes[large & (split == 0)], labels))
 
 
-def _origin(splits: Mapping[str, np.ndarray], sizes: np.ndarray, large: np.ndarray, labels: list[bool]) -> str:
+def _origin(splits: Mapping[str, np.ndarray], large: np.ndarray, labels: list[bool]) -> str:
+    """How they were drawn, in a sentence; `large`: the sizes of the large groups in train."""
     shares = " and ".join(
         f"{counted(len(chosen), 'pair')} for {name}" for name, chosen in splits.items() if name != "train"
     )
@@ -146,10 +156,9 @@ def _origin(splits: Mapping[str, np.ndarray], sizes: np.ndarray, large: np.ndarr
     )
     if any(labels):
         sentence += f", and the {'targets' if labels[1] else 'sources'}, being labels, are in all of them"
-    if large.any() and sizes.max() > 1:
-        sentence += (
-            f"; {grouped(int(large.sum()))} large groups of such pairs (up to {grouped(sizes.max())}) are trained on"
-        )
+    if len(large):
+        groups, verb = counted(len(large), "large group"), "is" if len(large) == 1 else "are"
+        sentence += f"; {groups} of such pairs (up to {grouped(large.max())}) {verb} trained on"
     return sentence + "."
 
 

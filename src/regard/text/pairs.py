@@ -32,7 +32,7 @@ from regard.text.pair_files import (
     open_pair_source,
     read_pair_source,
 )
-from regard.text.pair_split import HELD_OUT_MOST, PairOverlap, are_labels, bare, count_pair_overlap, draw_pairs
+from regard.text.pair_split import HELD_OUT_MOST, Drawn, PairOverlap, are_labels, bare, count_pair_overlap, draw_pairs
 from regard.text.tables import Wanted
 
 Links = Sequence[tuple[int, int]]  # (source word, target word)
@@ -244,7 +244,14 @@ def _split(
         splits = {split: pairs.take(range(a, b)) for split, a, b in zip(SPLITS, cuts, cuts[1:])}
         origin = f"Cut in file order: the last {grouped(2 * held)} pairs are valid and test, {grouped(held)} each."
         return PairCorpus(name, splits, origin=(origin, *about))
-    drawn = draw_pairs(pairs.sources, pairs.targets, held_out)
+    drawn = kept_of_text(
+        "split",
+        pairs.characters,
+        (*held_out, pairs.checksum()),
+        lambda: draw_pairs(pairs.sources, pairs.targets, held_out),
+        Drawn.dump,
+        Drawn.parse,
+    )
     if len(drawn.splits) < 2:
         raise _too_few(name, len(pairs))
     splits = {split: pairs.take(chosen) for split, chosen in drawn.splits.items()}

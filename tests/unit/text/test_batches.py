@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from regard import text
 from regard.text import batches as text_batches
 from regard.text.batches import Streams, Windows, segment_batches, segments
 
@@ -189,6 +190,11 @@ def test_pages_are_released_once_what_was_read_may_fill_the_memory(monkeypatch):
         pages.read(4)  # of ten
         counts.append(ids.released)
     assert counts == [0, 0, 1, 1, 2, 2, 3]
+    pages, ids.released = text_batches._Pages(ids), 0
+    pages.read(10)  # just what may stay
+    assert ids.released == 0
+    pages.read(1)
+    assert ids.released == 1
     pages = text_batches._Pages(np.arange(3))  # nothing is mapped
     pages.read(1000)
 
@@ -198,3 +204,21 @@ def test_an_overlap_is_shorter_than_the_segment(overlap):
     with pytest.raises(ValueError, match="less than length 4"):
         next(segments(numbered(10), 4, overlap, EOS))
     assert len(list(segments(numbered(10), 4, 3, EOS))) == 7
+
+
+@pytest.mark.parametrize("size", [(1 << 32) - 1, (1 << 32) + 1, 1 << 33])
+def test_each_window_of_a_text_of_any_size_has_a_number_of_its_own(size, monkeypatch):
+    """A text that takes no memory; of its windows only the largest number is made."""
+    source = Windows(np.broadcast_to(np.uint16(7), size), 1 << 20, 1, EOS, seed=0)
+    numbers = []
+    monkeypatch.setattr(np, "arange", lambda stop, dtype: numbers.append(np.array([stop - 1]).astype(dtype)[0]) or [0])
+    source._cut(0)
+    assert numbers == [size - 1]
+    assert numbers[0].nbytes == (4 if size < 1 << 32 else 8)  # no more memory than that takes
+
+
+def test_the_package_has_what_it_lists_and_nothing_else():
+    for name in text.__all__:
+        assert getattr(text, name).__name__ == name
+    with pytest.raises(AttributeError, match=r"module 'regard\.text' has no attribute 'Batches'"):
+        _ = text.Batches

@@ -112,3 +112,11 @@ def test_multi30k_without_dropout_is_the_plain_encoding(machine_data):
     same = DropoutPairs(pairs, plain, tokenizer, tokenizer, 0.0, 0).epoch(1)
     assert np.array_equal(same.source, plain.source)
     assert np.array_equal(same.target_offsets, plain.target_offsets)
+
+
+def test_a_word_has_sixteen_segmentations_in_all_epochs_together():
+    """A long word, so that no two of them are alike by chance."""
+    word = "theyarewatchingthewatcherswatchingthewatch"
+    words = Segmentations([word] * 100, TOKENIZER, 0.8, 4)
+    found = {tuple(row) for epoch in range(10) for row in rows(words.epoch(epoch))}
+    assert len(found) == 16

@@ -134,3 +134,33 @@ def test_tables_and_other_encodings_are_reported_as_what_they_are(tmp_path):
     assert check_text(write(tmp_path / "one.txt", "alone\r\n")).files["text"].oddities == ()
     with pytest.raises(RegardError, match="has no text"):
         check_text(write(tmp_path / "none.tsv", "sw\ten\nmoja\t\n"), columns="en")
+
+
+MANY = [f"word{n} of page{n % 7}" for n in range(300)]  # some of them would be held out
+
+
+def test_all_words_of_a_text_are_counted_also_those_that_would_be_held_out(tmp_path):
+    report = check_text(write(tmp_path / "text.txt", "\n".join(MANY))).files["text"]
+    words = Counter(word for line in MANY for word in line.split())
+    assert (report.words, report.vocabulary) == (900, len(words))
+    assert report.unknown_rate > 0
+
+
+def test_beside_a_validation_file_every_line_of_the_training_file_is_known(tmp_path):
+    write(tmp_path / "train.txt", "\n".join(MANY))
+    write(tmp_path / "valid.txt", "\n".join([*MANY, "unseen alone"]))
+    report = check_text(tmp_path).files["valid"]
+    assert report.unknown_rate == pytest.approx(2 / 902)
+
+
+def test_an_odd_row_of_a_table_is_found_by_its_number(tmp_path):
+    path = write(tmp_path / "text.jsonl", '{"text": "one"}\n{"text": "two &amp; three"}\n{"text": "&lt;"}\n')
+    (odd,) = check_text(path).files["text"].oddities
+    assert (odd.what, odd.lines, odd.first) == ("HTML escapes", 2, 2)
+
+
+def test_words_are_cut_at_spaces_only_where_the_text_is_tokenised_already(tmp_path):
+    for rest, words, vocabulary in (("", 4, 2), (" <unk>", 5, 4)):  # a bracket is no word, but of a token
+        path = write(tmp_path / "text.txt", f"(one) one\n(one) two{rest}\n")
+        report = check_text(path).files["text"]
+        assert (report.words, report.vocabulary) == (words, vocabulary)

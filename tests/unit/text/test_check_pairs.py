@@ -142,7 +142,7 @@ def pairs_of(tmp_path, *rows, ordinary=60):
     [
         (("x" * 20, "y" * 60), False), (("x" * 20, "y" * 61), True), (("x" * 61, "y" * 20), True),
         (("x" * 60, "y" * 20), False), (("x" * 5, "y" * 19), False), (("x" * 5, "y" * 20), True),
-        (("x" * 30, ""), False),
+        (("x" * 30, ""), False), (("", "y" * 30), False), (("x", "y" * 20), True), (("x" * 20, "y"), True),
     ],
 )  # fmt: skip
 def test_a_length_is_unusual_from_three_times_the_usual_ratio_on(tmp_path, row, found):
@@ -191,25 +191,55 @@ def test_a_report_by_hand(tmp_path):
     )
 
 
-def test_swapped_columns_are_found_by_the_likelihood_of_letter_triples(tmp_path):
-    """The same sum without hashing and without arrays, over texts that are more and less clearly swapped."""
-    rows = list(sentences(200))
-    rows += [[other[:length], one[:length]] for (one, other), length in zip(list(sentences(40)), range(1, 41))]
+def log_odds(rows):
+    """How much likelier each side is in its own column than in the other one, without hashing and without arrays."""
     sides = [[row[side].casefold() for row in rows] for side in range(2)]
     triples = [[[f"\n{text}\n"[k : k + 3] for k in range(len(text))] for text in side] for side in sides]
     counts = [Counter(triple for text in side for triple in text) for side in triples]
-    totals = [sum(count.values()) for count in counts]
-    expected = []
+    totals = [max(1, sum(count.values())) for count in counts]
+    found = []
     for number in range(len(rows)):
         fits = [0.0, 0.0]
         for own, other in ((0, 1), (1, 0)):
             for triple in triples[own][number]:
                 fits[own] += log((max(counts[own][triple] - 1, 0) + 0.5) / totals[own])
                 fits[own] -= log((counts[other][triple] + 0.5) / totals[other])
-        expected.append(fits[0] < 0 and fits[1] < 0 and sum(fits) < -6)
+        found.append(fits)
+    return found
+
+
+def test_swapped_columns_are_found_by_the_likelihood_of_letter_triples():
+    """Texts that are more and less clearly swapped."""
+    rows = list(sentences(200))
+    rows += [[other[:length], one[:length]] for (one, other), length in zip(list(sentences(40)), range(1, 41))]
+    expected = [one < 0 and other < 0 and one + other < -6 for one, other in log_odds(rows)]
     assert 5 < sum(expected) < 40
-    found = swapped(_Letters(sides[0]), _Letters(sides[1]))
+    found = swapped(*(_Letters([row[side] for row in rows]) for side in range(2)))
     assert found.tolist() == expected
+
+
+def test_few_letters_are_judged_by_the_same_sum():
+    """Many small files, so that sums come near to each of the limits."""
+    random, decided = Random(1), Counter()
+    for _ in range(12):
+        few = [[random.choices(letters, k=random.randint(0, 4)) for letters in ("aab", "abb")] for _ in range(9)]
+        few += [["b" * random.randint(0, 9), "a" * random.randint(0, 9)] for _ in range(3)]
+        rows = [["".join(side) for side in row] for row in few]
+        found = swapped(*(_Letters([row[side] for row in rows]) for side in range(2)))
+        for here, (one, other) in zip(found.tolist(), log_odds(rows)):
+            if min(abs(one), abs(other), abs(one + other + 6)) > 1e-9 or not (one and other):
+                assert here == (one < 0 and other < 0 and one + other < -6)
+                decided[here, one < 0, other < 0, one + other < -6] += 1
+    assert len(decided) >= 6
+
+
+@pytest.mark.parametrize("empty, swaps", [(15, True), (11, False)])
+def test_a_column_of_one_letter_is_a_column_too(empty, swaps):
+    rows = [["", "a"]] * empty + [["a", "xy"]]
+    (*_, (one, other)) = log_odds(rows)
+    assert (one < 0, other < 0, one + other < -6) == (True, True, swaps)
+    found = swapped(*(_Letters([row[side] for row in rows]) for side in range(2)))
+    assert found.tolist() == [False] * empty + [swaps]
 
 
 def test_what_a_random_split_of_known_pairs_shares(tmp_path):
@@ -219,3 +249,44 @@ def test_what_a_random_split_of_known_pairs_shares(tmp_path):
     assert leak.both <= leak.targets <= leak.pairs
     assert leak.targets > leak.pairs // 2
     assert leak.both < leak.pairs
+
+
+def test_what_is_usual_of_lengths_is_what_most_pairs_have(tmp_path):
+    """Targets are twice as long as sources here; then three times less and more than twice are unusual."""
+    usual = [[f"{chr(97 + n)}bcd{chr(97 + n)}", f"{chr(97 + n)}fghijkl{chr(97 + n)}m"] for n in range(20)]
+    for length, found in {40: False, 20: False, 120: False, 121: True, 14: False, 13: True}.items():
+        path = write(tmp_path / "pairs.tsv", [*usual, ["x" * 20, "y" * length]])
+        assert ("unusual length ratio" in findings(path)) is found
+        assert check_pairs(path).files["pairs"].length_ratio == 2
+
+
+def test_a_file_of_halves_alone_is_reported(tmp_path):
+    report = check_pairs(write(tmp_path / "p.tsv", [["one", ""], ["", "deux"], ["three", ""]])).files["pairs"]
+    assert {found.what: (found.lines, found.first) for found in report.findings} == {
+        "empty target": (2, 1),
+        "empty source": (1, 2),
+    }
+    assert report.length_ratio == 1
+
+
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_of_the_fewest_pairs_one_is_held_out(tmp_path, count):
+    rows = [[f"one {n}", f"un {n}"] for n in range(count)]
+    leak = check_pairs(write(tmp_path / "p.tsv", rows)).files["pairs"].random_leak
+    assert (leak.pairs, leak.sources, leak.targets, leak.both) == (1, 0, 0, 0)
+
+
+def test_a_line_is_in_another_script_from_its_first_letter_on_and_without_letters_in_none(tmp_path):
+    rows = [[f"dog {n}", "собака видит дом"] for n in range(20)]
+    rows += [["dog x", "x"], ["dog 123", "123"]]
+    found = findings(write(tmp_path / "p.tsv", rows))
+    assert found["target in another script than Cyrillic"] == (1, 21)
+
+
+def test_a_pair_with_an_empty_side_is_not_swapped(tmp_path):
+    rows = list(sentences(100))
+    rows += [["", rows[0][0]], [rows[1][1], ""]]
+    found = findings(write(tmp_path / "p.tsv", rows))
+    assert found["empty source"] == (1, 101)
+    assert found["empty target"] == (1, 102)
+    assert "probably swapped columns" not in found

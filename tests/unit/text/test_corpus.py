@@ -420,3 +420,45 @@ def test_a_folder_says_which_of_its_files_were_given(tmp_path):
     assert "or give one text file" in refusal(other)
     (other / "notes.txt").unlink()
     assert f"or give the file {str(other / 'valid.txt')!r} itself" in refusal(other)
+
+
+def test_of_a_fetched_corpus_its_own_file_is_read_and_otherwise_the_one_that_is_there(own_cache):
+    folder = own_cache / "data" / "shakespeare"
+    write(folder / "about.txt", ["A note", "and another"])
+    assert read(open_corpus("shakespeare")) == {"train": ["A note"], "valid": ["and another"]}
+    write(folder / "zz.txt", ["no", "text"])
+    (folder / "input.txt.gz").write_bytes(gzip.compress(b"Enter\nExit\n"))
+    assert read(open_corpus("shakespeare")) == {"train": ["Enter"], "valid": ["Exit"]}
+
+
+def test_lines_drawn_by_their_hash_cannot_overlap_and_nothing_is_said_about_it(tmp_path):
+    corpus = open_corpus(write(tmp_path / "text.txt", [*ENOUGH, *ENOUGH]))
+    assert corpus.disjoint
+    assert corpus.notes == ("Lines drawn by their hash for valid and test (5 % each); identical lines share a split.",)
+
+
+@pytest.mark.parametrize("split", ["train", "valid", "test"])
+def test_a_split_of_blank_lines_alone_is_refused(tmp_path, split):
+    for name in ("train", "valid", "test"):
+        write(tmp_path / f"{name}.txt", [""] * 70_000 if name == split else ENOUGH)
+    assert f"{split}.txt' has only blank lines" in refusal(tmp_path)
+
+
+def test_neither_a_folder_nor_another_kind_of_file_is_a_table_of_a_split(tmp_path):
+    table = write(tmp_path / "train.jsonl", ['{"text": "x"}', '{"text": "y"}'])
+    write(tmp_path / "train.pdf", ["%PDF"])
+    (tmp_path / "valid.csv").mkdir()
+    assert split_files(tmp_path) == {"train": (table,)}
+
+
+@pytest.mark.parametrize("size, packed, counted", [(65_535, False, False), (65_536, False, True), (9000, True, True)])
+def test_an_overlap_is_kept_where_counting_it_again_takes_time_or_may(tmp_path, own_cache, size, packed, counted):
+    """From 64 KiB on, and where the size is not known."""
+    lines = ["x" * 8] * (size // 9)
+    write(tmp_path / "valid.txt", lines[:100])
+    content = "".join(f"{line}\n" for line in lines[100:]).encode()
+    content += b"y" * (size - 900 - len(content))
+    path = tmp_path / ("train.txt.gz" if packed else "train.txt")
+    path.write_bytes(gzip.compress(content) if packed else content)
+    assert open_corpus(tmp_path).notes[1:] == ("100 of 100 lines of valid (100.0 %) also occur in train.",)
+    assert bool(list(own_cache.rglob("*.overlap"))) is counted

@@ -14,6 +14,7 @@ from regard.text.check import check_text
 from regard.text.check_pairs import check_pairs
 from regard.text.corpus import open_corpus
 from regard.text.lines import LONGEST_LINE
+from regard.text.pair_files import find_pair_files, holds_pairs
 from regard.text.pairs import is_pairs, open_pairs, read_pairs
 
 PAIRS = [(f"Nina vitabu {n}.", f"I have {n} books, and {n + 1} pens.") for n in range(2, 42)]
@@ -496,3 +497,49 @@ def test_a_misspelt_column_is_answered_with_the_one_that_is_there(tmp_path):
     path.write_text("id,english,french\n" + "".join(f"{n},The cat {n},Le chat {n}\n" for n in range(9)), "utf-8")
     with pytest.raises(RegardError, match=r"did you mean english\?.*for example --data.columns english,french"):
         open_pairs(str(path), columns="englsh,french")
+
+
+# -- which files are pairs ---------------------------------------------------------------------------------------------
+
+
+def test_only_languages_make_two_files_parallel(tmp_path):
+    for name in ("a.csv", "a.tmx", "b.txt", "b.log", "c.de", "other.en", "d.de", "d.txt"):
+        write(tmp_path / name, "x\n")
+    for name in "abcd":
+        assert not holds_pairs(tmp_path / name)
+    write(tmp_path / "c.en", "x\n")
+    assert holds_pairs(tmp_path / "c")
+    assert find_pair_files(tmp_path / "c", "de", "en") == {"pairs": (tmp_path / "c.de", tmp_path / "c.en")}
+
+
+def test_a_table_is_taken_unless_the_languages_asked_for_have_files_of_their_own(tmp_path):
+    table = write(tmp_path / "train.tsv", tsv(PAIRS))
+    one = write(tmp_path / "train.de", "x\n")
+    assert find_pair_files(tmp_path, "de", "en") == {"train": (table,)}
+    other = write(tmp_path / "train.en", "y\n")
+    assert find_pair_files(tmp_path, "de", "en") == {"train": (one, other)}
+    assert find_pair_files(tmp_path) == {"train": (table,)}
+
+
+def test_a_folder_without_training_pairs_names_its_only_table(tmp_path):
+    write(tmp_path / "README.md", "about\n")
+    path = write(tmp_path / "pairs.tsv", tsv(PAIRS))
+    with pytest.raises(RegardError, match="has no training pairs") as caught:
+        find_pair_files(tmp_path)
+    assert f"or give the file {str(path)!r} itself" in str(caught.value)
+    write(tmp_path / "more.tsv", tsv(PAIRS))
+    with pytest.raises(RegardError, match="or give one file with tabs"):
+        find_pair_files(tmp_path)
+
+
+def test_parallel_files_in_no_folder_are_not_there(tmp_path):
+    assert not holds_pairs(tmp_path / "none" / "train")
+    assert "There is no corpus, file or folder" in refusal(tmp_path / "none" / "train", source="de", target="en")
+
+
+@pytest.mark.parametrize("side", ["de", "en"])
+def test_of_parallel_files_each_must_be_text(tmp_path, side):
+    for code in ("de", "en"):
+        write(tmp_path / f"train.{code}", "one\ntwo\n")
+    write(tmp_path / f"train.{side}", b"one\nt\0o\n")
+    assert f"train.{side}' is no text: it has a zero byte at offset 5" in refusal(tmp_path, source="de", target="en")

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from regard.base.errors import RegardError
 from regard.text.bpe_dropout import DropoutPairs
-from regard.text.pair_batches import PairBatches, pair_batches_in_order
+from regard.text.pair_batches import PairBatches, _halved, pair_batches_in_order
 from regard.text.pair_tokens import TokenPairs, encode_pairs, offsets_of
 from regard.text.pairs import Pairs
 from regard.text.tokenizer import Tokenizer
@@ -158,3 +158,39 @@ def test_what_fits_no_batch_is_refused():
         PairBatches(numbered([(3, 3), (25, 25)]), 50, 0)
     with pytest.raises(RegardError, match="no pairs to train on"):
         PairBatches(encode_pairs(Pairs([""], ["a"]), TOKENIZER, TOKENIZER), 50, 0)
+
+
+@law
+@given(rows=st.lists(st.integers(1, 9), min_size=1, max_size=12), data=st.data())
+@example(rows=[3, 1], data=None)
+def test_batches_are_halved_until_there_are_enough_and_none_is_empty(rows, data):
+    bounds = np.concatenate([[0], np.cumsum(rows)])
+    steps = data.draw(st.integers(len(rows), sum(rows))) if data else sum(rows)
+    found = _halved(bounds, steps)
+    assert len(found) == steps + 1
+    assert (np.diff(found) > 0).all()
+    assert set(bounds.tolist()) <= set(found.tolist())
+    if steps > len(rows):
+        assert np.diff(found).max() <= max(rows)
+
+
+def test_with_dropout_an_epoch_has_one_step_in_a_hundred_to_spare():
+    """Here two of 400 pairs fill a batch."""
+    pairs = numbered([(4, 4)] * 400)
+    assert PairBatches(pairs, 20, 0).steps_per_epoch == 200
+    assert PairBatches(pairs, 20, 0, epochs=lambda _: pairs).steps_per_epoch == 202
+    assert PairBatches(pairs, 10, 0, epochs=lambda _: pairs).steps_per_epoch == 400  # no step without a pair
+
+
+def test_an_epoch_has_the_steps_that_the_exact_order_and_the_first_four_epochs_need():
+    """What an earlier version began goes on with the same number of steps."""
+    random = np.random.default_rng(2)
+    decided = 0
+    for seed in range(40):
+        batches = PairBatches(numbered(random.integers(0, 25, (30, 2)).tolist()), 70, seed)
+        pairs = batches._plain
+        orders = [batches._order(pairs, None), *(batches._order(pairs, batches._random(n, 0)) for n in range(9))]
+        steps = [len(batches._cut(pairs, order)) - 1 for order in orders]
+        assert batches.steps_per_epoch == max(steps[:5])
+        decided += max(steps[:5]) != max(steps[:6])
+    assert decided

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from regard.text.pair_split import HELD_OUT_MOST, bare, count_pair_overlap, draw_pairs
+from regard.text.pair_split import HELD_OUT_MOST, are_labels, bare, count_pair_overlap, draw_pairs
 
 law = settings(derandomize=True, deadline=None, max_examples=100)
 words = st.sampled_from(["I see", "i see!", "we go", "We  go.", "é", "e\u0301", "?", "!", "", *"abcdefghijklmnop"])
@@ -114,3 +114,50 @@ def test_overlap_is_counted_by_side_and_by_pair():
     assert "2 (50.0 %) have a source" in overlap.sentence
     (none,) = count_pair_overlap({"train": train, "test": (["n"], ["n"])})
     assert none.sentence == "No source and no target of test occurs in train."
+
+
+def grouped(size, alone):
+    """A group of so many pairs with one target, and others that share nothing."""
+    return [(f"s{k}", "same") for k in range(size)] + [(f"u{k}", f"v{k}") for k in range(alone)]
+
+
+@pytest.mark.parametrize("size, large", [(5, False), (6, True)])
+def test_a_group_is_large_if_it_has_more_than_a_tenth_of_what_is_held_out(size, large):
+    drawn = draw_pairs(*sides(grouped(size, 1000 - size)))  # 50 for valid
+    assert ("1 large group of such pairs (up to 6) is trained on." in drawn.origin) is large
+    assert drawn.origin.endswith("trained on.") is large
+
+
+def test_large_groups_that_are_held_out_are_not_said_to_be_trained_on():
+    pairs = [(f"s{k}", f"t{k // 2}") for k in range(60)]  # thirty groups of two
+    drawn = draw_pairs(*sides(pairs))
+    trained = {pairs[pair][1] for pair in drawn.splits["train"]}
+    assert len(trained) < 30
+    assert f"; {len(trained)} large groups of such pairs (up to 2) are trained on." in drawn.origin
+
+
+@pytest.mark.parametrize("size, large", [(1, False), (2, True)])
+def test_of_a_small_file_every_group_of_two_is_large(size, large):
+    drawn = draw_pairs(*sides(grouped(size, 58)))
+    assert drawn.origin.endswith("; 1 large group of such pairs (up to 2) is trained on.") is large
+    assert "large" in drawn.origin or not large
+
+
+def test_a_text_is_a_label_if_it_stands_in_five_pairs():
+    assert are_labels(["good"] * 5 + ["bad"] * 5)
+    assert not are_labels(["good"] * 5 + ["bad"] * 4)
+
+
+def test_repetitions_on_both_sides_are_no_labels():
+    """Thirty pairs, five times each: whichever side was taken for labels, it would be trained on and tested."""
+    pairs = [(f"s{k % 30}", f"t{k % 30}") for k in range(150)]
+    drawn = draw_pairs(*sides(pairs))
+    assert "pairs that share a source or a target, up to case" in drawn.origin
+    assert "labels" not in drawn.origin
+    held = {pairs[index] for index in drawn.splits["valid"]}
+    assert held
+    assert not held & {pairs[index] for index in drawn.splits["train"]}
+
+
+def test_of_no_pairs_nothing_is_drawn():
+    assert {name: chosen.tolist() for name, chosen in draw_pairs([], []).splits.items()} == {"train": []}

@@ -7,11 +7,12 @@ from dataclasses import replace
 import pytest
 
 from regard.base.errors import RegardError
-from regard.corpora.builtin import TOYS
+from regard.corpora.builtin import TOYS, phrases
 from regard.corpora.downloads import CATALOGUE
 from regard.text.corpus import GivenLines
 from regard.text.pair_files import _is_language, find_pair_files, open_pair_source
 from regard.text.pair_split import count_pair_overlap
+from regard.text.pair_tokenizers import train_tokenizers
 from regard.text.pairs import (
     PairCorpus,
     Pairs,
@@ -508,3 +509,56 @@ def test_a_checksum_is_of_every_line_of_both_sides_in_order(count):
     assert Pairs(sources, targets).checksum() == hashlib.blake2b(whole.encode(), digest_size=16).hexdigest()
     lines = "".join(f"{line}\n" for line in sources)
     assert GivenLines(tuple(sources)).checksum() == hashlib.blake2b(lines.encode(), digest_size=16).hexdigest()
+
+
+def test_pairs_are_shown_without_their_texts():
+    """In an error or a notebook a million sentences would bury everything else."""
+    pairs = Pairs(["a secret"], ["un secret"], [[(0, 0)]])
+    assert repr(pairs) == "Pairs()"
+    assert repr(GivenLines(("a secret",))) == "GivenLines()"
+
+
+@pytest.mark.parametrize("name", TOYS)
+def test_toy_tasks_are_cut_at_their_spaces_and_share_no_pair(name):
+    corpus = open_pairs(name)
+    assert corpus.notes == corpus.origin  # disjoint by construction: no overlap is counted
+    tokenizer, _ = train_tokenizers(corpus)
+    for source, target in read(corpus)["valid"][:20]:
+        assert [tokenizer.decode(tokenizer.encode(side)) for side in (source, target)] == [source, target]
+    assert tokenizer.encode("x.y") == [tokenizer.unk]
+
+
+def test_words_of_a_file_are_cut_from_their_punctuation(tmp_path):
+    corpus = open_pairs(table(tmp_path / "pairs.tsv", [(f"the cat, {n}", f"le chat, {n}") for n in range(60)]))
+    assert {"cat", "chat", ","} <= set(train_tokenizers(corpus, "word")[0].tokens)
+    assert PairCorpus("x", corpus.splits).pretokenised is False
+
+
+def test_of_a_download_the_first_table_is_read_and_nothing_beside_it(own_cache):
+    folder = own_cache / "data" / "tatoeba-fra"
+    write(folder / "_about.txt", ["Where the sentences come from."])
+    write(folder / "a.tsv" / "old.tsv", ["an old\tfile"])  # a folder that is named like a table
+    table(folder / "fra.txt")
+    table(folder / "more.tsv", [("other", "autre")])
+    assert everything(open_pairs("tatoeba-fra")) == sorted(ENOUGH)
+
+
+def test_the_size_of_lines_is_that_of_their_file():
+    assert GivenLines(("ab", "", "c")).size == len("ab\n\nc\n")
+
+
+def test_the_phrasebook_is_english_first():
+    corpus = open_pairs("phrasebook", pairs=500, longest=8)
+    for split, made in phrases(500, 8).items():
+        found = corpus.splits[split]
+        assert list(zip(found.sources, found.targets, found.alignments)) == [
+            (pair.source, pair.target, pair.alignment) for pair in made
+        ]
+
+
+def test_a_held_out_file_with_its_columns_the_other_way_round_is_read_as_the_training_file(tmp_path):
+    write(tmp_path / "train.tsv", ["en\tsw", *(f"word {n}\tneno {n}" for n in range(30))])
+    write(tmp_path / "valid.tsv", ["sw\ten", "moja\tone"])
+    corpus = open_pairs(tmp_path)
+    assert read(corpus)["train"][0] == ("word 0", "neno 0")
+    assert read(corpus)["valid"] == [("one", "moja")]

@@ -7,6 +7,7 @@ import pytest
 
 from regard.base.errors import RegardError
 from regard.text import tables
+from regard.text.sources import open_text
 from regard.text.tables import (
     Table,
     Wanted,
@@ -145,6 +146,8 @@ def test_a_language_model_reads_the_asked_column_the_usual_one_the_text_or_the_o
     assert text_column(three, usual="sentence") == 2
     assert text_column(three, usual="1") == 1  # the number of a file with one column
     assert text_column(three, usual="3") == 2
+    assert text_column(table(["id", "text"]), usual="1") == 1
+    assert "which of them is the text" in asked(text_column, table("12"), usual="1")
     assert text_column(table(["1"]), usual="1") == 0
     assert text_column(table(["content", "id"])) == 0
     assert text_column(table(["sw"])) == 0
@@ -205,6 +208,7 @@ def test_a_table_says_what_it_is():
         (["a;b,c", "d;e", "f;g"], ";"), (["a,b;c", "d,e", "f,g"], ","), (["a;b", "c,d"], ";"), (["a;b\tc"], "\t"),
         (["alone", "words"], "\t"), ([], "\t"), (["d;e", "a,b,c", "f;g", "h,i"], ";"), (["a", "b", "c;d"], "\t"),
         (['"a;b",c', '"d;e",f'], ","), (["", "a;b", ""], ";"),
+        (["a,b;c", "d,e;f", "g,h;i", "j,k,l;m", "n,o,p"], ";"),  # of the comma's rows three agree, not five
     ],
 )  # fmt: skip
 def test_the_delimiter_is_the_one_that_most_rows_agree_on(lines, delimiter):
@@ -220,6 +224,7 @@ def test_the_delimiter_is_the_one_that_most_rows_agree_on(lines, delimiter):
         (['"a', 'b"\tc'], True), (['"a', 'b"\tc', "d\te"], True), (['"a\tb', 'c"\td'], False),
         (['"a" b\tc'], False), (['"a\tb"', "c\td"], False), (['"a', 'b"\tc', '"d" e\tf'], False),
         (['"a', 'b"\tc\td', "e\tf"], False), (['""\t"b"'], True), (['   ', '"a"\t"b"'], True),
+        (['", b"\tc'], True), (['"a,"\tc'], True), (['"""a"\tc'], True), (['"a"""\tc'], True),
     ],
 )  # fmt: skip
 def test_excels_quotes_are_told_from_those_of_the_text(lines, excel):
@@ -443,3 +448,50 @@ def test_a_text_without_end_in_a_binary_file_is_named_by_its_row(tmp_path, monke
     rows = list(open_table([tmp_path / "a.parquet"]).rows(lambda what, line: found.append(line)))
     assert found == [2]
     assert [number for number, _ in rows] == [1, 2, 3]
+
+
+def test_a_table_is_shown_without_its_rows(tmp_path):
+    shown = repr(made(tmp_path, "a secret\tb\n"))
+    assert shown.startswith("Table(paths=")
+    assert "secret" not in shown
+    assert "function" not in shown
+
+
+@pytest.mark.parametrize(
+    "content, name, header",
+    [("sw\ten\na\tb\n", "p.tsv", "yes"), ("a\tb\n", "p.tsv", "no"), ('{"text": "a"}\n', "p.jsonl", "no")],
+)
+def test_only_a_line_of_names_is_a_header(tmp_path, content, name, header):
+    path = tmp_path / name
+    path.write_text(content, encoding="utf-8")
+    assert open_text([path], "" if name == "p.jsonl" else "1").header == header
+
+
+@pytest.mark.parametrize("choice", [{"columns": "zweite"}, {"usual": "zweite"}])
+def test_the_column_of_before_is_found_by_its_name_as_an_asked_one_is(tmp_path, choice):
+    """A test file is read as the training file was, though its header has no usual names."""
+    path = tmp_path / "p.tsv"
+    path.write_text("erste\tzweite\na\tb\nc\td\n", encoding="utf-8")
+    text = open_text([path], **choice)
+    assert (text.columns, text.header, list(text)) == ("zweite", "yes", ["b", "d"])
+
+
+def test_a_file_of_exactly_the_largest_size_is_read(tmp_path, monkeypatch):
+    """Of a few rows a Parquet file says that they take more than they do in memory: that must be allowed, too."""
+    arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    path = tmp_path / "a.parquet"
+    parquet.write_table(arrow.table({"text": ["a"]}), path)
+    file = parquet.ParquetFile(path)
+    largest = file.metadata.row_group(0).total_byte_size
+    assert largest > sum(batch.nbytes for batch in file.iter_batches())
+    monkeypatch.setattr(tables, "most_unpacked", lambda path: largest)
+    assert list(open_table([path]).rows()) == [(1, ["a"])]
+    monkeypatch.setattr(tables, "most_unpacked", lambda path: largest - 1)
+    assert "200 times" in asked(open_table, [path])
+
+
+def test_a_text_that_is_too_long_is_said_in_mebibytes(tmp_path, monkeypatch):
+    arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    monkeypatch.setattr(tables, "LONGEST_LINE", 1 << 20)
+    parquet.write_table(arrow.table({"text": ["a" * ((1 << 20) + 1)]}), tmp_path / "a.parquet")
+    assert "a text of more than 1 MiB on line 1" in asked(lambda: list(open_table([tmp_path / "a.parquet"]).rows()))

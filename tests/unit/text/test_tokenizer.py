@@ -516,3 +516,78 @@ def test_bytes_in_another_order_are_refused(tmp_path):
     (tmp_path / "t.json").write_text(json.dumps(tree), encoding="utf-8")
     with pytest.raises(RegardError, match="not made of bytes"):
         Tokenizer.load(tmp_path / "t.json")
+
+
+@pytest.mark.parametrize("form", ["nfc", "nfkc", "none"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_tokenizer_is_lossless_if_any_text_comes_back(kind, form):
+    tokenizer, text = Tokenizer.train(TEXT, kind, normalise=form), "e\u0301  ﬁn Ω"
+    assert tokenizer.lossless is (tokenizer.decode(tokenizer.encode(text)) == text)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_composed_and_decomposed_training_text_give_the_same_vocabulary(kind):
+    text = ["l'été déjà passé, été déjà"] * 5
+    apart = [unicodedata.normalize("NFD", line) for line in text]
+    assert Tokenizer.train(apart, kind, 270 if kind == "bpe" else None).digest == (
+        Tokenizer.train(text, kind, 270 if kind == "bpe" else None).digest
+    )
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_another_program_that_loads_the_file_decodes_the_text(tmp_path, kind):
+    tokenizer, text = Tokenizer.train(["the cat sat"] * 2, kind), "the cat sat"
+    tokenizer.save(tmp_path / "tokenizer.json")
+    assert len((tmp_path / "tokenizer.json").read_text(encoding="utf-8").splitlines()) > tokenizer.vocabulary
+    engine = tokenizers.Tokenizer.from_file(str(tmp_path / "tokenizer.json"))
+    assert engine.decode(tokenizer.encode(text)) == text
+
+
+def test_only_words_can_be_cut_already():
+    for kind in KINDS:
+        assert Tokenizer.train(TEXT, kind, pretokenised=True).pretokenised is (kind == "word")
+        assert Tokenizer.train(TEXT, kind).pretokenised is False
+
+
+@pytest.mark.parametrize("characters, symbols", [(399, 1), (400, 2)])
+def test_two_hundred_characters_give_a_symbol(characters, symbols):
+    lines = ["abcdefg hij"] * 33  # of 12 characters each, with their ends
+    lines.append("k" * (characters - 12 * 33 - 1))
+    assert Tokenizer.train(lines, "bpe").vocabulary == 257 + symbols
+
+
+@pytest.mark.parametrize("change", [
+    lambda vocabulary: vocabulary.update({"bc": vocabulary.pop("a")}),  # a byte is missing
+    lambda vocabulary: vocabulary.update({"\n": len(vocabulary)}),  # this one stands for no byte
+])  # fmt: skip
+def test_byte_pairs_have_all_bytes_and_are_made_of_nothing_else(tmp_path, change):
+    tree = json.loads(Tokenizer.train(TEXT, "bpe", 257).json)
+    change(tree["model"]["vocab"])
+    (tmp_path / "t.json").write_text(json.dumps(tree), encoding="utf-8")
+    with pytest.raises(RegardError, match="symbols are not made of bytes"):
+        Tokenizer.load(tmp_path / "t.json")
+
+
+def test_a_character_is_one_character(tmp_path):
+    tree = json.loads(Tokenizer.of_tokens(["<eos>", "<unk>", "a", "ab"], "char").json)
+    (tmp_path / "t.json").write_text(json.dumps(tree), encoding="utf-8")
+    with pytest.raises(RegardError, match="a symbol is longer than a character"):
+        Tokenizer.load(tmp_path / "t.json")
+
+
+def test_a_model_of_another_kind_is_refused_by_what_it_has_more(tmp_path):
+    tree = json.loads(Tokenizer.train(TEXT, "word").json)
+    pieces = {"type": "WordPiece", "continuing_subword_prefix": "##", "max_input_chars_per_word": 100}
+    tree["model"] |= pieces
+    (tmp_path / "t.json").write_text(json.dumps(tree), encoding="utf-8")
+    with pytest.raises(RegardError, match=r"its model\.continuing_subword_prefix is not used here"):
+        Tokenizer.load(tmp_path / "t.json")
+
+
+def test_training_draws_no_bar_of_its_own(monkeypatch):
+    options, trainer = {}, tokenizers.trainers.BpeTrainer
+    monkeypatch.setattr(
+        tokenizer_module.trainers, "BpeTrainer", lambda **given: options.update(given) or trainer(**given)
+    )
+    Tokenizer.train(TEXT, "bpe")
+    assert options["show_progress"] is False

@@ -324,7 +324,9 @@ def test_a_cache_that_cannot_be_written_is_said_once(monkeypatch, own_cache):
     monkeypatch.setattr(tokens_module, "_unwritable", lambda folder: "Read-only file system")
     tokens_module._scratch.cache_clear()
     try:
-        arrays = [cached(corpus, tokenizer, "train", say=said.append) for _ in range(2)]
+        first = cached(corpus, tokenizer, "train", say=said.append)
+        assert len(said) == 1  # at once
+        arrays = [first, cached(corpus, tokenizer, "train", say=said.append)]
     finally:
         tokens_module._scratch.cache_clear()
     assert arrays[0].ids.tolist() == arrays[1].ids.tolist()
@@ -336,7 +338,7 @@ def test_a_cache_that_cannot_be_written_is_said_once(monkeypatch, own_cache):
 def test_a_folder_that_can_be_written_is_no_reason(tmp_path):
     assert tokens_module._unwritable(tmp_path / "new" / "folder") == ""
     (tmp_path / "file").write_text("x")
-    assert tokens_module._unwritable(tmp_path / "file" / "folder")
+    assert tokens_module._unwritable(tmp_path / "file" / "folder") == os.strerror(errno.ENOTDIR)
 
 
 def test_what_is_noted_as_done_is_on_the_disk_before(tmp_path, monkeypatch):
@@ -350,3 +352,56 @@ def test_what_is_noted_as_done_is_on_the_disk_before(tmp_path, monkeypatch):
     with tokens_module._opened(tmp_path / "y.part", tmp_path / "y.part.json") as stream:
         stream.write(b"more")
     assert order[2:] == [4]
+
+
+def test_the_file_is_the_one_that_numpy_would_write(tmp_path):
+    """Also where a killed process had left more than is there in the end."""
+    lines = [f"line {n}" for n in range(50)]
+    tokenizer = Tokenizer.train(lines, "char")
+    (tmp_path / "x.part").write_bytes(b"left" * 10_000)
+    array = tokenise(lines, tokenizer, tmp_path / "x.npy")
+    np.save(tmp_path / "oracle.npy", np.array(array.ids))
+    assert (tmp_path / "x.npy").read_bytes() == (tmp_path / "oracle.npy").read_bytes()
+
+
+@pytest.mark.parametrize("cores, processes", [(3, 3), (None, 1)])
+def test_where_a_system_does_not_say_which_cores_are_free_all_are_taken(tmp_path, monkeypatch, cores, processes):
+    asked, cut = [], tokens_module._cut
+    monkeypatch.delattr("os.sched_getaffinity", raising=False)
+    monkeypatch.setattr("os.cpu_count", lambda: cores)
+    monkeypatch.setattr(tokens_module, "LARGE", 1)
+    monkeypatch.setattr(
+        tokens_module, "_cut", lambda texts, tokenizer, count: asked.append(count) or cut(texts, tokenizer, 1)
+    )  # fmt: skip
+    tokenise(GivenLines(LINES), Tokenizer.train(LINES, "char"), tmp_path / "x.npy")
+    assert asked == [processes]
+
+
+@pytest.mark.parametrize("kind", ["char", "byte", "bpe"])
+def test_an_eos_that_is_spelt_out_is_text_if_the_text_was_not_cut_before(tmp_path, kind):
+    lines = ["a <eos>", "<eos>"]
+    tokenizer = Tokenizer.train(lines, kind)
+    assert tokenizer.decode(tokenise(lines, tokenizer, tmp_path / "x.npy").ids.tolist()) == "a <eos>\n<eos>\n"
+
+
+def test_what_a_killed_process_left_beside_an_array_is_removed(own_cache):
+    corpus, tokenizer = Corpus("small", {"train": GivenLines(LINES)}), Tokenizer.train(LINES, "char")
+    cached(corpus, tokenizer, "train")
+    array = next((own_cache / "tokens").glob("*.npy"))
+    array.unlink()
+    left = [array.with_name(f".{array.stem}{suffix}.0123abcd.part") for suffix in (".json", ".part.json")]
+    other = array.with_name(".another.json.0123abcd.part")  # may be written just now
+    for path in (*left, other):
+        path.write_text("half")
+    cached(corpus, tokenizer, "train")
+    assert [path.exists() for path in (*left, other)] == [False, False, True]
+
+
+def test_a_part_is_cut_back_wherever_its_stream_stands(tmp_path):
+    number = np.dtype(np.uint16)
+    np.save(tmp_path / "x.npy", np.arange(5, dtype=number))
+    with open(tmp_path / "x.npy", "r+b") as stream:
+        stream.seek(0, os.SEEK_END)
+        tokens_module._cut_back(stream, number, 3)
+        assert stream.tell() == os.fstat(stream.fileno()).st_size
+    assert np.load(tmp_path / "x.npy").tolist() == [0, 1, 2]

@@ -108,6 +108,9 @@ def test_a_sentence_and_a_tag_have_a_largest_size(tmp_path, monkeypatch):
     assert units(tmp_path, TMX.format(f"<tu>{segment('x' * 300)}</tu><tu>{segment('y' * 300)}</tu>"))[1][1][1] == {
         "en": "y" * 300
     }
+    unit = XLIFF.format("1.2", "", "", "<trans-unit><source>{}</source><target>b</target></trans-unit>")
+    assert units(tmp_path, unit.format("x" * 300))[1] == [(1, {"source": "x" * 300, "target": "b"})]
+    assert "a sentence of more than 0 MiB" in refusal(tmp_path, unit.format("x" * 301))
     assert "a sentence of more than 0 MiB" in refusal(tmp_path, TMX.format(f"<tu>{segment('x' * 301)}</tu>"))
     assert "a tag or comment of more than" in refusal(tmp_path, TMX.format(f"<!--{'x' * 600}-->"))
     assert units(tmp_path, TMX.format(f"<!--{'x' * 150}--><tu>{segment('a')}</tu>"))[1] == [(1, {"en": "a"})]
@@ -119,3 +122,17 @@ def test_a_sentence_and_a_tag_have_a_largest_size(tmp_path, monkeypatch):
 def test_what_is_no_memory_says_where(tmp_path):
     assert "neither TMX nor XLIFF" in refusal(tmp_path, "<a><tmx/></a>")
     assert "no whole XML: mismatched tag on line 3;" in refusal(tmp_path, "<tmx>\n<body>\n</tmx>")
+
+
+@pytest.mark.parametrize("longest, fine", [(400, True), (399, False)])
+def test_a_comment_is_measured_from_its_first_byte(tmp_path, monkeypatch, longest, fine):
+    monkeypatch.setattr(translation_memory, "LONGEST_LINE", longest)
+    monkeypatch.setattr(translation_memory, "BLOCK", 100)
+    rest = f"<tmx><tu>{segment('a')}</tu></tmx>"
+    assert len(rest) < 100  # so that the comment ends in the last block
+    content = f"<!--{'x' * (400 - 7 - len(rest))}-->{rest}"
+    assert len(content) == 400
+    if fine:
+        assert units(tmp_path, content)[1] == [(1, {"en": "a"})]
+    else:
+        assert "a tag or comment of more than" in refusal(tmp_path, content)
