@@ -69,7 +69,7 @@ def lstm_lacks_bf16():
     return ""
 
 
-@pytest.mark.parametrize("name", ["gpt-train", "lstm-train", "rnn-train"])
+@pytest.mark.parametrize("name", ["gpt-train", "gpt-shapes", "lstm-train", "rnn-train", "recurrent-translate-train"])
 def test_from_the_same_weights_and_batches_all_learn_the_same(name):
     for regard, *peers in opened(name):
         for peer in peers:
@@ -287,6 +287,8 @@ def copy_weights(model, peer):
         gpt2_parity.copy_weights(model, peer)
     elif kind == "PlainGPT":
         peer.load_state_dict({plain_name(name): weight for name, weight in model.state_dict().items()})
+    elif kind in ("PlainSeq2Seq", "PlainBahdanau"):
+        peer.load_state_dict({translators_name(name, kind): weight for name, weight in model.state_dict().items()})
     else:
         peer.load_state_dict({recurrent_name(name): weight for name, weight in model.state_dict().items()})
 
@@ -303,6 +305,14 @@ def recurrent_name(name):
         _, layer, _, weight = name.split(".")
         return f"recurrent.{weight.replace('_l0', f'_l{layer}')}"
     return {"embedding.table.weight": "words.weight", "output.bias": "bias"}[name]
+
+
+def translators_name(name, kind):
+    if name.startswith("layers.") and kind == "PlainBahdanau":
+        return f"cell.{name.split('.')[-1].removesuffix('_l0')}"
+    name = name.replace("bridge.0.hidden", "bridge").replace("attend.score.", "").replace("encoder.fused", "encoder")
+    name = name.replace("embedding.table", "words").replace("output.bias", "bias")
+    return recurrent_name(name).replace("recurrent.", "decoder.") if name.startswith("layers.") else name
 
 
 @torch.no_grad()

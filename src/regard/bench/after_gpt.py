@@ -49,9 +49,16 @@ def build(settings: Recipe, place: Place) -> Model:
 
 
 def row(
-    system: str, place: Place, rows: int, window: int, peers: Mapping[str, Callable[[Recipe, Any], Any]], **model: Any
+    system: str,
+    place: Place,
+    rows: int,
+    window: int,
+    peers: Mapping[str, Callable[[Recipe, Any], Any]],
+    calls: int = 10,
+    **model: Any,
 ) -> Row:
-    """Regard's step beside those of nets that `peers` build from the recipe and the batches."""
+    """Regard's step beside those of nets that `peers` build from the recipe and the batches. `calls`: steps in a turn
+    on a GPU."""
     settings = recipe(system, place, rows, window, **model)
     batches = full_windows(vocabulary(place), rows, window)
 
@@ -70,8 +77,8 @@ def row(
             ),
         ],
         Cost(operations=build(settings, place).flops_per_token),
-        warm_up=place.of(5, 2, 1),
-        calls=place.of(10, 2, 1),
+        warm_up=place.of(min(5, calls), 2, 1),
+        calls=place.of(calls, 2, 1),
     )
 
 
@@ -205,4 +212,4 @@ def mingru_rows(place: Place) -> list[Row]:
 
     step_by_step = exchanged(MinGRU, StepByStep, place)
     peers = {"the same, step by step": step_by_step, "torch.nn.GRU in its place": gru}
-    return [row("mingru", place, place.of(64, 8, 2), place.of(1024, 128, 32), peers)]
+    return [row("mingru", place, place.of(64, 8, 2), place.of(1024, 128, 32), peers, calls=3)]  # steps take seconds

@@ -41,12 +41,25 @@ BENCHES = (
         "transformers' GPT2LMHeadModel; a plain PyTorch step as nanoGPT takes it",
         "gpt2:training_rows",
     ),
+    Bench(
+        "gpt-shapes",
+        "the same with 350 million parameters, and with a context of 4096",
+        "transformers' GPT2LMHeadModel; a plain PyTorch step",
+        "gpt2:further_training_rows",
+        only_named=True,
+    ),
     Bench("gpt-generate", "a GPT-2 writes, greedily", "transformers' generate", "gpt2:generation_rows"),
     Bench(
         "translate-train",
         "an encoder-decoder Transformer's whole training step",
         "transformers' MarianMTModel",
         "translators:training_rows",
+    ),
+    Bench(
+        "recurrent-translate-train",
+        "whole training steps of seq2seq and of Bahdanau's translator",
+        "the same nets in plain PyTorch, by nn.LSTM and by a loop over nn.GRUCell",
+        "recurrent_translators:rows",
     ),
     Bench("translate-beam", "a Transformer translates with beam 5", "transformers' generate", "translators:beam_rows"),
     Bench(
@@ -71,7 +84,7 @@ BENCHES = (
     Bench(
         "linear-attention-train",
         "a linear-attention model's whole training step, long texts",
-        "the same net in plain PyTorch, with a weight for every pair of words",
+        "the same net with flash-linear-attention's kernels; on a CPU with a weight for every pair of words",
         "after_gpt:linear_rows",
     ),
     Bench(

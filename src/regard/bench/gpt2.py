@@ -1,4 +1,5 @@
-"""GPT-2, 124 million parameters on a GPU: training steps, and greedy generation, one text or 64 at a time.
+"""GPT-2, 124 million parameters on a GPU: training steps, and greedy generation, one text or 64 at a time; training
+also with 350 million parameters, and with a context of 4096.
 
 The vocabulary is padded to a multiple of 128 on all sides (50 304 for GPT-2's 50 257 tokens, as in nanoGPT), without
 dropout. A token of training costs `flops_per_token`; a generated token at least one read of all weights, shared by the
@@ -27,8 +28,10 @@ from regard.training.objective import TensorBatch
 
 PROMPT = 16  # tokens
 
+Shape = dict[str, int]
 
-def shape(place: Place) -> dict[str, int]:
+
+def shape(place: Place) -> Shape:
     return {
         "layers": place.of(12, 4, 2),
         "width": place.of(768, 256, 32),
@@ -41,8 +44,22 @@ def vocabulary(place: Place) -> int:
     return place.of(50_304, 8192, 128)
 
 
-def recipe(place: Place, rows: int) -> Recipe:
-    sizes = shape(place)
+def larger(place: Place) -> Shape:
+    """GPT-2's second size, 350 million parameters."""
+    return shape(place) | {
+        "layers": place.of(24, 6, 3),
+        "width": place.of(1024, 320, 64),
+        "heads": place.of(16, 5, 4),
+    }
+
+
+def longer(place: Place) -> Shape:
+    """The first size with four times the context."""
+    return shape(place) | {"context": place.of(4096, 512, 64)}
+
+
+def recipe(place: Place, rows: int, sizes: Shape | None = None) -> Recipe:
+    sizes = sizes or shape(place)
     return compose(
         "gpt",
         None,
@@ -50,14 +67,14 @@ def recipe(place: Place, rows: int) -> Recipe:
     )
 
 
-def regard_gpt(place: Place, rows: int) -> GPT:
+def regard_gpt(place: Place, rows: int, sizes: Shape | None = None) -> GPT:
     torch.manual_seed(1)
-    return GPT(vocabulary(place), recipe(place, rows).model)
+    return GPT(vocabulary(place), recipe(place, rows, sizes).model)
 
 
-def hugging_face_gpt(place: Place) -> Any:
+def hugging_face_gpt(place: Place, sizes: Shape | None = None) -> Any:
     transformers: Any = import_module("transformers")
-    sizes = shape(place)
+    sizes = sizes or shape(place)
     torch.manual_seed(1)
     return transformers.GPT2LMHeadModel(
         transformers.GPT2Config(
@@ -75,23 +92,33 @@ def hugging_face_gpt(place: Place) -> Any:
     )
 
 
-def plain_gpt(place: Place) -> PlainGPT:
+def plain_gpt(place: Place, sizes: Shape | None = None) -> PlainGPT:
     torch.manual_seed(1)
-    return PlainGPT(vocabulary(place), **shape(place))
+    return PlainGPT(vocabulary(place), **(sizes or shape(place)))
 
 
 # -- training --------------------------------------------------------------------------------------------------------
 
 
 def training_rows(place: Place) -> list[Row]:
-    sizes, rows = shape(place), place.of(64, 8, 2)
+    return [training_row("gpt-train", place, shape(place), place.of(64, 8, 2))]
+
+
+def further_training_rows(place: Place) -> list[Row]:
+    return [
+        training_row("gpt-train 350M", place, larger(place), place.of(32, 4, 2)),
+        training_row("gpt-train 4096", place, longer(place), place.of(16, 2, 2)),
+    ]
+
+
+def training_row(name: str, place: Place, sizes: Shape, rows: int) -> Row:
     batches = full_windows(vocabulary(place), rows, sizes["context"])
 
     def regard() -> RegardTraining:
-        return RegardTraining(regard_gpt(place, rows), batches, recipe(place, rows).training, place)
+        return RegardTraining(regard_gpt(place, rows, sizes), batches, recipe(place, rows, sizes).training, place)
 
     def hugging_face() -> PlainTraining:
-        model = hugging_face_gpt(place)
+        model = hugging_face_gpt(place, sizes)
 
         def loss(batch: TensorBatch, state: State | None) -> tuple[Tensor, None]:
             logits = model(batch.tokens, use_cache=False).logits
@@ -100,25 +127,23 @@ def training_rows(place: Place) -> list[Row]:
         return PlainTraining(model, loss, batches, place)
 
     def plain() -> PlainTraining:
-        model = plain_gpt(place)
+        model = plain_gpt(place, sizes)
         call = torch.compile(model) if place.device.type == "cuda" else model
         return PlainTraining(model, lambda batch, state: (call(batch.tokens, batch.targets), None), batches, place)
 
-    return [
-        Row(
-            "gpt-train",
-            place,
-            f"{sizes['layers']}×{sizes['width']}, {rows}×{sizes['context']} tokens, {place.precision}",
-            [
-                Contender("Regard", regard),
-                Contender("transformers GPT-2", hugging_face, needs=["transformers"]),
-                Contender("plain PyTorch" + (" compiled" if place.device.type == "cuda" else ""), plain),
-            ],
-            Cost(operations=regard_gpt(place, rows).flops_per_token),
-            warm_up=place.of(5, 2, 1),
-            calls=place.of(10, 2, 1),
-        )
-    ]
+    return Row(
+        name,
+        place,
+        f"{sizes['layers']}×{sizes['width']}, {rows}×{sizes['context']} tokens, {place.precision}",
+        [
+            Contender("Regard", regard),
+            Contender("transformers GPT-2", hugging_face, needs=["transformers"]),
+            Contender("plain PyTorch" + (" compiled" if place.device.type == "cuda" else ""), plain),
+        ],
+        Cost(operations=regard_gpt(place, rows, sizes).flops_per_token),
+        warm_up=place.of(5, 2, 1),
+        calls=place.of(10, 2, 1),
+    )
 
 
 # -- generation ------------------------------------------------------------------------------------------------------
