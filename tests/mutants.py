@@ -6,6 +6,10 @@ line; lines of a fixture that tests share count for all tests of the file. A fau
 tests take far longer than they should. Whatever survives is shown with its line: there a test is missing, or the code
 says more than it must. Faults that change nothing stand in equivalent_mutants.toml, each with the reason, and are not
 drawn. The same seed draws the same faults.
+
+One process imports the package and its tests; for each fault a copy of it is forked, gets the faulty functions and
+runs the tests. A fault outside functions, and whatever survives so, is tried in a new process that imports a faulty
+copy of the source: that verdict counts. `--most 0` tries every fault.
 """
 
 from __future__ import annotations
@@ -13,7 +17,9 @@ from __future__ import annotations
 import argparse
 import ast
 import copy
+import gc
 import hashlib
+import importlib
 import json
 import os
 import random
@@ -23,15 +29,18 @@ import sys
 import tempfile
 import time
 import tomllib
-from collections.abc import Callable, Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache, partial
+from inspect import CO_OPTIMIZED
 from itertools import islice
 from multiprocessing import get_context, parent_process
 from pathlib import Path
 from threading import Thread
+from types import CodeType, FunctionType
 from typing import Any
 
 import pytest
@@ -57,7 +66,7 @@ TESTS = {  # of each package, below tests/; those that are marked slow are left 
     "training": [
         "unit/test_training.py", "unit/test_training_loop.py", "unit/test_pair_training.py", "unit/test_memory.py",
         "unit/test_muon.py", "unit/test_prefetch.py", "unit/test_recipe.py", "unit/test_checkpoint.py",
-        "unit/test_metrics.py", "unit/test_capture.py", "unit/test_defaults.py",
+        "unit/test_metrics.py", "unit/test_capture.py", "unit/test_defaults.py", "unit/test_saving_beside.py",
     ],
     "text": [
         *(f"unit/text/test_{name}.py" for name in (
@@ -94,6 +103,7 @@ class Fault:
     code: str  # the line
     words: str  # what stands there → what is put there
     source: Callable[[], str]  # the whole file with the fault
+    tree: Callable[[], ast.Module] | None = None  # the same, with the lines of the file as it is
 
 
 # -- faults ----------------------------------------------------------------------------------------------------------
@@ -153,7 +163,8 @@ def faults(path: Path) -> Iterator[Fault]:
     for number, (node, other, _) in enumerate(every_change(ast.parse(text))):
         words = f"{ast.unparse(node)} → {'nothing' if isinstance(other, ast.Pass) else ast.unparse(other)}"
         at, until = node.lineno, node.end_lineno or node.lineno  # type: ignore[attr-defined]
-        yield Fault(file, at, until, lines[at - 1].strip(), " ".join(words.split()), partial(faulty, text, number))
+        source, tree = partial(faulty, text, number), partial(faulty_tree, text, number)
+        yield Fault(file, at, until, lines[at - 1].strip(), " ".join(words.split()), source, tree)
 
 
 def every_change(tree: ast.AST) -> Iterator[tuple[ast.AST, ast.AST, Callable[[ast.AST], None]]]:
@@ -167,10 +178,15 @@ def every_change(tree: ast.AST) -> Iterator[tuple[ast.AST, ast.AST, Callable[[as
 
 def faulty(text: str, number: int) -> str:
     """The source with this change."""
+    return ast.unparse(faulty_tree(text, number))
+
+
+def faulty_tree(text: str, number: int) -> ast.Module:
+    """The same as a tree, whose lines are those of the text."""
     tree = ast.parse(text)
-    _, other, put_there = next(islice(every_change(tree), number, None))
-    put_there(other)
-    return ast.unparse(tree)
+    node, other, put_there = next(islice(every_change(tree), number, None))
+    put_there(ast.copy_location(other, node))
+    return ast.fix_missing_locations(tree)
 
 
 def put(parent: ast.AST, field: str, index: int | None, node: ast.AST) -> None:
@@ -303,6 +319,9 @@ class Order:
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         items.sort(key=lambda item: self.place.get(item.nodeid, 0))
+        self.limit(items)
+
+    def limit(self, items: Sequence[pytest.Item]) -> None:
         for item in items:
             limit = 5 * self.longest[item.nodeid.split("::")[0]] + 30
             item.add_marker(pytest.mark.timeout(limit, method="thread"))  # which ends the process
@@ -368,13 +387,143 @@ def result(fault: Fault, tests: Mapping[str, float]) -> str:
     return "survived" if process.exitcode in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED) else "killed"
 
 
+# -- many faults in copies of one process ------------------------------------------------------------------------------
+
+UNSUITED = 75  # the exit code of a copy that could not be given its fault
+CONTROL = -1  # the number of a copy without a fault, in which all tests must pass
+
+
+class Copies:
+    """A plugin of pytest: where the tests would be run, a copy of this process is made for each fault."""
+
+    def __init__(self, work: Sequence[tuple[Fault, Mapping[str, float]]], jobs: int, source: str, results: Any):
+        self.work, self.jobs, self.source, self.results = work, jobs, source, results
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtestloop(self, session: pytest.Session) -> bool:
+        for file in {fault.file for fault, _ in self.work}:
+            importlib.import_module("regard." + file.removesuffix(".py").removesuffix("/__init__").replace("/", "."))
+        self.items = {item.nodeid: item for item in session.items}
+        self.functions = defaultdict[CodeType, list[FunctionType]](list)
+        for each in gc.get_objects():
+            if isinstance(each, FunctionType) and each.__code__.co_filename.startswith(self.source):
+                self.functions[each.__code__].append(each)
+        gc.freeze()
+        running: dict[int, tuple[int, float]] = {}  # process: number of the fault, when its time is up
+        everything = {item.nodeid: 60.0 for item in session.items}
+        for number, (fault, tests) in [(CONTROL, (None, everything)), *enumerate(self.work)]:
+            while len(running) >= self.jobs:
+                self.wait(running)
+            process = os.fork()
+            if not process:
+                os._exit(self.trial(session, fault, tests))
+            running[process] = number, time.monotonic() + 5 * sum(tests.values()) + 60
+        while running:
+            self.wait(running)
+        return True
+
+    def wait(self, running: dict[int, tuple[int, float]]) -> None:
+        """Until a copy ends or one's time is up."""
+        while True:
+            process, status = os.waitpid(-1, os.WNOHANG)
+            if process in running:
+                self.results.send((running.pop(process)[0], os.waitstatus_to_exitcode(status)))
+                return
+            for late in [each for each, (_, until) in running.items() if time.monotonic() > until]:
+                os.killpg(late, signal.SIGKILL)
+            time.sleep(0.005)
+
+    def trial(self, session: pytest.Session, fault: Fault | None, tests: Mapping[str, float]) -> int:
+        os.setsid()
+        try:
+            chosen = [self.items[test] for test in tests]
+            if fault is not None and (fault.tree is None or not self.put(fault, fault.tree())):
+                return UNSUITED
+            Order(tests).limit(chosen)
+            for item, following in zip(chosen, [*chosen[1:], None], strict=True):
+                item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
+                if session.testsfailed:
+                    return pytest.ExitCode.TESTS_FAILED
+            return pytest.ExitCode.OK
+        except BaseException:
+            return UNSUITED
+
+    def put(self, fault: Fault, tree: ast.Module) -> bool:
+        """Gives the faulty code to the functions that have it. False: it is no function's."""
+        text = (Path(self.source) / "regard" / fault.file).read_text(encoding="utf-8")
+        here, there = (compile(made, fault.file, "exec", dont_inherit=True) for made in (ast.parse(text), tree))
+        changes = list(differences(here, there))
+        given = [(function, becomes) for was, becomes in changes for function in self.functions.get(was, ())]
+        if not given or not all(was.co_flags & CO_OPTIMIZED for was, _ in changes):  # a module's or a class's own code
+            return False
+        for function, becomes in given:
+            function.__code__ = becomes
+        return True
+
+
+def differences(here: CodeType, there: CodeType) -> Iterator[tuple[CodeType, CodeType]]:
+    """The code that differs, with all code around it that is a function's."""
+    within = [[part for part in code.co_consts if isinstance(part, CodeType)] for code in (here, there)]
+    found: list[tuple[CodeType, CodeType]] = []
+    if [part.co_qualname for part in within[0]] == [part.co_qualname for part in within[1]]:
+        found = [pair for both in zip(*within, strict=True) for pair in differences(*both)]
+    if said(here) != said(there) or (found and here.co_flags & CO_OPTIMIZED):
+        found.append((here, there))
+    yield from found
+
+
+def said(code: CodeType) -> tuple[object, ...]:
+    """What it does itself, without the code within it."""
+    constants = [repr(part) for part in code.co_consts if not isinstance(part, CodeType)]
+    return code.co_code, code.co_names, code.co_varnames, code.co_freevars, constants
+
+
+def in_copies(
+    files: Sequence[str], work: Sequence[tuple[Fault, Mapping[str, float]]], jobs: int, source: str, results: Any
+) -> None:
+    into(source)
+    pytest.main([*PYTEST, "--capture=no", *files], plugins=[Copies(work, jobs, source, results)])
+
+
+def outcomes(package: str, drawn: Sequence[Fault], jobs: int) -> Iterator[tuple[Fault, str]]:
+    """What comes of each, as it comes."""
+    tests = {number: concerned(fault) for number, fault in enumerate(drawn)}
+    left = [number for number in tests if tests[number]]
+    receive, send = FORK.Pipe(duplex=False)
+    work = [(drawn[number], tests[number]) for number in left]
+    files = [f"tests/{name}" for name in TESTS[package.split("/")[0]]]
+    with copied(None) as source:
+        process = FORK.Process(target=in_copies, args=(files, work, jobs, source, send))
+        process.start()
+        send.close()
+        killed, controlled = set(), False
+        while len(killed) < len(left) or not controlled:
+            try:
+                place, code = receive.recv()
+            except EOFError:
+                break
+            if place == CONTROL:
+                controlled = True
+                if code != pytest.ExitCode.OK:
+                    sys.exit("The tests fail in a copy of their process without any fault.")
+            if code in (pytest.ExitCode.OK, UNSUITED):
+                continue
+            number = left[place]
+            killed.add(number)
+            yield drawn[number], "killed" if code >= 0 else "too long"
+        process.join()
+    again = [fault for number, fault in enumerate(drawn) if number not in killed]
+    with ThreadPoolExecutor(jobs) as pool:
+        yield from zip(again, pool.map(outcome, again), strict=True)
+
+
 # -- the table -------------------------------------------------------------------------------------------------------
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("packages", nargs="*", default=[*TESTS], help=f"of src/regard, or files; {', '.join(TESTS)}")
-    parser.add_argument("--most", type=int, default=40, help="faults of each package")
+    parser.add_argument("--most", type=int, default=40, help="faults of each package; 0 = all")
     parser.add_argument("--seed", type=int, default=1, help="which faults are drawn")
     parser.add_argument("--jobs", type=int, default=1, help="faults at a time")
     parser.add_argument("--known", action="store_true", help="only the faults of known_faults.toml")
@@ -391,18 +540,18 @@ def main() -> None:
         files = [file for file in files if file.relative_to(SOURCE).as_posix() not in NEEDS_A_GPU]
         possible = [fault for file in files for fault in faults(file)]
         possible = [fault for fault in possible if (fault.file, fault.code, fault.words) not in nothing]
-        drawn = random.Random(f"{asked.seed} {package}").sample(possible, min(asked.most, len(possible)))
+        most = min(asked.most or len(possible), len(possible))
+        drawn = random.Random(f"{asked.seed} {package}").sample(possible, most)
         for test in TESTS[package.split("/")[0]]:
             measured(f"tests/{test}")
-        with ThreadPoolExecutor(asked.jobs) as pool:
-            outcomes = []
-            for fault, came in zip(drawn, pool.map(outcome, drawn)):
-                if any((ROOT / "tests" / test).stat().st_mtime > began for test in TESTS[fault.file.split("/")[0]]):
-                    sys.exit("A test was changed in the meantime: begin again.")
-                print(f"{came:8}  {fault.file}:{fault.line}  {fault.words[:160]}", flush=True)
-                outcomes.append(came)
-        killed = sum(came in ("killed", "too long") for came in outcomes)
-        rows.append((package, len(possible), len(outcomes), killed))
+        found = []
+        for fault, came in outcomes(package, drawn, asked.jobs):
+            if any((ROOT / "tests" / test).stat().st_mtime > began for test in TESTS[fault.file.split("/")[0]]):
+                sys.exit("A test was changed in the meantime: begin again.")
+            print(f"{came:8}  {fault.file}:{fault.line}  {fault.words[:160]}", flush=True)
+            found.append(came)
+        killed = sum(came in ("killed", "too long") for came in found)
+        rows.append((package, len(possible), len(found), killed))
     print(f"\n{'package':28}{'possible':>9}{'tried':>7}{'killed':>8}")
     for package, total, tried, killed in rows:
         print(f"{package:28}{total:9}{tried:7}{killed:8}   {killed / max(tried, 1):4.0%}")
