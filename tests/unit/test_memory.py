@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import os
 import resource
 import subprocess
 import sys
@@ -258,6 +259,9 @@ main(sys.argv[1:])
 print(peak_memory(torch.device("cpu")))
 """
 
+# glibc keeps much of what is freed, and how much varies by a fifth from run to run: here it gives everything back.
+EXACT = os.environ | {"MALLOC_ARENA_MAX": "1", "MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_TRIM_THRESHOLD_": "65536"}
+
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
@@ -268,11 +272,11 @@ def test_the_memory_that_a_dry_run_states_is_what_the_training_takes(tmp_path, w
     words += ["--training.evaluate-every", "2"]
     for more in (["--dry-run", "--json"], ["--run", "mine"]):
         command = [sys.executable, "-c", MEASURED, *words, *more]
-        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+        done = subprocess.run(command, cwd=tmp_path, env=EXACT, capture_output=True, text=True, check=True)
         if "--dry-run" in more:
             stated = json.loads(done.stdout[: done.stdout.rindex("}") + 1])
     taken = int(done.stdout.split()[-1])
-    assert stated["peak_memory_bytes"] == pytest.approx(taken, rel=0.2)
+    assert stated["peak_memory_bytes"] == pytest.approx(taken, rel=0.05)
     assert stated["peak_memory_bytes"] > 10 * stated["weights_gradients_optimizer_bytes"]
 
 
