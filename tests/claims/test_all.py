@@ -83,7 +83,7 @@ def test_being_stopped_while_the_processes_start_waits_for_none_of_them(monkeypa
     with pytest.raises(KeyboardInterrupt):  # in full, the first alone takes minutes
         runner.run_claims(["exploding", "any-b"], again=True, jobs=2)
     for child in set(active_children()) - set(before):
-        while child.exitcode is None:  # the pool's thread waits for it too: whoever comes second is told nothing at first
+        while child.exitcode is None:  # unknown while the pool's own thread is just reading it
             child.join(0.1)
         assert child.exitcode == -signal.SIGTERM
     assert started[0].exception() is not None
