@@ -358,9 +358,10 @@ def test_the_kernel_is_the_written_pass_over_rows(biased, words):
     targets = torch.randint(-1, words, (70,), device="cuda")
     targets[:3] = -1
     other = logits.clone()
-    costs = rows_(logits, bias, targets, words, 0.1, True)
-    torch.testing.assert_close(costs, written_rows_(other, bias, targets, words, 0.1, True), rtol=1e-5, atol=1e-5)
-    torch.testing.assert_close(logits, other, rtol=1e-4, atol=1e-6)
+    costs, gradient = rows_(logits, bias, targets, words, 0.1, True)
+    wanted, written = written_rows_(other, bias, targets, words, 0.1, True)
+    torch.testing.assert_close(costs, wanted, rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(gradient, written, rtol=1e-4, atol=1e-6)
 
 
 def test_compiled_blocks_train_as_written_ones_do_also_after_a_stop(tmp_path):

@@ -101,6 +101,12 @@ def test_the_logits_of_a_batch_are_never_all_held(way):
     assert largest.elements >= held if way == "plain" else largest.elements < held / 2
 
 
+def test_a_word_whose_probability_is_too_small_for_a_float_has_its_loss():
+    hidden, weight = torch.tensor([[1.0], [1.0]]), torch.tensor([[0.0], [300.0], [-900.0]])
+    found = [float(linear_cross_entropy(hidden[:1], weight, None, torch.tensor([word]))) for word in range(3)]
+    assert found == [300.0, 0.0, 1200.0]
+
+
 def languages():
     torch.manual_seed(0)
     return {
@@ -117,7 +123,8 @@ def languages():
         "self-attention, additive": self_attention.SelfAttentionModel(
             31, self_attention.Settings(width=8, context=16, dropout=0.0, score="additive")
         ),
-        "nnlm": nnlm.NNLM(31, nnlm.Settings(order=3, width=8, embedding=8, dropout=0.0, direct=True)),
+        "nnlm": nnlm.NNLM(31, nnlm.Settings(order=3, width=8, embedding=8, dropout=0.0)),
+        "nnlm, direct": nnlm.NNLM(31, nnlm.Settings(order=3, width=8, embedding=8, dropout=0.0, direct=True)),
     }
 
 
@@ -165,10 +172,14 @@ def agree(model, found: Tensor, expected: Tensor) -> None:
 
 def test_only_a_linear_prediction_is_fused():
     models = languages()
-    assert linear_prediction(models["nnlm"]) is None
+    other = gpt.GPT(31, models["gpt"].settings)
+    other.__class__ = type("Own", (gpt.GPT,), {"predict": lambda self, hidden: 2 * gpt.GPT.predict(self, hidden)})
+    assert linear_prediction(other) is None
     weight, bias = linear_prediction(models["gpt"])
     assert weight is models["gpt"].embedding.table.weight
     assert bias is None
     weight, bias = linear_prediction(models["gpt untied"])
     assert weight is models["gpt untied"].output.weight
     assert linear_prediction(models["lstm"])[1] is models["lstm"].output.bias
+    assert linear_prediction(models["nnlm"])[0].shape == (31, 8)
+    assert linear_prediction(models["nnlm, direct"])[0].shape == (31, 8 + 2 * 8)

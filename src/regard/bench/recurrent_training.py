@@ -89,8 +89,8 @@ def row(system: str, place: Place, width: int, rows: int, window: int) -> Row:
             Contender(f"torch.nn.{kind.__name__} in a CUDA graph", partial(plain, True), needs_gpu=True),
         ],
         Cost(operations=model().flops_per_token),
-        warm_up=place.of(6, 2, 1),
-        calls=place.of(5 if window > 100 else 50, 2, 1),
+        warm_up=place.of(6, 4, 1),
+        calls=place.of(5 if window > 100 else 50, 10, 1),
     )
 
 

@@ -101,8 +101,8 @@ def row(system: str, layers: int, peer: Callable[[int, int, int, int], PlainTran
         f"{layers}+{layers}×{width}, {rows} pairs of {length}+{length} tokens, {place.precision}",
         [Contender("Regard", regard), Contender("plain PyTorch", plain)],
         Cost(operations=load_class(system)(vocabulary(place), settings.model).flops_per_token),
-        warm_up=place.of(6, 2, 1),
-        calls=place.of(20, 2, 1),
+        warm_up=place.of(6, 4, 1),
+        calls=place.of(20, 10, 1),
         unit="target tokens/s",
     )
 

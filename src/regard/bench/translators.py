@@ -130,8 +130,8 @@ def training_rows(place: Place) -> list[Row]:
                 Contender("transformers Marian", hugging_face, needs=["transformers"]),
             ],
             Cost(operations=weights + attention),
-            warm_up=place.of(5, 2, 1),
-            calls=place.of(20, 2, 1),
+            warm_up=place.of(5, 4, 1),
+            calls=place.of(20, 10, 1),
             unit="target tokens/s",
         )
     ]

@@ -4,8 +4,8 @@
 
 The logits of 64 × 1024 tokens over 50 304 words are 13 GB in fp32, and their gradient as much again. But L is a scalar,
 so the backward pass only scales its gradient, and the forward pass can already compute it: for each chunk of rows the
-gradient overwrites the logits, is multiplied by W and by h, and is discarded. With smoothing ε, y is 1 − ε of the truth
-and ε/V of every word (Szegedy et al. 2016):
+gradient takes the place of the logits, is multiplied by W and by h, and is discarded. With smoothing ε, y is 1 − ε of
+the truth and ε/V of every word (Szegedy et al. 2016):
 
     −(1 − ε) log P(y) − ε/V Σ_v log P(v)           ∂/∂z_v = P(v) − (1 − ε) [v = y] − ε/V
 """
@@ -22,6 +22,7 @@ from torch.autograd.function import once_differentiable
 from regard.fast.row_table import Row, Use, Why
 from regard.layers.state import State, span_of
 from regard.systems.model import Model, Stack
+from regard.systems.nnlm import NNLM
 from regard.systems.translator import Translator
 from regard.training.objective import Objective, TensorBatch, count, real_targets
 
@@ -78,8 +79,8 @@ class LinearCrossEntropy(torch.autograd.Function):
         of_hidden, of_weight, of_bias = torch.empty_like(h), None, None
         costs = []
         for some, wanted, found in zip(h.chunk(parts), targets.chunk(parts), of_hidden.chunk(parts), strict=True):
-            gradient = some @ w.t()  # [n, V']: the logits, then overwritten by their gradient
-            costs.append(rows_(gradient, bias, wanted, len(weight), smoothing, masked))
+            cost, gradient = rows_(some @ w.t(), bias, wanted, len(weight), smoothing, masked)  # gradient [n, V']
+            costs.append(cost)
             torch.mm(gradient, w, out=found)
             of_weight = plus(of_weight, gradient, some, wide)
             if bias is not None:
@@ -144,36 +145,41 @@ def scaled(matrix: Tensor, factor: Tensor) -> Tensor:
     return matrix * factor
 
 
-def rows_(logits: Tensor, bias: Tensor | None, targets: Tensor, words: int, smoothing: float, masked: bool) -> Tensor:
-    """The loss of each row of logits [N, V'], whose first `words` columns are real; overwrites them by its gradient."""
+def rows_(
+    logits: Tensor, bias: Tensor | None, targets: Tensor, words: int, smoothing: float, masked: bool
+) -> tuple[Tensor, Tensor]:
+    """For logits [N, V'], whose first `words` columns are real: the loss of each row, and its gradient, for which the
+    logits may be overwritten."""
     if logits.is_cuda and (kernel := fused()) is not None:
-        costs: Tensor = kernel.rows_(logits, bias, targets, words, smoothing)
-        return costs
+        return kernel.rows_(logits, bias, targets, words, smoothing), logits
     return written_rows_(logits, bias, targets, words, smoothing, masked)
 
 
 def written_rows_(
     logits: Tensor, bias: Tensor | None, targets: Tensor, words: int, smoothing: float, masked: bool
-) -> Tensor:
-    """`rows_` in plain PyTorch."""
+) -> tuple[Tensor, Tensor]:
+    """`rows_` in plain PyTorch, with one exponential for each logit:
+
+    −log P(y) = (max z − z_y) − log max P        two terms that are not negative, so no digits are lost
+    """
     real = logits[:, :words]
     z = real.to(torch.promote_types(logits.dtype, torch.float32))  # bf16 has too few digits for a sum over V
-    log_p = (z if bias is None else z.add_(bias)).log_softmax(-1)  # z is a copy, or the logits, which are overwritten
+    z = z if bias is None else z.add_(bias)  # z is a copy, or the logits, which may be overwritten
     index = targets.clamp(min=0)[:, None]
-    costs = (smoothing - 1.0) * log_p.gather(1, index)[:, 0]
+    peak, gradient = z.amax(dim=-1), z.softmax(dim=-1)
+    costs = (1.0 - smoothing) * (peak - z.gather(1, index)[:, 0]) - gradient.amax(dim=-1).log()
     if smoothing:
-        costs -= smoothing * log_p.mean(-1)
-    gradient = torch.exp(log_p, out=real) if real.dtype == log_p.dtype else log_p.exp_()
-    if smoothing:
+        costs += smoothing * (peak - z.mean(dim=-1))
         gradient -= smoothing / words
     gradient.scatter_add_(1, index, gradient.new_full((1, 1), smoothing - 1.0).expand_as(index))
     if masked:
         gradient.mul_((targets >= 0)[:, None])
         costs = costs.where(targets >= 0, 0.0)
-    if gradient is not real:
-        real.copy_(gradient)
+    if gradient.shape == logits.shape and gradient.dtype == logits.dtype:
+        return costs, gradient
+    real.copy_(gradient)
     logits[:, words:] = 0.0
-    return costs
+    return costs, logits
 
 
 def fused() -> Any:
@@ -189,14 +195,18 @@ def fused() -> Any:
 
 
 def linear_prediction(model: Model) -> tuple[Tensor, Tensor | None] | None:
-    """The matrix [V, D] and bias of `predict`, if it and the loss are the standard ones; None if a subclass changed
+    """The matrix [V, D] and bias of `predict`, if it and the loss are known ones; None if a subclass changed
     them, or if the matrix is sharded over processes."""
-    known = type(model).predict in (Stack.predict, Translator.predict) and type(model).loss is Model.loss
+    known = type(model).predict in (Stack.predict, Translator.predict, NNLM.predict) and type(model).loss is Model.loss
     if not known:
         return None
     assert isinstance(model, Stack | Translator)
     matrix, bias = model.output.of(model.embedding.table.weight)
-    return None if hasattr(matrix, "full_tensor") else (matrix, bias)
+    if hasattr(matrix, "full_tensor"):
+        return None
+    if isinstance(model, NNLM) and model.direct is not None:
+        matrix = torch.cat([matrix, model.direct.weight], dim=1)  # b + U tanh(…) + W x is one map of [tanh(…) ; x]
+    return matrix, bias
 
 
 def text_loss(objective: Objective, batch: TensorBatch, state: State | None) -> tuple[Tensor, int | Tensor, State]:

@@ -33,6 +33,7 @@ MODULES = (
     "short_attention",
     "short_blocks",
     "fused_block",
+    "cpu_recurrence",
     "recurrence",
     "minimal_gru",
     "attentive_recurrence",

@@ -54,6 +54,13 @@ def fused(make):
     return Example(layer, arguments, promised=real(arguments[2].lengths))
 
 
+def learned(make):
+    """On a CPU alone; a step of one word is left to others, as is a call without gradients."""
+    layer = make(random.randint(1, 6), random.randint(1, 6)).double()
+    x, state, where = walk(layer)
+    return Example(layer, (x, state, where), Use(training=True), ((x[:, :1], state, where),), real(where.lengths))
+
+
 def elman(inputs, width):
     return Elman(inputs, width, activation=random.choice(["tanh", "sigmoid", "relu"]))
 
@@ -82,15 +89,22 @@ def chain():
     return Example(layer, (x, state, where), Use(training=True, captured=True), (one,), real(where.lengths))
 
 
-def encoder():
+def encoder(cells=("rnn", "lstm", "gru")):
     options = {"layers": random.randint(1, 3), "bidirectional": random.random() < 0.5}
     inputs, rows, columns = (random.randint(1, 6) for _ in range(3))
-    made = RecurrentEncoder(inputs, random.randint(1, 5), cell=random.choice(["rnn", "lstm", "gru"]), **options).to(
+    made = RecurrentEncoder(inputs, random.randint(1, 5), cell=random.choice(cells), **options).to(
         DEVICE, torch.float64
     )
     x = torch.randn(rows, columns, inputs, device=DEVICE, dtype=torch.float64, requires_grad=True)
     lengths = torch.randint(1, columns + 1, (rows,), device=DEVICE) if random.random() < 0.7 else None
     return Example(made, (x, lengths), promised=real(lengths))
+
+
+def learned_encoder():
+    example = encoder(["rnn", "gru"])
+    x, lengths = (None if part is None else part.detach().cpu() for part in example.arguments)
+    x = torch.cat([x, x], dim=1).requires_grad_()  # two words or more
+    return Example(example.thing.cpu(), (x, lengths), refused=((x[:, :1], None),), promised=real(lengths))
 
 
 def bahdanau():
@@ -170,6 +184,9 @@ EXAMPLES = {
     "persistent Elman": lambda: persistent(Elman),
     "persistent LSTM": lambda: persistent(LSTM),
     "persistent GRU": lambda: persistent(GRU),
+    "Elman with its gradient written out": lambda: learned(elman),
+    "GRU with its gradient written out": lambda: learned(GRU),
+    "recurrent encoder with its gradient written out": learned_encoder,
     "LSTM chain": chain,
     "fused recurrent encoder": encoder,
     "Bahdanau's memory times W_c": memory,

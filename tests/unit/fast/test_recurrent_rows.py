@@ -96,10 +96,11 @@ def test_a_state_of_another_precision_is_gone_on_from():
 
 
 @pytest.mark.parametrize("captured", [True, False])
-def test_on_a_cpu_layers_run_by_pytorchs_kernels_and_nothing_else(captured):
+def test_on_a_cpu_layers_run_by_pytorchs_kernels_or_learn_by_a_written_gradient(captured):
     used = install(torch.nn.ModuleList(CELLS), Use(training=True, bf16=True, captured=captured))
     uninstall(torch.nn.ModuleList(CELLS))
-    assert [row.name for row in used] == ["fused LSTM", "fused GRU", "fused Elman"]
+    learned = [f"{name} with its gradient written out" for name in ("GRU", "Elman")]
+    assert [row.name for row in used] == ["fused LSTM", learned[0], "fused GRU", learned[1], "fused Elman"]
 
 
 # -- ragged batches without packing, as a GPU reads them -------------------------------------------------------------
