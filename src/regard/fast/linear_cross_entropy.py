@@ -47,6 +47,8 @@ def linear_cross_entropy(
     at least.
     """
     kind = hidden.device.type
+    if valid is not None and kind == "cpu":  # a GPU would wait until their number is known
+        hidden, targets, valid = hidden[valid], targets[valid], None
     dtype = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else hidden.dtype
     targets = targets if valid is None else targets.where(valid, -1)
     at_once = at_once or room(hidden.device, dtype)
@@ -75,7 +77,7 @@ class LinearCrossEntropy(torch.autograd.Function):
         below, behind = ALIGNED if hidden.is_cuda else (1, 1)
         h, w = aligned(hidden, 1, behind, dtype), aligned(weight, below, behind, dtype)  # [N, D'], [V', D']
         wide = torch.promote_types(dtype, torch.float32)
-        parts = min(max(1, len(h)), -(-len(h) * len(w) // at_once))
+        parts = max(1, min(len(h), -(-len(h) * len(w) // at_once)))
         of_hidden, of_weight, of_bias = torch.empty_like(h), None, None
         costs = []
         for some, wanted, found in zip(h.chunk(parts), targets.chunk(parts), of_hidden.chunk(parts), strict=True):
