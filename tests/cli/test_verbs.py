@@ -303,6 +303,16 @@ def test_a_dry_run_of_less_than_a_step_is_one_of_a_step(regard, text_file, tmp_p
     assert regard("train", "gpt", "--data", text_file, "--size", "tiny", "--budget", "100", "--dry-run")[0] == 0
 
 
+def test_a_budget_for_hardly_a_step_is_said_to_be_short(regard, text_file, tmp_path):
+    train = ("train", "gpt", "--data", text_file, "--size", "tiny", "--training.threads", 1)
+    code, _, err = regard(*train, "--budget", "0.01s", "--run", tmp_path / "short")
+    assert code == 0
+    assert "Only 1 step fitted into this budget" in err
+    code, _, err = regard(*train, "--training.steps", 2, "--run", tmp_path / "asked")
+    assert code == 0
+    assert "fitted" not in err
+
+
 def test_without_a_name_a_run_gets_a_free_one(regard, text_file, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for name in ("runs/ngram-my", "runs/ngram-my-2"):

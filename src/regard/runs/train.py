@@ -54,6 +54,7 @@ from regard.training.loop import Callback, Progress, Trainer, measure_steps, wei
 from regard.training.out_of_memory import is_out_of_memory, memory_of
 from regard.training.validation import TextValidation
 
+FEW_STEPS = 100  # after which most models have learned little
 BY_FILE = "size"  # in a recipe's `given`: nobody chose a size, and the file is small
 
 
@@ -377,6 +378,9 @@ def _go_on(trainer: Trainer, data: Data, callbacks: Sequence[Callback], track: s
             f"best validation {at.best_words} at step {at.best_step}; "
             f"{grouped(at.tokens)} tokens in {where_time_went(at)}; saved in {folder}"
         )
+        if trainer.limit.unit == "seconds" and at.step < FEW_STEPS:
+            steps = counted(at.step, "step")
+            say(f"Only {steps} fitted into this budget: a smaller --size or a longer --budget learns more.")
         run = load(folder, device=str(trainer.device))
         if trainer.group.is_first:
             shown = write_report(run, zip(pairs.sources, pairs.targets))
