@@ -184,3 +184,21 @@ def test_one_number_that_is_not_finite_is_found(value):
     for place in range(12):
         tensors[0] = torch.ones(12).index_fill(0, torch.tensor(place), value).view(3, 4)
         assert not loop.all_finite(tensors)
+
+
+def test_a_copy_needs_no_page_locked_memory_where_none_is_left(monkeypatch):
+    made = torch.empty
+
+    def refusing(*shape, pin_memory=False, **options):
+        if pin_memory:
+            raise RuntimeError("CUDA error: out of memory")
+        return made(*shape, **options)
+
+    class Stream:
+        def synchronize(self):
+            pass
+
+    monkeypatch.setattr(torch, "empty", refusing)
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda device: Stream())
+    copied = background_files.FileWriter(torch.device("cuda")).copy("weights", {"w": torch.arange(3.0)})
+    assert copied["w"].tolist() == [0.0, 1.0, 2.0]

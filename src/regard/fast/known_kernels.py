@@ -59,15 +59,17 @@ class KnownKernels:
 def file_for(device: torch.device, library: int) -> Path:
     """The file of a GPU and its driver with this version of the library."""
     driver = DRIVER.read_text(encoding="utf-8", errors="replace") if DRIVER.is_file() else ""
-    told = "\0".join([torch.cuda.get_device_name(device), str(torch.version.cuda), str(library), driver])
-    return cache_folder() / "kernels" / f"{hashlib.blake2b(told.encode(), digest_size=16).hexdigest()}.json"
+    chip = torch.cuda.get_device_properties(device)
+    told = [chip.name, chip.major, chip.minor, chip.multi_processor_count, torch.version.cuda, library, driver]
+    name = hashlib.blake2b("\0".join(map(str, told)).encode(), digest_size=16).hexdigest()
+    return cache_folder() / "kernels" / f"{name}.json"
 
 
 def read_kernels(path: Path | None) -> Kernels:
     """What is in the file; nothing if it is not there or not whole."""
     if path is None:
         return {}
-    with suppress(OSError, ValueError, TypeError, AttributeError, RegardError):
+    with suppress(OSError, ValueError, TypeError, AttributeError, RecursionError, RegardError):
         tree = json.loads(read_kept(path))
         return {
             kind: {int(rows): bytes.fromhex(kernel) for rows, kernel in kernels.items()}

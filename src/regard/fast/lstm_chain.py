@@ -115,8 +115,12 @@ def _gates_backward(d_hidden: Tensor, d_cell: Tensor, before: Tensor, cell: Tens
 @contextmanager
 def products_as_in_cudnn() -> Iterator[None]:
     """PyTorch has two switches for TF32 products: one for cuDNN, one for the rest. Here cuDNN's applies."""
-    before = torch.backends.cuda.matmul.allow_tf32
-    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32
+    try:
+        before, wanted = torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32
+    except RuntimeError:  # a program has set PyTorch's newer switches (fp32_precision), which then apply
+        yield
+        return
+    torch.backends.cuda.matmul.allow_tf32 = wanted
     try:
         yield
     finally:

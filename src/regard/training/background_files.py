@@ -42,11 +42,17 @@ class FileWriter:
         held = self.copies.setdefault(kind, {})
         for name, tensor in tensors.items():
             if name not in held or (held[name].shape, held[name].dtype) != (tensor.shape, tensor.dtype):
-                held[name] = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=self.device.type == "cuda")
+                held[name] = self._host(tensor)
             held[name].copy_(tensor.detach(), non_blocking=True)
         if self.device.type == "cuda":
             torch.cuda.current_stream(self.device).synchronize()
         return {name: held[name] for name in tensors}
+
+    def _host(self, tensor: Tensor) -> Tensor:
+        try:
+            return torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=self.device.type == "cuda")
+        except RuntimeError:  # no more memory may be page-locked (WSL: about 1 GB): the copy is slower
+            return torch.empty(tensor.shape, dtype=tensor.dtype)
 
     def submit(self, kind: str, job: Callable[[], None]) -> None:
         """Does the job, which may read the copy of this kind."""

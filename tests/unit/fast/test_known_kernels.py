@@ -2,6 +2,7 @@
 played by an object that computes on the CPU: which of its kernels is asked for, and how often, is what is tested."""
 
 import ctypes
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -22,6 +23,7 @@ class Library:
     def __init__(self):
         self.searches, self.asked, self.refused, self.wrong = 0, [], set(), set()
         self.right = None  # the matrix that a product must give
+        self.left_out = ""  # of it, by kernels that were not searched
 
     def cublasLtMatmulAlgoGetHeuristic(self, *given):
         *_, candidates, found = given
@@ -37,6 +39,13 @@ class Library:
         if kernel in self.refused or kernel not in KERNELS:
             return 15
         made = self.right if kernel not in self.wrong else self.right + 1
+        if self.left_out and not self.searches:
+            held = ctypes.cast(out, ctypes.POINTER(ctypes.c_uint16 * made.numel())).contents
+            made, right = torch.frombuffer(held, dtype=torch.bfloat16).view(made.shape).clone(), made
+            if self.left_out == "last rows":
+                made[:-100] = right[:-100]
+            elif self.left_out == "a column":
+                made = right.index_fill(1, torch.tensor([5]), 0.0)
         ctypes.memmove(out, made.contiguous().data_ptr(), made.nbytes)
         return 0
 
@@ -136,7 +145,17 @@ def test_other_products_have_other_kernels(library):
     assert library.searches == len(known.found) == 3
 
 
-@pytest.mark.parametrize("content", [b"[]", b"{", b'{"kind": 3}', b'{"kind": {"x": "00"}}', b'{"kind": {"64": "zz"}}'])
+@pytest.mark.parametrize(
+    "content",
+    [
+        pytest.param(b"[" * 100_000, id="nested"),
+        b"[]",
+        b"{",
+        b'{"kind": 3}',
+        b'{"kind": {"x": "00"}}',
+        b'{"kind": {"64": "zz"}}',
+    ],
+)
 def test_a_file_that_is_not_one_of_ours_counts_as_none(content, tmp_path):
     write_kept(tmp_path / "some.json", content)
     assert read_kernels(tmp_path / "some.json") == {}
@@ -170,10 +189,25 @@ def test_a_cache_that_cannot_be_written_is_done_without(tmp_path):
 
 
 def test_every_gpu_driver_and_version_has_a_file_of_its_own(monkeypatch, tmp_path):
-    names = iter(["H200", "H100", "H200", "H200"])
-    monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: next(names))
-    files = [file_for(torch.device("cpu"), version) for version in (130000, 130000, 130100)]
+    chips = [("H200", 132), ("H100", 132), ("H200", 132), ("H200", 66), ("H200", 132)]
+    of = iter(SimpleNamespace(name=name, major=9, minor=0, multi_processor_count=count) for name, count in chips)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: next(of))
+    files = [file_for(torch.device("cpu"), version) for version in (130000, 130000, 130100, 130000)]
     monkeypatch.setattr(known_kernels, "DRIVER", tmp_path / "version")
     (tmp_path / "version").write_text("another driver", encoding="utf-8")
     files.append(file_for(torch.device("cpu"), 130000))
-    assert len(set(files)) == 4
+    assert len(set(files)) == 5
+
+
+@pytest.mark.parametrize("left_out", ["everything", "last rows", "a column"])
+def test_a_known_kernel_that_leaves_something_out_is_noticed(library, left_out):
+    library.left_out, known = left_out, KnownKernels()
+    torch.manual_seed(0)
+    dy, weight = torch.randn(612, 16).bfloat16(), torch.randn(16, 1024).bfloat16()
+    library.right = dy @ weight
+    known.add(*epilogue.Product(epilogue.PLAIN, weight, dy, library.right, epilogue.NEITHER).kind, BEST)
+    freed = library.right.clone()  # the right result, in memory that may be given out again
+    del freed
+    found = Epilogues(library, torch.device("cpu"), known).back(dy, weight)
+    assert library.searches == 1
+    assert torch.equal(found, library.right)

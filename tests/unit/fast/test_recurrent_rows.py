@@ -1,6 +1,9 @@
 """The recurrent rows beyond the table's own test: PyTorch's kernels with weights of a call, the chain where there is no
 GPU, and layers, cells and scores of one's own, which are always computed as written."""
 
+import subprocess
+import sys
+
 import pytest
 import torch
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
@@ -101,6 +104,21 @@ def test_on_a_cpu_layers_run_by_pytorchs_kernels_or_learn_by_a_written_gradient(
     uninstall(torch.nn.ModuleList(CELLS))
     learned = [f"{name} with its gradient written out" for name in ("GRU", "Elman")]
     assert [row.name for row in used] == ["fused LSTM", learned[0], "fused GRU", learned[1], "fused Elman"]
+
+
+def test_a_program_may_use_pytorchs_newer_switches_of_precision():
+    """Then the older ones cannot be read."""
+    code = (
+        "import torch\n"
+        "from regard.systems.bahdanau import Bahdanau, Settings\n"
+        "from regard.fast import install\n"
+        "torch.backends.fp32_precision = 'ieee'\n"
+        "model = Bahdanau(9, Settings(width=4, embedding=3, dropout=0.0)).train()\n"
+        "install(model, training=True)\n"
+        "state = model.begin(torch.ones(2, 3, dtype=torch.int64))\n"
+        "model(torch.ones(2, 4, dtype=torch.int64), state)[0].sum().backward()\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 # -- ragged batches without packing, as a GPU reads them -------------------------------------------------------------
