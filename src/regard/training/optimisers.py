@@ -56,13 +56,12 @@ def build_optimizer(
 def clip(model: nn.Module, most: float, optimizer: torch.optim.Optimizer) -> None:
     """Clips the gradient's norm to `most`. Fused AdamW on a GPU applies the factor (`grad_scale`) as it reads the
     gradient, which saves a pass."""
-    weights = list(model.parameters())
-    gradients = [weight.grad for weight in weights if weight.grad is not None]
+    gradients = [weight.grad for weight in model.parameters() if weight.grad is not None]
     fused = isinstance(optimizer, torch.optim.AdamW) and optimizer.defaults["fused"]
     if fused and gradients and all(part.is_cuda and not hasattr(part, "full_tensor") for part in gradients):
         optimizer.grad_scale = divisor(gradients, most)  # type: ignore[attr-defined]
     else:
-        torch.nn.utils.clip_grad_norm_(weights, most)
+        torch.nn.utils.clip_grad_norm_(model.parameters(), most)
 
 
 def divisor(gradients: Sequence[Tensor], most: float) -> Tensor:
