@@ -124,6 +124,28 @@ def test_a_wrong_word_on_the_command_line(wrong, tmp_path, monkeypatch, words, s
     assert list(tmp_path.iterdir()) == []
 
 
+DOCUMENTS = {
+    "letter.docx": (b"PK\x03\x04\x14\x00\x06\x00", "a document of an office program"),
+    "letter.doc": (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", "a document of an older office program"),
+    "paper.pdf": (b"%PDF-1.7\n%\xe2\xe3\xcf\xd3\n", "a PDF"),
+    "letter.rtf": (b"{\\rtf1\\ansi Dear all}\n", "a document in rich text format"),
+}
+
+
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_a_document_is_named_as_what_it_is(wrong, tmp_path, name):
+    content, what = DOCUMENTS[name]
+    (tmp_path / name).write_bytes(content * 20)
+    for words in (["train", "ngram", "--data"], ["data", "check"]):
+        said = wrong(*words, tmp_path / name)
+        assert f"is {what}" in said
+        assert "save its text as plain text" in said
+
+
+def test_a_file_in_the_place_of_a_system_is_seen(wrong, text_file):
+    assert f"`regard train lstm --data {text_file}`" in wrong("train", text_file)
+
+
 def test_a_recipe_that_is_not_toml_or_names_no_system(wrong, tmp_path):
     recipe = tmp_path / "recipe.toml"
     recipe.write_text("system = lstm\n")

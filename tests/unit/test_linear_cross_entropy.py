@@ -10,7 +10,8 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from regard.fast.linear_cross_entropy import linear_cross_entropy, linear_prediction
+from regard.fast import linear_cross_entropy as module
+from regard.fast.linear_cross_entropy import is_linear, linear_cross_entropy, linear_prediction
 from regard.fast.row_table import install
 from regard.systems import bahdanau, gpt, gru, lstm, nnlm, self_attention, transformer
 from regard.text.batches import Batch
@@ -107,6 +108,29 @@ def test_a_word_whose_probability_is_too_small_for_a_float_has_its_loss():
     assert found == [300.0, 0.0, 1200.0]
 
 
+def test_padding_has_no_logits_on_a_cpu(monkeypatch):
+    made, real = [], module.rows_
+    monkeypatch.setattr(module, "rows_", lambda logits, *given: made.append(len(logits)) or real(logits, *given))
+    valid = torch.tensor([[True, False, False], [True, True, False]])
+    hidden, targets = torch.randn(2, 3, 4), torch.zeros(2, 3, dtype=torch.int64)
+    linear_cross_entropy(hidden, torch.randn(5, 4), None, targets, valid=valid)
+    assert sum(made) == 3
+
+
+@pytest.mark.parametrize("dtype, close", [(torch.float32, 1e-6), (torch.bfloat16, 1e-2)])
+def test_rows_without_a_target_and_columns_that_are_no_words_count_nothing(dtype, close):
+    torch.manual_seed(0)
+    logits, bias, targets = torch.randn(6, 8).to(dtype), torch.randn(5), torch.tensor([0, -1, 3, 4, -1, 2])
+    exact = (logits[:, :5].float() + bias).requires_grad_()
+    wanted = F.cross_entropy(exact, targets, reduction="none", ignore_index=-1, label_smoothing=0.1)
+    (slope,) = torch.autograd.grad(wanted.sum(), exact)
+    costs, gradient = module.written_rows_(logits, bias, targets, 5, 0.1, True)
+    torch.testing.assert_close(costs, wanted.detach(), rtol=1e-5, atol=1e-5)
+    assert gradient.dtype == dtype
+    torch.testing.assert_close(gradient[:, :5].float(), slope, rtol=1e-2, atol=close)
+    assert not gradient[:, 5:].any()
+
+
 def languages():
     torch.manual_seed(0)
     return {
@@ -174,7 +198,8 @@ def test_only_a_linear_prediction_is_fused():
     models = languages()
     other = gpt.GPT(31, models["gpt"].settings)
     other.__class__ = type("Own", (gpt.GPT,), {"predict": lambda self, hidden: 2 * gpt.GPT.predict(self, hidden)})
-    assert linear_prediction(other) is None
+    assert not is_linear(other)
+    assert all(map(is_linear, models.values()))
     weight, bias = linear_prediction(models["gpt"])
     assert weight is models["gpt"].embedding.table.weight
     assert bias is None

@@ -62,6 +62,7 @@ def bar(monkeypatch):
 def clock(monkeypatch):
     clock = Clock()
     monkeypatch.setattr(loop, "time", clock)
+    monkeypatch.setattr(loop, "SAVED_SECONDS", math.inf)  # checkpoints come by steps alone
     return clock
 
 
@@ -496,9 +497,10 @@ def test_the_rate_rises_to_its_peak_and_the_schedule_begins_there(tmp_path):
         (4000, 0, 0.0, 4000),  # nothing is known of the pace
         (4000, 500, 0.1, 500),  # room for 5000 steps
         (4000, 500, 0.25, 200),
-        (4000, 5, 0.5, 200),
         (4000, 50_000, 0.5, 4000),
-        (100, 5, 0.5, 100),
+        (4000, 150, 0.5, 100),  # room for 300 steps: a third
+        (100, 15, 0.5, 10),
+        (5, 15, 0.5, 5),
         (0, 5, 0.5, 0),
     ],
 )
@@ -506,10 +508,12 @@ def test_the_warm_up_fits_into_a_budget_of_seconds(warmup, step, spent, wanted):
     assert warmup_within(warmup, step, spent) == wanted
 
 
-@pytest.mark.parametrize("budget, wanted", [("100s", 0.6), ("100s of steps", 0.075), ("1M", 0.075)])
+@pytest.mark.parametrize("budget, wanted", [("100s", 120 / 198), ("100s of steps", 0.075), ("1M", 0.075)])
 def test_only_a_budget_of_the_users_seconds_shortens_the_warm_up(tmp_path, budget, wanted):
     one = small(tmp_path, budget=budget, warmup=1600, learning_rate=1.0)
-    one.at = Progress(step=119, seconds=20.0, elapsed=20.0)  # of 100 s, so 600 steps have room, and 200 are the least
+    one.at = Progress(
+        step=119, seconds=20.0, elapsed=20.0
+    )  # of 100 s, so 595 steps have room, of which a third may be warm-up
     assert one.learning_rate == pytest.approx(wanted)
 
 
@@ -978,3 +982,15 @@ def test_text_is_judged_by_the_mean_over_its_tokens(tmp_path):
         for weight in one.model.parameters():
             weight.zero_()
     assert TextValidation(ids(90, seed=1), 0)(one.model).loss == pytest.approx(math.log(VOCABULARY))
+
+
+@pytest.mark.parametrize("seconds, rest, wanted", [(0.0, 0, [1, 2, 3, 4, 4]), (0.0, 1e9, [1, 4]), (1e9, 0, [4])])
+def test_slow_steps_are_saved_by_the_clock_too(tmp_path, monkeypatch, seconds, rest, wanted):
+    """In no more than a minute of them something is saved, unless a checkpoint takes a large part of it."""
+    monkeypatch.setattr(loop, "SAVED_SECONDS", seconds)
+    monkeypatch.setattr(loop, "SAVED_REST", rest)
+    one, saved = trainer(tmp_path, steps=4, evaluate_every=1000, checkpoint_every=1000), []
+    save = one.save
+    one.save = lambda wait=True: (saved.append(one.at.step), save(wait))[1]
+    one.train()
+    assert saved == wanted

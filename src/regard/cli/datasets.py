@@ -179,8 +179,8 @@ def _print_pair_check(report: Any) -> None:
             print(f"{split}: {odd.what} on {counted(odd.lines, 'line')}, first on line {odd.first}")
         if len(report.files) == 1:
             leak = file.random_leak
-            shares = f"leak: {leak.sentence}" if leak.sources or leak.targets else "share no sentence with training."
-            print(f"A random 5 % test split would {shares}")
+            shared = leak.sentence if leak.sources or leak.targets else "It would share no sentence with training."
+            print(f"If 5 % were drawn at random as a test split: {shared} Regard's own split shares none.")
     for overlap in report.overlap:
         print(overlap.sentence)
 

@@ -47,7 +47,11 @@ PACKAGES = [  # that Regard can do without: package, what it is for, how it is i
     ("ray", "`compare --on ray`", 'pip install "regard[ray]"'),
     ("matplotlib", "run.history.plot()", "pip install matplotlib"),
     ("triton", "faster code on an NVIDIA GPU", "comes with the CUDA build of PyTorch on Linux"),
-    ("transformers", "a peer in `regard bench`", "pip install transformers"),
+    ("gguf", "`export --to gguf`", 'pip install "regard[gguf]"'),
+    ("mlflow", "`train --track mlflow`", 'pip install "regard[mlflow]"'),
+    ("transformers", "`export --to huggingface --check`; a peer in `regard bench`", "pip install transformers"),
+    ("xllamacpp", "`export --to gguf --check`", "pip install xllamacpp"),
+    ("kenlm", "`export --to arpa --check`; a peer in `regard bench`", "pip install kenlm"),
 ]
 
 

@@ -8,7 +8,8 @@ computes only what must wait for the step before it. All else is one operation o
     after the loop                                                ∂L/∂U = Σ_t δ_t h_{t-1}ᵀ,   ∂L/∂W = Σ_t δ_t x_tᵀ
 
 The rows of a ragged batch are sorted, the longest first, so that a step takes only the rows that still have a word.
-Inside, time comes first, so that a step is contiguous. For the LSTM PyTorch has a kernel that is faster than this.
+Inside, time comes first, so that a step is contiguous. For the LSTM PyTorch has a kernel that is faster than this. As
+with cuDNN, gradients of gradients need the written layer (`uninstall`).
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ by_tanh = torch.ops.aten.tanh_backward  # (d, y) → d · (1 − y²)
 def learn(layer: Recurrent, weights: Sequence[Tensor], x: Tensor, state: State, span: Span) -> tuple[Tensor, State]:
     """A way for `recurrence.run`."""
     hidden = walk(layer.fused.mode, weights, x.to(weights[1].dtype), state["hidden"], span.lengths)
-    return hidden, {"hidden": hidden[:, -1]}
+    return hidden, {"hidden": hidden[:, -1].clone()}  # a view would keep all steps in memory
 
 
 def walk(mode: str, weights: Sequence[Tensor], x: Tensor, first: Tensor, lengths: Tensor | None) -> Tensor:
@@ -43,7 +44,7 @@ def walk(mode: str, weights: Sequence[Tensor], x: Tensor, first: Tensor, lengths
     columns = x.transpose(0, 1)
     if lengths is None:
         return Loop.apply(mode, [x.size(0)] * x.size(1), columns, first, *weights).transpose(0, 1)
-    order = lengths.argsort(descending=True, stable=True)
+    order = lengths.argsort(descending=True)
     counts = (lengths[:, None] > torch.arange(x.size(1), device=lengths.device)).sum(dim=0).tolist()
     hidden = Loop.apply(mode, counts, columns.index_select(1, order), first.index_select(0, order), *weights)
     return hidden.transpose(0, 1).index_select(0, order.argsort())
@@ -58,12 +59,13 @@ def encode(encoder: RecurrentEncoder, x: Tensor, lengths: Tensor | None = None) 
         zero, lengths = x.new_zeros(x.size(0), fused.hidden_size), known_padding(x, lengths)
         for layer in map(str, range(fused.num_layers)):
             x = F.dropout(x, fused.dropout, fused.training) if last else x
-            ways = [walk(fused.mode, next(weights), x, zero, lengths)]
-            ended = [way[:, -1] for way in ways]
+            found = [walk(fused.mode, next(weights), x, zero, lengths)]
+            ended = [found[0][:, -1]]
             if fused.bidirectional:
                 back = walk(fused.mode, next(weights), backwards(x, lengths), zero, lengths)
-                ways, ended = [*ways, backwards(back, lengths)], [*ended, back[:, -1]]
-            x, last[layer] = torch.cat(ways, dim=-1), {"hidden": torch.cat(ended, dim=-1)}
+                found.append(backwards(back, lengths))
+                ended.append(back[:, -1])
+            x, last[layer] = torch.cat(found, dim=-1), {"hidden": torch.cat(ended, dim=-1)}
     return x, last
 
 
@@ -195,7 +197,7 @@ GRADIENTS: dict[str, Any] = {
 
 
 def learns(thing: Recurrent | RecurrentEncoder, x: Tensor, *others: Any, **options: Any) -> bool:
-    return torch.is_grad_enabled() and x.size(1) > 1
+    return x.device.type == "cpu" and torch.is_grad_enabled() and x.size(1) > 1
 
 
 def _written_out(encoder: RecurrentEncoder, use: Use) -> Why:

@@ -196,16 +196,17 @@ def fused() -> Any:
 # -- in the objective ------------------------------------------------------------------------------------------------
 
 
-def linear_prediction(model: Model) -> tuple[Tensor, Tensor | None] | None:
-    """The matrix [V, D] and bias of `predict`, if it and the loss are known ones; None if a subclass changed
-    them, or if the matrix is sharded over processes."""
+def is_linear(model: Model) -> bool:
+    """Are `predict` and the loss known ones? Not if a subclass changed them, nor if the matrix is sharded over
+    processes."""
     known = type(model).predict in (Stack.predict, Translator.predict, NNLM.predict) and type(model).loss is Model.loss
-    if not known:
-        return None
+    return known and not hasattr(model.output.of(model.embedding.table.weight)[0], "full_tensor")  # type: ignore[union-attr, operator]
+
+
+def linear_prediction(model: Model) -> tuple[Tensor, Tensor | None]:
+    """The matrix [V, D] and bias of `predict`."""
     assert isinstance(model, Stack | Translator)
     matrix, bias = model.output.of(model.embedding.table.weight)
-    if hasattr(matrix, "full_tensor"):
-        return None
     if isinstance(model, NNLM) and model.direct is not None:
         matrix = torch.cat([matrix, model.direct.weight], dim=1)  # b + U tanh(…) + W x is one map of [tanh(…) ; x]
     return matrix, bias
@@ -213,7 +214,6 @@ def linear_prediction(model: Model) -> tuple[Tensor, Tensor | None] | None:
 
 def text_loss(objective: Objective, batch: TensorBatch, state: State | None) -> tuple[Tensor, int | Tensor, State]:
     model, linear = objective.model, linear_prediction(objective.model)
-    assert linear is not None
     hidden, state = model.read(batch.tokens, objective.first(batch, state), batch.lengths)
     valid = span_of(state["seen"], batch.lengths).valid(batch.tokens.size(1))
     loss = linear_cross_entropy(hidden, *linear, batch.targets, valid=valid)
@@ -224,7 +224,6 @@ def text_loss(objective: Objective, batch: TensorBatch, state: State | None) -> 
 
 def pair_loss(objective: Objective, batch: TensorBatch) -> tuple[Tensor, int | Tensor, State]:
     model, linear = objective.model, linear_prediction(objective.model)
-    assert linear is not None
     valid = real_targets(batch)
     hidden, state = model.read(batch.tokens, model.begin(batch.source, batch.source_lengths))
     loss = linear_cross_entropy(hidden, *linear, batch.targets, valid=valid, smoothing=objective.smoothing)
@@ -232,7 +231,7 @@ def pair_loss(objective: Objective, batch: TensorBatch) -> tuple[Tensor, int | T
 
 
 def fits(objective: Objective, *arguments: object) -> bool:
-    return linear_prediction(objective.model) is not None
+    return is_linear(objective.model)
 
 
 def allows_pairs(objective: Objective, use: Use) -> Why:

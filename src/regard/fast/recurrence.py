@@ -163,9 +163,12 @@ def encode(encoder: RecurrentEncoder, x: Tensor, lengths: Tensor | None = None) 
         if lengths is None:
             memory, final = encoder.fused(x)
         else:
-            packed, final = encoder.fused(_packed(x, lengths.cpu()))
+            packed, final = encoder.fused(_packed(x, lengths.cpu().clamp(min=1)))
             memory = _padded(packed, x.size(1))
     ended = final if isinstance(final, tuple) else (final,)  # [layers · directions, N, H] each
+    if lengths is not None:  # packing refuses length 0: such a source read one step, which is forgotten
+        moved = (lengths > 0).to(x.device)[:, None]
+        ended = tuple(part.where(moved, 0.0) for part in ended)
     ways = len(encoder.directions)
     by_layer = [[torch.cat(list(part), dim=-1) for part in whole.split(ways)] for whole in ended]
     return memory, {str(n): dict(zip(encoder.memory, parts)) for n, parts in enumerate(zip(*by_layer, strict=True))}

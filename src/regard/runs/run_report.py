@@ -212,7 +212,7 @@ def _chart(entries: Sequence[Entry], key: str, title: str, log: bool = False) ->
 def _why_they_differ(run: AnyRun) -> str:
     """Training and validation are not computed alike."""
     smoothing = getattr(run.recipe.training, "label_smoothing", 0.0)
-    dropped = [name for name, value in vars(run.recipe.model).items() if name.startswith("dropout") and value]
+    dropped = [name for name, value in vars(run.recipe.model).items() if name.startswith("dropout") and value > 0]
     said = ["Validation reads held-out text; training is measured on the batches as they come."]
     if smoothing:
         said.append(f"The training loss includes label smoothing ({smoothing:g}), so it is higher by design.")

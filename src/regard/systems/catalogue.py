@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 from regard.base.errors import RegardError
@@ -158,6 +159,10 @@ def find(name: str) -> System:
         if system.name == name:
             return system
     if not is_own(name):
+        if Path(name).is_file():
+            raise RegardError(
+                f"{name!r} is a file and no system: `regard train lstm --data {name}` trains an LSTM on it."
+            )
         raise RegardError(f"There is no system {name!r}{meant(name, [system.name for system in SYSTEMS])}")
     from regard.systems.own import open_own
 

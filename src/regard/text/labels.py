@@ -16,6 +16,7 @@ from dataclasses import replace
 import numpy as np
 
 from regard.base.errors import RegardError
+from regard.base.numbers import grouped
 from regard.text.pair_tokens import LONGEST, TokenPairs, encode_pairs
 from regard.text.pairs import PairCorpus, Pairs
 from regard.text.tokenizer import EOS, UNK, Tokenizer
@@ -40,8 +41,8 @@ def learn_labels(corpus: PairCorpus) -> Tokenizer:
             else "train a translator on it (seq2seq, bahdanau, transformer), or give lines of text⇥label"
         )
         raise RegardError(
-            f"{corpus.name} has {len(labels):,} different targets in {len(train):,} training pairs, which looks like "
-            f"translation and not like labels: {advice}."
+            f"{corpus.name} has {grouped(len(labels))} different targets in {grouped(len(train))} training pairs, "
+            f"which looks like translation and not like labels: {advice}."
         )
     if len(labels) < 2:
         raise RegardError(f"{corpus.name} has only one label ({''.join(labels)!r}): give lines of at least two.")

@@ -143,10 +143,21 @@ def _not_utf8(path: Path, offset: int, raw: bytes, error: UnicodeDecodeError) ->
     )
 
 
+DOCUMENTS = {  # how they begin
+    b"PK\x03\x04": "a document of an office program, or another zip archive",
+    b"\xd0\xcf\x11\xe0": "a document of an older office program",
+    b"%PDF-": "a PDF",
+    b"{\\rtf": "a document in rich text format",
+}
+
+
 def refuse_what_is_no_text(path: Path) -> None:
     if not path.is_file():
         raise RegardError(f"{str(path)!r} is neither a file nor a folder; give a text file.")
     head = read_head(path)
+    for begin, what in DOCUMENTS.items():
+        if head.startswith(begin):
+            raise RegardError(f"{str(path)!r} is {what}: save its text as plain text (UTF-8), a table as CSV.")
     if not head.removeprefix(BOM).strip() and len(head) < LOOK:
         raise RegardError(f"{str(path)!r} is empty; give a text with one sentence or paragraph per line.")
     if encoding_of(head).startswith("UTF-8") and (zero := head.find(b"\0")) >= 0:

@@ -42,7 +42,7 @@ class Learning(Checked):
     )
     decay: float = setting(0.8, "schedule decay: factor on the rate after each epoch", above=0, most=1)
     decay_after: int = setting(5, "schedule decay: epochs at the peak before the rate begins to fall", least=0)
-    warmup: int = setting(100, "steps of linear warm-up; of a budget such as 60s at most a tenth, or 200", least=0)
+    warmup: int = setting(100, "steps of linear warm-up; in a budget of seconds at most a third of them", least=0)
     weight_decay: float = setting(0.01, "of matrices; biases and gains have none", least=0)
     beta2: float = setting(0.99, "AdamW's second-moment decay", **RATE)
     clip: float = setting(1.0, "largest gradient norm; 0 = no clipping", least=0)
@@ -51,7 +51,9 @@ class Learning(Checked):
         0, "validations spread evenly over the budget; 0 = one every evaluate_every steps", least=0
     )
     patience: int = setting(0, "stop after this many validations without improvement; 0 = never", least=0)
-    checkpoint_every: int = setting(250, "steps between checkpoints; 0 = one after each validation", least=0)
+    checkpoint_every: int = setting(
+        250, "steps between checkpoints, of which there is also one a minute; 0 = one after each validation", least=0
+    )
     snapshots: int = setting(
         0, "keep the weights of N moments, spread from the beginning to the end, to watch it learn; 0 = none", least=0
     )

@@ -61,6 +61,9 @@ REHEARSED = 20_000  # tokens of validation text that a dry run reads: more than 
 Callback = Callable[[dict[str, Any]], object]  # is called with each row of metrics.jsonl
 SNAPSHOTS = "snapshots"  # a folder in the run's
 WEIGHTS, CHECKPOINT = "weights", "checkpoint"  # kinds of files, of each of which one copy is held
+NAMES = {"bleu": "BLEU", "chrf": "chrF"}  # of figures, where the field writes them in capitals
+SAVED_SECONDS = 60.0  # between checkpoints at most, in one process …
+SAVED_REST = 50  # … but at least so many times as long as one takes
 NOTABLE = 0.05  # a share of the time that the progress note mentions
 LOG_SECONDS = 1.0  # interval at which metrics.jsonl and the progress note are updated
 REST = 4  # times as long as a validation takes, at least, until the next: in the seconds of a whole command
@@ -151,6 +154,7 @@ class Trainer:
         self.at = Progress()
         self.began, self.earlier = time.perf_counter(), 0.0  # when the command began; at.elapsed of earlier commands
         self.saving = self.ending = 0.0  # seconds of the last checkpoint; of the validation and checkpoint at the end
+        self.saved = 0.0  # at.elapsed when the last checkpoint was made
         self.writer, self.writing = FileWriter(self.device), 0.0  # seconds that its last files took
         self.stop_requested = False
         self.feed = Feed(self.batches, self.device)
@@ -234,7 +238,11 @@ class Trainer:
         """Not where another is written at once: the last of a training that ends or stops here."""
         every, at = self.settings.checkpoint_every, self.at
         ends = self.stop_requested or (self._share() >= 1 and dict(at.history[-1:]).keys() == {at.step})
-        return not ends and (at.step % every == 0 if every else validated)
+        if ends:
+            return False
+        if self.group.alone and at.elapsed - self.saved >= max(SAVED_SECONDS, SAVED_REST * self.saving):
+            return True  # steps are slow: no more than this is lost if the process is killed
+        return at.step % every == 0 if every else validated
 
     def _is_stuck(self) -> bool:
         return 0 < self.settings.patience <= self.at.stuck
@@ -422,7 +430,7 @@ class Trainer:
         tensors |= self._generators()
         path, note = self.folder / "training.safetensors", {"progress": asdict(self.at)}
         self._write(path, CHECKPOINT, self._copy(CHECKPOINT, tensors), note)
-        self.saving = time.perf_counter() - began
+        self.saving, self.saved = time.perf_counter() - began, self.at.elapsed
         if wait:
             self.writer.wait()
         self._besides("saving", began)
@@ -438,6 +446,7 @@ class Trainer:
         self.at = Progress(**note["progress"])
         self.at.history = [(int(step), float(loss)) for step, loss in self.at.history]
         self.earlier = self.at.elapsed = self.at.elapsed or self.at.seconds  # older checkpoints have none
+        self.saved = self.at.elapsed
         patterns = weights_of(self.model)
         saved = unflatten(tensors, "model")
         if saved.keys() != patterns.keys():
@@ -627,7 +636,7 @@ class _Log:
     def validated(self, verdict: Verdict, improved: bool) -> None:
         loss = verdict.loss
         self._write(split="valid", loss=loss, perplexity=_exp(loss), **verdict.figures)
-        also = "".join(f", {name.upper()} {value:.2f}" for name, value in verdict.figures.items())
+        also = "".join(f", {NAMES.get(name, name)} {value:.2f}" for name, value in verdict.figures.items())
         mark = "  best so far" if improved else ""
         self.bar.say(f"step {self.at.step}: validation loss {loss:.4f}, perplexity {_exp(loss):.2f}{also}{mark}")
         self.since, self.pending = time.monotonic(), []

@@ -97,11 +97,12 @@ def learning_rate_at(
 
 
 def warmup_within(warmup: int, step: int, spent: float) -> int:
-    """The warm-up of a budget in seconds: at most a tenth of the steps that it has room for, at this pace, but
-    `LEAST_WARMUP`, which some nets need."""
+    """The warm-up of a budget in seconds: at most a tenth of the steps that it has room for, at this pace, or up to
+    `LEAST_WARMUP` steps, which some nets need, if they are at most a third."""
     if not spent:
         return warmup
-    return min(warmup, max(LEAST_WARMUP, round(step / spent / 10)))
+    room = step / spent
+    return min(warmup, max(round(room / 10), min(LEAST_WARMUP, round(room / 3))))
 
 
 def averaging_is_due(losses: Sequence[float]) -> bool:
