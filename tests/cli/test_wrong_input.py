@@ -480,3 +480,44 @@ def test_a_stream_that_is_closed_is_not_missed(closed):
     done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=False)
     assert done.returncode == 0
     assert "Traceback" not in done.stdout + done.stderr
+
+
+def test_more_threads_than_any_machine_has_are_refused(wrong, tmp_path):
+    run = tmp_path / "run"
+    said = wrong("train", "rnn", "--data", "copy", "--size", "tiny", "--training.threads", 10**8, "--run", run)
+    assert "training.threads must be at least 0 and at most 4096" in said
+    assert not run.exists()
+
+
+def test_a_name_that_is_not_utf8_is_refused_before_the_training(wrong, tmp_path):
+    run = Path(os.fsdecode(os.fsencode(tmp_path) + b"/r\xe9"))
+    assert "is not a name in UTF-8" in wrong("train", "ngram", "--data", "copy", "--run", run)
+    assert not run.exists()
+
+
+@pytest.mark.parametrize("verb", ["chat", "runs remove"])
+def test_a_question_without_standard_input_is_no_traceback(trained, tmp_path, verb):
+    run = shutil.copytree(trained["lstm"], tmp_path / "run")
+    command = shlex.join([sys.executable, "-m", "regard", *verb.split(), str(run)])
+    done = subprocess.run(["bash", "-c", f"{command} <&-"], capture_output=True, text=True)
+    assert "Traceback" not in done.stderr
+    assert done.returncode == (2 if verb == "runs remove" else done.returncode)
+    assert (run / "model.safetensors").exists()
+
+
+def test_a_run_is_removed_from_within(regard, trained, tmp_path, monkeypatch):
+    run = shutil.copytree(trained["ngram"], tmp_path / "run")
+    monkeypatch.chdir(run)
+    assert regard("runs", "remove", ".", "--yes")[0] == 0
+    assert not run.exists()
+
+
+def test_best_weights_that_are_gone_or_damaged_are_missed_at_once(wrong, broken):
+    assert (broken / "training.safetensors").exists()
+    best = broken / "model.safetensors"
+    whole = best.read_bytes()
+    best.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
+    assert "model.safetensors" in wrong("resume", broken)
+    best.unlink()
+    assert "model.safetensors" in wrong("resume", broken)
+    assert "is missing" in wrong("evaluate", broken)

@@ -201,6 +201,11 @@ def test_matched_parameters_are_said_and_recorded(text, new, capsys):
     [
         (lambda tree: tree.update(format=2), "another version of Regard"),
         (lambda tree: tree.pop("entrants"), "is damaged"),
+        (lambda tree: tree.update(entrants=[]), "is damaged"),
+        (lambda tree: tree.update(match="zz"), "is damaged"),
+        (lambda tree: tree.update(budget="x"), "is damaged"),
+        (lambda tree: tree.update(facts={}), "is damaged"),
+        (lambda tree: tree["facts"].update(split="bogus"), "is damaged"),
         (lambda tree: tree["entrants"][0].update(seeds=["1"]), "is damaged"),
         (lambda tree: tree["entrants"][0].update(label=7), "is damaged"),
         (lambda tree: tree["entrants"][0].update(label="../elsewhere"), "comparison.json"),
@@ -728,3 +733,11 @@ def test_all_are_tested_on_segments_as_long_as_the_shortest_context(monkeypatch)
     tokenizers = SimpleNamespace(target=None)
     assert LANGUAGE.conditions(entrants, tokenizers) == {"segment": 48}
     assert LANGUAGE.conditions(entrants[:1], tokenizers) == {"segment": 256}
+
+
+@pytest.mark.parametrize("change", [{"evaluation": 5}, {"tokens_seen": None}, {"peak_memory_bytes": "x"}])
+def test_a_result_with_something_else_in_place_of_a_number_is_none(tmp_path, change):
+    measured = {"parameters": 3, "tokens_seen": 5, "training_seconds": 0.5, "peak_memory_bytes": 9, "evaluation": {}}
+    for tree, whole in ((measured, True), ({**measured, **change}, False)):
+        (tmp_path / "result.json").write_text(json.dumps(with_digest(tree)), encoding="utf-8")
+        assert (read_result(tmp_path) is not None) == whole

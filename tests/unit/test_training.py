@@ -419,6 +419,7 @@ def timed(tmp_path, monkeypatch):
     def make(budget, **training):
         clock = Clock()
         monkeypatch.setattr("regard.training.loop.time", clock)
+        monkeypatch.setattr("regard.training.loop.SAVED_SECONDS", math.inf)  # checkpoints come by steps alone
         made = trainer(tmp_path / "run", budget=budget, warmup=0, schedule="cosine", **training)
         made.step = clock.passing(1.0, made.step)
         made.judge = clock.passing(8.0, made.judge)

@@ -106,7 +106,7 @@ def chat(
 
 def talk_with(talk: Talk) -> None:
     """Answer each line until the input ends or /quit; on a terminal a mistake is said, and the talk goes on."""
-    if not sys.stdin.isatty():
+    if sys.stdin is None or not sys.stdin.isatty():
         for number, line in enumerate(stdin_lines(), start=1):
             try:
                 if not talk.answer(line):

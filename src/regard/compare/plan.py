@@ -29,7 +29,7 @@ from regard.base.files import (
     write_text,
 )
 from regard.base.numbers import grouped
-from regard.compare.question import Question, Rung
+from regard.compare.question import MATCHES, Question, Rung
 from regard.compare.task import Ground, Task, task_named
 from regard.compare.width import match_parameters, size_of
 from regard.report.progress import say
@@ -133,7 +133,21 @@ class Plan:
         if isinstance(files, dict):  # older comparisons have none
             check_digests(folder, SHARED, files)
         check_names([entrant.name(seed) for entrant, seed in plan.runs], path)
+        if not _is_whole(plan):
+            raise RegardError(f"{path} is damaged; choose another --run.")
         return plan
+
+
+def _is_whole(plan: Plan) -> bool:
+    """Are all parts there, and what they must be?"""
+    facts = plan.facts
+    try:
+        split = facts["split"]
+        told = isinstance(split, str) and split in facts.get("tokens", [split])
+        told = told and isinstance(facts["corpus"]["name"], str) and "target_parameters" in facts
+    except (KeyError, TypeError, AttributeError):
+        return False
+    return told and len(plan.runs) > 0 and plan.match in MATCHES and isinstance(plan.budget, int | float)
 
 
 def _read_entrant(entry: Mapping[str, Any], path: Path) -> Entrant:

@@ -26,6 +26,8 @@ from regard.compare.task import Results
 from regard.report.progress import clock, say
 from regard.systems.code import named_here
 
+MEASURED = ("parameters", "tokens_seen", "training_seconds", "peak_memory_bytes")  # numbers in every result
+
 
 def run_all(plan: Plan, jobs: int = 1, place: Elsewhere | None = None) -> tuple[Results, int]:
     """Every run's result, and how many were trained by this call, `jobs` at a time; `place`: on other machines.
@@ -63,7 +65,9 @@ def read_result(folder: Path) -> dict[str, Any] | None:
         result = read_with_digest(folder / "result.json")
     except RegardError:
         return None
-    return result if "evaluation" in result else None
+    whole = isinstance(result.get("evaluation"), dict)
+    whole = whole and all(isinstance(result.get(name), int | float) for name in MEASURED)
+    return result if whole else None
 
 
 class _Contest:

@@ -70,7 +70,10 @@ def with_data_found(folder: Path, recipe: Recipe) -> Recipe:
 
 
 def _unchanged(corpus: Known, folder: Path, recipe: Recipe) -> Known:
-    if corpus.checksum() != read_facts(folder)["corpus"].get("checksum"):
+    known = read_facts(folder).get("corpus")
+    if not isinstance(known, dict):
+        raise RegardError(f"{folder / 'run.json'} is damaged: it does not say what {folder} was trained on.")
+    if corpus.checksum() != known.get("checksum"):
         raise RegardError(
             f"{recipe.data.corpus} has changed since {folder} was trained on it; put it back, evaluate on another "
             f"with --data, or start anew with --from {folder}."

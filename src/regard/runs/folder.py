@@ -153,9 +153,12 @@ def read_weights(folder: Path, weights: str = "best") -> dict[str, Tensor]:
     if weights == "best" and best.exists():
         return load_tensors(best)[0]
     if checkpoint.exists():
+        tensors, note = load_tensors(checkpoint)
         if weights == "best":
+            if note.get("progress", {}).get("best_step", -1) > 0:
+                raise RegardError(f"{best} is missing: put it back, or use --weights last.")
             say(f"note: {folder} has not been validated yet; using its last weights")
-        return unflatten(load_tensors(checkpoint)[0], "model")
+        return unflatten(tensors, "model")
     if best.exists():  # a counted system has one set of numbers
         return load_tensors(best)[0]
     raise RegardError(f"{folder} holds no weights: its training never began; train it again.")

@@ -69,6 +69,15 @@ def was_begun(folder: Path) -> bool:
         return False
 
 
+def check_encodable(folder: Path) -> None:
+    try:
+        str(folder).encode()
+    except UnicodeEncodeError:
+        raise RegardError(
+            f"{str(folder)!r} is not a name in UTF-8, which weights need: choose another --run."
+        ) from None
+
+
 @contextmanager
 def new_folder(recipe: Recipe, folder: Path | None) -> Iterator[Path]:
     """The folder asked for, if it is free, or runs/SYSTEM-CORPUS, numbered if that is taken; held until the work in it
@@ -76,6 +85,7 @@ def new_folder(recipe: Recipe, folder: Path | None) -> Iterator[Path]:
     corpus = "".join(filter(str.isprintable, Path(recipe.data.corpus).stem))[:100]
     default = Path("runs") / f"{find(recipe.system).label}-{corpus}"
     if folder is not None:
+        check_encodable(folder)
         check_free(folder)
     with free_folder(default) if folder is None else nullcontext(folder) as chosen, claimed(chosen):
         check_free(chosen)

@@ -46,7 +46,7 @@ from regard.systems.catalogue import find
 from regard.systems.code import admit, is_own, locate, name_code
 from regard.systems.model import Model
 from regard.text.pairs import Pairs
-from regard.training.checkpoint import save_tensors
+from regard.training.checkpoint import load_tensors, save_tensors
 from regard.training.defaults import MOST_EPOCHS, SMALL_FILE
 from regard.training.distributed import Group, join, local_rank
 from regard.training.hyperparameters import Learning, PairTraining, Training
@@ -328,6 +328,8 @@ def _restore(trainer: Trainer) -> None:
         raise RegardError(
             f"The checkpoint of {folder} does not fit its recipe.toml: one of the two was changed."
         ) from None
+    if trainer.at.best_step > 0 and trainer.group.is_first:
+        load_tensors(folder / "model.safetensors")  # missing or damaged: known now, and not after the training
     if trainer.at.finished:
         say(f"{folder} was already finished, after {counted(trainer.at.step, 'step')}.")
     else:

@@ -45,6 +45,8 @@ SPLIT_CHARACTERS = r"[\s\S]"
 
 # Pieces are encoded independently of their neighbours, so each distinct one is encoded only once.
 # Words are pieces between white space; byte pairs keep the white space before a piece.
+LONGEST_WORD = 1000  # characters that byte pairs are learned from as one word
+LONG_RUN = re.compile(rf"\s{{{LONGEST_WORD + 1}}}|\S{{{LONGEST_WORD + 1}}}")
 PIECES = re.compile(rf"\n|[{WHITE}]*+[^\n{WHITE}]++|[{WHITE}]++")
 MOST_BYTES = 1 << 28  # of a tokenizer.json: seven million words
 REMEMBERED = 4_000_000  # characters of pieces whose ids are kept: bounds the memory
@@ -423,7 +425,10 @@ def _train_byte_pairs(lines: Iterable[str], size: int | None, normalizer: normal
         nonlocal characters
         for line in lines:
             characters += len(line) + 1
-            yield line
+            if LONG_RUN.search(line):  # as one word it would take quadratic time
+                yield from (line[begin : begin + LONGEST_WORD] for begin in range(0, len(line), LONGEST_WORD))
+            else:
+                yield line
 
     engine = _byte_pairs({}, [], True)
     if normalizer is not None:

@@ -11,6 +11,7 @@ from regard.base.settings import RATE, Checked, setting
 
 RECURRENT_WINDOW = 64  # steps gradients flow back through, for a model whose context has no end
 LONGEST = 1e15  # of a budget, whatever its unit
+MOST_THREADS = 4096
 SWITCH = ("auto", "on", "off")
 
 
@@ -63,7 +64,9 @@ class Learning(Checked):
         choices=("auto", "fp32", "bf16"),
     )
     device: str = setting("auto", "cpu, cuda or cuda:1; auto = a GPU if there is one; the run keeps what was used")
-    threads: int = setting(0, "CPU threads; 0 = one per core; recorded, so that resume is exact", least=0)
+    threads: int = setting(
+        0, "CPU threads; 0 = one per core; recorded, so that resume is exact", least=0, most=MOST_THREADS
+    )
     shard: bool = setting(False, "with torchrun: shard weights, gradients and optimiser state over processes (FSDP)")
     seed: int = setting(1, "of the initial weights, the order of batches and dropout", least=0)
 
@@ -153,7 +156,7 @@ class Counting(Checked):
     """A counted system (the n-gram) reads the text once; nothing is optimised."""
 
     section = "training"
-    threads: int = setting(0, "CPU threads; 0 = one per core", least=0)
+    threads: int = setting(0, "CPU threads; 0 = one per core", least=0, most=MOST_THREADS)
     seed: int = setting(1, "in every recipe; counting draws nothing at random", least=0)
 
 

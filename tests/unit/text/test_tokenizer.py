@@ -591,3 +591,11 @@ def test_training_draws_no_bar_of_its_own(monkeypatch):
     )
     Tokenizer.train(TEXT, "bpe")
     assert options["show_progress"] is False
+
+
+@pytest.mark.parametrize("run", [" ", "a", "\u3042"])
+def test_a_line_of_one_character_takes_no_longer_than_its_length(run):
+    """As one word of a million characters it would take minutes."""
+    lines = ["the cat sees the dog"] * 20 + [run * 1_000_000]
+    made = Tokenizer.train(lines, kind="bpe", vocabulary=300)
+    assert made.decode(made.encode("the dog")) == "the dog"
