@@ -149,7 +149,7 @@ LEARNING = {
     "warmup": (100, {"least": 0}), "weight_decay": (0.01, {"least": 0}), "beta2": (0.99, {"least": 0, "below": 1}),
     "clip": (1.0, {"least": 0}), "evaluate_every": (250, {"least": 1}), "validations": (0, {"least": 0}),
     "patience": (0, {"least": 0}), "checkpoint_every": (250, {"least": 0}), "snapshots": (0, {"least": 0}),
-    "precision": ("auto", {}), "device": ("auto", {}), "threads": (0, {"least": 0}), "shard": (False, {}),
+    "precision": ("auto", {}), "device": ("auto", {}), "threads": (0, {"least": 0, "most": 4096}), "shard": (False, {}),
     "seed": (1, {"least": 0}),
 }  # fmt: skip
 TEXT = {

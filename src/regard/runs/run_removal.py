@@ -95,7 +95,6 @@ def remove_run(folder: Path) -> list[Path]:
     What says that it is a run goes last: a removal that is cut short can be made again.
     """
     check_removable(folder)
-    folder = folder.resolve()  # "." cannot be removed by that name
     with _held(folder):
         own = OWN_FILES | _own_names(folder)
         left: list[Path] = []
@@ -110,7 +109,7 @@ def remove_run(folder: Path) -> list[Path]:
         for name in LAST:
             (folder / name).unlink(missing_ok=True)
     if not left:
-        folder.rmdir()
+        folder.resolve().rmdir()  # "." cannot be removed by that name
     return left
 
 
