@@ -501,7 +501,7 @@ def test_a_question_without_standard_input_is_no_traceback(trained, tmp_path, ve
     command = shlex.join([sys.executable, "-m", "regard", *verb.split(), str(run)])
     done = subprocess.run(["bash", "-c", f"{command} <&-"], capture_output=True, text=True)
     assert "Traceback" not in done.stderr
-    assert done.returncode == (2 if verb == "runs remove" else done.returncode)
+    assert done.returncode in ((2,) if verb == "runs remove" else (0, 2))
     assert (run / "model.safetensors").exists()
 
 
