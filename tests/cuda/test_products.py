@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from regard.fast.compile_ahead import compile_ahead
 from regard.fast.kernels.epilogue import Epilogues, epilogues
 
 
@@ -45,11 +46,14 @@ def test_the_quickest_way_is_found_once_and_one_that_finds_nothing_is_never_take
         return found
 
     slow, quick = way("slow", 200), way("quick", 1)
-    assert library.quickest("a", slow, quick, lambda: None) == "quick"
+    assert library.quickest("a", 64, slow, quick, lambda: None) == "quick"
     asked.clear()
-    assert library.quickest("a", slow, quick, lambda: None) == "quick"
+    assert library.quickest("a", 64, slow, quick, lambda: None) == "quick"
     assert asked == ["quick"]
-    assert library.quickest("b", quick, slow) == "quick"
+    asked.clear()
+    assert library.quickest("a", 100, slow, quick, lambda: None) == "quick"  # about as many rows
+    assert asked == ["quick"]
+    assert library.quickest("b", 64, quick, slow) == "quick"
 
 
 def test_products_that_were_tried_are_products():
@@ -79,7 +83,7 @@ def test_what_does_not_lie_as_the_library_wants_it_is_left_to_others():
     assert library.add(s[:, :120], x, weight[:120], None) is None  # with gaps between its rows
     assert library.add(halves(300 * 128 + 8)[8:].view(300, 128), x, weight, None) is None
     assert library.add(s, x.float(), weight.float(), None) is None
-    assert library.quickest("a key", lambda: 1, lambda: None) == 1
+    assert library.quickest("a kind", 64, lambda: 1, lambda: None) == 1
 
 
 @pytest.mark.parametrize("biased", [True, False])
@@ -99,3 +103,23 @@ def test_a_product_that_ends_in_a_gelu_is_a_product_and_a_gelu(biased):
     dy, back = torch.randn(300, 64, **kind), torch.randn(64, 128, **kind) * 0.2
     (expected,) = torch.autograd.grad(active, exact, dy.double() @ back.double())
     assert (library.slope(dy, back, u) - expected).norm() < 1e-2 * expected.norm()
+
+
+def test_kernels_are_compiled_ahead_without_being_launched():
+    pytest.importorskip("triton")
+    from regard.fast.kernels import block_norm
+    from regard.fast.kernels.block_norm import sum_rows
+
+    x, device = halves(72, 88), torch.device("cuda", torch.cuda.current_device())
+    kernels = [each for each in vars(block_norm).values() if hasattr(each, "device_caches")]
+
+    def compiled():
+        return sum(len(each.device_caches[device.index][0]) for each in kernels)
+
+    before, torn = compiled(), []
+    compile_ahead(lambda: torn.append(sum_rows(x)), device)
+    made = compiled()
+    assert made > before
+    found = sum_rows(x)
+    assert compiled() == made  # the launch compiles nothing
+    assert_near(found, x.double().sum(0))

@@ -3,6 +3,7 @@
 `install(model)` swaps methods; no other package depends on what runs. Without this package everything still works.
 """
 
+from regard.fast.compile_ahead import get_ready
 from regard.fast.row_table import Row, Use, install, on_this_machine, rows, uninstall
 
-__all__ = ["Row", "Use", "install", "on_this_machine", "rows", "uninstall"]
+__all__ = ["Row", "Use", "get_ready", "install", "on_this_machine", "rows", "uninstall"]

@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from regard.base.errors import RegardError
+from regard.fast.compile_ahead import compile_ahead
 from regard.fast.graphs import Recorder
 from regard.fast.recurrence import CLOSED
 from regard.fast.row_table import Row, Use, Why, needs_cuda
@@ -71,29 +72,36 @@ class Captured:
         """`begin(rows)` makes the initial state; None: no state is carried from batch to batch."""
         self.update, self.begin, self.most = update, begin, shapes
         self.recordings: dict[tuple[int, ...], Recording] = {}
-        self.recorder: Recorder | None = None
+        self._recorder: Recorder | None = None
 
     @property
     def graph(self) -> torch.cuda.CUDAGraph | None:
         """The first recorded graph, if any."""
         return next((found.graph for found in self.recordings.values() if found.graph is not None), None)
 
+    def is_new(self, batch: Batch | PairBatch) -> bool:
+        return _shape(batch) not in self.recordings
+
     def fits(self, batch: Batch | PairBatch) -> bool:
         """Ragged text (the last batch) does not fit; pairs do, because their lengths are tensors. Only the first
         `shapes` shapes are recorded."""
         if batch.lengths is not None and not isinstance(batch, PairBatch):
             return False
-        return _shape(batch) in self.recordings or len(self.recordings) < self.most
+        return not self.is_new(batch) or len(self.recordings) < self.most
 
     def __call__(self, batch: TensorBatch, state: State | None) -> tuple[Tensor, State | None]:
         """Returns the loss and the new state, which the next call overwrites; state None: the initial one."""
         shape = _shape(batch)
         if shape not in self.recordings:
-            self.recorder = self.recorder or Recorder(batch.tokens.device)
             first = None if self.begin is None else self.begin(shape[0])
             warm_up = WARM_UP_AGAIN if self.recordings else WARM_UP
-            self.recordings[shape] = Recording(self.update, batch, first, self.recorder, warm_up)
+            self.recordings[shape] = Recording(self.update, batch, first, self.recorder(batch), warm_up)
         return self.recordings[shape](batch, state)
+
+    def recorder(self, batch: TensorBatch) -> Recorder:
+        """The one recorder of all shapes."""
+        self._recorder = self._recorder or Recorder(batch.tokens.device)
+        return self._recorder
 
 
 def _shape(batch: Batch | PairBatch | TensorBatch) -> tuple[int, ...]:
@@ -154,9 +162,24 @@ class CapturedUpdate:
         if not self.captured.fits(batch):
             return Trainer.update(trainer, batch)
         count = batch.targets.size if batch.lengths is None else int(batch.lengths.sum())
-        loss, trainer.state = self.captured(to_device(batch, trainer.device), None if batch.fresh else trainer.state)
+        new, state = self.captured.is_new(batch), None if batch.fresh else trainer.state
+        moved = to_device(batch, trainer.device)
+        if new:
+            self._compile(moved, state)
+        loss, trainer.state = self.captured(moved, state)
         trainer.doing = "update"  # the weights are already updated
         return loss, count
+
+    def _compile(self, batch: TensorBatch, state: State | None) -> None:
+        """Compiles the kernels of this shape. The step takes its lengths from the device, as it will in the graph."""
+        trainer = self.trainer
+        batch = batch.each(lambda part: part.to(trainer.device))
+
+        def gradient() -> None:
+            trainer.backward(batch, state, count(batch), trainer.settings.accumulate)
+
+        compile_ahead(lambda: self.captured.recorder(batch).warm_up(gradient), trainer.device)
+        trainer.optimizer.zero_grad(set_to_none=True)
 
     def _whole_step(self, batch: TensorBatch, state: State | None) -> tuple[Tensor, State | None]:
         """Never waits for the device, so a graph can record it."""

@@ -3,13 +3,13 @@
     y = s + x Wᵀ + b,   dx = dy W,   dW = dyᵀ x  in fp32;        y = GELU(u),  u = x Wᵀ + b,   du = (dy W) ∘ GELU′(u)
 
 PyTorch takes the first kernel that cuBLAS proposes. Others can be faster, and can fuse an epilogue
-(kernels/epilogue.py). For each shape all candidates are timed once, PyTorch's call among them. Their results differ
-only in the order of summation.
+(kernels/epilogue.py). For each kind of product all candidates are timed once, PyTorch's call among them, and the choice
+is kept. Their results differ only in the order of summation.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable
 from functools import partial
 from typing import TypeVar
 
@@ -34,13 +34,13 @@ class Products:
             added = s if bias is None else bias if s is None else s + bias
             return x @ weight.t() if added is None else torch.addmm(added, x, weight.t())
 
-        key = ("add", s is None, bias is None, x.dtype, *weight.shape, len(x))
-        return self._quickest(key, plain, lambda library: library.add(s, x, weight, bias))
+        kind = ("add", s is None, bias is None, x.dtype, *weight.shape)
+        return self._quickest(kind, len(x), plain, lambda library: library.add(s, x, weight, bias))
 
     def back(self, dy: Tensor, weight: Tensor) -> Tensor:
         """dy W."""
-        key = ("back", dy.dtype, *weight.shape, len(dy))
-        return self._quickest(key, lambda: dy @ weight, lambda library: library.back(dy, weight))
+        kind = ("back", dy.dtype, *weight.shape)
+        return self._quickest(kind, len(dy), lambda: dy @ weight, lambda library: library.back(dy, weight))
 
     def gradient(self, dy: Tensor, x: Tensor) -> Tensor:
         """dyᵀ x, the gradient of a matrix: a sum over all rows of the batch, so the result is fp32."""
@@ -50,8 +50,8 @@ class Products:
                 return torch.mm(dy.t(), x, out_dtype=torch.float32)
             return dy.t() @ x
 
-        key = ("gradient", dy.dtype, *dy.shape, x.size(1))
-        return self._quickest(key, plain, lambda library: library.gradient(dy, x))
+        kind = ("gradient", dy.dtype, dy.size(1), x.size(1))
+        return self._quickest(kind, len(dy), plain, lambda library: library.gradient(dy, x))
 
     def gelu(self, x: Tensor, weight: Tensor, bias: Tensor | None) -> tuple[Tensor, Tensor]:
         """GELU(u) and u = x Wᵀ + b."""
@@ -61,8 +61,8 @@ class Products:
             u = self.add(None, x, weight, bias)
             return gelu(u), u
 
-        key = ("gelu", bias is None, x.dtype, *weight.shape, len(x))
-        return self._quickest(key, plain, lambda library: library.gelu(x, weight, bias))
+        kind = ("gelu", bias is None, x.dtype, *weight.shape)
+        return self._quickest(kind, len(x), plain, lambda library: library.gelu(x, weight, bias))
 
     def back_through_gelu(self, dy: Tensor, weight: Tensor, u: Tensor) -> tuple[Tensor, Tensor]:
         """du = (dy W) · GELU′(u), and its sum over rows."""
@@ -76,12 +76,16 @@ class Products:
             du = library.slope(dy, weight, u)
             return None if du is None else (du, sum_rows(du))
 
-        key = ("slope", dy.dtype, *weight.shape, len(dy))
-        return self._quickest(key, plain, fused)
+        kind = ("slope", dy.dtype, *weight.shape)
+        return self._quickest(kind, len(dy), plain, fused)
 
     def _quickest(
-        self, key: Hashable, plain: Callable[[], Found], *others: Callable[[Epilogues], Found | None]
+        self,
+        kind: tuple[object, ...],
+        rows: int,
+        plain: Callable[[], Found],
+        *others: Callable[[Epilogues], Found | None],
     ) -> Found:
         if self.library is None:
             return plain()
-        return self.library.quickest(key, plain, *(partial(other, self.library) for other in others))
+        return self.library.quickest(repr(kind), rows, plain, *(partial(other, self.library) for other in others))

@@ -84,8 +84,9 @@ def padded(
 
 
 def known_padding(x: Tensor, lengths: Tensor | None) -> Tensor | None:
-    """The lengths, or None if nothing is padded, which only a CPU is asked."""
-    whole = lengths is not None and not lengths.is_cuda and int(lengths.sum()) == x.size(0) * x.size(1)
+    """The lengths, or None if nothing is padded, which only a CPU is asked: on a GPU every batch is computed alike,
+    so that dropout draws the same numbers in a CUDA graph."""
+    whole = lengths is not None and not x.is_cuda and int(lengths.sum()) == x.size(0) * x.size(1)
     return None if whole else lengths
 
 

@@ -18,7 +18,7 @@ from regard.runs.folder import (
     set_weights,
 )
 from regard.runs.language_run import LanguageRun
-from regard.runs.speed import install
+from regard.runs.speed import get_ready, install
 from regard.runs.translation_run import TranslationRun
 from regard.systems.classifier import Classifier
 from regard.systems.translator import Translator
@@ -31,10 +31,12 @@ def load(folder: str | Path, *, weights: str = "best", average: int | None = Non
     `device`: cpu, cuda, …, or auto: a GPU if there is one."""
     folder = Path(folder)
     recipe = open_recipe(folder)
+    there = pick_device(device)
+    get_ready(there)
     tokenizers = open_tokenizers(folder, recipe)
     model = build_model(recipe, tokenizers, drawn=False)
     set_weights(model, read_weights(folder, weights) if average is None else average_weights(folder, average), folder)
-    model = model.to(pick_device(device))
+    model = model.to(there)
     install(model)
     if isinstance(model, Classifier):
         assert tokenizers.source is not None

@@ -5,15 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
+import torch
+
 from regard.base.install import Install, as_written
 from regard.systems.model import Model
 
 install: Install
 on_this_machine: Callable[..., Iterable[Any]]  # device → its rows, each with why it does not run there, or None
+get_ready: Callable[[torch.device], None]  # starts a device beside other work
 try:
-    from regard.fast import install, on_this_machine
+    from regard.fast import get_ready, install, on_this_machine
 except ImportError:
-    install, on_this_machine = as_written, lambda device: ()
+    install, on_this_machine, get_ready = as_written, lambda device: (), lambda device: None
 
 
 def recordable(model: Model) -> bool:

@@ -40,7 +40,7 @@ from regard.runs.load import AnyRun, load
 from regard.runs.new_folder import check_free, claimed, device_name, new_folder, tidy, write_facts, write_folder
 from regard.runs.recipe import Recipe, compose, read_in, read_recipe, written_in
 from regard.runs.run_report import write_report
-from regard.runs.speed import install
+from regard.runs.speed import get_ready, install
 from regard.runs.tracking import check_tracker, tracking
 from regard.systems.catalogue import find
 from regard.systems.code import admit, is_own, locate, name_code
@@ -222,6 +222,8 @@ def train_recipe(
     group = join(recipe.training.device if isinstance(recipe.training, Learning) else "cpu")
     if folder is not None and group.is_first:
         check_free(folder)  # said before anything is read
+    if isinstance(recipe.training, Learning):
+        get_ready(pick_device(recipe.training.device))
     if not group.alone:
         return _train_together(group, recipe, folder, start, tokenizers, callbacks, track, began)
     ready = prepare(recipe, start, tokenizers)
@@ -237,7 +239,7 @@ def train_recipe(
             said = f"{trainer.limit.amount:g} tokens are less than one step of {grouped(tokens)}"
             say(f"Budget: {said}; a time has its unit, as in {trainer.limit.amount:g}s.")
         write_folder(made, ready.recipe, ready.data.tokenizers)
-        trainer.save()
+        trainer.save(wait=False)
         write_facts(made, ready.recipe, ready.model, ready.data.origin)
         return _go_on(trainer, ready.data, callbacks, track, began)
 

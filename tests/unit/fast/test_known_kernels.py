@@ -211,3 +211,50 @@ def test_a_known_kernel_that_leaves_something_out_is_noticed(library, left_out):
     found = Epilogues(library, torch.device("cpu"), known).back(dy, weight)
     assert library.searches == 1
     assert torch.equal(found, library.right)
+
+
+def test_a_kernel_that_was_right_once_is_not_checked_for_other_rows(library):
+    one = Epilogues(library, torch.device("cpu"), KnownKernels())
+    weight = torch.randn(16, 24).bfloat16()
+    for rows, asked in ((64, len(KERNELS) + 1), (100, 1), (100, 1)):  # tried and checked; used
+        dy = torch.randn(rows, 16).bfloat16()
+        library.right = (dy.float() @ weight.float()).bfloat16()
+        library.asked.clear()
+        assert torch.equal(one.back(dy, weight), library.right)
+        assert len([*dict.fromkeys(library.asked)]) == min(asked, len(KERNELS))
+        assert (len(library.asked) == 1) == (asked == 1)
+
+
+def test_the_quickest_way_is_chosen_once_for_about_as_many_rows_and_kept(library, monkeypatch, tmp_path):
+    timed = []
+
+    def milliseconds(way):
+        timed.append(way)
+        return {"plain": 2.0, "fused": 1.0}[way()]
+
+    monkeypatch.setattr(epilogue, "milliseconds", milliseconds)
+    for process in ("first", "second"):
+        known = KnownKernels(tmp_path / "some.json")
+        one = Epilogues(library, torch.device("cpu"), known)
+        for rows in (64, 100, 128, 1000):
+            assert one.quickest("add", rows, lambda: "plain", lambda: "fused") == "fused"
+        assert len(timed) == 4, process  # two ways, for about 64 rows and for 1000
+        known.save()
+
+
+@pytest.mark.parametrize("kept", [b"", b"\x07", b"\x01\x01"])
+def test_a_kept_choice_that_is_none_of_the_ways_is_made_again(library, monkeypatch, kept):
+    known = KnownKernels()
+    known.add("choice add", 64, kept)
+    monkeypatch.setattr(epilogue, "milliseconds", lambda way: {"plain": 2.0, "fused": 1.0}[way()])
+    one = Epilogues(library, torch.device("cpu"), known)
+    assert one.quickest("add", 64, lambda: "plain", lambda: "fused") == "fused"
+
+
+def test_nothing_is_chosen_while_numbers_have_no_meaning(library, monkeypatch):
+    monkeypatch.setattr(epilogue, "milliseconds", lambda way: pytest.fail("timed"))
+    one = Epilogues(library, torch.device("cpu"), KnownKernels())
+    one.choosing = False
+    assert one.quickest("add", 64, lambda: "plain", lambda: "fused") == "plain"
+    assert one.back(torch.randn(64, 16).bfloat16(), torch.randn(16, 24).bfloat16()) is None
+    assert not one.plans

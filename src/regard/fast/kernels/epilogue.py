@@ -7,10 +7,10 @@ back          dx = dy W
 gradient      dW = dyᵀ x
 
 Fusing saves passes over the widest activations of a block, forward and backward. The library is the one PyTorch has
-loaded, called through its C interface. For each shape all kernels that it proposes are timed (PyTorch takes the first),
-unless one is known (known_kernels.py), and a few rows of the result are checked against the equation. Without the
-library `epilogues` is None; without a correct kernel for a shape, the product is None. Then PyTorch and block_norm.py
-compute it.
+loaded, called through its C interface. All kernels that it proposes for a kind of product are timed (PyTorch takes the
+first), unless one is known (known_kernels.py), and a few rows of a kernel's first result are checked against the
+equation. Without the library `epilogues` is None; without a correct kernel for a shape, the product is None. Then
+PyTorch and block_norm.py compute it.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from __future__ import annotations
 import ctypes
 import functools
 from collections.abc import Callable, Hashable
+from contextlib import suppress
 from ctypes import byref, c_float, c_int, c_int32, c_int64, c_size_t, c_uint32, c_uint64, c_void_p
 from typing import Any, NamedTuple, TypeVar
 
@@ -98,7 +99,9 @@ class Epilogues:
         check(library.cublasLtCreate(byref(self.handle)))
         self.workspace = torch.empty(WORKSPACE, dtype=torch.uint8, device=device)
         self.plans: dict[Hashable, ProductPlan | None] = {}
-        self.choices: dict[Hashable, int] = {}
+        self.right: set[tuple[str, bytes]] = set()  # kinds of products with a kernel whose result was checked here
+        self.choices: dict[tuple[str, int], int] = {}
+        self.choosing = True  # False: products are not computed on real numbers, so nothing is chosen or checked
 
     def gelu(self, x: Tensor, weight: Tensor, bias: Tensor | None) -> tuple[Tensor, Tensor] | None:
         """y and u [N, O] of x [N, I], W [O, I] and b [O]; None: the library has no kernel for this shape."""
@@ -141,23 +144,36 @@ class Epilogues:
         product = Product(PLAIN, x, dy, dw, SECOND)
         return dw if self._made(product, lambda some: [multiplied(some, product)]) else None
 
-    def quickest(self, key: Hashable, sure: Callable[[], Found], *others: Callable[[], Found | None]) -> Found:
-        """The result of the fastest of several functions, which are timed once per key; `sure` never returns None."""
+    def quickest(self, kind: str, rows: int, sure: Callable[[], Found], *others: Callable[[], Found | None]) -> Found:
+        """The result of the fastest of several functions, timed once for this kind of product and about so many rows;
+        `sure` never returns None."""
         ways = (sure, *others)
-        if key not in self.choices:
-            if len(self.choices) >= MOST_CHOICES or torch.cuda.is_current_stream_capturing():
+        if (kind, rows) not in self.choices:
+            if not self._may_choose() or len(self.choices) >= MOST_CHOICES:
                 return sure()
-            times = [milliseconds(way) for way in ways]
-            self.choices[key] = times.index(min(times))
-        found = ways[self.choices[key]]()
+            self.choices[kind, rows] = self._choose(f"choice {kind}", rows, ways)
+        found = ways[self.choices[kind, rows]]()
         return sure() if found is None else found
+
+    def _choose(self, kind: str, rows: int, ways: tuple[Callable[[], object], ...]) -> int:
+        known = self.known.near(kind, rows)
+        if known is not None and len(known) == 1 and known[0] < len(ways):
+            return known[0]
+        times = [milliseconds(way) for way in ways]
+        best = times.index(min(times))
+        self.known.add(kind, rows, bytes([best]))
+        return best
+
+    def _may_choose(self) -> bool:
+        """Timing is impossible while a graph is captured."""
+        return self.choosing and not torch.cuda.is_current_stream_capturing()
 
     def _made(self, product: Product, written: Callable[[Tensor], list[tuple[Tensor, Tensor]]]) -> bool:
         """Computes the product if it can. The first time it is checked: `written` gives pairs of found and expected."""
         if not product.is_aligned:
             return False
         if (key := product.key) not in self.plans:
-            if torch.cuda.is_current_stream_capturing():  # timing is impossible during capture
+            if not self._may_choose():
                 return False
             self.plans[key] = self._plan(product, written)
         plan = self.plans[key]
@@ -166,14 +182,18 @@ class Epilogues:
     def _plan(self, product: Product, written: Callable[[Tensor], list[tuple[Tensor, Tensor]]]) -> ProductPlan | None:
         if not product.fits:
             return None
-        kernel = self.known.near(*product.kind)
+        kind, rows = product.kind
+        kernel = self.known.near(kind, rows)
         if kernel is not None and len(kernel) == KERNEL_BYTES:
+            with suppress(RuntimeError):
+                if (kind, kernel) in self.right:  # for other rows; the library was asked whether it can compute these
+                    return ProductPlan(self, product, kernel)
             plan = self._checked(product, written, kernel)
             if plan is not None:
                 return plan
         plan = self._checked(product, written)
         if plan is not None:
-            self.known.add(*product.kind, plan.kernel)
+            self.known.add(kind, rows, plan.kernel)
         return plan
 
     def _checked(
@@ -192,6 +212,8 @@ class Epilogues:
                 part.fill_(torch.nan)
             right = plan(product) and not any(bool(part.isnan().any()) for part in made)
             right = right and all(is_close(*pair) for pair in written(some))
+        if right:
+            self.right.add((product.kind[0], plan.kernel))
         return plan if right else None
 
 

@@ -1,0 +1,108 @@
+"""Kernels are compiled before the work that launches them, and nothing of that is left. Triton is played by a module
+that notes what it is asked for; tests/cuda has the real one."""
+
+import sys
+import threading
+from types import ModuleType, SimpleNamespace
+
+import pytest
+import torch
+
+from regard.fast import compile_ahead as ahead
+
+CUDA = torch.device("cuda", 0)
+
+
+class Kernel:
+    """`jit` is what Triton's is called, `run` what a launch becomes."""
+
+    made: list[tuple]
+
+    def __init__(self, fails=False):
+        self.fails, self.made, self.launched = fails, [], []
+        self.device_caches = {0: ({}, {}, "target", "backend", lambda *given, **options: ({}, given, options))}
+
+    def run(self, *given, grid, warmup, **options):
+        if not warmup:
+            self.launched.append(given)
+            return None
+        if self.fails:
+            raise RuntimeError("does not compile")
+        self.made.append((given, threading.current_thread().name))
+        return SimpleNamespace(run=None)
+
+
+@pytest.fixture
+def library(monkeypatch):
+    made = SimpleNamespace(choosing=True)
+    jit, runtime = ModuleType("triton.runtime.jit"), ModuleType("triton.runtime")
+    jit.JITFunction = Kernel
+    for name, module in {"triton": ModuleType("triton"), "triton.runtime": runtime, "triton.runtime.jit": jit}.items():
+        monkeypatch.setitem(sys.modules, name, module)
+    monkeypatch.setattr(ahead, "needs_triton", lambda device: None)
+    monkeypatch.setattr(ahead, "epilogues", lambda device: made)
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
+    monkeypatch.setattr(torch.cuda, "set_device", lambda device: None)
+    state = [torch.tensor([7])]
+    monkeypatch.setattr(torch.cuda, "get_rng_state", lambda device: state[0])
+    monkeypatch.setattr(torch.cuda, "set_rng_state", lambda new, device: state.__setitem__(0, new))
+    made.state = state
+    return made
+
+
+def test_every_kernel_is_compiled_once_by_a_thread_and_none_is_launched(library):
+    kernel = Kernel()
+
+    def work():
+        assert not library.choosing  # no product is timed on numbers without meaning
+        for size in (16, 32, 16, 16):
+            kernel.run(size, grid=(1,), warmup=False)
+
+    ahead.compile_ahead(work, CUDA)
+    assert sorted(given for given, _ in kernel.made) == [(16,), (32,)]
+    assert all(name.startswith("compile") for _, name in kernel.made)
+    assert not kernel.launched
+    kernel.run(16, grid=(1,), warmup=False)
+    assert kernel.launched == [(16,)]
+    assert library.choosing
+
+
+def test_random_numbers_are_drawn_as_if_it_had_not_been(library):
+    torch.manual_seed(3)
+    expected, before = torch.rand(4), library.state[0]
+    torch.manual_seed(3)
+
+    def work():
+        torch.rand(9)
+        library.state[0] = torch.tensor([8])
+
+    ahead.compile_ahead(work, CUDA)
+    assert torch.equal(torch.rand(4), expected)
+    assert library.state[0] is before
+
+
+def test_what_does_not_compile_is_left_to_the_launch(library):
+    kernel = Kernel(fails=True)
+    ahead.compile_ahead(lambda: kernel.run(16, grid=(1,), warmup=False), CUDA)
+    assert not kernel.made
+    strange = Kernel()
+    strange.device_caches = None  # as in another version of Triton
+    ahead.compile_ahead(lambda: strange.run(16, grid=(1,), warmup=False), CUDA)
+    assert strange.launched == [(16,)]
+
+
+def test_an_error_of_the_work_is_raised_and_leaves_nothing_behind(library):
+    def work():
+        raise RuntimeError("out of memory")
+
+    written = Kernel.run
+    with pytest.raises(RuntimeError, match="out of memory"):
+        ahead.compile_ahead(work, CUDA)
+    assert library.choosing
+    assert Kernel.run is written
+
+
+def test_where_there_is_no_triton_nothing_is_done_before():
+    ahead.compile_ahead(lambda: pytest.fail("done"), torch.device("cpu"))
+    ahead.get_ready(torch.device("cpu"))
+    assert "get ready" not in {thread.name for thread in threading.enumerate()}
