@@ -147,7 +147,8 @@ LEARNING = {
     "accumulate": (1, {"least": 1}), "optimizer": ("adamw", {}), "learning_rate": (1e-3, {"above": 0}),
     "schedule": ("cosine", {}), "decay": (0.8, {"above": 0, "most": 1}), "decay_after": (5, {"least": 0}),
     "warmup": (100, {"least": 0}), "weight_decay": (0.01, {"least": 0}), "beta2": (0.99, {"least": 0, "below": 1}),
-    "clip": (1.0, {"least": 0}), "evaluate_every": (250, {"least": 1}), "validations": (0, {"least": 0}),
+    "clip": (1.0, {"least": 0}), "ema": (0.0, {"least": 0, "below": 1}),
+    "evaluate_every": (250, {"least": 1}), "validations": (0, {"least": 0}),
     "patience": (0, {"least": 0}), "checkpoint_every": (250, {"least": 0}), "snapshots": (0, {"least": 0}),
     "precision": ("auto", {}), "device": ("auto", {}), "threads": (0, {"least": 0, "most": 4096}), "shard": (False, {}),
     "seed": (1, {"least": 0}),
@@ -158,7 +159,7 @@ TEXT = {
 }  # fmt: skip
 PAIRS = {
     "label_smoothing": (0.1, {"least": 0, "below": 1}), "consistency": (0.0, {"least": 0}),
-    "ema": (0.0, {"least": 0, "below": 1}), "keep": (5, {"least": 0}), "select": ("loss", {}),
+    "keep": (5, {"least": 0}), "select": ("loss", {}),
     "validation_pairs": (1000, {"least": 0}), "capture": ("auto", {}),
 }  # fmt: skip
 
@@ -221,5 +222,7 @@ def test_rows_are_the_windows_of_a_batch():
 def test_weights_are_averaged_in_one_way():
     with pytest.raises(RegardError, match="choose one"):
         PairTraining(ema=0.5, optimizer="asgd")
+    with pytest.raises(RegardError, match="choose one"):
+        Training(ema=0.5, optimizer="asgd")
     assert PairTraining(optimizer="asgd").ema == 0.0
     assert PairTraining(ema=0.5).ema == 0.5

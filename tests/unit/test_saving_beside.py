@@ -15,7 +15,9 @@ ASGD = {"optimizer": "asgd", "learning_rate": 4.0, "evaluate_every": 1, "steps":
 
 @pytest.fixture
 def beside(monkeypatch):
+    """No checkpoint is left out, however busy this machine is."""
     monkeypatch.setattr(background_files, "BESIDE", ("cpu",))
+    monkeypatch.setattr(background_files.FileWriter, "is_busy", lambda writer, kind: False)
 
 
 class Disk:
@@ -50,6 +52,7 @@ def test_the_files_are_those_that_are_written_at_once(tmp_path, monkeypatch, set
     found = []
     for devices in ((), ("cpu",)):
         monkeypatch.setattr(background_files, "BESIDE", devices)
+        monkeypatch.setattr(background_files.FileWriter, "is_busy", lambda writer, kind: False)
         one = ready(tmp_path / f"{len(devices)}", **settings)
         one.save()
         one.train()
@@ -100,6 +103,23 @@ def test_one_copy_of_each_kind_is_held_and_the_next_waits_for_its_files(tmp_path
     assert disk.written == ["training.safetensors"] * 2
     assert one.writer.host_bytes == held
     assert {name: copy.data_ptr() for name, copy in one.writer.copies["checkpoint"].items()} == places
+
+
+def test_a_checkpoint_that_comes_while_the_last_is_written_is_left_out(tmp_path, monkeypatch):
+    disk = Disk()
+    monkeypatch.setattr(background_files, "BESIDE", ("cpu",))
+    monkeypatch.setattr(loop, "save_tensors", disk)
+    one = ready(tmp_path, checkpoint_every=1, evaluate_every=100)
+    one.step()
+    assert one._checkpoint_is_due(False)
+    one.save(wait=False)
+    one.step()
+    assert not one._checkpoint_is_due(False)
+    one.writer.submit("weights", lambda: None)  # files of another kind come after it
+    disk.may_write.set()
+    one.writer.last["checkpoint"].result()
+    assert one._checkpoint_is_due(False)
+    one.writer.close()
 
 
 @pytest.mark.parametrize("fails", range(1, 8))

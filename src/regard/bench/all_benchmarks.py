@@ -103,7 +103,7 @@ BENCHES = (
     ),
     Bench(
         "startup",
-        "`regard generate`, `translate` and `train` of one step as commands, on a CPU, in a cold and a warm cache",
+        "`regard generate`, `translate` and `train` of one step as commands, in a cold and a warm cache",
         "python -c 'import torch'",
         "starting:rows",
     ),

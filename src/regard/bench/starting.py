@@ -1,7 +1,8 @@
 """From the command to its end, as a person waits for it, beside `python -c "import torch"`.
 
-One token of a small GPT, one sentence of a small Transformer, and a training of one step, with what earlier commands
-left in the cache (warm) or with an empty one (cold). Every call is a process of its own.
+One token of a GPT, one sentence of a Transformer, and a training of one step, with what earlier commands left in the
+caches (warm) or with empty ones (cold): Regard's, Triton's and the PyTorch compiler's. Every call is a process of its
+own. On a CPU the models are tiny, on a GPU medium.
 """
 
 from __future__ import annotations
@@ -14,17 +15,20 @@ from functools import cache, partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-import torch
-
 from regard.bench.contenders import Contender, Place, Row
 
 UNIT = "starts/s"  # printed as seconds
 REGARD = ("-m", "regard")
-TINY = ("--size", "tiny", "--data", "phrasebook", "--training.steps", "1", "--training.device", "cpu")
+CACHES = ("REGARD_CACHE", "TRITON_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR")
+
+
+def one_step(place: Place) -> tuple[str, ...]:
+    size = "medium" if place.device.type == "cuda" else "tiny"
+    return ("--size", size, "--data", "phrasebook", "--training.steps", "1", "--training.device", place.device.type)
 
 
 class Command:
-    """Python with these words; `cold`: in an empty cache. A training gets a new folder each time."""
+    """Python with these words; `cold`: with empty caches. A training gets a new folder each time."""
 
     parameters = 0
 
@@ -35,7 +39,7 @@ class Command:
         with TemporaryDirectory() as folder:
             cached = folder if self.cold else str(Path(work().name, "cache"))
             words = [*self.words, *(["--run", str(Path(folder, "run"))] if self.trains else [])]
-            environment = os.environ | {"REGARD_CACHE": cached}
+            environment = os.environ | {name: str(Path(cached, name.lower())) for name in CACHES}
             subprocess.run(
                 [sys.executable, "-P", *words],
                 input=self.said,
@@ -54,40 +58,40 @@ def work() -> TemporaryDirectory[str]:
 
 
 @cache
-def trained(system: str) -> str:
+def trained(system: str, place: Place) -> str:
     folder = Path(work().name, system)
-    Command([*REGARD, "train", system, *TINY, "--run", str(folder)])()
+    Command([*REGARD, "train", system, *one_step(place), "--run", str(folder)])()
     return str(folder)
 
 
-def generate() -> Command:
-    return Command([*REGARD, "generate", trained("gpt"), "--max-tokens", "1", "--device", "cpu"])
+def generate(place: Place) -> Command:
+    return Command([*REGARD, "generate", trained("gpt", place), "--max-tokens", "1", "--device", place.device.type])
 
 
-def translate() -> Command:
-    return Command([*REGARD, "translate", trained("transformer"), "--device", "cpu"], "They are watching.\n")
+def translate(place: Place) -> Command:
+    words = [*REGARD, "translate", trained("transformer", place), "--device", place.device.type]
+    return Command(words, "They are watching.\n")
 
 
-def train(system: str, cold: bool) -> Command:
-    return Command([*REGARD, "train", system, *TINY], cold=cold, trains=True)
+def train(system: str, cold: bool, place: Place) -> Command:
+    return Command([*REGARD, "train", system, *one_step(place)], cold=cold, trains=True)
 
 
 def rows(place: Place) -> list[Row]:
     if place.size == "quick":
-        return [row("startup version", lambda: Command([*REGARD, "--version"]), "pass")]
+        return [row("startup version", place, lambda: Command([*REGARD, "--version"]), "pass")]
     return [
-        row("startup generate", generate),
-        row("startup translate", translate),
+        row("startup generate", place, partial(generate, place)),
+        row("startup translate", place, partial(translate, place)),
         *(
-            row(f"startup train {system} {heat}", partial(train, system, heat == "cold"))
+            row(f"startup train {system} {heat}", place, partial(train, system, heat == "cold", place))
             for system in ("gpt", "transformer")
             for heat in ("cold", "warm")
         ),
     ]
 
 
-def row(name: str, command: Callable[[], Command], beside: str = "import torch") -> Row:
+def row(name: str, place: Place, command: Callable[[], Command], beside: str = "import torch") -> Row:
     ours = Contender("Regard", command)
     peer = Contender(f'python -c "{beside}"', lambda: Command(["-c", beside]))
-    here = Place(torch.device("cpu"), "small")
-    return Row(name, here, "a command from its start to its end", [ours, peer], None, warm_up=1, calls=1, unit=UNIT)
+    return Row(name, place, "a command from its start to its end", [ours, peer], None, warm_up=1, calls=1, unit=UNIT)

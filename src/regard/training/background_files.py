@@ -73,6 +73,10 @@ class FileWriter:
             self.failure = error
         self.took[kind] += time.perf_counter() - began
 
+    def is_busy(self, kind: str) -> bool:
+        """Are files of this kind still to be written?"""
+        return kind in self.last and not self.last[kind].done()
+
     def check(self) -> None:
         if self.failure is not None:
             raise self.failure

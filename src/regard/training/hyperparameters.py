@@ -47,6 +47,7 @@ class Learning(Checked):
     weight_decay: float = setting(0.01, "of matrices; biases and gains have none", least=0)
     beta2: float = setting(0.99, "AdamW's second-moment decay", **RATE)
     clip: float = setting(1.0, "largest gradient norm; 0 = no clipping", least=0)
+    ema: float = setting(0.0, "decay of a moving average of the weights, e.g. 0.999, which is kept; 0 = none", **RATE)
     evaluate_every: int = setting(250, "steps between validations", least=1)
     validations: int = setting(
         0, "validations spread evenly over the budget; 0 = one every evaluate_every steps", least=0
@@ -73,6 +74,8 @@ class Learning(Checked):
     def __post_init__(self) -> None:
         super().__post_init__()
         Budget.parse(self.budget, self.steps)
+        if self.ema and self.optimizer == "asgd":
+            raise RegardError("training.ema and training.optimizer asgd both average the weights: choose one of them.")
 
     @property
     def limit(self) -> Budget:
@@ -133,7 +136,6 @@ class PairTraining(Learning):
     consistency: float = setting(
         0.0, "R-Drop: weight of the agreement of two passes with different dropout; 0 = none", least=0
     )
-    ema: float = setting(0.0, "decay of a moving average of the weights, e.g. 0.999, which is kept; 0 = none", **RATE)
     keep: int = setting(5, "keep the weights of the last N validations, for `evaluate --average`; 0 = none", least=0)
     select: str = setting(
         "loss",
@@ -144,11 +146,6 @@ class PairTraining(Learning):
     capture: str = setting(
         "auto", "steps as CUDA graphs, pairs in few shapes: on, off, or auto = on a GPU, where it pays", choices=SWITCH
     )
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.ema and self.optimizer == "asgd":
-            raise RegardError("training.ema and training.optimizer asgd both average the weights: choose one of them.")
 
 
 @dataclass(frozen=True)

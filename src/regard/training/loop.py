@@ -122,7 +122,7 @@ class Trainer:
         self.settings, self.limit, self.folder, self.bf16 = settings, settings.limit, folder, bf16
         self.device = model.device
         pairs = settings if isinstance(settings, PairTraining) else None
-        self.keep, self.ema = (pairs.keep, pairs.ema) if pairs else (0, 0.0)
+        self.keep, self.ema = pairs.keep if pairs else 0, settings.ema
         self.carries = isinstance(settings, Training) and settings.batches == "stream"
         terms = {"smoothing": pairs.label_smoothing, "consistency": pairs.consistency} if pairs else {}
         self.objective = Objective(model, keeps=self.carries, **terms)
@@ -240,6 +240,8 @@ class Trainer:
         ends = self.stop_requested or (self._share() >= 1 and dict(at.history[-1:]).keys() == {at.step})
         if ends:
             return False
+        if self.group.alone and self.writer.is_busy(CHECKPOINT):
+            return False  # rather the next one than to wait for the files of the last
         if self.group.alone and at.elapsed - self.saved >= max(SAVED_SECONDS, SAVED_REST * self.saving):
             return True  # steps are slow: no more than this is lost if the process is killed
         return at.step % every == 0 if every else validated
