@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from regard.base.errors import RegardError
+from regard.fast import padded_step
 from regard.fast.graphs import Recorder
 from regard.fast.recurrence import CLOSED
 from regard.fast.row_table import Row, Use, Why, needs_cuda
@@ -147,12 +148,18 @@ class CapturedUpdate:
         model, pairs = trainer.model, isinstance(trainer.settings, PairTraining)
         begin = (lambda rows: model.begin(rows=rows)) if trainer.carries else None
         self.captured = Captured(self._whole_step, begin, shapes=PAIR_SHAPES if pairs else 1)
+        self.padded: padded_step.PaddedStep | None = None
         trainer.warm_up, trainer.recorded = WARM_UP + 1, True
 
     def __call__(self, batch: Batch | PairBatch) -> tuple[Tensor, int]:
         trainer = self.trainer
         if not self.captured.fits(batch):
-            return Trainer.update(trainer, batch)
+            found = Trainer.update(trainer, batch)
+            if self.padded is not None:
+                self.padded.forget()
+            return found
+        if self.padded is not None:
+            self.padded.refresh()
         count = batch.targets.size if batch.lengths is None else int(batch.lengths.sum())
         loss, trainer.state = self.captured(to_device(batch, trainer.device), None if batch.fresh else trainer.state)
         trainer.doing = "update"  # the weights are already updated
@@ -160,6 +167,10 @@ class CapturedUpdate:
 
     def _whole_step(self, batch: TensorBatch, state: State | None) -> tuple[Tensor, State | None]:
         """Never waits for the device, so a graph can record it."""
+        if self.padded is None and padded_step.takes(self.trainer):
+            self.padded = padded_step.PaddedStep(self.trainer)
+        if self.padded is not None:
+            return self.padded(batch, state)
         loss, state = self.trainer.backward(batch, state, count(batch), self.trainer.settings.accumulate)
         self.trainer.descend(loss)
         return loss, state
