@@ -12,7 +12,7 @@ is recorded after its warm-up steps. Only one graph replays at a time, so they s
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import torch
 from torch import Tensor
@@ -133,8 +133,25 @@ class Recording:
     def _run(self) -> Tensor:
         self.loss, state = self.update(self.batch, self.state)
         if self.state is not None and state is not None:
-            overwrite(self.state, state)
+            overwrite_at_once(self.state, state)
         return self.loss
+
+
+@torch.no_grad()
+def overwrite_at_once(state: State, new: State) -> None:
+    """`overwrite` with one kernel for all leaves of a dtype."""
+    pairs = list(_pairs(state, new))
+    for dtype in dict.fromkeys(held.dtype for held, _ in pairs):
+        held, given = zip(*(pair for pair in pairs if pair[0].dtype == dtype), strict=True)
+        torch._foreach_copy_(held, given)
+
+
+def _pairs(state: State, new: State) -> Iterator[tuple[Tensor, Tensor]]:
+    for name, part in new.items():
+        if isinstance(part, dict):
+            yield from _pairs(state[name], part)
+        elif part is not state[name]:
+            yield state[name], part
 
 
 # -- in the trainer --------------------------------------------------------------------------------------------------

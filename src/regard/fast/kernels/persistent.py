@@ -326,11 +326,11 @@ def _marked(steps: int, rows: int, across: int, device: torch.device) -> Tensor:
 def _filled(tensor: Tensor, *, whole: bool = False) -> Tensor:
     """In bf16, contiguous, rows padded with zeros to a multiple of 16 bytes; if `whole`, also the number of rows."""
     more, more_rows = -tensor.size(-1) % ALIGNMENT, -len(tensor) % ALIGNMENT if whole else 0
+    if not more and not more_rows:
+        return tensor.to(torch.bfloat16, memory_format=torch.contiguous_format)
     if not more_rows and tensor.stride(-1) == 1 and (kernels := _triton(tensor)) is not None:
         padded: Tensor = kernels.padded(tensor, torch.bfloat16, ALIGNMENT)
         return padded
-    if not more and not more_rows:
-        return tensor.to(torch.bfloat16, memory_format=torch.contiguous_format)
     shape = (len(tensor) + more_rows, *tensor.shape[1:-1], tensor.size(-1) + more)
     filled = tensor.new_empty(shape, dtype=torch.bfloat16)
     filled[: len(tensor), ..., : tensor.size(-1)].copy_(tensor)
