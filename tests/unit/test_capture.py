@@ -7,7 +7,8 @@ import pytest
 import torch
 
 from regard.base.errors import RegardError
-from regard.fast.captured_step import captures
+from regard.fast.captured_step import captures, overwrite_at_once
+from regard.layers.state import map_state, overwrite
 from regard.runs.recipe import compose
 from regard.systems.lstm import LSTMModel, Settings
 from regard.training import loop
@@ -77,3 +78,16 @@ def test_the_speed_in_the_log_counts_the_time_for_which_the_device_was_waited_fo
 class Silent:
     def say(self, words):
         pass
+
+
+def test_a_state_that_is_overwritten_at_once_is_overwritten():
+    model = LSTMModel(11, Settings(width=8))
+    first, (_, after) = model.begin(rows=3), model(torch.randint(11, (3, 4)))
+    one, other = (map_state(torch.Tensor.clone, first) for _ in range(2))
+    addresses = map_state(lambda leaf: torch.tensor(leaf.data_ptr()), other)
+    overwrite(one, after)
+    overwrite_at_once(other, after)
+    overwrite_at_once(other, other)  # onto itself
+    assert str(one) == str(other)
+    assert str(addresses) == str(map_state(lambda leaf: torch.tensor(leaf.data_ptr()), other))
+    assert torch.equal(other["seen"], torch.full((3,), 4))

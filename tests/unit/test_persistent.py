@@ -15,6 +15,7 @@ from torch import nn
 
 from regard.fast.kernels import persistent
 from regard.fast.kernels.persistent import CELLS, FASTEST, RESIDENT, plans
+from regard.fast.padded_weights import PaddedWeight, using
 
 SMALL = ((1, 8), (2, 4), (4, 2))  # a device of eight processors: members of a cluster, clusters
 SHAPES = [(20, 650), (20, 1500), (64, 1024), (80, 1150), (80, 400), (1, 1), (3, 37), (8, 64)]
@@ -150,3 +151,10 @@ def test_the_kernels_code_agrees_with_pytorch_values_and_gradients(
         answers.append([hidden, *after.values(), *gradients])
     for one, other in zip(*answers, strict=True):
         assert float((one.detach().float() - other.detach()).norm() / other.detach().norm()) < 0.01
+    into, recurrent = (PaddedWeight(weights[f"weight_{name}_l0"]) for name in ("ih", "hh"))
+    with using({id(held.weight): held for held in (into, recurrent)}):
+        hidden, after = by_kernel()
+    ((hidden.float() * wanted).sum() + sum(part.square().sum() for part in after.values())).backward()
+    for held, gradient in zip((into, recurrent), answers[0][-4:-2], strict=True):
+        assert held.weight.grad is None  # it was left, still padded, where the optimiser finds it
+        assert torch.equal(held.cut(held.gradient), gradient)

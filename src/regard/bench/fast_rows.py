@@ -203,6 +203,7 @@ TRIALS: dict[str, Trial] = {
     "beam step in a CUDA graph": beams("bahdanau"),
     "loss of text without its logits": gpt_trained(),
     "loss of pairs without their logits": transformer_trained(),
+    "word vectors, their gradients by word": recurrent("lstm"),
     "training step in CUDA graphs": recurrent("lstm"),
     "compiled blocks": Trial("GPT-2's training step", gpt_training, ("GPT-2's blocks by hand",), on_cpu=False),
 }

@@ -12,12 +12,13 @@ is recorded after its warm-up steps. Only one graph replays at a time, so they s
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import torch
 from torch import Tensor
 
 from regard.base.errors import RegardError
+from regard.fast import padded_step
 from regard.fast.compile_ahead import compile_ahead
 from regard.fast.graphs import Recorder
 from regard.fast.recurrence import CLOSED
@@ -140,8 +141,25 @@ class Recording:
     def _run(self) -> Tensor:
         self.loss, state = self.update(self.batch, self.state)
         if self.state is not None and state is not None:
-            overwrite(self.state, state)
+            overwrite_at_once(self.state, state)
         return self.loss
+
+
+@torch.no_grad()
+def overwrite_at_once(state: State, new: State) -> None:
+    """`overwrite` with one kernel for all leaves of a dtype."""
+    pairs = list(_pairs(state, new))
+    for dtype in dict.fromkeys(held.dtype for held, _ in pairs):
+        held, given = zip(*(pair for pair in pairs if pair[0].dtype == dtype), strict=True)
+        torch._foreach_copy_(held, given)
+
+
+def _pairs(state: State, new: State) -> Iterator[tuple[Tensor, Tensor]]:
+    for name, part in new.items():
+        if isinstance(part, dict):
+            yield from _pairs(state[name], part)
+        elif part is not state[name]:
+            yield state[name], part
 
 
 # -- in the trainer --------------------------------------------------------------------------------------------------
@@ -155,12 +173,18 @@ class CapturedUpdate:
         model, pairs = trainer.model, isinstance(trainer.settings, PairTraining)
         begin = (lambda rows: model.begin(rows=rows)) if trainer.carries else None
         self.captured = Captured(self._whole_step, begin, shapes=PAIR_SHAPES if pairs else 1)
+        self.padded: padded_step.PaddedStep | None = None
         trainer.warm_up, trainer.recorded = WARM_UP + 1, True
 
     def __call__(self, batch: Batch | PairBatch) -> tuple[Tensor, int]:
         trainer = self.trainer
         if not self.captured.fits(batch):
-            return Trainer.update(trainer, batch)
+            found = Trainer.update(trainer, batch)
+            if self.padded is not None:
+                self.padded.forget()
+            return found
+        if self.padded is not None:
+            self.padded.refresh()
         count = batch.targets.size if batch.lengths is None else int(batch.lengths.sum())
         new, state = self.captured.is_new(batch), None if batch.fresh else trainer.state
         moved = to_device(batch, trainer.device)
@@ -175,14 +199,26 @@ class CapturedUpdate:
         trainer = self.trainer
         batch = batch.each(lambda part: part.to(trainer.device))
 
-        def gradient() -> None:
-            trainer.backward(batch, state, count(batch), trainer.settings.accumulate)
+        def step() -> None:
+            if (padded := self._padded()) is not None:
+                padded(batch, state)  # only its Triton kernels change weights and moments
+            else:
+                trainer.backward(batch, state, count(batch), trainer.settings.accumulate)
 
-        compile_ahead(lambda: self.captured.recorder(batch).warm_up(gradient), trainer.device)
+        compile_ahead(lambda: self.captured.recorder(batch).warm_up(step), trainer.device)
         trainer.optimizer.zero_grad(set_to_none=True)
+        trainer.doing = "step"
+
+    def _padded(self) -> padded_step.PaddedStep | None:
+        """The step on padded weights, for trainings that it takes."""
+        if self.padded is None and padded_step.takes(self.trainer):
+            self.padded = padded_step.PaddedStep(self.trainer)
+        return self.padded
 
     def _whole_step(self, batch: TensorBatch, state: State | None) -> tuple[Tensor, State | None]:
         """Never waits for the device, so a graph can record it."""
+        if (padded := self._padded()) is not None:
+            return padded(batch, state)
         loss, state = self.trainer.backward(batch, state, count(batch), self.trainer.settings.accumulate)
         self.trainer.descend(loss)
         return loss, state

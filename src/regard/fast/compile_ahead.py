@@ -79,17 +79,14 @@ def _not_launched(device: torch.device) -> Iterator[list[Future[None]]]:
         made = launch(kernel, *arguments, grid=None, warmup=True, **options)
         made.run  # noqa: B018  # builds its launcher and loads it
 
-    def run(kernel: Any, *arguments: Any, grid: Any, warmup: bool, **options: Any) -> Any:
-        try:
+    def run(kernel: Any, *arguments: Any, grid: Any, warmup: bool, **options: Any) -> None:
+        with suppress(Exception):  # another version of Triton: compiled at its launch
             binder = kernel.device_caches[torch.cuda.current_device()][-1]
             _, special, chosen = binder(*arguments, **options)
             what = id(kernel), str(special), str(chosen)
-        except Exception:  # another version of Triton: launched as usual, on numbers without meaning
-            return launch(kernel, *arguments, grid=grid, warmup=warmup, **options)
-        if what not in seen:
-            seen.add(what)
-            compiling.append(threads.submit(compiled, kernel, arguments, options))
-        return None
+            if what not in seen:
+                seen.add(what)
+                compiling.append(threads.submit(compiled, kernel, arguments, options))
 
     JITFunction.run = run
     try:

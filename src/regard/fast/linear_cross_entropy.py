@@ -12,6 +12,7 @@ the truth and ε/V of every word (Szegedy et al. 2016):
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -19,6 +20,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from regard.fast.padded_weights import PaddedWeight, padded_weight
 from regard.fast.row_table import Row, Use, Why
 from regard.layers.state import State, span_of
 from regard.systems.model import Model, Stack
@@ -52,15 +54,20 @@ def linear_cross_entropy(
     dtype = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else hidden.dtype
     targets = targets if valid is None else targets.where(valid, -1)
     at_once = at_once or room(hidden.device, dtype)
+    held = padded_weight(weight) if dtype == torch.bfloat16 else None
+    hidden = hidden if hidden.dim() in (2, 3) else hidden.flatten(0, -2)
     with torch.autocast(kind, enabled=False):
         total: Tensor = LinearCrossEntropy.apply(
-            hidden.flatten(0, -2), weight, bias, targets.flatten(), valid is not None, smoothing, dtype, at_once
+            hidden, weight, bias, targets.flatten(), valid is not None, smoothing, dtype, at_once, held
         )
     return total
 
 
 class LinearCrossEntropy(torch.autograd.Function):
-    """For hidden [N, D], W [V, D], b [V] and targets [N]; if `masked`, rows with a target below 0 have loss 0."""
+    """For hidden [..., D], W [V, D], b [V] and targets [N]; if `masked`, rows with a target below 0 have loss 0.
+
+    `held`: the padded W of a step that has it; its gradient is left there instead of returned.
+    """
 
     @staticmethod
     def forward(
@@ -73,31 +80,44 @@ class LinearCrossEntropy(torch.autograd.Function):
         smoothing: float,
         dtype: torch.dtype,
         at_once: int,
+        held: PaddedWeight | None = None,
     ) -> Tensor:
         below, behind = ALIGNED if hidden.is_cuda else (1, 1)
-        h, w = aligned(hidden, 1, behind, dtype), aligned(weight, below, behind, dtype)  # [N, D'], [V', D']
+        h = aligned_rows(hidden, behind, dtype, fill=1.0)  # [N, D']
+        w = aligned(weight, below, behind, dtype) if held is None else held.copy(below)  # [V', D']
         wide = torch.promote_types(dtype, torch.float32)
         parts = max(1, min(len(h), -(-len(h) * len(w) // at_once)))
         of_hidden, of_weight, of_bias = torch.empty_like(h), None, None
+        # W's padding is zero and h's is one, so there (∂L/∂z)ᵀ h is the bias's gradient
+        spare = h.size(1) > weight.size(1) and dtype.itemsize < 4
         costs = []
         for some, wanted, found in zip(h.chunk(parts), targets.chunk(parts), of_hidden.chunk(parts), strict=True):
             cost, gradient = rows_(some @ w.t(), bias, wanted, len(weight), smoothing, masked)  # gradient [n, V']
             costs.append(cost)
             torch.mm(gradient, w, out=found)
             of_weight = plus(of_weight, gradient, some, wide)
-            if bias is not None:
+            if bias is not None and not spare:
                 summed = over_rows(gradient, wide)[: len(weight)]
                 of_bias = summed if of_bias is None else of_bias + summed
+        if bias is not None and spare and of_weight is not None:
+            of_bias = of_weight[: len(weight), weight.size(1)]
         ctx.save_for_backward(of_hidden, of_weight, of_bias)
+        ctx.held = held
         ctx.like = [None if given is None else (given.shape, given.dtype) for given in (hidden, weight, bias)]
         return torch.cat(costs).sum()
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, above: Tensor) -> tuple[Tensor | None, ...]:
-        made = zip(ctx.saved_tensors, ctx.like, strict=True)
-        gradients = (None if found is None else scaled(cut(found, *like), above) for found, like in made)
-        return *gradients, None, None, None, None, None
+        (of_hidden, of_weight, of_bias), (like_hidden, like_weight, like_bias) = ctx.saved_tensors, ctx.like
+        d_hidden = scaled(cut(of_hidden, (len(of_hidden), like_hidden[0][-1]), like_hidden[1]), above)
+        d_weight = None
+        if ctx.held is None:
+            d_weight = scaled(cut(of_weight, *like_weight), above)
+        else:
+            ctx.held.put(of_weight, above)
+        d_bias = None if of_bias is None else scaled(cut(of_bias, *like_bias), above)
+        return d_hidden.view(like_hidden[0]), d_weight, d_bias, None, None, None, None, None, None
 
 
 def plus(total: Tensor | None, gradient: Tensor, hidden: Tensor, dtype: torch.dtype) -> Tensor:
@@ -135,7 +155,19 @@ def aligned(matrix: Tensor, rows: int, columns: int, dtype: torch.dtype) -> Tens
     return F.pad(matrix, (0, behind, 0, below)) if below or behind else matrix
 
 
-def cut(matrix: Tensor, shape: torch.Size, dtype: torch.dtype) -> Tensor:
+def aligned_rows(hidden: Tensor, columns: int, dtype: torch.dtype, fill: float = 0.0) -> Tensor:
+    """Hidden vectors [..., D] as rows [N, D'] in `dtype`, padded with `fill` to a multiple of `columns`."""
+    behind = -hidden.size(-1) % columns
+    half = max(hidden.itemsize, dtype.itemsize) <= 4 and hidden.stride(-1) == 1
+    if hidden.is_cuda and half and (behind or not hidden.is_contiguous()) and fused() is not None:
+        from regard.fast.kernels.padded import padded
+
+        return padded(hidden.detach(), dtype, columns, fill).flatten(0, -2)
+    rows = hidden.detach().flatten(0, -2).to(dtype)
+    return F.pad(rows, (0, behind), value=fill) if behind else rows
+
+
+def cut(matrix: Tensor, shape: Sequence[int], dtype: torch.dtype) -> Tensor:
     """The matrix without its padding."""
     return matrix[tuple(map(slice, shape))].to(dtype)
 

@@ -44,6 +44,7 @@ MODULES = (
     "recorded_writer",
     "beam_step",
     "linear_cross_entropy",
+    "table_lookup",
     "captured_step",
     "compiled",
 )

@@ -1,4 +1,4 @@
-"""Examples of the rows of recurrence, attentive_recurrence and gram_table, in shapes drawn anew at each call."""
+"""Examples of the rows of recurrence, table_lookup, attentive_recurrence and gram_table, in shapes drawn each time."""
 
 import random
 
@@ -8,6 +8,7 @@ from examples import DEVICE, Example
 
 from regard.fast import Use
 from regard.fast.attentive_recurrence import remember
+from regard.layers.embedding import Embedding
 from regard.layers.encoder import RecurrentEncoder
 from regard.layers.recurrent import GRU, LSTM, Elman
 from regard.layers.scan import MinGRU
@@ -174,7 +175,16 @@ def minimal_gru():
     return Example(layer, (update, candidate, hidden), refused=((update[:, :1], candidate[:, :1], hidden),))
 
 
+def look_up():
+    table = Embedding(random.randint(2, 40), random.randint(1, 40)).to(DEVICE).train()
+    tokens = torch.randint(table.vocabulary, (random.randint(1, 5), random.randint(1, 9)), device=DEVICE)
+    where = Span(torch.zeros(len(tokens), dtype=torch.int64, device=DEVICE))
+    refused = (tokens.cpu(), where)
+    return Example(table, (tokens, where), Use(training=True, bf16=True, captured=True), (refused,))
+
+
 EXAMPLES = {
+    "word vectors, their gradients by word": look_up,
     "minimal GRU in one kernel": minimal_gru,
     "grams by hashing": grams,
     "losses of a text by n-grams": gram_losses,

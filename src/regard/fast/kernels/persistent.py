@@ -15,6 +15,7 @@ import warnings
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from functools import cache
+from importlib.util import find_spec
 from math import ceil
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ import torch
 from torch import Tensor
 
 from regard.fast.kernels.nvrtc import Kernel
+from regard.fast.padded_weights import ALIGNMENT, PaddedWeight, padded_weight
 
 CELLS = {
     "LSTM": (0, 4),
@@ -30,7 +32,6 @@ CELLS = {
     "RNN_RELU": (2, 1),
     "GRU": (3, 3),
 }  # the kernel's number of the cell, and its gates
-ALIGNMENT = 8  # eight bf16 components are 16 bytes, the size of one read
 UNWRITTEN = -1  # as an int16: a NaN that rounding never produces
 REGISTERS, OTHER_REGISTERS = 65536, 56  # of a multiprocessor; of a thread, for addresses and gates
 SHARED_MEMORY = 220 * 1024
@@ -221,10 +222,11 @@ def recur(
         start = 2 * len(bias) // 3
         bias = torch.cat([bias[:start], weights["bias_ih_l0"][start:], weights["bias_hh_l0"][start:]])
     hidden = state["hidden"].float().contiguous()
-    cell = state["cell"].float() if "cell" in state else hidden
+    cell = state["cell"].float().contiguous() if "cell" in state else hidden
     into, recurrent = weights["weight_ih_l0"], weights["weight_hh_l0"]
     there, back = by or (best(kind, len(x), hidden.size(1), x.device, backward=backward) for backward in (False, True))
-    hiddens, cell = Persistent.apply(kind, x.transpose(0, 1), into, recurrent, bias, hidden, cell, there, back)
+    held = padded_weight(into), padded_weight(recurrent)
+    hiddens, cell = Persistent.apply(kind, x.transpose(0, 1), into, recurrent, bias, hidden, cell, there, back, held)
     after = {"hidden": hiddens[-1].to(state["hidden"].dtype)}
     if "cell" in state:
         after["cell"] = cell
@@ -232,27 +234,27 @@ def recur(
 
 
 class Persistent(torch.autograd.Function):
-    """x [T, R, D], W [GH, D], U [GH, H], b [GH], hidden and cell [R, H] → every hidden [T, R, H], the last cell."""
+    """x [T, R, D], W [GH, D], U [GH, H], b [GH], hidden and cell [R, H] → every hidden [T, R, H], the last cell.
+
+    `held`: the padded W and U of a step that has them; their gradients are left there instead of returned."""
 
     @staticmethod
     def forward(
         ctx: Any, kind: str, x: Tensor, into: Tensor, recurrent: Tensor, bias: Tensor, hidden: Tensor, cell: Tensor,
-        plan: GridPlan, back: GridPlan,
+        plan: GridPlan, back: GridPlan, held: tuple[PaddedWeight | None, PaddedWeight | None] = (None, None),
     ) -> tuple[Tensor, Tensor]:  # fmt: skip
         steps, rows, inputs = x.shape
         width = recurrent.size(1)
-        x, into, matrix = _filled(x), _filled(into, whole=True), _filled(recurrent)
+        x = _filled(x)
+        into = _filled(into, whole=True) if held[0] is None else held[0].copy(ALIGNMENT)
+        matrix = _filled(recurrent) if held[1] is None else held[1].copy()
         gates = x.flatten(0, 1) @ into.T  # [T R, GH]; the kernel overwrites them by the gates' values
-        hiddens = torch.full((steps + 1, rows, plan.HP), UNWRITTEN, dtype=torch.int16, device=x.device).view(x.dtype)
-        hiddens[0, :, :width].copy_(hidden)
-        hiddens[0, :, width:].zero_()
         cells = hidden.new_empty((steps + 1, rows, width) if plan.G > 1 else 1)
-        if kind == "LSTM":
-            cells[0].copy_(cell)
+        hiddens = _begun(steps, hidden, cell if kind == "LSTM" else None, cells, plan.HP)
         run, none = kernel(plan, x.device.index), gates
         run(plan.blocks, matrix, gates, bias, hiddens, cells, none, none, hidden, none, none, steps, 0, 0)
         ctx.save_for_backward(x, into, matrix, hiddens, cells, gates)
-        ctx.kind, ctx.back, ctx.inputs, ctx.width = kind, back, inputs, width
+        ctx.kind, ctx.back, ctx.inputs, ctx.width, ctx.held = kind, back, inputs, width, held
         return hiddens[1:, :, :width], cells[-1] if kind == "LSTM" else cell
 
     @staticmethod
@@ -261,8 +263,7 @@ class Persistent(torch.autograd.Function):
         (steps, rows, _), width = x.shape, ctx.width
         plan = ctx.back
         across = _up(plan.G * width, ALIGNMENT)
-        d_gates = torch.full((steps + 1, rows, across), UNWRITTEN, dtype=torch.int16, device=x.device).view(x.dtype)
-        d_gates[-1].zero_()
+        d_gates = _marked(steps, rows, across, x.device)
         if d_hiddens.stride(-1) != 1:
             d_hiddens = d_hiddens.contiguous()
         own_cell = ctx.kind == "LSTM"
@@ -276,15 +277,50 @@ class Persistent(torch.autograd.Function):
         )  # fmt: skip
         flat = d_gates[:-1].flatten(0, 1)
         drives = flat if drives is None else drives
-        d_into = _product(drives.T, x.flatten(0, 1))[: len(matrix), : ctx.inputs]
-        d_recurrent = _product(flat.T, hiddens[:-1].flatten(0, 1))[: len(matrix), :width]
+        d_into = _found(ctx.held[0], _product(drives.T, x.flatten(0, 1)), len(matrix), ctx.inputs)
+        d_recurrent = _found(ctx.held[1], _product(flat.T, hiddens[:-1].flatten(0, 1)), len(matrix), width)
         d_x = (drives @ into).unflatten(0, (steps, rows))[..., : ctx.inputs]
         d_hidden: Tensor | None = None
         if ctx.needs_input_grad[5]:
             d_hidden = (d_gates[0, :, : len(matrix)] @ matrix)[:, :width].float()
             d_hidden = d_hidden + d_cell if ctx.kind == "GRU" else d_hidden
         of_cell = d_cell if own_cell else None
-        return None, d_x, d_into, d_recurrent, d_bias.sum(dim=0), d_hidden, of_cell, None, None
+        return None, d_x, d_into, d_recurrent, d_bias.sum(dim=0), d_hidden, of_cell, None, None, None
+
+
+def _found(held: PaddedWeight | None, gradient: Tensor, rows: int, columns: int) -> Tensor | None:
+    """The gradient for autograd, without its padding; None if it was left with the weight."""
+    if held is None:
+        return gradient[:rows, :columns]
+    held.put(gradient)
+    return None
+
+
+def _begun(steps: int, hidden: Tensor, cell: Tensor | None, cells: Tensor, across: int) -> Tensor:
+    """Hiddens [T + 1, R, across] in bf16: the given one, then UNWRITTEN; writes the given cell to cells [0]."""
+    rows, width = hidden.shape
+    if (kernels := _triton(hidden)) is not None:
+        hiddens = torch.empty(steps + 1, rows, across, dtype=torch.int16, device=hidden.device)
+        kernels.begun(hidden, cell, hiddens, cells)
+        return hiddens.view(torch.bfloat16)
+    hiddens = torch.full((steps + 1, rows, across), UNWRITTEN, dtype=torch.int16, device=hidden.device)
+    hiddens = hiddens.view(torch.bfloat16)
+    hiddens[0, :, :width].copy_(hidden)
+    hiddens[0, :, width:].zero_()
+    if cell is not None:
+        cells[0].copy_(cell)
+    return hiddens
+
+
+def _marked(steps: int, rows: int, across: int, device: torch.device) -> Tensor:
+    """The gates' gradients [T + 1, R, across] in bf16: UNWRITTEN, and zero after the last step."""
+    d_gates = torch.empty(steps + 1, rows, across, dtype=torch.int16, device=device)
+    if (kernels := _triton(d_gates)) is not None:
+        kernels.marked(d_gates)
+    else:
+        d_gates[:-1].fill_(UNWRITTEN)
+        d_gates[-1].zero_()
+    return d_gates.view(torch.bfloat16)
 
 
 def _filled(tensor: Tensor, *, whole: bool = False) -> Tensor:
@@ -292,6 +328,9 @@ def _filled(tensor: Tensor, *, whole: bool = False) -> Tensor:
     more, more_rows = -tensor.size(-1) % ALIGNMENT, -len(tensor) % ALIGNMENT if whole else 0
     if not more and not more_rows:
         return tensor.to(torch.bfloat16, memory_format=torch.contiguous_format)
+    if not more_rows and tensor.stride(-1) == 1 and (kernels := _triton(tensor)) is not None:
+        padded: Tensor = kernels.padded(tensor, torch.bfloat16, ALIGNMENT)
+        return padded
     shape = (len(tensor) + more_rows, *tensor.shape[1:-1], tensor.size(-1) + more)
     filled = tensor.new_empty(shape, dtype=torch.bfloat16)
     filled[: len(tensor), ..., : tensor.size(-1)].copy_(tensor)
@@ -302,3 +341,17 @@ def _filled(tensor: Tensor, *, whole: bool = False) -> Tensor:
 
 def _product(a: Tensor, b: Tensor) -> Tensor:
     return torch.mm(a, b, out_dtype=torch.float32)
+
+
+@cache
+def _has_triton() -> bool:
+    return find_spec("triton") is not None
+
+
+def _triton(tensor: Tensor) -> Any:
+    """The kernels that write such tensors in one pass, if Triton is installed."""
+    if not tensor.is_cuda or not _has_triton():
+        return None
+    from regard.fast.kernels import padded
+
+    return padded
