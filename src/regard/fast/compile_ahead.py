@@ -19,6 +19,7 @@ from typing import Any
 import torch
 
 from regard.fast.kernels.epilogue import epilogues
+from regard.fast.kernels.nvrtc import Kernel
 from regard.fast.row_table import needs_triton, rows
 
 THREADS = 16  # the most kernels at once
@@ -88,9 +89,9 @@ def _not_launched(device: torch.device) -> Iterator[list[Future[None]]]:
                 seen.add(what)
                 compiling.append(threads.submit(compiled, kernel, arguments, options))
 
-    JITFunction.run = run
+    JITFunction.run, Kernel.launches = run, False  # a persistent kernel would wait for numbers that are never written
     try:
         yield compiling
     finally:
-        JITFunction.run = launch
+        JITFunction.run, Kernel.launches = launch, True
         threads.shutdown()

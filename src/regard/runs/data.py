@@ -11,6 +11,7 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -20,6 +21,7 @@ import torch
 from regard.base.errors import RegardError
 from regard.base.numbers import counted, grouped
 from regard.decoding.beam import GREEDY_BEAM
+from regard.decoding.beam_engine import BeamEngine
 from regard.decoding.translate import translate
 from regard.evaluation.accuracy import label_log_probabilities
 from regard.evaluation.bleu import bleu
@@ -39,7 +41,7 @@ from regard.runs.folder import (
     read_facts,
 )
 from regard.runs.recipe import Recipe
-from regard.runs.speed import recordable
+from regard.runs.speed import install, recordable
 from regard.runs.translation_run import both_sides
 from regard.systems.model import Model
 from regard.systems.translator import BY_CORPUS, dropout_for
@@ -347,9 +349,16 @@ class PairData(Data):
             losses = pair_losses(model, sources, targets, eos)
             return float(sum(loss.sum() for loss in losses)) / sum(map(len, losses))
 
+        @cache
+        def engine() -> BeamEngine | None:
+            """One for all validations: it reads the weights where they are, and records its steps once."""
+            return BeamEngine(model, install=install) if model.device.type == "cuda" else None
+
         def quality(model: Model) -> float:
-            found = translate(model, sources, eos=eos, beam=GREEDY_BEAM, forbidden=forbidden)
-            written = [self.tokenizers.target.decode(best.text_tokens).strip() for best, *_ in found]
+            kind = model.device.type
+            with torch.autocast(kind, enabled=kind != "cuda" and torch.is_autocast_enabled(kind)):
+                found = translate(model, sources, eos=eos, beam=GREEDY_BEAM, forbidden=forbidden, engine=engine())
+                written = [self.tokenizers.target.decode(best.text_tokens).strip() for best, *_ in found]
             return bleu(written, self.references.targets, cut.tokenizer)
 
         return PairValidation(loss, quality if by_bleu else None)

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from regard.fast import compile_ahead as ahead
+from regard.fast.kernels import nvrtc
 
 CUDA = torch.device("cuda", 0)
 
@@ -89,6 +90,15 @@ def test_what_does_not_compile_is_left_to_the_launch(library):
     strange.device_caches = None  # as in another version of Triton
     ahead.compile_ahead(lambda: strange.run(16, grid=(1,), warmup=False), CUDA)
     assert strange.launched == strange.made == []
+
+
+def test_kernels_in_cuda_are_not_launched_either(library):
+    """A persistent one waits for what a kernel of Triton's was to write."""
+    made, ran = object.__new__(nvrtc.Kernel), []
+    ahead.compile_ahead(lambda: ran.append(made(132)), CUDA)
+    assert ran == [None]
+    with pytest.raises(AttributeError):  # a launch needs a device
+        made(132)
 
 
 def test_an_error_of_the_work_is_raised_and_leaves_nothing_behind(library):

@@ -24,6 +24,8 @@ CLUSTER = 4  # CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
 class Kernel:
     """A kernel on the current device, with `threads` per block and `cluster` blocks per cluster."""
 
+    launches = True  # False: a call does nothing (compile_ahead.py)
+
     def __init__(self, source: str, name: str, options: list[str], *, threads: int, cluster: int, shared: int) -> None:
         self.threads, self.cluster, self.shared = threads, cluster, shared
         self.device = torch.cuda.current_device()
@@ -44,6 +46,8 @@ class Kernel:
         return most.value
 
     def __call__(self, blocks: int, *arguments: Tensor | int) -> None:
+        if not Kernel.launches:
+            return
         values = [
             ctypes.c_void_p(value.data_ptr()) if isinstance(value, Tensor) else ctypes.c_int(value)
             for value in arguments
