@@ -1,6 +1,5 @@
 """An n-gram model's look-up by hashing, instead of a binary search, and only where there is something to find.
 
-Cuckoo hashing (Pagh & Rodler 2001): each key's index is stored in one of two slots, which two hash functions give.
 On a CPU the losses of a text need no more look-ups than it has n-grams whose context was seen: of a 5-gram's four
 look-ups per word about two.
 """
@@ -15,14 +14,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from regard.base.cuckoo import FACTORS, hash_keys, slot_of
 from regard.fast.row_table import Row, needs_cpu
 from regard.layers.state import State
 from regard.systems.ngram import Grams, NGram, follow, look_up
 
-FACTORS = (
-    -7046029254386353131,
-    -4417276706812531889,
-)  # odd, with random bits, so that the high bits of a product are a good hash
 INDEX = 2**32 - 1  # the lower half of a slot
 
 
@@ -41,7 +37,11 @@ class Table:
 
     @cached_property
     def slots(self) -> Tensor:
-        return hash_keys(self.grams[0])
+        """A slot's upper half is the lower half of its key: most queries that it does not answer need not look at the
+        keys."""
+        keys = self.grams[0].cpu().numpy()  # the last belongs to no gram
+        slots = hash_keys(keys[:-1])
+        return torch.from_numpy(keys[slots] << 32 | slots).to(self.grams[0].device)
 
     @cached_property
     def slot_array(self) -> np.ndarray:
@@ -70,7 +70,7 @@ class Table:
     def _candidates(self, queries: np.ndarray, factor: int) -> np.ndarray:
         """What one slot of each query holds, if half its key is that of the query."""
         slots = self.slot_array
-        name = slots[_slot(queries, factor, len(slots))] ^ queries << 32  # equal halves leave the index alone
+        name = slots[slot_of(queries, factor, len(slots))] ^ queries << 32  # equal halves leave the index alone
         name[name >> 32 != 0] = len(self.arrays[0]) - 1
         return name
 
@@ -84,7 +84,7 @@ def find(grams: Grams, queries: Tensor) -> Tensor:
     if not table.made(queries.numel()):
         return Grams.find(grams, queries)
     slots = table.slots
-    indices = [look_up(slots, _slot(queries, factor, len(slots))) & INDEX for factor in FACTORS]
+    indices = [look_up(slots, slot_of(queries, factor, len(slots))) & INDEX for factor in FACTORS]
     index = torch.where(look_up(grams.keys, indices[0]) == queries, indices[0], indices[1])
     return torch.where(look_up(grams.keys, index) == queries, index, grams.nothing)
 
@@ -95,36 +95,6 @@ def table_of(grams: Grams) -> Table:
     if table is None or any(before is not tensor for before, tensor in zip(table.grams, now)):
         table = MADE[grams] = Table(*now)
     return table
-
-
-def hash_keys(keys: Tensor) -> Tensor:
-    """The slots [2^b]: each key's index in one of its two slots, and the index of no gram in all others. A slot's upper
-    half is the lower half of its key: most queries that it does not answer need not look at the keys.
-
-    All unplaced indices are written at once; one that was overwritten tries its other slot next. A table that is more
-    than half empty converges quickly; if it does not, it is doubled.
-    """
-    known = keys[:-1].cpu().numpy()
-    size = 2 ** max(4, (2 * len(known)).bit_length())
-    while True:
-        slots = np.full(size, len(known))
-        candidates = [_slot(known, factor, size) for factor in FACTORS]
-        unplaced, first = np.arange(len(known)), np.zeros(len(known), dtype=bool)
-        for _ in range(300):
-            first[unplaced] ^= True
-            at = np.where(first[unplaced], candidates[0][unplaced], candidates[1][unplaced])
-            evicted = slots[at]
-            slots[at] = unplaced
-            placed = slots[at] == unplaced
-            unplaced = np.concatenate([unplaced[~placed], evicted[placed & (evicted != len(known))]])
-            if not len(unplaced):
-                return torch.from_numpy(keys.cpu().numpy()[slots] << 32 | slots).to(keys.device)
-        size *= 2
-
-
-def _slot(keys: Any, factor: int, slots: int) -> Any:
-    """One of a key's two slots: the high bits of a 64-bit product that wraps around."""
-    return (keys * factor) >> (65 - slots.bit_length()) & (slots - 1)
 
 
 def may_follow(
