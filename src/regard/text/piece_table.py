@@ -19,6 +19,10 @@ from regard.base.cuckoo import FACTORS, hash_keys, slot_of
 LONGEST = 16  # bytes of a piece with a key
 # Bytes behind a piece are replaced by 0xFF, which UTF-8 does not use. By the piece's length, as signed numbers.
 BEHIND = np.array([-1 << 8 * length for length in range(8)] + [0])
+WHITE_OF_THREE_BYTES = [
+    int.from_bytes(chr(code).encode())
+    for code in (0x1680, *range(0x2000, 0x200B), 0x2028, 0x2029, 0x202F, 0x205F, 0x3000)
+]
 NO_PIECE, TOO_LONG = -1, -2  # instead of the first 8 bytes: both contain bytes that UTF-8 does not use
 
 
@@ -36,28 +40,37 @@ class Pieces(NamedTuple):
 
 
 def cut_words(text: bytes) -> Pieces:
-    """What stands between white space of ASCII, as `str.split` cuts; each line end is a piece."""
+    """What stands between white space, as `str.split` cuts; each line end is a piece."""
     symbols = np.frombuffer(text, np.uint8)
     line_end = symbols == ord("\n")
     white = np.ones(len(symbols) + 2, dtype=bool)  # with one before and one behind the text
-    # \t … \r and U+001C … blank: differences of bytes wrap around, so one comparison tests both bounds
-    np.logical_or(symbols - np.uint8(0x09) <= 4, symbols - np.uint8(0x1C) <= 4, out=white[1:-1])
     before, here, behind = white[:-2], white[1:-1], white[2:]
+    np.logical_or(_white(symbols), symbols - np.uint8(0x1C) <= 3, out=here)  # U+001C … U+001F too
     (starts,) = ((before > here) | line_end).nonzero()
     (last,) = ((behind > here) | line_end).nonzero()
     return Pieces(text, starts, last - starts + 1)
 
 
 def cut_spaced(text: bytes) -> Pieces:
-    """Words with the white space of ASCII before them, as byte pairs need them; each line end is a piece."""
+    """Words with the white space before them, as byte pairs need them; each line end is a piece."""
     symbols = np.frombuffer(text, np.uint8)
-    line_end = symbols == ord("\n")
-    white = (symbols - np.uint8(0x09) <= 4) | (symbols == ord(" "))
+    line_end, white = symbols == ord("\n"), _white(symbols)
     start = line_end.copy()
     start[:1] = True
     start[1:] |= line_end[:-1] | (white[1:] > white[:-1])
     (starts,) = start.nonzero()
     return Pieces(text, starts, np.diff(starts, append=len(symbols)))
+
+
+def _white(symbols: np.ndarray) -> np.ndarray:
+    """Whether each byte belongs to white space (`tokenizer.WHITE`) or a line end; the last one is a line end."""
+    white = (symbols - np.uint8(ord("\t")) <= 4) | (symbols == ord(" "))  # \t … \r: differences of bytes wrap around
+    (two,) = (symbols == 0xC2).nonzero()  # the first byte of U+0085 and U+00A0
+    two = two[np.isin(symbols[two + 1], (0x85, 0xA0))]
+    (three,) = (symbols - np.uint8(0xE1) <= 2).nonzero()  # the first byte of all others
+    three = three[np.isin(symbols[three[:, None] + [0, 1, 2]] @ [1 << 16, 1 << 8, 1], WHITE_OF_THREE_BYTES)]
+    white[two] = white[two + 1] = white[three] = white[three + 1] = white[three + 2] = True
+    return white
 
 
 class PieceTable:
@@ -71,12 +84,9 @@ class PieceTable:
         keys, distinct = np.unique(key[numbers], return_index=True)
         numbers = numbers[distinct]
         self._slots = hash_keys(keys)
-        # An empty slot holds the last index.
-        self._keys, self._first, self._numbers = (
-            np.append(keys, 0),
-            np.append(first[numbers], NO_PIECE),
-            np.append(numbers, 0),
-        )
+        self._keys = np.append(keys, 0)  # an empty slot holds the last index
+        self._first = np.append(first[numbers], NO_PIECE)
+        self._numbers = np.append(numbers, 0)
 
     def find(self, pieces: Pieces) -> tuple[np.ndarray, np.ndarray]:
         """The number of each piece, and the places of those that are not found."""

@@ -28,7 +28,7 @@ from tokenizers import Tokenizer as Engine
 
 from regard.base.errors import RegardError
 from regard.base.files import read_whole, writing
-from regard.text.piece_table import Pieces, PieceTable, cut_spaced, cut_words
+from regard.text.piece_table import PieceTable, cut_spaced, cut_words
 
 Kind = Literal["word", "char", "byte", "bpe"]
 Normalise = Literal["nfc", "nfkc", "none"]
@@ -39,7 +39,6 @@ LARGEST_BPE, CHARACTERS_PER_SYMBOL = 8000, 200  # the default size: few enough t
 
 # Python's and the engine's regular expressions agree on white space except for U+001C–U+001F, named here explicitly.
 WHITE = r"\t\x0b\x0c\r \x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000"
-WHITE_BEYOND_ASCII = (*"\x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000", *map(chr, range(0x2000, 0x200B)))
 WORD = r"[\p{L}\p{M}\p{N}_]+"  # with combining marks, which Hindi words contain
 SPLIT_WORDS = rf"<unk>|\p{{N}}+(?:[.,:]\p{{N}}+)+|{WORD}(?:['’‑-]{WORD})*|[^\s\x1c-\x1f]"
 SPLIT_SPACES = r"[^\s\x1c-\x1f]+"
@@ -52,7 +51,7 @@ LONG_RUN = re.compile(rf"\s{{{LONGEST_WORD + 1}}}|\S{{{LONGEST_WORD + 1}}}")
 PIECES = re.compile(rf"\n|[{WHITE}]*+[^\n{WHITE}]++|[{WHITE}]++")
 MOST_BYTES = 1 << 28  # of a tokenizer.json: seven million words
 REMEMBERED = 4_000_000  # characters of pieces whose ids are kept: bounds the memory
-SHORT = 2000  # characters of a text that is cut faster into strings than as bytes
+SHORT = 8000  # characters of a text that is cut faster into strings than as bytes
 
 CLOSING, OPENING = re.compile(r" ([.,;:!?…)\]}”])(?= |$)", re.M), re.compile(r"(?<!\S)([(\[{“]) ")
 
@@ -200,8 +199,8 @@ class Tokenizer:
     def encode_normalised(self, text: str) -> tuple[np.ndarray, np.ndarray]:
         """The ids of normalised text, each line followed by `<eos>`, and the end of each line (past its `<eos>`)."""
         if self.kind in ("char", "byte"):
-            coding, number = ("utf-32-le", np.uint32) if self.kind == "char" else ("utf-8", np.uint8)
-            symbols = np.frombuffer(f"{text}\n".encode(coding), number)
+            coding, size = ("utf-32-le", np.uint32) if self.kind == "char" else ("utf-8", np.uint8)
+            symbols = np.frombuffer(f"{text}\n".encode(coding), size)
             return self._table[symbols], np.flatnonzero(symbols == ord("\n")) + 1
         with self._lock:
             if self._remembered_characters > REMEMBERED:
@@ -241,10 +240,10 @@ class Tokenizer:
 
     def _number_pieces(self, text: str) -> np.ndarray:
         """The number of each piece of the text. In a long text those that were met before are found by their bytes."""
-        pieces = self._cut_bytes(text) if self._piece_table is not None and len(text) >= SHORT else None
-        if self._piece_table is None or pieces is None:
+        if self._piece_table is None or len(text) < SHORT:
             number = self._number_strings(self._cut_strings(_valid(text)))
         else:
+            pieces = (cut_spaced if self.kind == "bpe" else cut_words)(_encoded(text + "\n"))
             number, missing = self._piece_table.find(pieces)
             number[missing] = self._number_strings(pieces.strings(missing))
         if len(text) >= SHORT and self._looked_up > len(self._remembered):  # as many as the table takes to make
@@ -263,15 +262,6 @@ class Tokenizer:
             words += line.split()
             words.append("\n")
         return words
-
-    def _cut_bytes(self, text: str) -> Pieces | None:
-        """`_cut_strings` as places in the text's bytes; None where byte pairs would need rare white space."""
-        rare = [] if text.isascii() else [white for white in WHITE_BEYOND_ASCII if white in text]
-        if self.kind == "bpe":
-            return None if rare else cut_spaced(_encoded(text + "\n"))
-        for white in rare:
-            text = text.replace(white, " ")
-        return cut_words(_encoded(text + "\n"))
 
     def _encode_new(self) -> None:
         """The ids of the pieces that were numbered last."""
