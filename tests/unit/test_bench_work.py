@@ -124,12 +124,13 @@ def test_every_translation_has_exactly_the_tokens_asked_for_and_does_not_end_bef
 
 def test_kenlm_scores_every_word_as_regard_does():
     pytest.importorskip("kenlm", reason="the peer")
-    (regard, kenlm), (lines, their_lines, sums) = opened("ngram-score")
-    for work in (regard, kenlm, lines, their_lines, sums):
+    (regard, kenlm), (lines, their_lines, _), (sums, their_sums) = opened("ngram-score")
+    for work in (regard, kenlm, lines, their_lines, sums, their_sums):
         work()
     for found in (regard.scores, np.concatenate(lines.lines) / np.log(10), np.concatenate(their_lines.lines)):
         assert np.abs(found - np.array(kenlm.scores)).max() < 1e-4
-    assert sums.sums == pytest.approx([sum(line) for line in their_lines.lines], rel=1e-5)
+    assert their_sums.sums == pytest.approx([sum(line) for line in their_lines.lines], rel=1e-5)
+    assert sums.sums == [sum(line) for line in lines.lines]
 
 
 # -- turns -----------------------------------------------------------------------------------------------------------

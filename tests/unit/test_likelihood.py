@@ -7,6 +7,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 
 from regard.base.errors import RegardError
 from regard.base.install import as_written
@@ -14,8 +16,9 @@ from regard.evaluation import documents, perplexity, scoring
 from regard.evaluation.accuracy import label_log_probabilities
 from regard.evaluation.documents import Documents
 from regard.evaluation.perplexity import Likelihood, Method, likelihood, segment_losses, token_losses
-from regard.evaluation.scoring import alone_by_default, line_losses, pair_losses, text_losses
+from regard.evaluation.scoring import alone_by_default, line_losses, line_sums, pair_losses, text_losses
 from regard.fast import install
+from regard.runs.language_run import LineScore, ScoredLines
 from regard.runs.recipe import compose
 from regard.systems.catalogue import load_class
 
@@ -249,6 +252,33 @@ def test_n_grams_score_lines_one_after_another_as_each_alone_to_the_last_bit(chu
     for installed in (as_written, install):
         installed(ngram)
         assert text_losses(ngram, ids, ends, EOS).tolist() == np.concatenate(alone).tolist()
+
+
+@settings(derandomize=True, deadline=None, max_examples=200)
+@given(
+    st.lists(
+        st.lists(st.floats(-(2.0**100), 0, width=32) | st.floats(-50, 0, width=32) | st.just(-math.inf), min_size=1),
+        min_size=1,
+        max_size=9,
+    )
+)
+@example([[-0.0]])
+@example([[-(2.0**53), -1.0, -1.0]])  # not exact: the order of addition matters
+@example([[-(2.0**52), -1.0, -1.0]])
+@example([[-math.inf, -1.0], [-2.5]])
+def test_the_sums_of_lines_are_those_of_python_to_the_last_bit(lines):
+    numbers, ends = np.concatenate(lines), np.cumsum([*map(len, lines)])
+    assert [*map(repr, line_sums(numbers, ends))] == [repr(float(sum(line))) for line in lines]
+
+
+def test_a_lines_score_is_compared_and_shown_by_what_can_be_read_of_it():
+    scored = ScoredLines(np.array([2, 0, 0]), np.array([2, 3]), np.array([-1.5, -0.25, -2.0]), ["<eos>", "<unk>", "a"])
+    first, second = LineScore("a", scored, 0), LineScore("", scored, 1)
+    assert (first.tokens, first.log_probabilities, first.log_probability) == (["a", "<eos>"], [-1.5, -0.25], -1.75)
+    assert (second.tokens, second.log_probabilities, second.log_probability) == (["<eos>"], [-2.0], -2.0)
+    assert repr(first) == "LineScore(text='a', log_probabilities=[-1.5, -0.25])"
+    assert first == LineScore("a", scored, 0)
+    assert first not in (second, LineScore("b", scored, 0), LineScore("a", scored, 1), "a")
 
 
 def test_a_batch_is_bounded_by_rows_and_by_numbers(lstm, monkeypatch):

@@ -2,8 +2,8 @@
 
 The text is Python's language reference, split into words at blanks; kenlm reads Regard's estimates from an ARPA file.
 Each side computes −log P of every word, with `</s>`. `ngram-score` is Regard's look-up alone, from word ids,
-`score-lines` all of `run.score`, from lines of text to a list for each. kenlm reads lines of text; there its
-`full_scores` makes the same lists, its `score` one number for each line.
+`score-lines` all of `run.score`, from lines of text to a list for each, `score-sums` the same to one number for each.
+kenlm reads lines of text; its `full_scores` makes such lists, its `score` such numbers.
 """
 
 from __future__ import annotations
@@ -96,6 +96,13 @@ class RegardLines(RegardScoring):
         return len(words().held_out)
 
 
+class RegardSums(RegardLines):
+    def __call__(self) -> int:
+        with one_thread():
+            self.sums = [line.log_probability for line in self.run.score(words().lines)]
+        return len(words().held_out)
+
+
 class KenlmScoring:
     def __init__(self) -> None:
         import kenlm
@@ -142,6 +149,7 @@ def rows(place: Place) -> list[Row]:
             Contender("kenlm's full_scores", KenlmLines, needs=["kenlm"]),
             Contender("kenlm's score", KenlmSums, needs=["kenlm"]),
         ],
+        "score-sums": [Contender("Regard", RegardSums), Contender("kenlm's score", KenlmSums, needs=["kenlm"])],
     }
     return [
         Row(name, here, work, sides, None, warm_up=1, calls=here.of(1, 5, 1), unit="words/s")

@@ -39,6 +39,22 @@ def text_losses(model: Model, ids: np.ndarray, ends: np.ndarray, eos: int) -> np
     return np.concatenate(line_losses(model, lines, eos, alone=alone_by_default(model)))
 
 
+def line_sums(numbers: np.ndarray, ends: np.ndarray) -> list[float]:
+    """The sum of each line's numbers, to the last bit as Python's `sum` gives it.
+
+    In fp64 sums of fp32 numbers are exact, in any order, unless some are 2²⁹ times as large as others; if they may not
+    be exact, `sum` adds them up.
+    """
+    starts = np.concatenate([[0], ends[:-1]])
+    largest = np.add.reduceat(np.abs(numbers), starts).max()
+    if np.isfinite(largest):
+        units = np.ldexp(numbers, 52 - np.frexp(largest)[1])  # whole numbers below 2^53 add up exactly
+        if np.array_equal(units, np.rint(units)):
+            return (np.add.reduceat(numbers, starts) + 0.0).tolist()  # no -0.0, as `sum` begins with 0
+    lists = numbers.tolist()
+    return [float(sum(lists[start:end])) for start, end in zip(starts.tolist(), ends.tolist())]
+
+
 @torch.no_grad()
 def line_losses(model: Model, lines: Sequence[Sequence[int]], eos: int, *, alone: bool = False) -> list[np.ndarray]:
     """−log P of every token of every line (which ends in <eos>), in nats; batches are by length, order is kept."""

@@ -1,6 +1,5 @@
 """An n-gram model's look-up by hashing, instead of a binary search, and only where there is something to find.
 
-Cuckoo hashing (Pagh & Rodler 2001): each key's index is stored in one of two slots, which two hash functions give.
 On a CPU the losses of a text need no more look-ups than it has n-grams whose context was seen: of a 5-gram's four
 look-ups per word about two.
 """
@@ -8,22 +7,16 @@ look-ups per word about two.
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from regard.base.cuckoo import FACTORS, hash_keys, slot_of
 from regard.fast.row_table import Row, needs_cpu
 from regard.layers.state import State
 from regard.systems.ngram import Grams, NGram, follow, look_up
-
-FACTORS = (
-    -7046029254386353131,
-    -4417276706812531889,
-)  # odd, with random bits, so that the high bits of a product are a good hash
-INDEX = 2**32 - 1  # the lower half of a slot
 
 
 class Table:
@@ -40,8 +33,19 @@ class Table:
         return self.asked > 2 * len(self.grams[0])
 
     @cached_property
+    def index_bits(self) -> int:
+        """Of a slot's 64 bits those that hold an index; the others hold as much of its key."""
+        return len(self.grams[0]).bit_length()
+
+    @cached_property
+    def largest(self) -> int:
+        return int(self.grams[0][:-1].max()) if len(self.grams[0]) > 1 else 0
+
+    @cached_property
     def slots(self) -> Tensor:
-        return hash_keys(self.grams[0])
+        keys = self.grams[0].cpu().numpy()  # the last belongs to no gram
+        slots = hash_keys(keys[:-1])
+        return torch.from_numpy(keys[slots] << self.index_bits | slots).to(self.grams[0].device)
 
     @cached_property
     def slot_array(self) -> np.ndarray:
@@ -59,19 +63,23 @@ class Table:
             name = keys.searchsorted(queries)
             name[keys[name] != queries] = nothing
             return name
+        largest = max(self.largest, int(queries.max(initial=0)))
+        whole = largest >> 64 - self.index_bits == 0  # does a slot hold all bits of its key? Then no key need be read
         name = self._candidates(queries, FACTORS[0])
-        (other,) = (keys[name] != queries).nonzero()
-        asked = queries[other]
+        (other,) = (name == nothing if whole else keys.take(name) != queries).nonzero()
+        asked = queries.take(other)
         second = self._candidates(asked, FACTORS[1])
-        second[keys[second] != asked] = nothing
+        if not whole:
+            np.putmask(second, keys.take(second) != asked, nothing)
         name[other] = second
         return name
 
     def _candidates(self, queries: np.ndarray, factor: int) -> np.ndarray:
-        """What one slot of each query holds, if half its key is that of the query."""
+        """What one slot of each query holds, if the bits of its key there are those of the query."""
         slots = self.slot_array
-        name = slots[_slot(queries, factor, len(slots))] ^ queries << 32  # equal halves leave the index alone
-        name[name >> 32 != 0] = len(self.arrays[0]) - 1
+        name = slots.take(slot_of(queries, factor, len(slots)))
+        name ^= queries << self.index_bits  # equal bits leave the index alone, others make it larger than any index
+        np.minimum(name.view(np.uint64), np.uint64(len(self.arrays[0]) - 1), out=name.view(np.uint64))
         return name
 
 
@@ -84,7 +92,7 @@ def find(grams: Grams, queries: Tensor) -> Tensor:
     if not table.made(queries.numel()):
         return Grams.find(grams, queries)
     slots = table.slots
-    indices = [look_up(slots, _slot(queries, factor, len(slots))) & INDEX for factor in FACTORS]
+    indices = [look_up(slots, slot_of(queries, factor, len(slots))) & (1 << table.index_bits) - 1 for factor in FACTORS]
     index = torch.where(look_up(grams.keys, indices[0]) == queries, indices[0], indices[1])
     return torch.where(look_up(grams.keys, index) == queries, index, grams.nothing)
 
@@ -95,36 +103,6 @@ def table_of(grams: Grams) -> Table:
     if table is None or any(before is not tensor for before, tensor in zip(table.grams, now)):
         table = MADE[grams] = Table(*now)
     return table
-
-
-def hash_keys(keys: Tensor) -> Tensor:
-    """The slots [2^b]: each key's index in one of its two slots, and the index of no gram in all others. A slot's upper
-    half is the lower half of its key: most queries that it does not answer need not look at the keys.
-
-    All unplaced indices are written at once; one that was overwritten tries its other slot next. A table that is more
-    than half empty converges quickly; if it does not, it is doubled.
-    """
-    known = keys[:-1].cpu().numpy()
-    size = 2 ** max(4, (2 * len(known)).bit_length())
-    while True:
-        slots = np.full(size, len(known))
-        candidates = [_slot(known, factor, size) for factor in FACTORS]
-        unplaced, first = np.arange(len(known)), np.zeros(len(known), dtype=bool)
-        for _ in range(300):
-            first[unplaced] ^= True
-            at = np.where(first[unplaced], candidates[0][unplaced], candidates[1][unplaced])
-            evicted = slots[at]
-            slots[at] = unplaced
-            placed = slots[at] == unplaced
-            unplaced = np.concatenate([unplaced[~placed], evicted[placed & (evicted != len(known))]])
-            if not len(unplaced):
-                return torch.from_numpy(keys.cpu().numpy()[slots] << 32 | slots).to(keys.device)
-        size *= 2
-
-
-def _slot(keys: Any, factor: int, slots: int) -> Any:
-    """One of a key's two slots: the high bits of a 64-bit product that wraps around."""
-    return (keys * factor) >> (65 - slots.bit_length()) & (slots - 1)
 
 
 def may_follow(
@@ -147,27 +125,27 @@ def losses(
     final[columns - 1 :: columns] = True
     goes_on = (word != 0) & ~final  # no context crosses <eos>
     _, log_probability, log_backoff = table_of(model.levels[0]).arrays
-    score = log_probability[word]
-    place: Any = slice(None)  # every place has a context of one word
+    score = log_probability.take(word)
+    place = np.arange(len(word))  # every place has a context of one word
     context = np.concatenate([word[:1], word[:-1]])
     after = np.empty_like(before)
     if model.order > 1:
         context[first], after[:, 0] = before[:, 0], context[final]
     for k, level in enumerate(model.levels[1:], start=1):
-        backed_off = score[place] + log_backoff[context]
+        backed_off = score.take(place) + log_backoff.take(context)
         table = table_of(level)
-        name = table.names(context * model.vocabulary + word[place])
+        name = table.names(context * model.vocabulary + word.take(place))
         keys, log_probability, log_backoff = table.arrays
         nothing = len(keys) - 1
         known = name != nothing
-        score[place] = np.where(known, log_probability[name], backed_off)
+        score[place] = np.where(known, log_probability.take(name), backed_off)
         if k == model.order - 1:
             break
-        (seen,) = (known & goes_on[place]).nonzero()
+        (seen,) = (known & goes_on.take(place)).nonzero()
         carried = before[:, k] != nothing  # by the state, from an earlier call
-        place = np.concatenate([(seen if k == 1 else place[seen]) + 1, first[carried]])
-        context = np.concatenate([name[seen], before[carried, k]])
-        (ends,) = final[place].nonzero()
+        place = np.concatenate([place.take(seen) + 1, first[carried]])
+        context = np.concatenate([name.take(seen), before[carried, k]])
+        (ends,) = final.take(place).nonzero()
         after[:, k] = nothing
         after[place[ends] // columns, k] = context[ends]
     past = {"contexts": torch.from_numpy(after)}

@@ -16,9 +16,9 @@ import math
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property, partial
-from itertools import islice
+from itertools import count, islice, repeat
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -34,7 +34,7 @@ from regard.decoding.generate import read_prompts
 from regard.decoding.sampling import Sampling, chances, mask_tokens, one_sampling
 from regard.evaluation.documents import Documents
 from regard.evaluation.perplexity import Likelihood, Method, token_losses
-from regard.evaluation.scoring import line_losses, text_losses
+from regard.evaluation.scoring import line_losses, line_sums, text_losses
 from regard.layers.state import State
 from regard.report.progress import progress
 from regard.runs.data_lookup import (
@@ -64,21 +64,56 @@ if TYPE_CHECKING:
 COLUMNS = 256  # tokens whose predictions are looked at together
 
 
-@dataclass(slots=True)  # not frozen: that would make it slower to create, and n-grams score a line in microseconds
+@dataclass(frozen=True)
+class ScoredLines:
+    """Many lines one after the other. Lists are made when they are asked for, since n-grams score a line in
+    microseconds."""
+
+    ids: np.ndarray
+    ends: np.ndarray  # of each line among them
+    scores: np.ndarray  # log P of each
+    vocabulary: list[str]
+
+    @cached_property
+    def log_probabilities(self) -> list[float]:
+        return self.scores.tolist()
+
+    @cached_property
+    def sums(self) -> list[float]:
+        return line_sums(self.scores, self.ends)
+
+    @cached_property
+    def bounds(self) -> list[int]:
+        return [0, *self.ends.tolist()]
+
+
 class LineScore:
-    text: str
-    log_probabilities: list[float]  # nats, one per token, <eos> last
-    _read: tuple[np.ndarray, list[str]] = field(repr=False, compare=False)  # all ids of many lines, and the vocabulary
-    _end: int = field(repr=False, compare=False)  # of this line among them
+    __slots__ = ("_line", "_scored", "text")
+
+    def __init__(self, text: str, scored: ScoredLines, line: int) -> None:
+        self.text, self._scored, self._line = text, scored, line
+
+    @property
+    def log_probabilities(self) -> list[float]:
+        """In nats, one per token, <eos> last."""
+        return self._scored.log_probabilities[self._scored.bounds[self._line] : self._scored.bounds[self._line + 1]]
 
     @property
     def tokens(self) -> list[str]:
-        ids, vocabulary = self._read
-        return [vocabulary[number] for number in ids[self._end - len(self.log_probabilities) : self._end].tolist()]
+        start, end = self._scored.bounds[self._line : self._line + 2]
+        return [self._scored.vocabulary[number] for number in self._scored.ids[start:end].tolist()]
 
     @property
     def log_probability(self) -> float:
-        return float(sum(self.log_probabilities))
+        return self._scored.sums[self._line]
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, LineScore):
+            return NotImplemented
+        return (self.text, self.log_probabilities) == (other.text, other.log_probabilities)
+
+    def __repr__(self) -> str:
+        return f"LineScore(text={self.text!r}, log_probabilities={self.log_probabilities!r})"
 
 
 @dataclass(frozen=True)
@@ -402,11 +437,8 @@ class LanguageRun(Run):
         at_once = 8192 if isinstance(self.model, NGram) else 256  # constant memory, whatever the size of the file
         while chunk := [*islice(remaining, at_once)]:
             ids, ends = self.tokenizer.encode_text(chunk)
-            scores = (-text_losses(self.model, ids, ends, self.tokenizer.eos)).tolist()
-            read, start = (ids, self.tokenizer.tokens), 0
-            for line, end in zip(chunk, ends.tolist()):
-                yield LineScore(line, scores[start:end], read, end)
-                start = end
+            scores = -text_losses(self.model, ids, ends, self.tokenizer.eos)
+            yield from map(LineScore, chunk, repeat(ScoredLines(ids, ends, scores, self.tokenizer.tokens)), count())
 
     @torch.no_grad()
     def token_scores(self, ids: Sequence[int], top: int = 0) -> tuple[list[float], list[list[tuple[int, float]]]]:

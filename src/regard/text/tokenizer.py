@@ -28,6 +28,7 @@ from tokenizers import Tokenizer as Engine
 
 from regard.base.errors import RegardError
 from regard.base.files import read_whole, writing
+from regard.text.piece_table import PieceTable, cut_spaced, cut_words
 
 Kind = Literal["word", "char", "byte", "bpe"]
 Normalise = Literal["nfc", "nfkc", "none"]
@@ -50,6 +51,7 @@ LONG_RUN = re.compile(rf"\s{{{LONGEST_WORD + 1}}}|\S{{{LONGEST_WORD + 1}}}")
 PIECES = re.compile(rf"\n|[{WHITE}]*+[^\n{WHITE}]++|[{WHITE}]++")
 MOST_BYTES = 1 << 28  # of a tokenizer.json: seven million words
 REMEMBERED = 4_000_000  # characters of pieces whose ids are kept: bounds the memory
+SHORT = 8000  # characters of a text that is cut faster into strings than as bytes
 
 CLOSING, OPENING = re.compile(r" ([.,;:!?…)\]}”])(?= |$)", re.M), re.compile(r"(?<!\S)([(\[{“]) ")
 
@@ -192,23 +194,27 @@ class Tokenizer:
     def _encode(self, text: str) -> tuple[np.ndarray, np.ndarray]:
         """The ids of any text, as `encode_normalised` gives them. White space stays white space when it is normalised,
         and composes with nothing: so pieces may be cut first, and the engine normalises those it has not met."""
-        if self.kind in ("char", "byte"):
-            text = self.normalise(text)
-        return self.encode_normalised(_valid(text))
+        return self.encode_normalised(self.normalise(text) if self.kind in ("char", "byte") else text)
 
     def encode_normalised(self, text: str) -> tuple[np.ndarray, np.ndarray]:
         """The ids of normalised text, each line followed by `<eos>`, and the end of each line (past its `<eos>`)."""
         if self.kind in ("char", "byte"):
-            coding, number = ("utf-32-le", np.uint32) if self.kind == "char" else ("utf-8", np.uint8)
-            symbols = np.frombuffer(f"{text}\n".encode(coding), number)
+            coding, size = ("utf-32-le", np.uint32) if self.kind == "char" else ("utf-8", np.uint8)
+            symbols = np.frombuffer(f"{text}\n".encode(coding), size)
             return self._table[symbols], np.flatnonzero(symbols == ord("\n")) + 1
-        if self.kind == "bpe":
-            return self._encode_pieces([*PIECES.findall(text), "\n"])
-        words: list[str] = []
-        for line in text.split("\n"):
-            words += line.split()
-            words.append("\n")
-        return self._encode_pieces(words)
+        with self._lock:
+            if self._remembered_characters > REMEMBERED:
+                self._forget()
+            number = self._number_pieces(text)
+            self._encode_new()
+            known, ends, one_each = self._piece_ids, self._piece_ends, self._one_each
+        if one_each:
+            return known.take(number), np.flatnonzero(number == 0) + 1
+        start, end = ends[number], ends[number + 1]
+        lengths = end - start
+        after = lengths.cumsum()
+        places = np.repeat(end - after, lengths) + np.arange(after[-1])
+        return known[places], after[number == 0]
 
     @cached_property
     def _table(self) -> np.ndarray:
@@ -227,21 +233,35 @@ class Tokenizer:
         self._remembered["\n"]  # number 0
         self._piece_ids = np.array([self.eos])  # of all pieces in this order
         self._piece_ends = np.array([0, 1])  # piece n has ids ends[n] … ends[n + 1]
+        self._one_each = True  # has each piece exactly one id?
         self._remembered_characters = 0
+        self._piece_table: PieceTable | None = None
+        self._looked_up = 0  # pieces that were looked up as strings since the table was made
 
-    def _encode_pieces(self, pieces: list[str]) -> tuple[np.ndarray, np.ndarray]:
-        """The ids of all pieces, and where each line ends; a piece that was met before is only looked up."""
-        with self._lock:
-            if self._remembered_characters > REMEMBERED:
-                self._forget()
-            number = np.fromiter(map(self._remembered.__getitem__, pieces), np.int64, len(pieces))
-            self._encode_new()
-            known, ends = self._piece_ids, self._piece_ends
-        start, end = ends[number], ends[number + 1]
-        lengths = end - start
-        after = lengths.cumsum()
-        places = np.repeat(end - after, lengths) + np.arange(after[-1])
-        return known[places], after[number == 0]
+    def _number_pieces(self, text: str) -> np.ndarray:
+        """The number of each piece of the text. In a long text those that were met before are found by their bytes."""
+        if self._piece_table is None or len(text) < SHORT:
+            number = self._number_strings(self._cut_strings(_valid(text)))
+        else:
+            pieces = (cut_spaced if self.kind == "bpe" else cut_words)(_encoded(text + "\n"))
+            number, missing = self._piece_table.find(pieces)
+            number[missing] = self._number_strings(pieces.strings(missing))
+        if len(text) >= SHORT and self._looked_up > len(self._remembered):  # as many as the table takes to make
+            self._piece_table, self._looked_up = PieceTable([*self._remembered]), 0
+        return number
+
+    def _number_strings(self, pieces: list[str]) -> np.ndarray:
+        self._looked_up += len(pieces)
+        return np.fromiter(map(self._remembered.__getitem__, pieces), np.int64, len(pieces))
+
+    def _cut_strings(self, text: str) -> list[str]:
+        if self.kind == "bpe":
+            return [*PIECES.findall(text), "\n"]
+        words: list[str] = []
+        for line in text.split("\n"):
+            words += line.split()
+            words.append("\n")
+        return words
 
     def _encode_new(self) -> None:
         """The ids of the pieces that were numbered last."""
@@ -250,10 +270,12 @@ class Tokenizer:
             return
         new = [*islice(reversed(self._remembered), missing)][::-1]
         found = [encoding.ids for encoding in self._engine.encode_batch_fast(new, add_special_tokens=False)]
-        ends = self._piece_ends[-1] + np.cumsum([len(ids) for ids in found])
+        lengths = [len(ids) for ids in found]
+        ends = self._piece_ends[-1] + np.cumsum(lengths)
         ids = [number for piece in found for number in piece]
         # What is already there is copied, not changed: an interrupted call leaves at most ids that no end includes.
         self._piece_ids = np.concatenate([self._piece_ids[: self._piece_ends[-1]], np.array(ids, dtype=np.int64)])
+        self._one_each &= all(length == 1 for length in lengths)
         self._piece_ends = np.concatenate([self._piece_ends, ends])
         self._remembered_characters += sum(map(len, new))
 
@@ -479,12 +501,17 @@ def _count_characters(lines: Iterable[str], normalizer: normalizers.Normalizer |
 
 
 def _valid(text: str) -> str:
+    if not text.isascii():
+        _encoded(text)
+    return text
+
+
+def _encoded(text: str) -> bytes:
     try:
-        text.isascii() or text.encode()
+        return text.encode()
     except UnicodeEncodeError as error:
         piece = text[max(error.start - 10, 0) : error.start + 1]
         raise RegardError(f"The text has half a surrogate pair after {piece!r}; give valid Unicode.") from None
-    return text
 
 
 def _compose(text: str, normalizer: normalizers.Normalizer | None) -> str:

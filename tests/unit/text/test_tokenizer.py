@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from regard.base.errors import RegardError
 from regard.text import tokenizer as tokenizer_module
+from regard.text.piece_table import PieceTable, cut_spaced, cut_words
 from regard.text.tokenizer import BYTE_SYMBOLS, Tokenizer, blocks
 
 law = settings(derandomize=True, deadline=None, max_examples=50)
@@ -135,6 +136,59 @@ def test_lines_are_encoded_together_as_each_alone(tokenizer, lines):
     alone = [[*tokenizer.encode(line), tokenizer.eos] for line in lines]
     assert ids.tolist() == list(chain.from_iterable(alone))
     assert ends.tolist() == np.cumsum([len(line) for line in alone]).tolist()
+
+
+@settings(law, max_examples=300)
+@given(met=st.lists(line, max_size=5), lines=st.lists(st.one_of(line, any_text), min_size=1, max_size=5))
+@example(
+    ["a", "a\x00", "abcdefgh", "\x00" * 8],
+    ["a\x00 a abcdefgh\x00", "\x00" * 8 + " " + "\x00" * 16, "abcdefgh" + "\x00" * 8],
+)
+@example(
+    ["abcdefghijklmnop abcdefghijklmnopq"], ["abcdefghijklmnopq abcdefghijklmnop abcdefghijklmno abcdefghijklmnoq"]
+)
+@example(
+    ["\u3000日本語\u3000 \u2028x\x85y\xa0"],
+    ["日本語\u3000\u3000x\x85\x85 y", "\u200b \u180e \u2027 \ufeff", " \n\r\n\x1c"],
+)
+def test_pieces_found_by_their_bytes_have_the_ids_of_those_cut_as_strings(tokenizer, met, lines):
+    """Whatever was met before and is in the table; also for bytes that look alike: NUL, prefixes, halves."""
+    as_strings, as_bytes = (Tokenizer.from_json(tokenizer.json) for _ in range(2))
+    as_bytes.encode_text([*met, ""])
+    as_bytes._piece_table = PieceTable([*as_bytes._remembered])
+    ids, ends = as_strings.encode_text(lines)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tokenizer_module, "SHORT", 0)
+        for _ in range(3):  # the last time all are in the table
+            found, found_ends = as_bytes.encode_text(lines)
+            assert (found.tolist(), found_ends.tolist()) == (ids.tolist(), ends.tolist())
+            assert found.dtype == ids.dtype
+
+
+@pytest.mark.parametrize("kind", ["word", "bpe"])
+def test_bytes_are_cut_at_the_white_space_of_strings(kind, monkeypatch):
+    """At every character there is, after a piece and before one."""
+    text = "".join(f"a{c}b" for c in map(chr, [*range(0xD800), *range(0xE000, 0x30000)]))
+    tokenizer = Tokenizer.train(TEXT, kind)
+    cut = {"word": cut_words, "bpe": cut_spaced}[kind](f"{text}\n".encode())
+    assert cut.strings(np.arange(len(cut.starts))) == tokenizer._cut_strings(text)
+
+
+def test_a_table_is_made_when_a_long_text_has_looked_up_as_many_pieces_as_it_holds(monkeypatch):
+    monkeypatch.setattr(tokenizer_module, "SHORT", 20)
+    tokenizer = Tokenizer.train(TEXT, "word")
+    for text, made in (
+        ("a b c d e f g h i j k", False),
+        ("a b c", False),
+        ("k j i h g f e d c b a", True),
+    ):
+        tokenizer.encode(text)
+        assert (tokenizer._piece_table is not None) == made
+    tokenizer._looked_up = 0
+    tokenizer.encode("a b c d e f g h i j x y")
+    assert tokenizer._looked_up == 2  # the others were found by their bytes
+    tokenizer._forget()
+    assert tokenizer._piece_table is None
 
 
 @pytest.mark.parametrize("kind", ["word", "bpe"])
@@ -323,8 +377,10 @@ def test_an_unknown_normalisation_is_refused():
 
 
 def test_half_a_surrogate_pair_is_refused(tokenizer):
-    with pytest.raises(RegardError, match="surrogate"):
-        tokenizer.encode("caf\udce9")
+    for text in ("caf\udce9", "a b c " * 10_000 + "caf\udce9"):
+        tokenizer.encode(text[:-1])
+        with pytest.raises(RegardError, match="surrogate"):
+            tokenizer.encode(text)
 
 
 def test_files_that_are_no_tokenizer_are_refused(tmp_path: Path):

@@ -7,7 +7,7 @@ in the text is renamed, because lmplz refuses it, and is an ordinary word for bo
 printed, and a JSON line last. What each side does in its time: Regard counts an array of token ids into arrays, lmplz
 reads text and writes an ARPA file; Regard scores token ids, kenlm lines of text, both on one thread with the model in
 memory. `full_scores` gives a number per token as Regard does, `score` one per line. `run.score` is Regard's whole call,
-from lines of text to the numbers of each token.
+from lines of text to the numbers of each token, and `sums` the same to the one number of each line.
 """
 
 from __future__ import annotations
@@ -120,6 +120,7 @@ def main() -> None:
     ways = {
         "regard": lambda: score(model, held_out, rows, columns),
         "run.score": lambda: [line.log_probabilities for line in run.score(test)],
+        "sums": lambda: [line.log_probability for line in run.score(test)],
         "full_scores": lambda: [[entry[0] for entry in theirs.full_scores(line)] for line in test],
         "score": lambda: [theirs.score(line) for line in test],
     }
@@ -144,6 +145,8 @@ def main() -> None:
         "ratio_to_full_scores": speed["regard"] / speed["full_scores"],
         "ratio_to_score": speed["regard"] / speed["score"],
         "ratio_of_run_score_to_full_scores": speed["run.score"] / speed["full_scores"],
+        "ratio_of_run_score_to_score": speed["run.score"] / speed["score"],
+        "ratio_of_sums_to_score": speed["sums"] / speed["score"],
         "kenlm_reads_arpa_seconds": reading,
         "batch": options.batch,
     }
