@@ -2,8 +2,9 @@
 
 Triton compiles a kernel when it is launched for the first time, one after the other; a training step has some twenty.
 `compile_ahead(work)` does the work once without launching any of them, and compiles each in a thread of its own. What
-the work computes is meaningless then, so it must keep nothing. `get_ready` loads what every kernel needs beside the
-reading of a corpus or of weights. Both only save time: what fails here is done again, and reported, where it is needed.
+the work computes is meaningless then, so it must keep nothing, and no other thread may use the device. `get_ready`
+loads what every kernel needs beside the reading of a corpus or of weights. Both only save time: a kernel that does not
+compile here is compiled again, and its error reported, where it is needed.
 """
 
 from __future__ import annotations
@@ -78,7 +79,11 @@ def _not_launched(device: torch.device) -> Iterator[list[Future[None]]]:
     def compiled(kernel: Any, arguments: tuple[Any, ...], options: dict[str, Any]) -> None:
         torch.cuda.set_device(device)
         made = launch(kernel, *arguments, grid=None, warmup=True, **options)
-        made.run  # noqa: B018  # builds its launcher and loads it
+        try:
+            made.run  # noqa: B018  # builds its launcher and loads it
+        except Exception:
+            made._run = None  # half loaded: the launch loads it again, and says what is wrong
+            raise
 
     def run(kernel: Any, *arguments: Any, grid: Any, warmup: bool, **options: Any) -> None:
         with suppress(Exception):  # another version of Triton: compiled at its launch
@@ -87,6 +92,7 @@ def _not_launched(device: torch.device) -> Iterator[list[Future[None]]]:
             what = id(kernel), str(special), str(chosen)
             if what not in seen:
                 seen.add(what)
+                kernel.cache_key  # noqa: B018  # in the order of the launches: in threads it would differ at each start
                 compiling.append(threads.submit(compiled, kernel, arguments, options))
 
     JITFunction.run, Kernel.launches = run, False  # a persistent kernel would wait for numbers that are never written

@@ -64,6 +64,8 @@ from regard.training.loop import Batches
 from regard.training.out_of_memory import memory_of
 from regard.training.validation import PairValidation, TextValidation, Validation, Verdict
 
+VALIDATION_TOKENS = 32_768  # sources at once × the longest one's tokens: what is held beside a training
+
 
 class Data(ABC):
     """Everything about its data that a training needs; the recipe has what was left to choose filled in."""
@@ -351,12 +353,16 @@ class PairData(Data):
 
         @cache
         def engine() -> BeamEngine | None:
-            """One for all validations: it reads the weights where they are, and records its steps once."""
-            return BeamEngine(model, install=install) if model.device.type == "cuda" else None
+            """One for all validations: it reads the weights where they are, and records its steps once. Not for weights
+            that are shared out over processes."""
+            whole = not any(hasattr(weight, "full_tensor") for weight in model.parameters())
+            if model.device.type != "cuda" or not whole:
+                return None
+            return BeamEngine(model, batch_tokens=VALIDATION_TOKENS, install=install)
 
         def quality(model: Model) -> float:
             kind = model.device.type
-            with torch.autocast(kind, enabled=kind != "cuda" and torch.is_autocast_enabled(kind)):
+            with torch.autocast(kind, enabled=engine() is None and torch.is_autocast_enabled(kind)):
                 found = translate(model, sources, eos=eos, beam=GREEDY_BEAM, forbidden=forbidden, engine=engine())
                 written = [self.tokenizers.target.decode(best.text_tokens).strip() for best, *_ in found]
             return bleu(written, self.references.targets, cut.tokenizer)

@@ -222,7 +222,7 @@ def train_recipe(
     group = join(recipe.training.device if isinstance(recipe.training, Learning) else "cpu")
     if folder is not None and group.is_first:
         check_free(folder)  # said before anything is read
-    if isinstance(recipe.training, Learning):
+    if isinstance(recipe.training, Learning) and group.alone:
         get_ready(pick_device(recipe.training.device))
     if not group.alone:
         return _train_together(group, recipe, folder, start, tokenizers, callbacks, track, began)
@@ -239,7 +239,7 @@ def train_recipe(
             said = f"{trainer.limit.amount:g} tokens are less than one step of {grouped(tokens)}"
             say(f"Budget: {said}; a time has its unit, as in {trainer.limit.amount:g}s.")
         write_folder(made, ready.recipe, ready.data.tokenizers)
-        trainer.save(wait=False)
+        trainer.save()
         write_facts(made, ready.recipe, ready.model, ready.data.origin)
         return _go_on(trainer, ready.data, callbacks, track, began)
 

@@ -20,7 +20,7 @@ class Kernel:
     made: list[tuple]
 
     def __init__(self, fails=False):
-        self.fails, self.made, self.launched = fails, [], []
+        self.fails, self.made, self.launched, self.cache_key = fails, [], [], "of its source"
         self.device_caches = {0: ({}, {}, "target", "backend", lambda *given, **options: ({}, given, options))}
 
     def run(self, *given, grid, warmup, **options):

@@ -18,7 +18,7 @@ from __future__ import annotations
 import ctypes
 import functools
 from collections.abc import Callable, Hashable
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from ctypes import byref, c_float, c_int, c_int32, c_int64, c_size_t, c_uint32, c_uint64, c_void_p
 from typing import Any, NamedTuple, TypeVar
 
@@ -96,7 +96,8 @@ class Epilogues:
     def __init__(self, library: Any, device: torch.device, known: KnownKernels | None = None) -> None:
         self.library, self.device, self.known = library, device, known or KnownKernels()
         self.handle = c_void_p()
-        check(library.cublasLtCreate(byref(self.handle)))
+        with torch.cuda.device(device) if device.type == "cuda" else nullcontext():
+            check(library.cublasLtCreate(byref(self.handle)))
         self.workspace = torch.empty(WORKSPACE, dtype=torch.uint8, device=device)
         self.plans: dict[Hashable, ProductPlan | None] = {}
         self.right: set[tuple[str, bytes]] = set()  # kinds of products with a kernel whose result was checked here
@@ -240,6 +241,8 @@ class ProductPlan:
             first, second, out = self.layouts
             given = (of.handle, self.product, first, second, out, out, self.candidates, self.candidates)
             check(library.cublasLtMatmulAlgoCheck(*given))  # for this device and shape; the kernel stays as it is
+            if c_size_t.from_buffer(self.candidates, KERNEL_BYTES).value > WORKSPACE:
+                raise RuntimeError("this kernel needs more memory for this shape")
 
     def _search(self, like: Product) -> int:
         """Asks the library for candidates, and times them."""

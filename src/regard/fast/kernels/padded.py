@@ -279,8 +279,12 @@ def adamw(parts: Sequence[Part], betas: tuple[float, float], eps: float, clip: f
         _adamw[(sum(tiles),)](
             *_each(group, "weight", "gradient", "factor", "first", "second", "step", "rate"), halves, divisor,
             SHAPES=shapes, TILES=tiles, BETA1=betas[0], BETA2=betas[1], EPS=eps,
-            LOG2_BETA1=log2(betas[0]), LOG2_BETA2=log2(betas[1]), **tile,
+            LOG2_BETA1=_log2(betas[0]), LOG2_BETA2=_log2(betas[1]), **tile,
         )  # fmt: skip
+
+
+def _log2(beta: float) -> float:
+    return log2(beta) if beta else -2000.0  # 2 to this power is 0
 
 
 def _each(parts: Sequence[Part], *names: str) -> list[tuple[Tensor, ...]]:
