@@ -6,7 +6,7 @@ import torch
 from regard.base.errors import RegardError
 from regard.decoding import beam_engine
 from regard.decoding.beam import Beam
-from regard.decoding.beam_engine import BeamEngine, bucket
+from regard.decoding.beam_engine import FEW, BeamEngine, GradualEngine, bucket
 from regard.decoding.beam_slots import Terms
 from regard.decoding.translate import closed, longest_translation, translate
 from regard.systems.catalogue import load_class, load_module
@@ -123,3 +123,26 @@ def test_translate_uses_the_engine_it_is_given():
     found = list(translate(model, sources, eos=EOS, beam=how, engine=engine, ahead=5))
     assert engine.batches
     assert_same(found, list(translate(model, sources, eos=EOS, beam=how)))
+
+
+def test_faster_code_is_installed_once_there_are_more_than_a_few_sources():
+    model, how, installed = small("transformer"), Beam(3, 0.5, 2), []
+    engine = GradualEngine(model, install=lambda thing, **fields: installed.append(type(thing).__name__))
+    sources = sentences(FEW + 5)
+    found = [searched(model, [source], how, engine=engine)[0] for source in sources[:FEW]]
+    assert not installed
+    first = engine.engine
+    found += searched(model, sources[FEW:], how, engine=engine)
+    assert installed[0] == "BeamEngine"
+    assert engine.engine is not first
+    assert_same(found, searched(model, sources, how))
+    again = engine.engine
+    searched(model, sources, how, engine=engine)
+    assert engine.engine is again
+
+
+def test_many_sources_at_once_are_not_begun_as_written():
+    installed = []
+    engine = GradualEngine(small("seq2seq"), install=lambda thing, **fields: installed.append(thing))
+    searched(engine.model, sentences(FEW + 1), Beam(1), engine=engine)
+    assert installed

@@ -33,6 +33,7 @@ BATCH_TOKENS = 131_072  # sources × hypotheses of each × tokens of the longest
 REFILL = 8  # waiting sources are admitted when 1/8 of the places is free
 ROOM = 32  # limits are rounded up to multiples, so that few shapes are recorded
 KEPT = 3  # batches of different shapes that an engine keeps
+FEW = 16  # sources
 
 
 class Searcher(Protocol):
@@ -249,6 +250,20 @@ class BeamEngine:
         blank = torch.zeros(places, longest, dtype=torch.int64, device=self.device)
         state = self.model.begin(blank, torch.ones(places, dtype=torch.int64), width=terms.width, capacity=room)
         return StateReader(self.model, state, terms.width, room)
+
+
+class GradualEngine:
+    """A `BeamEngine` as written for the first sources, and by faster code once there are more: to compile and record
+    it takes a GPU longer than to translate a few."""
+
+    def __init__(self, model: Model, *, install: Install) -> None:
+        self.engine, self.model, self.install, self.seen = BeamEngine(model), model, install, 0
+
+    def search(self, sources: Sequence[Sequence[int]], limits: Sequence[int], terms: Terms) -> list[list[Hypothesis]]:
+        before, self.seen = self.seen, self.seen + len(sources)
+        if before <= FEW < self.seen:
+            self.engine = BeamEngine(self.model, install=self.install)
+        return self.engine.search(sources, limits, terms)
 
 
 def bucket(length: int) -> int:

@@ -24,7 +24,7 @@ import torch
 from regard.base.errors import RegardError
 from regard.base.word_spans import find_words
 from regard.decoding.beam import BEAM, Beam, Hypothesis
-from regard.decoding.beam_engine import BeamEngine, Searcher
+from regard.decoding.beam_engine import GradualEngine, Searcher
 from regard.decoding.sampling import Sampling, one_sampling
 from regard.decoding.translate import explain_hypotheses, translate
 from regard.evaluation.alignment_error import alignment_error_rate, spans_in, word_links
@@ -109,7 +109,7 @@ class TranslationRun(PairRun):
             return self.searcher
         if self.model.device.type != "cuda":
             return None
-        engine: BeamEngine = self._engine_for("beam", lambda: BeamEngine(self.model, install=self.install))
+        engine: Searcher = self._engine_for("beam", lambda: GradualEngine(self.model, install=self.install))
         return engine
 
     def translate(

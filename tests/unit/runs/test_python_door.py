@@ -169,7 +169,7 @@ def test_the_second_translation_builds_no_engine(translator, monkeypatch):
         return ([Hypothesis([0], -1.0, -1.0)] for _ in sources)
 
     monkeypatch.setattr(translation_run, "translate", search)
-    monkeypatch.setattr(translation_run, "BeamEngine", lambda model, install: built.append(model) or object())
+    monkeypatch.setattr(translation_run, "GradualEngine", lambda model, install: built.append(model) or object())
     on_a_gpu = SimpleNamespace(device=torch.device("cuda"), eval=lambda: None)
     parts = (translator.folder, translator.recipe, translator.source_tokenizer, translator.tokenizer)
     run = regard.TranslationRun(*parts, on_a_gpu)
