@@ -7,8 +7,10 @@ from typing import Annotated, Any, Literal
 
 from cyclopts import App, Group, Parameter
 
-from regard.base.numbers import counted
+from regard.base.numbers import counted, grouped
 from regard.cli.options import Columns, Flag
+
+LABELS = 10  # that are listed
 
 data_app = App(
     name="data",
@@ -106,6 +108,14 @@ def data_fetch(name: str) -> None:
     say(f"{name} is in {folder}")
 
 
+def _labels(file: Any) -> str:
+    """How many lines each label has; a classifier must be right more often than who always says the commonest."""
+    shown = ", ".join(f"{label} {grouped(lines)}" for label, lines in list(file.labels.items())[:LABELS])
+    more = f", and {counted(len(file.labels) - LABELS, 'other label')}" if len(file.labels) > LABELS else ""
+    share = _percent(max(file.labels.values()) / file.pairs)
+    return f"lines of each label: {shown}{more}. The commonest alone is right {share} of the time."
+
+
 def _print_check(report: Any) -> None:
     from regard.report.table import print_table
 
@@ -164,7 +174,12 @@ def _print_pair_check(report: Any) -> None:
     ]
     ratios = {split: f"{file.length_ratio:.2f}" for split, file in report.files.items()}
     rows.append({"": "target characters per source character", **ratios})
-    for side in ("source", "target"):
+    labelled = bool(report.files.get("train", next(iter(report.files.values()))).labels)
+    if labelled:
+        rows.pop()  # a label is no translation
+        sides.pop("with_several")
+        rows.append({"": "labels", **{split: len(file.labels) for split, file in report.files.items()}})
+    for side in ("source",) if labelled else ("source", "target"):
         found = {split: getattr(file, side) for split, file in report.files.items()}
         for key, label in sides.items():
             rows.append({"": f"{side}: {label}", **{split: getattr(one, key) for split, one in found.items()}})
@@ -177,7 +192,9 @@ def _print_pair_check(report: Any) -> None:
             print(f"{split}: {file.found}")
         for odd in file.findings:
             print(f"{split}: {odd.what} on {counted(odd.lines, 'line')}, first on line {odd.first}")
-        if len(report.files) == 1:
+        if labelled:
+            print(f"{split}: {_labels(file)}" if file.labels else f"{split}: too few lines for each label to judge.")
+        elif len(report.files) == 1:
             leak = file.random_leak
             shared = leak.sentence if leak.sources or leak.targets else "It would share no sentence with training."
             print(f"If 5 % were drawn at random as a test split: {shared} Regard's own split shares none.")

@@ -24,7 +24,7 @@ from regard.base.word_spans import find_words
 from regard.corpora.split import PARTS, line_hash
 from regard.text.check import ODDITIES, Oddity
 from regard.text.pair_files import PairSource, find_pair_files, open_pair_source
-from regard.text.pair_split import PairOverlap, bare, by_character, count_pair_overlap
+from regard.text.pair_split import PairOverlap, are_labels, bare, by_character, count_pair_overlap
 from regard.text.tables import Wanted
 
 BUCKETS = 1 << 18  # into which letter triples are hashed
@@ -59,6 +59,7 @@ class PairFileReport:
     length_ratio: float  # median of target characters per source character
     random_leak: PairOverlap  # what a random split of 5 % would share with the rest
     findings: tuple[Oddity, ...]
+    labels: Mapping[str, int]  # lines of each target, the commonest first, where targets are labels; else empty
 
 
 @dataclass(frozen=True)
@@ -124,6 +125,8 @@ class _Columns:
             if what != "tabs":
                 self._note_where(what, _contains(pattern, *sides))
         ratio = self._note_lengths(lengths)
+        if labelled := are_labels(self.targets):
+            self._odd.pop("unusual length ratio", None)  # a label has no length of its own
         self._note_where("identical source and target", np.array([a == b != "" for a, b in zip(*sides)]))
         self._note_where("probably swapped columns", swapped(*letters))
         for name, side in zip(("source", "target"), letters):
@@ -145,6 +148,7 @@ class _Columns:
             length_ratio=ratio,
             random_leak=_random_leak(*bared),
             findings=tuple(Oddity(what, lines, first) for what, (lines, first) in sorted(self._odd.items())),
+            labels=dict(Counter(self.targets).most_common()) if labelled else {},
         )
 
     def _note_lengths(self, lengths: Sequence[np.ndarray]) -> float:

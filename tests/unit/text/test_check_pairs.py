@@ -9,6 +9,7 @@ from random import Random
 import pytest
 
 from regard.base.errors import RegardError
+from regard.cli.datasets import data_check
 from regard.text.check_pairs import _Letters, _random_leak, check_pairs, swapped
 
 ENGLISH, FRENCH = map(
@@ -290,3 +291,24 @@ def test_a_pair_with_an_empty_side_is_not_swapped(tmp_path):
     assert found["empty source"] == (1, 101)
     assert found["empty target"] == (1, 102)
     assert "probably swapped columns" not in found
+
+
+def test_labels_are_counted_and_not_taken_for_translations(tmp_path):
+    lines = [[source, "pos" if number % 4 else "neg"] for number, (source, _) in enumerate(sentences(40))]
+    lines[7][0] = "dog " * 60  # long beside its label, as every text is
+    report = check_pairs(write(tmp_path / "reviews.tsv", lines)).files["pairs"]
+    assert list(report.labels.items()) == [("pos", 30), ("neg", 10)]
+    assert "unusual length ratio" not in {found.what for found in report.findings}
+    assert not check_pairs(write(tmp_path / "pairs.tsv", list(sentences()))).files["pairs"].labels
+
+
+def test_the_check_of_labels_says_what_a_classifier_must_beat(tmp_path, capsys):
+    lines = [[source, f"label {number % 12}"] for number, (source, _) in enumerate(sentences(80))]
+    write(tmp_path / "train.tsv", [*lines, *[["more of it", "label 3"]] * 20])
+    write(tmp_path / "test.tsv", lines[:12])
+    data_check(tmp_path)
+    shown = capsys.readouterr().out
+    assert "translations" not in shown
+    assert "label 3 27," in shown
+    assert ", and 2 other labels. The commonest alone is right 27.0 % of the time." in shown
+    assert "test: too few lines for each label to judge." in shown
