@@ -93,6 +93,9 @@ def meant(word: str, known: Sequence[str] | Mapping[str, str], listed: Sequence[
     if found := ours(word, SETTINGS, by_name) or ours(word, OPTIONS, by_name):
         about = known.get(by_name[found], "") if isinstance(known, Mapping) else ""
         return f": did you mean {by_name[found]}{f' ({about})' if about else ''}?"
+    last = word.lstrip("-").replace("-", "_")
+    if whole := [name for name in known if name.rpartition(".")[2] == last and "." in name]:  # --steps: training.steps
+        return f": did you mean {whole[0]}?"
     by_letters = {name.lower(): name for name in known}  # LSTM is lstm
     near = difflib.get_close_matches(word.lower(), by_letters, n=1, cutoff=0.6)
     return f": did you mean {by_letters[near[0]]}?" if near else f" (there are {', '.join(listed or known)})."

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from pathlib import Path
 
 from cyclopts import App, CycloptsError, Group
 from cyclopts.exceptions import MissingArgumentError, UnknownCommandError, UnknownOptionError, UnusedCliTokensError
@@ -98,7 +99,11 @@ def _no_verb(option: str) -> str:
 def _instead(verb: str, text: str, words: list[str]) -> str:
     """What a user who gave a text to a verb on the command line may have meant."""
     run = shlex.quote(words[1]) if len(words) > 1 and words[1] != text else "RUN"
+    if Path(text, "run.json").is_file() and not (len(words) > 1 and Path(words[1], "run.json").is_file()):
+        return f"the run comes first, as in `{verb} {shlex.quote(text)}`."
     if verb in ("regard translate", "regard classify", "regard score"):
+        if Path(text).is_file():
+            return f"a file comes through a pipe, as in `{verb} {run} < {shlex.quote(text)}`."
         return f"text comes through a pipe, as in `echo {shlex.quote(text)} | {verb} {run}`."
     if verb == "regard generate":
         return f"the text to continue is given as in `{verb} {run} --prompt {shlex.quote(text)}`."

@@ -91,6 +91,7 @@ def evaluate(
 
     loaded = load(run, weights=weights, average=average, device=device)
     own = data is None and split in (None, "test") and weights == "best" and average is None
+    which = weights_measured(weights, average, getattr(loaded.recipe.training, "ema", 0.0))
     reading = {"--stream": stream or None, "--segment": segment, "--overlap": overlap, "--rows": rows}
     for name, value in reading.items():
         at_least(name, value or 0, min(value or 0, 0))  # too small a one is refused below
@@ -108,14 +109,14 @@ def evaluate(
         facts = loaded.evaluate(
             split, data=data, columns=columns, stream=stream, segment=segment, overlap=overlap, rows=rows
         )
-        print_facts(facts, json)
+        print_facts(facts | which, json)
         if own:
             write_report(loaded, evaluation=facts)
         return
     if isinstance(loaded, ClassificationRun):
         refuse(loaded, "a classifier", reading | searching)
         facts = loaded.evaluate(split, data=data, columns=columns)
-        print_labels(facts, json)
+        print_labels(facts | which, json)
         if own:
             write_report(loaded, loaded.pairs(None, split), facts)
         return
@@ -133,9 +134,20 @@ def evaluate(
     if texts:
         sources, references = zip(*loaded.pairs(data, split, columns))
         sentences = {"sources": sources, "references": references, "translations": facts.pop("translations")}
-    print_quality(facts | sentences, json)
+    print_quality(facts | which | sentences, json)
     if own:
         write_report(loaded, loaded.pairs(None, split), facts)
+
+
+def weights_measured(weights: str, average: int | None, ema: float) -> dict[str, str]:
+    """Which weights an evaluation used, where there is more to say than that they were the best on validation."""
+    if average is not None:
+        return {"weights": f"the mean of the last {average} validations'"}
+    if weights == "best" and not ema:
+        return {}
+    named = {"best": "the best on validation", "last": "of the last step"}.get(weights, f"of step {weights}")
+    of_average = "as they were, not the moving average" if weights == "last" else f"their moving average, ema {ema:g}"
+    return {"weights": named + (f": {of_average}" if ema else "")}
 
 
 def score(

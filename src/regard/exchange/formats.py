@@ -86,6 +86,9 @@ def export(
         if name not in (form.options or {}):
             takes = ", ".join(f"--{known}" for known in form.options or {}) or "none"
             raise RegardError(f"--to {to} has no option --{name}; its own are: {takes}.")
+    from regard.runs.facts import read_facts
+
+    read_facts(folder)  # what is no run is said first: the two may stand in the wrong order
     if out.exists() or out.is_symlink():
         raise RegardError(f"{out} exists already; remove it or choose another name.")
     run = _open(folder, to) if form.opened else folder

@@ -23,7 +23,7 @@ from regard.decoding.translate import AHEAD
 from regard.evaluation.accuracy import label_log_probabilities, label_quality
 from regard.evaluation.scoring import alone_by_default
 from regard.report.progress import progress
-from regard.runs.lists import GivenPairs
+from regard.runs.lists import GivenPairs, each_pair
 from regard.runs.recipe import Recipe
 from regard.runs.run import PairRun
 from regard.runs.translation_run import PairScore
@@ -164,7 +164,7 @@ class ClassificationRun(PairRun):
 
     def score(self, pairs: Iterable[tuple[str, str]], *, before: int = 0) -> Iterator[PairScore]:
         """log P(label | text) of each pair, in nats; on a CPU each is read alone, as `evaluation/scoring.py` says."""
-        numbered = enumerate(pairs, start=before + 1)
+        numbered = enumerate(each_pair(pairs), start=before + 1)
         while chunk := list(islice(numbered, AHEAD)):
             numbers = [self._known(label, line) for line, (_, label) in chunk]
             sources = [self.source_tokens(text, line) for line, (text, _) in chunk]

@@ -26,6 +26,8 @@ def read_facts(folder: Path) -> dict[str, Any]:
     if not folder.exists():
         raise RegardError(f"There is no run {folder}; `regard train` makes one.")
     if not (folder / "run.json").is_file():
+        if (folder / BEGINNING).exists():
+            raise RegardError(f"{folder} is not a run yet: its training ended before the first step; train it again.")
         if any((folder / name).exists() for name in ("model.safetensors", "training.safetensors")):
             raise RegardError(
                 f"{folder} is not a run: it has weights and no run.json. Put that file back from a copy; the weights "
@@ -49,6 +51,8 @@ def read_facts(folder: Path) -> dict[str, Any]:
 
 def read_note(path: Path) -> dict[str, Any]:
     """What is written in the header of a file of weights, after making sure that the file has its full length."""
+    if not path.exists():
+        raise RegardError(f"There is no {path}: no weights were kept, or the file was moved.")
     try:
         check_tensor_file(path)
         with safe_open(path, framework="np") as file:

@@ -47,7 +47,7 @@ from regard.runs.data_lookup import (
     with_data_found,
 )
 from regard.runs.folder import forbidden_tokens
-from regard.runs.lists import GivenLines, lines_of
+from regard.runs.lists import GivenLines, each_line, lines_of
 from regard.runs.prediction import Prediction
 from regard.runs.run import GIVEN, WHOLE, Run, given_state
 from regard.systems.ngram import NGram
@@ -345,7 +345,7 @@ class LanguageRun(Run):
 
     def completions(
         self,
-        prompts: Iterable[str],
+        prompts: str | Iterable[str],
         *,
         max_tokens: int = 200,
         sampling: Sampling | None = None,
@@ -365,7 +365,7 @@ class LanguageRun(Run):
         taken: deque[list[int]] = deque()  # what was read of the prompts that are still to be answered
 
         def openings() -> Iterator[Prompt]:
-            for prompt in prompts:
+            for prompt in each_line(prompts):
                 opening = self.opening(prompt)
                 taken.append(list(opening.tokens[1:]))
                 yield opening
@@ -428,12 +428,13 @@ class LanguageRun(Run):
 
     # -- how probable is this ----------------------------------------------------------------------------------------
 
-    def score(self, lines: Iterable[str]) -> Iterator[LineScore]:
-        """Log-probability of each line, in nats, read on its own from the boundary to its <eos>.
+    def score(self, lines: str | Iterable[str]) -> Iterator[LineScore]:
+        """Log-probability of each line, in nats, read on its own from the boundary to its <eos>. Lines may come from a
+        list or an open file; a single string is one line.
 
         On a CPU it depends on no other line, to the last bit; on a GPU others may move the last digits.
         """
-        remaining = iter(lines)
+        remaining = each_line(lines)
         at_once = 8192 if isinstance(self.model, NGram) else 256  # constant memory, whatever the size of the file
         while chunk := [*islice(remaining, at_once)]:
             ids, ends = self.tokenizer.encode_text(chunk)

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from regard.base.errors import RegardError
 from regard.base.files import write_text
+from regard.base.numbers import counted
 from regard.corpora.fetch import cache_folder
 from regard.report.progress import say
 
 GivenLines = str | Path | Sequence[str]  # a corpus by its name or path, or its lines
 GivenPairs = str | Path | Sequence[tuple[str, str]]  # … or its pairs of source and target, or of text and label
 GivenData = GivenLines | GivenPairs
+NO_PAIR = "Item {} of the data is no pair of two strings: (source, target) or (text, label)."
 
 
 def lines_of(data: Sequence[str]) -> tuple[str, ...]:
@@ -23,14 +25,26 @@ def lines_of(data: Sequence[str]) -> tuple[str, ...]:
     return tuple(_checked(line, number, "\n\r") for number, line in enumerate(data))
 
 
+def each_line(lines: str | Iterable[str]) -> Iterator[str]:
+    """Lines of a program or of an open file, each without its end; a single string is one line."""
+    for number, line in enumerate([lines] if isinstance(lines, str) else lines):
+        yield _checked(line.removesuffix("\n").removesuffix("\r") if isinstance(line, str) else line, number, "\n\r")
+
+
+def each_pair(pairs: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
+    """Pairs of a program, each of which must be one."""
+    for number, pair in enumerate(pairs):
+        if isinstance(pair, str) or not isinstance(pair, Sequence) or len(pair) != 2:
+            raise RegardError(NO_PAIR.format(number))
+        yield _checked(pair[0], number, ""), _checked(pair[1], number, "")
+
+
 def sides(data: Sequence[tuple[str, str]]) -> tuple[list[str], list[str]]:
     """The sources and the targets of a list of pairs."""
     found: tuple[list[str], list[str]] = ([], [])
     for number, pair in enumerate(data):
         if isinstance(pair, str) or not isinstance(pair, Sequence) or len(pair) != 2:
-            raise RegardError(
-                f"Item {number} of the data is no pair of two strings: (source, target) or (text, label)."
-            )
+            raise RegardError(NO_PAIR.format(number))
         for side, text in zip(found, pair):
             side.append(_checked(text, number, "\n\r\t"))
     return found
@@ -64,5 +78,6 @@ def as_file(data: GivenData) -> str:
     path = cache_folder() / "lists" / f"{kind}-{digest}.{'txt' if kind == 'lines' else 'jsonl'}"
     if not path.exists():
         write_text(path, content)
-    say(f"The {len(items)} {kind} of the list are in {path}; keep that file as long as you resume or evaluate the run.")
+    what = counted(len(items), kind.removesuffix("s"))
+    say(f"The list of {what} is in {path}; keep that file as long as you resume or evaluate the run.")
     return str(path)

@@ -33,6 +33,7 @@ from regard.report.svg import line_chart
 from regard.report.table import significant
 from regard.runs.classification_run import ClassificationRun
 from regard.runs.facts import REPORT_MARK, WEIGHTS, read_facts, read_note
+from regard.runs.folder import is_counted
 from regard.runs.history import Entry, is_number, read_metrics
 from regard.runs.language_run import LanguageRun
 from regard.runs.load import AnyRun
@@ -78,7 +79,7 @@ def run_page(run: AnyRun, shown: Sequence[dict[str, str]] = (), evaluation: Mapp
         title,
         REPORT_MARK,
         heading(title, 1),
-        paragraph(_finding(entries, evaluation) or _counted(run), "finding"),
+        paragraph(_finding(entries, evaluation) or _unmeasured(run), "finding"),
         paragraph(_effort(run, facts, entries), "lead"),
         _score(evaluation) if evaluation else "",
         *_curves(run, entries),
@@ -110,14 +111,16 @@ def _finding(entries: Sequence[Entry], evaluation: Mapping[str, Any] | None) -> 
         return f"{_named(key)} on the {evaluation['split']} split: {_number(evaluation[key])}."
     checked = [entry for entry in entries if entry.get("split") == "valid"]
     if not checked:
-        return "It has not been validated yet." if entries else ""
+        return ""
     by_bleu = any("bleu" in entry for entry in checked)
     best = max(checked, key=lambda entry: entry.get("bleu", 0)) if by_bleu else min(checked, key=lambda e: e["loss"])
     key = next(key for key in SCORES if is_number(best.get(key)))
     return f"{_named(key)} on the validation split: {_number(best[key])}, at step {grouped(best['step'])}."
 
 
-def _counted(run: AnyRun) -> str:
+def _unmeasured(run: AnyRun) -> str:
+    if not is_counted(run.recipe):
+        return "It has not been validated yet."
     said = "It was counted, not trained step by step."
     loss: Any = read_note(run.folder / WEIGHTS).get("validation_loss")
     return f"{said} Perplexity on the validation split: {_number(math.exp(loss))}." if is_number(loss) else said

@@ -348,10 +348,13 @@ def how_losses_differ(recipe: Recipe) -> str:
         only.append(f"label smoothing {settings['label_smoothing']:g}")
     if settings.get("consistency"):
         only.append("R-Drop")
-    if not only:
-        return ""
-    extra = " and ".join(only)
-    return f"The training loss is measured with {extra}, the validation loss without: compare each with itself."
+    said = []
+    if only:
+        measured = f"The training loss is measured with {' and '.join(only)}, the validation loss without"
+        said.append(f"{measured}: compare each with itself.")
+    if settings.get("ema"):
+        said.append(f"Validated and kept is the moving average of the weights (training.ema {settings['ema']:g}).")
+    return " ".join(said)
 
 
 def _go_on(trainer: Trainer, data: Data, callbacks: Sequence[Callback], track: str, began: float) -> AnyRun:
@@ -508,10 +511,11 @@ def on_the_gpu(trainer: Trainer) -> dict[str, int]:
 
 
 def resident_bytes(trainer: Trainer) -> int:
-    """Weights, gradients and the optimiser's moments: what stays in memory between steps."""
+    """Weights, gradients, the optimiser's moments and the average: what stays in memory between steps."""
     held = sum(p.numel() * p.element_size() * 2 for p in trainer.model.parameters())
     moments = (t for values in trainer.optimizer.state.values() for t in values.values() if isinstance(t, torch.Tensor))
-    return held + sum(t.numel() * t.element_size() for t in moments)
+    averaged = trainer.average.weights.values()
+    return held + sum(t.numel() * t.element_size() for t in (*moments, *averaged))
 
 
 def peak_memory(device: torch.device) -> int:

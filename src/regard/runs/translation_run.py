@@ -33,7 +33,7 @@ from regard.evaluation.scoring import alone_by_default, pair_losses
 from regard.evaluation.scripts import bleu_cut
 from regard.layers.state import State
 from regard.report.progress import progress
-from regard.runs.lists import GivenPairs
+from regard.runs.lists import GivenPairs, each_pair
 from regard.runs.prediction import Prediction
 from regard.runs.run import PairRun, given_state
 from regard.systems.translator import Translator
@@ -322,7 +322,7 @@ class TranslationRun(PairRun):
 
         On a CPU it depends on no other pair, to the last bit; on a GPU others may move the last digits.
         """
-        remaining, alone = iter(pairs), alone_by_default(self.model)
+        remaining, alone = each_pair(pairs), alone_by_default(self.model)
         while chunk := list(islice(remaining, 256)):  # constant memory, whatever the size of the file
             sources = [self.source_tokenizer.encode(source) for source, _ in chunk]
             targets = [self.tokenizer.encode(target) for _, target in chunk]

@@ -193,7 +193,11 @@ class PairSource:
         few = "only one field" if max(self.chosen) == 1 else f"fewer than {max(self.chosen) + 1} fields"
         units = self.table.kind.startswith(("TMX", "XLIFF"))
         refuse = problem or _too_few_fields(self.paths[0])
+        usual = 0  # fields of the first line
         for number, fields in self.table.rows(problem):
+            if problem and 0 < usual < len(fields):  # a stray tab: what follows it is not read
+                problem(f"more than {usual} fields", number)
+            usual = usual or len(fields)
             if len(fields) > max(self.chosen):
                 source, target = fields[one], fields[other]
                 yield (number, "", "") if units and not (source and target) else (number, source, target)

@@ -1,6 +1,7 @@
 """Regard from Python: what it shows, how a run is called, and one way to say how it decodes."""
 
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -11,8 +12,16 @@ import pytest
 import torch
 
 import regard
+from regard.base.errors import RegardError
+from regard.base.settings import meant
+from regard.cli.commands import _instead
+from regard.cli.evaluating import weights_measured
 from regard.decoding.beam import Hypothesis
+from regard.exchange.formats import export
 from regard.runs import language_run, translation_run
+from regard.runs.facts import BEGINNING, read_note
+from regard.runs.run_report import run_page
+from regard.runs.train import compose_recipe, dry_run, how_losses_differ
 
 LINES = [f"{who} {does} {what}." for who in ("The cat", "A dog") for does in ("sees", "eats") for what in ("it", "été")]
 PAIRS = [(line, line.upper()) for line in LINES]
@@ -46,7 +55,7 @@ def classifier(folder):
     return regard.train("classifier", data=LABELLED * 4, run=folder / "classifier", size="tiny", settings=QUICK)
 
 
-# -- the package -----------------------------------------------------------------------------------------------------
+# -- the package -------------------------------------------------------------------------------------------------------
 
 
 def test_the_package_shows_everything_public_and_loads_nothing():
@@ -88,7 +97,7 @@ def test_the_page_about_python_is_true(folder, monkeypatch, capsys):
     assert "The cat" in printed
 
 
-# -- the lecture's call ----------------------------------------------------------------------------------------------
+# -- the lecture's call ------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("zeros", [[0, 0, 0, 0], (0.0,), np.zeros(4), torch.zeros(1, 4)])
@@ -112,7 +121,7 @@ def test_a_translation_does_not_begin_with_zeros(translator):
         translator("", [0, 0])
 
 
-# -- decoding --------------------------------------------------------------------------------------------------------
+# -- decoding ----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("system", ["lstm", "ngram"])
@@ -179,7 +188,7 @@ def test_the_second_translation_builds_no_engine(translator, monkeypatch):
     assert used[0] is used[1] is not None
 
 
-# -- data from a program ---------------------------------------------------------------------------------------------
+# -- data from a program -----------------------------------------------------------------------------------------------
 
 
 def test_a_list_is_evaluated_whole(lstm, translator, classifier):
@@ -243,13 +252,13 @@ def test_a_run_on_a_list_goes_on_when_the_list_is_gone(folder, capsys):
     with pytest.raises(Enough, match="of this") as raised:
         regard.train("rnn", run=folder / "stopped", callbacks=[stop], **make)
     assert raised.traceback[-1].name == "stop"  # its own line, for who wrote it
-    assert "lines of the list are in" in capsys.readouterr().err
+    assert "The list of " in capsys.readouterr().err
     resumed = regard.resume(folder / "stopped")
     whole = regard.train("rnn", run=folder / "whole", **make)
     assert all(torch.equal(a, b) for a, b in zip(resumed.model.parameters(), whole.model.parameters(), strict=True))
 
 
-# -- what training tells ---------------------------------------------------------------------------------------------
+# -- what training tells -----------------------------------------------------------------------------------------------
 
 
 def test_callbacks_are_called_with_each_row_of_the_history(folder):
@@ -287,3 +296,92 @@ def test_a_history_is_drawn_on_the_axes_given(lstm, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib", matplotlib)
     axes = lstm.history.plot("perplexity", axes=Axes())
     assert axes.lines["validation"] == [(row["tokens"], row["perplexity"]) for row in lstm.history.validations]
+
+
+# -- what is given in another form -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["lstm", "ngram"])
+def test_lines_are_scored_alike_from_a_list_a_file_or_one_by_one(name, request, tmp_path):
+    run, path = request.getfixturevalue(name), tmp_path / "lines.txt"
+    expected = [line.log_probability for line in run.score(LINES)]
+    for end in ("\n", "\r\n"):
+        path.write_text("".join(f"{line}{end}" for line in LINES), encoding="utf-8", newline="")
+        with path.open(encoding="utf-8", newline="") as file:
+            assert [line.log_probability for line in run.score(file)] == expected
+    assert [score.log_probability for line in LINES for score in run.score(line)] == expected
+    with pytest.raises(RegardError, match="Item 1 of the data contains a line break"):
+        list(run.score([LINES[0], "The cat\nA dog"]))
+    with pytest.raises(RegardError, match="Item 0 of the data is of type NoneType"):
+        list(run.score([None]))
+
+
+def test_one_prompt_is_one_text(lstm):
+    how = {"max_tokens": 3, "temperature": 0.0}
+    assert list(lstm.completions("The cat", **how)) == list(lstm.completions(["The cat\n"], **how))
+
+
+def test_what_is_no_pair_is_not_scored(translator, classifier):
+    for run in (translator, classifier):
+        for wrong in (["ab"], ["abc"], [("a", "b", "c")]):
+            with pytest.raises(RegardError, match="Item 0 of the data is no pair"):
+                list(run.score(wrong))
+
+
+# -- runs that hardly began --------------------------------------------------------------------------------------------
+
+
+def test_a_run_that_was_stopped_at_once_has_a_page(lstm, tmp_path):
+    early = shutil.copytree(lstm.folder, tmp_path / "early")
+    for name in ("metrics.jsonl", "model.safetensors"):
+        (early / name).unlink()
+    assert "It has not been validated yet." in run_page(regard.load(early, weights="last"))
+    with pytest.raises(RegardError, match=r"There is no .*model\.safetensors"):
+        read_note(early / "model.safetensors")
+    (early / "run.json").unlink()
+    (early / BEGINNING).touch()
+    with pytest.raises(RegardError, match="ended before the first step; train it again"):
+        regard.load(early)
+
+
+def test_an_average_is_said_counted_and_named(lstm, folder):
+    settings = QUICK | {"training": QUICK["training"] | {"ema": 0.9}}
+    recipe = compose_recipe("lstm", data=str(lstm.recipe.data.corpus), size="tiny", settings=settings)
+    plain = compose_recipe("lstm", data=str(lstm.recipe.data.corpus), size="tiny", settings=QUICK)
+    assert "moving average of the weights (training.ema 0.9)" in how_losses_differ(recipe)
+    assert "moving average" not in how_losses_differ(plain)
+    held = [dry_run(each)["weights_gradients_optimizer_bytes"] for each in (plain, recipe)]
+    assert held[1] == pytest.approx(1.25 * held[0], rel=0.01)  # weights, gradients, two moments, and the average
+
+
+@pytest.mark.parametrize(
+    "given, said",
+    [
+        (("best", None, 0.0), None),
+        (("last", None, 0.0), "of the last step"),
+        (("200", None, 0.0), "of step 200"),
+        (("best", 3, 0.9), "the mean of the last 3 validations'"),
+        (("best", None, 0.99), "the best on validation: their moving average, ema 0.99"),
+        (("last", None, 0.99), "of the last step: as they were, not the moving average"),
+    ],
+)
+def test_an_evaluation_says_which_weights_it_measured(given, said):
+    assert weights_measured(*given).get("weights") == said
+
+
+# -- words in the wrong order ------------------------------------------------------------------------------------------
+
+
+def test_a_file_and_a_run_in_the_wrong_place_are_recognised(lstm, tmp_path):
+    file, run = tmp_path / "lines.txt", str(lstm.folder)
+    file.write_text("The cat\n", encoding="utf-8")
+    assert _instead("regard score", str(file), ["score", run]).endswith(f"`regard score {run} < {file}`.")
+    assert _instead("regard score", run, ["score", str(file)]) == f"the run comes first, as in `regard score {run}`."
+    with pytest.raises(RegardError, match=r"lines\.txt is not a run"):
+        export(file, "arpa", lstm.folder)
+
+
+def test_a_setting_without_its_section_is_found():
+    known = ["--size", "--seed", "training.steps", "training.ema", "model.layers"]
+    assert meant("--steps", known) == ": did you mean training.steps?"
+    assert meant("--ema", known) == ": did you mean training.ema?"

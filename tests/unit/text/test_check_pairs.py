@@ -312,3 +312,11 @@ def test_the_check_of_labels_says_what_a_classifier_must_beat(tmp_path, capsys):
     assert "label 3 27," in shown
     assert ", and 2 other labels. The commonest alone is right 27.0 % of the time." in shown
     assert "test: too few lines for each label to judge." in shown
+
+
+def test_a_stray_tab_is_a_finding(tmp_path):
+    lines = list(sentences(40))
+    lines[6] = [*lines[6], "and what follows the tab"]
+    assert findings(write(tmp_path / "pairs.tsv", lines))["more than 2 fields"] == (1, 7)
+    three = [[*line, "by whom"] for line in sentences(40)]  # a third column everywhere is none
+    assert "more than 3 fields" not in findings(write(tmp_path / "three.tsv", three), columns="1,2")
