@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
-from pathlib import Path
 
 from cyclopts import App, CycloptsError, Group
 from cyclopts.exceptions import MissingArgumentError, UnknownCommandError, UnknownOptionError, UnusedCliTokensError
@@ -99,15 +99,19 @@ def _no_verb(option: str) -> str:
 def _instead(verb: str, text: str, words: list[str]) -> str:
     """What a user who gave a text to a verb on the command line may have meant."""
     run = shlex.quote(words[1]) if len(words) > 1 and words[1] != text else "RUN"
-    if Path(text, "run.json").is_file() and not (len(words) > 1 and Path(words[1], "run.json").is_file()):
+    if _is_run(text) and not (len(words) > 1 and _is_run(words[1])):
         return f"the run comes first, as in `{verb} {shlex.quote(text)}`."
     if verb in ("regard translate", "regard classify", "regard score"):
-        if Path(text).is_file():
+        if os.path.isfile(text):
             return f"a file comes through a pipe, as in `{verb} {run} < {shlex.quote(text)}`."
         return f"text comes through a pipe, as in `echo {shlex.quote(text)} | {verb} {run}`."
     if verb == "regard generate":
         return f"the text to continue is given as in `{verb} {run} --prompt {shlex.quote(text)}`."
     return f"`{verb} --help` says what it takes."
+
+
+def _is_run(word: str) -> bool:
+    return os.path.isfile(os.path.join(word, "run.json"))  # also of a word that can be no path
 
 
 def _command(word: str, before: list[str]) -> str:

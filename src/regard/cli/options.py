@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from typing import Annotated, Any
 
@@ -37,6 +38,11 @@ def check_systems(names: Sequence[str]) -> None:
     from regard.systems.code import is_own
 
     for name in names:
+        if os.path.isfile(os.path.join(name, "run.json")):
+            raise RegardError(
+                f"{name} is a run, not a system: `regard resume {name}` continues it, and `regard train "
+                f"{os.path.join(name, 'recipe.toml')}` trains it anew."
+            )
         if not name.endswith(".toml") and not is_own(name):
             find(name)
 

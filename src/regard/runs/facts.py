@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,11 @@ REPORT_MARK = "<!-- the page of a run, written by Regard -->"  # a report.html w
 def read_facts(folder: Path) -> dict[str, Any]:
     """run.json: which version wrote the run, on what, from which text."""
     if not folder.exists():
-        raise RegardError(f"There is no run {folder}; `regard train` makes one.")
+        near = get_close_matches(folder.name, _names(folder.parent), n=1)
+        raise RegardError(
+            f"There is no run {folder}"
+            + (f": did you mean {folder.parent / near[0]}?" if near else "; `regard train` makes one.")
+        )
     if not (folder / "run.json").is_file():
         if (folder / BEGINNING).exists():
             raise RegardError(f"{folder} is not a run yet: its training ended before the first step; train it again.")
@@ -47,6 +52,14 @@ def read_facts(folder: Path) -> dict[str, Any]:
             f"this version reads format {FORMAT}: install the version that wrote it."
         )
     return without_digest(facts, folder / "run.json")
+
+
+def _names(folder: Path) -> list[str]:
+    """The runs in a folder."""
+    try:
+        return sorted(path.name for path in folder.iterdir() if (path / "run.json").is_file())
+    except OSError:
+        return []
 
 
 def read_note(path: Path) -> dict[str, Any]:

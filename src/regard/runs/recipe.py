@@ -241,7 +241,12 @@ def parse_overrides(words: Sequence[str], options: Sequence[str] = (), system: s
     while words:
         word = words.pop(0)
         if not word.startswith("--"):
-            raise RegardError(f"Did not expect {word!r}: settings are written --section.key value.")
+            how = (
+                f"data is given as --data {word}"
+                if os.path.exists(word)
+                else "settings are written --section.key value"
+            )
+            raise RegardError(f"Did not expect {word!r}: {how}.")
         key, equals, value = word[2:].partition("=")
         if not equals:
             if not words or words[0].startswith("--"):

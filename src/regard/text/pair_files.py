@@ -16,7 +16,7 @@ from itertools import count
 from pathlib import Path
 
 from regard.base.errors import RegardError
-from regard.base.numbers import grouped
+from regard.base.numbers import counted, grouped
 from regard.text.corpus import SPLITS, entries, is_named, says, shards, unknown_corpus
 from regard.text.lines import encoding_of, read_head, read_lines, refuse_what_is_no_text, unpacked_name
 from regard.text.tables import BINARY, KINDS, Problem, Table, Wanted, has_tabs, kind_of, open_table, pair_columns
@@ -251,5 +251,6 @@ def read_pair_source(found: PairSource) -> tuple[list[str], list[str], list[str]
         else:
             blank += 1
     units = found.table is not None and found.table.kind.startswith(("TMX", "XLIFF"))
-    what = "units without both languages" if units else "blank lines"
-    return sources, targets, [f"{grouped(blank)} {what} of {found.paths[0].name} were passed over."] if blank else []
+    passed = counted(blank, "unit") + " without both languages" if units else counted(blank, "blank line")
+    were = "was" if blank == 1 else "were"
+    return sources, targets, [f"{passed} of {found.paths[0].name} {were} passed over."] if blank else []

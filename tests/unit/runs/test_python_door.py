@@ -16,10 +16,12 @@ from regard.base.errors import RegardError
 from regard.base.settings import meant
 from regard.cli.commands import _instead
 from regard.cli.evaluating import weights_measured
+from regard.cli.options import check_systems
 from regard.decoding.beam import Hypothesis
 from regard.exchange.formats import export
 from regard.runs import language_run, translation_run
 from regard.runs.facts import BEGINNING, read_note
+from regard.runs.recipe import parse_overrides
 from regard.runs.run_report import run_page
 from regard.runs.train import compose_recipe, dry_run, how_losses_differ
 
@@ -385,3 +387,16 @@ def test_a_setting_without_its_section_is_found():
     known = ["--size", "--seed", "training.steps", "training.ema", "model.layers"]
     assert meant("--steps", known) == ": did you mean training.steps?"
     assert meant("--ema", known) == ": did you mean training.ema?"
+
+
+def test_a_run_where_a_system_or_another_name_was_meant_is_recognised(lstm):
+    with pytest.raises(RegardError, match=rf"is a run, not a system: `regard resume {lstm.folder}`"):
+        check_systems([str(lstm.folder)])
+    with pytest.raises(RegardError, match=rf"There is no run .*: did you mean {lstm.folder}\?"):
+        regard.load(lstm.folder.with_name("lsmt"))
+    with pytest.raises(RegardError, match=r"There is no run .*zebra; `regard train` makes one"):
+        regard.load(lstm.folder.with_name("zebra"))
+    with pytest.raises(RegardError, match="There is no run"):
+        regard.load(lstm.folder / "nowhere" / "lstm")
+    with pytest.raises(RegardError, match=f"data is given as --data {lstm.folder}"):
+        parse_overrides([str(lstm.folder)], (), "lstm")

@@ -224,7 +224,7 @@ def test_a_translation_memory_is_pairs(tmp_path, name, encoding):
     assert pairs_in(path) == [*PAIRS, ("a bold word", "two lines & hi")]
     corpus = open_pairs(path)
     assert corpus.notes[0] == f"{name} is TMX (languages sw, en-us): sw is the source, en-us the target."
-    assert "1 units without both languages" in corpus.notes[-1]
+    assert "1 unit without both languages" in corpus.notes[-1]
     assert (corpus.source, corpus.target) == ("sw", "en-us")
     assert pairs_in(path, columns="en,sw")[0] == PAIRS[0][::-1]
     assert pairs_in(path, source="en", target="sw")[0] == PAIRS[0][::-1]
