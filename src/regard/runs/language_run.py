@@ -430,7 +430,7 @@ class LanguageRun(Run):
 
     def score(self, lines: str | Iterable[str]) -> Iterator[LineScore]:
         """Log-probability of each line, in nats, read on its own from the boundary to its <eos>. Lines may come from a
-        list or an open file; a single string is one line.
+        list or an open file; a single string is one line. A line break inside one is read as <eos>.
 
         On a CPU it depends on no other line, to the last bit; on a GPU others may move the last digits.
         """

@@ -28,7 +28,8 @@ def lines_of(data: Sequence[str]) -> tuple[str, ...]:
 def each_line(lines: str | Iterable[str]) -> Iterator[str]:
     """Lines of a program or of an open file, each without its end; a single string is one line."""
     for number, line in enumerate([lines] if isinstance(lines, str) else lines):
-        yield _checked(line.removesuffix("\n").removesuffix("\r") if isinstance(line, str) else line, number, "\n\r")
+        text = _checked(line, number, "")
+        yield text[:-1].removesuffix("\r") if text.endswith("\n") else text
 
 
 def each_pair(pairs: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
