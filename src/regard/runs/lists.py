@@ -17,7 +17,6 @@ from regard.report.progress import say
 GivenLines = str | Path | Sequence[str]  # a corpus by its name or path, or its lines
 GivenPairs = str | Path | Sequence[tuple[str, str]]  # … or its pairs of source and target, or of text and label
 GivenData = GivenLines | GivenPairs
-NO_PAIR = "Item {} of the data is no pair of two strings: (source, target) or (text, label)."
 
 
 def lines_of(data: Sequence[str]) -> tuple[str, ...]:
@@ -36,16 +35,16 @@ def each_pair(pairs: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
     """Pairs of a program, each of which must be one."""
     for number, pair in enumerate(pairs):
         if isinstance(pair, str) or not isinstance(pair, Sequence) or len(pair) != 2:
-            raise RegardError(NO_PAIR.format(number))
+            raise RegardError(
+                f"Item {number} of the data is no pair of two strings: (source, target) or (text, label)."
+            )
         yield _checked(pair[0], number, ""), _checked(pair[1], number, "")
 
 
 def sides(data: Sequence[tuple[str, str]]) -> tuple[list[str], list[str]]:
     """The sources and the targets of a list of pairs."""
     found: tuple[list[str], list[str]] = ([], [])
-    for number, pair in enumerate(data):
-        if isinstance(pair, str) or not isinstance(pair, Sequence) or len(pair) != 2:
-            raise RegardError(NO_PAIR.format(number))
+    for number, pair in enumerate(each_pair(data)):
         for side, text in zip(found, pair):
             side.append(_checked(text, number, "\n\r\t"))
     return found
