@@ -69,32 +69,40 @@ def recipe(place: Place, rows: int, sizes: Shape | None = None) -> Recipe:
 
 def regard_gpt(place: Place, rows: int, sizes: Shape | None = None) -> GPT:
     torch.manual_seed(1)
-    return GPT(vocabulary(place), recipe(place, rows, sizes).model)
+    with place.device:
+        return GPT(vocabulary(place), recipe(place, rows, sizes).model)
+
+
+def without_weights(place: Place, rows: int, sizes: Shape | None = None) -> GPT:
+    """What only counts needs no numbers."""
+    with torch.device("meta"):
+        return GPT(vocabulary(place), recipe(place, rows, sizes).model)
 
 
 def hugging_face_gpt(place: Place, sizes: Shape | None = None) -> Any:
     transformers: Any = import_module("transformers")
     sizes = sizes or shape(place)
-    torch.manual_seed(1)
-    return transformers.GPT2LMHeadModel(
-        transformers.GPT2Config(
-            vocab_size=vocabulary(place),
-            n_positions=sizes["context"],
-            n_embd=sizes["width"],
-            n_layer=sizes["layers"],
-            n_head=sizes["heads"],
-            resid_pdrop=0.0,
-            embd_pdrop=0.0,
-            attn_pdrop=0.0,
-            bos_token_id=0,
-            eos_token_id=0,
-        )
+    settings = transformers.GPT2Config(
+        vocab_size=vocabulary(place),
+        n_positions=sizes["context"],
+        n_embd=sizes["width"],
+        n_layer=sizes["layers"],
+        n_head=sizes["heads"],
+        resid_pdrop=0.0,
+        embd_pdrop=0.0,
+        attn_pdrop=0.0,
+        bos_token_id=0,
+        eos_token_id=0,
     )
+    torch.manual_seed(1)
+    with place.device:
+        return transformers.GPT2LMHeadModel(settings)
 
 
 def plain_gpt(place: Place, sizes: Shape | None = None) -> PlainGPT:
     torch.manual_seed(1)
-    return PlainGPT(vocabulary(place), **(sizes or shape(place)))
+    with place.device:
+        return PlainGPT(vocabulary(place), **(sizes or shape(place)))
 
 
 # -- training --------------------------------------------------------------------------------------------------------
@@ -128,8 +136,9 @@ def training_row(name: str, place: Place, sizes: Shape, rows: int) -> Row:
 
     def plain() -> PlainTraining:
         model = plain_gpt(place, sizes)
-        call = torch.compile(model) if place.device.type == "cuda" else model
-        return PlainTraining(model, lambda batch, state: (call(batch.tokens, batch.targets), None), batches, place)
+        if place.device.type == "cuda":
+            model.compile_parts()
+        return PlainTraining(model, lambda batch, state: (model(batch.tokens, batch.targets), None), batches, place)
 
     return Row(
         name,
@@ -140,7 +149,7 @@ def training_row(name: str, place: Place, sizes: Shape, rows: int) -> Row:
             Contender("transformers GPT-2", hugging_face, needs=["transformers"]),
             Contender("plain PyTorch" + (" compiled" if place.device.type == "cuda" else ""), plain),
         ],
-        Cost(operations=regard_gpt(place, rows, sizes).flops_per_token),
+        Cost(operations=without_weights(place, rows, sizes).flops_per_token),
         warm_up=place.of(5, 2, 1),
         calls=place.of(10, 2, 1),
     )
@@ -238,7 +247,7 @@ def generation_rows(place: Place) -> list[Row]:
 def generation_row(place: Place, rows: int, new: int) -> Row:
     sizes = shape(place)
     held = place.dtype.itemsize
-    model = regard_gpt(place, rows)
+    model = without_weights(place, rows)
     weights = (count(model) - sizes["context"] * sizes["width"]) * held  # all but the positions' table
     before = PROMPT + new / 2  # tokens, on average
     keys_and_values = 2 * sizes["layers"] * sizes["width"] * held * before

@@ -60,8 +60,18 @@ class PlainGPT(nn.Module):
         x = self.words(tokens) + self.places(torch.arange(tokens.size(1), device=tokens.device))
         for block in self.blocks:
             x = block(x)
+        return self.loss(x, targets)
+
+    def loss(self, x: Tensor, targets: Tensor) -> Tensor:
         logits = F.linear(self.finish(x), self.words.weight)
         return F.cross_entropy(logits.flatten(0, 1).float(), targets.flatten())
+
+    def compile_parts(self) -> None:
+        """`torch.compile` for a block, whose code all blocks share, and for the loss: a tenth of the time that the
+        whole model takes, which repeats the block in its graph, and as fast."""
+        for block in self.blocks:
+            block.compile()
+        self.loss = torch.compile(self.loss)  # type: ignore[method-assign]
 
     def caches(self, rows: int, capacity: int) -> Tensor:
         """Room for the keys and values of every block: [layers, 2, R, H, C, D / H]."""

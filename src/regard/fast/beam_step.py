@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from regard.decoding.beam_engine import REFILL, BeamBatch, BeamEngine, StateReader
 from regard.decoding.beam_slots import Slots, Terms
+from regard.fast.compile_ahead import compile_ahead, describe, size_class
 from regard.fast.graphs import recorded, synchronises
 from regard.fast.row_table import Row, Use, Why, needs_cuda, needs_triton
 from regard.layers.blocks import DecoderBlock, FeedForward, PreNorm
@@ -201,6 +202,9 @@ def allows_transformer(engine: BeamEngine, use: Use) -> Why:
 
 
 def allows_recording(batch: BeamBatch, use: Use) -> Why:
+    slots, model = batch.slots, batch.reader.model  # type: ignore[attr-defined]  # every reader has one
+    sizes = [size_class(number) for number in slots.words.shape]
+    compile_ahead(batch.step, batch.device, "beam", describe(model), slots.terms, sizes)
     return "a step of this model makes the host wait for the device" if synchronises(batch.step) else None
 
 

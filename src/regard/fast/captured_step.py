@@ -19,7 +19,7 @@ from torch import Tensor
 
 from regard.base.errors import RegardError
 from regard.fast import padded_step
-from regard.fast.compile_ahead import compile_ahead
+from regard.fast.compile_ahead import compile_ahead, describe, size_class
 from regard.fast.graphs import Recorder
 from regard.fast.recurrence import CLOSED
 from regard.fast.row_table import Row, Use, Why, needs_cuda
@@ -205,7 +205,10 @@ class CapturedUpdate:
             else:
                 trainer.backward(batch, state, count(batch), trainer.settings.accumulate)
 
-        compile_ahead(lambda: self.captured.recorder(batch).warm_up(step), trainer.device)
+        settings = trainer.settings
+        told = trainer.bf16, settings.optimizer, settings.accumulate, [size_class(number) for number in _shape(batch)]
+        work = lambda: self.captured.recorder(batch).warm_up(step)  # noqa: E731
+        compile_ahead(work, trainer.device, "step", describe(trainer.model), *told, backward=True)
         trainer.optimizer.zero_grad(set_to_none=True)
         trainer.doing = "step"
 

@@ -2,28 +2,36 @@
 
 Triton compiles a kernel when it is launched for the first time, one after the other; a training step has some twenty.
 `compile_ahead(work)` does the work once without launching any of them, and compiles each in a thread of its own. What
-the work computes is meaningless then, so it must keep nothing, and no other thread may use the device. `get_ready`
-loads what every kernel needs beside the reading of a corpus or of weights. Both only save time: a kernel that does not
-compile here is compiled again, and its error reported, where it is needed.
+the work computes is meaningless then, so it must keep nothing. Triton keeps what it compiled on the disk, and the cache
+folder remembers for which work that was done, so that it is done once. `get_ready` loads what every kernel needs beside
+the reading of a corpus or of weights. Both only save time: a kernel that does not compile here is compiled again, and
+its error reported, where it is needed.
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from functools import cache
-from threading import Thread
+from importlib.metadata import version
+from pathlib import Path
+from threading import Lock, Thread, get_ident
 from typing import Any
 
 import torch
 
+from regard import __version__
 from regard.fast.kernels.epilogue import epilogues
 from regard.fast.kernels.nvrtc import Kernel
+from regard.fast.known_kernels import KnownKernels, file_for
 from regard.fast.row_table import needs_triton, rows
+from regard.systems.model import Model
 
 THREADS = 16  # the most kernels at once
+ONE_AT_A_TIME = Lock()
 
 
 def get_ready(device: torch.device) -> None:
@@ -47,13 +55,47 @@ def _ready(device: torch.device) -> None:
             triton_key()  # reads and hashes the whole compiler, once per process
 
 
-def compile_ahead(work: Callable[[], object], device: torch.device) -> None:
-    """Compiles the kernels of the work, which draws no random numbers by this."""
+def describe(model: Model) -> tuple[object, ...]:
+    """What a model's kernels depend on."""
+    weights = [(tuple(weight.shape), weight.dtype) for weight in model.parameters()]
+    return type(model).__name__, model.settings, weights
+
+
+def size_class(number: int) -> tuple[int, bool]:
+    """Numbers of one class need the same kernels: tiles are powers of two, and addresses multiples of 16 or not."""
+    return max(4, (number - 1).bit_length()), number % 16 == 0
+
+
+def compile_ahead(work: Callable[[], object], device: torch.device, *told: object, backward: bool = False) -> None:
+    """Compiles the kernels of the work, which draws no random numbers by this. `told`: all that decides which kernels
+    these are; without it, they are compiled ahead each time. Other threads go on as ever, unless the work has a
+    `backward` pass, which PyTorch does in a thread of its own: then none may use the device."""
     if needs_triton(device) is not None:
         return
+    name = hashlib.blake2b(repr(told).encode(), digest_size=16).hexdigest() if told else ""
+    if name and compiled(device).near(name, 1) is not None:
+        return
+    with ONE_AT_A_TIME:
+        _compile(work, device, None if backward else get_ident())
+    if name:
+        compiled(device).add(name, 1, b"")
+
+
+@cache
+def compiled(device: torch.device) -> KnownKernels:
+    """The works whose kernels Triton has in its folder."""
+    home = Path(os.environ.get("TRITON_HOME") or Path.home())
+    folder = Path(os.environ.get("TRITON_CACHE_DIR") or home / ".triton" / "cache")
+    known = KnownKernels(file_for(device, __version__, torch.__version__, version("triton"), folder))
+    if not folder.is_dir() or not any(folder.iterdir()):
+        known.found.clear()
+    return known
+
+
+def _compile(work: Callable[[], object], device: torch.device, thread: int | None) -> None:
     generators = torch.get_rng_state(), torch.cuda.get_rng_state(device)
     library = epilogues(device)
-    with _not_launched(device) as compiling:
+    with _not_launched(device, thread) as compiling:
         if library is not None:
             library.choosing = False
         try:
@@ -69,14 +111,14 @@ def compile_ahead(work: Callable[[], object], device: torch.device) -> None:
 
 
 @contextmanager
-def _not_launched(device: torch.device) -> Iterator[list[Future[None]]]:
-    """Meanwhile a launched kernel is not run but compiled, by one of several threads."""
+def _not_launched(device: torch.device, thread: int | None) -> Iterator[list[Future[None]]]:
+    """Meanwhile a kernel that this thread launches, or any if None, is not run but compiled, by one of several."""
     from triton.runtime.jit import JITFunction
 
     launch, seen, compiling = JITFunction.run, set(), []
     threads = ThreadPoolExecutor(min(THREADS, os.cpu_count() or 1), "compile")
 
-    def compiled(kernel: Any, arguments: tuple[Any, ...], options: dict[str, Any]) -> None:
+    def make(kernel: Any, arguments: tuple[Any, ...], options: dict[str, Any]) -> None:
         torch.cuda.set_device(device)
         made = launch(kernel, *arguments, grid=None, warmup=True, **options)
         try:
@@ -85,7 +127,12 @@ def _not_launched(device: torch.device) -> Iterator[list[Future[None]]]:
             made._run = None  # half loaded: the launch loads it again, and says what is wrong
             raise
 
-    def run(kernel: Any, *arguments: Any, grid: Any, warmup: bool, **options: Any) -> None:
+    def held() -> bool:
+        return thread in (None, get_ident())
+
+    def run(kernel: Any, *arguments: Any, grid: Any, warmup: bool, **options: Any) -> Any:
+        if not held():
+            return launch(kernel, *arguments, grid=grid, warmup=warmup, **options)
         with suppress(Exception):  # another version of Triton: compiled at its launch
             binder = kernel.device_caches[torch.cuda.current_device()][-1]
             _, special, chosen = binder(*arguments, **options)
@@ -93,11 +140,13 @@ def _not_launched(device: torch.device) -> Iterator[list[Future[None]]]:
             if what not in seen:
                 seen.add(what)
                 kernel.cache_key  # noqa: B018  # in the order of the launches: in threads it would differ at each start
-                compiling.append(threads.submit(compiled, kernel, arguments, options))
+                compiling.append(threads.submit(make, kernel, arguments, options))
+        return None
 
-    JITFunction.run, Kernel.launches = run, False  # a persistent kernel would wait for numbers that are never written
+    before = Kernel.is_held
+    JITFunction.run, Kernel.is_held = run, held  # a persistent kernel would wait for numbers that are never written
     try:
         yield compiling
     finally:
-        JITFunction.run, Kernel.launches = launch, True
+        JITFunction.run, Kernel.is_held = launch, before
         threads.shutdown()

@@ -56,11 +56,11 @@ class KnownKernels:
             self.changed = False
 
 
-def file_for(device: torch.device, library: int) -> Path:
-    """The file of a GPU and its driver with this version of the library."""
+def file_for(device: torch.device, *versions: object) -> Path:
+    """The file of a GPU and its driver with these versions of libraries."""
     driver = DRIVER.read_text(encoding="utf-8", errors="replace") if DRIVER.is_file() else ""
     chip = torch.cuda.get_device_properties(device)
-    told = [chip.name, chip.major, chip.minor, chip.multi_processor_count, torch.version.cuda, library, driver]
+    told = [chip.name, chip.major, chip.minor, chip.multi_processor_count, torch.version.cuda, *versions, driver]
     name = hashlib.blake2b("\0".join(map(str, told)).encode(), digest_size=16).hexdigest()
     return cache_folder() / "kernels" / f"{name}.json"
 

@@ -13,6 +13,7 @@ import numpy as np
 import torch
 
 from regard.decoding.writer import Prompts, Step, Writer
+from regard.fast.compile_ahead import compile_ahead, describe, size_class
 from regard.fast.graphs import Recorder, synchronises
 from regard.fast.row_table import Row, Use, Why, is_swapped, needs_cuda
 
@@ -61,6 +62,10 @@ class RecordedSteps:
         self.run, self.recorder = lambda steps: Writer.run(writer, steps), recording_of(writer).recorder
         self.graphs: dict[int, torch.cuda.CUDAGraph] = {}
         self.warm_up = WARM_UP
+        step = writer.one_step
+        if is_swapped(step.step):  # all that changes the state are its kernels, which are not launched
+            told = describe(step.model), step.sampling, writer.rows, size_class(writer.capacity)
+            compile_ahead(lambda: self.run(1), writer.device, "tokens", *told)
 
     def __call__(self, steps: int) -> None:
         if not steps:

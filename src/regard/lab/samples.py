@@ -34,6 +34,7 @@ class Samples:
     def __init__(self, folder: RunsFolder, ask: Ask):
         self.folder, self.ask = folder, ask
         self._tried: dict[str, Any] = {}  # run: the step at which a sample was asked for last
+        self._asked: dict[str, asyncio.Task[bool]] = {}  # run: its sample that is being made
 
     def kept(self, name: str) -> list[dict[str, Any]]:
         """Oldest first; those of a run that had this name before are left out."""
@@ -55,7 +56,19 @@ class Samples:
             return None
 
     async def renew(self, name: str) -> bool:
-        """Ask for a sample of the present weights, if there is none yet; was one made?"""
+        """Ask for a sample of the present weights, if there is none yet; was one made? Who asks meanwhile waits for
+        the same one, which is made also when a page that asked was closed."""
+        if name not in self._asked:
+            asked = self._asked[name] = asyncio.create_task(self._renew(name))
+            asked.add_done_callback(lambda task: self._forget(name, task))
+        return await asyncio.shield(self._asked[name])
+
+    def _forget(self, name: str, task: asyncio.Task[bool]) -> None:
+        del self._asked[name]
+        if not task.cancelled():
+            task.exception()  # seen, even if nobody waits for it any more
+
+    async def _renew(self, name: str) -> bool:
         step = await run_in_threadpool(self.step_now, name)
         kept = await run_in_threadpool(self.kept, name)
         if step is None or any(entry.get("step") == step for entry in kept) or self._tried.get(name) == step:

@@ -10,6 +10,7 @@ import torch
 
 from regard.fast import compile_ahead as ahead
 from regard.fast.kernels import nvrtc
+from regard.fast.known_kernels import KnownKernels
 
 CUDA = torch.device("cuda", 0)
 
@@ -48,6 +49,8 @@ def library(monkeypatch):
     monkeypatch.setattr(torch.cuda, "get_rng_state", lambda device: state[0])
     monkeypatch.setattr(torch.cuda, "set_rng_state", lambda new, device: state.__setitem__(0, new))
     made.state = state
+    known = KnownKernels()
+    monkeypatch.setattr(ahead, "compiled", lambda device: known)
     return made
 
 
@@ -110,6 +113,84 @@ def test_an_error_of_the_work_is_raised_and_leaves_nothing_behind(library):
         ahead.compile_ahead(work, CUDA)
     assert library.choosing
     assert Kernel.run is written
+
+
+def test_what_was_compiled_for_the_same_work_is_not_compiled_ahead_again(library):
+    done = []
+    for told in [("step", 16), ("step", 16), ("step", 32), (), ()]:
+        ahead.compile_ahead(lambda told=told: done.append(told), CUDA, *told)
+    assert done == [("step", 16), ("step", 32), (), ()]
+
+
+def test_work_that_failed_is_compiled_ahead_again(library):
+    def work():
+        raise RuntimeError("out of memory")
+
+    with pytest.raises(RuntimeError):
+        ahead.compile_ahead(work, CUDA, "step")
+    done = []
+    ahead.compile_ahead(lambda: done.append(1), CUDA, "step")
+    assert done == [1]
+
+
+@pytest.mark.parametrize("backward", [False, True])
+def test_another_thread_launches_as_ever_unless_the_work_has_a_backward_pass(library, backward):
+    own, other = Kernel(), Kernel()
+
+    def work():
+        own.run(16, grid=(1,), warmup=False)
+        thread = threading.Thread(target=lambda: other.run(32, grid=(1,), warmup=False))
+        thread.start()
+        thread.join()
+
+    ahead.compile_ahead(work, CUDA, backward=backward)
+    assert (own.launched, [given for given, _ in own.made]) == ([], [(16,)])
+    assert (other.launched, [given for given, _ in other.made]) == (([], [(32,)]) if backward else ([(32,)], []))
+
+
+def test_two_threads_compile_one_after_the_other(library):
+    kernel, began, later = Kernel(), threading.Event(), []
+
+    def second():
+        began.wait()
+        ahead.compile_ahead(lambda: later.append(kernel.run(32, grid=(1,), warmup=False)), CUDA)
+
+    thread = threading.Thread(target=second)
+    thread.start()
+
+    def first():
+        began.set()
+        kernel.run(16, grid=(1,), warmup=False)
+        assert not later
+
+    written = Kernel.run
+    ahead.compile_ahead(first, CUDA)
+    thread.join()
+    assert sorted(given for given, _ in kernel.made) == [(16,), (32,)]
+    assert not kernel.launched
+    assert Kernel.run is written
+
+
+@pytest.mark.parametrize("emptied", [False, True])
+def test_a_cache_of_triton_that_was_emptied_is_not_taken_for_full(tmp_path, monkeypatch, emptied):
+    monkeypatch.setenv("REGARD_CACHE", str(tmp_path / "regard"))
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path / "triton"))
+    chip = SimpleNamespace(name="a GPU", major=9, minor=0, multi_processor_count=132)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: chip)
+    monkeypatch.setattr(ahead, "version", lambda package: "3.6.0")
+    known = ahead.compiled.__wrapped__(CUDA)
+    assert not known.found
+    known.add("a step", 1, b"")
+    known.save()
+    (tmp_path / "triton").mkdir()
+    if not emptied:
+        (tmp_path / "triton" / "kernel").touch()
+    assert (ahead.compiled.__wrapped__(CUDA).near("a step", 1) is None) == emptied
+
+
+def test_sizes_of_one_class_have_the_same_tiles_and_alignment():
+    assert len({ahead.size_class(number) for number in (1, 5, 9, 15)}) == 1
+    assert len({ahead.size_class(number) for number in (8, 16, 24, 32, 40, 48)}) == 5
 
 
 def test_where_there_is_no_triton_nothing_is_done_before():

@@ -1,5 +1,6 @@
 """What the lab reads: only the folder of the runs, whatever a name says, and only what was added since."""
 
+import asyncio
 import json
 import os
 
@@ -157,6 +158,48 @@ def test_looking_writes_nothing(folder):
     assert Trash(folder).list() == []
     assert Samples(folder, None).kept("lstm") == []
     assert sorted(folder.root.rglob("*")) == before
+
+
+def test_who_asks_while_a_sample_is_made_gets_the_same_one(folder, monkeypatch):
+    """A page asks again when the run's state changes; its first request is given up then."""
+    from types import SimpleNamespace
+
+    from regard.lab.samples import Samples
+
+    asked = []
+
+    async def ask(what, given, seconds):
+        asked.append(given["run"])
+        await asyncio.sleep(0.05)
+        return SimpleNamespace(value={"text": "The cat sat."})
+
+    async def both():
+        samples = Samples(folder, ask)
+        monkeypatch.setattr(samples, "step_now", lambda name: 0)
+        first, second = asyncio.create_task(samples.renew("lstm")), asyncio.create_task(samples.renew("lstm"))
+        await asyncio.sleep(0.01)
+        first.cancel()
+        assert await second
+        return samples.kept("lstm"), await samples.renew("lstm")
+
+    kept, again = asyncio.run(both())
+    assert [entry["text"] for entry in kept] == ["The cat sat."]
+    assert (asked, again) == (["lstm"], False)
+
+
+def test_a_sample_that_fails_is_said_to_all_who_asked(folder, monkeypatch):
+    from regard.lab.samples import Samples
+
+    async def ask(what, given, seconds):
+        await asyncio.sleep(0.01)
+        raise RegardError("It cannot write.")
+
+    async def both():
+        samples = Samples(folder, ask)
+        monkeypatch.setattr(samples, "step_now", lambda name: 0)
+        return await asyncio.gather(samples.renew("lstm"), samples.renew("lstm"), return_exceptions=True)
+
+    assert [str(error) for error in asyncio.run(both())] == ["It cannot write."] * 2
 
 
 @pytest.mark.parametrize("damage", [("2.0", "9.0"), ('"crc32"', '"crc33"'), ("{", "[")])
