@@ -136,9 +136,12 @@ def training_row(name: str, place: Place, sizes: Shape, rows: int) -> Row:
 
     def plain() -> PlainTraining:
         model = plain_gpt(place, sizes)
-        if place.device.type == "cuda":
+        call: Callable[..., Tensor] = model
+        if place.device.type == "cuda" and sizes == shape(place):
+            call = torch.compile(model)
+        elif place.device.type == "cuda":
             model.compile_parts()
-        return PlainTraining(model, lambda batch, state: (model(batch.tokens, batch.targets), None), batches, place)
+        return PlainTraining(model, lambda batch, state: (call(batch.tokens, batch.targets), None), batches, place)
 
     return Row(
         name,

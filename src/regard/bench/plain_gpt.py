@@ -67,8 +67,8 @@ class PlainGPT(nn.Module):
         return F.cross_entropy(logits.flatten(0, 1).float(), targets.flatten())
 
     def compile_parts(self) -> None:
-        """`torch.compile` for a block, whose code all blocks share, and for the loss: a tenth of the time that the
-        whole model takes, which repeats the block in its graph, and as fast."""
+        """`torch.compile` for a block, whose code all blocks share, and for the loss. The compiled whole repeats the
+        block in its graph: it takes longer the more blocks there are, and is 0.5 % faster at 12."""
         for block in self.blocks:
             block.compile()
         self.loss = torch.compile(self.loss)  # type: ignore[method-assign]

@@ -23,6 +23,7 @@ from torch import Tensor
 
 ROWS, COLUMNS, WARPS = 8, 256, 8  # a program's tile
 PROGRAMS = 1024  # that sum squares, eight on each multiprocessor
+WORD_COLUMNS = 128  # of a word's gradient, for a program of one warp, which needs no barriers
 AT_ONCE = 12  # matrices in a launch: each has its own code in the kernel
 
 
@@ -106,32 +107,32 @@ def _add_words(
     words, d_vectors, gradient, factor, amount, inner, outer_stride, inner_stride, stride,
     columns: tl.constexpr, AMOUNT: tl.constexpr, WIDTH: tl.constexpr, SOME: tl.constexpr,
 ):  # fmt: skip
-    own, column = tl.program_id(0), tl.arange(0, WIDTH)
+    own, column = tl.program_id(0), tl.program_id(1) * WIDTH + tl.arange(0, WIDTH)
     word = tl.load(words + own)
     every = tl.arange(0, AMOUNT)
     alike = tl.load(words + every, mask=every < amount, other=-1) == word
-    if tl.sum((alike & (every < own)).to(tl.int32)) == 0:  # the first place of the word adds up all of them
-        total = tl.zeros([WIDTH], tl.float32)
-        for first in range(own, amount, SOME):
-            place = first + tl.arange(0, SOME)
-            same = tl.load(words + place, mask=place < amount, other=-1) == word
-            if tl.sum(same.to(tl.int32)) > 0:
-                start = (place // inner).to(tl.int64) * outer_stride + (place % inner) * inner_stride
-                wanted = same[:, None] & (column < columns)[None, :]
-                found = tl.load(d_vectors + start[:, None] + column[None, :], mask=wanted, other=0.0)
-                total += tl.sum(found.to(tl.float32), 0)
+    if tl.min(tl.where(alike, every, AMOUNT)) == own:  # the first place of the word adds up all of them
+        last = tl.max(tl.where(alike, every, 0))
         at = gradient + word.to(tl.int64) * stride + column
         before = tl.load(at, mask=column < columns, other=0.0)
+        total = tl.zeros([WIDTH], tl.float32)
+        for first in range(own, last + 1, SOME):
+            place = first + tl.arange(0, SOME)
+            same = tl.load(words + place, mask=place < amount, other=-1) == word
+            start = (place // inner).to(tl.int64) * outer_stride + (place % inner) * inner_stride
+            wanted = same[:, None] & (column < columns)[None, :]
+            found = tl.load(d_vectors + start[:, None] + column[None, :], mask=wanted, other=0.0)
+            total += tl.sum(found.to(tl.float32), 0)
         tl.store(at, before + total / tl.load(factor), mask=column < columns)
 
 
 def add_words(words: Tensor, d_vectors: Tensor, gradient: Tensor, factor: Tensor) -> None:
     """gradient[w] += Σ d_vectors / factor over all places [R, T] of the word w, in the order of the places."""
     rows, steps, columns = d_vectors.shape
-    _add_words[(rows * steps,)](
+    _add_words[(rows * steps, triton.cdiv(columns, WORD_COLUMNS))](
         words, d_vectors, gradient, factor, rows * steps, steps, d_vectors.stride(0), d_vectors.stride(1),
         gradient.stride(0), columns=columns, AMOUNT=triton.next_power_of_2(rows * steps),
-        WIDTH=triton.next_power_of_2(columns), SOME=8, num_warps=8,
+        WIDTH=WORD_COLUMNS, SOME=16, num_warps=1,
     )  # fmt: skip
 
 
