@@ -23,7 +23,8 @@ from torch import Tensor
 
 ROWS, COLUMNS, WARPS = 8, 256, 8  # a program's tile
 PROGRAMS = 1024  # that sum squares, eight on each multiprocessor
-WORD_COLUMNS = 128  # of a word's gradient, for a program of one warp, which needs no barriers
+WORD_COLUMNS = 512  # of a word's gradient, for a program
+WORD_PLACES = 8192  # numbers that a program compares at once to find the next places of its word
 AT_ONCE = 12  # matrices in a launch: each has its own code in the kernel
 
 
@@ -112,27 +113,29 @@ def _add_words(
     every = tl.arange(0, AMOUNT)
     alike = tl.load(words + every, mask=every < amount, other=-1) == word
     if tl.min(tl.where(alike, every, AMOUNT)) == own:  # the first place of the word adds up all of them
-        last = tl.max(tl.where(alike, every, 0))
         at = gradient + word.to(tl.int64) * stride + column
         before = tl.load(at, mask=column < columns, other=0.0)
+        rank, times = tl.cumsum(alike.to(tl.int32), 0), tl.sum(alike.to(tl.int32))
         total = tl.zeros([WIDTH], tl.float32)
-        for first in range(own, last + 1, SOME):
-            place = first + tl.arange(0, SOME)
-            same = tl.load(words + place, mask=place < amount, other=-1) == word
+        for first in range(0, times, SOME):
+            number = first + 1 + tl.arange(0, SOME)  # the n-th place of the word
+            found = alike[None, :] & (rank[None, :] == number[:, None])
+            place = tl.sum(tl.where(found, every[None, :], 0), 1)
             start = (place // inner).to(tl.int64) * outer_stride + (place % inner) * inner_stride
-            wanted = same[:, None] & (column < columns)[None, :]
-            found = tl.load(d_vectors + start[:, None] + column[None, :], mask=wanted, other=0.0)
-            total += tl.sum(found.to(tl.float32), 0)
+            wanted = (number <= times)[:, None] & (column < columns)[None, :]
+            vectors = tl.load(d_vectors + start[:, None] + column[None, :], mask=wanted, other=0.0)
+            total += tl.sum(vectors.to(tl.float32), 0)
         tl.store(at, before + total / tl.load(factor), mask=column < columns)
 
 
 def add_words(words: Tensor, d_vectors: Tensor, gradient: Tensor, factor: Tensor) -> None:
     """gradient[w] += Σ d_vectors / factor over all places [R, T] of the word w, in the order of the places."""
     rows, steps, columns = d_vectors.shape
+    amount = triton.next_power_of_2(rows * steps)
     _add_words[(rows * steps, triton.cdiv(columns, WORD_COLUMNS))](
         words, d_vectors, gradient, factor, rows * steps, steps, d_vectors.stride(0), d_vectors.stride(1),
-        gradient.stride(0), columns=columns, AMOUNT=triton.next_power_of_2(rows * steps),
-        WIDTH=WORD_COLUMNS, SOME=16, num_warps=1,
+        gradient.stride(0), columns=columns, AMOUNT=amount, WIDTH=WORD_COLUMNS,
+        SOME=min(8, max(2, WORD_PLACES // amount)), num_warps=4,
     )  # fmt: skip
 
 
