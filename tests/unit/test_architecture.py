@@ -123,3 +123,20 @@ def test_only_one_door_leads_to_fast():
 def test_one_file_name_has_one_meaning():
     names = [path.name for path in FILES if not path.name.startswith("__")]
     assert sorted({name for name in names if names.count(name) > 1}) == []
+
+
+@pytest.mark.parametrize(
+    "chosen, spins",
+    [
+        ({}, ("passive", "10000")),
+        ({"OMP_WAIT_POLICY": "active"}, ("active", None)),
+        ({"GOMP_SPINCOUNT": "7"}, ("passive", "7")),
+    ],
+)
+def test_idle_threads_spin_for_a_moment_unless_the_user_chose_otherwise(chosen, spins):
+    """Before torch is loaded: later it has no effect."""
+    code = "import os, sys, regard; assert 'torch' not in sys.modules; print(*map(os.environ.get, sys.argv[1:]))"
+    names = "OMP_WAIT_POLICY", "GOMP_SPINCOUNT"
+    environment = {name: value for name, value in os.environ.items() if name not in names} | chosen
+    done = subprocess.run([sys.executable, "-c", code, *names], capture_output=True, text=True, env=environment)
+    assert done.stdout.split() == [str(spin) for spin in spins], done.stderr

@@ -41,6 +41,7 @@ class CTranslate2Engine:
         self.ids = {symbol: number for number, symbol in enumerate(target)}
         workers = torch.get_num_threads()
         self.translator = ctranslate2.Translator(str(folder), device="cpu", inter_threads=workers, intra_threads=1)
+        torch.set_num_threads(workers)  # it takes its own number for all that uses OpenMP in this thread
 
     def search(self, sources: Sequence[Sequence[int]], limits: Sequence[int], terms: Terms) -> list[list[Hypothesis]]:
         """For each source (with <eos>) its hypotheses of at most `limits` tokens, best first."""

@@ -19,7 +19,7 @@ import numpy as np
 from regard.text.pair_batches import PairBatch, PairBatches, side_by_side
 from regard.text.pair_tokens import TokenPairs
 
-GRIDS = {240.0: (8, 4), 120.0: (4, 4), 0.0: (4, 2)}  # from so many seconds on: lengths of targets, of sources for each
+GRIDS = {180.0: (8, 4), 40.0: (4, 4), 0.0: (4, 2)}  # from so many seconds on: lengths of targets, of sources for each
 
 
 def grid_for(seconds: float = math.inf) -> tuple[int, int]:

@@ -99,6 +99,17 @@ def test_hypotheses_come_best_first_and_those_that_were_cut_off_come_last(runs, 
         assert order == sorted(order)
 
 
+def test_pytorch_keeps_its_threads(runs, tmp_path):
+    """CTranslate2 sets the number for everything that uses OpenMP."""
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(3)
+        opened(runs("transformer"), tmp_path / "out")
+        assert torch.get_num_threads() == 3
+    finally:
+        torch.set_num_threads(before)
+
+
 def test_exporting_leaves_the_weights_as_they_were(runs, tmp_path):
     run = runs("transformer")
     before = {name: weight.clone() for name, weight in run.model.state_dict().items()}
