@@ -128,14 +128,14 @@ def test_micro_batches_give_the_gradient_of_the_whole(system, tmp_path, consiste
         torch.testing.assert_close(gradients[1][name], gradient, rtol=1e-9, atol=1e-12)
 
 
-def test_the_moving_average_is_a_mean_first_and_then_forgets():
+def test_the_moving_average_is_of_the_last_sixth_first_and_then_of_the_last_steps():
     layer, decay = torch.nn.Linear(1, 1, bias=False).double(), 0.75
     average, expected = Average(decay), None
-    for n in range(1, 12):
+    for n in range(1, 40):
         with torch.no_grad():
             layer.weight.fill_(float(n * n))
         average.add(layer)
-        rate = max(1 / n, 1 - decay)
+        rate = max(6 / (n + 5), 1 - decay)
         expected = n * n if expected is None else expected + rate * (n * n - expected)
         assert float(average.weights["weight"]) == pytest.approx(expected)
 
@@ -157,8 +157,8 @@ def test_the_average_is_what_is_validated_and_saved(tmp_path):
     seen, still_last = validated(tmp_path, ema=0.5, evaluate_every=3)
     torch.testing.assert_close(still_last, last)
     averages = [weights[0]]
-    for each in weights[1:]:  # max(1/n, 1 − decay) is ½ from the second on
-        averages.append((averages[-1] + each) / 2)
+    for n, each in enumerate(weights[1:], start=2):  # 6/(n + 5) is above ½ for all six
+        averages.append(averages[-1] + 6 / (n + 5) * (each - averages[-1]))
     torch.testing.assert_close(seen, [averages[2], averages[5]])
     torch.testing.assert_close(load_tensors(tmp_path / "model.safetensors")[0]["embedding.table.weight"], seen[-1])
     assert sorted(path.name for path in (tmp_path / "plain" / "kept").iterdir()) == [

@@ -366,6 +366,29 @@ def test_the_average_is_the_mean_of_the_weights_seen():
     assert torch.allclose(model.weight, torch.full((1, 2), 6.0))
 
 
+def averaged(decay, values):
+    model, average = torch.nn.Linear(1, 1, bias=False).double(), Average(decay)
+    for value in values:
+        with torch.no_grad():
+            model.weight.fill_(value)
+        average.add(model)
+    return average.weights["weight"].item()
+
+
+def test_of_a_short_training_the_last_sixth_is_averaged_whatever_the_decay():
+    """Weights n⁵ on the n-th step: the mean of 1 … N is 6/7 N, where the mean of all would be N/2."""
+    for decay in (0.999, 0.9999):
+        assert averaged(decay, range(1, 601)) == pytest.approx(6 / 7 * 600, rel=0.01)
+    assert averaged(1.0, range(1, 601)) == pytest.approx(300.5)
+
+
+def test_of_a_long_training_the_average_is_the_exponential_one():
+    values, expected = np.random.default_rng(0).normal(size=2000), 0.0
+    for value in values:
+        expected += 0.02 * (value - expected)
+    assert averaged(0.98, values) == pytest.approx(expected, abs=1e-9)
+
+
 def test_snapshots_are_spread_over_the_whole_training_and_a_resume_leaves_the_same(tmp_path):
     def moments(folder):
         return [int(path.stem) for path in weights_in(folder / "snapshots")]

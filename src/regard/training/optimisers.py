@@ -111,10 +111,11 @@ def averaging_is_due(losses: Sequence[float]) -> bool:
 
 
 class Average:
-    """A mean of the weights over steps: w̄ ← w̄ + max(1/n, 1 − decay) (w − w̄) after the n-th.
+    """A mean of the weights over steps: w̄ ← w̄ + max(6/(n + 5), 1 − decay) (w − w̄) after the n-th.
 
-    With decay 1 that is the plain running mean since averaging began; below 1 it becomes, after the first 1/(1 − decay)
-    steps, the exponential moving average.
+    That is the exponential moving average after the first 6/(1 − decay) steps; before, about the last sixth of the
+    steps counts, so that a short training does not keep the mean of all that it went through. With decay 1 every step
+    since averaging began counts the same, 1/n.
     """
 
     def __init__(self, decay: float) -> None:
@@ -134,7 +135,8 @@ class Average:
             self.weights = {name: parameter.detach().clone() for name, parameter in named.items()}
             return
         held, new = [self.weights[name] for name in named], [parameter.detach() for parameter in named.values()]
-        torch._foreach_lerp_(held, new, max(1 / self.count, 1 - self.decay))
+        share = 1 / self.count if self.decay == 1 else max(6 / (self.count + 5), 1 - self.decay)
+        torch._foreach_lerp_(held, new, share)
 
     @torch.no_grad()
     def swap(self, model: nn.Module) -> None:
