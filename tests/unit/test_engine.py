@@ -145,6 +145,14 @@ def test_the_smallest_contexts_are_reread_again_and_again(context):
         assert found == [alone(small, prompt, n, sampling=Sampling(), **options) for n, prompt in enumerate(PROMPTS)]
 
 
+@pytest.mark.parametrize("name", ["max_tokens", "lines"])
+def test_a_limit_below_zero_is_refused_and_zero_writes_nothing(model, name):
+    engine = Engine(model, eos=EOS)
+    with pytest.raises(RegardError, match=f"{name} is -1"):
+        list(engine.texts([[EOS]], **{"max_tokens": 3, name: -1}))
+    assert list(engine.texts([[EOS, 3]], max_tokens=0)) == [[]]
+
+
 def test_what_cannot_be_is_refused(model):
     with pytest.raises(RegardError, match="--seed"):
         list(Engine(model, eos=EOS).texts(PROMPTS, max_tokens=3, seed=-1))

@@ -67,19 +67,14 @@ def recipe(place: Place, rows: int, sizes: Shape | None = None) -> Recipe:
     )
 
 
-def regard_gpt(place: Place, rows: int, sizes: Shape | None = None) -> GPT:
+def regard_gpt(place: Place, rows: int, sizes: Shape | None = None, on: str | torch.device = "cpu") -> GPT:
+    """`on` a GPU its numbers are drawn faster; `meta`: it has none, and can only be counted."""
     torch.manual_seed(1)
-    with place.device:
+    with torch.device(on):
         return GPT(vocabulary(place), recipe(place, rows, sizes).model)
 
 
-def without_weights(place: Place, rows: int, sizes: Shape | None = None) -> GPT:
-    """What only counts needs no numbers."""
-    with torch.device("meta"):
-        return GPT(vocabulary(place), recipe(place, rows, sizes).model)
-
-
-def hugging_face_gpt(place: Place, sizes: Shape | None = None) -> Any:
+def hugging_face_gpt(place: Place, sizes: Shape | None = None, on: str | torch.device = "cpu") -> Any:
     transformers: Any = import_module("transformers")
     sizes = sizes or shape(place)
     settings = transformers.GPT2Config(
@@ -95,13 +90,13 @@ def hugging_face_gpt(place: Place, sizes: Shape | None = None) -> Any:
         eos_token_id=0,
     )
     torch.manual_seed(1)
-    with place.device:
+    with torch.device(on):
         return transformers.GPT2LMHeadModel(settings)
 
 
-def plain_gpt(place: Place, sizes: Shape | None = None) -> PlainGPT:
+def plain_gpt(place: Place, sizes: Shape | None = None, on: str | torch.device = "cpu") -> PlainGPT:
     torch.manual_seed(1)
-    with place.device:
+    with torch.device(on):
         return PlainGPT(vocabulary(place), **(sizes or shape(place)))
 
 
@@ -121,12 +116,14 @@ def further_training_rows(place: Place) -> list[Row]:
 
 def training_row(name: str, place: Place, sizes: Shape, rows: int) -> Row:
     batches = full_windows(vocabulary(place), rows, sizes["context"])
+    compiled = " compiled" if sizes == shape(place) else ", blocks compiled"
 
     def regard() -> RegardTraining:
-        return RegardTraining(regard_gpt(place, rows, sizes), batches, recipe(place, rows, sizes).training, place)
+        model = regard_gpt(place, rows, sizes, place.device)
+        return RegardTraining(model, batches, recipe(place, rows, sizes).training, place)
 
     def hugging_face() -> PlainTraining:
-        model = hugging_face_gpt(place, sizes)
+        model = hugging_face_gpt(place, sizes, place.device)
 
         def loss(batch: TensorBatch, state: State | None) -> tuple[Tensor, None]:
             logits = model(batch.tokens, use_cache=False).logits
@@ -135,7 +132,7 @@ def training_row(name: str, place: Place, sizes: Shape, rows: int) -> Row:
         return PlainTraining(model, loss, batches, place)
 
     def plain() -> PlainTraining:
-        model = plain_gpt(place, sizes)
+        model = plain_gpt(place, sizes, place.device)
         call: Callable[..., Tensor] = model
         if place.device.type == "cuda" and sizes == shape(place):
             call = torch.compile(model)
@@ -150,9 +147,9 @@ def training_row(name: str, place: Place, sizes: Shape, rows: int) -> Row:
         [
             Contender("Regard", regard),
             Contender("transformers GPT-2", hugging_face, needs=["transformers"]),
-            Contender("plain PyTorch" + (" compiled" if place.device.type == "cuda" else ""), plain),
+            Contender("plain PyTorch" + compiled * (place.device.type == "cuda"), plain),
         ],
-        Cost(operations=without_weights(place, rows, sizes).flops_per_token),
+        Cost(operations=regard_gpt(place, rows, sizes, "meta").flops_per_token),
         warm_up=place.of(5, 2, 1),
         calls=place.of(10, 2, 1),
     )
@@ -250,7 +247,7 @@ def generation_rows(place: Place) -> list[Row]:
 def generation_row(place: Place, rows: int, new: int) -> Row:
     sizes = shape(place)
     held = place.dtype.itemsize
-    model = without_weights(place, rows)
+    model = regard_gpt(place, rows, on="meta")
     weights = (count(model) - sizes["context"] * sizes["width"]) * held  # all but the positions' table
     before = PROMPT + new / 2  # tokens, on average
     keys_and_values = 2 * sizes["layers"] * sizes["width"] * held * before

@@ -82,7 +82,7 @@ def translate(
     weights
         best on validation, last, or a step whose weights were kept
     engine
-        what searches: regard, or on a CPU ctranslate2 or ctranslate2-int8, which is faster
+        what searches: regard, or on a CPU ctranslate2, or ctranslate2-int8, which is the fastest
     device
         cpu, cuda, …; auto = a GPU if there is one
     json

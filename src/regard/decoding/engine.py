@@ -22,6 +22,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from regard.base.errors import RegardError
 from regard.base.install import Install, as_written
 from regard.decoding.generate import half
 from regard.decoding.sampling import GREEDY, Sampling, damaged, random_stream
@@ -141,6 +142,9 @@ class Engine:
     ) -> Text:
         """Queues a text, which the next steps write. It ends after `lines` lines (0 = no limit) or `max_tokens`.
         Sampling depends on the seed and the text's number alone."""
+        for name, most in (("max_tokens", max_tokens), ("lines", lines)):
+            if most < 0:
+                raise RegardError(f"{name} is {most}, and cannot be less than 0.")
         prompt = prompt if isinstance(prompt, Prompt) else Prompt(prompt)
         draws = random_stream(seed, number)
         text = Text(number, prompt, self._end(prompt.tokens), draws, max_tokens, lines, on_reread)

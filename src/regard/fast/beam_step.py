@@ -204,7 +204,7 @@ def allows_transformer(engine: BeamEngine, use: Use) -> Why:
 def allows_recording(batch: BeamBatch, use: Use) -> Why:
     slots, reader = batch.slots, batch.reader
     if isinstance(reader, TransformerRows):  # all that its step changes, it changes by kernels, which are not launched
-        sizes = [size_class(number) for number in slots.words.shape]
+        sizes = [size_class(number) for number in (*slots.words.shape, *reader.memory[0].shape)]
         compile_ahead(batch.step, batch.device, "beam", describe(reader.model), slots.terms, sizes)
     return "a step of this model makes the host wait for the device" if synchronises(batch.step) else None
 

@@ -206,7 +206,9 @@ class CapturedUpdate:
                 trainer.backward(batch, state, count(batch), trainer.settings.accumulate)
 
         settings = trainer.settings
-        told = trainer.bf16, settings.optimizer, settings.accumulate, [size_class(number) for number in _shape(batch)]
+        smoothed = getattr(settings, "label_smoothing", 0.0) > 0, getattr(settings, "consistency", 0.0) > 0
+        sizes = [size_class(number) for number in (*_shape(batch), batch.tokens.numel())]
+        told = trainer.bf16, settings.optimizer, settings.accumulate, settings.clip > 0, smoothed, sizes
         work = lambda: self.captured.recorder(batch).warm_up(step)  # noqa: E731
         compile_ahead(work, trainer.device, "step", describe(trainer.model), *told, backward=True)
         trainer.optimizer.zero_grad(set_to_none=True)

@@ -2,8 +2,8 @@
 
 Triton compiles a kernel when it is launched for the first time, one after the other; a training step has some twenty.
 `compile_ahead(work)` does the work once without launching any of them, and compiles each in a thread of its own. What
-the work computes is meaningless then, so it must keep nothing. Triton keeps what it compiled on the disk, and the cache
-folder remembers for which work that was done, so that it is done once. `get_ready` loads what every kernel needs beside
+the work computes is meaningless then, so it must keep nothing. Triton keeps what it compiled in a folder, and a file
+there remembers for which work that was done, so that it is done once. `get_ready` loads what every kernel needs beside
 the reading of a corpus or of weights. Both only save time: a kernel that does not compile here is compiled again, and
 its error reported, where it is needed.
 """
@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from functools import cache
-from importlib.metadata import version
+from importlib import import_module
 from pathlib import Path
 from threading import Lock, Thread, get_ident
 from typing import Any
@@ -58,18 +58,18 @@ def _ready(device: torch.device) -> None:
 def describe(model: Model) -> tuple[object, ...]:
     """What a model's kernels depend on."""
     weights = [(tuple(weight.shape), weight.dtype) for weight in model.parameters()]
-    return type(model).__name__, model.settings, weights
+    return type(model).__name__, getattr(model, "settings", None), weights
 
 
 def size_class(number: int) -> tuple[int, bool]:
     """Numbers of one class need the same kernels: tiles are powers of two, and addresses multiples of 16 or not."""
-    return max(4, (number - 1).bit_length()), number % 16 == 0
+    return (number - 1).bit_length(), number % 16 == 0
 
 
 def compile_ahead(work: Callable[[], object], device: torch.device, *told: object, backward: bool = False) -> None:
     """Compiles the kernels of the work, which draws no random numbers by this. `told`: all that decides which kernels
-    these are; without it, they are compiled ahead each time. Other threads go on as ever, unless the work has a
-    `backward` pass, which PyTorch does in a thread of its own: then none may use the device."""
+    these are; without it, they are compiled ahead each time. Other threads launch their kernels as ever, unless the
+    work has a `backward` pass, which PyTorch does in a thread of its own: then none may use the device."""
     if needs_triton(device) is not None:
         return
     name = hashlib.blake2b(repr(told).encode(), digest_size=16).hexdigest() if told else ""
@@ -83,13 +83,14 @@ def compile_ahead(work: Callable[[], object], device: torch.device, *told: objec
 
 @cache
 def compiled(device: torch.device) -> KnownKernels:
-    """The works whose kernels Triton has in its folder."""
-    home = Path(os.environ.get("TRITON_HOME") or Path.home())
-    folder = Path(os.environ.get("TRITON_CACHE_DIR") or home / ".triton" / "cache")
-    known = KnownKernels(file_for(device, __version__, torch.__version__, version("triton"), folder))
-    if not folder.is_dir() or not any(folder.iterdir()):
-        known.found.clear()
-    return known
+    """The works whose kernels Triton has in its folder; kept there, so that whoever empties it empties this too."""
+    try:
+        folder = os.environ.get("TRITON_CACHE_DIR")
+        home = Path(os.environ.get("TRITON_HOME") or Path.home()) if not folder else Path()
+        name = file_for(device, __version__, torch.__version__, import_module("triton").__version__).name
+        return KnownKernels(Path(folder or home / ".triton" / "cache") / f"regard-{name}")
+    except Exception:  # no home, or another Triton: remembered by this process alone
+        return KnownKernels()
 
 
 def _compile(work: Callable[[], object], device: torch.device, thread: int | None) -> None:

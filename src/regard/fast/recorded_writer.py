@@ -62,9 +62,11 @@ class RecordedSteps:
         self.run, self.recorder = lambda steps: Writer.run(writer, steps), recording_of(writer).recorder
         self.graphs: dict[int, torch.cuda.CUDAGraph] = {}
         self.warm_up = WARM_UP
-        step = writer.one_step
-        if is_swapped(step.step):  # all that changes the state are its kernels, which are not launched
-            told = describe(step.model), step.sampling, writer.rows, size_class(writer.capacity)
+        step, sampling = writer.one_step, writer.one_step.sampling
+        # All that changes the state are the fast step's kernels, which are not launched.
+        if is_swapped(step.step) and not torch.is_autocast_enabled("cuda"):
+            drawn = sampling.temperature > 0, sampling.top_k > 0, sampling.top_p < 1
+            told = describe(step.model), drawn, writer.rows, size_class(writer.capacity)
             compile_ahead(lambda: self.run(1), writer.device, "tokens", *told)
 
     def __call__(self, steps: int) -> None:

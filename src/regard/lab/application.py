@@ -162,6 +162,7 @@ def application(root: Path) -> Starlette:
         lab.closing.set()
         for task in (first, watching):
             task.cancel()
+        lab.samples.close()
         for worker in lab.workers.values():
             await worker.close()
         if left := lab.jobs.close():

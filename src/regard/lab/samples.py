@@ -81,6 +81,11 @@ class Samples:
         await run_in_threadpool(append_line, file, json.dumps(entry, ensure_ascii=False))
         return True
 
+    def close(self) -> None:
+        """Gives up what is being made."""
+        for asked in self._asked.values():
+            asked.cancel()
+
     async def watch(self) -> None:
         """Until it is cancelled: a sample of each training run whenever its weights got better."""
         while True:

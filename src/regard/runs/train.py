@@ -239,7 +239,7 @@ def train_recipe(
             said = f"{trainer.limit.amount:g} tokens are less than one step of {grouped(tokens)}"
             say(f"Budget: {said}; a time has its unit, as in {trainer.limit.amount:g}s.")
         write_folder(made, ready.recipe, ready.data.tokenizers)
-        trainer.save(wait=False)
+        trainer.save()
         write_facts(made, ready.recipe, ready.model, ready.data.origin)
         return _go_on(trainer, ready.data, callbacks, track, began)
 
