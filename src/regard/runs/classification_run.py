@@ -162,23 +162,22 @@ class ClassificationRun(PairRun):
 
     # -- how probable is this ----------------------------------------------------------------------------------------
 
-    def score(self, pairs: Iterable[tuple[str, str]], *, before: int = 0) -> Iterator[PairScore]:
-        """log P(label | text) of each pair, in nats; on a CPU each is read alone, as `evaluation/scoring.py` says."""
-        numbered = enumerate(each_pair(pairs), start=before + 1)
+    def score(self, pairs: Iterable[tuple[str, str]], *, before: int | None = None) -> Iterator[PairScore]:
+        """log P(label | text) of each pair, in nats; on a CPU each is read alone, as `evaluation/scoring.py` says.
+        `before`: pairs are lines, and so many came earlier."""
+        what, numbered = "Pair" if before is None else "Line", enumerate(each_pair(pairs), start=(before or 0) + 1)
         while chunk := list(islice(numbered, AHEAD)):
-            numbers = [self._known(label, line) for line, (_, label) in chunk]
+            numbers = [self._known(label, f"{what} {number}") for number, (_, label) in chunk]
             sources = [self.source_tokens(text, line) for line, (text, _) in chunk]
             rows = self._log_probabilities(sources, 1 if alone_by_default(self.model) else AHEAD)
             for (_, (text, label)), number, row in zip(chunk, numbers, rows, strict=True):
                 yield PairScore(text, label, [clean(label)], [float(row[number])])
 
-    def _known(self, label: str, line: int) -> int:
+    def _known(self, label: str, which: str) -> int:
         number = self._numbers.get(clean(label))
         if number is None:
             few = ", ".join(self.labels[:10]) + (", …" if len(self.labels) > 10 else "")
-            raise RegardError(
-                f"Line {line} has the label {label!r}, which {self.folder} does not know; it knows {few}."
-            )
+            raise RegardError(f"{which} has the label {label!r}, which {self.folder} does not know; it knows {few}.")
         return number
 
     # -- what happens inside -----------------------------------------------------------------------------------------

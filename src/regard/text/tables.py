@@ -237,8 +237,8 @@ def pair_columns(table: Table, wanted: Wanted) -> tuple[int, int]:
         return candidates[0], candidates[1]
     if len(candidates) == 1 and table.kind in ("TSV", "CSV"):
         raise RegardError(
-            f"{str(table.paths[0])!r} has no pairs: there is only one field on line {1 + table.header}; write source, "
-            "tab, target on every line."
+            f"{str(table.paths[0])!r} has no pairs: most lines have only one field; write source, tab, target on every "
+            "line."
         )
     raise _ask(table, "which is the source and which the target is not known", 2)
 
