@@ -68,7 +68,7 @@ class PlainGPT(nn.Module):
 
     def compile_parts(self) -> None:
         """`torch.compile` for a block, whose code all blocks share, and for the loss. The compiled whole repeats the
-        block in its graph: it takes longer the more blocks there are, and is 0.5 % faster at 12."""
+        block in its graph: it takes longer to compile the more blocks there are, and is hardly faster."""
         for block in self.blocks:
             block.compile()
         self.loss = torch.compile(self.loss)  # type: ignore[method-assign]

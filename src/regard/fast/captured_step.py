@@ -208,9 +208,9 @@ class CapturedUpdate:
         settings = trainer.settings
         smoothed = getattr(settings, "label_smoothing", 0.0) > 0, getattr(settings, "consistency", 0.0) > 0
         sizes = [size_class(number) for number in (*_shape(batch), batch.tokens.numel())]
-        told = trainer.bf16, settings.optimizer, settings.accumulate, settings.clip > 0, smoothed, sizes
-        work = lambda: self.captured.recorder(batch).warm_up(step)  # noqa: E731
-        compile_ahead(work, trainer.device, "step", describe(trainer.model), *told, backward=True)
+        chosen = settings.optimizer, settings.accumulate, settings.clip > 0, smoothed, trainer.bf16
+        told = "step", describe(trainer.model), chosen, sizes
+        compile_ahead(lambda: self.captured.recorder(batch).warm_up(step), trainer.device, *told, backward=True)
         trainer.optimizer.zero_grad(set_to_none=True)
         trainer.doing = "step"
 
