@@ -9,7 +9,8 @@ prediction, state = run("The", None)
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any
+
+TYPE_CHECKING = False  # importing typing would take half of the time of this import
 
 # Two busy torch processes on the same cores slow each other tenfold and more while idle threads spin, and one alone
 # loses a fifth if they sleep at once. So they spin for a moment. Must be set before torch is loaded; a value the user
@@ -21,10 +22,13 @@ if "OMP_WAIT_POLICY" not in os.environ:
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from typing import Any
+
     from regard.base.errors import RegardError
-    from regard.compare.comparison import Comparison, compare
+    from regard.comparison.comparison import Comparison, compare
     from regard.decoding.beam import Beam
     from regard.decoding.sampling import Sampling
+    from regard.exchange.export_and_import import export, import_model
     from regard.insight.trace import Trace
     from regard.layers.cell import Cell
     from regard.layers.layer import Layer
@@ -43,7 +47,7 @@ _HOMES = {
     "Beam": "decoding.beam",
     "Cell": "layers.cell",
     "ClassificationRun": "runs.classification_run",
-    "Comparison": "compare.comparison",
+    "Comparison": "comparison.comparison",
     "History": "runs.history",
     "Labelling": "runs.classification_run",
     "LanguageRun": "runs.language_run",
@@ -57,7 +61,10 @@ _HOMES = {
     "Translation": "runs.translation_run",
     "TranslationRun": "runs.translation_run",
     "attention": "layers.pooling",
+    "compare": "comparison.comparison",
     "density": "layers.pooling",
+    "export": "exchange.export_and_import",
+    "import_model": "exchange.export_and_import",
     "load": "runs.load",
     "resume": "runs.train",
     "train": "runs.train",
@@ -65,7 +72,7 @@ _HOMES = {
 __all__ = [
     "Beam", "Cell", "ClassificationRun", "Comparison", "History", "Labelling", "LanguageRun", "Layer", "Model",
     "Prediction", "RegardError", "Run", "Sampling", "Trace", "Translation", "TranslationRun", "attention", "compare",
-    "density", "load", "resume", "train",
+    "density", "export", "import_model", "load", "resume", "train",
 ]  # fmt: skip
 
 
@@ -73,8 +80,6 @@ def __getattr__(name: str) -> Any:
     """The front door opens a module only when it is used: `import regard` does not load torch."""
     from importlib import import_module
 
-    if name == "compare":  # a package that answers a call
-        return import_module("regard.compare")
     if name not in _HOMES:
         raise AttributeError(f"module 'regard' has no attribute {name!r}")
     return getattr(import_module(f"regard.{_HOMES[name]}"), name)

@@ -19,11 +19,11 @@ from typing import Any
 
 from regard.base.errors import RegardError
 from regard.base.numbers import counted
-from regard.compare.comparison import Comparison, compare
-from regard.compare.findings import notes
-from regard.compare.ladders import LANGUAGE, PROMPT, TRANSLATION, side_by_side
-from regard.compare.question import Question
-from regard.compare.translation_task import read_test
+from regard.comparison.comparison import Comparison, compare
+from regard.comparison.findings import notes
+from regard.comparison.ladders import LANGUAGE, PROMPT, TRANSLATION, side_by_side
+from regard.comparison.question import Question
+from regard.comparison.translation_task import read_test
 from regard.report.progress import clock, say
 from regard.report.table import print_json, print_table
 from regard.runs.new_folder import free_folder

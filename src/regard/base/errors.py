@@ -1,4 +1,6 @@
-"""What a user can get wrong, said in one sentence, and being asked to stop."""
+"""Errors that a user can cause, in one sentence each, and requests to stop."""
+
+from signal import SIGINT
 
 
 class RegardError(Exception):
@@ -6,8 +8,12 @@ class RegardError(Exception):
 
 
 class Stopped(Exception):
-    """Asked to stop (Ctrl-C or SIGTERM) during training: the checkpoint of `step` is on disk."""
+    """A signal (Ctrl-C or SIGTERM) stopped the training: the checkpoint of `step` is on disk."""
 
-    def __init__(self, step: int):
+    def __init__(self, step: int, signal: int = SIGINT):
         super().__init__(f"stopped at step {step}")
-        self.step = step
+        self.step, self.signal = step, signal
+
+
+class Terminated(KeyboardInterrupt):
+    """SIGTERM asked the process to end, as Ctrl-C does; the exit code is then 143 instead of 130."""

@@ -18,6 +18,7 @@ import unicodedata
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
+from functools import lru_cache
 from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO, cast
@@ -28,6 +29,7 @@ BLOCK = 1 << 16  # bytes
 PACKED = (".gz", ".zst")
 MOST_HEADER = 1 << 24  # bytes of a safetensors file's header: names and shapes of a hundred thousand tensors
 SMALL, MOST_TIMES = 1 << 22, 200  # a packed file may hold 4 MiB, or 200 times its own size: text has 3 to 20 times
+LOOKED_AT = 1 << 26  # bytes of a packed file that are unpacked to see whether it holds text
 
 PLAIN = sum(getattr(os, name, 0) for name in ("O_NOFOLLOW", "O_NONBLOCK", "O_BINARY"))  # as far as a system has them
 
@@ -35,7 +37,9 @@ PLAIN = sum(getattr(os, name, 0) for name in ("O_NOFOLLOW", "O_NONBLOCK", "O_BIN
 def open_file(path: Path) -> io.BufferedReader:
     """A file to read from. A pipe or a device is refused, as it may never end or begin, unless the path itself lies in
     /dev: then someone wrote <(…) or /dev/stdin."""
-    return open(path, "rb", opener=None if path.as_posix().startswith("/dev/") else _open_regular)
+    if path.as_posix().startswith("/dev/"):
+        return open(path, "rb")
+    return io.BufferedReader(_Regular(path, opener=_open_regular), BLOCK)
 
 
 def check_tensor_file(path: Path) -> None:
@@ -55,11 +59,31 @@ def _open_regular(path: str, flags: int) -> int:
     return descriptor
 
 
+class _Regular(io.FileIO):
+    """Reads never wait. Some files of /proc claim to be regular and have nothing to read yet: they are refused."""
+
+    def readinto(self, buffer: Any) -> int:
+        count = super().readinto(buffer)
+        if count is None:
+            raise self._waits()
+        return count
+
+    def readall(self) -> bytes:
+        content = super().readall()
+        if content is None:
+            raise self._waits()
+        return content
+
+    def _waits(self) -> RegardError:
+        return RegardError(f"{str(self.name)!r} is a pipe or a device: put a file there.")
+
+
 @contextmanager
 def reading(path: Path) -> Iterator[BinaryIO]:
     """The bytes of a file, unpacked if its name ends in `.gz` or `.zst`."""
     try:
         if path.suffix in PACKED:
+            _refuse_bomb(path, *_state(path))
             with open_file(path) as plain, _open_packed(plain, path) as packed:
                 yield cast(BinaryIO, io.BufferedReader(_Unpacked(packed, path), 1 << 16))
         else:
@@ -77,12 +101,24 @@ def reading(path: Path) -> Iterator[BinaryIO]:
 
 def read_whole(path: Path, most: int) -> bytes:
     """The bytes of a file that is read at once; one of more than `most` is not what its name says."""
-    with reading(path) as stream:  # in blocks, as `read(most)` would take so much memory for any file
-        blocks = iter(lambda: stream.read(BLOCK), b"")
+    with reading(path) as stream:
+        if path.suffix not in PACKED:
+            _check_size(stream, path, most)
+        blocks = iter(lambda: stream.read(BLOCK), b"")  # `read(most)` would take so much memory for any file
         content = b"".join(islice(blocks, most // BLOCK + 1))
     if len(content) > most:
-        raise RegardError(f"{str(path)!r} has more than {most >> 20} MiB, so Regard did not write it: check the file.")
+        raise _too_large(path, most)
     return content
+
+
+def _check_size(stream: BinaryIO, path: Path, most: int) -> None:
+    if os.fstat(stream.fileno()).st_size > most:
+        raise _too_large(path, most)
+
+
+def _too_large(path: Path, most: int) -> RegardError:
+    size = f"{most >> 20} MiB" if most >= 1 << 20 else f"{most} bytes"
+    return RegardError(f"{str(path)!r} has more than {size}, so Regard did not write it: check the file.")
 
 
 def _open_packed(stream: BinaryIO, path: Path) -> BinaryIO:
@@ -108,6 +144,24 @@ def unpacks_to_too_much(path: Path) -> RegardError:
         f"{str(path)!r} unpacks to more than {MOST_TIMES} times its size, which text does not; unpack it yourself if "
         "you trust it."
     )
+
+
+def _state(path: Path) -> tuple[int, int]:
+    state = path.stat()
+    return state.st_size, state.st_mtime_ns
+
+
+@lru_cache(maxsize=256)
+def _refuse_bomb(path: Path, size: int, changed: int) -> None:
+    """Unpacks the beginning once, before anyone works on its lines: those of a small file that unpacks to 200 times its
+    size can keep Python busy for a minute."""
+    with open_file(path) as plain, _open_packed(plain, path) as packed:
+        stream = io.BufferedReader(_Unpacked(packed, path), 1 << 20)
+        unpacked = 0
+        while unpacked < LOOKED_AT and (block := stream.read(1 << 20)):
+            unpacked += len(block)
+        if unpacked > max(SMALL, MOST_TIMES * plain.tell()):  # what was read of the file so far
+            raise unpacks_to_too_much(path)
 
 
 class _Unpacked(io.RawIOBase):
@@ -142,9 +196,11 @@ class _Unpacked(io.RawIOBase):
         return self._stream.tell()
 
 
-def file_digest(path: Path) -> str:
-    """Of a file's bytes as they stand on the disk, read now."""
+def file_digest(path: Path, most: int | None = None) -> str:
+    """The digest of a file's bytes on the disk, read now; one of more than `most` bytes is refused unread."""
     with open_file(path) as stream:
+        if most is not None:
+            _check_size(stream, path, most)
         return hashlib.file_digest(stream, lambda: hashlib.blake2b(digest_size=16)).hexdigest()
 
 
@@ -153,11 +209,12 @@ def check_digests(folder: Path, names: Sequence[str], recorded: Mapping[str, str
     for name in names:
         if (folder / name).exists() != (name in recorded):
             raise RegardError(f"{folder / name} {'is missing' if name in recorded else 'does not belong there'}.")
-        if name in recorded and file_digest(folder / name) != recorded[name]:
+        if name in recorded and file_digest(folder / name, MOST_SHARED) != recorded[name]:
             raise RegardError(f"{folder / name} is damaged or was changed: put it back from a copy.")
 
 
 MOST_JSON = 1 << 26  # bytes
+MOST_SHARED = 1 << 28  # bytes of a tokenizer.json (seven million words), or of a comparison's test sentences
 DIGEST = "blake2b"  # the entry of a JSON object that holds the digest of the others
 
 

@@ -72,6 +72,12 @@ SETTINGS = {
     "training.ema": "ema_decay",
 }
 
+SECTIONS = {  # of a recipe
+    "data": "dataset datasets corpus text",
+    "model": "arch architecture network net",
+    "training": "train trainer fit optim optimization hyperparameters hparams",
+}
+
 OPTIONS = {  # of some verb
     "from": "checkpoint ckpt pretrained init_from finetune fine_tune",
     "run": "output output_dir out_dir save_dir save folder name out o checkpoint ckpt",

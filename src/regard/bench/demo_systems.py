@@ -20,7 +20,7 @@ from torch import nn
 from regard.bench.contenders import Contender, Cost, Place, Row
 from regard.bench.counting import one_thread
 from regard.bench.training_step import LEARNING, RegardTraining, adamw, count
-from regard.compare.ladders import LANGUAGE, TRANSLATION
+from regard.comparison.ladders import LANGUAGE, TRANSLATION
 from regard.layers.state import State, detach
 from regard.report.progress import hushed
 from regard.runs.recipe import Recipe

@@ -16,13 +16,18 @@ NAMES = (
 )  # fmt: skip
 
 
-def get_claim(name: str) -> Claim:
-    """By its name, or its number: `any-b` or `C10`."""
+def name_of(name: str) -> str:
+    """A claim's name, of its name or its number: `any-b` or `C10`."""
     numbered = {f"c{number}": known for number, known in enumerate(NAMES, start=1)}
     name = numbered.get(name.lower(), name)
     if name not in NAMES:
         raise RegardError(f"There is no claim {name!r}{meant(name, NAMES)}")
-    claim: Claim = import_module(f"regard.claims.{module_of(name)}").CLAIM
+    return name
+
+
+def get_claim(name: str) -> Claim:
+    """By its name, or its number. Loads torch."""
+    claim: Claim = import_module(f"regard.claims.{module_of(name_of(name))}").CLAIM
     return claim
 
 

@@ -61,11 +61,6 @@ class Expect:
             return self.bound - self.tolerance, self.bound + self.tolerance
         return (float("-inf"), self.bound) if self.relation == "at most" else (self.bound, float("inf"))
 
-    @property
-    def words(self) -> str:
-        bound = f"{self.bound:.6g}" + (f" ± {self.tolerance:.3g}" if self.relation == "within" else "")
-        return f"{self.relation} {bound}{' ' + self.unit if self.unit else ''}"
-
 
 @dataclass(frozen=True)
 class Worked:

@@ -12,7 +12,8 @@ from pathlib import Path
 from string import Template
 
 from regard.base.files import write_text
-from regard.claims.result import Result
+from regard.claims.finding_words import words_of_finding
+from regard.claims.result import Result, verdict_words
 from regard.claims.verdict import FAILS, HOLDS, LEVEL, SIGNS, Finding
 from regard.report.colours import LIGHT, variable
 from regard.report.figures import Figure, Heat
@@ -32,7 +33,7 @@ STYLE = Template("""
   color: $quiet }
 .claimed .statement { margin: .3rem 0 .8rem; font-size: 1.06rem }
 .sign { display: inline-block; min-width: 1.4em; text-align: center; font-weight: 700; border-radius: .25em;
-  color: white; background: $open }
+  color: white; background: $open; padding: 0 .3em }
 .sign.holds { background: $holds } .sign.fails { background: $fails }
 ul.findings { list-style: none; padding: 0; margin: .2rem 0 1rem }
 ul.findings > li { padding: .45rem 0; border-bottom: 1px solid $line }
@@ -93,6 +94,7 @@ def _tally(results: Sequence[Result]) -> str:
         if counts[verdict]:
             said.append(f"{_sign(verdict)} {counts[verdict]} {one if counts[verdict] == 1 else more}")
     of = f"Of {len(results)} statements of the lectures: " if len(results) > 1 else ""
+    of = f"Quick form, at reduced size. {of}" if any(result.quick for result in results) else of
     return f'<p class="finding">{of}{", &nbsp;".join(said)}.</p>'
 
 
@@ -101,8 +103,9 @@ def _verdicts(results: Sequence[Result]) -> str:
     for result in results:
         control = "came out the other way" if result.controlled else "did not come out the other way"
         rows.append(
-            f'<tr><th scope=row>{_sign(result.verdict)} {escape(result.number)} <a href="#{escape(result.name)}">'
-            f"{escape(result.name)}</a></th><td>{prose(result.statement)}</td><td class=spare>"
+            f"<tr><th scope=row>{_sign(result.verdict, result.quick)} {escape(result.number)} "
+            f'<a href="#{escape(result.name)}">{escape(result.name)}</a></th>'
+            f"<td>{prose(result.statement)}</td><td class=spare>"
             f"{_told(result.decisive)}</td><td class=spare>{control}</td><td class='spare right'>"
             f"{prose(clock(result.seconds))}</td></tr>"
         )
@@ -117,7 +120,7 @@ def _verdicts(results: Sequence[Result]) -> str:
 
 
 def _told(finding: Finding) -> str:
-    return f"{prose(finding.expect.quantity)}: <b>{prose(_minus(_measured(finding)))}</b>"
+    return f"{prose(finding.expect.quantity)}: <b>{prose(_minus(words_of_finding(finding).measured))}</b>"
 
 
 def _rule(results: Sequence[Result]) -> list[str]:
@@ -150,8 +153,9 @@ def _claim(result: Result) -> str:
     rows = [{key: _minus(text(value)) for key, value in row.items()} for row in result.table]
     return "".join(
         [
-            f'<section class="claimed" id="{escape(result.name)}"><h2>{_sign(result.verdict)} {escape(result.number)} '
-            f"{escape(result.name)} <small>{result.verdict}</small></h2>",
+            f'<section class="claimed" id="{escape(result.name)}"><h2>{_sign(result.verdict, result.quick)} '
+            f"{escape(result.number)} {escape(result.name)} "
+            f"<small>{verdict_words(result.verdict, result.quick)}</small></h2>",
             f'<p class="statement">{prose(result.statement)}</p>',
             f"<blockquote>The lecture says: “{prose(result.quote)}” <cite>({prose(reference(result.where))})</cite>"
             "</blockquote>",
@@ -178,8 +182,11 @@ def _verdict(result: Result) -> str:
         what += ", since not all of it was measured"
     elif not result.controlled:
         what += ", since its control did not come out the other way"
+    if result.quick:
+        what = f"Quick form, at reduced size ({result.quick}): {what[0].lower()}{what[1:]}"
     unit = f" {finding.expect.unit}" if finding.expect.unit else ""
-    said = f"{what}: {finding.expect.quantity} is {_measured(finding)}{unit}; expected was {finding.expect.words}."
+    measured, expected = words_of_finding(finding)
+    said = f"{what}: {finding.expect.quantity} is {measured}{unit}; expected was {expected}."
     return prose(_minus(said))
 
 
@@ -233,21 +240,15 @@ def _findings(words: str, findings: Sequence[Finding]) -> str:
 
 def _finding(finding: Finding) -> str:
     unit = f" {finding.expect.unit}" if finding.expect.unit else ""
+    measured, expected = words_of_finding(finding)
     numbers = ", ".join(f"{value:.6g}" for value in finding.values)
     what = {"draws": "draw", "share": "trial", "seeds": "seed"}[finding.expect.over] + "s" * (len(finding.values) != 1)
     return (
         f"<li>{_sign(finding.verdict)} {prose(finding.expect.quantity)}"
-        f'<div class="numbers">{_bar(finding)}<b>{prose(_minus(_measured(finding)))}{prose(unit)}</b>'
-        f'<span class="wanted">expected {prose(_minus(finding.expect.words))}</span></div>'
+        f'<div class="numbers">{_bar(finding)}<b>{prose(_minus(measured))}{prose(unit)}</b>'
+        f'<span class="wanted">expected {prose(_minus(expected))}</span></div>'
         f"<details><summary>{len(finding.values)} {what}</summary>{prose(_minus(numbers))}</details></li>"
     )
-
-
-def _measured(finding: Finding) -> str:
-    if finding.expect.over == "draws":
-        same = finding.low == finding.high
-        return f"{finding.low:.4g}" if same else f"{finding.low:.4g} to {finding.high:.4g}"
-    return f"{finding.value:.4g} [{finding.low:.4g}, {finding.high:.4g}]"
 
 
 def _bar(finding: Finding) -> str:
@@ -287,8 +288,9 @@ def _facts(result: Result) -> str:
     return f'<dl class="facts">{items}</dl>'
 
 
-def _sign(verdict: str) -> str:
-    return f'<span class="sign {verdict}" title="{verdict}">{SIGNS[verdict]}</span>'
+def _sign(verdict: str, quick: str = "") -> str:
+    title, more = verdict_words(verdict, quick), " quick" if quick else ""
+    return f'<span class="sign {verdict}" title="{title}">{SIGNS[verdict]}{more}</span>'
 
 
 def _minus(words: str) -> str:

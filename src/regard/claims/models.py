@@ -13,9 +13,9 @@ from typing import Any
 
 import torch
 
+from regard.base.cache import cache_folder
 from regard.base.files import waiting_for
 from regard.claims.source_digest import digest
-from regard.corpora.fetch import cache_folder
 from regard.report.progress import hushed
 from regard.runs.load import AnyRun, load
 from regard.runs.train import compose_recipe, resume, train_recipe

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from regard.claims.claim import Claim, Evidence, Expect, Trial, Worked
+from regard.claims.finding_words import words_of_finding
 from regard.claims.verdict import HOLDS, SIGNS, Finding, judge, parts
 from regard.report.figures import Figure, from_json
 
@@ -41,7 +42,13 @@ class Result:
 
     @property
     def sign(self) -> str:
-        return SIGNS[self.verdict]
+        """✓, or ✓ quick: a quick form is smaller than the experiment that decides."""
+        return f"{SIGNS[self.verdict]} quick" if self.quick else SIGNS[self.verdict]
+
+    @property
+    def label(self) -> str:
+        """✓ holds, or ✓ quick: holds at reduced size."""
+        return f"{SIGNS[self.verdict]} {verdict_words(self.verdict, self.quick)}"
 
     @property
     def controlled(self) -> bool:
@@ -59,7 +66,8 @@ class Result:
         return next(doubted, self.expected[0])
 
     def as_json(self) -> dict[str, Any]:
-        """`numbers` holds each quantity by name; `control` is the control's verdict."""
+        """`numbers` holds each quantity by name; `control` is the control's verdict. `verdict` is of what was measured,
+        `label` says also whether this was the quick form, and `quick` how that differs."""
         findings = {"expected": self.expected, "control": self.control, "besides": self.besides}
         return {
             "name": self.name,
@@ -70,6 +78,7 @@ class Result:
             "where": self.where,
             "conditions": self.conditions,
             "verdict": self.verdict,
+            "label": self.label,
             "parts": self.parts,
             "control": {"words": self.control_words, "came_out": self.controlled},
             "breaks": self.breaks,
@@ -114,6 +123,10 @@ class Result:
         return section(self)
 
 
+def verdict_words(verdict: str, quick: str) -> str:
+    return f"quick: {verdict} at reduced size" if quick else verdict
+
+
 def result_of(claim: Claim, trial: Trial, evidence: Evidence, *, seconds: float, device: str, code: str) -> Result:
     judgement = judge(claim, evidence)
     return Result(
@@ -146,7 +159,14 @@ def result_of(claim: Claim, trial: Trial, evidence: Evidence, *, seconds: float,
 def _finding_json(finding: Finding) -> dict[str, Any]:
     expect = vars(finding.expect)
     measured = {key: _number(getattr(finding, key)) for key in ("value", "low", "high")}
-    return {**expect, **measured, "values": [_number(value) for value in finding.values], "verdict": finding.verdict}
+    words = words_of_finding(finding)._asdict()
+    return {
+        **expect,
+        **words,
+        **measured,
+        "values": [_number(value) for value in finding.values],
+        "verdict": finding.verdict,
+    }
 
 
 def _finding(record: Mapping[str, Any]) -> Finding:

@@ -29,9 +29,9 @@ from regard.claims.models import kept
 from regard.claims.result import Result, result_of
 from regard.claims.source_digest import digest
 from regard.report.progress import hushed, progress
-from regard.runs.data import cores
 from regard.runs.folder import pick_device
 from regard.runs.new_folder import device_name
+from regard.runs.resolve import cores
 from regard.text.corpus import open_corpus
 
 

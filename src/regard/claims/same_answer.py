@@ -14,6 +14,7 @@ from regard.layers.attention import additive_mask, written
 from regard.layers.cache import visible
 from regard.systems.catalogue import load_class, load_module
 from regard.systems.model import Model
+from regard.systems.sizes import sizes_of
 
 SYSTEMS = ("self-attention", "gpt")
 VOCABULARY, WORDS, WIDTH = 50, 24, 16
@@ -35,7 +36,7 @@ def experiment(trial: Trial) -> Evidence:
 
 def make(system: str) -> Model:
     module = load_module(system)
-    sizes = {key: value for key, value in module.SIZES["tiny"].items() if "." not in key}
+    sizes = sizes_of(system).of("tiny")
     return large(load_class(system)(VOCABULARY, module.Settings(**sizes | {"dropout": 0.0})))
 
 

@@ -33,13 +33,6 @@ class Finding:
     high: float
     verdict: str
 
-    @property
-    def words(self) -> str:
-        if self.expect.over == "draws":
-            spread = f"{self.low:.4g}" if self.low == self.high else f"{self.low:.4g} to {self.high:.4g}"
-            return f"{spread} in {len(self.values)} draws, expected {self.expect.words}"
-        return f"{self.value:.4g} [{self.low:.4g}, {self.high:.4g}], expected {self.expect.words}"
-
 
 def find(expect: Expect, values: Sequence[float]) -> Finding:
     values = tuple(values)

@@ -400,8 +400,12 @@ class Writing(Drawing):
         count = number_in(rest or "10", "next", int)
         at_least("/next", count, 1)
         self.shown = self.run.choices(self.text, top=count, writable=True)
-        for number, one in enumerate(self.shown, start=1):
-            show(f"{number}\t{one.drawn:.4f}\t{visible(one.text)}")
+        from regard.insight.words import labels_after
+
+        before = [self.run.tokenizer.token(token) for token in self.run.tokenizer.encode(self.text)]
+        words = labels_after(before, [one.token for one in self.shown])
+        for number, (one, word) in enumerate(zip(self.shown, words), start=1):
+            show(f"{number}\t{one.drawn:.4f}\t{word}")
 
     def take(self, rest: str) -> None:
         if not self.shown:
@@ -426,11 +430,6 @@ def joined(text: str, words: str) -> str:
     wide = any(unicodedata.east_asian_width(sign) in "WF" for sign in (text[-1], words[0]))
     new_word = words[0].isalnum() or unicodedata.category(words[0]) in ("Ps", "Pi")
     return f"{text} {words}" if new_word and not wide else text + words
-
-
-def visible(piece: str) -> str:
-    """A token as one can see it: its spaces as ␣, its line end as ⏎."""
-    return piece.replace(" ", "␣").replace("\n", "⏎").replace("\t", "⇥")
 
 
 # -- with a translator -----------------------------------------------------------------------------------------------

@@ -66,12 +66,13 @@ def claims(
     json
         print a list of objects
     """
-    from regard.claims.all_claims import NAMES, get_claim
+    from regard.claims.all_claims import NAMES, get_claim, name_of
 
-    chosen = list({claim.name: claim for claim in map(get_claim, names or NAMES)}.values())
+    wanted = list(dict.fromkeys(map(name_of, names or NAMES)))
     if listing:
-        _print_list(chosen, json)
+        _print_list(wanted, json)
         return
+    chosen = [get_claim(name) for name in wanted]
 
     explores: dict[str, Any] = dict(map(_knob, knob))
     explores |= {} if first_seed is None else {"first_seed": first_seed}
@@ -150,14 +151,14 @@ def _write(folder: Path, results: Sequence[Result]) -> Path:
 # -- what it prints --------------------------------------------------------------------------------------------------
 
 
-def _print_list(chosen: Sequence[Claim], as_json: bool) -> None:
+def _print_list(names: Sequence[str], as_json: bool) -> None:
+    from regard.claims.declarations import words_of
     from regard.report.table import print_json, print_table
 
-    rows = [
-        {"number": one.number, "name": one.name, "kinds": list(one.kinds), "where": one.where, "quote": one.quote}
-        | {"statement": one.statement, "conditions": one.conditions, "control": one.control_words}
-        for one in chosen
-    ]
+    rows = []
+    for name in names:
+        words = words_of(name)
+        rows.append(words | {"kinds": list(words["kinds"]), "control": words.pop("control_words")})
     if as_json:
         print_json(rows)
         return
@@ -171,7 +172,7 @@ def _tell(result: Result) -> None:
     from regard.report.progress import clock, say
 
     if not result.cached:
-        say(f"{result.sign} {result.name}: {result.verdict}; {clock(result.seconds)}")
+        say(f"{result.name}: {result.label}; {clock(result.seconds)}")
 
 
 def _print_claim(claim: Claim) -> None:
@@ -195,13 +196,15 @@ def _print_worked(worked: Sequence[Worked]) -> None:
 
 def _print_result(result: Result) -> None:
     """Everything that the verdict rests on, and what it looks like."""
+    from regard.claims.finding_words import sentence_of
+    from regard.claims.result import verdict_words
     from regard.report.terminal import terminal
 
     for figure in result.figures:
         print(terminal(figure) + "\n")
-    print(f"{result.sign} {result.verdict}")
+    print(result.label)
     for part, verdict in result.parts.items():
-        print(f"  {_sign(verdict)} {part}: {verdict}")
+        print(f"  {_sign(verdict)} {part}: {verdict_words(verdict, result.quick)}")
     for heading, findings in {
         "Expected": result.expected,
         f"Control: {result.control_words}": result.control,
@@ -211,7 +214,7 @@ def _print_result(result: Result) -> None:
             print()
             print_prose(heading)
         for finding in findings:
-            print_prose(f"  {_sign(finding.verdict)} {finding.expect.quantity}: {finding.words}", indent="    ")
+            print_prose(f"  {_sign(finding.verdict)} {finding.expect.quantity}: {sentence_of(finding)}", indent="    ")
     print()
     print_prose(f"When it breaks: {result.breaks}")
     for remark in result.remarks:
@@ -225,6 +228,7 @@ def _print_result(result: Result) -> None:
 
 def _print_verdicts(results: Sequence[Result]) -> None:
     """Under each statement what decided, how the control came out, and how long it took."""
+    from regard.claims.finding_words import sentence_of
     from regard.report.progress import clock
 
     room = max(len(result.name) for result in results)
@@ -234,7 +238,7 @@ def _print_verdicts(results: Sequence[Result]) -> None:
             "the control came out the other way" if result.controlled else "the control did not come out the other way"
         )
         print_prose(claim + result.statement, indent=" " * len(claim))
-        decisive = f"{result.decisive.expect.quantity}: {result.decisive.words}"
+        decisive = f"{result.decisive.expect.quantity}: {sentence_of(result.decisive)}"
         parts = "".join(f"{_sign(verdict)} {part}; " for part, verdict in result.parts.items())
         found = f"{parts}{decisive}; {control}; {clock(result.seconds)}"
         print_prose(" " * len(claim) + found, indent=" " * len(claim))
@@ -242,14 +246,19 @@ def _print_verdicts(results: Sequence[Result]) -> None:
 
 def _print_origin(results: Sequence[Result], quick: bool, report: Path) -> None:
     """How many of each verdict; by which experiments; and what was not run now."""
+    from regard.claims.documented_verdicts import documented_verdicts
     from regard.claims.verdict import SIGNS, tally
 
     print()
     if len(results) > 1:
         verdicts = [result.verdict for result in results]
-        print(", ".join(f"{sign} {tally(verdicts.count(verdict), verdict)}" for verdict, sign in SIGNS.items()) + ".")
+        counts = [f"{sign} {tally(verdicts.count(verdict), verdict)}" for verdict, sign in SIGNS.items()]
+        print(f"{'Quick, at reduced size: ' if quick else ''}{', '.join(counts)}.")
     if quick:
         print("Quick forms of the experiments, with fewer seeds: without --quick they are run in full.")
+        full = documented_verdicts()[results[0].name].verdict
+        one = f"Of the full experiment the documented verdict (docs/claims.md) is: {full}."
+        print(one if len(results) == 1 else "docs/claims.md has the verdicts of the full experiments.")
     if before := sum(result.cached for result in results):
         print(f"{before} of {len(results)} measured before by the same code and settings; --again measures anew.")
     print(f"The report: {report}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import shlex
@@ -13,6 +14,7 @@ from regard import __version__
 from regard.base.errors import RegardError
 from regard.base.settings import meant
 from regard.base.synonyms import COMMANDS, RUN_FIRST, SETTINGS, ours
+from regard.cli import MEMORY
 
 GROUPS: dict[str, dict[str, str]] = {  # each verb, and where in regard.cli it is: imported when it is asked for
     "Start": {"demo": "comparing:demo", "systems": "listing:systems", "data": "datasets:data_app"},
@@ -32,6 +34,8 @@ GROUPS: dict[str, dict[str, str]] = {  # each verb, and where in regard.cli it i
     "Exchange": {"export": "exchanging:export_run", "import": "exchanging:import_run"},
     "Measure": {"evaluate": "evaluating:evaluate", "bench": "benching:bench", "doctor": "doctor:doctor"},
 }  # fmt: skip
+# As PyTorch, CUDA and the loader of shared libraries say it:
+NO_MEMORY = "out of memory|can't allocate|allocate memory|failed to map segment|bad_alloc"
 VERBS = [name for verbs in GROUPS.values() for name in verbs]
 
 app = App(
@@ -129,20 +133,24 @@ def _option(keyword: str, options: list[str], verb: str) -> str:
 
 def sentence(error: Exception) -> str:
     """What went wrong, in one sentence; what went wrong inside Regard is raised again."""
-    from regard.systems.code import crash
-
     if isinstance(error, RegardError | CycloptsError):
         return " ".join(str(error).split())
+    if isinstance(error, MemoryError) or re.search(NO_MEMORY, str(error), re.IGNORECASE):
+        return MEMORY
+    from regard.systems.code import crash
+
     if line := crash(error):  # in the user's own layer, whose author wants the line and not our stack
         return f"your own code crashed: {line}"
     if isinstance(error, OSError):
-        return f"{error.filename}: {error.strerror}." if error.filename else f"{error.strerror or error}."
+        if error.filename:
+            return f"{error.filename}: {error.strerror}."
+        if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EBADF, errno.EIO):  # files are named by those who write
+            return f"The output could not be written ({error.strerror}), so results are lost: send it elsewhere."
+        return f"{error.strerror or error}."
     if isinstance(error, OverflowError) or "Overflow when unpacking long" in str(error):
         return "A number here is too large: give a smaller one."
     if isinstance(error, ValueError) and "embedded null" in str(error):
         return "A name here holds a NUL character, and so names no file: write it without."
     if isinstance(error, UnicodeEncodeError):
         return "A name or text here is not valid Unicode; rename the file or convert the text."
-    if isinstance(error, MemoryError) or re.search("out of memory|can't allocate|allocate memory", str(error)):
-        return "There is not enough memory for this: make the model, the window or training.batch_tokens smaller."
     raise error

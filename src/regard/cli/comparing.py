@@ -67,9 +67,9 @@ def compare(
     names, settings = named(systems)
     check_systems(names)
     from regard.base.files import write_new
-    from regard.compare.comparison import check_free
-    from regard.compare.comparison import compare as run_comparison
-    from regard.compare.findings import notes
+    from regard.comparison.comparison import check_free
+    from regard.comparison.comparison import compare as run_comparison
+    from regard.comparison.findings import notes
     from regard.report.table import print_json, print_table
     from regard.runs.recipe import parse_overrides
 

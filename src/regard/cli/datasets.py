@@ -7,8 +7,9 @@ from typing import Annotated, Any, Literal
 
 from cyclopts import App, Group, Parameter
 
+from regard.base.errors import RegardError
 from regard.base.numbers import counted, grouped
-from regard.cli.options import Columns, Flag
+from regard.cli.options import Columns, Encoding, Flag
 
 LABELS = 10  # that are listed
 
@@ -49,6 +50,7 @@ def data_check(
     header: Annotated[Literal["auto", "yes", "no"], Parameter(name="--data.header")] = "auto",
     source: Annotated[str, Parameter(name="--data.source")] = "",
     target: Annotated[str, Parameter(name="--data.target")] = "",
+    encoding: Encoding = "utf-8",
     json: Annotated[bool, Flag] = False,
 ) -> None:
     """Report on a text or on sentence pairs: encoding, lengths, duplicates, overlap between splits, odd lines.
@@ -67,6 +69,8 @@ def data_check(
         of parallel files such as train.de and train.en: the language to translate from
     target
         … and the one that is written
+    encoding
+        of a text or a table without a byte-order mark: utf-8, or for example cp1252 (Excel on Windows)
     json
         print one object
     """
@@ -79,9 +83,9 @@ def data_check(
 
     pairs = bool(source or target) or ("," in columns if columns else is_pairs(file))
     report: Any = (
-        check_pairs(file, source=source, target=target, columns=columns, header=header)
+        check_pairs(file, source=source, target=target, columns=columns, header=header, encoding=encoding)
         if pairs
-        else check_text(file, columns=columns, header=header)
+        else check_text(file, columns=columns, header=header, encoding=encoding)
     )
     if json:
         print_json(asdict(report))
@@ -89,23 +93,35 @@ def data_check(
         _print_pair_check(report)
     else:
         _print_check(report)
+    if refused := [one.refused for one in report.files.values() if one.refused]:
+        raise RegardError(refused[0])
 
 
 @data_app.command(name="fetch")
 def data_fetch(name: str) -> None:
-    """Download a known corpus into the cache; its checksum is verified.
+    """Download a known corpus into the cache, and check its SHA-256.
+
+    It is the catalogue's. The files of tatoeba-… change now and then, so their first download is not checked; its
+    SHA-256 is recorded, and later downloads are checked against it.
 
     Parameters
     ----------
     name
         a name that `regard data` lists
     """
+    from regard.corpora.downloads import CATALOGUE
     from regard.corpora.fetch import fetch
     from regard.report.progress import progress, say
 
     with progress(f"fetching {name}", unit=" bytes") as bar:
         folder = fetch(name, progress=bar.reach)
     say(f"{name} is in {folder}")
+    for file in CATALOGUE[name].files:
+        if file.sha256 is None:
+            say(
+                f"note: the catalogue has no SHA-256 for {file.name}, which its publisher changes now and then; that "
+                f"of the first download is recorded in {file.name}.sha256, and later downloads must have it"
+            )
 
 
 def _labels(file: Any) -> str:

@@ -80,7 +80,7 @@ def doctor(
     json
         print one object
     """
-    from regard.corpora.fetch import cache_folder
+    from regard.base.cache import cache_folder
     from regard.report.progress import say
     from regard.report.table import print_json
 
@@ -117,7 +117,7 @@ def _machine() -> dict[str, Any]:
     try:
         import torch
 
-        from regard.runs.data import cores
+        from regard.runs.resolve import cores
         from regard.training.out_of_memory import memory_of
     except (ImportError, OSError) as error:  # what a doctor is called for
         return facts | {"torch": f"cannot be loaded: {error}"}

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 from regard.base.errors import RegardError
 from regard.base.settings import at_least
 from regard.cli.completing import Corpus, RunFolder
-from regard.cli.options import Columns, Flag, beam_search, refuse
+from regard.cli.options import Columns, Encoding, Flag, beam_search, refuse
 from regard.cli.printing import print_facts, print_labels, print_quality
 from regard.cli.stdin import stdin_batches, stdin_pairs
 from regard.report.screen import harmless
@@ -24,6 +24,7 @@ def evaluate(
     split: str | None = None,
     data: Corpus | None = None,
     columns: Columns = "",
+    encoding: Encoding = "utf-8",
     stream: Annotated[bool, Flag] = False,
     segment: int | None = None,
     overlap: int | None = None,
@@ -54,10 +55,12 @@ def evaluate(
         evaluate on this corpus instead of the run's own; says how much of it was trained on
     columns
         of a table: which columns of --data to read, by name or number: en, or sw,en
+    encoding
+        of --data without a byte-order mark: utf-8, or for example cp1252 (Excel on Windows)
     stream
         language model: read the text as one row, state carried throughout, as papers on recurrent nets do
     segment
-        language model: tokens read at once; default: 256, or the model's context if shorter
+        language model: tokens read at once; default: the model's context, at most 4096, or 256 if it has none
     overlap
         language model: of these, tokens that only warm up the state; default: half
     rows
@@ -107,7 +110,14 @@ def evaluate(
     if isinstance(loaded, LanguageRun):
         refuse(loaded, "a language model", searching)
         facts = loaded.evaluate(
-            split, data=data, columns=columns, stream=stream, segment=segment, overlap=overlap, rows=rows
+            split,
+            data=data,
+            columns=columns,
+            encoding=encoding,
+            stream=stream,
+            segment=segment,
+            overlap=overlap,
+            rows=rows,
         )
         print_facts(facts | which, json)
         if own:
@@ -115,7 +125,7 @@ def evaluate(
         return
     if isinstance(loaded, ClassificationRun):
         refuse(loaded, "a classifier", reading | searching)
-        facts = loaded.evaluate(split, data=data, columns=columns)
+        facts = loaded.evaluate(split, data=data, columns=columns, encoding=encoding)
         print_labels(facts | which, json)
         if own:
             write_report(loaded, loaded.pairs(None, split), facts)
@@ -125,6 +135,7 @@ def evaluate(
         split,
         data=data,
         columns=columns,
+        encoding=encoding,
         beam=beam_search(beam, length_penalty),
         lengths=by_length,
         texts=texts,
@@ -132,7 +143,7 @@ def evaluate(
     )
     sentences: dict[str, Any] = {}
     if texts:
-        sources, references = zip(*loaded.pairs(data, split, columns))
+        sources, references = zip(*loaded.pairs(data, split, columns, encoding))
         sentences = {"sources": sources, "references": references, "translations": facts.pop("translations")}
     print_quality(facts | which | sentences, json)
     if own:
@@ -155,6 +166,7 @@ def score(
     *,
     data: Corpus | None = None,
     columns: Columns = "",
+    encoding: Encoding = "utf-8",
     split: str | None = None,
     tokens: Annotated[bool, Flag] = False,
     weights: str = "best",
@@ -170,9 +182,11 @@ def score(
     run
         the run's folder
     data
-        translator: score the pairs of this file, as they stand in it, instead of stdin's
+        translator, classifier: score the pairs of this file, as they stand in it, instead of stdin's
     columns
         of a table: which columns of --data are source and target, by name or number: sw,en or 2,3
+    encoding
+        of --data without a byte-order mark: utf-8, or for example cp1252 (Excel on Windows)
     split
         the pairs of this split, of --data or of the run's own corpus: train, valid or test
     tokens
@@ -190,12 +204,15 @@ def score(
 
     loaded = load(run, weights=weights, device=device)
     if isinstance(loaded, LanguageRun):
-        refuse(loaded, "a language model", {"--data": data, "--data.columns": columns or None, "--split": split})
+        reading = {"--data.columns": columns or None, "--data.encoding": None if encoding == "utf-8" else encoding}
+        refuse(loaded, "a language model", {"--data": data, "--split": split} | reading)
 
     def batches() -> Iterator[Iterator[Any]]:
         """The scores of what has come so far, again and again."""
-        if not isinstance(loaded, LanguageRun) and (data is not None or split is not None or columns):
-            yield loaded.score(loaded.pairs(data, split, columns))
+        another = data is not None or split is not None or columns or encoding != "utf-8"
+        if not isinstance(loaded, LanguageRun) and another:
+            pairs = loaded.pairs(data, split, columns, encoding)
+            yield loaded.score(loaded.scorable(pairs) if isinstance(loaded, ClassificationRun) else pairs)
             return
         done = 0
         for lines in stdin_batches():

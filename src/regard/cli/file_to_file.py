@@ -1,6 +1,6 @@
 """From a file to a file, line by line, in constant memory; what a kill interrupts goes on where it was.
 
-OUT.part        the lines written so far; it becomes OUT when it is complete
+OUT.part        the lines written so far; it becomes OUT when it is complete (of subtitles: one line for each sentence)
 OUT.part.json   what was asked for: another question does not go on with it
 """
 
@@ -9,18 +9,20 @@ from __future__ import annotations
 import json
 import os
 import time
+from codecs import BOM_UTF8
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
 from regard.base.errors import RegardError
-from regard.base.files import claiming, give_name, open_own_file, reading, sweep, write_text
+from regard.base.files import claiming, give_name, open_own_file, reading, replacing, sweep, write_text
 from regard.base.numbers import counted
 from regard.cli.stdin import as_text
 from regard.report.progress import Bar, progress, say
 from regard.text.lines import bounded_lines
 from regard.text.sources import content_digest
+from regard.text.subtitles import Subtitles
 
 FLUSH_SECONDS = 1.0  # a kill loses about as much
 
@@ -28,8 +30,10 @@ Answer = Callable[[Iterable[str], tuple[int, int]], Iterator[str]]
 """(the lines that are left, how many came before and how many of those were not empty) → a line for each"""
 
 
-def line_by_line(source: Path, out: Path, question: Mapping[str, Any], answer: Answer) -> None:
-    """Write `answer` of each line of a file to another file, or go on with it."""
+def line_by_line(
+    source: Path, out: Path, question: Mapping[str, Any], answer: Answer, subtitles: Subtitles | None = None
+) -> None:
+    """Write `answer` of each line of a file to another file, or go on with it; of subtitles, of each sentence."""
     _check_free(out)
     part, note = out.with_name(f"{out.name}.part"), out.with_name(f"{out.name}.part.json")
     if source.exists() and not source.is_file() and not source.is_dir():  # read twice, it would seem empty
@@ -41,14 +45,12 @@ def line_by_line(source: Path, out: Path, question: Mapping[str, Any], answer: A
         _check_free(out)  # another process may have finished it
         sweep(out.parent, of=note.name)
         done = _done(part, note, asked)
-        _go_on(source, part, done, answer)
-        try:
-            give_name(part, out)
-        except RegardError:
-            raise RegardError(
-                f"{out} was made by someone else in the meantime and is left as it is: move it away, and the same "
-                f"command gives {part} that name."
-            ) from None
+        _go_on(source, part, done, answer, subtitles)
+        if subtitles is None:
+            _finish(part, out)
+        else:
+            _write_subtitles(source, part, out, subtitles)
+            part.unlink()
         note.unlink()
 
 
@@ -80,11 +82,36 @@ def _done(part: Path, note: Path, asked: str) -> int:
     return lines
 
 
-def _go_on(source: Path, part: Path, done: int, answer: Answer) -> None:
+def _finish(part: Path, out: Path) -> None:
+    try:
+        give_name(part, out)
+    except RegardError:
+        raise RegardError(
+            f"{out} was made by someone else in the meantime and is left as it is: move it away, and the same "
+            f"command gives {part} that name."
+        ) from None
+
+
+def _write_subtitles(source: Path, part: Path, out: Path, subtitles: Subtitles) -> None:
+    """The source with the sentences of OUT.part in it; line ends and byte-order mark are the source's."""
+    with reading(source) as stream, reading(part) as written, replacing(out, new=True) as temporary:
+        raw = bounded_lines(stream, repr(str(source)))
+        first = next(raw, b"")
+        lines = as_text(chain([first], raw) if first else [])
+        texts = as_text(bounded_lines(written, repr(str(part))))
+        end = b"\r\n" if first.endswith(b"\r\n") else b"\n"
+        with open(temporary, "xb") as file:
+            file.write(BOM_UTF8 if first.startswith(BOM_UTF8) else b"")
+            file.writelines(line.encode() + end for line in subtitles.replaced(lines, texts))
+
+
+def _go_on(source: Path, part: Path, done: int, answer: Answer, subtitles: Subtitles | None) -> None:
     total = None if source.suffix == ".gz" else source.stat().st_size
     written = open_own_file(part, os.O_WRONLY | os.O_APPEND)
     with open(written, "ab") as out, reading(source) as stream, progress(source.name, total, unit=" bytes") as bar:
         lines = as_text(_counted(bounded_lines(stream, repr(str(source))), bar))
+        if subtitles is not None:
+            lines = subtitles.texts(lines)
         spoken = sum(bool(line.strip()) for line in islice(lines, done))
         flushed = time.monotonic()
         for line in answer(lines, (done, spoken)):

@@ -17,8 +17,8 @@ from regard.cli.stdin import stdin_text
 from regard.report.screen import for_stdout
 
 if TYPE_CHECKING:
+    from regard.insight.arithmetic.equation import Work
     from regard.insight.trace import Trace
-    from regard.insight.work import Work
     from regard.runs.load import AnyRun
     from regard.runs.run import PairRun
 
@@ -153,7 +153,7 @@ def _read(loaded: AnyRun, how: str, text: str, target: str | None, search: dict[
 
 
 def _print_work(worked: Work, json: bool) -> None:
-    from regard.insight.work_terminal import show_work
+    from regard.insight.arithmetic.terminal import show_work
 
     print(for_stdout(json_module.dumps(worked.as_json(), ensure_ascii=False)) if json else show_work(worked))
 

@@ -44,12 +44,15 @@ def runs_list(folder: Path = Path("runs"), *, json: Annotated[bool, Flag] = Fals
     if not rows:
         print(f"There are no runs in {folder}; `regard train` makes one.", file=sys.stderr)
         return
-    headings = {"run": "run", "system": "system", "data": "data", "created": "when", "state": "state"}
+    headings = {"run": "run", "system": "system"}
+    if any(row["from"] for row in rows):
+        headings["from"] = "from"
+    headings |= {"data": "data", "created": "when", "state": "state"}
     headings |= {"best": "best validation", "parameters": "parameters", "bytes": "size"}
     print_table([row | _shown(row) for row in rows], headings)
     for row in rows:
-        if row["state"] == "damaged":
-            print_prose(f"damaged: {row['why']}", indent="  ")
+        if row["why"]:
+            print_prose(f"{row['state']}: {row['why']}", indent="  ")
 
 
 def _shown(row: dict[str, Any]) -> dict[str, str | None]:
@@ -96,7 +99,7 @@ def runs_compare(*runs: RunFolder, json: Annotated[bool, Flag] = False) -> None:
     if json:
         print_json(found)
         return
-    figures = dict(found["figures"])
+    figures = {name: cells for name, cells in found["figures"].items() if name != "from" or any(cells)}
     measures = figures.pop("measure")
     figures["best"] = [_best(value, measure) for value, measure in zip(figures["best"], measures)]
     figures["bytes"] = [of_bytes(size) for size in figures["bytes"]]

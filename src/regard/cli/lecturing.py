@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from regard.cli.options import Flag
 
 if TYPE_CHECKING:
-    from regard.companion import Entry, Found, Page
+    from regard.learn.lectures import Entry, Found, Page
 
 
 def lecture(place: str | None = None, /, *, json: Annotated[bool, Flag] = False) -> None:
@@ -24,7 +24,7 @@ def lecture(place: str | None = None, /, *, json: Annotated[bool, Flag] = False)
     json
         print what it found as JSON
     """
-    from regard.companion import find, get_lecture, lectures
+    from regard.learn.lectures import find, get_lecture, lectures
     from regard.report.table import print_json, print_table
 
     if place is None:
@@ -45,8 +45,8 @@ def lecture(place: str | None = None, /, *, json: Annotated[bool, Flag] = False)
 
 def _words(found: Found) -> str:
     """The entry and around each of its lines of code a few more, as markdown."""
-    from regard.companion.code_anchor import SOURCE
-    from regard.companion.lecture_pages import terminal_words
+    from regard.learn.lectures.code_anchor import SOURCE
+    from regard.learn.lectures.lecture_pages import terminal_words
 
     here = Path.cwd()
     source = SOURCE.relative_to(here) if SOURCE.is_relative_to(here) else SOURCE  # so that an editor opens it

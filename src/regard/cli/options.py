@@ -11,8 +11,9 @@ from cyclopts import Parameter
 from regard.base.errors import RegardError
 
 Flag = Parameter(negative=())
-DATA_OPTIONS = ("data.columns", "data.source", "data.target")  # what is meant by --columns, --source, --target
+DATA_OPTIONS = ("data.columns", "data.source", "data.target", "data.encoding")  # what is meant by --columns, …
 Columns = Annotated[str, Parameter(name="--data.columns")]
+Encoding = Annotated[str, Parameter(name="--data.encoding")]
 Settings = Annotated[str, Parameter(show=False, allow_leading_hyphen=True)]
 
 

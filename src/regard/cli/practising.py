@@ -31,7 +31,7 @@ def exercise(name: str | None = None, *, out: Path | None = None, json: Annotate
     json
         print the list as objects
     """
-    from regard.exercises.exercise_list import EXERCISES, find_exercise, write_sheet
+    from regard.learn.exercises.exercise_list import EXERCISES, find_exercise, write_sheet
     from regard.report.table import print_json, print_table
 
     if name is None:
@@ -70,7 +70,7 @@ def check(file: Path, *, seed: int | None = None, json: Annotated[bool, Flag] = 
     """
     import secrets
 
-    from regard.exercises.grading_process import grade_file
+    from regard.learn.exercises.grading_process import grade_file
     from regard.report.screen import harmless
     from regard.report.table import print_json
 

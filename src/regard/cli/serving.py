@@ -31,7 +31,7 @@ def serve(
     Parameters
     ----------
     runs
-        the runs' folders, of any number; a model's name is that of its folder
+        the runs' folders, of any number; a model's name is that of its folder; classifiers are skipped
     host
         the address to listen on; any but a loopback address needs a token
     port
@@ -53,9 +53,9 @@ def serve(
     import os
 
     from regard.report.progress import say
-    from regard.serve.api_server import application
-    from regard.serve.served_models import ServedModels
     from regard.web.listening import listen, run
+    from regard.web.serve.api_server import application
+    from regard.web.serve.served_models import ServedModels
 
     if not runs:
         raise RegardError("Which runs? Give at least one folder, as in `regard serve runs/mine`.")

@@ -79,9 +79,9 @@ def train(
     if print_recipe:
         print(recipe.documented(), end="")
     elif dry_run:
-        print_facts(fit.dry_run(recipe, start), json)
+        print_facts(fit.dry_run(recipe), json)
     else:
-        print(fit.train_recipe(recipe, run, start, track=track, began=began).folder)
+        print(fit.train_recipe(recipe, run, track=track, began=began).folder)
 
 
 def resume(run: RunFolder, *settings: Settings, track: Track = "") -> None:

@@ -34,7 +34,7 @@ def lab(
         print the address and leave the browser alone
     """
     from regard.base.errors import RegardError
-    from regard.lab.opening import open_lab
+    from regard.web.lab.opening import open_lab
 
     if folder != Path("runs") and not folder.exists():
         raise RegardError(f"There is no folder {folder}: make it first, or give the one that holds your runs.")

@@ -16,6 +16,7 @@ from regard.cli.completing import RunFolder
 from regard.cli.options import Flag, beam_search
 from regard.cli.stdin import stdin_batches, stdin_text
 from regard.report.screen import for_stdout
+from regard.text.subtitles import Subtitles, subtitle_format
 
 
 def translate(
@@ -74,7 +75,7 @@ def translate(
     truncate
         cut lines that are longer than anything the model was trained on, instead of refusing them
     source
-        translate this file instead of stdin, of any size, with progress
+        translate this file instead of stdin, of any size, with progress; of subtitles (.srt, .vtt) the text of each cue
     out
         with --in: write to this file; if interrupted, the same command continues where it stopped
     average
@@ -93,6 +94,7 @@ def translate(
     from regard.exchange.engines import open_engine
     from regard.report.progress import say
     from regard.runs.load import load_translator
+    from regard.runs.recipe import has_smaller
 
     sampling = Sampling(temperature, top_k, top_p)
     at_least("--n-best", n_best, 1)
@@ -106,6 +108,7 @@ def translate(
         raise RegardError("--in and --out go together: from one file to another.")
     if out is not None and n_best > 1 and not json:
         raise RegardError("--n-best writes several lines for one: with --out, add --json.")
+    subtitles = _subtitles(source, out, plain=not (json or alignment))
     if engine != "regard" and (temperature > 0 or device not in ("auto", "cpu")):
         option, does = ("--temperature", "searches") if temperature > 0 else ("--device", "computes on the CPU")
         raise RegardError(f"--engine {engine} {does}: leave {option} out, or take --engine regard.")
@@ -142,7 +145,13 @@ def translate(
         files = _digests(run, weights, average)
         options = [beam, n_best, length_penalty, min_tokens, max_tokens, temperature, top_k, top_p, seed, alignment]
         question = {"run": files, "options": [*options, attention, truncate, average, weights, engine, json]}
-        line_by_line(source, out, question, lambda lines, before: (said for (said,) in answers(lines, before)))
+        if subtitles is not None:
+            question["subtitles"] = source.suffix
+
+        def one_each(lines: Iterable[str], before: tuple[int, int]) -> Iterator[str]:
+            return (said for (said,) in answers(lines, before))
+
+        line_by_line(source, out, question, one_each, subtitles)
         return
     done = spoken = 0
     words = False  # in any translation so far
@@ -152,7 +161,8 @@ def translate(
             print(for_stdout("\n".join(said)), flush=True)
         done, spoken = done + len(lines), spoken + sum(bool(line.strip()) for line in lines)
     if spoken and not words:
-        say(f"Every translation is empty: {run} has learned too little; train longer, or a smaller --size.")
+        smaller = ", or a smaller --size" * has_smaller(loaded.recipe)
+        say(f"Every translation is empty: {run} has learned too little; train longer{smaller}.")
 
 
 def classify(
@@ -333,14 +343,15 @@ def _finish_lines(loaded: Any, run: Path, source: Path, out: Path, options: Sequ
 
 def _digests(run: Path, weights: str, average: int | None = None) -> dict[str, str]:
     """What a run's answers depend on, so that a file is finished only by the model that began it."""
+    from regard.base.fields import whole_number
     from regard.runs.folder import moments
     from regard.text.sources import content_digest
-    from regard.training.loop import kept_weights
+    from regard.training.checkpointing import kept_weights
 
     last = (run / "training.safetensors").exists() and (weights != "best" or not (run / "model.safetensors").exists())
     files = [run / ("training.safetensors" if last else "model.safetensors")]
-    if weights.isdecimal():
-        files = [moments(run).get(int(weights), files[0])]
+    if (step := whole_number(weights)) is not None:
+        files = [moments(run).get(step, files[0])]
     if average is not None:
         files = kept_weights(run)[-average:]
     beside = [run / name for name in ("recipe.toml", "tokenizer.json", "tokenizer.source.json")]
@@ -362,6 +373,20 @@ class _Kept:
         return self._waiting.popleft()
 
 
+def _subtitles(source: Path | None, out: Path | None, *, plain: bool) -> Subtitles | None:
+    """The format of the files, if they are subtitles."""
+    form = "" if source is None else subtitle_format(source)
+    if source is None or out is None or not form:
+        return None
+    if not plain:
+        raise RegardError("Subtitles are written as subtitles: leave out --json and --alignment.")
+    if out.suffix.lower() != form:
+        raise RegardError(
+            f"{source.name} is translated into subtitles of its own format: give an --out that ends in {form}."
+        )
+    return Subtitles(form, str(source))
+
+
 def _as_fields(number: int, one: Any, *, ranked: bool, alignment: bool) -> str:
     fields = [str(number), f"{one.score:.4f}", f"{one.log_probability:.4f}"] if ranked else []
     links = [" ".join(f"{i}-{j}" for i, j in one.alignment or [])] if alignment else []
@@ -373,7 +398,7 @@ def _as_json(number: int, source: str, translations: Sequence[Any]) -> str:
 
     shown = []
     for one in translations:
-        entry = {"text": one.text, "score": one.score, "log_probability": one.log_probability, "tokens": one.tokens}
+        entry = {name: getattr(one, name) for name in ("text", "score", "log_probability", "tokens", "finished")}
         if one.alignment is not None:
             entry["alignment"] = [list(link) for link in one.alignment]
         if one.attention is not None:

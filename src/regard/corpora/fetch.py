@@ -1,12 +1,14 @@
-"""Downloads known corpora: streamed, checked against their SHA-256, and cached only if complete."""
+"""Downloads known corpora: streamed, checked against their SHA-256, and cached only if complete.
+
+The SHA-256 is the catalogue's, or where the publisher changes a file, that of its first download."""
 
 from __future__ import annotations
 
 import hashlib
 import lzma
 import os
+import re
 import struct
-import sys
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator
@@ -17,6 +19,7 @@ from tempfile import TemporaryFile
 from time import monotonic
 from typing import IO
 
+from regard.base.cache import cache_folder
 from regard.base.errors import RegardError
 from regard.base.files import waiting_for, writing
 from regard.base.numbers import grouped
@@ -27,15 +30,6 @@ BLOCK = 1 << 20
 SECONDS_OF_SILENCE = 30
 SLOW_BYTES, SLOW_SECONDS = 1 << 17, 60  # a server that sends less than this in that time is given up
 LARGEST = 1 << 29  # bytes of a download, and of what is unpacked from it; enwik8 has 100 million
-
-
-def cache_folder() -> Path:
-    """$REGARD_CACHE, or `regard` in the user's own cache folder."""
-    if chosen := os.environ.get("REGARD_CACHE"):
-        return Path(chosen)
-    if sys.platform == "win32":
-        return Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local") / "regard"
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "regard"
 
 
 def data_folders() -> list[Path]:
@@ -58,8 +52,9 @@ def fetch(name: str, *, progress: Progress | None = None, mirror: str | None = N
     folder = cache_folder() / "data" / name
     with _alone(folder):
         for file in CATALOGUE[name].files:
-            if not _is_there(folder / file.name, file.sha256):
-                _download(file, base + file.address, folder / file.name, progress)
+            path = folder / file.name
+            if not _is_there(path, file.sha256 or _recorded(path)):
+                _download(file, base + file.address, path, progress)
     return folder
 
 
@@ -77,6 +72,19 @@ def _alone(folder: Path) -> Iterator[None]:
                 "REGARD_CACHE."
             ) from None
         yield
+
+
+def _record(path: Path) -> Path:
+    """Where the SHA-256 of a file is recorded whose publisher changes it now and then, by its first download."""
+    return path.with_name(f"{path.name}.sha256")
+
+
+def _recorded(path: Path) -> str | None:
+    try:
+        found = re.match(r"[0-9a-f]{64}\b", _record(path).read_text(encoding="ascii", errors="replace"))
+    except OSError:
+        return None
+    return found[0] if found else None
 
 
 def _is_there(path: Path, sha256: str | None) -> bool:
@@ -108,9 +116,15 @@ def _download(file: File, url: str, path: Path, progress: Progress | None) -> No
                 f"{url} is not the genuine {file.name} (SHA-256 {found[:12]}…, not {file.sha256[:12]}…), "
                 f"so it was not kept; try again later or fetch it from elsewhere (REGARD_MIRROR)."
             )
-    if file.sha256 is None:
-        with writing(path.with_name(f"{path.name}.sha256")) as record:
-            record.write(f"{found}  {path.name}\n".encode())
+        if file.sha256 is None and (first := _recorded(path)) not in (None, found):
+            raise RegardError(
+                f"{url} is not the {file.name} that was fetched first (SHA-256 {found[:12]}…, not {first[:12]}…), so "
+                "it was not kept: its publisher has changed it, or someone else has. To accept it, remove "
+                f"{_record(path)}."
+            )
+        if file.sha256 is None:  # before the file has its name: no file without a record
+            with writing(_record(path)) as record:
+                record.write(f"{found}  {path.name}\n".encode())
 
 
 def _stream(url: str, stream: IO[bytes], progress: Progress | None) -> None:
@@ -172,7 +186,9 @@ def _unpack(archive: IO[bytes], member: str, url: str, stream: IO[bytes]) -> Non
         except KeyError:
             raise RegardError(f"{url} is a zip archive without {member!r}; try again later.") from None
         except (zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error, EOFError, OSError, ValueError):
-            raise RegardError(f"{url} is no whole zip archive with {member!r} in it; try again later.") from None
+            raise RegardError(
+                f"{url} is not a complete zip archive that contains {member!r}; try again later."
+            ) from None
         except RuntimeError as error:  # encrypted, or an unsupported compression
             raise RegardError(f"{url} cannot be unpacked ({error}); fetch it from elsewhere (REGARD_MIRROR).") from None
 

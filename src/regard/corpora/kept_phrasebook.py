@@ -11,8 +11,8 @@ from functools import cache
 from pathlib import Path
 
 from regard.base import word_spans
+from regard.base.cache import cached
 from regard.corpora import split
-from regard.corpora.kept import kept
 from regard.corpora.phrasebook import Pair, phrasebook
 
 FOLDER = "phrasebook"  # in the cache
@@ -21,7 +21,7 @@ FOLDER = "phrasebook"  # in the cache
 def kept_phrasebook(count: int, longest: int) -> dict[str, list[Pair]]:
     """`phrasebook(count, longest=longest)`, made only if it is not in the cache."""
     name = f"{count}-{longest}-{_code_digest()}.json"
-    return kept(FOLDER, name, lambda: phrasebook(count, longest=longest), _dump, _parse)
+    return cached(FOLDER, name, lambda: phrasebook(count, longest=longest), _dump, _parse)
 
 
 def _code_digest() -> str:

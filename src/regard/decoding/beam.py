@@ -17,6 +17,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from regard.base.arguments import checked
 from regard.base.errors import RegardError
 from regard.base.settings import at_least
 from regard.layers.state import State, map_state, select_rows
@@ -32,9 +33,19 @@ WATCHED = 3  # times the width: how many candidates of each step `watch` gets
 LEAVE_TOGETHER = 8  # finished sources leave when they are 1/8 of the batch: removing copies the memory of the rest
 
 
+@checked
 @dataclass(frozen=True)
 class Beam:
-    """How to search; lengths count `<eos>`."""
+    """How to search; lengths count `<eos>`.
+
+    Attributes:
+        width: The number of hypotheses that each step keeps; 1 is greedy.
+        length_penalty: The exponent of the length that a log-probability is divided by; 0 favors short texts.
+        n_best: The number of hypotheses to return, at most `width`.
+
+    Raises:
+        RegardError: If a value is of the wrong type or out of bounds.
+    """
 
     width: int = 5
     length_penalty: float = 1.0

@@ -18,16 +18,29 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from regard.base.arguments import checked
 from regard.base.errors import RegardError
 
 BLOCK = 256  # words per partial sum; a draw searches only one block
 
 
+@checked
 @dataclass(frozen=True)
 class Sampling:
-    temperature: float = 1.0  # 0 = always the most probable token (greedy)
-    top_k: int = 0  # 0 = no limit
-    top_p: float = 1.0  # 1 = no limit
+    """How to draw the next token.
+
+    Attributes:
+        temperature: The divisor of the logits; 0 always chooses the most probable token (greedy).
+        top_k: Draw from this many of the most probable tokens; 0 is no limit.
+        top_p: Draw from the smallest set of tokens that holds this probability; 1 is no limit.
+
+    Raises:
+        RegardError: If a value is of the wrong type or out of bounds.
+    """
+
+    temperature: float = 1.0
+    top_k: int = 0
+    top_p: float = 1.0
 
     def __post_init__(self) -> None:
         if not 0 <= self.temperature < math.inf:

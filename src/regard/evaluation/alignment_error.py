@@ -95,7 +95,7 @@ def spans_in(tokenizer: Tokenizer, ids: Sequence[int], text: str) -> list[Span]:
 
 
 def _byte_spans(pieces: Iterable[bytes]) -> list[Span]:
-    decoder = codecs.getincrementaldecoder("utf-8")("replace")
+    decoder = codecs.getincrementaldecoder("utf-8")("ignore")  # as `Tokenizer.decode`
     spans, complete = [], 0  # complete characters so far
     for piece in pieces:
         start = complete

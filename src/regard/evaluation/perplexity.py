@@ -22,7 +22,8 @@ from regard.base.settings import at_least
 from regard.systems.model import Model
 from regard.text.batches import segment_batches
 
-SEGMENT = 256  # tokens a segment reads, unless the model's context is shorter
+SEGMENT = 256  # tokens that a segment reads of a model without a context; in a comparison and a validation, at most
+LONGEST = 4096  # … of a model with a longer context: attention's memory grows with the square of it
 NUMBERS_AT_ONCE = 2**26  # a batch holds at most this many logits (256 MiB in fp32), or 1/128 of a larger GPU's memory
 ROWS_AT_ONCE = {"cuda": 256}  # and so many rows; elsewhere 64
 STREAM_CHUNK = 256  # tokens of the one row read per call; only memory depends on it
@@ -46,17 +47,16 @@ class Method:
 
     @classmethod
     def of(cls, model: Model, segment: int | None = None, overlap: int | None = None, stream: bool = False) -> Method:
-        """Defaults: 256 tokens (or the context, if shorter), half of them warm-up.
+        """Defaults: as many tokens as the model's context (at most 4096), or 256 without one, half of them warm-up.
 
         A model with unlimited positions can read more than its training context, but the context is still used here.
         """
         limit = model.context
-        learnt = limit or getattr(getattr(model, "settings", None), "context", None)
         if stream:
             if limit is not None:
                 raise RegardError(f"This model reads at most {limit} tokens at once: evaluate without --stream.")
             return cls(0, 0, stream=True)
-        read = segment if segment is not None else min(SEGMENT, learnt or SEGMENT)
+        read = segment if segment is not None else min(LONGEST, _context(model) or SEGMENT)
         warm = overlap if overlap is not None else read // 2
         if limit is not None and read > limit:
             raise RegardError(f"--segment {read} is longer than the {limit} tokens this model can read at once.")
@@ -64,6 +64,16 @@ class Method:
         if not 0 <= warm < read:
             raise RegardError(f"--overlap must be at least 0 and below the segment's {read} tokens, not {warm}.")
         return cls(read - warm, warm)
+
+    @classmethod
+    def in_training(cls, model: Model) -> Method:
+        """At most 256 tokens whatever the context, half of them warm-up: learning curves of all systems are alike."""
+        return cls.of(model, min(SEGMENT, _context(model) or SEGMENT))
+
+
+def _context(model: Model) -> int | None:
+    """The most tokens that the model reads, or learned to read, at once."""
+    return model.context or getattr(getattr(model, "settings", None), "context", None)
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.machinery import PathFinder
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any, BinaryIO
 
 import tomli_w
@@ -30,18 +30,15 @@ from regard.base.errors import RegardError
 from regard.base.files import claiming, locked, making_folder, reading
 from regard.base.numbers import counted
 from regard.report.progress import say
-from regard.runs.facts import CHECKPOINT, WEIGHTS, read_facts
+from regard.runs.facts import ANCESTORS, CHECKPOINT, WEIGHTS, read_facts
 from regard.runs.new_folder import check_free
-from regard.runs.recipe import read_recipe
-from regard.systems.code import is_own
-from regard.text.corpus import is_named
-from regard.text.pairs import weighted
-from regard.training.loop import kept_weights
+from regard.runs.recipe import read_recipe, without_folders
+from regard.training.checkpointing import kept_weights
 
 MANIFEST = "regard-archive.json"
 VERSION = 1
 TEXTS = ("recipe.toml", "run.json")  # in which paths are left out
-FILES = (*TEXTS, "tokenizer.json", "tokenizer.source.json", "metrics.jsonl", WEIGHTS, CHECKPOINT)
+FILES = (*TEXTS, "tokenizer.json", "tokenizer.source.json", "metrics.jsonl", WEIGHTS, CHECKPOINT, ANCESTORS)
 NAME = re.compile(r"kept/[0-9]{1,12}\.safetensors|[A-Za-z_][\w-]{0,100}\.py|" + "|".join(map(re.escape, FILES)))
 LARGEST_TEXT = 1 << 26
 BLOCK = 1 << 20
@@ -60,7 +57,8 @@ def write(folder: Path, out: Path, *, training: str = "yes") -> None:
         recorded = {}
         with zipfile.ZipFile(out, "w", zipfile.ZIP_STORED) as archive:
             for name, path in sorted(files.items()):
-                with _opened(path) if name not in replaced else io.BytesIO(replaced[name]) as stream:
+                with _opened(path) as own:
+                    stream = io.BytesIO(replaced[name]) if name in replaced else own
                     size = len(replaced[name]) if name in replaced else path.stat().st_size
                     recorded[name] = _add(archive, name, stream, size)
             content = {"archive": VERSION, "regard": regard.__version__, "files": recorded}
@@ -110,32 +108,13 @@ def _add(archive: zipfile.ZipFile, name: str, stream: BinaryIO, size: int) -> di
 
 
 def _recipe(folder: Path) -> bytes:
-    return tomli_w.dumps(_nameless(read_recipe(folder / "recipe.toml"))).encode()
+    return tomli_w.dumps(without_folders(read_recipe(folder / "recipe.toml"))).encode()
 
 
 def _facts(facts: dict[str, Any]) -> bytes:
     recipe = facts.get("recipe")
-    plain = facts | ({"recipe": _nameless(recipe)} if isinstance(recipe, dict) else {})
+    plain = facts | ({"recipe": without_folders(recipe)} if isinstance(recipe, dict) else {})
     return json.dumps(plain, indent=2, ensure_ascii=False).encode() + b"\n"
-
-
-def _nameless(tree: dict[str, Any]) -> dict[str, Any]:
-    """A recipe in which files have names and no folders: data are then looked for beside the run."""
-    tree = dict(tree)
-    if is_own(str(tree.get("system", ""))):
-        file, _, label = str(tree["system"]).rpartition(":")
-        tree["system"] = f"{_last(file)}:{label}" if file.endswith(".py") else tree["system"]
-    data = dict(tree["data"]) if isinstance(tree.get("data"), dict) else {}
-    for name in ("corpus", "monolingual", "translator"):
-        if isinstance(data.get(name), str) and data[name] and not (name == "corpus" and is_named(data[name])):
-            data[name] = f"./{_last(data[name])}"
-    if isinstance(data.get("also"), str) and data["also"]:
-        data["also"] = ",".join(f"./{_last(path)}:{weight:g}" for path, weight in weighted(data["also"]))
-    return {**tree, "data": data} if "data" in tree else tree
-
-
-def _last(path: str) -> str:
-    return PurePosixPath(path.replace("\\", "/")).name or "data"
 
 
 # -- in ----------------------------------------------------------------------------------------------------------------

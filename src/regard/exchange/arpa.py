@@ -73,12 +73,14 @@ def write_arpa(model: NGram, tokens: list[str], path: str | Path) -> None:
         write_straight(model, tokens, temporary)
 
 
-def write_straight(model: NGram, tokens: list[str], path: Path) -> None:
-    """Into the file itself. Nine digits keep every bit of fp32."""
+def write_straight(model: NGram, tokens: list[str], path: Path, header: str = "") -> None:
+    """Into the file itself. Nine digits keep every bit of fp32. The lines of `header` become comments, which begin with
+    `#`: kenlm reads no others."""
     if len(tokens) != model.vocabulary:
         raise RegardError(f"The model has {model.vocabulary} tokens, not {len(tokens)}; give its own tokenizer's.")
     words = spell(tokens)
     with open(path, "w", encoding="utf-8", newline="\n") as file:
+        file.writelines(f"# {line}\n" for line in header.splitlines())
         _write(model, words, file)
 
 
@@ -164,7 +166,7 @@ def _read_sizes(lines: _Lines) -> list[int]:
             lines.wrong(f"there is no \\data\\ on the first {PREAMBLE} lines")
     sizes: list[int] = []
     while line := lines.next("a blank line").strip():
-        found = re.fullmatch(r"ngram\s+(\d+)\s*=\s*(\d+)", line)
+        found = re.fullmatch(r"ngram\s+(\d{1,99})\s*=\s*(\d{1,99})", line)  # int() refuses more than 4,300 digits
         if not found or int(found[1]) != len(sizes) + 1:
             lines.wrong(f"expected `ngram {len(sizes) + 1}=…`, not {line[:40]!r}")
         sizes.append(int(found[2]))

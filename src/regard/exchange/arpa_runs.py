@@ -7,6 +7,7 @@ from math import log
 from pathlib import Path
 
 from regard.base.errors import RegardError
+from regard.base.files import sweep, write_text
 from regard.base.numbers import counted, grouped
 from regard.exchange.arpa import read_arpa, spell, write_straight
 from regard.exchange.parity import Parity, texts
@@ -19,10 +20,30 @@ from regard.systems.ngram import NGram
 from regard.text.tokenizer import Tokenizer
 from regard.training.checkpoint import save_tensors
 
+TOKENIZE_FIRST = """\
+The words of this ARPA file are the tokens of Regard's tokenizer (␠ is a space): tokenize plain text first, as here.
+import kenlm, tokenizers
+model, tokenizer = kenlm.Model({arpa!r}), tokenizers.Tokenizer.from_file({tokenizer!r})
+words = [line.split("\\t")[1] for line in open({arpa!r}, encoding="utf-8") if "\\t" in line][1:]  # by token id
+print(model.score(" ".join(words[number] for number in tokenizer.encode("a line of text").ids)))  # log10 P
+"""
+
 
 def write(run: LanguageRun, out: Path) -> None:
     assert isinstance(run.model, NGram)
-    write_straight(run.model, run.tokenizer.tokens, out)
+    header = TOKENIZE_FIRST.format(arpa="NAME.arpa", tokenizer="NAME.tokenizer.json")
+    write_straight(run.model, run.tokenizer.tokens, out, "" if run.tokenizer.pretokenised else header)
+
+
+def write_beside(run: LanguageRun, out: Path) -> str:
+    """Write the tokenizer into a file beside OUT, and return how to use both."""
+    path, content = out.with_name(f"{out.name.removesuffix('.arpa')}.tokenizer.json"), run.tokenizer.json
+    sweep(path.parent, of=path.name)  # while OUT is claimed
+    if not (path.is_file() and path.read_bytes() == content.encode()):  # an earlier export of the run wrote it
+        write_text(path, content, new=True)
+    if run.tokenizer.pretokenised:  # kenlm splits a line at its spaces, too
+        return f"its tokenizer: {path}"
+    return TOKENIZE_FIRST.format(arpa=str(out), tokenizer=str(path)).rstrip()
 
 
 def check(run: LanguageRun, out: Path) -> Parity:
@@ -66,6 +87,9 @@ def read(file: Path, run: Path, tokenizer_file: Path | None = None) -> Path:
 def _tokenizer_of(tokens: list[str]) -> Tokenizer:
     """Words between white space, or characters if every word is one."""
     if tokens[:2] != ["<eos>", "<unk>"]:
-        raise RegardError("The file has no <unk>, so its words alone do not say how to cut text: give --tokenizer.")
+        raise RegardError(
+            "The file has no <unk>, so its words alone do not say how to cut text: give --tokenizer (an "
+            "export from Regard writes it beside the file, as NAME.tokenizer.json)."
+        )
     by_character = all(len(token) == 1 for token in tokens[2:])
     return Tokenizer.of_tokens(tokens, "char" if by_character else "word")

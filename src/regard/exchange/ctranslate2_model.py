@@ -19,11 +19,11 @@ from ctranslate2.specs.model_spec import ACCEPTED_MODEL_TYPES
 from ctranslate2.specs.transformer_spec import TransformerDecoderSpec, TransformerEncoderSpec
 from torch import Tensor, nn
 
+from regard.base.cache import cache_folder
 from regard.base.errors import RegardError
 from regard.base.files import making_folder, waiting_for, write_text
 from regard.base.numbers import a
 from regard.base.settings import one_of
-from regard.corpora.fetch import cache_folder
 from regard.decoding.translate import translate
 from regard.evaluation.bleu import bleu
 from regard.evaluation.scoring import pair_losses

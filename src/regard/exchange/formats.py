@@ -4,6 +4,7 @@ A format is one entry of FORMATS and one module, imported only when it is asked 
 
     write(run, out, **options)          `out` does not exist yet: a file or folder of another name, which becomes OUT
     check(run, out, **options)          optional: what the format's own program makes of it, as a `Parity`
+    write_beside(run, out)              optional: other files that belong to OUT; returns what to print about them
 """
 
 from __future__ import annotations
@@ -86,6 +87,7 @@ def export(
         if name not in (form.options or {}):
             takes = ", ".join(f"--{known}" for known in form.options or {}) or "none"
             raise RegardError(f"--to {to} has no option --{name}; its own are: {takes}.")
+    from regard.report.progress import say
     from regard.runs.facts import read_facts
 
     read_facts(folder)  # what is no run is said first: the two may stand in the wrong order
@@ -97,6 +99,9 @@ def export(
         raise RegardError(f"--to {to} has no --check.")
     with claiming(out), making_folder(out) if form.folder else replacing(out, new=True) as made:
         module.write(run, made, **options)
+        note = module.write_beside(run, out) if hasattr(module, "write_beside") else ""
+    if note:
+        say(note)
     return module.check(run, out, **options) if check else None
 
 

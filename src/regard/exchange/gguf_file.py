@@ -19,7 +19,7 @@ from torch import Tensor
 from regard.base.errors import RegardError
 from regard.base.settings import one_of
 from regard.exchange import hf_gpt2, hf_llama
-from regard.exchange.parity import Parity, texts, token_rows
+from regard.exchange.parity import Parity, texts, token_rows, without_parts
 from regard.layers.blocks import RMS_EPSILON
 from regard.report.progress import say
 from regard.runs.language_run import LanguageRun
@@ -175,9 +175,9 @@ def check(run: LanguageRun, out: Path, **_: str) -> Parity:
         prompt = line[: max(1, len(line) // 2)].rstrip()
         most = min(16, run.recipe.model.context - 2 - len(run.tokenizer.encode(prompt)))
         if most > 0:
-            answer = _complete(server, prompt, most)
+            answer = _complete(server, prompt, most, logit_bias=[[token, False] for token in run.forbidden])
             ours = run.generate(prompt, max_tokens=most, temperature=0, lines=1).removesuffix("\n")
-            same.append(prompt + answer["text"] == ours)
+            same.append(prompt + without_parts(answer["text"]) == ours)
     return Parity(
         system=run.recipe.system,
         format="gguf",

@@ -25,7 +25,7 @@ from regard.exchange import hf_gpt2, hf_llama, hf_seq2seq
 from regard.exchange.foreign_folder import Config, Weights
 from regard.exchange.hf_tokenizer import read_tokenizer, tokenizer_files
 from regard.exchange.model_card import model_card
-from regard.exchange.parity import Parity, texts, token_rows
+from regard.exchange.parity import Parity, texts, token_rows, without_parts
 from regard.report.progress import say
 from regard.runs.folder import Tokenizers, build_model, has_source, set_weights
 from regard.runs.language_run import LanguageRun
@@ -126,7 +126,7 @@ def _translator_difference(run: Any, model: Any) -> float:
 
 def _theirs(model: Any, tokenizer: Any, text: str, most: int) -> str:
     ids = model.generate(**tokenizer(text, return_tensors="pt"), do_sample=False, num_beams=1, max_new_tokens=most)
-    return str(tokenizer.decode(ids[0], skip_special_tokens=True))
+    return without_parts(str(tokenizer.decode(ids[0], skip_special_tokens=True)))
 
 
 def _greedy_texts(run: AnyRun, model: Any, tokenizer: Any) -> list[bool]:

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import json
-import re
 from typing import Any
+
+import tomli_w
 
 import regard
 from regard.base.errors import RegardError
 from regard.base.numbers import grouped
 from regard.report.progress import say
+from regard.runs.ancestors import Ancestors, provenance
 from regard.runs.facts import read_facts
 from regard.runs.history import is_number, read_metrics
 from regard.runs.load import AnyRun
-from regard.runs.recipe import Recipe
+from regard.runs.recipe import without_folders
 from regard.runs.translation_run import TranslationRun
 from regard.systems.catalogue import find
 
@@ -56,24 +58,21 @@ def model_card(run: AnyRun, architecture: str, *, license: str, scored: bool) ->
         + f" Licence of these weights: {license}"
         + ("; set it with `--license` once you know what the data allow." if license == "unknown" else "."),
         "\n".join(f"- {note}" for note in corpus.get("notes", [])),
+        "\n".join(f"- Fine-tuned from {one['run']}: {provenance(one)}." for one in Ancestors.of(run.folder).runs),
         "## Scores",
         _table(found) if found else "",
+        f"Seen in training: {found['seen_in_training']}." if "seen_in_training" in found else "",
         why_not,
         _validation(run),
         "## Use",
         f"```python\n{USE[task]}\n```",
         f"{boundary} Tokens: {run.tokenizer.kind}, {grouped(run.tokenizer.vocabulary)} symbols.",
         "## Recipe",
-        "`regard train recipe.toml`, with this recipe.toml:",
-        f"```toml\n{_without_folders(run.recipe).toml().strip()}\n```",
+        "`regard train recipe.toml`, with this recipe.toml"
+        + (", which starts from the run that [from] names:" if run.recipe.start else ":"),
+        f"```toml\n{tomli_w.dumps(without_folders(run.recipe.tree())).strip()}\n```",
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
-
-
-def _without_folders(recipe: Recipe) -> Recipe:
-    """Files by their names alone: where they lay is nobody's business."""
-    paths = {name: getattr(recipe.data, name, "") for name in ("corpus", "also", "monolingual", "translator")}
-    return recipe.replace(data={name: re.sub(r"[^,]*[/\\]", "", path) for name, path in paths.items() if path})
 
 
 def _front_matter(run: AnyRun, name: str, task: str, license: str, found: dict[str, Any]) -> str:
@@ -113,7 +112,7 @@ def _scores(run: AnyRun) -> tuple[dict[str, Any], str]:
         return run.evaluate(), ""
     except RegardError as error:
         say(f"note: the model card has no scores: {error}")
-        return {}, f"Not measured when it was exported: {error}"
+        return {}, "Not measured when it was exported."  # the error may name folders of this machine
 
 
 def _value(score: Any) -> float:

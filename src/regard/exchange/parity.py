@@ -46,6 +46,11 @@ def texts(run: AnyRun, count: int = 8) -> list[str]:
     return found or [_spelt(run, row) for row in token_rows(run, count, 8, source=True)]
 
 
+def without_parts(text: str) -> str:
+    """What another program wrote, without its marks for parts of characters, which Regard leaves out."""
+    return text.replace("\ufffd", "")
+
+
 def _spelt(run: AnyRun, row: Sequence[int]) -> str:
     tokenizer = run.source_tokenizer if isinstance(run, PairRun) else run.tokenizer
-    return tokenizer.decode(row).replace("�", "")
+    return tokenizer.decode(row)

@@ -20,7 +20,7 @@ from regard.decoding.beam_slots import Slots, Terms
 from regard.fast.compile_ahead import compile_ahead, describe, size_class
 from regard.fast.graphs import recorded, synchronises
 from regard.fast.row_table import Row, Use, Why, needs_cuda, needs_triton
-from regard.layers.blocks import DecoderBlock, FeedForward, PreNorm
+from regard.layers.blocks import DecoderBlock, FeedForward
 from regard.layers.embedding import Embedding
 from regard.layers.position import Learned, Position, Rotary, rotate
 from regard.layers.state import Span
@@ -85,7 +85,7 @@ class TransformerRows:
 
     def __call__(self, slots: Slots) -> Tensor:
         x = self._words(slots)  # [N · W, D]
-        pre = isinstance(self.blocks[0], PreNorm)
+        pre = self.blocks[0].norm_first
         norms = [
             norm for block in self.blocks for norm in (block.attention_norm, block.cross_norm, block.feedforward_norm)
         ]

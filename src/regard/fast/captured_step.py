@@ -35,6 +35,7 @@ from regard.text.pair_batches import PairBatch
 from regard.training.hyperparameters import Learning, PairTraining, Training
 from regard.training.loop import Trainer
 from regard.training.objective import TensorBatch, count, to_device
+from regard.training.steps import StepRunner
 
 WARM_UP = 3  # steps before capture, as CUDA graphs require: libraries choose kernels and allocate workspaces then
 WARM_UP_AGAIN = 1  # steps of a further shape: workspaces are there, only its kernels are still to be chosen
@@ -98,6 +99,11 @@ class Captured:
             warm_up = WARM_UP_AGAIN if self.recordings else WARM_UP
             self.recordings[shape] = Recording(self.update, batch, first, self.recorder(batch), warm_up)
         return self.recordings[shape](batch, state)
+
+    def release(self) -> None:
+        """Forgets the recorded graphs and their memory."""
+        self.recordings.clear()
+        self._recorder = None
 
     def recorder(self, batch: TensorBatch) -> Recorder:
         """The one recorder of all shapes."""
@@ -165,24 +171,26 @@ def _pairs(state: State, new: State) -> Iterator[tuple[Tensor, Tensor]]:
 # -- in the trainer --------------------------------------------------------------------------------------------------
 
 
-class CapturedUpdate:
-    """`Trainer.update`, replaying a graph if the batch has a recorded shape."""
+class CapturedStep(StepRunner):
+    """Replays a CUDA graph if the batch has a recorded shape."""
+
+    warm_up_steps = WARM_UP + 1
+    needs_tensor_learning_rate = True
 
     def __init__(self, trainer: Trainer) -> None:
-        self.trainer = trainer
+        super().__init__(trainer)
         model, pairs = trainer.model, isinstance(trainer.settings, PairTraining)
         begin = (lambda rows: model.begin(rows=rows)) if trainer.carries else None
         self.captured = Captured(self._whole_step, begin, shapes=PAIR_SHAPES if pairs else 1)
         self.padded: padded_step.PaddedStep | None = None
-        trainer.warm_up, trainer.recorded = WARM_UP + 1, True
 
     def __call__(self, batch: Batch | PairBatch) -> tuple[Tensor, int]:
         trainer = self.trainer
         if not self.captured.fits(batch):
-            found = Trainer.update(trainer, batch)
+            written = super().__call__(batch)
             if self.padded is not None:
                 self.padded.forget()
-            return found
+            return written
         if self.padded is not None:
             self.padded.refresh()
         count = batch.targets.size if batch.lengths is None else int(batch.lengths.sum())
@@ -191,8 +199,12 @@ class CapturedUpdate:
         if new:
             self._compile(moved, state)
         loss, trainer.state = self.captured(moved, state)
-        trainer.doing = "update"  # the weights are already updated
+        self.changed_weights = True
         return loss, count
+
+    def release(self) -> None:
+        self.captured.release()
+        self.padded = None
 
     def _compile(self, batch: TensorBatch, state: State | None) -> None:
         """Compiles the kernels of this shape. The step takes its lengths from the device, as it will in the graph."""
@@ -203,7 +215,7 @@ class CapturedUpdate:
             if (padded := self._padded()) is not None:
                 padded(batch, state)  # only its Triton kernels change weights and moments
             else:
-                trainer.backward(batch, state, count(batch), trainer.settings.accumulate)
+                self.backward(batch, state, count(batch), trainer.settings.accumulate)
 
         settings = trainer.settings
         smoothed = getattr(settings, "label_smoothing", 0.0) > 0, getattr(settings, "consistency", 0.0) > 0
@@ -212,7 +224,7 @@ class CapturedUpdate:
         told = "step", describe(trainer.model), chosen, sizes
         compile_ahead(lambda: self.captured.recorder(batch).warm_up(step), trainer.device, *told, backward=True)
         trainer.optimizer.zero_grad(set_to_none=True)
-        trainer.doing = "step"
+        self.changed_weights = False
 
     def _padded(self) -> padded_step.PaddedStep | None:
         """The step on padded weights, for trainings that it takes."""
@@ -224,8 +236,8 @@ class CapturedUpdate:
         """Never waits for the device, so a graph can record it."""
         if (padded := self._padded()) is not None:
             return padded(batch, state)
-        loss, state = self.trainer.backward(batch, state, count(batch), self.trainer.settings.accumulate)
-        self.trainer.descend(loss)
+        loss, state = self.backward(batch, state, count(batch), self.trainer.settings.accumulate)
+        self.optimizer_step(loss)
         return loss, state
 
 
@@ -238,8 +250,8 @@ def allows(trainer: Trainer, use: Use) -> Why:
 ROWS = (
     Row(
         "training step in CUDA graphs",
-        "regard.training.loop:Trainer.update",
-        makes=CapturedUpdate,
+        "regard.training.loop:Trainer.step_runner",
+        CapturedStep,
         allows=allows,
         needs=needs_cuda,
     ),

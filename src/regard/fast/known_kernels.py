@@ -15,9 +15,8 @@ from pathlib import Path
 
 import torch
 
+from regard.base.cache import cache_folder, read_cached, write_cached
 from regard.base.errors import RegardError
-from regard.corpora.fetch import cache_folder
-from regard.corpora.kept import read_kept, write_kept
 
 SHARED = 2.0
 DRIVER = Path("/proc/driver/nvidia/version")
@@ -52,7 +51,7 @@ class KnownKernels:
             merged.setdefault(kind, {}).update(kernels)
         with suppress(OSError, RegardError):  # a cache that cannot be written is done without
             written = {kind: {n: kernel.hex() for n, kernel in kernels.items()} for kind, kernels in merged.items()}
-            write_kept(self.path, json.dumps(written).encode())
+            write_cached(self.path, json.dumps(written).encode())
             self.changed = False
 
 
@@ -70,7 +69,7 @@ def read_kernels(path: Path | None) -> Kernels:
     if path is None:
         return {}
     with suppress(OSError, ValueError, TypeError, AttributeError, RecursionError, RegardError):
-        tree = json.loads(read_kept(path))
+        tree = json.loads(read_cached(path))
         return {
             kind: {int(rows): bytes.fromhex(kernel) for rows, kernel in kernels.items()}
             for kind, kernels in tree.items()

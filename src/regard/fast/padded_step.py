@@ -1,6 +1,6 @@
 """A training step on padded weights: forward, backward, clipping, AdamW, and the bf16 copies for the next forward pass.
 
-The written step is `Trainer.backward` and `Trainer.descend` with `torch.optim.AdamW`. This one keeps that optimiser's
+The written step is `StepRunner.backward` and `optimizer_step` with `torch.optim.AdamW`. This one keeps that optimiser's
 state: checkpoints are the same, and steps of both kinds may take turns (padded_weights.py, kernels/padded.py).
 """
 
@@ -35,13 +35,13 @@ class PaddedStep:
             loss, after = self.trainer.forward(batch, state)
             loss = loss / count(batch)
             loss.backward()
-        self.trainer.doing = "update"
-        self.descend()
+        self.trainer.runner.changed_weights = True
+        self.optimizer_step()
         return loss.detach(), detach(after) if self.trainer.carries else None
 
     @torch.no_grad()
-    def descend(self) -> None:
-        """`Trainer.descend`, with the optimiser's own state."""
+    def optimizer_step(self) -> None:
+        """`StepRunner.optimizer_step`, with the optimizer's own state."""
         from regard.fast.kernels.padded import Part, adamw
 
         parts: list[Part] = []

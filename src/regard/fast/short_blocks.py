@@ -33,7 +33,6 @@ from regard.layers.blocks import (
     FeedForward,
     PostNormDecoderBlock,
     PostNormEncoderBlock,
-    PreNorm,
     PreNormDecoderBlock,
     PreNormEncoderBlock,
 )
@@ -75,7 +74,7 @@ def are_short(blocks: Sequence[nn.Module], like: Tensor, columns: int, keys: int
 
 def running_precision(blocks: Sequence[nn.Module], like: Tensor) -> torch.dtype:
     """The residual stream's precision: half for post-norm blocks, which normalise it after every sublayer."""
-    return like.dtype if isinstance(blocks[0], PreNorm) else precision(like)
+    return like.dtype if blocks[0].norm_first else precision(like)
 
 
 def encode(blocks: Sequence[EncoderBlock], finish: nn.Module, x: Tensor, valid: Tensor | None) -> Tensor:
@@ -125,7 +124,7 @@ class _Residual:
         crossing = {id(block.cross.project) for block in blocks if isinstance(block, DecoderBlock)}  # in `remember`
         maps = [module for block in blocks for module in block.modules() if isinstance(module, nn.Linear)]
         self.halves = Halves([each for each in maps if id(each) not in crossing], half)
-        self.pre, self.norms = isinstance(blocks[0], PreNorm), iter(norms)
+        self.pre, self.norms = bool(blocks[0].norm_first), iter(norms)
         self.seeds = iter(torch.randint(2**62, (len(norms), 2), device=x.device))  # two each: aligned to 16 bytes
         parts = [part for block in blocks for part in parts_of(block)]
         looks = [biases_of(part, remembers) for part in parts if not isinstance(part, FeedForward)]

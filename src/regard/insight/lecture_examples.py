@@ -12,8 +12,8 @@ import math
 import torch
 
 from regard.base.errors import RegardError
-from regard.insight.calculation import calculate_ids
-from regard.insight.work import Section, Term, Work, add_up, shown
+from regard.insight.arithmetic.calculation import calculate_ids
+from regard.insight.arithmetic.equation import Section, Term, Work, add_up, shown
 from regard.systems import dan, self_attention
 from regard.systems.model import Stack
 

@@ -18,7 +18,10 @@ from typing import Any
 
 import numpy as np
 
+from regard.base.arguments import checked
+from regard.base.errors import RegardError
 from regard.base.numbers import counted
+from regard.base.settings import meant
 
 
 @dataclass(frozen=True)
@@ -68,47 +71,107 @@ class Matrix:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Trace:
+    """Everything that a model computed while it read one text; `run.trace` makes it.
+
+    T counts the steps, S the tokens that are attended to. Arrays whose names begin with "encoder" have a row for each
+    token of the source, not for each step.
+
+    Attributes:
+        system: The name of the system.
+        task: "language model", "translation" or "classification".
+        tokens: The tokens that were read, step by step; the first is the boundary <eos>.
+        targets: The token that truly followed each; "" where none is known.
+        probability: The probability of the true next token [T]; NaN where there is none.
+        rank: The rank of the true next token among all [T], 1 = best; 0 where there is none.
+        entropy: The entropy of the distribution in nats [T].
+        top: The most probable next tokens at each step, best first [T].
+        source: The tokens of the source, in translation and classification.
+        attention: [heads, T, S] by name: "self/0", "cross/0", "encoder/0"; "average/0" where all earlier words weigh
+            the same.
+        hidden: [T, D] by name: "embedding", "layer/0", "layer/0/feedforward", "encoder/0/forward", …; "hidden" is what
+            predicts.
+        gates: [T, D] by name, of a recurrent cell: "layer/0/forget", "layer/0/cell", "encoder/0/backward/forget", …
+        matrices: [heads, features, D] by name: the state of linear attention after the last step, "layer/0".
+        alignment: In translation: which source word each step attended to [T, S].
+        order: Of an n-gram: the order whose probability was used [T].
+        backoff: Of an n-gram: the back-off weight that multiplied it [T]; 1 = none.
+        gradients: ‖∂L_t/∂e_s‖ [T, S], with e_s the input embedding of token s.
+        source_gradients: The same for the embeddings of the source [T, S].
+        state_gradients: The same for recurrent states [T, T], by name: "layer/0/hidden", "layer/0/cell".
+        beam: The tree of beam search.
+        written: In translation: the ids of `targets`.
+        spans: Of a language model: where each token read is in the (normalized) text.
+        label: In classification: the most probable label.
+        text: The text that was read.
+        translation: The translation that was written.
+        run: The name of the run's folder.
+        notes: Sentences about what this system lacks, and why.
+    """
+
     system: str
-    task: str  # "language model", "translation", "classification"
-    tokens: tuple[str, ...]  # what was read, step by step; begins with the boundary <eos>
-    targets: tuple[str, ...]  # what truly followed each; "" where nothing is known to follow
-    probability: np.ndarray  # [T] of the true next token; nan where there is none
-    rank: np.ndarray  # [T] of the true next token among all, 1 = best; 0 where there is none
-    entropy: np.ndarray  # [T] of the distribution, nats
-    top: tuple[tuple[Choice, ...], ...]  # [T] the most probable next tokens, best first
-    source: tuple[str, ...] = ()  # translation and classification: the tokens of the source
-    # What happened inside, by name; what begins with "encoder" has a row for each token of the source, not for a step.
-    # [heads, T, S] "self/0", "cross/0", "encoder/0"; "average/0" where all earlier words weigh the same
+    task: str
+    tokens: tuple[str, ...]
+    targets: tuple[str, ...]
+    probability: np.ndarray
+    rank: np.ndarray
+    entropy: np.ndarray
+    top: tuple[tuple[Choice, ...], ...]
+    source: tuple[str, ...] = ()
     attention: Mapping[str, np.ndarray] = field(default_factory=dict)
-    # [T, D] "embedding", "layer/0", "layer/0/feedforward", "encoder/0/forward", …; "hidden" is what predicts
     hidden: Mapping[str, np.ndarray] = field(default_factory=dict)
-    # [T, D] what a cell goes through: "layer/0/forget", "layer/0/cell", "encoder/0/backward/forget", …
     gates: Mapping[str, np.ndarray] = field(default_factory=dict)
-    # [heads, features, D] "layer/0": the state of linear attention after the last step
     matrices: Mapping[str, np.ndarray] = field(default_factory=dict)
-    alignment: np.ndarray | None = None  # [T, S] translation: which source word each step looked at
-    order: np.ndarray | None = None  # [T] n-gram: the order whose probability was used
-    backoff: np.ndarray | None = None  # [T] n-gram: the back-off weight that multiplied its answer; 1 = none
-    gradients: np.ndarray | None = None  # [T, S] ‖∂L_t/∂e_s‖, with e_s the input embedding of token s
-    source_gradients: np.ndarray | None = None  # [T, S] the same for the source's embeddings
-    state_gradients: Mapping[str, np.ndarray] = field(default_factory=dict)  # "layer/0/hidden", "layer/0/cell": [T, T]
+    alignment: np.ndarray | None = None
+    order: np.ndarray | None = None
+    backoff: np.ndarray | None = None
+    gradients: np.ndarray | None = None
+    source_gradients: np.ndarray | None = None
+    state_gradients: Mapping[str, np.ndarray] = field(default_factory=dict)
     beam: tuple[Branch, ...] = ()
-    label: str = ""  # classification: what it answers
-    text: str = ""  # what was given to read
-    translation: str = ""  # what was written of it
-    run: str = ""  # the name of the run's folder
-    notes: tuple[str, ...] = ()  # sentences about what this system lacks, and why
+    written: tuple[int, ...] = ()
+    spans: tuple[tuple[int, int], ...] = ()
+    label: str = ""
+    text: str = ""
+    translation: str = ""
+    run: str = ""
+    notes: tuple[str, ...] = ()
 
     @property
     def steps(self) -> int:
+        """The number of steps T."""
         return len(self.tokens)
 
+    @checked
     def looking(self, name: str) -> tuple[str, ...]:
-        """The tokens that the rows of `hidden[name]` or `gates[name]` stand for."""
+        """The token of each row of `hidden[name]` or `gates[name]`.
+
+        Args:
+            name: A key of `hidden` or `gates`.
+
+        Returns:
+            The tokens of the source for an encoder, else those that were read.
+
+        Raises:
+            RegardError: If `name` is not a string.
+        """
         return self.source if name.startswith("encoder") else self.tokens
 
+    @checked
     def looked(self, name: str) -> Matrix:
-        """`attention[name]` with its words. For cross-attention a row's word is the one that the step writes."""
+        """`attention[name]` with the words of its rows and columns.
+
+        Args:
+            name: A key of `attention`, such as "self/0" or "cross/0".
+
+        Returns:
+            The weights with their words. In cross-attention, a row's word is the one that the step writes.
+
+        Raises:
+            RegardError: If there is no attention of this name.
+        """
+        if name not in self.attention:
+            known = meant(name, list(self.attention)) if self.attention else f": {self.system} has no attention."
+            raise RegardError(f"There is no attention {name!r}{known}")
         weights = self.attention[name]
         match name.partition("/")[0]:
             case "cross":
@@ -119,7 +182,7 @@ class Trace:
 
     @property
     def aligned(self) -> Matrix | None:
-        """`alignment` with its words."""
+        """`alignment` with its words; None where there is none."""
         return self.alignment if self.alignment is None else self._losses(self.alignment, "source")
 
     @property
@@ -133,8 +196,19 @@ class Trace:
         """With a row for each word that is predicted."""
         return Matrix(values, self.targets, self.source if of == "source" else self.tokens, "written", of)
 
+    @checked
     def as_json(self, arrays: bool = True) -> dict[str, Any]:
-        """Lists for arrays, null for NaN; `arrays` False leaves out hidden states and gates."""
+        """The trace as lists and dicts, for JSON; NaN becomes None.
+
+        Args:
+            arrays: Also hidden states, gates and matrices.
+
+        Returns:
+            A dict with the attributes of the trace.
+
+        Raises:
+            RegardError: If `arrays` is not True or False.
+        """
         facts: dict[str, Any] = {
             "system": self.system,
             "task": self.task,

@@ -3,7 +3,7 @@
     told = facts(trace)                            what there is: words, choices, and the names of the matrices
     values, bounds = part(trace, "attention/self/0")       one of them, as the page draws it
 
-The lab, the offline page and the notebook all show this (`lab/static/reading.js`).
+The lab, the offline page and the notebook all show this (`web/lab/static/reading.js`).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 from regard.base.errors import RegardError
 from regard.insight import trace_figures as figures
 from regard.insight.trace import Branch, Trace, listed
-from regard.insight.words import attention_name, labels, labels_after, part_name
+from regard.insight.words import GATES, attention_name, branch_labels, labels, labels_after, part_name
 from regard.report.figures import legible, right_to_left
 from regard.report.packed_arrays import in_bytes
 
@@ -38,6 +38,7 @@ def facts(trace: Trace) -> dict[str, Any]:
         "answer": trace.translation or trace.label,
         "notes": list(trace.notes),
         "words": {kind: labels(tokens) for kind, tokens in words.items()},
+        "spans": [list(span) for span in trace.spans],
         "leftward": {kind: right_to_left("".join(labels(tokens))) for kind, tokens in words.items()},
         "opens": _telling(trace),
         "known": [bool(rank) for rank in trace.rank],
@@ -52,15 +53,15 @@ def facts(trace: Trace) -> dict[str, Any]:
         "gradients": [_slope(trace, name) for name in trace.slopes],
         "inside": [_held(trace, name) for name in _inside(trace)],
         "matrices": [_memory(trace, name) for name in trace.matrices],
-        "beam": [_branch(trace, number) for number in range(len(trace.beam))],
+        "beam": [_branch(trace, number, word) for number, word in enumerate(branch_labels(trace.beam))],
         "unfinished": "" if all(branch.finished for branch in trace.beam if branch.rank) else UNFINISHED,
     }
 
 
 def part(trace: Trace, name: str) -> tuple[np.ndarray, Bounds]:
     """attention/self/0 is [heads, rows, columns], inside/layer/0/forget [steps, units], alignment [steps, words of the
-    source], matrix/layer/0 [heads, features, components], and gradient/gradients [steps, words] as powers of ten, NaN
-    where it is exactly 0."""
+    source], matrix/layer/0 [heads, features, components], and gradient/gradients [steps, words] as powers of ten, −∞
+    where it is exactly 0 and NaN where no next word is known."""
     kind, _, place = name.partition("/")
     if kind == "attention" and place in trace.attention:
         return in_bytes(trace.attention[place], 0.0, 1.0)
@@ -76,7 +77,8 @@ def part(trace: Trace, name: str) -> tuple[np.ndarray, Bounds]:
         most = float(np.abs(trace.matrices[place]).max(initial=0.0))
         return in_bytes(trace.matrices[place], -most, most)
     if kind == "gradient" and place in (slopes := trace.slopes):
-        powers = figures.powers(slopes[place].values).astype(np.float32)
+        values = slopes[place].values
+        powers = np.where(values == 0, -np.inf, figures.powers(values)).astype(np.float32)
         real = powers[np.isfinite(powers)]
         return powers, (float(real.min(initial=np.inf)), float(real.max(initial=-np.inf))) if real.size else (0.0, 1.0)
     raise RegardError(f"There is no {name[:80]!r} in this trace.")
@@ -98,12 +100,14 @@ def _inside(trace: Trace) -> dict[str, np.ndarray]:
 
 
 def _choices(trace: Trace, step: int) -> list[dict[str, Any]]:
+    """What was expected; the token that came has the label that it has in the text."""
     words = labels_after(trace.tokens[: step + 1], (choice.token for choice in trace.top[step]))
-    return [
-        {"word": word, "token": choice.token, "p": float(f"{choice.probability:.4g}")}
-        | ({"came": True} if trace.rank[step] and choice.token == trace.targets[step] else {})
-        for word, choice in zip(words, trace.top[step])
-    ]
+    found: list[dict[str, Any]] = []
+    for word, choice in zip(words, trace.top[step]):
+        found.append({"word": word, "token": choice.token, "p": float(f"{choice.probability:.4g}")})
+        if trace.rank[step] and choice.token == trace.targets[step]:
+            found[-1] |= {"word": labels(trace.targets)[step], "came": True}
+    return found
 
 
 def _telling(trace: Trace) -> int:
@@ -146,6 +150,7 @@ def _held(trace: Trace, name: str) -> dict[str, Any]:
         "rows": "source" if name.startswith("encoder") else "read",
         "units": values.shape[1],
         "diverging": bool(values.min(initial=0.0) < 0),
+        "unit": "gate: 0 closed, 1 open" if name.rpartition("/")[2] in GATES else "value of the unit",
     }
 
 
@@ -156,14 +161,14 @@ def _memory(trace: Trace, name: str) -> dict[str, Any]:
     return {"name": name, "title": part_name(name), "heads": heads, "shape": shape}
 
 
-def _branch(trace: Trace, number: int) -> dict[str, Any]:
+def _branch(trace: Trace, number: int, word: str) -> dict[str, Any]:
     """A candidate of the search; `p`: of its word after the words before it."""
     branch = trace.beam[number]
     before = trace.beam[branch.parent].log_probability if branch.parent >= 0 else 0.0
     return {
         "parent": branch.parent,
         "step": branch.step,
-        "word": labels([branch.token])[0],
+        "word": word,
         "p": float(f"{np.exp(min(0.0, branch.log_probability - before)):.4g}"),
         "log": float(f"{branch.log_probability:.5g}"),
         "kept": branch.kept,

@@ -62,7 +62,7 @@ def gradients(trace: Trace) -> dict[str, Heat]:
     }  # fmt: skip
 
 
-POWER = "log₁₀ of the gradient's norm"
+POWER = "log₁₀ of the gradient's norm (nats per unit of length)"
 
 
 def gates(trace: Trace, encoder: bool = False) -> list[Heat]:
@@ -93,8 +93,8 @@ def matrices(trace: Trace) -> list[Heat]:
             whose = f"{part_name(name)}, head {head + 1}"
             rows, columns = (tuple(map(str, range(1, size + 1))) for size in values.shape)
             found.append(
-                Heat(f"{whose}: its state after the last word", rows, columns, values.tolist(), "value", "feature",
-                     "component", diverging=True)
+                Heat(f"{whose}: its state after the last word", rows, columns, values.tolist(), "component of a value",
+                     "feature of a key", "entry of the state", diverging=True)
             )  # fmt: skip
     return found
 

@@ -1,7 +1,7 @@
 """A trace as a page that is one file: choose a word, and see what the model predicted there, the attention of every
 head, states, gates and gradients. It loads nothing, and its content policy lets it load nothing.
 
-What is seen is the lab's own (`lab/static/reading.js` and its styles). Without JavaScript a table lists the steps.
+What is seen is the lab's own (`web/lab/static/reading.js` and its styles). Without JavaScript a table lists the steps.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ from base64 import b64encode
 from collections.abc import Sequence
 from html import escape
 
+from regard.insight.arithmetic.equation import Work
 from regard.insight.trace import Trace
 from regard.insight.trace_facts import facts, part, parts
 from regard.insight.words import labels, labels_after, part_name
-from regard.insight.work import Work
-from regard.report.figures import legible
+from regard.report.figures import isolated, legible
 from regard.report.offline_page import offline_page
 from regard.report.packed_arrays import pack
 from regard.report.page import paragraph, table
@@ -113,6 +113,8 @@ def _steps(trace: Trace) -> list[dict[str, object]]:
         if trace.order is not None and trace.backoff is not None:
             row |= {"order": int(trace.order[step]), "backoff": float(trace.backoff[step])}
         words = labels_after(trace.tokens[: step + 1], (choice.token for choice in trace.top[step]))
-        row["expected"] = ", ".join(f"{word} {choice.probability:.3f}" for word, choice in zip(words, trace.top[step]))
+        row["expected"] = ", ".join(
+            f"{isolated(word)} {choice.probability:.3f}" for word, choice in zip(words, trace.top[step])
+        )
         rows.append(row)
     return rows

@@ -15,7 +15,7 @@ from rich.cells import cell_len, set_cell_size
 from regard.base.numbers import counted
 from regard.insight import trace_figures as figures
 from regard.insight.trace import Branch, Trace
-from regard.insight.words import labels, labels_after, visible
+from regard.insight.words import branch_labels, labels, labels_after
 from regard.report.figures import Figure, isolated, legible
 from regard.report.terminal import UNLIMITED, WIDEST, terminal
 
@@ -147,7 +147,7 @@ def _crown(branch: Branch) -> str:
 
 class _Tree:
     def __init__(self, branches: Sequence[Branch]):
-        self.branches = branches
+        self.branches, self.words = branches, branch_labels(branches)
         self.below: dict[int, list[int]] = {}
         self.fruitful = {-1}  # branches that lead to a hypothesis
         self.lasts = [branch.step for branch in branches]  # the last step below each branch
@@ -168,18 +168,20 @@ class _Tree:
             last = place == paths[-1]
             fork = ("└ " if last else "├ ") if forked else ""
             crown = f" {_crown(branch)}" if branch.rank else ""
-            words = f"{branch.step:>3} {before}{fork}{_named(branch)}{crown}"
+            words = f"{branch.step:>3} {before}{fork}{_named(branch, self.words[place])}{crown}"
             yield f"{words:<28}  {besides}".rstrip() if besides and place == paths[0] else words
             yield from self.lines(place, before + (("  " if last else "│ ") if forked else ""))
 
     def _beside(self, place: int) -> str:
         branch = self.branches[place]
         further = self.lasts[place] - branch.step
-        return f"{'†' if branch.kept else '✂'}{_named(branch)}" + (f" (+{further})" if further else "")
+        return f"{'†' if branch.kept else '✂'}{_named(branch, self.words[place])}" + (
+            f" (+{further})" if further else ""
+        )
 
 
-def _named(branch: Branch) -> str:
-    return f"{isolated(visible(branch.token))} {_signed(branch.log_probability)}"
+def _named(branch: Branch, word: str) -> str:
+    return f"{isolated(word)} {_signed(branch.log_probability)}"
 
 
 def _signed(value: float) -> str:

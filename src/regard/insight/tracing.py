@@ -20,6 +20,7 @@ from regard.base.errors import RegardError
 from regard.base.settings import at_least
 from regard.decoding.beam import Beam, Hypothesis, largest
 from regard.decoding.translate import longest_translation
+from regard.evaluation.alignment_error import spans_in
 from regard.insight.gradients import entering, predicting, state_gradients, surprises, tables_of, through_time
 from regard.insight.parts import array, look_inside, look_inside_encoder
 from regard.insight.search import search_tree
@@ -60,7 +61,7 @@ def trace_language(
     Step t reads token t and predicts the next; what follows the last one is not known. With a `beam`, also the tree of
     the search for the most probable ways to finish the line within `max_tokens`.
     """
-    _check(top=top, max_tokens=max_tokens)
+    _check(top=top, max_tokens=max_tokens, **({"beam": beam} if beam else {}))
     model.eval()
     system = system_name(model, system)
     ids = [tokenizer.eos, *tokenizer.encode(text)]
@@ -79,6 +80,7 @@ def trace_language(
     return Trace(
         system=system,
         task="language model",
+        spans=((0, 0), *spans_in(tokenizer, ids[1:], tokenizer.normalise(text))),
         tokens=_words(ids, tokenizer),
         targets=_words(targets, tokenizer),
         attention=inside.attention,
@@ -142,6 +144,7 @@ def trace_translation(
         task="translation",
         tokens=_words(tokens[0].tolist(), tokenizer),
         targets=_words(written, tokenizer),
+        written=tuple(written),
         source=_words(read, source_tokenizer),
         attention={**before.attention, **{name: array(weights) for name, weights in looked.items()}},
         hidden={**before.hidden, **inside.hidden},
@@ -231,6 +234,7 @@ def target_of(
     branches: tuple[Branch, ...] = ()
     if target is None:
         sources = torch.tensor([read], device=model.device)
+        _check(beam=beam)
         longest, how = longest_translation(len(read) - 1), Beam(beam, length_penalty, beam)
         begun = tokenizer.encode(prefix)
         if len(begun) >= longest:

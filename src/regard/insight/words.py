@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from unicodedata import category
 
+from regard.insight.trace import Branch
 from regard.report.figures import legible
 
 BYTES = re.compile(r"(?:<0x[0-9A-F]{2}>)+")  # how a tokenizer writes a token that is only part of a character
@@ -20,6 +21,7 @@ LOOKS = {
     "encoder": "Self-attention of the encoder",
     "average": "Average",
 }
+GATES = ("input", "forget", "store", "output", "reset")
 PARTS = {
     "embedding": "word vectors",
     "hidden": "what the prediction is made from",
@@ -27,7 +29,7 @@ PARTS = {
     "context": "context vector",
     "attention": "self-attention",
     "cross": "cross-attention",
-    **{name: f"{name} gate" for name in ("input", "forget", "store", "output", "reset")},
+    **{name: f"{name} gate" for name in GATES},
 }
 WAYS = {"forward": "reading forward", "backward": "reading backward"}
 
@@ -51,6 +53,14 @@ def labels_after(before: Sequence[str], choices: Iterable[str]) -> list[str]:
     while started and BYTES.fullmatch(before[started - 1]):
         started -= 1
     return [labels([*before[started:], choice])[-1] for choice in choices]
+
+
+def branch_labels(branches: Sequence[Branch]) -> list[str]:
+    """The label of each candidate of a search, after the candidates that lead to it."""
+    paths: list[tuple[str, ...]] = []
+    for branch in branches:
+        paths.append((*(paths[branch.parent] if branch.parent >= 0 else ()), branch.token))
+    return [labels_after(path[:-1], path[-1:])[0] for path in paths]
 
 
 @lru_cache(1 << 14)

@@ -25,7 +25,8 @@ from regard.report.progress import say
 from regard.systems.catalogue import load_class, load_module
 from regard.systems.code import crash, is_own, name_code
 from regard.systems.model import Model
-from regard.systems.own import OwnLayer
+from regard.systems.own import BY_SIZE, OwnLayer
+from regard.systems.sizes import sizes_of
 
 VOCABULARY = 17
 COLUMNS = 6  # of a draw; no law reads more than three times as many tokens, so a context of 18 is enough
@@ -102,7 +103,7 @@ def builder(system: str) -> Build:
         with suppress_but(RegardError):  # a crash is reported with its law
             parts.examine()
     names = {field.name for field in dataclasses.fields(parts.Settings)}
-    tiny = {key: value for key, value in parts.SIZES["tiny"].items() if "." not in key}
+    tiny = (BY_SIZE["tiny"] if isinstance(parts, OwnLayer) else sizes_of(name).by_size["tiny"])["model"]
 
     def build(vocabulary: int = VOCABULARY, *, learner: bool = False) -> Model:
         quiet = {name: 0.0 for name in names if name.startswith("dropout")}

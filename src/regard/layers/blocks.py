@@ -69,39 +69,10 @@ class GatedFeedForward(FeedForward):
         return self.drop_output(self.output(self.activation(self.gate(x)) * self.expand(x)))
 
 
-class Order:
-    """Where the layer norm is applied when a sublayer is added to x."""
-
-    feedforward: FeedForward
-    feedforward_norm: nn.LayerNorm
-
-    def add(self, norm: nn.Module, x: Tensor, part: Callable[[Tensor], tuple[Any, ...]]) -> tuple[Any, ...]:
-        """The new x, and what the sublayer returned: its term of the sum, and anything else."""
-        raise NotImplementedError
-
-    def work(self, x: Tensor) -> tuple[Any, ...]:
-        """The feed-forward sublayer, with which every block ends."""
-        return self.add(self.feedforward_norm, x, lambda read: (self.feedforward(read),))
-
-
-class PreNorm(Order):
-    """x + part(LN(x)): the sum itself is never normalised, so gradients pass straight down."""
-
-    def add(self, norm: nn.Module, x: Tensor, part: Callable[[Tensor], tuple[Any, ...]]) -> tuple[Any, ...]:
-        added, *rest = part(norm(x))
-        return x + added, added, *rest
-
-
-class PostNorm(Order):
-    """LN(x + part(x)), as in the first Transformer."""
-
-    def add(self, norm: nn.Module, x: Tensor, part: Callable[[Tensor], tuple[Any, ...]]) -> tuple[Any, ...]:
-        added, *rest = part(x)
-        return norm(x + added), added, *rest
-
-
-class Block(Order, Layer):
+class Block(Layer):
     """A language model's block; its state is the attention's."""
+
+    norm_first: bool  # pre-norm, or post-norm
 
     def __init__(self, attention: CausalSelfAttention, feedforward: FeedForward, *, bias: bool = True) -> None:
         super().__init__()
@@ -118,26 +89,45 @@ class Block(Order, Layer):
     def begin(self, rows: int, *, capacity: int | None = None, device: torch.device | str, dtype: torch.dtype) -> State:
         return self.attention.begin(rows, capacity=capacity, device=device, dtype=dtype)
 
+
+class PreNormBlock(Block):
+    """The sum itself is never normalized, so gradients pass straight down."""
+
+    norm_first = True
+
     def forward(self, x: Tensor, state: State, span: Span) -> tuple[Tensor, State]:
-        x, _, new = self.add(self.attention_norm, x, lambda read: self.attention(read, state, span))
-        x, _ = self.work(x)
-        return x, new
+        attended, state = self.attention(self.attention_norm(x), state, span)
+        x = x + attended
+        x = x + self.feedforward(self.feedforward_norm(x))
+        return x, state
 
     def explain(self, x: Tensor, state: State, span: Span) -> tuple[Tensor, State, State]:
-        x, attended, new, own = self.add(self.attention_norm, x, lambda read: self.attention.explain(read, state, span))
-        x, changed = self.work(x)
-        return x, new, {"attention": {**own, "output": attended}, "feedforward": changed}
+        attended, state, parts = self.attention.explain(self.attention_norm(x), state, span)
+        x = x + attended
+        changed = self.feedforward(self.feedforward_norm(x))
+        return x + changed, state, {"attention": {**parts, "output": attended}, "feedforward": changed}
 
 
-class PreNormBlock(PreNorm, Block):
-    pass
+class PostNormBlock(Block):
+    """As in the first Transformer."""
+
+    norm_first = False
+
+    def forward(self, x: Tensor, state: State, span: Span) -> tuple[Tensor, State]:
+        attended, state = self.attention(x, state, span)
+        x = self.attention_norm(x + attended)
+        x = self.feedforward_norm(x + self.feedforward(x))
+        return x, state
+
+    def explain(self, x: Tensor, state: State, span: Span) -> tuple[Tensor, State, State]:
+        attended, state, parts = self.attention.explain(x, state, span)
+        x = self.attention_norm(x + attended)
+        changed = self.feedforward(x)
+        x = self.feedforward_norm(x + changed)
+        return x, state, {"attention": {**parts, "output": attended}, "feedforward": changed}
 
 
-class PostNormBlock(PostNorm, Block):
-    pass
-
-
-class RMSNormBlock(PreNorm, Block):
+class RMSNormBlock(PreNormBlock):
     """Pre-norm without means and biases, as in Llama."""
 
     @staticmethod
@@ -145,8 +135,10 @@ class RMSNormBlock(PreNorm, Block):
         return rms_norm(width)
 
 
-class EncoderBlock(Order, nn.Module):
+class EncoderBlock(nn.Module):
     """No state: every position sees the whole source; `valid` [N, S] masks padding (None = no padding)."""
+
+    norm_first: bool
 
     def __init__(self, attention: FullSelfAttention, feedforward: FeedForward) -> None:
         super().__init__()
@@ -155,27 +147,43 @@ class EncoderBlock(Order, nn.Module):
         self.attention_norm = nn.LayerNorm(attention.width)
         self.feedforward_norm = nn.LayerNorm(attention.width)
 
+
+class PreNormEncoderBlock(EncoderBlock):
+    norm_first = True
+
     def forward(self, x: Tensor, valid: Tensor | None) -> Tensor:
-        x, _ = self.add(self.attention_norm, x, lambda read: (self.attention(read, valid),))
-        x, _ = self.work(x)
+        x = x + self.attention(self.attention_norm(x), valid)
+        x = x + self.feedforward(self.feedforward_norm(x))
         return x
 
     def explain(self, x: Tensor, valid: Tensor | None) -> tuple[Tensor, State]:
-        x, attended, own = self.add(self.attention_norm, x, lambda read: self.attention.explain(read, valid))
-        x, changed = self.work(x)
-        return x, {"attention": {**own, "output": attended}, "feedforward": changed}
+        attended, parts = self.attention.explain(self.attention_norm(x), valid)
+        x = x + attended
+        changed = self.feedforward(self.feedforward_norm(x))
+        return x + changed, {"attention": {**parts, "output": attended}, "feedforward": changed}
 
 
-class PreNormEncoderBlock(PreNorm, EncoderBlock):
-    pass
+class PostNormEncoderBlock(EncoderBlock):
+    norm_first = False
+
+    def forward(self, x: Tensor, valid: Tensor | None) -> Tensor:
+        x = self.attention_norm(x + self.attention(x, valid))
+        x = self.feedforward_norm(x + self.feedforward(x))
+        return x
+
+    def explain(self, x: Tensor, valid: Tensor | None) -> tuple[Tensor, State]:
+        attended, parts = self.attention.explain(x, valid)
+        x = self.attention_norm(x + attended)
+        changed = self.feedforward(x)
+        x = self.feedforward_norm(x + changed)
+        return x, {"attention": {**parts, "output": attended}, "feedforward": changed}
 
 
-class PostNormEncoderBlock(PostNorm, EncoderBlock):
-    pass
-
-
-class DecoderBlock(Order, nn.Module):
+class DecoderBlock(nn.Module):
     """The state is the self-attention's; `source` holds the cross-attention's keys and values, one row per source."""
+
+    norm_first: bool
+    explain: Callable[..., tuple[Tensor, State, State]]
 
     def __init__(self, attention: CausalSelfAttention, cross: CrossAttention, feedforward: FeedForward) -> None:
         super().__init__()
@@ -189,23 +197,51 @@ class DecoderBlock(Order, nn.Module):
     def begin(self, rows: int, *, capacity: int | None = None, device: torch.device | str, dtype: torch.dtype) -> State:
         return self.attention.begin(rows, capacity=capacity, device=device, dtype=dtype)
 
+
+class PreNormDecoderBlock(DecoderBlock):
+    norm_first = True
+
     def forward(self, x: Tensor, state: State, span: Span, source: State, valid: Tensor) -> tuple[Tensor, State]:
-        x, _, new = self.add(self.attention_norm, x, lambda read: self.attention(read, state, span))
-        x, _ = self.add(self.cross_norm, x, lambda read: (self.cross(read, source, valid),))
-        x, _ = self.work(x)
-        return x, new
+        attended, state = self.attention(self.attention_norm(x), state, span)
+        x = x + attended
+        x = x + self.cross(self.cross_norm(x), source, valid)
+        x = x + self.feedforward(self.feedforward_norm(x))
+        return x, state
 
     def explain(self, x: Tensor, state: State, span: Span, source: State, valid: Tensor) -> tuple[Tensor, State, State]:
-        x, attended, new, own = self.add(self.attention_norm, x, lambda read: self.attention.explain(read, state, span))
-        x, found, across = self.add(self.cross_norm, x, lambda read: self.cross.explain(read, source, valid))
-        x, changed = self.work(x)
-        parts = {"attention": {**own, "output": attended}, "cross": {**across, "output": found}, "feedforward": changed}
-        return x, new, parts
+        attended, state, own = self.attention.explain(self.attention_norm(x), state, span)
+        x = x + attended
+        read, across = self.cross.explain(self.cross_norm(x), source, valid)
+        x = x + read
+        changed = self.feedforward(self.feedforward_norm(x))
+        parts = {
+            "attention": {**own, "output": attended},
+            "cross": {**across, "output": read},
+            "feedforward": changed,
+        }
+        return x + changed, state, parts
 
 
-class PreNormDecoderBlock(PreNorm, DecoderBlock):
-    pass
+class PostNormDecoderBlock(DecoderBlock):
+    norm_first = False
 
+    def forward(self, x: Tensor, state: State, span: Span, source: State, valid: Tensor) -> tuple[Tensor, State]:
+        attended, state = self.attention(x, state, span)
+        x = self.attention_norm(x + attended)
+        x = self.cross_norm(x + self.cross(x, source, valid))
+        x = self.feedforward_norm(x + self.feedforward(x))
+        return x, state
 
-class PostNormDecoderBlock(PostNorm, DecoderBlock):
-    pass
+    def explain(self, x: Tensor, state: State, span: Span, source: State, valid: Tensor) -> tuple[Tensor, State, State]:
+        attended, state, own = self.attention.explain(x, state, span)
+        x = self.attention_norm(x + attended)
+        read, across = self.cross.explain(x, source, valid)
+        x = self.cross_norm(x + read)
+        changed = self.feedforward(x)
+        x = self.feedforward_norm(x + changed)
+        parts = {
+            "attention": {**own, "output": attended},
+            "cross": {**across, "output": read},
+            "feedforward": changed,
+        }
+        return x, state, parts

@@ -19,13 +19,18 @@ from regard.layers.state import Span, State
 class Cell(Layer):
     """A subclass defines its state (`memory`) and one step (`step`); the rest is inherited.
 
-    class Fading(Cell):
-        def __init__(self, inputs, width):
-            super().__init__(inputs, width)
-            self.input = nn.Linear(inputs, width)
+    Example:
+        class Fading(Cell):
+            def __init__(self, inputs, width):
+                super().__init__(inputs, width)
+                self.input = nn.Linear(inputs, width)
 
-        def step(self, x, state):
-            return {"hidden": 0.9 * state["hidden"] + self.input(x).tanh()}
+            def step(self, x, state):
+                return {"hidden": 0.9 * state["hidden"] + self.input(x).tanh()}
+
+    Args:
+        inputs: The width of the vectors that it reads.
+        width: The width of its state.
     """
 
     memory: tuple[str, ...] = ("hidden",)  # the tensors [R, width] it carries; "hidden" is also its output
@@ -36,9 +41,14 @@ class Cell(Layer):
         self.width = width
 
     def step(self, x: Tensor, state: State) -> State:
-        """One word: x [R, inputs] and the memory before it → the memory after it.
+        """Read one word.
 
-        Anything else it returns, [R, …] by name, is shown by `explain` and not carried.
+        Args:
+            x: Its vectors [R, inputs].
+            state: The memory before it, by name, each [R, width].
+
+        Returns:
+            The memory after it. Anything else, [R, …] by name, is shown by `explain` and not carried.
         """
         raise NotImplementedError
 
@@ -58,7 +68,11 @@ class Cell(Layer):
         return walk(self.stepping(), x, state, span)
 
     def stepping(self) -> Callable[[Tensor, State], State]:
-        """The step for one call; random choices that hold for all steps of a call are made here."""
+        """The step for one call; random choices that hold for all steps of a call are made here.
+
+        Returns:
+            A function of the vectors and the memory, as `step` is.
+        """
         return self._checked_step
 
     def _checked_step(self, x: Tensor, state: State) -> State:

@@ -23,13 +23,41 @@ class Layer(nn.Module):
     caches = False  # its state is only a cache, so {} suffices for a text that is read in one call
 
     def begin(self, rows: int, *, capacity: int | None = None, device: torch.device | str, dtype: torch.dtype) -> State:
-        """The state before any token. With a capacity: room for that many tokens in tensors of fixed shape."""
+        """The state before any token.
+
+        Args:
+            rows: The number of texts R.
+            capacity: Room for this many tokens in tensors of fixed shape; without it, the state grows.
+            device: The device of its tensors.
+            dtype: Their precision.
+
+        Returns:
+            The state: nested dicts of tensors, rows first.
+        """
         raise NotImplementedError
 
     def forward(self, x: Tensor, state: State, span: Span) -> tuple[Tensor, State]:
-        """x [R, T, D] → y [R, T, D'], and the state after each row's last real column."""
+        """Read columns of vectors.
+
+        Args:
+            x: The vectors [R, T, D].
+            state: The state before them.
+            span: The position of the columns in each row's text, and how many are real.
+
+        Returns:
+            y [R, T, D'], and the state after each row's last real column.
+        """
         raise NotImplementedError
 
     def explain(self, x: Tensor, state: State, span: Span) -> tuple[Tensor, State, State]:
-        """The written equation, step by step: y, state, and the named parts it went through, rows first."""
+        """`forward` by the written equation, step by step.
+
+        Args:
+            x: The vectors [R, T, D].
+            state: The state before them.
+            span: The position of the columns in each row's text, and how many are real.
+
+        Returns:
+            y, the state, and the parts of the computation by name, rows first.
+        """
         raise NotImplementedError

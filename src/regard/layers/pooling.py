@@ -23,8 +23,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from regard.base.arguments import checked
 from regard.base.errors import RegardError
-from regard.base.settings import meant
+from regard.base.settings import meant, one_of
 from regard.layers.arrays import Array, alike, as_sequences, as_tensor, broadcasts, may_see
 from regard.layers.scores import KERNELS, SCORES, Score, by_ratio, by_softmax, named_score
 from regard.layers.state import State
@@ -34,9 +35,17 @@ WEIGHTS = {"bilinear": {"M"}, "additive": {"W_q", "W_k", "v"}}  # the weights th
 
 
 class Pooled(NamedTuple):
-    output: Array  # […, Tq, values' width]
-    weights: Array  # […, Tq, m]: at least 0, and each row sums to 1
-    empty: Array  # […, Tq] bool: no key was near enough, 0/0, and the weights are uniform; `empty.sum()` counts them
+    """The result of `attention`.
+
+    Attributes:
+        output: The weighted averages […, Tq, values' width].
+        weights: […, Tq, m], at least 0; each row sums to 1.
+        empty: […, Tq] bool: no key was near enough, 0/0, and the weights are uniform; `empty.sum()` counts them.
+    """
+
+    output: Array
+    weights: Array
+    empty: Array
 
 
 def attention(
@@ -54,14 +63,27 @@ def attention(
 ) -> Pooled:
     """The average of the values, weighted by how well their keys match the query.
 
-    Queries are […, Tq, d], or one query [d]; keys […, m, d]; values […, m, e]; leading dimensions are a batch and
-    broadcast. Keys [m] are m numbers, and queries are then numbers, too, in any shape; values [m] are m numbers.
+    NumPy in, NumPy out; if any argument is a torch tensor, so are the results, and gradients flow. Leading dimensions
+    are a batch and broadcast.
 
-    `score` is a name, a Score with trained weights of its own, or a function of queries and keys that returns scores
-    […, Tq, m], of which the softmax is taken. A kernel has a `bandwidth` h, 1 unless given; bilinear needs M [d, d′],
-    additive W_q [w, d], W_k [w, d′] and v [w]. A key is hidden where `mask` […, Tq, m] is false.
+    Args:
+        query: […, Tq, d], or one query [d]. With keys [m], numbers in any shape.
+        keys: […, m, d], or m numbers [m].
+        values: […, m, e], or m numbers [m].
+        score: A name ("dot", "gaussian", "look-up", …), a Score with trained weights, or a function of queries and
+            keys that returns scores […, Tq, m], of which the softmax is taken.
+        bandwidth: The width h of a kernel, 1 unless given.
+        mask: […, Tq, m]: a key is hidden where it is False.
+        M: The weights of the bilinear score [d, d′].
+        W_q: The queries' weights of the additive score [w, d].
+        W_k: The keys' weights of the additive score [w, d′].
+        v: The last weights of the additive score [w].
 
-    NumPy in, NumPy out; if any argument is a torch tensor, so are the results, and gradients flow.
+    Returns:
+        The weighted averages, the weights, and where no key was near enough.
+
+    Raises:
+        RegardError: If a shape, a name or a weight does not fit.
     """
     named = {"M": M, "W_q": W_q, "W_k": W_k, "v": v}
     given = {name: weight for name, weight in named.items() if weight is not None}
@@ -84,13 +106,29 @@ def attention(
     return Pooled(*(part.detach().numpy() if numeric else part for part in found))
 
 
+@checked
 def density(query: Array, keys: Array, kernel: str = "gaussian", *, bandwidth: float = 1.0) -> Array:
-    """How densely keys lie around each query: […, Tq] for the shapes that `attention` takes."""
+    """Estimate the density that the keys were drawn from, at each query.
+
+    Args:
+        query: As in `attention`.
+        keys: As in `attention`.
+        kernel: "gaussian", "boxcar", "triangular" or "epanechnikov".
+        bandwidth: The width h of the kernel.
+
+    Returns:
+        The density […, Tq].
+
+    Raises:
+        RegardError: If a shape or a name does not fit.
+    """
+    one_of("kernel", kernel, KERNELS)
     _check_settings(kernel, bandwidth, set())
     numeric = not isinstance(query, Tensor) and not isinstance(keys, Tensor)
     query, keys = alike({"query": query, "keys": keys})
     query, keys, _, shape = as_sequences(query, keys, torch.zeros_like(keys))
     may_see(None, query, keys, keys)
+    _check_widths(kernel, query.size(-1), keys.size(-1), {})
     u = named_score(kernel, query.size(-1), bandwidth=bandwidth).score(query, keys)
     near = u.exp() if kernel == "gaussian" else u  # K(u), […, Tq, m]
     total = near.mean(dim=-1) / (bandwidth ** keys.size(-1) * integral(kernel, keys.size(-1)))

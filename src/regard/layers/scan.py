@@ -14,7 +14,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from regard.layers.blocks import FeedForward, PreNorm, rms_norm
+from regard.layers.blocks import FeedForward, rms_norm
 from regard.layers.layer import Layer
 from regard.layers.state import Span, State, last
 
@@ -75,7 +75,7 @@ class MinGRU(Layer):
         return scan(keep, torch.cat([first, update[:, 1:] * candidate[:, 1:]], dim=1))
 
 
-class MinGRUBlock(PreNorm, Layer):
+class MinGRUBlock(Layer):
     """x = x + W_o minGRU(RMSNorm(x));  x = x + FF(RMSNorm(x)). `inner` is the recurrence's width."""
 
     def __init__(self, width: int, inner: int, feedforward: FeedForward, *, dropout: float = 0.0) -> None:
@@ -91,12 +91,14 @@ class MinGRUBlock(PreNorm, Layer):
         return self.recurrence.begin(rows, capacity=capacity, device=device, dtype=dtype)
 
     def forward(self, x: Tensor, state: State, span: Span) -> tuple[Tensor, State]:
-        hidden, new = self.recurrence(self.recurrence_norm(x), state, span)
-        x, _ = self.work(x + self.drop_output(self.output(hidden)))
-        return x, new
+        hidden, state = self.recurrence(self.recurrence_norm(x), state, span)
+        x = x + self.drop_output(self.output(hidden))
+        x = x + self.feedforward(self.feedforward_norm(x))
+        return x, state
 
     def explain(self, x: Tensor, state: State, span: Span) -> tuple[Tensor, State, State]:
-        hidden, new, parts = self.recurrence.explain(self.recurrence_norm(x), state, span)
-        x, changed = self.work(x + self.drop_output(self.output(hidden)))
+        hidden, state, parts = self.recurrence.explain(self.recurrence_norm(x), state, span)
+        x = x + self.drop_output(self.output(hidden))
+        changed = self.feedforward(self.feedforward_norm(x))
         memory = parts.pop("hidden")
-        return x, new, {**parts, "memory": memory, "feedforward": changed}
+        return x + changed, state, {**parts, "memory": memory, "feedforward": changed}

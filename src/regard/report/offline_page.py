@@ -13,7 +13,7 @@ from pathlib import Path
 from regard.report.colours import lab_module, lab_variables
 from regard.report.one_script import one_script
 
-STATIC = Path(__file__).parent.parent / "lab" / "static"
+STATIC = Path(__file__).parent.parent / "web" / "lab" / "static"
 SPOKEN = '<div id="spoken" class="spoken" aria-live="polite"></div>'  # what a screen reader says
 
 

@@ -1,5 +1,5 @@
 """Figures as inline SVG, with descriptions; nothing is loaded. On a page the lab's own charts stand in for them
-(`lab/static/report.js`), drawn from the same data.
+(`web/lab/static/report.js`), drawn from the same data.
 
 Lines differ in dashes and marks as well as in colour. Text and axes use the page's colours, so figures suit dark
 and light pages.

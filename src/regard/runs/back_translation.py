@@ -12,16 +12,16 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
+from regard.base.cache import cache_folder
 from regard.base.errors import RegardError
 from regard.base.files import write_text
 from regard.base.numbers import counted, grouped
-from regard.corpora.fetch import cache_folder
 from regard.report.progress import progress, say
 from regard.runs.folder import pick_device
 from regard.runs.load import load_translator
 from regard.runs.recipe import Recipe
 from regard.text.pairs import PairCorpus, Pairs, not_held_out
-from regard.text.sources import content_digest, open_text
+from regard.text.sources import content_digest, decoded_digest, open_text
 
 
 def back_translated(recipe: Recipe, corpus: PairCorpus) -> Pairs:
@@ -33,10 +33,10 @@ def back_translated(recipe: Recipe, corpus: PairCorpus) -> Pairs:
     if not text.is_file():
         raise RegardError(f"There is no text {recipe.data.monolingual!r} to translate back; check data.monolingual.")
     translator = load_translator(folder, device=str(pick_device(recipe.training.device)))
-    made = _place(text, folder)
+    made = _place(text, folder, recipe.data.encoding)
     lines = _kept(made)
     if lines is None:
-        targets = [line for line in open_text((text,)) if line.strip()]
+        targets = [line for line in open_text((text,), encoding=recipe.data.encoding) if line.strip()]
         sources = []
         with progress(f"translating {text.name} back", len(targets), unit=" lines") as bar:
             for best, *_ in translator.translations(targets, beam=1, truncate=True, min_tokens=2):
@@ -56,9 +56,9 @@ def back_translated(recipe: Recipe, corpus: PairCorpus) -> Pairs:
     return found
 
 
-def _place(text: Path, folder: Path) -> Path:
+def _place(text: Path, folder: Path, encoding: str) -> Path:
     """Where the pairs of this text and this translator are kept: other weights or another text, another file."""
-    name = f"{content_digest(text)} {content_digest(folder / 'model.safetensors')}"
+    name = f"{decoded_digest((text,), encoding)} {content_digest(folder / 'model.safetensors')}"
     return cache_folder() / "back-translation" / f"{hashlib.blake2b(name.encode(), digest_size=16).hexdigest()}.tsv"
 
 

@@ -7,7 +7,6 @@ is the same.
 from __future__ import annotations
 
 import math
-import os
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -30,24 +29,24 @@ from regard.evaluation.scripts import bleu_cut
 from regard.layers.state import State
 from regard.report.progress import say
 from regard.runs.back_translation import back_translated
-from regard.runs.data_lookup import corpus_of, pairs_asked_for, pairs_of, tokens_of
+from regard.runs.data_lookup import corpus_of, pairs_asked_for, pairs_of, text_asked_for, tokens_of
 from regard.runs.folder import (
     Tokenizers,
     forbidden_tokens,
     has_source,
     labels,
     open_tokenizers,
-    pick_device,
     read_facts,
+    unseen_bytes,
 )
 from regard.runs.recipe import Recipe
+from regard.runs.resolve import CorpusFacts, resolve, resolve_device, resolve_dropout
 from regard.runs.speed import install, recordable
 from regard.runs.translation_run import both_sides
 from regard.systems.model import Model
-from regard.systems.translator import BY_CORPUS, dropout_for
 from regard.text.batches import Streams, Windows
 from regard.text.bpe_dropout import DropoutPairs
-from regard.text.corpus import Corpus, is_named, open_corpus
+from regard.text.corpus import Corpus, is_named
 from regard.text.kept_text import kept_tokenizer
 from regard.text.labels import encode_labelled, label_numbers, learn_labels
 from regard.text.pair_batches import PairBatches
@@ -58,10 +57,8 @@ from regard.text.pairs import PairCorpus, Pairs, weighted
 from regard.text.sources import digest_of
 from regard.text.tokenizer import Tokenizer
 from regard.text.tokens import TokenArray
-from regard.training.defaults import DROPOUT, filled, plan, spread, suited
-from regard.training.hyperparameters import Counting, Learning
+from regard.training.hyperparameters import Learning
 from regard.training.loop import Batches
-from regard.training.out_of_memory import memory_of
 from regard.training.validation import PairValidation, TextValidation, Validation, Verdict
 
 VALIDATION_TOKENS = 32_768  # sources at once × the longest one's tokens: what is held beside a training
@@ -71,6 +68,7 @@ class Data(ABC):
     """Everything about its data that a training needs; the recipe has what was left to choose filled in."""
 
     recipe: Recipe
+    corpus: Corpus | PairCorpus
     tokenizers: Tokenizers
     translates: ClassVar[bool] = False
 
@@ -99,29 +97,12 @@ class Data(ABC):
     def longest(self) -> int:
         """The fewest tokens that a batch must hold."""
 
-    def suited(self) -> Self:
-        """The same, with what no one has set chosen for the GPU, a small corpus or a budget in seconds, and said."""
-        recipe = self.recipe
-        if not isinstance(recipe.training, Learning):
-            return self
-        device = pick_device(recipe.training.device)
-        room = memory_of(device) if self.translates and device.type == "cuda" else 0
-        if changes := filled(recipe.training, self.read, room, recipe.given):
-            recipe = recipe.replace(training=changes)
-            tokens, rate = grouped(recipe.training.batch_tokens), recipe.training.learning_rate
-            say(f"Training: steps of {tokens} tokens, which fill this GPU, with a rate of {rate:g}.")
-        if changes := spread(recipe.training, recipe.given):
-            recipe = recipe.replace(training=changes)
-            count = counted(recipe.training.validations, "validation")
-            say(f"Training: up to {count}, spread over the time; --training.evaluate-every N makes one every N steps.")
-        changes = suited(recipe.training, self.read, self.longest, recipe.given)
-        built_in = bool(recipe.training.budget) and is_named(recipe.data.corpus)  # ladders on these set what they need
-        if changes and not built_in:
-            recipe = recipe.replace(training=changes)
-            if "model.dropout" not in recipe.given and 0 <= getattr(recipe.model, "dropout", 1.0) < DROPOUT:
-                recipe = recipe.replace(model={"dropout": DROPOUT})
-            say(plan(recipe.training, self.read))
-        return replace(self, recipe=recipe)  # type: ignore[type-var]  # every kind is a dataclass
+    def resolved(self) -> tuple[Self, list[str]]:
+        """The same data with every setting of its recipe decided, and what the log should say of that."""
+        if not isinstance(self.recipe.training, Learning):
+            return self, []
+        recipe, notes = resolve(self.recipe, CorpusFacts(self.read, self.longest, self.translates))
+        return replace(self, recipe=recipe), notes  # type: ignore[type-var]  # every kind is a dataclass
 
     @abstractmethod
     def batches(self, model: Model) -> Batches: ...
@@ -130,10 +111,10 @@ class Data(ABC):
     def validation(self, model: Model) -> Validation: ...
 
 
-def read_data(recipe: Recipe, start: Path | None = None, tokenizers: Tokenizers | None = None) -> Data:
-    """Open what the recipe names; with the tokenizers given, or those of the run `start`, or new ones."""
-    if start is not None:
-        tokenizers = open_tokenizers(start, recipe)
+def read_data(recipe: Recipe, tokenizers: Tokenizers | None = None) -> Data:
+    """Open what the recipe names; with the tokenizers of the run that it starts from, or those given, or new ones."""
+    if recipe.start is not None:
+        tokenizers = open_tokenizers(Path(recipe.start.run), recipe)
     if labels(recipe):
         return _read_labels(recipe, tokenizers)
     return (_read_pairs if has_source(recipe) else _read_text)(recipe, tokenizers)
@@ -176,7 +157,7 @@ class TextData(Data):
 
     @property
     def origin(self) -> dict[str, Any]:
-        return origin_of(self.corpus)
+        return origin_of(self.corpus) | {"unseen_bytes": unseen_bytes(self.tokenizers.target, self.arrays["train"].ids)}
 
     @property
     def sentence(self) -> str:
@@ -213,7 +194,7 @@ def _read_text(recipe: Recipe, tokenizers: Tokenizers | None) -> TextData:
 def read_text(recipe: Recipe, tokenizer: Tokenizer | None = None) -> tuple[Corpus, Tokenizer, Recipe]:
     """The corpus, its tokenizer, and the recipe with what was left to choose filled in."""
     data = recipe.data
-    corpus = open_corpus(data.corpus, data.split, columns=data.columns, header=data.header)
+    corpus = text_asked_for(data)
     for note in corpus.notes:
         say(note)
     if tokenizer is None:
@@ -230,7 +211,7 @@ def read_text(recipe: Recipe, tokenizer: Tokenizer | None = None) -> tuple[Corpu
             pretokenised=corpus.pretokenised,
         )
     resolved = _resolved_data(recipe, corpus, tokenizer)
-    return corpus, tokenizer, recipe.replace(data=resolved, training=resolve_training(recipe.training))
+    return corpus, tokenizer, recipe.replace(data=resolved, training=resolve_device(recipe.training))
 
 
 def check_tokens(corpus: Corpus, tokens: Mapping[str, TokenArray]) -> None:
@@ -293,7 +274,8 @@ class PairData(Data):
 
     @property
     def origin(self) -> dict[str, Any]:
-        return origin_of(self.corpus) | ({"made_up": self.made_up} if self.made_up else {})
+        unseen = {"unseen_bytes": unseen_bytes(self.tokenizers.target, self.train.target)}
+        return origin_of(self.corpus) | unseen | ({"made_up": self.made_up} if self.made_up else {})
 
     @property
     def sentence(self) -> str:
@@ -340,7 +322,8 @@ class PairData(Data):
                 )
 
     def validation(self, model: Model) -> Validation:
-        eos, forbidden = self.tokenizers.target.eos, forbidden_tokens(self.tokenizers.target, one_line=True)
+        eos, target = self.tokenizers.target.eos, self.tokenizers.target
+        forbidden = forbidden_tokens(target, unseen_bytes(target, self.train.target), one_line=True)
         sources, targets = both_sides(self.valid)
         cut = bleu_cut(self.references.targets)
         by_bleu = self.recipe.training.select == "bleu"
@@ -364,7 +347,7 @@ class PairData(Data):
             kind = model.device.type
             with torch.autocast(kind, enabled=engine() is None and torch.is_autocast_enabled(kind)):
                 found = translate(model, sources, eos=eos, beam=GREEDY_BEAM, forbidden=forbidden, engine=engine())
-                written = [self.tokenizers.target.decode(best.text_tokens).strip() for best, *_ in found]
+                written = [target.decode(best.text_tokens).strip() for best, *_ in found]
             return bleu(written, self.references.targets, cut.tokenizer)
 
         return PairValidation(loss, quality if by_bleu else None)
@@ -383,20 +366,12 @@ def _read_pairs(recipe: Recipe, tokenizers: Tokenizers | None) -> PairData:
     resolved = _resolved_data(recipe, corpus, tokenizers.target) | {"joint": tokenizers.source is tokenizers.target}
     resolved |= {name: absolute(getattr(data, name)) for name in ("monolingual", "translator")}
     resolved["also"] = ",".join(f"{absolute(path)}:{weight:g}" for path, weight in weighted(data.also))
-    recipe = recipe.replace(data=resolved, training=resolve_training(recipe.training))
-    recipe = settle_dropout(recipe, len(corpus.splits["train"]))
+    recipe = recipe.replace(data=resolved, training=resolve_device(recipe.training))
+    recipe, notes = resolve_dropout(recipe, len(corpus.splits["train"]))
+    for note in notes:
+        say(note)
     torch.set_num_threads(recipe.training.threads)
     return PairData.cut(recipe, corpus, tokenizers)
-
-
-def settle_dropout(recipe: Recipe, pairs: int) -> Recipe:
-    """The recipe with the dropout that suits so many pairs, where it was left to choose."""
-    if recipe.model.dropout != BY_CORPUS:
-        return recipe
-    chosen = dropout_for(pairs)
-    many = "few, and soon memorised" if chosen == dropout_for(0) else "many"
-    say(f"Dropout: {chosen}, since {grouped(pairs)} pairs are {many}.")
-    return recipe.replace(model={"dropout": chosen})
 
 
 # -- labelled lines --------------------------------------------------------------------------------------------------
@@ -455,7 +430,7 @@ def _read_labels(recipe: Recipe, tokenizers: Tokenizers | None) -> LabelData:
         tokenizers = Tokenizers(learn_labels(corpus), source)
     assert tokenizers.source is not None
     resolved = _resolved_data(recipe, corpus, tokenizers.source) | {"joint": False}
-    recipe = recipe.replace(data=resolved, training=resolve_training(recipe.training))
+    recipe = recipe.replace(data=resolved, training=resolve_device(recipe.training))
     torch.set_num_threads(recipe.training.threads)
     return LabelData.cut(recipe, corpus, tokenizers)
 
@@ -477,21 +452,6 @@ def _resolved_data(recipe: Recipe, found: Corpus | PairCorpus, tokenizer: Tokeni
 
 def absolute(path: str) -> str:
     return str(Path(path).resolve()) if path else ""
-
-
-def resolve_training(settings: Learning | Counting) -> dict[str, Any]:
-    """Threads, device and precision as they will be used: a resume elsewhere must not change them silently."""
-    chosen: dict[str, Any] = {"threads": settings.threads or int(os.environ.get("OMP_NUM_THREADS") or 0) or cores()}
-    if isinstance(settings, Learning):
-        device = pick_device(settings.device)
-        has_bf16 = device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
-        chosen["device"] = str(device)
-        chosen["precision"] = settings.precision.replace("auto", "bf16" if has_bf16 else "fp32")
-    return chosen
-
-
-def cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def origin_of(corpus: Corpus | PairCorpus) -> dict[str, Any]:

@@ -8,8 +8,9 @@ from typing import TypeGuard, TypeVar
 from regard.base.errors import RegardError
 from regard.report.progress import progress, say
 from regard.runs.facts import read_facts
-from regard.runs.recipe import PairDataSettings, Recipe
+from regard.runs.recipe import DataSettings, PairDataSettings, Recipe
 from regard.text.corpus import Corpus, is_named, open_corpus
+from regard.text.encodings import check_encoding, is_utf8
 from regard.text.pairs import PairCorpus, open_pairs
 from regard.text.tokenizer import Tokenizer
 from regard.text.tokens import TokenArray, cached
@@ -23,13 +24,17 @@ def corpus_of(folder: Path, recipe: Recipe) -> Corpus:
     """The text a run was trained on, if it still is that text: else what was held out may not be held out any more."""
     recipe = with_data_found(folder, recipe)
     data = recipe.data
-    return _unchanged(open_corpus(data.corpus, data.split, columns=data.columns, header=data.header), folder, recipe)
+    return _unchanged(text_asked_for(data), folder, recipe)
 
 
 def pairs_of(folder: Path, recipe: Recipe) -> PairCorpus:
     """The pairs a run was trained on, if they still are those."""
     recipe = with_data_found(folder, recipe)
     return _unchanged(pairs_asked_for(recipe.data), folder, recipe)
+
+
+def text_asked_for(data: DataSettings) -> Corpus:
+    return open_corpus(data.corpus, data.split, columns=data.columns, header=data.header, encoding=data.encoding)
 
 
 def pairs_asked_for(data: PairDataSettings) -> PairCorpus:
@@ -44,6 +49,7 @@ def pairs_asked_for(data: PairDataSettings) -> PairCorpus:
         longest=data.words,
         also=data.also,
         split=data.split,
+        encoding=data.encoding,
     )
 
 
@@ -81,9 +87,11 @@ def _unchanged(corpus: Known, folder: Path, recipe: Recipe) -> Known:
     return corpus
 
 
-def refuse_columns(columns: str) -> None:
-    if columns:
-        raise RegardError("--data.columns says how to read another file: name that with --data.")
+def refuse_reading(columns: str, encoding: str) -> None:
+    """Refuses what says how to read a file where no other one is read."""
+    for name, given in (("columns", columns), ("encoding", not is_utf8(check_encoding(encoding)))):
+        if given:
+            raise RegardError(f"--data.{name} says how to read another file: name that with --data.")
 
 
 def is_whole_file(data: object, split: str | None) -> TypeGuard[str | Path]:

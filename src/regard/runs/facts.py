@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
@@ -13,12 +14,14 @@ from regard.base.errors import RegardError
 from regard.base.files import DIGEST, MOST_JSON, check_tensor_file, read_whole, without_digest
 
 FORMAT = 1  # of the run folder; raised when an older Regard could not read it
-# The entries of a run.json from before it had a digest; if there is another, it is the digest with a damaged name.
+# The entries of a run.json without a digest (of an archive, or of an older version); if there is another, it is the
+# digest with a damaged name.
 FACTS = {"format", "regard", "torch", "python", "platform", "device", "threads", "processes", "seed", "created"}
-FACTS |= {"parameters", "seconds", "corpus", "recipe", "files", "code"}
+FACTS |= {"parameters", "seconds", "corpus", "recipe", "files", "code", "ancestors"}
 BEGINNING = ".beginning"  # in a folder that is not a run yet: what is beside it was made by the start of a training
 BEGUN = "Regard is making a run here. If nothing does any more, the next training in this folder begins anew.\n"
 WEIGHTS, CHECKPOINT = "model.safetensors", "training.safetensors"
+ANCESTORS = "ancestors.safetensors"
 REPORT_MARK = "<!-- the page of a run, written by Regard -->"  # a report.html without this line is someone else's
 
 
@@ -52,6 +55,21 @@ def read_facts(folder: Path) -> dict[str, Any]:
             f"this version reads format {FORMAT}: install the version that wrote it."
         )
     return without_digest(facts, folder / "run.json")
+
+
+def is_report(path: Path) -> bool:
+    """True for a report.html that Regard wrote."""
+    try:
+        return REPORT_MARK.encode() in read_whole(path, MOST_JSON)
+    except RegardError:
+        return False
+
+
+def parent_of(facts: Mapping[str, Any]) -> str | None:
+    """The name of the run that a fine-tuned one started from."""
+    ancestors = facts.get("ancestors")
+    parent = ancestors[0] if isinstance(ancestors, list) and ancestors else None
+    return str(parent["run"]) if isinstance(parent, dict) and "run" in parent else None
 
 
 def _names(folder: Path) -> list[str]:

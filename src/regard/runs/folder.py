@@ -4,6 +4,7 @@ recipe.toml            every setting, resolved
 run.json               version, device, threads, corpus and its checksum
 tokenizer.json         text ↔ tokens (of the target or the labels, where tokenizer.source.json stands beside it)
 model.safetensors      the weights that were best on validation
+ancestors.safetensors  of a fine-tuned run: digests of the lines that the runs it started from were trained on
 training.safetensors   the checkpoint a resume starts from (the last weights are in it)
 kept/                  for pairs, the weights of the last validations
 snapshots/             if training.snapshots asks for them, the weights of moments of the training
@@ -15,17 +16,19 @@ mine.py                where the system is one's own: its code, as it was
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from regard.base.errors import RegardError
+from regard.base.fields import shown, whole_number
 from regard.base.files import check_digests
 from regard.base.numbers import counted
 from regard.report.progress import say
@@ -36,7 +39,7 @@ from regard.systems.code import admit, admit_copy, is_own, locate, was_named
 from regard.systems.model import Model
 from regard.text.tokenizer import Tokenizer
 from regard.training.checkpoint import load_tensors, unflatten
-from regard.training.loop import SNAPSHOTS, kept_weights, weights_in
+from regard.training.checkpointing import SNAPSHOTS, kept_weights, weights_in
 
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer.source.json")
 
@@ -70,12 +73,22 @@ def stays(name: str) -> str:
 def _check_kept(made: Mapping[str, Any], found: Mapping[str, Any], folder: Path) -> None:
     """Refuse a recipe.toml that is not what the run was made with."""
     for part, values in made.items():
-        for name, value in values.items() if isinstance(values, dict) else [("", values)]:
-            now = found.get(part, {}).get(name) if name else found.get(part)
-            if now == value or (part == "training" and name in MAY_CHANGE) or (part == "data" and name in MAY_MOVE):
+        here = found.get(part)
+        if not isinstance(values, dict) or not isinstance(here, dict):
+            values, here = {"": values}, {"": here}
+        for name, value in values.items():
+            now = here.get(name)
+            moved = (part == "data" and name in MAY_MOVE) or (part, name) == ("from", "run")
+            if now == value or moved or (part == "training" and name in MAY_CHANGE):
                 continue
             key = f"{part}.{name}" if name else part
-            raise RegardError(f"{folder / 'recipe.toml'} was changed: {key} was {value!r} and is {now!r}. {stays(key)}")
+            raise RegardError(
+                f"{folder / 'recipe.toml'} was changed: {key} was {_short(value)} and is {_short(now)}. {stays(key)}"
+            )
+
+
+def _short(value: Any) -> str:
+    return text if len(text := repr(value)) <= 200 else f"{text[:197]}…"
 
 
 @dataclass(frozen=True)
@@ -141,14 +154,14 @@ def moments(folder: Path) -> dict[int, Path]:
 
 
 def read_weights(folder: Path, weights: str = "best") -> dict[str, Tensor]:
-    if weights.isascii() and weights.isdecimal():
+    if (step := whole_number(weights)) is not None:
         kept = moments(folder)
-        if int(weights) not in kept:
+        if step not in kept:
             known = f"it kept those of {', '.join(map(str, kept))}" if kept else "training.snapshots keeps some"
-            raise RegardError(f"{folder} has no weights of step {weights}: {known}.")
-        return load_tensors(kept[int(weights)])[0]
+            raise RegardError(f"{folder} has no weights of step {step}: {known}.")
+        return load_tensors(kept[step])[0]
     if weights not in ("best", "last"):
-        raise RegardError(f"--weights must be best, last, or a step whose weights were kept, not {weights!r}.")
+        raise RegardError(f"--weights must be best, last, or a step whose weights were kept, not {shown(weights)}.")
     best, checkpoint = folder / "model.safetensors", folder / "training.safetensors"
     if weights == "best" and best.exists():
         return load_tensors(best)[0]
@@ -214,10 +227,28 @@ def build_model(recipe: Recipe, tokenizers: Tokenizers, *, drawn: bool = True) -
         return kind(tokenizers.target.vocabulary, recipe.model, **settings)
 
 
-def forbidden_tokens(tokenizer: Tokenizer, *, one_line: bool = False) -> list[int]:
-    """Special symbols; where a text must stay one line and one field, also every token with a line end or a tab."""
+def forbidden_tokens(tokenizer: Tokenizer, unseen: Iterable[int] = (), *, one_line: bool = False) -> list[int]:
+    """Special symbols and unseen byte pieces; where a text must stay one line and one field, also every token with a
+    line end or a tab."""
     breaks = [n for n, token in enumerate(tokenizer.tokens) if one_line and {"\n", "\r", "\t"} & set(token)]
-    return [n for n in sorted({*tokenizer.specials, *breaks}) if n != tokenizer.eos]
+    return [n for n in sorted({*tokenizer.specials, *breaks, *unseen}) if n != tokenizer.eos]
+
+
+def unseen_bytes(tokenizer: Tokenizer, ids: np.ndarray) -> list[int]:
+    """The byte pieces that a training text does not contain: a model never learns where to write them."""
+    seen = np.zeros(tokenizer.vocabulary, dtype=bool)
+    pieces = tokenizer.byte_pieces
+    for start in range(0, len(ids) if pieces else 0, 1 << 22):  # the ids may be larger than memory
+        seen[ids[start : start + (1 << 22)]] = True
+    return [n for n in pieces if not seen[n]]
+
+
+def recorded_unseen(folder: Path, tokenizer: Tokenizer) -> list[int]:
+    """The `unseen_bytes` of a run's training text; none of a run that was imported or made by an earlier version."""
+    corpus = read_facts(folder).get("corpus")
+    recorded = corpus.get("unseen_bytes") if isinstance(corpus, dict) else None
+    known = {n for n in recorded if isinstance(n, int)} if isinstance(recorded, list) else set()
+    return [n for n in tokenizer.byte_pieces if n in known]
 
 
 def has_source(recipe: Recipe) -> bool:

@@ -6,7 +6,10 @@ import math
 from pathlib import Path
 from typing import Any
 
+from regard.base.arguments import checked
 from regard.base.errors import RegardError
+from regard.base.numbers import a
+from regard.base.settings import meant
 from regard.report.page import table
 from regard.report.progress import say
 from regard.training.metrics import Entry, sound_metrics
@@ -26,15 +29,36 @@ def is_number(value: Any) -> bool:
     return isinstance(value, (int, float)) and math.isfinite(value)
 
 
+@checked
 class History(list[Entry]):
-    """A list of dicts, oldest first: step, tokens, seconds, loss, perplexity, …; `split` is "valid" in a validation."""
+    """The learning curve of a run: a list of dicts, oldest first.
+
+    Each has step, tokens, seconds, loss, perplexity, …; "split" is "valid" in a validation.
+    """
 
     @property
     def validations(self) -> History:
+        """The validations alone."""
         return History(entry for entry in self if entry.get("split") == "valid")
 
     def plot(self, key: str = "loss", axes: Any = None) -> Any:
-        """Draw training and validation against the tokens seen; the axes of matplotlib, to be changed or saved."""
+        """Draw training and validation against the number of tokens seen.
+
+        Args:
+            key: What to draw: "loss", "perplexity" or another key of the dicts.
+            axes: Axes of matplotlib to draw on; without them, new ones.
+
+        Returns:
+            The axes, to change or to save.
+
+        Raises:
+            RegardError: If matplotlib is not installed, or nothing was measured under this key.
+        """
+        if axes is not None and not hasattr(axes, "plot"):
+            raise RegardError(f"axes must be axes of matplotlib, not {a(type(axes).__name__)}.")
+        known = {name for entry in self for name, value in entry.items() if is_number(value)}
+        if self and key not in known:
+            raise RegardError(f"There is no key {key!r}{meant(key, sorted(known))}")
         try:
             from matplotlib import pyplot
         except ImportError:

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
+from regard.base.arguments import checked
 from regard.base.errors import RegardError
 from regard.base.numbers import grouped
 from regard.base.settings import at_least
@@ -42,7 +43,7 @@ from regard.runs.data_lookup import (
     choose_split,
     corpus_of,
     is_whole_file,
-    refuse_columns,
+    refuse_reading,
     tokens_of,
     with_data_found,
 )
@@ -53,13 +54,15 @@ from regard.runs.run import GIVEN, WHOLE, Run, given_state
 from regard.systems.ngram import NGram
 from regard.text import sources
 from regard.text.corpus import Corpus, open_corpus, open_whole
+from regard.text.encodings import UTF8
+from regard.text.tokenizer import Tokenizer
 from regard.text.tokens import TokenArray
 
 if TYPE_CHECKING:
-    from regard.insight.calculation import Calculation
-    from regard.insight.ngram_work import Counted
+    from regard.insight.arithmetic.calculation import Calculation
+    from regard.insight.arithmetic.equation import Work
+    from regard.insight.arithmetic.ngram import Counted
     from regard.insight.trace import Trace
-    from regard.insight.work import Work
 
 COLUMNS = 256  # tokens whose predictions are looked at together
 
@@ -127,16 +130,45 @@ class NextToken:
     drawn: float  # with temperature, top-k and top-p
 
 
+def no_bits_per_character(tokenizer: Tokenizer, array: TokenArray) -> str:
+    """Why a text has no bits per character, which mean something only where the tokens determine the text."""
+    if array.unknown:
+        return f"{grouped(array.unknown)} tokens are <unk>, which stands for more than one word"
+    if tokenizer.kind == "word" and not tokenizer.pretokenised:
+        return "word tokens do not say where the spaces were"
+    return ""
+
+
+@checked
 class LanguageRun(Run):
-    """A trained language model with its tokenizer: call it, evaluate it, let it write, let it score."""
+    """A trained language model with its tokenizer: call it, evaluate it, let it write, let it score.
+
+    `regard.train` and `regard.load` make it.
+
+    Args:
+        folder: The folder of the run.
+        recipe: Everything that decided the training.
+        tokenizer: The tokenizer of the model.
+        model: The model with its weights.
+        unseen: Byte pieces that the training text does not contain; they are never written.
+    """
 
     # -- the lecture's call ------------------------------------------------------------------------------------------
 
     @torch.no_grad()
-    def __call__(self, words: str, state: State | Sequence[float] | None = None) -> tuple[Prediction, State]:
+    def __call__(self, words: str, state: Any = None) -> tuple[Prediction, Any]:
         """Read some text after `state` and predict what follows.
 
-        None is the beginning of a line, and so are zeros, as the lecture writes it: hidden_state = [0, 0, 0, 0].
+        Args:
+            words: The text to read.
+            state: The state that the previous call returned. None is the beginning of a line, and so are zeros, as the
+                lecture writes it: hidden_state = [0, 0, 0, 0].
+
+        Returns:
+            The prediction of the next token, and the state to give to the next call.
+
+        Raises:
+            RegardError: If there is nothing to read, the model's context is full, or an argument is wrong.
         """
         state = given_state(state)
         ids = self.tokenizer.encode(words)
@@ -151,7 +183,17 @@ class LanguageRun(Run):
         return Prediction(self.model.predict(hidden[:, -1])[0], self.tokenizer), state
 
     def words(self, text: str) -> list[str]:
-        """The text as this model's tokens, each as text: what to loop over."""
+        """Cut a text as the model does, to loop over.
+
+        Args:
+            text: Any text.
+
+        Returns:
+            The model's tokens, each as text.
+
+        Raises:
+            RegardError: If an argument is wrong.
+        """
         if self.tokenizer.kind == "char":
             return list(self.tokenizer.normalise(text))
         pieces: list[str] = []
@@ -172,16 +214,34 @@ class LanguageRun(Run):
         *,
         data: GivenLines | None = None,
         columns: str = "",
+        encoding: str = UTF8,
         stream: bool = False,
         segment: int | None = None,
         overlap: int | None = None,
         rows: int | None = None,
         documents: bool = False,
     ) -> dict[str, Any]:
-        """Perplexity and bits per character on held-out text, with how they were computed; with `documents` also the
-        loss of each document of it, for intervals. `data`: another corpus; another file and a list of lines are read
-        whole, unless a split is named."""
-        corpus = self._whole_or_split(data, columns, split)
+        """Perplexity and bits per character on held-out text.
+
+        Args:
+            split: "train", "valid", "test", or "all": the whole file. Without it, the test split, else the validation
+                split; of another file, all of it.
+            data: Another corpus, by its name or path, or a list of lines, which is read whole.
+            columns: The column of a table to read, by its name or number (from 1).
+            encoding: How the file is encoded, such as cp1252.
+            stream: Read the text from end to end and carry the state, instead of segments.
+            segment: The tokens that are read at once.
+            overlap: The tokens at the beginning of a segment that are read and not counted.
+            rows: The segments that are read side by side; only memory and speed depend on it.
+            documents: Also return the loss of each document, for confidence intervals.
+
+        Returns:
+            A dict: perplexity, bits_per_character, nats_per_token, tokens, and how they were computed.
+
+        Raises:
+            RegardError: If the data cannot be read or an argument is wrong.
+        """
+        corpus = self._whole_or_split(data, columns, split, encoding)
         name = choose_split(corpus, None if split == ALL else split)
         array = tokens_of(corpus, self.tokenizer, name)
         method = Method.of(self.model, segment, overlap, stream)
@@ -194,7 +254,7 @@ class LanguageRun(Run):
                 result = result.plus(losses)
                 bar.advance(len(losses))
         seconds = time.perf_counter() - began
-        seen = {} if data is None else self._seen_in_training(corpus, name)
+        seen = self._seen_in_training(corpus.splits[name], own=data is None)
         facts = self._report(result, array, corpus, name, method, seconds, seen)
         if cut is not None:
             facts["documents"] = {
@@ -212,7 +272,7 @@ class LanguageRun(Run):
         seconds: float,
         seen: Mapping[str, Any],
     ) -> dict[str, Any]:
-        why_not = self._no_bits_per_character(array)
+        why_not = no_bits_per_character(self.tokenizer, array)
         bits = None if why_not else result.nats / math.log(2) / array.characters
         return {
             "system": self.recipe.system,
@@ -235,29 +295,34 @@ class LanguageRun(Run):
             "seconds": round(seconds, 3),
         }
 
-    def _no_bits_per_character(self, array: TokenArray) -> str:
-        """Bits per character mean something only where the tokens determine the text."""
-        if array.unknown:
-            return f"{grouped(array.unknown)} tokens are <unk>, which stands for more than one word"
-        if self.tokenizer.kind == "word" and not self.tokenizer.pretokenised:
-            return "word tokens do not say where the spaces were"
-        return ""
+    def corpus(self, data: GivenLines | None = None, columns: str = "", encoding: str = UTF8) -> Corpus:
+        """Open the corpus that this run was trained on, or another one.
 
-    def corpus(self, data: GivenLines | None = None, columns: str = "") -> Corpus:
-        """The corpus this run was trained on, or another one."""
+        Args:
+            data: The name or path of another corpus, or a list of lines; without it, the run's own.
+            columns: The column of a table to read, by its name or number (from 1).
+            encoding: How the file is encoded, such as cp1252.
+
+        Returns:
+            The corpus with its splits.
+
+        Raises:
+            RegardError: If the data cannot be read.
+        """
         if data is not None and not isinstance(data, (str, Path)):
-            refuse_columns(columns)
+            refuse_reading(columns, encoding)
             return Corpus("a list", {GIVEN: sources.GivenLines(lines_of(data))}, disjoint=True)
         if data is not None:
-            return open_corpus(data, columns=columns, usual=self.recipe.data.columns)
-        refuse_columns(columns)
+            return open_corpus(data, columns=columns, usual=self.recipe.data.columns, encoding=encoding)
+        refuse_reading(columns, encoding)
         return corpus_of(self.folder, self.recipe)
 
-    def _whole_or_split(self, data: GivenLines | None, columns: str, split: str | None) -> Corpus:
+    def _whole_or_split(self, data: GivenLines | None, columns: str, split: str | None, encoding: str) -> Corpus:
         """Another file as it stands, unless a split is named; of the run's own, what was held out."""
         if is_whole_file(data, split) and (split == ALL or (split is None and not self._owns(data))):
-            return open_whole(Path(data), WHOLE, columns=columns, usual=self.recipe.data.columns)
-        return self.corpus(data, columns)
+            usual = self.recipe.data.columns
+            return open_whole(Path(data), WHOLE, columns=columns, usual=usual, encoding=encoding)
+        return self.corpus(data, columns, encoding)
 
     def _owns(self, file: str | Path) -> bool:
         """Was it trained on this file?"""
@@ -281,9 +346,24 @@ class LanguageRun(Run):
         lines: int = 0,
         on_reread: Callable[[int], None] | None = None,
     ) -> str:
-        """The prompt and what the model writes after it; `lines` > 0 ends after so many.
+        """Continue a prompt.
 
-        How to draw is said by `sampling`, or by its fields: temperature 0 is greedy.
+        Args:
+            prompt: The beginning of the text.
+            max_tokens: The most tokens to write.
+            sampling: How to draw, as one object; or give its fields instead:
+            temperature: 0 always writes the most probable token (greedy); 1 unless given.
+            top_k: Draw from this many of the most probable tokens; 0 is no limit.
+            top_p: Draw from the smallest set of tokens that holds this probability; 1 is no limit.
+            seed: The seed of the draws.
+            lines: Stop after this many lines; 0 is no limit.
+            on_reread: Called with the number of tokens that are read again when the model's context is full.
+
+        Returns:
+            The prompt and what the model writes after it.
+
+        Raises:
+            RegardError: If an argument is wrong.
         """
         opening = self.opening(prompt)
         engine = self._engine(one_sampling(sampling, temperature, top_k, top_p), rows=1)
@@ -303,16 +383,33 @@ class LanguageRun(Run):
         lines: int = 0,
         on_reread: Callable[[int], None] | None = None,
     ) -> Iterator[str]:
-        """What `generate` writes after the prompt, piece by piece as it is written: each piece is new, and none is of
-        the prompt. A piece ends where a character does."""
+        """Continue a prompt, and give each piece of the text as soon as it is written.
+
+        Args:
+            prompt: The beginning of the text.
+            max_tokens: The most tokens to write.
+            sampling: How to draw, as one object; or give its fields instead:
+            temperature: 0 always writes the most probable token (greedy); 1 unless given.
+            top_k: Draw from this many of the most probable tokens; 0 is no limit.
+            top_p: Draw from the smallest set of tokens that holds this probability; 1 is no limit.
+            seed: The seed of the draws.
+            lines: Stop after this many lines; 0 is no limit.
+            on_reread: Called with the number of tokens that are read again when the model's context is full.
+
+        Yields:
+            The new text, without the prompt. A piece ends where a character does.
+
+        Raises:
+            RegardError: If an argument is wrong.
+        """
         opening = self.opening(prompt)
         read, written = list(opening.tokens[1:]), self.as_read(prompt)
         engine = self._engine(one_sampling(sampling, temperature, top_k, top_p), rows=1)
         steps = engine.stream([opening], max_tokens=max_tokens, lines=lines, seed=seed, on_reread=on_reread)
-        for _, tokens, done in steps:
+        for _, tokens, _ in steps:
             read += tokens
             text = self.tokenizer.decode(read)
-            if len(text) > len(written) and (done or not text.endswith("\ufffd")):  # else a character has bytes to come
+            if len(text) > len(written):  # else a character has bytes to come
                 yield text[len(written) :]
                 written = text
 
@@ -320,8 +417,21 @@ class LanguageRun(Run):
     def choices(
         self, prompt: str = "", sampling: Sampling | None = None, top: int = 20, *, writable: bool = False
     ) -> list[NextToken]:
-        """What `generate` chooses its next token from, the most probable ones first; `writable`: without those that
-        would not be drawn, and without parts of characters. Of a text longer than the context its end is read."""
+        """The tokens that `generate` chooses the next one from.
+
+        Args:
+            prompt: The text so far. If it is longer than the model's context, its end is read.
+            sampling: How to draw.
+            top: The most tokens to return.
+            writable: Leave out tokens that would not be drawn, and parts of characters.
+
+        Returns:
+            The most probable tokens, best first.
+
+        Raises:
+            RegardError: If an argument is wrong.
+        """
+        at_least("--top", top, 0)
         opening = self.opening(prompt)
         read, written = list(opening.tokens[1:]), self.as_read(prompt)
         end = opening.tokens[-self.model.context :] if self.model.context else opening.tokens
@@ -334,13 +444,23 @@ class LanguageRun(Run):
             if len(found) == top:
                 break
             text = self.tokenizer.decode([*read, number])[len(written) :]
-            if not writable or (drawn[number] and text and not text.endswith("\ufffd")):
+            if not writable or (drawn[number] and text):
                 token, chance = self.tokenizer.token(number), float(drawn[number])
                 found.append(NextToken(number, token, text, float(whole[number]), chance))
         return found
 
     def as_read(self, text: str) -> str:
-        """The text as the model's tokens spell it: normalised, and without spaces that no token holds."""
+        """Spell a text as the model's tokens do.
+
+        Args:
+            text: Any text.
+
+        Returns:
+            The text after normalization, without spaces that no token holds.
+
+        Raises:
+            RegardError: If an argument is wrong.
+        """
         return self.tokenizer.decode(self.tokenizer.encode(text))
 
     def completions(
@@ -357,10 +477,27 @@ class LanguageRun(Run):
         rows: int | None = None,
         on_reread: Callable[[int], None] | None = None,
     ) -> Iterator[str]:
-        """For each prompt, a line, the line it becomes, in their order; memory does not grow with their number.
+        """Finish many lines. They are written side by side, and none depends on the others.
 
-        Many are written at once, `rows` of them, and none depends on the others: what is drawn for a prompt is decided
-        by the seed and its number, `before` for the first one.
+        Memory does not grow with their number. The draws of a line depend on the seed and on its number.
+
+        Args:
+            prompts: The beginnings of the lines: a list, an open file, or one string.
+            max_tokens: The most tokens to write for each.
+            sampling: How to draw, as one object; or give its fields instead:
+            temperature: 0 always writes the most probable token (greedy); 1 unless given.
+            top_k: Draw from this many of the most probable tokens; 0 is no limit.
+            top_p: Draw from the smallest set of tokens that holds this probability; 1 is no limit.
+            seed: The seed of the draws.
+            before: The number of the first line, where lines before it were completed earlier.
+            rows: The lines that are written at once; only memory and speed depend on it.
+            on_reread: Called with the number of tokens that are read again when the model's context is full.
+
+        Yields:
+            The whole line for each prompt, in their order.
+
+        Raises:
+            RegardError: If an argument is wrong.
         """
         taken: deque[list[int]] = deque()  # what was read of the prompts that are still to be answered
 
@@ -382,28 +519,67 @@ class LanguageRun(Run):
         return engine
 
     def new_engine(self, sampling: Sampling, rows: int | None = None, *, one_line: bool = False) -> Engine:
-        """An engine that writes `rows` texts at once, for a caller who submits and steps them."""
-        forbidden, eos = forbidden_tokens(self.tokenizer, one_line=one_line), self.tokenizer.eos
+        """Build an engine that writes many texts at once, for a caller who submits texts and steps it.
+
+        Args:
+            sampling: How to draw.
+            rows: The texts that are written at once.
+            one_line: Write no line breaks but the one that ends a text.
+
+        Returns:
+            The engine.
+
+        Raises:
+            RegardError: If an argument is wrong.
+        """
+        if rows is not None:
+            at_least("--rows", rows, 1)
+        forbidden, eos = forbidden_tokens(self.tokenizer, self.unseen, one_line=one_line), self.tokenizer.eos
         return Engine(self.model, eos=eos, sampling=sampling, forbidden=forbidden, rows=rows, install=self.install)
 
     def opening(self, prompt: str) -> Prompt:
-        """What is read of a prompt, and the tokens that may not come next.
+        """Encode a prompt.
 
         Byte pairs keep a word's space with the word, so a prompt that ends in a space would ask for a word without one.
-        The space is left out of what is read, and the next token must bring it.
+        The space is left out of what is read, and the next token must bring it, if any may that is written.
+
+        Args:
+            prompt: The beginning of a text.
+
+        Returns:
+            The tokens to read, and the tokens that may not come next.
+
+        Raises:
+            RegardError: If an argument is wrong.
         """
-        if self.tokenizer.kind != "bpe" or not prompt.endswith(" ") or not prompt.strip():
+        if not prompt.endswith(" ") or not prompt.strip() or not self._without_space:
             return Prompt([self.tokenizer.eos, *self.tokenizer.encode(prompt)])
         return Prompt([self.tokenizer.eos, *self.tokenizer.encode(prompt[:-1])], self._without_space)
 
     @cached_property
     def _without_space(self) -> list[int]:
-        """Tokens that do not begin with a space."""
-        return [n for n, token in enumerate(self.tokenizer.tokens) if not token.startswith(" ")]
+        """Tokens that do not begin with a space, of byte pairs; none where all others are forbidden."""
+        with_space = {n for n, token in enumerate(self.tokenizer.tokens) if token.startswith(" ")}
+        if self.tokenizer.kind != "bpe" or with_space <= {*self.forbidden}:
+            return []
+        return [n for n in range(self.tokenizer.vocabulary) if n not in with_space]
 
     def beam(self, prompt: str = "", *, width: int = 5, max_tokens: int = 200) -> list[tuple[str, float]]:
-        """The most probable ways to finish the prompt's line, with their log-probabilities (nats), best first."""
+        """Search for the most probable ways to finish the prompt's line.
+
+        Args:
+            prompt: The beginning of the line.
+            width: The number of hypotheses that each step keeps.
+            max_tokens: The most tokens to write.
+
+        Returns:
+            The lines with their log-probabilities in nats, best first.
+
+        Raises:
+            RegardError: If prompt and `max_tokens` exceed the model's context, or an argument is wrong.
+        """
         at_least("--beam", width, 1, WIDEST)
+        at_least("--max-tokens", max_tokens, 1)
         read = [self.tokenizer.eos, *self.tokenizer.encode(prompt)]
         limit = self.model.context
         if limit is not None and len(read) + max_tokens > limit:
@@ -429,10 +605,18 @@ class LanguageRun(Run):
     # -- how probable is this ----------------------------------------------------------------------------------------
 
     def score(self, lines: str | Iterable[str]) -> Iterator[LineScore]:
-        """Log-probability of each line, in nats, read on its own from the boundary to its <eos>. Lines may come from a
-        list or an open file; a single string is one line. A line break inside one is read as <eos>.
+        """Compute the log-probability of each line, read on its own from the boundary to its <eos>.
 
         On a CPU it depends on no other line, to the last bit; on a GPU others may move the last digits.
+
+        Args:
+            lines: A list of lines, an open file, or one line. A line break inside a line is read as <eos>.
+
+        Yields:
+            For each line its log-probability in nats, as a whole and by token.
+
+        Raises:
+            RegardError: If an item is not a string.
         """
         remaining = each_line(lines)
         at_once = 8192 if isinstance(self.model, NGram) else 256  # constant memory, whatever the size of the file
@@ -442,27 +626,58 @@ class LanguageRun(Run):
             yield from map(LineScore, chunk, repeat(ScoredLines(ids, ends, scores, self.tokenizer.tokens)), count())
 
     @torch.no_grad()
-    def token_scores(self, ids: Sequence[int], top: int = 0) -> tuple[list[float], list[list[tuple[int, float]]]]:
-        """The log-probability of each of these tokens, as `score` computes it, and at each place the `top` most
-        probable tokens with theirs."""
+    def token_scores(
+        self, ids: Sequence[int], top: int = 0
+    ) -> tuple[list[float | None], list[list[tuple[int, float]] | None]]:
+        """Compute the log-probability of each token of a text.
+
+        Args:
+            ids: The token numbers of the text. A leading <eos> is the boundary that every text begins with: nothing
+                predicts it, so both results are None there.
+            top: Also return this many of the most probable tokens at each place.
+
+        Returns:
+            The log-probabilities in nats, as `score` computes them; and for each place its most probable tokens with
+            theirs, where `top` is above 0.
+
+        Raises:
+            RegardError: If an argument is wrong.
+        """
+        at_least("--top", top, 0)
         eos = self.tokenizer.eos
-        (losses,) = line_losses(self.model, [[*ids, eos]], eos, alone=True)
-        found: list[list[tuple[int, float]]] = []
+        bounded = list(ids[:1]) == [eos]
+        text = list(ids[1:] if bounded else ids)
+        (losses,) = line_losses(self.model, [[*text, eos]], eos, alone=True)
+        scores = [-float(nats) for nats in losses[:-1]]
+        found: list[list[tuple[int, float]] | None] = []
         state: State | None = None
-        for start in range(0, len(ids) if top else 0, COLUMNS):
-            piece = [eos, *ids[:-1]][start : start + COLUMNS]
+        for start in range(0, len(text) if top else 0, COLUMNS):
+            piece = [eos, *text[:-1]][start : start + COLUMNS]
             hidden, state = self.model.read(torch.tensor([piece], device=self.model.device), state)
             best = self.model.predict(hidden[0]).double().log_softmax(-1).topk(min(top, self.tokenizer.vocabulary))
-            found += [list(zip(*place)) for place in zip(best.indices.tolist(), best.values.tolist())]
-        return [-float(nats) for nats in losses[:-1]], found
+            for numbers, values in zip(best.indices.tolist(), best.values.tolist()):
+                token, score = text[len(found)], scores[len(found)]  # one token has one number, in both lists
+                found.append([(number, score if number == token else value) for number, value in zip(numbers, values)])
+        none: list[None] = [None] * bounded
+        return [*none, *scores], [*none, *found] if top else []
 
     # -- what happens inside -----------------------------------------------------------------------------------------
 
     def trace(self, text: str, *, beam: int = 0, max_tokens: int = 20, top: int = 5, gradients: bool = False) -> Trace:
-        """Everything that happens inside while the model reads the text, as NumPy arrays; in a notebook, as a view.
+        """Record everything that the model computes while it reads a text. In a notebook, it displays itself.
 
-        `beam`: also the tree of the search for the best ways to finish the line. `gradients`: also how much each token
-        weighs in the loss of each step, which takes a backward pass per token.
+        Args:
+            text: The text to read.
+            beam: Also search for the best ways to finish the line, with this many hypotheses; 0 does not.
+            max_tokens: The most tokens that this search writes.
+            top: The number of most probable next tokens to record at each step.
+            gradients: Also record how much each token weighs in the loss of each step: a backward pass per token.
+
+        Returns:
+            The trace, with NumPy arrays.
+
+        Raises:
+            RegardError: If an argument is wrong.
         """
         from regard.insight.tracing import trace_language
 
@@ -480,15 +695,35 @@ class LanguageRun(Run):
         )
 
     def work(self, text: str, step: int | None = None, layer: str | int | None = None, head: int | None = None) -> Work:
-        """The arithmetic of one step with the model's numbers: from 0, which reads the boundary; without one, the last.
+        """Show the arithmetic of one step with the model's numbers.
 
-        `layer` is a number or a name ("self/0"), without one the last; `head` a number, 0 unless given.
+        Args:
+            text: The text to read.
+            step: The number of the step; step 0 reads the boundary. Without it, the last.
+            layer: A number, or a name such as "self/0"; without it, the last.
+            head: The number of an attention head; 0 unless given.
+
+        Returns:
+            The equations of the step with their numbers; print shows them.
+
+        Raises:
+            RegardError: If there is no such step, layer or head.
         """
         return self.calculation(text).at(step, layer, head)
 
     def calculation(self, text: str) -> Calculation:
-        """What `work` looks at, for many steps, layers or heads of one text."""
-        from regard.insight.calculation import calculate_language
+        """Read a text once, to look at the arithmetic of many steps, layers or heads.
+
+        Args:
+            text: The text to read.
+
+        Returns:
+            A Calculation; its method `at(step, layer, head)` returns what `work` does.
+
+        Raises:
+            RegardError: If an argument is wrong.
+        """
+        from regard.insight.arithmetic.calculation import calculate_language
 
         return calculate_language(
             self.model,
@@ -501,7 +736,7 @@ class LanguageRun(Run):
 
     def _counted(self) -> Counted | None:
         """What an n-gram counted, from its training text; None where that is not at hand."""
-        from regard.insight.ngram_work import count_again
+        from regard.insight.arithmetic.ngram import count_again
 
         assert isinstance(self.model, NGram)
         try:

@@ -8,10 +8,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from regard.base.cache import cache_folder
 from regard.base.errors import RegardError
 from regard.base.files import write_text
 from regard.base.numbers import counted
-from regard.corpora.fetch import cache_folder
 from regard.report.progress import say
 
 GivenLines = str | Path | Sequence[str]  # a corpus by its name or path, or its lines

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import NoReturn
+from typing import NoReturn, TypeVar, overload
 
+from regard.base.arguments import checked
 from regard.base.errors import RegardError
 from regard.base.numbers import a
 from regard.runs.classification_run import ClassificationRun
@@ -15,9 +16,11 @@ from regard.runs.folder import (
     open_tokenizers,
     pick_device,
     read_weights,
+    recorded_unseen,
     set_weights,
 )
 from regard.runs.language_run import LanguageRun
+from regard.runs.run import Run
 from regard.runs.speed import get_ready, install
 from regard.runs.translation_run import TranslationRun
 from regard.systems.classifier import Classifier
@@ -26,10 +29,53 @@ from regard.systems.translator import Translator
 AnyRun = LanguageRun | TranslationRun | ClassificationRun  # what `train` and `load` give, by the system's task
 
 
-def load(folder: str | Path, *, weights: str = "best", average: int | None = None, device: str = "auto") -> AnyRun:
-    """Open a run folder. `weights`: "best" on validation, or "last"; `average`: the mean of the last validations'.
-    `device`: cpu, cuda, …, or auto: a GPU if there is one."""
-    folder = Path(folder)
+Kind = TypeVar("Kind", bound=Run)
+
+
+@overload
+def load(
+    folder: str | Path, kind: None = None, *, weights: str = "best", average: int | None = None, device: str = "auto"
+) -> AnyRun: ...
+@overload
+def load(
+    folder: str | Path, kind: type[Kind], *, weights: str = "best", average: int | None = None, device: str = "auto"
+) -> Kind: ...
+@checked
+def load(
+    folder: str | Path,
+    kind: type[Run] | None = None,
+    *,
+    weights: str = "best",
+    average: int | None = None,
+    device: str = "auto",
+) -> Run:
+    """Open the folder of a run.
+
+    Example:
+        run = regard.load("runs/enfr", regard.TranslationRun)
+
+    Args:
+        folder: The folder of the run.
+        kind: LanguageRun, TranslationRun or ClassificationRun: refuse a run of another kind. Type checkers then know
+            the type of the result.
+        weights: "best" (on validation), "last", or a step whose weights were kept, such as "200".
+        average: Load the mean of the weights of this many last validations instead.
+        device: "cpu", "cuda", …, or "auto": a GPU if there is one.
+
+    Returns:
+        A run of the given kind; without one, a LanguageRun, a TranslationRun or a ClassificationRun by its system.
+
+    Raises:
+        RegardError: If the folder is not a run, is damaged, or is a run of another kind.
+    """
+    run = _open(Path(folder), weights, average, device)
+    if kind is not None and not isinstance(run, kind):
+        own = type(run).__name__
+        raise RegardError(f"{folder} is {a(run.recipe.system)}, so kind must be {own}, not {kind.__name__}.")
+    return run
+
+
+def _open(folder: Path, weights: str, average: int | None, device: str) -> AnyRun:
     recipe = open_recipe(folder)
     there = pick_device(device)
     get_ready(there)
@@ -38,13 +84,14 @@ def load(folder: str | Path, *, weights: str = "best", average: int | None = Non
     set_weights(model, read_weights(folder, weights) if average is None else average_weights(folder, average), folder)
     model = model.to(there)
     install(model)
+    unseen = recorded_unseen(folder, tokenizers.target)
     if isinstance(model, Classifier):
         assert tokenizers.source is not None
         return ClassificationRun(folder, recipe, tokenizers.source, tokenizers.target, model)
     if isinstance(model, Translator):
         assert tokenizers.source is not None
-        return TranslationRun(folder, recipe, tokenizers.source, tokenizers.target, model)
-    return LanguageRun(folder, recipe, tokenizers.target, model)
+        return TranslationRun(folder, recipe, tokenizers.source, tokenizers.target, model, unseen)
+    return LanguageRun(folder, recipe, tokenizers.target, model, unseen)
 
 
 def load_language_model(folder: str | Path, *, weights: str = "best", device: str = "auto") -> LanguageRun:

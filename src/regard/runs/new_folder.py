@@ -16,13 +16,14 @@ import torch
 import regard
 from regard.base.errors import RegardError
 from regard.base.files import file_digest, is_partial, locked, sweep, with_digest, write_text, writing
-from regard.runs.facts import BEGINNING, BEGUN, FORMAT
+from regard.runs.ancestors import NONE, Ancestors
+from regard.runs.facts import ANCESTORS, BEGINNING, BEGUN, FORMAT
 from regard.runs.folder import TOKENIZER_FILES, Tokenizers, count_parameters
 from regard.runs.recipe import Recipe, written_in
 from regard.systems.catalogue import find
 from regard.systems.code import in_use, is_own
 from regard.systems.model import Model
-from regard.training.loop import SNAPSHOTS, weights_in
+from regard.training.checkpointing import SNAPSHOTS, weights_in
 
 OWN_FILES = {
     "recipe.toml",
@@ -30,6 +31,7 @@ OWN_FILES = {
     "tokenizer.source.json",
     "model.safetensors",
     "training.safetensors",
+    ANCESTORS,
 }
 
 
@@ -64,7 +66,8 @@ def was_begun(folder: Path) -> bool:
     """Did a training begin here, and end before there was a run? A user's own file of that name says something else."""
     path = folder / BEGINNING
     try:
-        return not path.is_symlink() and path.is_file() and path.read_bytes() == BEGUN.encode()
+        plain = not path.is_symlink() and path.is_file() and path.stat().st_size == len(BEGUN.encode())
+        return plain and path.read_bytes() == BEGUN.encode()
     except OSError:
         return False
 
@@ -153,9 +156,10 @@ def tidy(folder: Path) -> None:
     (folder / BEGINNING).unlink(missing_ok=True)
 
 
-def write_folder(folder: Path, recipe: Recipe, tokenizers: Tokenizers) -> None:
+def write_folder(folder: Path, recipe: Recipe, tokenizers: Tokenizers, ancestors: Ancestors = NONE) -> None:
     write_text(folder / "recipe.toml", written_in(recipe, folder))
     tokenizers.save(folder)
+    ancestors.save(folder)
 
 
 def write_facts(
@@ -165,6 +169,7 @@ def write_facts(
     origin: Mapping[str, Any],
     processes: int = 1,
     seconds: float | None = None,
+    ancestors: Ancestors = NONE,
 ) -> None:
     """run.json, written last: a folder that has one is a run. `origin` says what text it comes from; `seconds`: how
     long it was counted, where no checkpoint says so."""
@@ -182,6 +187,7 @@ def write_facts(
         "parameters": count_parameters(model),
         **({} if seconds is None else {"seconds": seconds}),
         "corpus": dict(origin),
+        **({"ancestors": ancestors.runs} if ancestors.runs else {}),
         "recipe": recipe.tree(),
         "files": {name: file_digest(folder / name) for name in TOKENIZER_FILES if (folder / name).exists()},
     }

@@ -8,12 +8,20 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from regard.base.arguments import checked
 from regard.base.errors import RegardError
+from regard.base.settings import at_least
 from regard.text.tokenizer import Tokenizer
 
 
+@checked
 class Prediction:
-    """What comes next: a distribution over the vocabulary."""
+    """What comes next: a distribution over the vocabulary.
+
+    Args:
+        logits: The logits of the next token [V].
+        tokenizer: The tokenizer of the model.
+    """
 
     def __init__(self, logits: Tensor, tokenizer: Tokenizer):
         self.log_probabilities = torch.log_softmax(logits.double(), -1).cpu().numpy()  # [V]
@@ -21,15 +29,37 @@ class Prediction:
 
     @property
     def probabilities(self) -> np.ndarray:
+        """The probability of every token [V]."""
         return np.exp(self.log_probabilities)
 
     def top(self, count: int = 5) -> list[tuple[str, float]]:
-        """The most probable next tokens with their probabilities, best first."""
+        """The most probable next tokens.
+
+        Args:
+            count: The most tokens to return, at least 0.
+
+        Returns:
+            The tokens with their probabilities, best first.
+
+        Raises:
+            RegardError: If an argument is wrong.
+        """
+        at_least("count", count, 0)
         order = np.argsort(-self.log_probabilities, kind="stable")[:count]
         return [(self._tokenizer.token(int(n)), float(math.exp(self.log_probabilities[n]))) for n in order]
 
     def probability(self, token: str) -> float:
-        """P(token): `token` is one token of the vocabulary, or text that is a single token."""
+        """The probability of one token.
+
+        Args:
+            token: A token of the vocabulary, text that is a single token, or "<eos>".
+
+        Returns:
+            The probability, between 0 and 1.
+
+        Raises:
+            RegardError: If the text is not exactly one token.
+        """
         ids = self._tokenizer.encode(token)
         if token == "<eos>":
             ids = [self._tokenizer.eos]
@@ -39,7 +69,7 @@ class Prediction:
 
     @property
     def entropy(self) -> float:
-        """In bits."""
+        """The entropy of the distribution, in bits."""
         p = self.probabilities
         return float(-(p * np.where(p > 0, self.log_probabilities, 0)).sum() / math.log(2))
 

@@ -2,11 +2,12 @@
 
     system = "lstm"
     size = "small"
+    [from]       of a fine-tuned run: the run whose weights and tokenizer it starts from
     [data]       what is read and how it is cut into tokens
     [model]      the system's own settings (`Settings` in its file)
     [training]   how it learns
 
-Values come from, each overriding the one before: the defaults here, the system's TRAINING defaults, its `--size`,
+Values come from, each overriding the one before: the defaults here, the system's training defaults, its `--size`,
 a recipe file, `--section.key value`. An unknown key or a wrong value fails where it is given, in one sentence.
 """
 
@@ -17,7 +18,7 @@ import os
 import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any, get_type_hints
 
 import tomli_w
@@ -25,14 +26,18 @@ import tomli_w
 from regard.base.errors import RegardError
 from regard.base.files import read_whole
 from regard.base.settings import RATE, Checked, documentation, meant, one_of, setting
-from regard.base.synonyms import SYSTEM_FIRST
+from regard.base.synonyms import SECTIONS, SYSTEM_FIRST, ours
 from regard.systems.catalogue import SYSTEMS, System, find, load_module
+from regard.systems.code import is_own
+from regard.systems.sizes import SIZES, sizes_of
 from regard.text.corpus import is_named
+from regard.text.encodings import check_encoding
 from regard.text.pairs import weighted
 from regard.training.hyperparameters import Counting, PairTraining, Training
 
-SIZES = ("tiny", "small", "medium", "large")
+PARTS = ("data", "model", "training")
 NORMAL_FORMS, SPLITS = ("auto", "nfc", "nfkc", "none"), ("auto", "lines", "tail")
+ENCODING = "of your own text and tables, without a byte-order mark: utf-8, or for example cp1252 (Excel on Windows)"
 HEADER = "whether the first line of a table names its columns: yes, no, or auto = look"
 NORMALISE = "Unicode normalisation: nfc, nfkc or none"
 MOST_SYMBOLS = 10_000_000  # more words than the largest corpora have; larger tables would only exhaust the memory
@@ -48,12 +53,17 @@ class DataSettings(Checked):
     corpus: str = setting("pyref", "a built-in or known corpus, a .txt file, or a folder with train/valid/test files")
     columns: str = setting("", "of a table (CSV, TMX, JSON Lines, …): the column to read, by name or number: en, 2")
     header: str = setting("auto", HEADER, choices=("auto", "yes", "no"))
+    encoding: str = setting("utf-8", ENCODING)
     tokenizer: str = setting("auto", TOKENIZER, choices=TOKENIZERS)
     vocabulary: int = setting(0, VOCABULARY, least=0, most=MOST_SYMBOLS)
     normalise: str = setting("auto", f"{NORMALISE}; auto = none for bpe and byte, else nfc", choices=NORMAL_FORMS)
     split: str = setting(
         "auto", "how a single file is split: lines (by hash, 90/5/5) or tail (the end is held out)", choices=SPLITS
     )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_encoding(self.encoding)
 
 
 @dataclass(frozen=True)
@@ -64,6 +74,7 @@ class PairDataSettings(Checked):
     corpus: str = setting("phrasebook", "a built-in or known corpus, a .tsv file (source⇥target), or a folder of files")
     columns: str = setting("", "of a table: the columns of source and target, by name or number: sw,en or 2,3")
     header: str = setting("auto", HEADER, choices=("auto", "yes", "no"))
+    encoding: str = setting("utf-8", ENCODING)
     source: str = setting("", "of files such as train.de and train.en: the language to translate from, e.g. de")
     target: str = setting("", "… and the language to translate into, e.g. en")
     swap: bool = setting(False, "exchange source and target")
@@ -85,8 +96,27 @@ class PairDataSettings(Checked):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        check_encoding(self.encoding)
         if bool(self.monolingual) != bool(self.translator):
             raise RegardError("data.monolingual and data.translator go together: a text, and a run that translates it.")
+
+
+@dataclass(frozen=True)
+class Start:
+    """The run that a fine-tuning starts from, and the digest of its weights; "" in a recipe: whatever they are."""
+
+    run: str
+    weights: str = ""
+
+    @classmethod
+    def of(cls, tree: Mapping[str, Any]) -> Start | None:
+        """What the section [from] of a recipe says, if it has one."""
+        if (said := tree.get("from")) is None:
+            return None
+        known = isinstance(said, Mapping) and said.keys() <= {"run", "weights"} and said.get("run")
+        if not known or not all(isinstance(value, str) and "\0" not in value for value in said.values()):
+            raise RegardError('[from] has two settings: run = "runs/parent" and weights = "the digest of its weights".')
+        return cls(**said)
 
 
 @dataclass(frozen=True)
@@ -97,12 +127,14 @@ class Recipe:
     model: Any
     training: Any
     given: frozenset[str] = field(default=frozenset(), compare=False)  # settings that no default decides: section.key
+    start: Start | None = None
 
     def tree(self) -> dict[str, Any]:
         return {
             "system": self.system,
             "size": self.size,
-            **{part: dataclasses.asdict(getattr(self, part)) for part in ("data", "model", "training")},
+            **({} if self.start is None else {"from": dataclasses.asdict(self.start)}),
+            **{part: dataclasses.asdict(getattr(self, part)) for part in PARTS},
         }
 
     def toml(self) -> str:
@@ -110,8 +142,8 @@ class Recipe:
 
     def documented(self) -> str:
         """The same TOML with each setting's one-line documentation beside it."""
-        lines = [tomli_w.dumps({"system": self.system, "size": self.size}).rstrip()]
-        for part in ("data", "model", "training"):
+        lines = [tomli_w.dumps({name: value for name, value in self.tree().items() if name not in PARTS}).rstrip()]
+        for part in PARTS:
             section = getattr(self, part)
             lines += ["", f"[{part}]"]
             pairs = [(tomli_w.dumps({f.name: getattr(section, f.name)}).strip(), f) for f in fields(section)]
@@ -125,23 +157,25 @@ class Recipe:
         return dataclasses.replace(self, **changed)
 
 
+def has_smaller(recipe: Recipe) -> bool:
+    """Whether there is a smaller --size to advise; an imported model has no size."""
+    return recipe.size in SIZES[1:]
+
+
 def compose(system: str, size: str | None, *trees: Mapping[str, Any]) -> Recipe:
     """The recipe of a system at a size, with each tree of settings laid over the ones before.
 
     Size "": none of ours, as of a model that was imported; what it does not say is as in a small one.
     """
     entry = find(system)
-    module = system_module(entry.name)
     chosen = size if size is not None else next((tree["size"] for tree in reversed(trees) if "size" in tree), "small")
     one_of("size", "small" if chosen == "" else chosen, SIZES)  # "": a model from elsewhere
     sections = _sections(entry)
     values: dict[str, dict[str, Any]] = {part: {} for part in sections}
     given = frozenset(f"{part}.{name}" for tree in trees for part in sections for name in _section(tree, part))
-    if entry.trained != "counting":
-        values["training"].update(getattr(module, "TRAINING", {}))
-    for key, value in module.SIZES[chosen or "small"].items():
-        part, _, name = key.rpartition(".")
-        values[part or "model"][name] = value
+    sizes = sizes_of(entry.name)
+    for part in sections:
+        values[part].update(sizes.of(chosen or "small", part))
     for tree in trees:
         _lay_over(values, tree, sections, entry.name)
         if {"evaluate_every", "validations"} & _section(tree, "training").keys() == {"evaluate_every"}:
@@ -152,7 +186,8 @@ def compose(system: str, size: str | None, *trees: Mapping[str, Any]) -> Recipe:
         raise RegardError(f"The SIZES or TRAINING of {entry.name} do not fit: {error}.") from None
     if isinstance(built["training"], Training):
         built["training"] = built["training"].for_context(getattr(built["model"], "context", None))
-    return Recipe(system=entry.name, size=chosen, given=given, **built)
+    start = next(filter(None, map(Start.of, reversed(trees))), None)
+    return Recipe(system=entry.name, size=chosen, given=given, start=start, **built)
 
 
 def _sections(entry: System) -> dict[str, Any]:
@@ -167,7 +202,7 @@ def _sections(entry: System) -> dict[str, Any]:
 
 
 def system_module(name: str) -> Any:
-    """The file of a system: its Settings, SIZES and TRAINING."""
+    """The file of a system, with its Settings."""
     return load_module(name)
 
 
@@ -220,7 +255,25 @@ def read_in(folder: Path) -> dict[str, Any]:
     return _with_paths(read_recipe(folder / "recipe.toml"), lambda path: os.path.normpath(base / path))
 
 
+def without_folders(tree: Mapping[str, Any]) -> dict[str, Any]:
+    """A recipe in which files have names and no folders: data are then looked for in the run's folder, and the run it
+    starts from beside that."""
+    plain = _with_paths(dict(tree), lambda path: f"./{_last_part(path)}")
+    if is_own(str(plain.get("system", ""))):
+        file, _, label = str(plain["system"]).rpartition(":")
+        plain["system"] = f"{_last_part(file)}:{label}" if file.endswith(".py") else plain["system"]
+    if (start := Start.of(tree)) is not None:
+        plain["from"] = {"run": f"../{_last_part(start.run)}", "weights": start.weights}
+    return plain
+
+
+def _last_part(path: str) -> str:
+    return PurePosixPath(path.replace("\\", "/")).name or "data"
+
+
 def _with_paths(tree: dict[str, Any], change: Callable[[str], str]) -> dict[str, Any]:
+    if (start := Start.of(tree)) is not None:
+        tree = {**tree, "from": {"run": change(start.run), "weights": start.weights}}
     data = tree.get("data")
     if not isinstance(data, dict):  # refused when it is composed
         return tree
@@ -274,10 +327,12 @@ def _lay_over(
     values: dict[str, dict[str, Any]], tree: Mapping[str, Any], sections: Mapping[str, Any], system: str
 ) -> None:
     for part in tree:
-        if part in ("system", "size"):
+        if part in ("system", "size", "from"):
             continue
         if part not in sections:
-            raise RegardError(f"There is no setting {part}{meant(part, [*sections, 'system', 'size'])}")
+            found, own = ours(part, SECTIONS, sections), [*sections, "system", "size"]
+            near = f": did you mean {found}?" if found else meant(part, [*own, *dict(known_settings(system))], own)
+            raise RegardError(f"There is no setting {part}{near}")
         content = _section(tree, part)
         types = get_type_hints(sections[part])
         for name, value in content.items():

@@ -5,38 +5,54 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 
+from regard.base.arguments import checked
 from regard.base.errors import RegardError
 from regard.base.install import Install, as_written
 from regard.base.numbers import grouped
 from regard.layers.state import State
-from regard.runs.data_lookup import ALL, choose_split, corpus_of, is_whole_file, pairs_of, refuse_columns
+from regard.report.progress import say
+from regard.runs.ancestors import seen_in_training
+from regard.runs.data_lookup import ALL, choose_split, is_whole_file, pairs_of, refuse_reading
 from regard.runs.folder import count_parameters, forbidden_tokens, pick_device
 from regard.runs.history import History, read_metrics
 from regard.runs.lists import GivenPairs, sides
 from regard.runs.recipe import Recipe
 from regard.runs.speed import install
 from regard.systems.model import Model
-from regard.text.corpus import Corpus, count_overlap
-from regard.text.pair_split import count_pair_overlap
+from regard.text.encodings import UTF8
 from regard.text.pairs import PairCorpus, Pairs, open_pairs, read_pairs
+from regard.text.sources import Lines
 from regard.text.tokenizer import Tokenizer
 
 WHOLE, GIVEN = "whole file", "whole list"  # the split of data that are taken as they stand
 ENGINES = 4  # that a run keeps, for different ways to decode
 
 
+@checked
 class Run:
-    """A trained model with its tokenizer, as it came out of its folder."""
+    """A trained model with its tokenizer: what LanguageRun, TranslationRun and ClassificationRun have in common.
 
-    def __init__(self, folder: Path, recipe: Recipe, tokenizer: Tokenizer, model: Model):
+    Args:
+        folder: The folder of the run.
+        recipe: Everything that decided the training.
+        tokenizer: The tokenizer of the model; of a translator, that of the target.
+        model: The model with its weights.
+        unseen: Byte pieces that the training text does not contain; they are never written.
+    """
+
+    def __init__(
+        self, folder: Path, recipe: Recipe, tokenizer: Tokenizer, model: Model, unseen: Sequence[int] = ()
+    ) -> None:
+        """`unseen`: byte pieces that the training text does not contain, and that are never written."""
         self.folder, self.recipe, self.tokenizer, self.model = folder, recipe, tokenizer, model
+        self.unseen = tuple(unseen)
         self._engines: dict[Hashable, Any] = {}
         self.install: Install = install  # given to engines
         model.eval()
@@ -58,10 +74,20 @@ class Run:
     @property
     def forbidden(self) -> list[int]:
         """Tokens that may be read but are never written."""
-        return forbidden_tokens(self.tokenizer)
+        return forbidden_tokens(self.tokenizer, self.unseen)
 
     def to(self, device: str) -> Self:
-        """Move the model to cpu, cuda, …, or with auto to a GPU if there is one. A state stays where it was made."""
+        """Move the model to another device. A state stays where it was made.
+
+        Args:
+            device: "cpu", "cuda", …, or "auto": a GPU if there is one.
+
+        Returns:
+            This run.
+
+        Raises:
+            RegardError: If the device is not available.
+        """
         self.model.to(pick_device(device))
         install(self.model)
         self._engines.clear()
@@ -69,8 +95,13 @@ class Run:
 
     @contextmanager
     def for_few(self) -> Iterator[None]:
-        """Within it, engines that are not there yet run as written: on a GPU, compiling and recording faster steps
-        takes longer than a few texts do."""
+        """A context in which new engines use the reference implementation.
+
+        On a GPU, compiling and recording faster steps takes longer than writing a few texts.
+
+        Yields:
+            None.
+        """
         if self._engines:
             yield
             return
@@ -89,68 +120,144 @@ class Run:
             self._engines[how] = build()
         return self._engines[how]
 
-    def _seen_in_training(self, corpus: Corpus | PairCorpus, split: str) -> dict[str, Any]:
-        """How much of a split of another corpus it was trained on: a sentence, and the share where it can be known."""
-        if not self.recipe.data.corpus:
-            return {"seen_in_training": "unknown: the run was imported", "share_seen_in_training": None}
-        try:
-            if isinstance(corpus, Corpus):
-                own = corpus_of(self.folder, self.recipe)
-                (found,) = count_overlap({"train": own.splits["train"], "asked for": corpus.splits[split]})
-                seen, count, what = found.shared, found.lines, "lines"
-            else:
-                trained_on, asked_for = pairs_of(self.folder, self.recipe).splits["train"], corpus.splits[split]
-                pairs = {"train": trained_on, "asked for": asked_for}
-                (both,) = count_pair_overlap({name: (some.sources, some.targets) for name, some in pairs.items()})
-                seen, count, what = both.both, both.pairs, "pairs"
-        except RegardError as error:
-            return {"seen_in_training": f"unknown: {error}", "share_seen_in_training": None}
-        share = seen / max(count, 1)
-        sentence = f"{grouped(seen)} of {grouped(count)} {what} ({100 * share:.1f} %) were trained on"
-        return {"seen_in_training": sentence, "share_seen_in_training": share}
+    def _seen_in_training(self, asked: Lines | Pairs, *, own: bool) -> dict[str, Any]:
+        """How much of a text it was trained on; of its `own` held-out text a run says so if it started from another
+        run, which may have been trained on it."""
+        return {} if own and self.recipe.start is None else seen_in_training(self.folder, self.recipe, asked)
 
 
+@checked
 class PairRun(Run):
-    """A run that reads a source: what translators and classifiers have in common."""
+    """A run that reads a source: what translators and classifiers have in common.
 
-    def __init__(self, folder: Path, recipe: Recipe, source: Tokenizer, target: Tokenizer, model: Model):
-        super().__init__(folder, recipe, target, model)
+    Args:
+        folder: The folder of the run.
+        recipe: Everything that decided the training.
+        source: The tokenizer of the source.
+        target: The tokenizer of the target.
+        model: The model with its weights.
+        unseen: Byte pieces that the training text does not contain; they are never written.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        recipe: Recipe,
+        source: Tokenizer,
+        target: Tokenizer,
+        model: Model,
+        unseen: Sequence[int] = (),
+    ) -> None:
+        super().__init__(folder, recipe, target, model, unseen)
         self.source_tokenizer = source
 
-    def corpus(self, data: GivenPairs | None = None, columns: str = "") -> PairCorpus:
-        """The pairs this run was trained on, or others."""
+    def corpus(self, data: GivenPairs | None = None, columns: str = "", encoding: str = UTF8) -> PairCorpus:
+        """Open the pairs that this run was trained on, or others.
+
+        Args:
+            data: The name or path of another corpus, or a list of pairs; without it, the run's own.
+            columns: The two columns of a table to read, by their names or numbers (from 1), as in "1,2".
+            encoding: How the file is encoded, such as cp1252.
+
+        Returns:
+            The corpus with its splits.
+
+        Raises:
+            RegardError: If the data cannot be read.
+        """
         if data is None:
-            refuse_columns(columns)
+            refuse_reading(columns, encoding)
             return pairs_of(self.folder, self.recipe)
         mine = self.recipe.data
         if not isinstance(data, (str, Path)):
-            refuse_columns(columns)
+            refuse_reading(columns, encoding)
             return PairCorpus("a list", {GIVEN: Pairs(*sides(data))}, mine.source, mine.target, disjoint=True)
         swap = mine.swap and not columns  # columns that are asked for are source and target already
-        return open_pairs(data, source=mine.source, target=mine.target, columns=columns, usual=mine.columns, swap=swap)
+        return open_pairs(
+            data,
+            source=mine.source,
+            target=mine.target,
+            columns=columns,
+            usual=mine.columns,
+            swap=swap,
+            encoding=encoding,
+        )
 
-    def chosen(self, data: GivenPairs | None, split: str | None, columns: str = "") -> tuple[PairCorpus, str]:
-        """A corpus and its split to look at; a single file with no split named, or `all`, is taken as it stands."""
+    def chosen(
+        self, data: GivenPairs | None, split: str | None, columns: str = "", encoding: str = UTF8
+    ) -> tuple[PairCorpus, str]:
+        """Open a corpus and choose its split.
+
+        Args:
+            data: The name or path of another corpus, or a list of pairs; None is the run's own.
+            split: "train", "valid", "test", or "all": the whole file. Without it, the test split, else the validation
+                split; of another file, all of it.
+            columns: The two columns of a table to read, by their names or numbers (from 1), as in "1,2".
+            encoding: How the file is encoded, such as cp1252.
+
+        Returns:
+            The corpus, and the name of the split.
+
+        Raises:
+            RegardError: If the data cannot be read or has no such split.
+        """
         if not is_whole_file(data, split) or split not in (None, ALL):
-            corpus = self.corpus(data, columns)
+            corpus = self.corpus(data, columns, encoding)
             return corpus, choose_split(corpus, split)
         mine = self.recipe.data
-        found = read_pairs(data, source=mine.source, target=mine.target, columns=columns, usual=mine.columns)
+        found = read_pairs(
+            data,
+            source=mine.source,
+            target=mine.target,
+            columns=columns,
+            usual=mine.columns,
+            encoding=encoding,
+            say=say,
+        )
         whole = PairCorpus(Path(data).name, {WHOLE: found}, mine.source, mine.target, disjoint=True)
         return whole.swapped() if mine.swap and not columns else whole, WHOLE
 
-    def pairs(self, data: str | None, split: str | None = None, columns: str = "") -> Iterator[tuple[str, str]]:
-        """The pairs of a file as they stand in it, or of one split of a corpus."""
-        corpus, name = self.chosen(data, split, columns)
+    def pairs(
+        self, data: GivenPairs | None, split: str | None = None, columns: str = "", encoding: str = UTF8
+    ) -> Iterator[tuple[str, str]]:
+        """Read the pairs of a file, or of one split of a corpus.
+
+        Args:
+            data: The name or path of a corpus, or a list of pairs; None is the run's own.
+            split: "train", "valid", "test", or "all": the whole file. Without it, the test split, else the validation
+                split; of another file, all of it.
+            columns: The two columns of a table to read, by their names or numbers (from 1), as in "1,2".
+            encoding: How the file is encoded, such as cp1252.
+
+        Returns:
+            An iterator over the pairs of source and target, or of text and label.
+
+        Raises:
+            RegardError: If the data cannot be read or has no such split.
+        """
+        corpus, name = self.chosen(data, split, columns, encoding)
         found = corpus.splits[name]
         return zip(found.sources, found.targets)
 
     @property
     def forbidden(self) -> list[int]:
-        return forbidden_tokens(self.tokenizer, one_line=True)
+        """Tokens that may be read but are never written."""
+        return forbidden_tokens(self.tokenizer, self.unseen, one_line=True)
 
     def source_tokens(self, line: str, number: int, truncate: bool = False) -> list[int]:
-        """A line's tokens, refused where it is longer than anything the model was trained on."""
+        """Encode a line of the source.
+
+        Args:
+            line: The line.
+            number: Its number (from 1), for the error.
+            truncate: Cut a line that is too long, instead of refusing it.
+
+        Returns:
+            The numbers of its tokens.
+
+        Raises:
+            RegardError: If the line is longer than any that the model was trained on.
+        """
         ids, longest = self.source_tokenizer.encode(line), self.recipe.data.longest
         if len(ids) <= longest or truncate:
             return ids[:longest]

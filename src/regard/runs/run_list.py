@@ -15,7 +15,7 @@ from typing import Any
 
 from regard.base.errors import RegardError
 from regard.base.files import is_held
-from regard.runs.facts import BEGINNING, CHECKPOINT, WEIGHTS, read_facts, read_note
+from regard.runs.facts import BEGINNING, CHECKPOINT, WEIGHTS, parent_of, read_facts, read_note
 
 DEPTH = 3  # folders between the one asked for and a run: runs/compare-my/lstm has one
 
@@ -53,8 +53,8 @@ def list_runs(folder: Path) -> list[dict[str, Any]]:
 def describe(folder: Path) -> dict[str, Any]:
     """One run: what it is, its state, and the figure by which its weights were chosen."""
     row: dict[str, Any] = dict.fromkeys(
-        ("run", "system", "size", "data", "created", "state", "why", "step", "tokens", "seconds", "parameters", "best",
-         "measure", "best_step")
+        ("run", "system", "size", "from", "data", "created", "state", "why", "step", "tokens", "seconds", "parameters",
+         "best", "measure", "best_step")
     )  # fmt: skip
     row |= {"run": str(folder), "bytes": size_on_disk(folder)}
     running = is_held(folder / ".lock")
@@ -72,9 +72,9 @@ def describe(folder: Path) -> dict[str, Any]:
         if not (folder / "recipe.toml").is_file():
             raise RegardError(f"{folder / 'recipe.toml'} is missing.")
     except RegardError as error:
-        if (folder / BEGINNING).is_file():
-            return row | {"state": "running" if running else "stopped", "why": "it had not begun to learn"}
-        return row | {"state": "running" if running else "damaged", "why": str(error)}
+        if running:
+            return row | {"state": "running"}
+        return row | {"state": "not begun" if (folder / BEGINNING).is_file() else "damaged", "why": str(error)}
     row |= {key: at.get(key) for key in ("step", "tokens")} | {"seconds": at.get("seconds", facts.get("seconds"))}
     row |= _best(best)
     row["state"] = "running" if running else "done" if not at or at.get("finished") else "stopped"
@@ -86,6 +86,7 @@ def _named(facts: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "system": recipe.get("system"),
         "size": recipe.get("size"),
+        "from": parent_of(facts),
         "data": corpus.get("name"),
         "created": facts.get("created"),
         "parameters": facts.get("parameters"),
@@ -126,8 +127,10 @@ def _mapping(value: Any) -> Mapping[str, Any]:
 
 # -- in what they differ ---------------------------------------------------------------------------------------------
 
-FIGURES = ("state", "best", "measure", "best_step", "step", "tokens", "seconds", "parameters", "bytes", "created")
-ORDER = ("system", "size", "data", "model", "training")
+FIGURES = (
+    "from", "state", "best", "measure", "best_step", "step", "tokens", "seconds", "parameters", "bytes", "created"
+)  # fmt: skip
+ORDER = ("system", "size", "from", "data", "model", "training")
 
 
 def compare_runs(folders: Sequence[Path]) -> dict[str, Any]:

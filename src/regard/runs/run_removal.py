@@ -12,12 +12,12 @@ from pathlib import Path
 
 from regard.base.errors import RegardError
 from regard.base.files import MOST_JSON, is_partial, locked, read_whole
-from regard.runs.facts import BEGINNING, BEGUN, CHECKPOINT, REPORT_MARK, WEIGHTS, read_facts
+from regard.runs.facts import ANCESTORS, BEGINNING, BEGUN, CHECKPOINT, WEIGHTS, is_report, read_facts
 from regard.runs.run_list import is_run
 
 OWN_FILES = {
-    "run.json", "recipe.toml", "tokenizer.json", "tokenizer.source.json", WEIGHTS, CHECKPOINT, "metrics.jsonl",
-    "result.json", "mlflow.json", BEGINNING, ".lock",
+    "run.json", "recipe.toml", "tokenizer.json", "tokenizer.source.json", WEIGHTS, CHECKPOINT, ANCESTORS,
+    "metrics.jsonl", "result.json", "mlflow.json", BEGINNING, ".lock",
 }  # fmt: skip
 LAST = (BEGINNING, "run.json", ".lock")
 OWN_FOLDERS = {  # and what the names of their files are like
@@ -115,18 +115,18 @@ def remove_run(folder: Path) -> list[Path]:
 
 def _own_names(folder: Path) -> set[str]:
     """The page and the copied code of a run, if they are what Regard wrote there."""
+    from regard.systems.code import read_code
+
     found = set()
     report = folder / "report.html"
-    if report.is_file() and REPORT_MARK in report.read_text(encoding="utf-8", errors="replace"):
+    if report.is_file() and is_report(report):
         found.add(report.name)
-    try:
+    with suppress(RegardError):
         code = read_facts(folder).get("code")
-    except RegardError:
-        code = None
-    if isinstance(code, dict) and str(code.get("file", "")).endswith(".py"):
-        copy = folder / Path(str(code["file"])).name
-        if copy.is_file() and hashlib.sha256(copy.read_bytes()).hexdigest() == code.get("sha256"):
-            found.add(copy.name)
+        if isinstance(code, dict) and str(code.get("file", "")).endswith(".py"):
+            copy = folder / Path(str(code["file"])).name
+            if copy.is_file() and hashlib.sha256(read_code(copy)).hexdigest() == code.get("sha256"):
+                found.add(copy.name)
     return found
 
 

@@ -31,8 +31,9 @@ from regard.report.page import (
 from regard.report.progress import clock, say
 from regard.report.svg import line_chart
 from regard.report.table import significant
+from regard.runs.ancestors import Ancestors, provenance
 from regard.runs.classification_run import ClassificationRun
-from regard.runs.facts import REPORT_MARK, WEIGHTS, read_facts, read_note
+from regard.runs.facts import REPORT_MARK, WEIGHTS, is_report, read_facts, read_note
 from regard.runs.folder import is_counted
 from regard.runs.history import Entry, is_number, read_metrics
 from regard.runs.language_run import LanguageRun
@@ -53,7 +54,7 @@ def write_report(
     path = run.folder / NAME
     shown: list[dict[str, str]] = []
     try:
-        if path.exists() and REPORT_MARK not in path.read_text(encoding="utf-8", errors="replace"):
+        if path.exists() and not path.is_dir() and not is_report(path):
             say(f"note: {path} is not a page that Regard wrote, so it was left as it is")
             return shown
         with run.for_few():
@@ -85,7 +86,7 @@ def run_page(run: AnyRun, shown: Sequence[dict[str, str]] = (), evaluation: Mapp
         *_curves(run, entries),
         *_what_it_writes(run, shown),
         heading("Where it comes from"),
-        side_by_side_texts(_provenance(facts)),
+        side_by_side_texts(_provenance(facts, Ancestors.of(run.folder).runs)),
         listing(corpus.get("notes", [])) if corpus.get("notes") else "",
         folded("The recipe: every setting", sample("", written_in(run.recipe, run.folder))),
         folded(
@@ -261,11 +262,12 @@ def _answers(run: TranslationRun | ClassificationRun, sources: Sequence[str]) ->
 # -- where it comes from ---------------------------------------------------------------------------------------------
 
 
-def _provenance(facts: Mapping[str, Any]) -> dict[str, str]:
+def _provenance(facts: Mapping[str, Any], ancestors: Sequence[Mapping[str, Any]]) -> dict[str, str]:
     corpus, code = facts.get("corpus", {}), facts.get("code") or {}
     found = {
         "corpus": corpus.get("name"),
         "its checksum": corpus.get("checksum"),
+        **{f"started from {one['run']}": provenance(one) for one in ancestors},
         "own code": f"{code.get('file')}, SHA-256 {code.get('sha256')}" if code else None,
         "seed": facts.get("seed"),
         "begun": facts.get("created"),

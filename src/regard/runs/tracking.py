@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from regard.base.errors import RegardError
-from regard.base.files import write_text
+from regard.base.files import MOST_JSON, read_whole, write_text
 from regard.base.settings import one_of
 from regard.report.progress import say
 from regard.runs.facts import read_facts
@@ -179,8 +179,8 @@ class MLflow:
         """The id under which this run is known there already; "" if it is not."""
         from mlflow.exceptions import MlflowException
 
-        with suppress(OSError, ValueError, KeyError, TypeError, MlflowException):
-            noted = json.loads(path.read_text(encoding="utf-8"))
+        with suppress(RegardError, ValueError, KeyError, TypeError, RecursionError, MlflowException):
+            noted = json.loads(read_whole(path, MOST_JSON))
             if noted["tracking_uri"] == where:
                 self.client.update_run(noted["run_id"], status="RUNNING")
                 return str(noted["run_id"])

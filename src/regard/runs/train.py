@@ -13,15 +13,18 @@ from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, TypedDict, Unpack, overload
 
 import torch
 
+from regard.base.arguments import checked
 from regard.base.errors import RegardError, Stopped
 from regard.base.files import write_text
 from regard.base.numbers import a, counted, grouped
 from regard.report.progress import clock, progress, say
-from regard.runs.data import Data, PairData, TextData, data_of, read_data, resolve_training
+from regard.runs.ancestors import NONE, Ancestors
+from regard.runs.classification_run import ClassificationRun
+from regard.runs.data import Data, PairData, TextData, data_of, read_data
 from regard.runs.folder import (
     MAY_CHANGE,
     Tokenizers,
@@ -32,32 +35,62 @@ from regard.runs.folder import (
     open_recipe,
     pick_device,
     read_weights,
+    recorded_unseen,
     stays,
 )
 from regard.runs.language_run import LanguageRun
 from regard.runs.lists import GivenData, as_file
 from regard.runs.load import AnyRun, load
 from regard.runs.new_folder import check_free, claimed, device_name, new_folder, tidy, write_facts, write_folder
-from regard.runs.recipe import Recipe, compose, read_in, read_recipe, written_in
+from regard.runs.recipe import Recipe, Start, compose, has_smaller, read_in, read_recipe, written_in
+from regard.runs.resolve import MAX_EPOCHS, is_small_file, resolve_device
 from regard.runs.run_report import write_report
 from regard.runs.speed import get_ready, install
 from regard.runs.tracking import check_tracker, tracking
-from regard.systems.catalogue import find
+from regard.runs.translation_run import TranslationRun
+from regard.systems.catalogue import ClassificationSystem, LanguageSystem, TranslationSystem, find
 from regard.systems.code import admit, is_own, locate, name_code
 from regard.systems.model import Model
 from regard.text.pairs import Pairs
-from regard.training.checkpoint import load_tensors, save_tensors
-from regard.training.defaults import MOST_EPOCHS, SMALL_FILE
+from regard.training.budget import Progress
+from regard.training.checkpoint import load_tensors, save_tensors, weights_digest
+from regard.training.checkpointing import weights_of
 from regard.training.distributed import Group, join, local_rank
 from regard.training.hyperparameters import Learning, PairTraining, Training
-from regard.training.loop import Callback, Progress, Trainer, measure_steps, weights_of
+from regard.training.log import Callback
+from regard.training.loop import Trainer
 from regard.training.out_of_memory import is_out_of_memory, memory_of
+from regard.training.probe import measure_steps, probe_peak_memory
 from regard.training.validation import TextValidation
 
 FEW_STEPS = 100  # after which most models have learned little
 BY_FILE = "size"  # in a recipe's `given`: nobody chose a size, and the file is small
 
 
+class TrainOptions(TypedDict, total=False):
+    """The keyword parameters of `train`, for its overloads."""
+
+    data: GivenData | None
+    run: str | Path | None
+    size: str | None
+    seed: int | None
+    budget: str | None
+    start: str | Path | None
+    recipe: str | Path | None
+    settings: Mapping[str, Mapping[str, Any]] | None
+    callbacks: Sequence[Callback]
+    track: str
+
+
+@overload
+def train(system: LanguageSystem, **options: Unpack[TrainOptions]) -> LanguageRun: ...
+@overload
+def train(system: TranslationSystem, **options: Unpack[TrainOptions]) -> TranslationRun: ...
+@overload
+def train(system: ClassificationSystem, **options: Unpack[TrainOptions]) -> ClassificationRun: ...
+@overload
+def train(system: str | None = None, **options: Unpack[TrainOptions]) -> AnyRun: ...
+@checked
 def train(
     system: str | None = None,
     *,
@@ -72,13 +105,33 @@ def train(
     callbacks: Sequence[Callback] = (),
     track: str = "",
 ) -> AnyRun:
-    """Train a system on a text and return the run. `start`: a run whose weights and tokenizer it begins with.
+    """Train a system and return its run.
 
-    `data`: the name of a corpus or a path, or a list of lines, or of pairs. Each of the `callbacks` is called with
-    every row of metrics.jsonl as it is written; an exception in one ends the training, after a checkpoint.
-    `track`: "tensorboard" or "mlflow" draws the curves, too.
+    Example:
+        regard.train("lstm", data="my.txt", run="runs/mine", settings={"training": {"steps": 500}})
 
-    regard.train("lstm", data="my.txt", run="runs/mine", settings={"model": {"layers": 1}, "training": {"steps": 500}})
+    Args:
+        system: The name of a system, such as "lstm", or a class of your own, "./mine.py:MyCell"; without it, the
+            system of `recipe` or `start`.
+        data: The name of a corpus, a path, a list of lines, or a list of pairs: (source, target) for a translator,
+            (text, label) for a classifier. Without it, the recipe's corpus or a built-in one.
+        run: The folder of the new run, which must not exist; without it, a new folder in runs/.
+        size: The size of the model: "tiny", "small", "medium" or "large".
+        seed: The seed of the weights, the order of the data and dropout.
+        budget: How long to train: a time ("60s", "10m") or a number of tokens ("5M").
+        start: The folder of a run whose weights and tokenizer the training starts from (fine-tuning).
+        recipe: A recipe file (TOML).
+        settings: Settings by section: {"data": {…}, "model": {…}, "training": {…}}.
+        callbacks: Functions that are called with each row of metrics.jsonl as it is written. An exception in one ends
+            the training after a checkpoint.
+        track: "tensorboard" or "mlflow" also logs the curves there.
+
+    Returns:
+        A LanguageRun, a TranslationRun or a ClassificationRun, by the system's task.
+
+    Raises:
+        RegardError: If an argument, a setting or the data is wrong, or the run's folder exists.
+        Stopped: If Ctrl-C or SIGTERM ended the training; its checkpoint is in the run's folder.
     """
     composed = compose_recipe(
         system,
@@ -90,8 +143,7 @@ def train(
         recipe=recipe,
         settings=settings,
     )
-    folder, before = (None if path is None else Path(path) for path in (run, start))
-    return train_recipe(composed, folder, before, callbacks=callbacks, track=track)
+    return train_recipe(composed, None if run is None else Path(run), callbacks=callbacks, track=track)
 
 
 def compose_recipe(
@@ -107,6 +159,9 @@ def compose_recipe(
 ) -> Recipe:
     """One recipe from all the ways to say what is wanted, the more particular overriding the more general."""
     trees: list[Mapping[str, Any]] = []
+    if "from" in (settings or {}):
+        raise RegardError("The run to start from is given by --from RUN, in Python by start.")
+    known: Start | None = None
     if system is not None and is_own(system):
         system = name_code(system).name
     if recipe is not None:
@@ -116,14 +171,22 @@ def compose_recipe(
             admit(locate(str(tree["system"])), recipe)
         system = system or str(tree["system"])
         trees.append(tree)
+        known = Start.of(tree)
+        if known is not None and start is None:
+            start = known.run
+            if not (Path(start) / "run.json").is_file():
+                raise RegardError(
+                    f"{recipe} starts from the run {start}, which is not there: put it back, or say with --from where "
+                    "it is now."
+                )
     if start is not None:
         before = open_recipe(Path(start))
         check_start(before, Path(start), system, size, settings or {})
         system, size = before.system, before.size
-        trees.append({"model": before.tree()["model"]})
+        trees.insert(0 if known else len(trees), {"model": before.tree()["model"]})  # its own settings come after
     if system is None:
         raise RegardError("Name a system (`regard systems` lists them) or a recipe file.")
-    small = size is None and not any("size" in tree for tree in trees) and _is_small(data)
+    small = size is None and not any("size" in tree for tree in trees) and is_small_file(data)
     short: dict[str, dict[str, Any]] = {"data": {}, "training": {}}
     if data is not None:
         short["data"] |= {"corpus": data, "header": "auto"}  # another file than the recipe's
@@ -132,12 +195,9 @@ def compose_recipe(
     if budget is not None:
         short["training"]["budget"] = budget
     made = compose(system, "tiny" if small else size, *trees, short, settings or {})
+    if start is not None:
+        made = replace(made, start=Start(str(Path(start).resolve()), known.weights if known else ""))
     return replace(made, given=made.given | {BY_FILE}) if small else made
-
-
-def _is_small(data: str | None) -> bool:
-    """Is it a file of one's own, with little in it?"""
-    return data is not None and Path(data).is_file() and Path(data).stat().st_size < SMALL_FILE
 
 
 def check_start(
@@ -162,27 +222,61 @@ class Prepared:
 
     data: Data
     model: Model
+    ancestors: Ancestors = NONE
+    notes: Sequence[str] = ()  # what its ancestors were trained on of what is held out
 
     @property
     def recipe(self) -> Recipe:
         return self.data.recipe
 
+    @property
+    def origin(self) -> dict[str, Any]:
+        """What run.json says of the text; the text of a run that training started from counts as seen, too."""
+        origin = self.data.origin
+        if self.recipe.start is not None and "unseen_bytes" in origin:
+            unseen = recorded_unseen(Path(self.recipe.start.run), self.data.tokenizers.target)
+            origin["unseen_bytes"] = [number for number in origin["unseen_bytes"] if number in unseen]
+        return origin | {"notes": [*origin["notes"], *self.notes]}
 
-def prepare(recipe: Recipe, start: Path | None = None, tokenizers: Tokenizers | None = None) -> Prepared:
+
+def prepare(recipe: Recipe, tokenizers: Tokenizers | None = None) -> Prepared:
+    if recipe.start is not None:
+        weights = read_weights(Path(recipe.start.run))
+        recipe = replace(recipe, start=_same_weights(recipe.start, weights_digest(weights)))
     if "data.corpus" not in recipe.given:
         say(f"No --data was given, so this trains on the built-in corpus {recipe.data.corpus}.")
-    data = read_data(recipe, start, tokenizers).suited()
+    data, notes = read_data(recipe, tokenizers).resolved()
+    for note in notes:
+        say(note)
     check_room(data.recipe, data.tokenizers)
     torch.manual_seed(data.recipe.training.seed)
     model = build_model(data.recipe, data.tokenizers)
     if BY_FILE in recipe.given:
         say(f"Size: tiny, since {recipe.data.corpus} is small; --size asks for another.")
-    if start is not None:
-        try:
-            model.load_state_dict(read_weights(start))
-        except RuntimeError:
-            raise RegardError(f"These model settings do not fit the weights of {start}: leave model.* out.") from None
-    return Prepared(data, model)
+    if recipe.start is None:
+        return Prepared(data, model)
+    try:
+        model.load_state_dict(weights)
+    except RuntimeError:
+        raise RegardError(
+            f"These model settings do not fit the weights of {recipe.start.run}: leave model.* out."
+        ) from None
+    ancestors = Ancestors.and_itself(Path(recipe.start.run), recipe.start.weights)
+    notes = ancestors.notes(data.corpus)
+    for note in notes:
+        say(note)
+    return Prepared(data, model, ancestors, notes)
+
+
+def _same_weights(start: Start, found: str) -> Start:
+    """The start with the digest of its weights, which must be the one that the recipe names, if it does."""
+    if start.weights in ("", found):
+        return replace(start, weights=found)
+    raise RegardError(
+        f"{start.run} is not the run that this recipe starts from: its weights have the digest {found}, and the recipe "
+        f"names {start.weights}. Put that run back or say with --from where it is now; to start from another one, "
+        "remove [from] from a copy of the recipe."
+    )
 
 
 def check_room(recipe: Recipe, tokenizers: Tokenizers) -> None:
@@ -209,7 +303,6 @@ def check_room(recipe: Recipe, tokenizers: Tokenizers) -> None:
 def train_recipe(
     recipe: Recipe,
     folder: Path | None = None,
-    start: Path | None = None,
     tokenizers: Tokenizers | None = None,
     callbacks: Sequence[Callback] = (),
     track: str = "",
@@ -225,8 +318,8 @@ def train_recipe(
     if isinstance(recipe.training, Learning) and group.alone:
         get_ready(pick_device(recipe.training.device))
     if not group.alone:
-        return _train_together(group, recipe, folder, start, tokenizers, callbacks, track, began)
-    ready = prepare(recipe, start, tokenizers)
+        return _train_together(group, recipe, folder, tokenizers, callbacks, track, began)
+    ready = prepare(recipe, tokenizers)
     say(ready.data.sentence)
     if is_counted(ready.recipe):
         return _count(ready, folder)
@@ -235,12 +328,13 @@ def train_recipe(
         size = grouped(count_parameters(ready.model))
         say(f"{find(ready.recipe.system).label}: {size} parameters, on {trainer.device}")
         tokens = trainer.settings.batch_tokens
-        if trainer.limit.unit == "tokens" and trainer.limit.amount < tokens:
-            said = f"{trainer.limit.amount:g} tokens are less than one step of {grouped(tokens)}"
-            say(f"Budget: {said}; a time has its unit, as in {trainer.limit.amount:g}s.")
-        write_folder(made, ready.recipe, ready.data.tokenizers)
+        limit = trainer.settings.limit
+        if limit.unit == "tokens" and limit.amount < tokens:
+            said = f"{limit.amount:g} tokens are less than one step of {grouped(tokens)}"
+            say(f"Budget: {said}; a time has its unit, as in {limit.amount:g}s.")
+        write_folder(made, ready.recipe, ready.data.tokenizers, ready.ancestors)
         trainer.save()
-        write_facts(made, ready.recipe, ready.model, ready.data.origin)
+        write_facts(made, ready.recipe, ready.model, ready.origin, ancestors=ready.ancestors)
         return _go_on(trainer, ready.data, callbacks, track, began)
 
 
@@ -248,7 +342,6 @@ def _train_together(
     group: Group,
     recipe: Recipe,
     folder: Path | None,
-    start: Path | None,
     tokenizers: Tokenizers | None,
     callbacks: Sequence[Callback],
     track: str,
@@ -260,23 +353,24 @@ def _train_together(
     with new_folder(recipe, folder) if group.is_first else nullcontext() as made:
         folder = Path(group.broadcast(str(made)))
         if group.is_first:
-            ready = prepare(recipe, start, tokenizers)
+            ready = prepare(recipe, tokenizers)
             say(ready.data.sentence)
-            write_folder(folder, ready.recipe, ready.data.tokenizers)
+            write_folder(folder, ready.recipe, ready.data.tokenizers, ready.ancestors)
         group.barrier()
         if not group.is_first:
             recipe = compose(recipe.system, None, read_in(folder))
-            ready = prepare(recipe, start, Tokenizers.load(folder, has_source(recipe)))
+            ready = prepare(recipe, Tokenizers.load(folder, has_source(recipe)))
         parameters = count_parameters(ready.model)  # before they are shared out
         trainer = build_trainer(ready, folder, group)
         where = f"{group.size} processes on {trainer.device.type}"
         say(f"{find(recipe.system).label}: {grouped(parameters)} parameters, {where}")
         trainer.save()
         if group.is_first:
-            write_facts(folder, ready.recipe, ready.model, ready.data.origin, group.size)
+            write_facts(folder, ready.recipe, ready.model, ready.origin, group.size, ancestors=ready.ancestors)
         return _go_on(trainer, ready.data, callbacks, track, began)
 
 
+@checked
 def resume(
     folder: str | Path,
     settings: Mapping[str, Mapping[str, Any]] | None = None,
@@ -285,7 +379,22 @@ def resume(
     track: str = "",
     began: float | None = None,
 ) -> AnyRun:
-    """Go on exactly where a run stopped; `settings`: of those that only say where and in how many parts."""
+    """Continue a training exactly where it stopped.
+
+    Args:
+        folder: The folder of the run.
+        settings: Changed settings. Only those may change that leave the model the same, such as training.device.
+        callbacks: As in `train`.
+        track: As in `train`.
+        began: The value of time.perf_counter() when a budget in seconds began; without it, now.
+
+    Returns:
+        The trained run.
+
+    Raises:
+        RegardError: If the folder is not a run, has no checkpoint, or a setting may not change.
+        Stopped: If Ctrl-C or SIGTERM ended the training; its checkpoint is in the run's folder.
+    """
     began = time.perf_counter() if began is None else began
     folder = Path(folder)
     recipe = _changed(open_recipe(folder), settings or {})
@@ -319,7 +428,7 @@ def _changed(recipe: Recipe, settings: Mapping[str, Mapping[str, Any]]) -> Recip
     if not settings or is_counted(recipe):
         return recipe
     changed = compose(recipe.system, None, recipe.tree(), settings)
-    return changed.replace(training=resolve_training(changed.training))
+    return changed.replace(training=resolve_device(changed.training))
 
 
 def _restore(trainer: Trainer) -> None:
@@ -359,7 +468,7 @@ def how_losses_differ(recipe: Recipe) -> str:
 
 def _go_on(trainer: Trainer, data: Data, callbacks: Sequence[Callback], track: str, began: float) -> AnyRun:
     folder, at = trainer.folder, trainer.at
-    trainer.began = began
+    trainer.clock.began = began
     pairs = data.references if isinstance(data, PairData) else Pairs([], [])
     if trainer.group.is_first and (sentence := how_losses_differ(data.recipe)):
         say(sentence)
@@ -385,9 +494,10 @@ def _go_on(trainer: Trainer, data: Data, callbacks: Sequence[Callback], track: s
             f"best validation {at.best_words} at step {at.best_step}; "
             f"{grouped(at.tokens)} tokens in {where_time_went(at)}; saved in {folder}"
         )
-        if trainer.limit.unit == "seconds" and at.step < FEW_STEPS:
+        if trainer.settings.limit.unit == "seconds" and at.step < FEW_STEPS:
             steps = counted(at.step, "step")
-            say(f"Only {steps} fitted into this budget: a smaller --size or a longer --budget learns more.")
+            smaller = "a smaller --size or " * has_smaller(data.recipe)
+            say(f"Only {steps} fitted into this budget: {smaller}a longer --budget learns more.")
         run = load(folder, device=str(trainer.device))
         if trainer.group.is_first:
             shown = write_report(run, zip(pairs.sources, pairs.targets))
@@ -418,10 +528,11 @@ def _count(ready: Prepared, asked: Path | None) -> LanguageRun:
         write_folder(folder, recipe, data.tokenizers)
         note = {"tokens": len(ids), "validation_loss": loss}
         save_tensors(folder / "model.safetensors", weights_of(model), note)
-        write_facts(folder, recipe, model, data.origin, seconds=seconds)
+        origin = data.origin
+        write_facts(folder, recipe, model, origin, seconds=seconds)
     grams = grouped(count_parameters(model))
     say(f"counted {grams} n-grams in {clock(seconds)}; validation loss {loss:.4f}; saved in {folder}")
-    run = LanguageRun(folder, recipe, data.tokenizers.target, model)
+    run = LanguageRun(folder, recipe, data.tokenizers.target, model, origin["unseen_bytes"])
     write_report(run)
     return run
 
@@ -442,18 +553,16 @@ def build_trainer(ready: Prepared, folder: Path, group: Group | None = None) -> 
 # -- what would it cost ----------------------------------------------------------------------------------------------
 
 
-TOO_MANY = (
-    f"more than {MOST_EPOCHS} epochs: a corpus this small is soon memorised; set --training.patience to stop then"
-)
+TOO_MANY = f"more than {MAX_EPOCHS} epochs: a corpus this small is soon memorised; set --training.patience to stop then"
 
 
-def dry_run(recipe: Recipe, start: Path | None = None) -> dict[str, Any]:
+def dry_run(recipe: Recipe) -> dict[str, Any]:
     """Parameters, memory and time of a training, from three real steps; nothing stays but the token cache.
 
     The memory is the most this process held after it did once, after the three steps, everything else that a training
     does: the batches that stand out, a validation, a checkpoint.
     """
-    ready = prepare(recipe, start)
+    ready = prepare(recipe)
     training_tokens, pairs = ready.data.tokens, isinstance(ready.data, PairData)
     facts: dict[str, Any] = {
         "system": ready.recipe.system,
@@ -468,9 +577,9 @@ def dry_run(recipe: Recipe, start: Path | None = None) -> dict[str, Any]:
         trainer = build_trainer(ready, Path(folder))
         try:
             seconds, per_step = measure_steps(trainer, 3)
-            limit = trainer.limit
+            limit = trainer.settings.limit
             steps = limit.amount / {"steps": 1.0, "tokens": per_step, "seconds": seconds}[limit.unit]
-            trainer.rehearse(round(steps))
+            probe_peak_memory(trainer, round(steps))
         except RegardError as error:  # of a folder that is gone in a moment
             raise RegardError(str(error).replace(f"; the last good weights are kept in {folder}", "")) from None
         except (RuntimeError, MemoryError) as error:
@@ -494,7 +603,7 @@ def dry_run(recipe: Recipe, start: Path | None = None) -> dict[str, Any]:
         "training_time": clock(steps * seconds),
         "weights_gradients_optimizer_bytes": resident_bytes(trainer),
         "peak_memory_bytes": peak_memory(trainer.device),
-        **({"warning": TOO_MANY} if epochs > MOST_EPOCHS and not trainer.settings.patience else {}),
+        **({"warning": TOO_MANY} if epochs > MAX_EPOCHS and not trainer.settings.patience else {}),
         **(on_the_gpu(trainer) if trainer.device.type == "cuda" else {}),
     }
 
@@ -506,7 +615,7 @@ def on_the_gpu(trainer: Trainer) -> dict[str, int]:
     return {
         "peak_reserved_bytes": torch.cuda.max_memory_reserved(trainer.device),
         "gpu_memory_beside_bytes": total - free - torch.cuda.memory_reserved(trainer.device),
-        "host_memory_for_saving_bytes": trainer.writer.host_bytes,
+        "host_memory_for_saving_bytes": trainer.files.writer.host_bytes,
     }
 
 

@@ -16,14 +16,16 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack, overload
 
 import numpy as np
 import torch
 
+from regard.base.arguments import checked
 from regard.base.errors import RegardError
+from regard.base.settings import at_least
 from regard.base.word_spans import find_words
-from regard.decoding.beam import BEAM, Beam, Hypothesis
+from regard.decoding.beam import BEAM, WIDEST, Beam, Hypothesis
 from regard.decoding.beam_engine import GradualEngine, Searcher
 from regard.decoding.sampling import Sampling, one_sampling
 from regard.decoding.translate import explain_hypotheses, translate
@@ -33,33 +35,47 @@ from regard.evaluation.scoring import alone_by_default, pair_losses
 from regard.evaluation.scripts import bleu_cut
 from regard.layers.state import State
 from regard.report.progress import progress
-from regard.runs.lists import GivenPairs, each_pair
+from regard.runs.lists import GivenPairs, each_line, each_pair
 from regard.runs.prediction import Prediction
 from regard.runs.run import PairRun, given_state
 from regard.systems.translator import Translator
+from regard.text.encodings import UTF8
 from regard.text.pair_tokens import TokenPairs, encode_pairs
 from regard.text.pairs import Pairs
 
 if TYPE_CHECKING:
-    from regard.insight.calculation import Calculation
+    from regard.insight.arithmetic.calculation import Calculation
+    from regard.insight.arithmetic.equation import Work
     from regard.insight.trace import Trace
-    from regard.insight.work import Work
 
 
 @dataclass(frozen=True)
 class Translation:
-    """One way to say it, its log-probability (nats, of exactly these tokens), and the score it was ranked by."""
+    """One translation of a sentence.
+
+    Attributes:
+        text: The translation.
+        log_probability: The log-probability of exactly these tokens, in nats.
+        score: The number it was ranked by: log_probability / length^length_penalty.
+        tokens: The tokens of the translation.
+        finished: True if it ends in <eos>; else it was cut off at the limit.
+        alignment: Pairs (source word, target word), numbered from 0, where they were requested.
+        attention: Arrays [heads, target tokens, source tokens] by name, where they were requested.
+    """
 
     text: str
     log_probability: float
     score: float
     tokens: list[str] = field(repr=False)
-    alignment: list[tuple[int, int]] | None = None  # (source word, target word), numbered as `words` cuts them
-    attention: dict[str, np.ndarray] | None = field(default=None, repr=False)  # name → [heads, target, source tokens]
+    finished: bool = True
+    alignment: list[tuple[int, int]] | None = None
+    attention: dict[str, np.ndarray] | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True)
 class PairScore:
+    """The log-probability of a target, given its source."""
+
     source: str
     target: str
     tokens: list[str]
@@ -70,11 +86,35 @@ class PairScore:
         return float(sum(self.log_probabilities))
 
 
+class Decoding(TypedDict, total=False):
+    """The keyword parameters of `translate`, for its overloads."""
+
+    beam: int | Beam | None
+    length_penalty: float | None
+    sampling: Sampling | None
+    temperature: float | None
+    top_k: int | None
+    top_p: float | None
+    seed: int
+
+
 NOTHING = Translation("", 0.0, 0.0, [])  # of an empty line
 
 
+@checked
 class TranslationRun(PairRun):
-    """A trained translator with its tokenizers."""
+    """A trained translator with its tokenizers.
+
+    `regard.train` and `regard.load` make it.
+
+    Args:
+        folder: The folder of the run.
+        recipe: Everything that decided the training.
+        source: The tokenizer of the source.
+        target: The tokenizer of the target.
+        model: The model with its weights.
+        unseen: Byte pieces that the training text does not contain; they are never written.
+    """
 
     model: Translator
     searcher: Searcher | None = None  # another program that searches in the place of ours
@@ -83,12 +123,33 @@ class TranslationRun(PairRun):
 
     @torch.no_grad()
     def begin(self, source: str) -> State:
-        """The state that a source leaves behind: what `run(words, state)` starts from."""
+        """Read a source: the first state of `run(words, state)`.
+
+        Args:
+            source: The sentence to translate.
+
+        Returns:
+            The state after the source.
+
+        Raises:
+            RegardError: If an argument is wrong.
+        """
         return self.model.begin(torch.tensor([self._read(source)], device=self.model.device))
 
     @torch.no_grad()
-    def __call__(self, words: str, state: State | None = None) -> tuple[Prediction, State]:
-        """Read some of the translation after `state` and predict how it goes on; first, nothing: `run("", state)`."""
+    def __call__(self, words: str, state: Any = None) -> tuple[Prediction, Any]:
+        """Read some words of the translation after `state` and predict the next one.
+
+        Args:
+            words: The next words of the translation; "" at its beginning.
+            state: The state of `begin(source)`, or the one that the previous call returned.
+
+        Returns:
+            The prediction of the next token, and the state to give to the next call.
+
+        Raises:
+            RegardError: If there is no state, nothing to read, or an argument is wrong.
+        """
         state = given_state(state)
         if state is None:
             raise RegardError("A translation begins with its source: state = run.begin(source).")
@@ -112,6 +173,10 @@ class TranslationRun(PairRun):
         engine: Searcher = self._engine_for("beam", lambda: GradualEngine(self.model, install=self.install))
         return engine
 
+    @overload
+    def translate(self, text: str, **how: Unpack[Decoding]) -> str: ...  # type: ignore[overload-overlap]
+    @overload
+    def translate(self, text: Sequence[str], **how: Unpack[Decoding]) -> list[str]: ...
     def translate(
         self,
         text: str | Sequence[str],
@@ -123,10 +188,24 @@ class TranslationRun(PairRun):
         top_k: int | None = None,
         top_p: float | None = None,
         seed: int = 0,
-    ) -> Any:
-        """The translation of a sentence as a string, or those of several as a list.
+    ) -> str | list[str]:
+        """Translate a sentence, or a list of sentences.
 
-        Beam search with 5 hypotheses, unless `sampling` or its fields (temperature, …) ask for a draw.
+        Args:
+            text: A sentence, or a list of sentences.
+            beam: The number of hypotheses of beam search, 5 unless given, or a Beam.
+            length_penalty: The exponent of the length that a log-probability is divided by, 1 unless given.
+            sampling: Draw instead of searching; or give the fields of Sampling instead:
+            temperature: 0 always writes the most probable token (greedy).
+            top_k: Draw from this many of the most probable tokens; 0 is no limit.
+            top_p: Draw from the smallest set of tokens that holds this probability; 1 is no limit.
+            seed: The seed of the draws.
+
+        Returns:
+            The translation as a string; of a list, the list of translations.
+
+        Raises:
+            RegardError: If a sentence is longer than any that the model was trained on, or an argument is wrong.
         """
         lines = [text] if isinstance(text, str) else list(text)
         how = search_or_draw(beam, length_penalty, sampling, temperature, top_k, top_p)
@@ -147,16 +226,46 @@ class TranslationRun(PairRun):
         attention: bool = False,
         truncate: bool = False,
         before: tuple[int, int] = (0, 0),
-        **limits: Any,
+        max_tokens: int | None = None,
+        min_tokens: int = 0,
+        samples: int = 1,
+        seed: int = 0,
+        batch_tokens: int | None = None,
+        ahead: int | None = None,
     ) -> Iterator[list[Translation]]:
-        """For each line its translations, best first; an empty line stays empty. Memory does not grow with the file.
+        """Translate many lines. An empty line stays empty, and memory does not grow with their number.
 
-        How to search or to draw is said as in `translate`; Beam(5, n_best=3) gives three translations of each line.
-        `before`: lines that were translated earlier, and how many of them were not empty. `limits`: max_tokens,
-        min_tokens, samples, seed, as `decoding.translate` has them.
+        Args:
+            lines: A list of sentences, or an open file.
+            beam: The number of hypotheses of beam search, 5 unless given, or a Beam; Beam(5, n_best=3) gives three
+                translations of each line.
+            length_penalty: The exponent of the length that a log-probability is divided by, 1 unless given.
+            sampling: Draw instead of searching; or give the fields of Sampling instead:
+            temperature: 0 always writes the most probable token (greedy).
+            top_k: Draw from this many of the most probable tokens; 0 is no limit.
+            top_p: Draw from the smallest set of tokens that holds this probability; 1 is no limit.
+            alignment: Also align the words of source and translation, by the model's attention.
+            attention: Also return the attention of each translation.
+            truncate: Cut a line that is too long, instead of refusing it.
+            before: The number of lines that were translated earlier, and how many of them were not empty.
+            max_tokens: The most tokens of a translation; without it, ten more than twice its source's.
+            min_tokens: The fewest tokens of a translation.
+            samples: The number of draws for each line, where `sampling` or `temperature` is given.
+            seed: The seed of the draws.
+            batch_tokens: The tokens of a batch; only memory and speed depend on it.
+            ahead: The number of lines that are read before the first is translated.
+
+        Yields:
+            For each line its translations, best first.
+
+        Raises:
+            RegardError: If a line is longer than any that the model was trained on, or an argument is wrong.
         """
         how = search_or_draw(beam, length_penalty, sampling, temperature, top_k, top_p)
-        return self._translations(lines, how, alignment, attention, truncate, before, **limits)
+        limits = {"max_tokens": max_tokens, "min_tokens": min_tokens, "samples": samples, "seed": seed}
+        return self._translations(
+            lines, how, alignment, attention, truncate, before, **limits, batch_tokens=batch_tokens, ahead=ahead
+        )
 
     def _translations(
         self,
@@ -171,7 +280,7 @@ class TranslationRun(PairRun):
         waiting: deque[tuple[str, list[int]]] = deque()  # lines whose translations are still to come; [] = an empty one
 
         def sources() -> Iterator[list[int]]:
-            for number, line in enumerate(lines, start=before[0] + 1):
+            for number, line in enumerate(each_line(lines), start=before[0] + 1):
                 ids = self.source_tokens(line, number, truncate) if line.strip() else []
                 waiting.append((line, ids))
                 if ids:
@@ -196,7 +305,7 @@ class TranslationRun(PairRun):
     def _translation(self, hypothesis: Hypothesis) -> Translation:
         tokens = [self.tokenizer.token(n) for n in hypothesis.tokens]
         text = self.tokenizer.decode(hypothesis.text_tokens).strip()
-        return Translation(text, hypothesis.log_probability, hypothesis.score, tokens)
+        return Translation(text, hypothesis.log_probability, hypothesis.score, tokens, hypothesis.finished)
 
     def _explained(self, line: str, source: list[int], found: list[Hypothesis], attention: bool) -> list[Translation]:
         """The translations with what they looked at, from one more reading of each by the written equation."""
@@ -219,19 +328,35 @@ class TranslationRun(PairRun):
         *,
         data: GivenPairs | None = None,
         columns: str = "",
+        encoding: str = UTF8,
         beam: int | Beam | None = None,
         length_penalty: float | None = None,
         lengths: bool = False,
         bleu_tokenizer: str | None = None,
         texts: bool = False,
     ) -> dict[str, Any]:
-        """Perplexity of the references, BLEU and chrF of translations, alignment error where gold alignments exist.
+        """Perplexity of the references, and BLEU and chrF of the model's translations.
 
-        With `lengths`, all that also by source length; with `texts`, the translations themselves. `bleu_tokenizer` is
-        one of sacreBLEU's; without it the script of the references decides. `data`: another corpus, or a list of pairs.
+        Args:
+            split: "train", "valid", "test", or "all": the whole file. Without it, the test split, else the validation
+                split; of another file, all of it.
+            data: Another corpus, by its name or path, or a list of pairs, which is read whole.
+            columns: The two columns of a table to read, by their names or numbers (from 1), as in "1,2".
+            encoding: How the file is encoded, such as cp1252.
+            beam: The number of hypotheses of beam search, 5 unless given, or a Beam.
+            length_penalty: The exponent of the length that a log-probability is divided by, 1 unless given.
+            lengths: Also by the length of the source.
+            bleu_tokenizer: A tokenizer of sacreBLEU; without it, the script of the references decides.
+            texts: Also return the translations.
+
+        Returns:
+            A dict: bleu, chrf, perplexity, sentences, …, and alignment_error_rate where gold alignments exist.
+
+        Raises:
+            RegardError: If the data cannot be read or an argument is wrong.
         """
         how = one_beam(beam, length_penalty)
-        corpus, name = self.chosen(data, split, columns)
+        corpus, name = self.chosen(data, split, columns, encoding)
         pairs = corpus.splits[name]
         cut_words = bleu_cut(pairs.targets, bleu_tokenizer)  # what is wrong is better known before the translating
         refuse_escaped(pairs.targets, "The references")
@@ -247,7 +372,7 @@ class TranslationRun(PairRun):
             "split": name,
             "direction": f"{corpus.source or 'source'} → {corpus.target or 'target'}",
             "sentences": len(pairs),
-            **({} if data is None else self._seen_in_training(corpus, name)),
+            **self._seen_in_training(pairs, own=data is None),
             **quality(hypotheses, pairs.targets, cut_words.tokenizer),
             "bleu_tokenizer": cut_words.why,
             "exact": accuracy(hypotheses, pairs.targets),
@@ -318,9 +443,18 @@ class TranslationRun(PairRun):
     # -- how probable is this ----------------------------------------------------------------------------------------
 
     def score(self, pairs: Iterable[tuple[str, str]]) -> Iterator[PairScore]:
-        """log P(target | source) of each pair, in nats, token by token.
+        """Compute log P(target | source) of each pair.
 
         On a CPU it depends on no other pair, to the last bit; on a GPU others may move the last digits.
+
+        Args:
+            pairs: Pairs of source and target.
+
+        Yields:
+            For each pair its log-probability in nats, as a whole and by token.
+
+        Raises:
+            RegardError: If an item is not a pair of strings.
         """
         remaining, alone = each_pair(pairs), alone_by_default(self.model)
         while chunk := list(islice(remaining, 256)):  # constant memory, whatever the size of the file
@@ -344,9 +478,23 @@ class TranslationRun(PairRun):
         top: int = 5,
         gradients: bool = False,
     ) -> Trace:
-        """Everything that happens inside while the model writes the target, or without one the best translation that
-        beam search finds, with the tree of that search; `prefix`: one that begins so. NumPy arrays; in a notebook, a
-        view."""
+        """Record everything that the model computes while it translates. In a notebook, it displays itself.
+
+        Args:
+            source: The sentence to translate.
+            target: The translation to read; without it, the best one that beam search finds, with the search's tree.
+            prefix: The beginning of that translation.
+            beam: The number of hypotheses of beam search.
+            length_penalty: The exponent of the length that a log-probability is divided by.
+            top: The number of most probable next tokens to record at each step.
+            gradients: Also record how much each token weighs in the loss of each step: a backward pass per token.
+
+        Returns:
+            The trace, with NumPy arrays.
+
+        Raises:
+            RegardError: If the source is longer than any that the model was trained on, or an argument is wrong.
+        """
         from regard.insight.tracing import trace_translation
 
         self.source_tokens(source, 1)  # refused where it is longer than anything the model has learned from
@@ -375,8 +523,21 @@ class TranslationRun(PairRun):
         *,
         target: str | None = None,
     ) -> Work:
-        """The arithmetic of one step with the model's numbers, and the sums of beam search; step 0 writes the first
-        word. `layer` is a number or a name ("cross/0", "encoder/0", whose steps are the words of the source)."""
+        """Show the arithmetic of one step, and the sums of beam search, with the model's numbers.
+
+        Args:
+            source: The sentence to translate.
+            step: The number of the step; step 0 writes the first word. Without it, the last.
+            layer: A number, or a name: "cross/0", "self/0", or "encoder/0", whose steps read the source.
+            head: The number of an attention head; 0 unless given.
+            target: The translation to read; without it, the best one that beam search finds.
+
+        Returns:
+            The equations of the step with their numbers; print shows them.
+
+        Raises:
+            RegardError: If there is no such step, layer or head.
+        """
         return self.calculation(source, target).at(step, layer, head)
 
     def calculation(
@@ -387,10 +548,29 @@ class TranslationRun(PairRun):
         prefix: str = "",
         beam: int = 5,
         length_penalty: float = 1.0,
+        trace: Trace | None = None,
     ) -> Calculation:
-        """What `work` looks at, for many steps, layers or heads of one sentence."""
-        from regard.insight.calculation import calculate_translation
+        """Translate once, to look at the arithmetic of many steps, layers or heads.
 
+        Args:
+            source: The sentence to translate.
+            target: The translation to read; without it, the best one that beam search finds.
+            prefix: The beginning of that translation.
+            beam: The number of hypotheses of beam search.
+            length_penalty: The exponent of the length that a log-probability is divided by.
+            trace: A trace of the same sentence by the same search, which is then not searched again.
+
+        Returns:
+            A Calculation; its method `at(step, layer, head)` returns what `work` does.
+
+        Raises:
+            RegardError: If an argument is wrong.
+        """
+        from regard.insight.arithmetic.calculation import calculate_translation
+        from regard.insight.trace import Trace
+
+        if trace is not None and not isinstance(trace, Trace):
+            raise RegardError(f"trace must be a Trace or None, not {type(trace).__name__}.")
         self.source_tokens(source, 1)
         return calculate_translation(
             self.model,
@@ -402,6 +582,7 @@ class TranslationRun(PairRun):
             beam=beam,
             length_penalty=length_penalty,
             forbidden=self.forbidden,
+            trace=trace,
             system=self.recipe.system,
             run=self.folder.resolve().name,
         )
@@ -413,6 +594,8 @@ def one_beam(beam: int | Beam | None, length_penalty: float | None) -> Beam:
         raise RegardError("Beam(…) says the length penalty already: leave length_penalty out.")
     if isinstance(beam, Beam):
         return beam
+    if beam is not None:
+        at_least("--beam", beam, 1, WIDEST)
     return Beam(BEAM.width if beam is None else beam, BEAM.length_penalty if length_penalty is None else length_penalty)
 
 

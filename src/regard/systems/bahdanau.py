@@ -25,7 +25,6 @@ from regard.layers.encoder import RecurrentEncoder
 from regard.layers.recurrent import CELLS, Recurrent
 from regard.layers.scores import KERNELS, SCORES
 from regard.layers.state import Span, State, map_state, spread
-from regard.systems.seq2seq import TRAINING as RECURRENT_TRAINING
 from regard.systems.seq2seq import RecurrentPairSettings
 from regard.systems.translator import Translator, explain_through, is_shared, rate, through
 
@@ -36,23 +35,6 @@ class Settings(RecurrentPairSettings):
     score: str = setting("additive", "α: {}", choices=SCORES)
     bandwidth: float = setting(0.0, f"h, the reach of a kernel ({', '.join(KERNELS)}); 0 = √width", least=0)
     feed: bool = setting(True, "the context enters the cell (input feeding); false = only the prediction")
-
-
-SIZES: dict[str, dict[str, object]] = {
-    "tiny": {
-        "layers": 1,
-        "width": 96,
-        "embedding": 64,
-        "dropout": 0.0,
-        "training.batch_tokens": 1024,
-        "training.learning_rate": 5e-3,
-        "training.warmup": 200,
-    },
-    "small": {"layers": 1, "width": 512, "embedding": 256},
-    "medium": {"layers": 1, "width": 1000, "embedding": 620, "training.batch_tokens": 8192},
-    "large": {"layers": 2, "width": 1024, "embedding": 1024, "training.batch_tokens": 16384},
-}
-TRAINING = RECURRENT_TRAINING
 
 
 class Bahdanau(Translator):

@@ -9,12 +9,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from regard.base.errors import RegardError
 from regard.base.settings import meant
 from regard.systems.code import in_use, is_own
 
+# For type checkers, by task: what `regard.train` returns follows from the name. A test compares them with SYSTEMS.
+LanguageSystem = Literal[
+    "ngram", "rnn", "lstm", "nnlm", "gru", "dan", "self-attention", "gpt", "linear-attention", "llama", "mingru"
+]
+TranslationSystem = Literal["seq2seq", "bahdanau", "transformer"]
+ClassificationSystem = Literal["classifier"]
 LAST_LECTURE = 2018  # the lectures' ladder ends with GPT
 
 
@@ -161,7 +167,7 @@ def find(name: str) -> System:
     if not is_own(name):
         if Path(name).is_file():
             raise RegardError(
-                f"{name!r} is a file and no system: `regard train lstm --data {name}` trains an LSTM on it."
+                f"{name!r} is a file, not a system: `regard train lstm --data {name}` trains an LSTM on it."
             )
         raise RegardError(f"There is no system {name!r}{meant(name, [system.name for system in SYSTEMS])}")
     from regard.systems.own import open_own
@@ -179,7 +185,7 @@ def load_class(name: str) -> Any:
 
 
 def load_module(name: str) -> Any:
-    """The module of a system, or its equivalent: Settings, SIZES and TRAINING."""
+    """The module of a system with its Settings; of a user's own file, its `OwnLayer` or `OwnModel`."""
     if is_own(name):
         from regard.systems.own import open_own
 

@@ -79,40 +79,6 @@ class Settings(Checked):
         return self.width * (2 if self.encoder in CELLS and self.bidirectional else 1)
 
 
-SIZES: dict[str, dict[str, object]] = {
-    "tiny": {"layers": 1, "width": 64, "dropout": 0.0, "training.learning_rate": 3e-3},
-    "small": {"layers": 1, "width": 128, "dropout": 0.2},
-    "medium": {
-        "layers": 2,
-        "width": 256,
-        "dropout": 0.3,
-        "training.batch_tokens": 16384,
-        "training.learning_rate": 1e-3,
-    },
-    "large": {
-        "layers": 4,
-        "width": 512,
-        "dropout": 0.3,
-        "training.batch_tokens": 32768,
-        "training.learning_rate": 3e-4,
-        "training.warmup": 500,
-    },
-}
-TRAINING: dict[str, object] = {
-    "steps": 2000,
-    "batch_tokens": 4096,
-    "optimizer": "adamw",
-    "learning_rate": 2e-3,
-    "schedule": "cosine",
-    "warmup": 50,
-    "label_smoothing": 0.0,  # for calibrated probabilities
-    "clip": 1.0,
-    "evaluate_every": 100,
-    "checkpoint_every": 100,
-    "patience": 5,
-}
-
-
 class Classifier(Translator):
     """`vocabulary` is the number of labels; only the source is embedded."""
 

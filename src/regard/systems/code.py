@@ -24,11 +24,12 @@ from pathlib import Path
 from types import CodeType, ModuleType
 from typing import Any
 
+from regard.base.cache import cache_folder
 from regard.base.errors import RegardError
 from regard.base.settings import meant
-from regard.corpora.fetch import cache_folder
 
 NAMED = "own-code.txt"  # in the cache: a line `sha256  path` for each version of a file that was named
+MOST_CODE = 1 << 24  # bytes of a file of code
 _named_here: set[str] = set()  # the same lines for this process: the cache may not be writable
 _in_use: dict[str, Code] = {}  # by full name, what this process named or opened last, even if the file has changed
 _loaded: dict[tuple[Path, str], ModuleType] = {}  # a changed file is another module
@@ -69,11 +70,11 @@ def locate(name: str) -> Code:
         file = _resolved(Path(place).expanduser())
         if not file.is_file():
             raise RegardError(f"There is no file {place} (looked for {file}); check the spelling and the folder.")
-        return Code(f"{file}:{label}", file, label, _read(file), file.parent)
+        return Code(f"{file}:{label}", file, label, read_code(file), file.parent)
     if "/" in place or "\\" in place:
         raise RegardError(f"{place} is not a Python file: write ./mine.py:MyCell, or my.package:MyCell for a module.")
     file = _module_file(place)
-    return Code(name, file, label, _read(file), Path.cwd())
+    return Code(name, file, label, read_code(file), Path.cwd())
 
 
 def _resolved(path: Path) -> Path:
@@ -83,8 +84,10 @@ def _resolved(path: Path) -> Path:
         raise RegardError(f"{path} cannot be found ({error}); check the file.") from None
 
 
-def _read(file: Path) -> bytes:
+def read_code(file: Path) -> bytes:
     try:
+        if file.stat().st_size > MOST_CODE:
+            raise RegardError(f"{file} has more than {MOST_CODE >> 20} MiB, too much for a file of code: check it.")
         return file.read_bytes()
     except OSError as error:
         raise RegardError(f"{file} cannot be read ({error.strerror}); check the file.") from None
@@ -100,7 +103,7 @@ def name_code(name: str) -> Code:
     if line not in _named():
         with suppress(OSError):  # without a writable cache it must be named in each process
             cache_folder().mkdir(parents=True, exist_ok=True)
-            with open(cache_folder() / NAMED, "a", encoding="utf-8") as stream:
+            with open(cache_folder() / NAMED, "a", encoding="utf-8", opener=_for_its_owner) as stream:
                 stream.write(f"{line}\n")
     _named_here.add(line)
     return use(code)
@@ -153,9 +156,19 @@ def _line(digest: str, file: Path) -> str:
 
 def _named() -> set[str]:
     try:
-        return set((cache_folder() / NAMED).read_text(encoding="utf-8").splitlines())
+        with open(cache_folder() / NAMED, encoding="utf-8", opener=_for_its_owner) as stream:
+            return set(stream.read().splitlines())
     except (OSError, UnicodeDecodeError):
         return set()
+
+
+def _for_its_owner(path: str, flags: int) -> int:
+    """Opens a file that nobody else may read or write, whatever the umask is or was."""
+    descriptor = os.open(path, flags, 0o600)
+    if hasattr(os, "fchmod"):
+        with suppress(OSError):  # a file of another user, or a read-only cache
+            os.fchmod(descriptor, 0o600)
+    return descriptor
 
 
 # -- running it ------------------------------------------------------------------------------------------------------
@@ -267,8 +280,18 @@ def _module_file(name: str) -> Path:
 # -- crashes ---------------------------------------------------------------------------------------------------------
 
 
+class Crashed(Exception):
+    """A crash of a user's code in another process, with the sentence that `crash` gave there."""
+
+    def __init__(self, said: str, where: str) -> None:
+        super().__init__(said)
+        self.where = where
+
+
 def crash(error: BaseException) -> str:
     """A sentence with the error and its line in the user's file; empty if it happened elsewhere."""
+    if isinstance(error, Crashed):
+        return error.where
     files = {str(file): file.name for file, _ in _loaded}
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename in files]
     if not frames:

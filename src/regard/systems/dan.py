@@ -28,35 +28,6 @@ class Settings(Checked):
     tied: bool = setting(True, "predict with the embedding's matrix; the last layer is then as wide as the embedding")
 
 
-SIZES: dict[str, dict[str, object]] = {
-    "tiny": {"layers": 2, "width": 128, "dropout": 0.0},
-    "small": {"layers": 2, "width": 256, "dropout": 0.0},
-    "medium": {
-        "layers": 2,
-        "width": 650,
-        "dropout": 0.2,
-        "training.batch_tokens": 16384,
-        "training.learning_rate": 1e-3,
-    },
-    "large": {
-        "layers": 3,
-        "width": 1024,
-        "dropout": 0.2,
-        "training.batch_tokens": 65536,
-        "training.learning_rate": 1e-3,
-    },
-}
-TRAINING: dict[str, object] = {
-    "batches": "windows",  # an average over the whole stream would be useless
-    "window": 128,
-    "batch_tokens": 4096,
-    "optimizer": "adamw",
-    "learning_rate": 3e-3,
-    "schedule": "cosine",
-    "clip": 1.0,
-}
-
-
 class DAN(Stack):
     def __init__(self, vocabulary: int, settings: Settings) -> None:
         embedding = settings.embedding or settings.width

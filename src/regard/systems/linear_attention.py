@@ -29,10 +29,6 @@ class Settings(gpt.Settings):
     dropout: float = setting(0.1, "rate on the embedding and each part's output", least=0, below=1)
 
 
-SIZES = gpt.SIZES
-TRAINING = gpt.TRAINING
-
-
 class LinearTransformer(gpt.GPT):
     settings: Settings
 

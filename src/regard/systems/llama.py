@@ -67,37 +67,6 @@ class Settings(Checked):
         return 2 * self.heads
 
 
-SIZES: dict[str, dict[str, object]] = {
-    "tiny": {"layers": 2, "width": 64, "heads": 2, "context": 64, "dropout": 0.0, "training.learning_rate": 6e-3},
-    "small": {"layers": 4, "width": 128, "heads": 4, "context": 128, "dropout": 0.1},
-    "medium": {
-        "layers": 6,
-        "width": 384,
-        "heads": 6,
-        "context": 256,
-        "dropout": 0.2,
-        "training.batch_tokens": 16384,
-    },
-    "large": {
-        "layers": 12,
-        "width": 768,
-        "heads": 12,
-        "context": 1024,
-        "dropout": 0.1,
-        "training.batch_tokens": 65536,
-        "training.learning_rate": 6e-4,
-    },
-}
-TRAINING: dict[str, object] = {
-    "batches": "windows",
-    "batch_tokens": 4096,
-    "optimizer": "adamw",
-    "learning_rate": 1e-3,
-    "schedule": "cosine",
-    "clip": 1.0,
-}
-
-
 class Llama(Stack):
     def __init__(self, vocabulary: int, settings: Settings) -> None:
         super().__init__(

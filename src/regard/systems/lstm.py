@@ -44,33 +44,6 @@ class Settings(RecurrentSettings):
             )
 
 
-SIZES: dict[str, dict[str, object]] = {
-    "tiny": {"layers": 1, "width": 128, "dropout": 0.0, "training.learning_rate": 1.5e-2},
-    "small": {"layers": 2, "width": 256, "dropout": 0.1},
-    "medium": {"layers": 2, "width": 650, "dropout": 0.5, "training.learning_rate": 1e-3},
-    "large": {
-        "layers": 3,
-        "width": 1150,
-        "embedding": 400,
-        "dropout": 0.4,
-        "dropout_embedding": 0.1,
-        "dropout_recurrent": 0.5,
-        "variational": True,
-        "training.learning_rate": 1e-3,
-        "training.clip": 0.25,
-    },
-}
-TRAINING: dict[str, object] = {
-    "batches": "stream",
-    "window": 64,
-    "batch_tokens": 2048,
-    "optimizer": "adamw",
-    "learning_rate": 2e-3,
-    "schedule": "cosine",
-    "clip": 1.0,
-}
-
-
 class LSTMModel(RecurrentModel):
     settings: Settings
 

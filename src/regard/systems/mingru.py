@@ -36,30 +36,6 @@ class Settings(Checked):
         return max(1, round(self.expansion * self.width))
 
 
-SIZES: dict[str, dict[str, object]] = {
-    "tiny": {"layers": 2, "width": 64, "dropout": 0.0, "training.learning_rate": 6e-3},
-    "small": {"layers": 3, "width": 128, "dropout": 0.1},
-    "medium": {"layers": 5, "width": 384, "dropout": 0.2, "training.batch_tokens": 16384, "training.window": 256},
-    "large": {
-        "layers": 10,
-        "width": 768,
-        "dropout": 0.1,
-        "training.batch_tokens": 65536,
-        "training.window": 1024,
-        "training.learning_rate": 6e-4,
-    },
-}
-TRAINING: dict[str, object] = {
-    "batches": "stream",
-    "window": 128,
-    "batch_tokens": 4096,
-    "optimizer": "adamw",
-    "learning_rate": 1e-3,
-    "schedule": "cosine",
-    "clip": 1.0,
-}
-
-
 class MinGRUModel(Stack):
     def __init__(self, vocabulary: int, settings: Settings) -> None:
         super().__init__(

@@ -34,23 +34,65 @@ class Model(nn.Module):
     # -- for systems to override ---------------------------------------------------------------------------------------
 
     def first(self, rows: int, *, capacity: int | None, device: torch.device, dtype: torch.dtype) -> State:
-        """state["past"] before any token was read."""
+        """state["past"] before any token was read.
+
+        Args:
+            rows: The number of texts R.
+            capacity: Room for this many tokens in tensors of fixed shape; None: the state grows.
+            device: The device of its tensors.
+            dtype: Their precision.
+
+        Returns:
+            Nested dicts of tensors, rows first.
+        """
         raise NotImplementedError
 
     def contextualise(self, tokens: Tensor, state: State, span: Span) -> tuple[Tensor, State]:
-        """Hidden vectors [R, T, …] and the new state["past"]; a functional state is not altered."""
+        """Compute hidden vectors from tokens and what came before them.
+
+        Args:
+            tokens: Token numbers [R, T].
+            state: The state before them; without a capacity it is not changed.
+            span: The position of the columns in each row's text, and how many are real.
+
+        Returns:
+            Hidden vectors [R, T, …], and the new state["past"].
+        """
         raise NotImplementedError
 
     def predict(self, hidden: Tensor) -> Tensor:
-        """Logits [..., V] of the next token, from hidden vectors."""
+        """Predict the next token from hidden vectors.
+
+        Args:
+            hidden: Hidden vectors […, D].
+
+        Returns:
+            Logits […, V].
+        """
         raise NotImplementedError
 
     def auxiliary_loss(self, hidden: Tensor) -> Tensor | None:
-        """The term that training adds to −log P, for each column [R, T]; None: nothing."""
+        """The term that training adds to −log P.
+
+        Args:
+            hidden: Hidden vectors [R, T, …].
+
+        Returns:
+            The term of each column [R, T]; None if there is none.
+        """
         return None
 
     def explain_context(self, tokens: Tensor, state: State, span: Span) -> tuple[Tensor, State, State]:
-        """`contextualise` by the written equation, with the parts it goes through."""
+        """`contextualise` by the written equation, step by step.
+
+        Args:
+            tokens: Token numbers [R, T].
+            state: The state before them.
+            span: The position of the columns in each row's text, and how many are real.
+
+        Returns:
+            Hidden vectors, the new state["past"], and the parts of the computation by name.
+        """
         return *self.contextualise(tokens, state, span), {}
 
     @property
@@ -79,11 +121,22 @@ class Model(nn.Module):
         width: int = 1,
         capacity: int | None = None,
     ) -> State:
-        """A complete state that has read nothing: `rows` texts of `width` hypotheses each.
+        """A complete state that has read nothing.
 
-        capacity=None: a call returns a new state, which grows and carries gradients. capacity=C: room for C tokens;
-        every leaf keeps shape, dtype and address, a call writes in place and consumes its input. Callers must check for
-        overflow beforehand: a call reads no values.
+        Args:
+            source: Of a translator: the tokens of the sources [N, S].
+            lengths: Of a translator: the real tokens of each source [N]; None: all are real.
+            rows: The number of texts; 1 unless given.
+            width: The number of hypotheses of each.
+            capacity: None: a call returns a new state, which grows and carries gradients. C: room for C tokens; every
+                leaf keeps shape, dtype and address, and a call writes in place and consumes its input. Callers must
+                check for overflow beforehand: a call reads no values.
+
+        Returns:
+            The state, with rows × width rows.
+
+        Raises:
+            TypeError: If a language model is given a source.
         """
         if source is not None or lengths is not None:
             raise TypeError(f"{type(self).__name__} is a language model: it begins with no source")
@@ -93,7 +146,19 @@ class Model(nn.Module):
         return {**self._unread(rows, capacity, device), "past": past}
 
     def read(self, tokens: Tensor, state: State | None = None, lengths: Tensor | None = None) -> tuple[Tensor, State]:
-        """Hidden vectors for tokens [R, T], of which row r's first lengths[r] are real, and the state after them."""
+        """Read tokens.
+
+        Args:
+            tokens: Token numbers [R, T].
+            state: The state before them; None is the beginning.
+            lengths: The number of real columns of each row [R]; None: all are real.
+
+        Returns:
+            Hidden vectors [R, T, …], and the state after each row's last real column.
+
+        Raises:
+            RegardError: If there are more columns than the model's context.
+        """
         state, span = self._open(tokens, state, lengths)
         hidden, past = self.contextualise(tokens, state, span)
         return hidden, self._advance(state, past, span.end(tokens.size(1)))
@@ -101,13 +166,39 @@ class Model(nn.Module):
     def forward(
         self, tokens: Tensor, state: State | None = None, lengths: Tensor | None = None
     ) -> tuple[Tensor, State]:
+        """Read tokens and predict the next one at every column.
+
+        Args:
+            tokens: Token numbers [R, T].
+            state: The state before them; None is the beginning.
+            lengths: The number of real columns of each row [R]; None: all are real.
+
+        Returns:
+            Logits [R, T, V], and the state after each row's last real column.
+
+        Raises:
+            RegardError: If there are more columns than the model's context.
+        """
         hidden, state = self.read(tokens, state, lengths)
         return self.predict(hidden), state
 
     def loss(
         self, tokens: Tensor, targets: Tensor, state: State | None = None, lengths: Tensor | None = None
     ) -> tuple[Tensor, State]:
-        """−log P(target) for every column, in nats: [R, T], 0 in padded columns; in training with the auxiliary one."""
+        """−log P(target) for every column; in training, with the auxiliary loss.
+
+        Args:
+            tokens: Token numbers [R, T].
+            targets: The token that follows each [R, T].
+            state: The state before them; None is the beginning.
+            lengths: The number of real columns of each row [R]; None: all are real.
+
+        Returns:
+            The loss in nats [R, T], 0 in padded columns, and the state after each row's last real column.
+
+        Raises:
+            RegardError: If there are more columns than the model's context.
+        """
         hidden, state = self.read(tokens, state, lengths)
         cost = negative_log_likelihood(self.predict(hidden), targets)
         if self.training and (auxiliary := self.auxiliary_loss(hidden)) is not None:
@@ -118,7 +209,19 @@ class Model(nn.Module):
     def explain(
         self, tokens: Tensor, state: State | None = None, lengths: Tensor | None = None
     ) -> tuple[Tensor, State, State]:
-        """`forward` by the written equation: logits, state and every named part."""
+        """`forward` by the written equation, step by step.
+
+        Args:
+            tokens: Token numbers [R, T].
+            state: The state before them; None is the beginning.
+            lengths: The number of real columns of each row [R]; None: all are real.
+
+        Returns:
+            Logits, the state, and the parts of the computation by name.
+
+        Raises:
+            RegardError: If there are more columns than the model's context.
+        """
         state, span = self._open(tokens, state, lengths)
         hidden, past, parts = self.explain_context(tokens, state, span)
         return self.predict(hidden), self._advance(state, past, span.end(tokens.size(1))), parts

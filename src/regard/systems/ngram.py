@@ -43,14 +43,6 @@ class Settings(Checked):
     )
 
 
-SIZES: dict[str, dict[str, object]] = {
-    "tiny": {"order": 3},
-    "small": {"order": 5},
-    "medium": {"order": 6},
-    "large": {"order": 7},
-}
-
-
 class Grams(nn.Module):
     """All k-grams, sorted by key = (name of the first k − 1 words)·V + last word. The last entry means "no gram":
     its key is larger than all others and its weight 1, so a look-up needs neither bounds nor masks."""

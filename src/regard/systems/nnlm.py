@@ -38,23 +38,6 @@ class Settings(Checked):
             )
 
 
-SIZES: dict[str, dict[str, object]] = {
-    "tiny": {"order": 8, "width": 128, "embedding": 32, "training.learning_rate": 1e-2},
-    "small": {"order": 8, "width": 256, "embedding": 64},
-    "medium": {"order": 6, "width": 650, "embedding": 200, "dropout": 0.3, "training.learning_rate": 1e-3},
-    "large": {"order": 6, "width": 1500, "embedding": 400, "dropout": 0.5, "training.learning_rate": 1e-3},
-}
-TRAINING: dict[str, object] = {
-    "batches": "stream",
-    "window": 64,
-    "batch_tokens": 2048,
-    "optimizer": "adamw",
-    "learning_rate": 3e-3,
-    "schedule": "cosine",
-    "clip": 1.0,
-}
-
-
 class HiddenLayer(nn.Module):
     """x → tanh(d + H x), followed by x itself if there are direct connections."""
 

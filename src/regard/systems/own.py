@@ -21,15 +21,15 @@ from torch import Tensor
 from regard.base.errors import RegardError
 from regard.layers.layer import Layer
 from regard.layers.state import Span, State
-from regard.systems import lstm
 from regard.systems.code import Code, crash, load
 from regard.systems.model import Model
 from regard.systems.recurrent_stack import RecurrentModel, RecurrentSettings
+from regard.systems.sizes import SIZES, Sizes, read_sizes
 
 SETTINGS = {field.name for field in fields(RecurrentSettings)}
-SIZES: dict[str, dict[str, object]] = {  # the lstm's, without its own settings; training is the same
-    size: {key: value for key, value in values.items() if key in SETTINGS or "." in key}
-    for size, values in lstm.SIZES.items()
+BY_SIZE = {  # the lstm's, without its own settings
+    size: {**sections, "model": {key: value for key, value in sections["model"].items() if key in SETTINGS}}
+    for size, sections in read_sizes("lstm").by_size.items()
 }
 
 
@@ -43,10 +43,9 @@ class LayerStack(RecurrentModel):
 
 
 class OwnLayer:
-    """A layer as a system: its stack, Settings, SIZES and TRAINING."""
+    """A layer as a system: its stack, Settings and sizes."""
 
     Settings = RecurrentSettings
-    SIZES = SIZES
 
     def __init__(self, code: Code, layer: type[Layer]) -> None:
         self.name = code.name
@@ -54,7 +53,7 @@ class OwnLayer:
         self.kind: type[Model] = type(layer.__name__, (LayerStack,), {"layer": layer, "__doc__": layer.__doc__})
 
     @cached_property
-    def TRAINING(self) -> dict[str, object]:
+    def sizes(self) -> Sizes:
         """The lstm's; but windows if the state grows with the text, since it cannot be carried through all of it."""
         try:
             grows = self.examine()
@@ -63,7 +62,8 @@ class OwnLayer:
         except Exception as error:
             said = crash(error) or f"{type(error).__name__}: {error}."
             raise RegardError(f"{self.layer.__name__} crashed: {said} `regard laws {self.name}` says more.") from None
-        return {**lstm.TRAINING, "batches": "windows" if grows else "stream"}
+        training = {**read_sizes("lstm").training, "batches": "windows" if grows else "stream"}
+        return Sizes(training, BY_SIZE)
 
     def examine(self) -> bool:
         """Calls the layer once, checks the form of its results, and returns whether its state grows."""
@@ -101,12 +101,16 @@ class OwnModel:
                 "a frozen dataclass of what can be set."
             )
         given: Mapping[str, Mapping[str, object]] = getattr(module, "SIZES", {})
-        self.SIZES = {size: given.get(size, {}) for size in SIZES}
-        self.TRAINING: Mapping[str, object] = getattr(module, "TRAINING", {})
         names = {field.name for field in fields(self.Settings)}
-        for size, values in self.SIZES.items():
+        by_size: dict[str, dict[str, dict[str, object]]] = {}
+        for size in SIZES:
+            values = given.get(size, {})
             if unknown := [key for key in values if "." not in key and key not in names]:
                 raise RegardError(f"SIZES of {code.file.name} sets {unknown[0]} for {size}, which Settings lacks.")
+            for key, value in values.items():
+                section, _, name = key.rpartition(".")
+                by_size.setdefault(size, {}).setdefault(section or "model", {})[name] = value
+        self.sizes = Sizes(getattr(module, "TRAINING", {}), by_size)
 
 
 def open_own(code: Code) -> OwnLayer | OwnModel:

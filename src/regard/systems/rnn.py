@@ -25,23 +25,6 @@ class Settings(RecurrentSettings):
     )
 
 
-SIZES: dict[str, dict[str, object]] = {
-    "tiny": {"layers": 1, "width": 128, "dropout": 0.0, "training.learning_rate": 8e-3},
-    "small": {"layers": 2, "width": 256, "dropout": 0.1},
-    "medium": {"layers": 2, "width": 650, "dropout": 0.3, "training.learning_rate": 5e-4},
-    "large": {"layers": 2, "width": 1500, "dropout": 0.5, "training.learning_rate": 3e-4, "training.clip": 0.25},
-}
-TRAINING: dict[str, object] = {
-    "batches": "stream",
-    "window": 64,
-    "batch_tokens": 2048,
-    "optimizer": "adamw",
-    "learning_rate": 2e-3,
-    "schedule": "cosine",
-    "clip": 1.0,
-}
-
-
 class RNN(RecurrentModel):
     def __init__(self, vocabulary: int, settings: Settings) -> None:
         super().__init__(

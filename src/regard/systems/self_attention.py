@@ -49,34 +49,6 @@ class Settings(PositionSettings):
             raise RegardError(f"model.activation {self.activation} acts on projections: set model.projections to true.")
 
 
-SIZES: dict[str, dict[str, object]] = {
-    "tiny": {"width": 128, "context": 64},
-    "small": {"width": 256, "context": 128},
-    "medium": {
-        "width": 650,
-        "context": 256,
-        "dropout": 0.1,
-        "training.batch_tokens": 16384,
-        "training.learning_rate": 3e-3,
-    },
-    "large": {
-        "width": 1024,
-        "context": 512,
-        "dropout": 0.1,
-        "training.batch_tokens": 65536,
-        "training.learning_rate": 1e-3,
-    },
-}
-TRAINING: dict[str, object] = {
-    "batches": "windows",
-    "batch_tokens": 4096,
-    "optimizer": "adamw",
-    "learning_rate": 1e-2,
-    "schedule": "cosine",
-    "clip": 1.0,
-}
-
-
 class SelfAttentionModel(Stack):
     def __init__(self, vocabulary: int, settings: Settings) -> None:
         super().__init__(

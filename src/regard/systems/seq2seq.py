@@ -50,35 +50,6 @@ class Settings(RecurrentPairSettings):
     reverse: bool = setting(True, "read the source backwards")
 
 
-SIZES: dict[str, dict[str, object]] = {
-    "tiny": {
-        "layers": 1,
-        "width": 128,
-        "embedding": 64,
-        "dropout": 0.0,
-        "training.batch_tokens": 1024,
-        "training.learning_rate": 4e-3,
-        "training.warmup": 200,
-    },
-    "small": {"layers": 2, "width": 512, "embedding": 256},
-    "medium": {"layers": 2, "width": 1024, "embedding": 512, "training.batch_tokens": 8192},
-    "large": {"layers": 4, "width": 1000, "embedding": 1000, "training.batch_tokens": 16384},
-}
-TRAINING: dict[str, object] = {
-    "steps": 6000,
-    "batch_tokens": 4096,
-    "optimizer": "adamw",
-    "learning_rate": 1e-3,
-    "schedule": "inverse-sqrt",
-    "warmup": 400,
-    "label_smoothing": 0.1,
-    "clip": 1.0,
-    "evaluate_every": 300,
-    "checkpoint_every": 300,
-    "patience": 4,
-}
-
-
 class Seq2Seq(Translator):
     def __init__(self, vocabulary: int, settings: Settings, *, source_vocabulary: int | None = None) -> None:
         words = settings.words

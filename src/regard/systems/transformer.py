@@ -74,53 +74,6 @@ class Settings(PositionSettings):
         check_heads(self.width, self.heads, self.position)
 
 
-SIZES: dict[str, dict[str, object]] = {
-    "tiny": {
-        "layers": 2,
-        "width": 96,
-        "heads": 4,
-        "dropout": 0.0,
-        "training.batch_tokens": 1024,
-        "training.learning_rate": 3e-3,
-        "training.warmup": 200,
-    },
-    "small": {"layers": 3, "width": 256, "heads": 4, "feedforward": 1024},
-    "medium": {
-        "layers": 6,
-        "width": 512,
-        "heads": 4,
-        "feedforward": 1024,
-        "training.batch_tokens": 8192,
-        "training.learning_rate": 5e-4,
-        "training.warmup": 4000,
-    },
-    "large": {
-        "layers": 6,
-        "width": 1024,
-        "heads": 16,
-        "feedforward": 4096,
-        "dropout_attention": 0.1,
-        "training.batch_tokens": 65536,
-        "training.learning_rate": 5e-4,
-        "training.warmup": 4000,
-    },
-}
-TRAINING: dict[str, object] = {
-    "steps": 6000,
-    "batch_tokens": 4096,
-    "optimizer": "adamw",
-    "learning_rate": 1e-3,
-    "schedule": "inverse-sqrt",
-    "warmup": 1000,
-    "beta2": 0.98,
-    "label_smoothing": 0.1,
-    "clip": 1.0,
-    "evaluate_every": 300,
-    "checkpoint_every": 300,
-    "patience": 4,
-}
-
-
 class Transformer(Translator):
     def __init__(self, vocabulary: int, settings: Settings, *, source_vocabulary: int | None = None) -> None:
         shared = is_shared(settings.shared, source_vocabulary)

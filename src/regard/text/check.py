@@ -18,7 +18,8 @@ from regard.base.errors import RegardError
 from regard.base.word_spans import find_words
 from regard.corpora.split import Draw, line_hash
 from regard.text.corpus import Overlap, count_overlap, split_files
-from regard.text.lines import BOM, bounded_lines, encoding_of, read_head, reading_text
+from regard.text.encodings import UTF8, check_encoding
+from regard.text.lines import BOM, bounded_lines, encoding_of, read_head, reading_text, why_not_utf8
 from regard.text.sources import FileLines, Source, open_text
 from regard.text.tokenizer import UNK
 
@@ -58,6 +59,7 @@ class FileReport:
     longest_line: int  # its number
     unknown_rate: float | None  # share of held-out words outside the 10 000 most frequent; None: nothing held out
     oddities: tuple[Oddity, ...]
+    refused: str = ""  # the sentence with which training would stop
 
 
 @dataclass(frozen=True)
@@ -69,15 +71,15 @@ class TextReport:
     overlap: tuple[Overlap, ...]
 
 
-def check_text(path: str | Path, *, columns: str = "", header: str = "auto") -> TextReport:
+def check_text(path: str | Path, *, columns: str = "", header: str = "auto", encoding: str = UTF8) -> TextReport:
     """Reports on a text file, a column of a table, or the train, valid and test files of a folder."""
-    path = Path(path)
+    path, how = Path(path), (columns, header, "", check_encoding(encoding))
     if not path.exists():
         raise RegardError(f"There is no file or folder {str(path)!r}; check the spelling and the folder.")
     if not path.is_dir():
-        survey = _Survey(open_text((path,), columns, header))
+        survey = _Survey(open_text((path,), *how))
         return TextReport(str(path), {"text": survey.report(survey.kept, survey.held_out)}, ())
-    surveys = {split: _Survey(open_text(files, columns, header)) for split, files in split_files(path).items()}
+    surveys = {split: _Survey(open_text(files, *how)) for split, files in split_files(path).items()}
     if "train" not in surveys:
         raise RegardError(f"The folder {str(path)!r} has no training file; name it train.txt, or give one text file.")
     train = surveys["train"].kept + surveys["train"].held_out
@@ -101,7 +103,7 @@ class _Survey:
         self._odd: dict[str, list[int]] = {}  # what: number of lines, first line
         self._bytes, self._plain_ends, self._blank, self._ascii, self._mark = 0, 0, 0, True, False
         if isinstance(text, FileLines):  # reads bytes: what is not UTF-8 is counted, not refused
-            with reading_text(text.path) as stream:
+            with reading_text(text.path, text.encoding) as stream:
                 for number, raw in enumerate(bounded_lines(stream, repr(str(text.path))), 1):
                     self._read(number, raw)
         else:
@@ -145,10 +147,11 @@ class _Survey:
         words = count(self.kept + self.held_out)
         lengths = np.asarray(self._lengths)
         quantiles = np.quantile(lengths, [0.5, 0.9, 0.99, 1], method="higher").astype(int).tolist()
-        wide = encoding_of(read_head(self.text.paths[0])) if isinstance(self.text, FileLines) else "UTF-8"
+        text = self.text
+        wide = encoding_of(read_head(text.path), text.encoding) if isinstance(text, FileLines) else "UTF-8"
         usual = "ASCII" if self._ascii else "UTF-8"
         return FileReport(
-            found=self.text.about,
+            found=text.about,
             encoding="not UTF-8" if "not UTF-8" in self._odd else usual if wide.startswith("UTF-8") else wide,
             byte_order_mark=self._mark,
             bytes=self._bytes,
@@ -162,6 +165,7 @@ class _Survey:
             longest_line=int(lengths.argmax()) + 1,
             unknown_rate=_unknown_rate(count(train), count(held_out)) if held_out else None,
             oddities=tuple(Oddity(what, lines, first) for what, (lines, first) in sorted(self._odd.items())),
+            refused=why_not_utf8(text.paths[0]) if "not UTF-8" in self._odd else "",
         )
 
 

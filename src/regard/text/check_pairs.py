@@ -23,6 +23,8 @@ from regard.base.numbers import grouped
 from regard.base.word_spans import find_words
 from regard.corpora.split import PARTS, line_hash
 from regard.text.check import ODDITIES, Oddity
+from regard.text.encodings import UTF8, check_encoding
+from regard.text.lines import why_not_utf8
 from regard.text.pair_files import PairSource, find_pair_files, open_pair_source
 from regard.text.pair_split import PairOverlap, are_labels, bare, by_character, count_pair_overlap
 from regard.text.tables import Wanted
@@ -60,6 +62,7 @@ class PairFileReport:
     random_leak: PairOverlap  # what a random split of 5 % would share with the rest
     findings: tuple[Oddity, ...]
     labels: Mapping[str, int]  # lines of each target, the commonest first, where targets are labels; else empty
+    refused: str = ""  # the sentence with which training would stop
 
 
 @dataclass(frozen=True)
@@ -72,10 +75,16 @@ class PairReport:
 
 
 def check_pairs(
-    path: str | Path, *, source: str = "", target: str = "", columns: str = "", header: str = "auto"
+    path: str | Path,
+    *,
+    source: str = "",
+    target: str = "",
+    columns: str = "",
+    header: str = "auto",
+    encoding: str = UTF8,
 ) -> PairReport:
     """Reports on a table, on parallel files, or on the splits of a folder of either."""
-    wanted = Wanted(columns, header, source, target)
+    wanted = Wanted(columns, header, source, target, encoding=check_encoding(encoding))
     files = find_pair_files(Path(path), *wanted.languages)
     read = {split: _Columns(paths, wanted) for split, paths in files.items()}
     reports = {split: columns.report() for split, columns in read.items()}
@@ -149,6 +158,7 @@ class _Columns:
             random_leak=_random_leak(*bared),
             findings=tuple(Oddity(what, lines, first) for what, (lines, first) in sorted(self._odd.items())),
             labels=dict(Counter(self.targets).most_common()) if labelled else {},
+            refused=next(filter(None, map(why_not_utf8, self.found.paths)), "") if self._undecodable else "",
         )
 
     def _note_lengths(self, lengths: Sequence[np.ndarray]) -> float:

@@ -23,10 +23,11 @@ from regard.corpora.builtin import BUILTIN, built_in
 from regard.corpora.downloads import CATALOGUE, DOWNLOADS, Download
 from regard.corpora.fetch import data_folders
 from regard.corpora.split import Draw, line_hash
+from regard.text.encodings import UTF8, check_encoding
 from regard.text.kept_text import kept_of_text
 from regard.text.lines import bounded_lines, reading_text, unpacked_name
 from regard.text.sources import DrawnLines, FileLines, GivenLines, Lines, Source, TableLines, digest_of, open_text
-from regard.text.tables import BINARY, KINDS
+from regard.text.tables import IN_PARTS, KINDS
 
 SPLITS = {"train": ("train", "training"), "valid": ("valid", "validation", "val", "dev"), "test": ("test",)}
 SUFFIXES = ("", ".txt", ".text", ".tokens", ".raw")
@@ -103,13 +104,21 @@ def is_named(name: str) -> bool:
 
 
 def open_corpus(
-    name_or_path: str | Path, split: str = "auto", *, columns: str = "", header: str = "auto", usual: str = ""
+    name_or_path: str | Path,
+    split: str = "auto",
+    *,
+    columns: str = "",
+    header: str = "auto",
+    usual: str = "",
+    encoding: str = UTF8,
 ) -> Corpus:
     """Opens a built-in corpus, a fetched one, a file of text, or a folder: with train, valid and test files, or any.
 
     `split` divides a single file: "lines" (what auto does) draws lines by their hash, "tail" holds out the last tenth.
     Of a table `columns` names the one to read (`usual`: the one to take if it is there); `header`: auto, yes or no.
+    `encoding` is that of your own files without a byte-order mark.
     """
+    check_encoding(encoding)
     name, path = str(name_or_path), Path(name_or_path)
     is_folder = os.path.isdir(name)
     if split not in ("auto", "lines", "tail"):
@@ -123,15 +132,15 @@ def open_corpus(
     if name in CATALOGUE:
         return _open_download(CATALOGUE[name])
     if is_folder:
-        return _open_folder(path, columns, header, usual)
+        return _open_folder(path, columns, header, usual, encoding)
     if not os.path.exists(name):
         raise unknown_corpus(name, path)
-    return _open_file(open_text((path,), columns, header, usual), (0.9, 0.95) if split == "tail" else ())
+    return _open_file(open_text((path,), columns, header, usual, encoding), (0.9, 0.95) if split == "tail" else ())
 
 
-def open_whole(path: Path, split: str, *, columns: str = "", usual: str = "") -> Corpus:
+def open_whole(path: Path, split: str, *, columns: str = "", usual: str = "", encoding: str = UTF8) -> Corpus:
     """A file of text as it stands, as one split of this name."""
-    text = open_text((path,), columns, "auto", usual)
+    text = open_text((path,), columns, "auto", usual, check_encoding(encoding))
     _require_distinct(text, 1)
     return replace(_corpus(text, {"train": text}, "", disjoint=True), splits={split: text})
 
@@ -206,23 +215,22 @@ def _open_file(text: Source, cuts: tuple[float, ...]) -> Corpus:
         if not isinstance(text, FileLines):
             raise RegardError(f"Only plain text is cut in file order, not {text.name}; leave --data.split out.")
         _require_distinct(text, 2)
-        splits, origin = _tail_splits(text.path, cuts)
+        splits, origin = _tail_splits(text, cuts)
         return _corpus(text, splits, origin)
     splits, origin = _drawn_splits(text, ("valid", "test"))
     return _corpus(text, splits, origin, disjoint=True)
 
 
-def _open_folder(folder: Path, columns: str, header: str, usual: str) -> Corpus:
+def _open_folder(folder: Path, columns: str, header: str, usual: str, encoding: str) -> Corpus:
     name, files = folder.resolve().name, split_files(folder)
     texts = _text_files(folder)
     if not files and texts:  # no file is named train, valid or test: one text in many files
-        return replace(_open_file(open_text(texts, columns, header, usual), ()), name=name)
+        return replace(_open_file(open_text(texts, columns, header, usual, encoding), ()), name=name)
     if "train" not in files:
         advice = f"or give the file {str(texts[0])!r} itself" if len(texts) == 1 else "or give one text file"
         raise RegardError(f"The folder {str(folder)!r} has no training file; name it train.txt, {advice}.")
-    return replace(
-        _open_splits({split: open_text(paths, columns, header, usual) for split, paths in files.items()}), name=name
-    )
+    opened = {split: open_text(paths, columns, header, usual, encoding) for split, paths in files.items()}
+    return replace(_open_splits(opened), name=name)
 
 
 def _open_splits(files: Mapping[str, Source]) -> Corpus:
@@ -279,7 +287,7 @@ def shards(folder: Path) -> dict[str, tuple[Path, ...]]:
         path
         for depth in ("*", "*/*", "*/*/*")
         for path in sorted(folder.glob(depth))
-        if KINDS.get(path.suffix) in BINARY and not path.name.startswith(("cache-", "."))
+        if KINDS.get(path.suffix) in IN_PARTS and not path.name.startswith(("cache-", "."))
     ]
     found: dict[str, list[Path]] = {}
     for path in parts:
@@ -295,7 +303,7 @@ def _text_files(folder: Path) -> list[Path]:
 
 
 def _tables(folder: Path) -> list[Path]:
-    kinds = {suffix for suffix, kind in KINDS.items() if kind not in BINARY}
+    kinds = {suffix for suffix, kind in KINDS.items() if kind not in IN_PARTS}
     return [path for path in entries(folder) if path.is_file() and unpacked_name(path).suffix.lower() in kinds]
 
 
@@ -346,21 +354,22 @@ def _drawn_splits(text: Source, held_out: tuple[str, ...]) -> tuple[dict[str, Li
     return {name: DrawnLines(text, draw, name) for name in draw.splits}, origin
 
 
-def _tail_splits(path: Path, cuts: Sequence[float]) -> tuple[dict[str, Lines], str]:
+def _tail_splits(text: FileLines, cuts: Sequence[float]) -> tuple[dict[str, Lines], str]:
     """Splits in file order: the first part of the bytes is train, the rest, from the next line on, valid and test."""
-    size = FileLines(path).size
+    size = text.size
     if size is None:
-        lines = _line_starts(path)
+        lines = _line_starts(text)
         size = lines.pop()
         starts = [[*lines, size][bisect_left(lines, int(size * cut))] for cut in cuts]
     else:
-        starts = [_next_line(path, int(size * cut)) for cut in cuts]
+        starts = [_next_line(text.path, int(size * cut)) for cut in cuts]
     if len({*starts, size}) <= len(cuts):  # a handful of long lines: the last ones
-        starts = _line_starts(path)[1:-1][-len(cuts) :]
+        starts = _line_starts(text)[1:-1][-len(cuts) :]
     names = ("train", "valid", "test")[: len(starts) + 1]
     stretches = dict(zip(names, pairwise([0, *starts, size])))
     shares = ", ".join(f"{100 * (stop - start) / size:.0f} % {name}" for name, (start, stop) in stretches.items())
-    return {name: FileLines(path, *stretch) for name, stretch in stretches.items()}, f"Cut in file order: {shares}."
+    splits = {name: FileLines(text.path, *stretch, text.encoding) for name, stretch in stretches.items()}
+    return dict(splits), f"Cut in file order: {shares}."
 
 
 def _next_line(path: Path, offset: int) -> int:
@@ -370,7 +379,7 @@ def _next_line(path: Path, offset: int) -> int:
         return stream.tell()
 
 
-def _line_starts(path: Path) -> list[int]:
+def _line_starts(text: FileLines) -> list[int]:
     """Where each line begins in the text as UTF-8, and where the last one ends."""
-    with reading_text(path) as stream:
-        return list(accumulate(map(len, bounded_lines(stream, repr(str(path)))), initial=0))
+    with reading_text(text.path, text.encoding) as stream:
+        return list(accumulate(map(len, bounded_lines(stream, repr(str(text.path)))), initial=0))

@@ -14,8 +14,8 @@ from typing import TypeVar
 
 import tokenizers
 
+from regard.base.cache import cached
 from regard.corpora import split
-from regard.corpora.kept import kept
 from regard.text.sources import digest_of
 from regard.text.tokenizer import Tokenizer
 
@@ -36,7 +36,7 @@ def kept_of_text(
     if size is not None and size < WORTH:
         return make()
     name = digest_of(what, _code_digest(), *map(str, key))
-    return kept(FOLDER, f"{name}.{what}", make, dump, parse)
+    return cached(FOLDER, f"{name}.{what}", make, dump, parse)
 
 
 @cache

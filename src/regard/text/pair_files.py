@@ -18,6 +18,7 @@ from pathlib import Path
 from regard.base.errors import RegardError
 from regard.base.numbers import counted, grouped
 from regard.text.corpus import SPLITS, entries, is_named, says, shards, unknown_corpus
+from regard.text.encodings import UTF8
 from regard.text.lines import encoding_of, read_head, read_lines, refuse_what_is_no_text, unpacked_name
 from regard.text.tables import BINARY, KINDS, Problem, Table, Wanted, has_tabs, kind_of, open_table, pair_columns
 
@@ -85,7 +86,10 @@ def is_table(path: Path) -> bool:
     if KINDS[suffix] not in ("JSON Lines", *BINARY):
         return True
     try:  # may also be text for a language model: pairs only if the columns are clear
-        pair_columns(open_table([path]), Wanted())
+        table = open_table([path], undecodable=lambda *_: None)
+        if table.kind == "XLSX":
+            return len(table.columns) > 1
+        pair_columns(table, Wanted())
     except RegardError:
         return False
     return True
@@ -151,6 +155,7 @@ class PairSource:
     table: Table | None  # None: parallel files
     chosen: tuple[int, int] = (0, 1)
     undecodable: Callable[[int, int], None] | None = field(default=None, repr=False)
+    given: str = UTF8  # the encoding of files without a byte-order mark
 
     @property
     def columns(self) -> str:
@@ -182,10 +187,13 @@ class PairSource:
 
     @property
     def encoding(self) -> str:
-        return "" if self.table and self.table.kind in BINARY else encoding_of(read_head(self.paths[0]))
+        return "" if self.table and self.table.kind in BINARY else encoding_of(read_head(self.paths[0]), self.given)
 
-    def rows(self, problem: Problem | None = None) -> Iterator[tuple[int, str, str]]:
-        """Line, source and target; both are empty on a blank line, and in a unit that is not translated."""
+    def rows(
+        self, problem: Problem | None = None, too_long: Callable[[int], None] = lambda line: None
+    ) -> Iterator[tuple[int, str, str]]:
+        """Line, source and target; both are empty on a blank line, and in a unit that is not translated. `too_long` is
+        called for each line with text after the table's last column, as after a stray tab: that is not read."""
         if self.table is None:
             yield from self._side_by_side()
             return
@@ -193,11 +201,12 @@ class PairSource:
         few = "only one field" if max(self.chosen) == 1 else f"fewer than {max(self.chosen) + 1} fields"
         units = self.table.kind.startswith(("TMX", "XLIFF"))
         refuse = problem or _too_few_fields(self.paths[0])
-        usual = 0  # fields of the first line
+        width = len(self.table.columns)
         for number, fields in self.table.rows(problem):
-            if problem and 0 < usual < len(fields):  # a stray tab: what follows it is not read
-                problem(f"more than {usual} fields", number)
-            usual = usual or len(fields)
+            if any(fields[width:]):
+                too_long(number)
+                if problem:
+                    problem(f"more than {width} fields", number)
             if len(fields) > max(self.chosen):
                 source, target = fields[one], fields[other]
                 yield (number, "", "") if units and not (source and target) else (number, source, target)
@@ -209,7 +218,8 @@ class PairSource:
     def _side_by_side(self) -> Iterator[tuple[int, str, str]]:
         one, other = self.paths
         sources, targets = (
-            [line.strip() for line in read_lines(path, undecodable=self.undecodable)] for path in self.paths
+            [line.strip() for line in read_lines(path, undecodable=self.undecodable, encoding=self.given)]
+            for path in self.paths
         )
         if len(sources) != len(targets):
             raise RegardError(
@@ -235,16 +245,18 @@ def open_pair_source(
     """Opens the files of a split and recognises their format."""
     if len(paths) == 2 and kind_of(paths[0]) not in BINARY:
         for path in paths:
-            refuse_what_is_no_text(path)
-        return PairSource(tuple(paths), None, undecodable=undecodable)
-    table = open_table(paths, wanted.header, wanted.columns or wanted.usual, undecodable)
-    return PairSource(tuple(paths), table, pair_columns(table, wanted))
+            refuse_what_is_no_text(path, wanted.encoding)
+        return PairSource(tuple(paths), None, undecodable=undecodable, given=wanted.encoding)
+    columns = wanted.columns or wanted.usual
+    table = open_table(paths, wanted.header, columns, undecodable, encoding=wanted.encoding)
+    return PairSource(tuple(paths), table, pair_columns(table, wanted), given=wanted.encoding)
 
 
 def read_pair_source(found: PairSource) -> tuple[list[str], list[str], list[str]]:
     """Sources, targets, and sentences about what was left out. Blank lines are; an empty side is kept."""
     sources, targets, blank = [], [], 0
-    for _, source, target in found.rows():
+    too_long: list[int] = []
+    for _, source, target in found.rows(too_long=too_long.append):
         if source or target:
             sources.append(source)
             targets.append(target)
@@ -253,4 +265,10 @@ def read_pair_source(found: PairSource) -> tuple[list[str], list[str], list[str]
     units = found.table is not None and found.table.kind.startswith(("TMX", "XLIFF"))
     passed = counted(blank, "unit") + " without both languages" if units else counted(blank, "blank line")
     were = "was" if blank == 1 else "were"
-    return sources, targets, [f"{passed} of {found.paths[0].name} {were} passed over."] if blank else []
+    about = [f"{passed} of {found.paths[0].name} {were} passed over."] if blank else []
+    if too_long and found.table is not None:
+        lines, width = counted(len(too_long), "line"), counted(len(found.table.columns), "field")
+        has = "has" if len(too_long) == 1 else "have"
+        where = f"{lines} of {found.paths[0].name} {has} more than {width}, first line {too_long[0]}"
+        about.append(f"{where}: what follows them was not read.")
+    return sources, targets, about

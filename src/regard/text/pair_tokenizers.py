@@ -1,8 +1,8 @@
 """The vocabularies of a pair corpus: one for both sides (joint), or one for each.
 
 Joint byte-pair encoding (Sennrich et al. 2016) segments names, numbers and related words alike in both languages, and
-allows shared embeddings. Small corpora get few symbols, or most would be too rare to learn: one per 200 characters of
-text, at most 8 000. Bytes are symbols too, so nothing is unknown, whatever the script.
+allows shared embeddings. Small corpora get few symbols, or most would be too rare to learn: each character of the text
+and one symbol per 200 characters, at most 8,000. Bytes are symbols too, so nothing is unknown, whatever the script.
 """
 
 from __future__ import annotations
@@ -59,6 +59,6 @@ def why_this_vocabulary(corpus: PairCorpus, tokenizers: tuple[Tokenizer, Tokeniz
     train = corpus.splits["train"]
     return (
         f"Vocabulary: {sizes}: one per {CHARACTERS_PER_SYMBOL} characters of the {grouped(len(train))} pairs "
-        f"({grouped(train.characters)} characters), at most {grouped(LARGEST_BPE)}, so that each is seen often enough "
-        "to be learned."
+        f"({grouped(train.characters)} characters) and every character itself, at most {grouped(LARGEST_BPE)}, so that "
+        "each is seen often enough to be learned."
     )

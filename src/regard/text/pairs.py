@@ -10,7 +10,7 @@ import hashlib
 import json
 import math
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from itertools import chain, islice
@@ -23,6 +23,7 @@ from regard.corpora.downloads import CATALOGUE, Download
 from regard.corpora.fetch import data_folders
 from regard.corpora.split import PARTS, line_hash
 from regard.text.corpus import SPLITS, entries, is_named
+from regard.text.encodings import UTF8, check_encoding
 from regard.text.kept_text import kept_of_text
 from regard.text.pair_files import (
     PairSource,
@@ -135,6 +136,7 @@ def open_pairs(
     longest: int = 0,
     also: str = "",
     split: str = "auto",
+    encoding: str = UTF8,
 ) -> PairCorpus:
     """Opens a built-in or fetched corpus of pairs, a table (`tables.py`), parallel files, or a folder of either.
 
@@ -143,6 +145,7 @@ def open_pairs(
     phrasebook makes, of any other corpus how many of its training pairs are used; `longest` the most words of a
     phrasebook sentence. `also` names further training pairs and how often each counts: "more.tsv:2,other.tsv:0.5".
     `split` divides a single file: "lines" (what auto does) draws without leaks, "tail" holds out the last pairs.
+    `encoding` is that of your own files without a byte-order mark.
     """
     name = str(data)
     if split not in ("auto", "lines", "tail"):
@@ -153,7 +156,7 @@ def open_pairs(
         raise RegardError(f"Only the phrasebook has sentences of a chosen length, not {name!r}: leave out data.words.")
     if columns and is_named(name):
         raise RegardError(f"{name!r} has no columns; leave --data.columns out.")
-    wanted = Wanted(columns, header, source, target, usual)
+    wanted = Wanted(columns, header, source, target, usual, check_encoding(encoding))
     if name in CATALOGUE and CATALOGUE[name].pairs:
         corpus = _open_download(CATALOGUE[name], source, target)
     elif is_named(name):
@@ -167,7 +170,7 @@ def open_pairs(
     if pairs and name != "phrasebook":
         corpus = _fewer(corpus, pairs)
     if also:
-        corpus = _with_more(corpus, also, source, target)
+        corpus = _with_more(corpus, also, source, target, encoding)
     return corpus.swapped() if swap else corpus
 
 
@@ -179,10 +182,22 @@ def is_pairs(name_or_path: str | Path) -> bool:
     return holds_pairs(Path(name))
 
 
-def read_pairs(path: str | Path, *, source: str = "", target: str = "", columns: str = "", usual: str = "") -> Pairs:
-    """The pairs of one file, or of two parallel ones by their common name, unchanged."""
-    wanted = Wanted(columns, "auto", source, target, usual)
-    return _read(open_pair_source(_single(Path(path), wanted), wanted))[0]
+def read_pairs(
+    path: str | Path,
+    *,
+    source: str = "",
+    target: str = "",
+    columns: str = "",
+    usual: str = "",
+    encoding: str = UTF8,
+    say: Callable[[str], None] = lambda sentence: None,
+) -> Pairs:
+    """The pairs of one file, or of two parallel ones by their common name, unchanged; `say`: what was not read."""
+    wanted = Wanted(columns, "auto", source, target, usual, check_encoding(encoding))
+    pairs, about = _read(open_pair_source(_single(Path(path), wanted), wanted))
+    for sentence in about:
+        say(sentence)
+    return pairs
 
 
 def _single(path: Path, wanted: Wanted) -> tuple[Path, ...]:
@@ -341,12 +356,12 @@ def _pair_hash(pairs: Pairs, index: int) -> int:
     return line_hash(f"{pairs.sources[index]}\n{pairs.targets[index]}")
 
 
-def _with_more(corpus: PairCorpus, also: str, source: str, target: str) -> PairCorpus:
+def _with_more(corpus: PairCorpus, also: str, source: str, target: str, encoding: str) -> PairCorpus:
     """Adds training pairs, except those with a held-out side."""
     train = corpus.splits["train"]
     notes = list(corpus.origin)
     for path, weight in weighted(also):
-        wanted = Wanted("", "auto", source, target, usual=corpus.columns)
+        wanted = Wanted("", "auto", source, target, corpus.columns, encoding)
         more, about = _read(open_pair_source(_single(Path(path), wanted), wanted))
         clean = not_held_out(corpus, more)
         chosen = [index for index in clean for _ in range(_times(weight, _pair_hash(more, index)))]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
@@ -10,7 +11,9 @@ from functools import lru_cache
 from pathlib import Path
 
 from regard.base.files import PACKED, reading
+from regard.base.numbers import counted, grouped
 from regard.corpora.split import PARTS, Draw
+from regard.text.encodings import UTF8, is_utf8
 from regard.text.lines import encoding_of, read_head, read_lines, refuse_what_is_no_text
 from regard.text.tables import BINARY, Table, kind_of, open_table, text_column
 
@@ -74,6 +77,7 @@ class FileLines(Source):
     path: Path
     start: int = 0
     stop: int | None = None
+    encoding: str = UTF8
 
     @property
     def paths(self) -> tuple[Path, ...]:  # type: ignore[override]
@@ -81,22 +85,22 @@ class FileLines(Source):
 
     @property
     def about(self) -> str:
-        encoding = encoding_of(read_head(self.path))
+        encoding = encoding_of(read_head(self.path), self.encoding)
         return "" if encoding == "UTF-8" else f"{self.path.name} is {encoding}."
 
     @property
     def size(self) -> int | None:
         if self.stop is not None:
             return self.stop - self.start
-        if self.path.suffix in PACKED or not encoding_of(read_head(self.path)).startswith("UTF-8"):
+        if self.path.suffix in PACKED or not encoding_of(read_head(self.path), self.encoding).startswith("UTF-8"):
             return None
         return self.path.stat().st_size - self.start
 
     def __iter__(self) -> Iterator[str]:
-        return read_lines(self.path, self.start, self.stop)
+        return read_lines(self.path, self.start, self.stop, encoding=self.encoding)
 
     def content(self) -> str:
-        return content_digest(self.path)
+        return decoded_digest((self.path,), self.encoding)
 
     def checksum(self) -> str:
         return digest_of(self.content(), str(self.start), str(self.stop))
@@ -107,6 +111,7 @@ class ManyFiles(Source):
     """The lines of several plain files, one after the other."""
 
     paths: tuple[Path, ...]
+    encoding: str = UTF8
 
     @property
     def about(self) -> str:
@@ -114,10 +119,10 @@ class ManyFiles(Source):
 
     def __iter__(self) -> Iterator[str]:
         for path in self.paths:
-            yield from read_lines(path)
+            yield from read_lines(path, encoding=self.encoding)
 
     def content(self) -> str:
-        return digest_of(*map(content_digest, self.paths))
+        return digest_of(decoded_digest(self.paths, self.encoding))
 
     def checksum(self) -> str:
         return digest_of(self.content(), "many")
@@ -144,7 +149,12 @@ class TableLines(Source):
 
     @property
     def about(self) -> str:
-        return self.table.describe([self.chosen])
+        described, width = self.table.describe([self.chosen]), len(self.table.columns)
+        if not (too_long := sum(any(fields[width:]) for fields in self.table.sample)):
+            return described
+        share = f"{grouped(too_long)} of its first {counted(len(self.table.sample), 'row')}"
+        has, field = "has" if too_long == 1 else "have", counted(width, "field")
+        return f"{described} {share} {has} more than {field}, and the rest is not read: quote fields with a delimiter."
 
     def __iter__(self) -> Iterator[str]:
         for _, fields in self.table.rows():
@@ -152,7 +162,7 @@ class TableLines(Source):
                 yield fields[self.chosen]
 
     def content(self) -> str:
-        return digest_of(*map(content_digest, self.paths), self.columns, self.header)
+        return digest_of(decoded_digest(self.paths, self.table.encoding), self.columns, self.header)
 
     def checksum(self) -> str:
         return digest_of(self.content(), "column")
@@ -183,7 +193,9 @@ class DrawnLines(Lines):
         return digest_of(self.text.content(), "drawn", *self.draw.splits, self.split)
 
 
-def open_text(paths: Sequence[Path], columns: str = "", header: str = "auto", usual: str = "") -> Source:
+def open_text(
+    paths: Sequence[Path], columns: str = "", header: str = "auto", usual: str = "", encoding: str = UTF8
+) -> Source:
     """The text of a file, of the parts of a dataset, or of many files; of a table the chosen column.
 
     A .txt file with tabs is plain text, unless columns are requested.
@@ -191,12 +203,18 @@ def open_text(paths: Sequence[Path], columns: str = "", header: str = "auto", us
     path, kind = paths[0], kind_of(paths[0])
     if kind in BINARY or (len(paths) == 1 and (kind or columns)):
         if not kind:
-            refuse_what_is_no_text(path)
-        table = open_table(paths, header, columns or usual)
+            refuse_what_is_no_text(path, encoding)
+        table = open_table(paths, header, columns or usual, encoding=encoding)
         return TableLines(table, text_column(table, columns, usual=usual))
     for part in paths:
-        refuse_what_is_no_text(part)
-    return FileLines(path) if len(paths) == 1 else ManyFiles(tuple(paths))
+        refuse_what_is_no_text(part, encoding)
+    return FileLines(path, encoding=encoding) if len(paths) == 1 else ManyFiles(tuple(paths), encoding)
+
+
+def decoded_digest(paths: Sequence[Path], encoding: str) -> str:
+    """A digest of the files as they are decoded."""
+    parts = "\n".join(map(content_digest, paths))
+    return parts if is_utf8(encoding) else f"{parts}\n{codecs.lookup(encoding).name}"
 
 
 def content_digest(path: Path) -> str:

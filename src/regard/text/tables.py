@@ -3,6 +3,7 @@
 TSV, CSV        by tab, comma or semicolon; header, quotes (RFC 4180, Excel) and byte-order mark are recognised
 JSON Lines      an object on each line; keys are columns, {"translation": {"de": …}} is the column translation.de
 TMX, XLIFF      translation memories (`translation_memory.py`); languages are columns
+XLSX            the first sheet of a workbook (`workbook.py`)
 Parquet, Arrow  files of Hugging Face datasets, through pyarrow
 
 `--data.columns` names or numbers (from 1) the columns. Without it, if the file leaves them open, an error lists the
@@ -14,9 +15,10 @@ from __future__ import annotations
 import csv
 import json
 import re
+import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from functools import partial
 from itertools import chain, dropwhile, islice
@@ -25,8 +27,17 @@ from typing import Any
 
 from regard.base.errors import RegardError
 from regard.base.files import most_unpacked, unpacks_to_too_much
-from regard.text.lines import LONGEST_LINE, encoding_of, read_head, read_lines, refuse_what_is_no_text, unpacked_name
+from regard.text.encodings import UTF8
+from regard.text.lines import (
+    LONGEST_LINE,
+    encoding_name,
+    read_head,
+    read_lines,
+    refuse_what_is_no_text,
+    unpacked_name,
+)
 from regard.text.translation_memory import memory_kind, read_memory
+from regard.text.workbook import Workbook
 
 Problem = Callable[[str, int], None]  # what is wrong, and on which line; it may raise
 Row = tuple[int, Sequence[str]]  # line (of a file without lines: row), fields
@@ -44,15 +55,20 @@ KINDS = {
     ".xliff": "XLIFF",
     ".sdlxliff": "XLIFF",
     ".mqxliff": "XLIFF",
+    ".xlsx": "XLSX",
+    ".xlsm": "XLSX",
     ".parquet": "Parquet",
     ".arrow": "Arrow",
 }
-BINARY = ("Parquet", "Arrow")
+IN_PARTS = ("Parquet", "Arrow")  # a dataset may have many such files
+BINARY = (*IN_PARTS, "XLSX")
+BY_ROWS = ("TSV", "CSV", "XLSX")  # with a header or without
 SAMPLE = 1000  # rows from which columns are recognised
 SAMPLE_CHARACTERS = 1 << 20
 MOST_COLUMNS = 1000
 AT_ONCE = 1 << 28  # bytes of a Parquet file that are unfolded together
 QUOTED = re.compile(r'"(?:[^"]|"")*"')
+CODE = re.compile(r"[!-~]*\d[!-~]*")  # an identifier or a number; words of other scripts may have no spaces
 LINE_ENDS = re.compile(r"[\r\n\t]+")
 BROKEN_QUOTES = "a quote that is not closed or not doubled"
 NO_OBJECT = "no JSON object"
@@ -78,9 +94,12 @@ _WORDS = (
     "english french german spanish italian portuguese dutch russian ukrainian polish czech turkish arabic hebrew hindi "
     "bengali tamil telugu swahili chinese japanese korean vietnamese thai indonesian greek latin swedish danish "
     "norwegian finnish hungarian romanian bulgarian croatian serbian persian urdu amharic yoruba hausa igbo zulu "
-    "français deutsch español italiano português kiswahili"
+    # the same languages, as they call themselves
+    "français deutsch español castellano italiano português nederlands русский українська polski čeština türkçe "
+    "العربية عربي עברית हिन्दी हिंदी বাংলা தமிழ் తెలుగు kiswahili 中文 汉语 漢語 日本語 한국어 tiếng việt ไทย ภาษาไทย "
+    "bahasa indonesia ελληνικά latina svenska dansk norsk bokmål nynorsk suomi magyar română български hrvatski "
+    "српски srpski فارسی اردو አማርኛ yorùbá isizulu"
 )
-HEADER_WORDS = frozenset(f"{_LANGUAGES} {_WORDS}".split())
 
 
 @dataclass(frozen=True)
@@ -92,6 +111,7 @@ class Wanted:
     source: str = ""  # languages
     target: str = ""
     usual: str = ""  # columns to take if present: those of the evaluated run, or of the training file
+    encoding: str = UTF8  # of files without a byte-order mark
 
     @property
     def languages(self) -> tuple[str, str]:
@@ -114,6 +134,7 @@ class Table:
     sample: tuple[Sequence[str], ...] = field(repr=False)
     read: Callable[[Problem], Iterator[Row]] = field(repr=False)
     languages: Mapping[str, str] = field(default_factory=dict)  # of XLIFF: what stands in source and target
+    encoding: str = UTF8
 
     @property
     def name(self) -> str:
@@ -165,13 +186,21 @@ def kind_of(path: Path) -> str:
 def has_tabs(path: Path) -> bool:
     """Whether the first line that is not blank has a tab."""
     try:
-        first = next((line for line in islice(read_lines(path), 100) if line.strip()), "")
+        lines = read_lines(path, undecodable=lambda *_: None)  # in most encodings a tab is one byte
+        first = next((line for line in islice(lines, 100) if line.strip()), "")
     except RegardError:
         return False
     return "\t" in first
 
 
-def open_table(paths: Sequence[Path], header: str = "auto", columns: str = "", undecodable: Any = None) -> Table:
+def open_table(
+    paths: Sequence[Path],
+    header: str = "auto",
+    columns: str = "",
+    undecodable: Any = None,
+    *,
+    encoding: str = UTF8,
+) -> Table:
     """Recognises the table in a file (or in its parts); a file without a known suffix is read as TSV.
 
     `header` is auto, yes or no; `columns` are names that make a first line with them a header.
@@ -179,14 +208,16 @@ def open_table(paths: Sequence[Path], header: str = "auto", columns: str = "", u
     path, kind = paths[0], kind_of(paths[0]) or "TSV"
     for part in paths:
         if kind not in BINARY:
-            refuse_what_is_no_text(part)
+            refuse_what_is_no_text(part, encoding)
     if kind in ("TSV", "CSV"):
-        return _delimited(path, kind, header, _parts(columns), undecodable)
+        return _delimited(path, kind, header, _parts(columns), undecodable, encoding)
+    if kind == "XLSX":
+        return _sheet(path, header, _parts(columns))
     records: Callable[[Problem], Iterator[Record]]
     languages: Mapping[str, str] = {}
-    details = [encoding_of(read_head(path))] if kind not in BINARY else []
+    details = [encoding_name(path, encoding)] if kind not in BINARY else []
     if kind == "JSON Lines":
-        records = partial(_json_records, path, undecodable)
+        records = partial(_json_records, path, undecodable, encoding)
     elif kind in BINARY:
         records = partial(_arrow_records, paths)
     else:
@@ -204,7 +235,7 @@ def open_table(paths: Sequence[Path], header: str = "auto", columns: str = "", u
     def read(problem: Problem) -> Iterator[Row]:
         return ((number, [record.get(name, "") for name in names]) for number, record in records(problem))
 
-    return Table(tuple(paths), kind, tuple(details), names, False, rows, read, languages)
+    return Table(tuple(paths), kind, tuple(details), names, False, rows, read, languages, encoding)
 
 
 # -- which columns -----------------------------------------------------------------------------------------------------
@@ -231,11 +262,12 @@ def pair_columns(table: Table, wanted: Wanted) -> tuple[int, int]:
     inside = [number for number in candidates if "." in table.columns[number]]  # translation.de, translation.en
     if len(inside) == 2 and len({table.columns[number].rpartition(".")[0] for number in inside}) == 1:
         candidates = inside
-    while len(candidates) > 2 and table.kind in ("TSV", "CSV") and _says_nothing(table, candidates[-1]):
+    while len(candidates) > 2 and table.kind in BY_ROWS and _says_nothing(table, candidates[-1]):
         candidates.pop()
-    if len(candidates) == 2 and not any(_numbers_rows(table, column) for column in candidates):
+    coded = [_is_code(table, column) for column in candidates]
+    if len(candidates) == 2 and not any(_numbers_rows(table, column) for column in candidates) and sum(coded) != 1:
         return candidates[0], candidates[1]
-    if len(candidates) == 1 and table.kind in ("TSV", "CSV"):
+    if len(candidates) == 1 and table.kind in BY_ROWS:
         raise RegardError(
             f"{str(table.paths[0])!r} has no pairs: most lines have only one field; write source, tab, target on every "
             "line."
@@ -288,13 +320,31 @@ def _says_nothing(table: Table, column: int) -> bool:
 
 def _numbers_rows(table: Table, column: int) -> bool:
     """Whether a column counts or identifies the rows."""
-    if table.columns[column].casefold() in NUMBER_NAMES:
+    name = table.columns[column].casefold()
+    if name in NUMBER_NAMES or re.search(r"[\s_-]ids?$", name):
         return True
     fields = [row[column].strip() for row in table.sample if len(row) > column]
     if len(fields) < 3 or not all(re.fullmatch(r"\d{1,15}", text) for text in fields):
         return False
     first = int(fields[0])
     return [int(text) for text in fields] == list(range(first, first + len(fields)))
+
+
+def _is_code(table: Table, column: int) -> bool:
+    """Whether a column has another number in each row, and the same around it: s-017, s-018, …"""
+    fields = [row[column].strip() for row in table.sample if len(row) > column]
+    around = {re.sub(r"\d+", "0", text) for text in fields}
+    if len(fields) < 3 or len(around) > 1 or len({*fields}) < len(fields):
+        return False
+    return not fields[0].isdecimal() and bool(CODE.fullmatch(fields[0]))
+
+
+def _prose(table: Table, column: int) -> int:
+    """The number of rows in which a column looks like text: with letters, and not like a number or an identifier."""
+    if _numbers_rows(table, column):
+        return 0
+    fields = (row[column] for row in table.sample if len(row) > column)
+    return sum(any(map(str.isalpha, text)) and not CODE.fullmatch(text) for text in fields)
 
 
 def _no_column(table: Table, name: str) -> str:
@@ -310,8 +360,9 @@ def _ask(table: Table, why: str, count: int) -> RegardError:
 
     listed = ", ".join(shown(number, name) for number, name in enumerate(table.columns[:12]))
     places = range(len(table.columns))
-    worded = [n for n in places if any(any(map(str.isalpha, row[n])) for row in table.sample[:9] if len(row) > n)]
-    example = table.named((worded if len(worded) >= count else places)[:count])
+    rows = [_prose(table, number) for number in places]
+    most = sorted(filter(rows.__getitem__, places), key=lambda number: -rows[number])[:count]
+    example = table.named(sorted(most) if len(most) == count else places[:count])
     plural = "s" if len(table.columns) > 1 else ""
     return RegardError(
         f"{str(table.paths[0])!r} has {len(table.columns)} column{plural} ({listed}), and {why}; say so with "
@@ -322,8 +373,8 @@ def _ask(table: Table, why: str, count: int) -> RegardError:
 # -- TSV and CSV -------------------------------------------------------------------------------------------------------
 
 
-def _delimited(path: Path, kind: str, header: str, columns: list[str], undecodable: Any) -> Table:
-    lines = list(_some(read_lines(path, undecodable=lambda *_: None)))
+def _delimited(path: Path, kind: str, header: str, columns: list[str], undecodable: Any, encoding: str) -> Table:
+    lines = list(_some(read_lines(path, undecodable=undecodable and (lambda *_: None), encoding=encoding)))
     skip = 0
     delimiter, quotes = "\t", True
     if kind == "CSV":
@@ -335,7 +386,7 @@ def _delimited(path: Path, kind: str, header: str, columns: list[str], undecodab
         quotes = _has_quotes(lines)
 
     def read(problem: Problem) -> Iterator[Row]:
-        text = islice(read_lines(path, undecodable=undecodable), skip, None)
+        text = islice(read_lines(path, undecodable=undecodable, encoding=encoding), skip, None)
         return _split_rows(text, delimiter, quotes, problem, skip)
 
     rows = [
@@ -343,6 +394,29 @@ def _delimited(path: Path, kind: str, header: str, columns: list[str], undecodab
         for _, fields in _split_rows(lines[skip:], delimiter, quotes, lambda what, line: None, skip)
         if any(map(str.strip, fields))
     ]
+    details = {",": [], "\t": [] if kind == "TSV" else ["by tabs"]}.get(delimiter, [f"by {delimiter!r}"])
+    details += ["quotes taken off"] if quotes and any('"' in line for line in lines) else []
+    table = _with_header(path, kind, rows, read, header, columns)
+    return replace(table, details=(encoding_name(path, encoding), *table.details, *details), encoding=encoding)
+
+
+def _sheet(path: Path, header: str, columns: list[str]) -> Table:
+    """The first sheet of a workbook."""
+    book = Workbook(path)
+    rows = [list(map(one_line, fields)) for _, fields in islice(book.rows(), SAMPLE) if any(map(str.strip, fields))]
+    table = _with_header(path, "XLSX", rows, lambda problem: book.rows(), header, columns)
+    return replace(table, details=(book.sheet, *table.details))
+
+
+def _with_header(
+    path: Path,
+    kind: str,
+    rows: list[list[str]],
+    read: Callable[[Problem], Iterator[Row]],
+    header: str,
+    columns: list[str],
+) -> Table:
+    """A table whose first row may name its columns; `rows` is a sample."""
     if not rows:
         raise RegardError(f"{str(path)!r} has no pairs; write source, tab, target on every line.")
     _check_width(path, max(map(len, rows)))
@@ -353,9 +427,6 @@ def _delimited(path: Path, kind: str, header: str, columns: list[str], undecodab
     names = tuple(name or number for name, number in zip(rows[0], numbers)) if has_header else tuple(numbers)
     if len(set(names)) < len(names):
         names = tuple(numbers)
-    details = [encoding_of(read_head(path)), f"header {', '.join(names)}" if has_header else "no header"]
-    details += {",": [], "\t": [] if kind == "TSV" else ["by tabs"]}.get(delimiter, [f"by {delimiter!r}"])
-    details += ["quotes taken off"] if quotes and any('"' in line for line in lines) else []
 
     def body(problem: Problem) -> Iterator[Row]:
         found = read(problem)
@@ -363,12 +434,13 @@ def _delimited(path: Path, kind: str, header: str, columns: list[str], undecodab
             found = islice(dropwhile(lambda row: not any(map(str.strip, row[1])), found), 1, None)
         return ((number, list(map(one_line, fields))) for number, fields in found)
 
-    return Table((path,), kind, tuple(details), names, has_header, tuple(rows[has_header:]), body)
+    named = f"header {', '.join(names)}" if has_header else "no header"
+    return Table((path,), kind, (named,), names, has_header, tuple(rows[has_header:]), body)
 
 
 def _check_width(path: Path, columns: int) -> None:
     if columns > MOST_COLUMNS:
-        raise RegardError(f"{str(path)!r} has {columns} columns, more than {MOST_COLUMNS}: it is no table of texts.")
+        raise RegardError(f"{str(path)!r} has {columns} columns, more than {MOST_COLUMNS}: it is not a table of texts.")
 
 
 def _some(lines: Iterable[str]) -> Iterator[str]:
@@ -441,8 +513,17 @@ def _are_names(fields: Sequence[str]) -> bool:
     return bool(named) and len(named) >= len(fields) - 1 and all(map(_is_name, named))
 
 
+def _words(text: str) -> list[str]:
+    """The words of a name: letters with their marks, and digits."""
+    composed = unicodedata.normalize("NFC", text.casefold())
+    return "".join(char if unicodedata.category(char)[0] in "LMN" else " " for char in composed).split()
+
+
+HEADER_WORDS = frozenset(_words(f"{_LANGUAGES} {_WORDS}"))
+
+
 def _is_name(text: str) -> bool:
-    words = [word for word in re.split(r"[\W_]+", text.casefold()) if word]
+    words = _words(text)
     if re.fullmatch(r"[A-Za-z]{2,3}[-_][A-Za-z]{2,4}", text):  # en-US, eng_Latn
         words = words[:1]
     return 0 < len(words) <= 3 and all(word in HEADER_WORDS for word in words)
@@ -451,8 +532,8 @@ def _is_name(text: str) -> bool:
 # -- records -----------------------------------------------------------------------------------------------------------
 
 
-def _json_records(path: Path, undecodable: Any, problem: Problem) -> Iterator[Record]:
-    for number, line in enumerate(read_lines(path, undecodable=undecodable), 1):
+def _json_records(path: Path, undecodable: Any, encoding: str, problem: Problem) -> Iterator[Record]:
+    for number, line in enumerate(read_lines(path, undecodable=undecodable, encoding=encoding), 1):
         if not line.strip():
             continue
         try:
@@ -516,4 +597,4 @@ def _arrow_records(paths: Sequence[Path], problem: Problem) -> Iterator[Record]:
                         problem(f"a text of more than {LONGEST_LINE >> 20} MiB", number)
                     yield number, fields
         except (pyarrow.ArrowException, OSError) as error:
-            raise RegardError(f"{str(path)!r} is no whole {path.suffix} file ({error}); copy it again.") from None
+            raise RegardError(f"{str(path)!r} is not a complete {path.suffix} file ({error}); copy it again.") from None

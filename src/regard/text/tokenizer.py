@@ -4,8 +4,8 @@
 
 One boundary symbol, `<eos>` (id 0), stands for every line end; words and characters outside the vocabulary become
 `<unk>` (id 1); bytes and byte pairs cover everything. Byte-pair encoding (Gage 1994; Sennrich 2016; over bytes: Radford
-2019) starts from the 256 bytes and merges the most frequent neighbouring pair again and again. The tokenizer is one
-`tokenizer.json` of the `tokenizers` library, which any other program can load.
+2019) starts from the 256 bytes, here merged into the characters of the text, and merges the most frequent neighboring
+pair again and again. The tokenizer is one `tokenizer.json` of the `tokenizers` library; any other program can load it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import count as counter
-from itertools import islice, takewhile
+from itertools import islice
 from pathlib import Path
 from threading import Lock
 from typing import Literal
@@ -43,6 +43,8 @@ WORD = r"[\p{L}\p{M}\p{N}_]+"  # with combining marks, which Hindi words contain
 SPLIT_WORDS = rf"<unk>|\p{{N}}+(?:[.,:]\p{{N}}+)+|{WORD}(?:['’‑-]{WORD})*|[^\s\x1c-\x1f]"
 SPLIT_SPACES = r"[^\s\x1c-\x1f]+"
 SPLIT_CHARACTERS = r"[\s\S]"
+# The engine's own pattern for byte pairs (GPT-2's), here to learn from characters.
+SPLIT_BYTE_PAIRS = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
 
 # Pieces are encoded independently of their neighbours, so each distinct one is encoded only once.
 # Words are pieces between white space; byte pairs keep the white space before a piece.
@@ -102,7 +104,8 @@ class Tokenizer:
         """Builds the vocabulary from lines of text.
 
         `vocabulary` is its size with the special symbols; None takes all characters, all words (of raw text
-        those that occur twice), or, for byte pairs, one symbol per 200 characters of text, at most 8 000.
+        those that occur twice), or, for byte pairs, all characters and one symbol per 200 characters of text, at most
+        8,000. At most half of the symbols of byte pairs are characters: the rarest of a larger alphabet stay bytes.
         """
         _check(kind, vocabulary, normalise)
         normalizer = {"nfc": normalizers.NFC(), "nfkc": normalizers.NFKC(), "none": None}[normalise]
@@ -111,7 +114,9 @@ class Tokenizer:
         elif kind == "bpe":
             engine = _train_byte_pairs(lines, vocabulary, normalizer)
         elif kind == "char":
-            engine = _look_up(_most_frequent(_count_characters(lines, normalizer), vocabulary), SPLIT_CHARACTERS)
+            characters = _count_characters(lines, normalizer)
+            del characters["\n"]
+            engine = _look_up(_most_frequent(characters, vocabulary), SPLIT_CHARACTERS)
         else:
             split = SPLIT_SPACES if pretokenised else SPLIT_WORDS
             counts = _count_words(lines, normalizer, split)
@@ -300,9 +305,10 @@ class Tokenizer:
         return {symbol: vocabulary[symbol] for symbol in BYTE_SYMBOLS}
 
     def decode(self, ids: Iterable[int]) -> str:
-        """The text of ids: `<eos>` is a line end; words are joined with normal spacing."""
+        """The text of ids: `<eos>` is a line end; words are joined with normal spacing. Bytes that do not make a whole
+        character are left out, so the text of a beginning is the beginning of the text."""
         if self.kind in ("byte", "bpe"):
-            return b"".join(map(self._bytes.__getitem__, ids)).decode("utf-8", "replace")
+            return b"".join(map(self._bytes.__getitem__, ids)).decode("utf-8", "ignore")
         words = ["\n" if symbol == self.eos else self.tokens[symbol] for symbol in ids]
         if self.kind == "char":
             return "".join(words)
@@ -312,6 +318,13 @@ class Tokenizer:
     @cached_property
     def _bytes(self) -> list[bytes]:
         return [b"\n", *(bytes(map(BYTE_OF_SYMBOL.__getitem__, token)) for token in self._symbols[1:])]
+
+    @property
+    def byte_pieces(self) -> list[int]:
+        """Ids of single bytes and of other tokens that are not whole characters."""
+        if self.kind not in ("byte", "bpe"):
+            return []
+        return [n for n, token in enumerate(self._bytes) if n and (len(token) == 1 or not _is_text(token))]
 
     def token(self, symbol: int) -> str:
         return self.tokens[symbol]
@@ -330,10 +343,15 @@ class Tokenizer:
 
 
 def _readable(token: bytes) -> str:
+    return token.decode() if _is_text(token) else "".join(f"<0x{byte:02X}>" for byte in token)
+
+
+def _is_text(token: bytes) -> bool:
     try:
-        return token.decode()
+        token.decode()
     except UnicodeDecodeError:
-        return "".join(f"<0x{byte:02X}>" for byte in token)
+        return False
+    return True
 
 
 def _byte_symbols() -> list[str]:
@@ -441,36 +459,69 @@ def _byte_pairs(vocabulary: dict[str, int], merges: list[tuple[str, str]], into_
 
 
 def _train_byte_pairs(lines: Iterable[str], size: int | None, normalizer: normalizers.Normalizer | None) -> Engine:
-    characters = 0
+    """First merges the bytes of each character of the text, then the most frequent neighbors among characters."""
+    lines = list(lines) if isinstance(lines, Iterator) else lines  # they are read twice
+    counts = _count_characters(lines, normalizer)
+    vocabulary = {EOS: 0, **{symbol: 1 + place for place, symbol in enumerate(sorted(BYTE_SYMBOLS))}}
+    room = len(vocabulary) + ((size or LARGEST_BPE) - len(vocabulary)) // 2
+    alphabet, merges = _merge_characters(counts, vocabulary, room)
+    size = size or min(LARGEST_BPE, len(vocabulary) + counts.total() // CHARACTERS_PER_SYMBOL)
+    splits = [pre_tokenizers.Split(Regex(SPLIT_BYTE_PAIRS), "isolated")]
+    if rare := "".join(char for char in counts if not char.isascii() and char not in alphabet):
+        splits.insert(0, pre_tokenizers.Split(Regex(f"[{rare}]"), "removed"))
 
-    def counted() -> Iterator[str]:
-        nonlocal characters
+    def words() -> Iterator[str]:
         for line in lines:
-            characters += len(line) + 1
+            line = _compose(line, normalizer)
             if LONG_RUN.search(line):  # as one word it would take quadratic time
                 yield from (line[begin : begin + LONGEST_WORD] for begin in range(0, len(line), LONGEST_WORD))
             else:
                 yield line
 
-    engine = _byte_pairs({}, [], True)
-    if normalizer is not None:
-        engine.normalizer = normalizer
+    # Ties go to the lower ids: ASCII in the order of its symbols, then the other characters.
+    ascii_symbols = sorted(map(chr, range(128)), key=_spell_bytes)
+    engine = Engine(models.BPE())
+    engine.pre_tokenizer = pre_tokenizers.Sequence(splits)
+    learned = 1 + len(ascii_symbols) + len(alphabet) + size - len(vocabulary)
     engine.train_from_iterator(
-        counted(),
+        words(),
         trainers.BpeTrainer(
-            vocab_size=size or LARGEST_BPE,
-            min_frequency=2,
-            special_tokens=[EOS],
-            initial_alphabet=BYTE_SYMBOLS,
-            show_progress=False,
+            vocab_size=learned, min_frequency=2, special_tokens=[EOS, *ascii_symbols], show_progress=False
         ),
     )
-    model = json.loads(engine.to_str())["model"]
-    size = size or 257 + characters // CHARACTERS_PER_SYMBOL
-    vocabulary = {token: symbol for token, symbol in model["vocab"].items() if symbol < size}
-    # Merges are found in order, so a prefix of a long list is the shorter vocabulary's list.
-    merges = takewhile(lambda pair: "".join(pair) in vocabulary, map(tuple, model["merges"]))
-    return _byte_pairs(vocabulary, list(merges), True)
+    for left, right in json.loads(engine.to_str())["model"]["merges"]:
+        pair = _spell_bytes(left), _spell_bytes(right)
+        if len(vocabulary) == size and "".join(pair) not in vocabulary:
+            break
+        vocabulary.setdefault("".join(pair), len(vocabulary))
+        merges.append(pair)
+    return _byte_pairs(vocabulary, merges, True)
+
+
+def _merge_characters(
+    counts: Counter[str], vocabulary: dict[str, int], room: int
+) -> tuple[set[str], list[tuple[str, str]]]:
+    """Adds characters of several bytes to the vocabulary, the most frequent first, up to `room` symbols.
+
+    Returns them, and the merges that spell them: a character begins with none of another's merges but a common prefix.
+    """
+    alphabet: set[str] = set()
+    merges: list[tuple[str, str]] = []
+    for char in sorted((char for char in counts if not char.isascii()), key=lambda char: (-counts[char], char)):
+        symbols = _spell_bytes(char)
+        new = [end for end in range(2, len(symbols) + 1) if symbols[:end] not in vocabulary]
+        if len(vocabulary) + len(new) > room:
+            break
+        alphabet.add(char)
+        for end in new:
+            vocabulary[symbols[:end]] = len(vocabulary)
+            merges.append((symbols[: end - 1], symbols[end - 1]))
+    return alphabet, merges
+
+
+def _spell_bytes(text: str) -> str:
+    """A text as the symbols of its bytes."""
+    return "".join(map(BYTE_SYMBOLS.__getitem__, text.encode()))
 
 
 def _count_words(lines: Iterable[str], normalizer: normalizers.Normalizer | None, split: str) -> Counter[str]:
@@ -491,13 +542,12 @@ def split_words(pieces: Mapping[str, int], split: str) -> Counter[str]:
 
 
 def _count_characters(lines: Iterable[str], normalizer: normalizers.Normalizer | None) -> Counter[str]:
-    characters: Counter[str] = Counter()
+    """Counts of the characters, with a line end for each line."""
+    counts = np.zeros(0x110000, np.int64)
     for text, _ in blocks(lines):
-        codes = np.frombuffer(_compose(text, normalizer).encode("utf-32-le"), np.uint32)
-        for code, count in zip(*np.unique(codes, return_counts=True)):
-            characters[chr(code)] += int(count)
-    del characters["\n"]
-    return characters
+        codes = np.frombuffer(f"{_compose(_valid(text), normalizer)}\n".encode("utf-32-le"), np.uint32)
+        counts += np.bincount(codes, minlength=len(counts))
+    return Counter({chr(code): int(counts[code]) for code in np.flatnonzero(counts).tolist()})
 
 
 def _valid(text: str) -> str:

@@ -27,9 +27,9 @@ from typing import BinaryIO
 
 import numpy as np
 
+from regard.base.cache import cache_folder
 from regard.base.errors import RegardError
 from regard.base.files import file_digest, reading, sweep, waiting_for, write_text
-from regard.corpora.fetch import cache_folder
 from regard.text.corpus import Corpus
 from regard.text.tokenizer import EOS, Tokenizer, blocks
 

@@ -91,8 +91,8 @@ class _Reader:
                 except (expat.ExpatError, LookupError, ValueError) as error:
                     reason = expat.ErrorString(error.code) if isinstance(error, expat.ExpatError) else error
                     raise RegardError(
-                        f"{str(self.path)!r} is no whole XML: {reason} on line {parser.CurrentLineNumber}; export it "
-                        "again."
+                        f"{str(self.path)!r} is not complete XML: {reason} on line {parser.CurrentLineNumber}; "
+                        "export it again."
                     ) from None
                 yield from self._ready
                 self._ready.clear()

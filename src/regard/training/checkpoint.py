@@ -84,6 +84,11 @@ def load_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     return tensors, note
 
 
+def weights_digest(weights: Mapping[str, Tensor]) -> str:
+    """The digest of weights on a CPU, whatever file they are in."""
+    return _digest({name: weight.contiguous() for name, weight in weights.items()}, {})
+
+
 def _digest(tensors: Mapping[str, Tensor], note: Mapping[str, Any], *, in_pieces: bool = True) -> str:
     """Of the note and of each tensor, in the order of their names. `in_pieces`: of a tensor's bytes the digests of its
     pieces, which threads compute."""

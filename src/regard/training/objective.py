@@ -19,9 +19,9 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
+from regard.layers.loss import negative_log_likelihood
 from regard.layers.state import State
 from regard.systems.model import Model, Stack
 from regard.text.batches import Batch
@@ -71,9 +71,7 @@ class Objective(nn.Module):
             batch = batch.each(lambda part: torch.cat([part, part]))
         logits, state = self.model(batch.tokens, self.model.begin(batch.source, batch.source_lengths))
         logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
-        loss = F.cross_entropy(
-            logits.flatten(0, 1), batch.targets.flatten(), reduction="none", label_smoothing=self.smoothing
-        ).view_as(batch.targets)
+        loss = negative_log_likelihood(logits, batch.targets, smoothing=self.smoothing)
         if self.consistency:
             first, second = loss.chunk(2)
             loss = 0.5 * (first + second) + 0.25 * self.consistency * disagreement(logits)

@@ -1,7 +1,7 @@
 """Validation during training: the loss on held-out data, and the criterion that selects the best weights.
 
-A validation returns a verdict: the loss (nats per token), other figures such as BLEU, and `badness`, by which the best
-weights are chosen (lower is better): the loss itself, or for translations −BLEU.
+A validation returns a verdict: the loss (nats per token), other figures such as BLEU, and `objective`, by which the
+best weights are chosen (lower is better): the loss itself, or for translations −BLEU.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Verdict:
     criterion: str = "loss"  # "loss", or one of the figures, of which more is better
 
     @property
-    def badness(self) -> float:
+    def objective(self) -> float:
         return self.loss if self.criterion == "loss" else -self.figures[self.criterion]
 
 
@@ -39,7 +39,7 @@ class TextValidation:
     eos: int
 
     def __call__(self, model: Model) -> Verdict:
-        *_, whole = likelihood(model, self.ids, Method.of(model), eos=self.eos)
+        *_, whole = likelihood(model, self.ids, Method.in_training(model), eos=self.eos)
         return Verdict(whole.mean)
 
 
@@ -56,6 +56,6 @@ class PairValidation:
         return Verdict(self.loss(model), {"bleu": self.bleu(model)}, "bleu")
 
 
-def best_words(badness: float, criterion: str) -> str:
+def best_words(objective: float, criterion: str) -> str:
     """ "loss 2.3456" or "BLEU 31.20": the best so far, for a sentence."""
-    return f"loss {badness:.4f}" if criterion == "loss" else f"{criterion.upper()} {-badness:.2f}"
+    return f"loss {objective:.4f}" if criterion == "loss" else f"{criterion.upper()} {-objective:.2f}"

@@ -112,16 +112,22 @@ class Server(uvicorn.Server):
             )
         )
         self.listening, self.ready, self.hangup = listening, ready, hangup
+        self.failure: OSError | None = None
 
     def run(self, sockets: list[socket.socket] | None = None) -> None:
         super().run(sockets=[self.listening] if sockets is None else sockets)
+        if self.failure is not None:
+            raise self.failure
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         if self.hangup is not None and hasattr(signal, "SIGHUP"):
             with contextlib.suppress(ValueError, RuntimeError):  # signals come to the main thread alone
                 asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self.hangup)
-        self.ready(url(self.listening))
+        try:
+            self.ready(url(self.listening))
+        except OSError as error:  # the address could not be printed
+            self.failure, self.should_exit = error, True
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:

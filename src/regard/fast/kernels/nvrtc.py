@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from regard.corpora.kept import kept
+from regard.base.cache import cached
 
 SHARED_MEMORY = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 CLUSTER = 4  # CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
@@ -68,7 +68,7 @@ def compiled(source: str, options: list[str]) -> bytes:
     _compiler().nvrtcVersion(ctypes.byref(major), ctypes.byref(minor))
     told = "\0".join([source, *options, str(torch.version.cuda), f"{major.value}.{minor.value}"])
     name = f"{hashlib.blake2b(told.encode(), digest_size=16).hexdigest()}.cubin"
-    return kept("kernels", name, lambda: compile_now(source, options), bytes, bytes)
+    return cached("kernels", name, lambda: compile_now(source, options), bytes, bytes)
 
 
 def compile_now(source: str, options: list[str]) -> bytes:

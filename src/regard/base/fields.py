@@ -1,0 +1,347 @@
+"""Values from outside (JSON, query strings, forms): one declaration per request, and one place that checks it.
+
+    @dataclass(frozen=True)
+    class Translate(Fields):
+        text: str = text(most=5000, lines=True, doc="the sentence")
+        beam: int = whole(5, least=1, most=20, doc="hypotheses that are kept")
+
+    Translate.read({"text": "a cat", "beam": 3}).beam            # 3
+    Translate.read_query([("text", "a cat"), ("beam", "3")])     # the same from ?text=a+cat&beam=3
+
+Lengths are checked before anything works on a value: before digits become a number, and before text becomes a path or a
+word of a command. Whatever is given, the only exception is FieldError, with one sentence that names the field. A
+declaration keeps each field's kind, default and documentation (`declared`), from which a form or a schema can be made.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import os
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import MISSING, dataclass, field
+from typing import Any, Self
+
+from regard.base.errors import RegardError
+from regard.base.numbers import grouped
+from regard.base.settings import meant
+
+DIGITS = 18  # of a whole number: it fits into 64 bits
+SHOWN = 60  # characters of a value in a sentence
+BREAKS = re.compile("[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]")  # where str.splitlines ends a line
+DECIMAL = re.compile(r"[+-]?(?:[0-9]{1,40}(?:\.[0-9]{0,40})?|\.[0-9]{1,40})(?:[eE][+-]?[0-9]{1,4})?")
+
+
+class FieldError(RegardError):
+    """A field that cannot be used; the sentence names it, and so does `field`."""
+
+    def __init__(self, sentence: str, field: str) -> None:
+        super().__init__(sentence)
+        self.field = field
+
+
+def whole_number(digits: str) -> int | None:
+    """The number that 1 to 18 ASCII digits write; None for any other text."""
+    return int(digits) if len(digits) <= DIGITS and digits.isascii() and digits.isdecimal() else None
+
+
+def shown(value: Any) -> str:
+    """A value in a sentence, however long it is."""
+    if isinstance(value, int) and value.bit_length() > 8 * SHOWN:
+        return "a number with too many digits"
+    if not isinstance(value, str | int | float):
+        return type(value).__name__
+    text = json.dumps(value[: 2 * SHOWN] if isinstance(value, str) else value, ensure_ascii=False)
+    text = text.encode("utf-8", "backslashreplace").decode()  # half a surrogate pair
+    return text if len(text) <= SHOWN else f"{text[: SHOWN - 3]}…"
+
+
+# -- kinds of fields -------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class Field(ABC):
+    """What a field may be."""
+
+    doc: str = ""
+
+    @property
+    @abstractmethod
+    def noun(self) -> str:
+        """With its article, for a sentence."""
+
+    @abstractmethod
+    def read(self, name: str, value: Any, *, texts: bool = False) -> Any:
+        """The value, checked. `texts`: it comes from a query or a form, where numbers are digits."""
+
+    def refuse(self, name: str, value: Any) -> FieldError:
+        return FieldError(f"{name} must be {self.noun}, not {shown(value)}.", name)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TextField(Field):
+    """One line of at most `most` characters, or several with `lines`. `pattern` is a regular expression for all of it,
+    `expected` says what that means. `file`: the name of a file or folder, which need not be Unicode on every system."""
+
+    most: int = 300
+    lines: bool = False
+    pattern: str = ""
+    expected: str = ""
+    file: bool = False
+
+    @property
+    def noun(self) -> str:
+        return self.expected or "a text"
+
+    def read(self, name: str, value: Any, *, texts: bool = False) -> str:
+        if not isinstance(value, str):
+            raise self.refuse(name, value)
+        if len(value) > self.most:
+            raise FieldError(
+                f"{name} must have at most {grouped(self.most)} characters, not {grouped(len(value))}.", name
+            )
+        try:
+            os.fsencode(value) if self.file else value.encode()
+        except UnicodeEncodeError:
+            raise FieldError(f"{name} is not valid Unicode: it has half a surrogate pair.", name) from None
+        if "\0" in value:
+            raise FieldError(f"{name} has a NUL character: take it out.", name)
+        if not self.lines and BREAKS.search(value):
+            raise FieldError(f"{name} must be one line: take the line breaks out.", name)
+        if self.pattern and not re.fullmatch(self.pattern, value):
+            raise self.refuse(name, value)
+        return value
+
+
+@dataclass(frozen=True, kw_only=True)
+class WholeField(Field):
+    least: int
+    most: int
+
+    @property
+    def noun(self) -> str:
+        return "a whole number"
+
+    def read(self, name: str, value: Any, *, texts: bool = False) -> int:
+        number = value
+        if texts and isinstance(value, str):
+            text = value[: DIGITS + 20].strip(" ")
+            number = whole_number(text.removeprefix("-"))
+            number = -number if number is not None and text.startswith("-") else number
+        elif isinstance(value, float) and value.is_integer():  # JSON has no other whole numbers
+            number = int(value)
+        if isinstance(number, bool) or not isinstance(number, int):
+            raise self.refuse(name, value)
+        if not self.least <= number <= self.most:
+            raise FieldError(f"{name} must be from {self.least} to {self.most}, not {shown(value)}.", name)
+        return number
+
+
+@dataclass(frozen=True, kw_only=True)
+class NumberField(Field):
+    least: float
+    most: float
+
+    @property
+    def noun(self) -> str:
+        return "a number"
+
+    def read(self, name: str, value: Any, *, texts: bool = False) -> float:
+        number = value
+        if texts and isinstance(value, str):
+            text = value[:200].strip(" ")
+            number = float(text) if DECIMAL.fullmatch(text) else None
+        if isinstance(number, bool) or not isinstance(number, int | float):
+            raise self.refuse(name, value)
+        if not self.least <= number <= self.most or (isinstance(number, float) and not math.isfinite(number)):
+            raise FieldError(f"{name} must be from {self.least:g} to {self.most:g}, not {shown(value)}.", name)
+        return float(number)
+
+
+@dataclass(frozen=True, kw_only=True)
+class FlagField(Field):
+    @property
+    def noun(self) -> str:
+        return "true or false"
+
+    def read(self, name: str, value: Any, *, texts: bool = False) -> bool:
+        if texts and isinstance(value, str):
+            found = {"": True, "1": True, "true": True, "0": False, "false": False}.get(value)
+        else:
+            found = value if isinstance(value, bool) else None
+        if found is None:
+            raise self.refuse(name, value)
+        return found
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChoiceField(Field):
+    choices: Sequence[str]
+
+    @property
+    def noun(self) -> str:
+        return f"one of {', '.join(self.choices)}"
+
+    def read(self, name: str, value: Any, *, texts: bool = False) -> str:
+        if not isinstance(value, str) or value not in self.choices:
+            raise self.refuse(name, value)
+        return value
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScalarField(Field):
+    """A setting as the command line takes it: text, or a number or flag that becomes text."""
+
+    most: int = 300
+
+    @property
+    def noun(self) -> str:
+        return "a text, a number, or true or false"
+
+    def read(self, name: str, value: Any, *, texts: bool = False) -> str:
+        if isinstance(value, bool):
+            return str(value).lower()
+        if isinstance(value, int | float):
+            NumberField(least=-1e300, most=1e300).read(name, value)
+            return str(value)
+        if not isinstance(value, str):
+            raise self.refuse(name, value)
+        return TextField(most=self.most).read(name, value)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ListField(Field):
+    of: Field
+    most: int
+    least: int = 0
+
+    @property
+    def noun(self) -> str:
+        return f"a list of {f'{self.least} to' if self.least else 'at most'} {grouped(self.most)} entries"
+
+    def read(self, name: str, value: Any, *, texts: bool = False) -> tuple[Any, ...]:
+        if not isinstance(value, list | tuple) or not self.least <= len(value) <= self.most:
+            raise self.refuse(name, value)
+        return tuple(self.of.read(f"{name}[{place}]", one, texts=texts) for place, one in enumerate(value))
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableField(Field):
+    """An object whose keys are not known before, such as the settings of a system."""
+
+    of: Field
+    most: int = 200
+
+    @property
+    def noun(self) -> str:
+        return f"an object of at most {grouped(self.most)} entries"
+
+    def read(self, name: str, value: Any, *, texts: bool = False) -> dict[str, Any]:
+        if not isinstance(value, Mapping) or len(value) > self.most:
+            raise self.refuse(name, value)
+        keys = TextField(most=100)
+        return {keys.read(f"a key of {name}", key): self.of.read(f"{name}.{key}", one) for key, one in value.items()}
+
+
+@dataclass(frozen=True, kw_only=True)
+class ObjectField(Field):
+    """An object that is declared by itself."""
+
+    of: type[Fields]
+
+    @property
+    def noun(self) -> str:
+        return "an object"
+
+    def read(self, name: str, value: Any, *, texts: bool = False) -> Fields:
+        if not isinstance(value, Mapping):
+            raise self.refuse(name, value)
+        return self.of.read(value)
+
+
+# -- declarations ----------------------------------------------------------------------------------------------------
+
+
+def _field(kind: Field, default: Any) -> Any:
+    if isinstance(default, dict):
+        return field(default_factory=default.copy, kw_only=True, metadata={"kind": kind})
+    return field(default=default, kw_only=True, metadata={"kind": kind})
+
+
+def text(default: Any = MISSING, **about: Any) -> Any:
+    return _field(TextField(**about), default)
+
+
+def whole(default: Any = MISSING, **about: Any) -> Any:
+    return _field(WholeField(**about), default)
+
+
+def number(default: Any = MISSING, **about: Any) -> Any:
+    return _field(NumberField(**about), default)
+
+
+def flag(default: Any = False, **about: Any) -> Any:
+    return _field(FlagField(**about), default)
+
+
+def choice(choices: Sequence[str], default: Any = MISSING, **about: Any) -> Any:
+    return _field(ChoiceField(choices=tuple(choices), **about), default)
+
+
+def list_of(of: Field, *, most: int, least: int = 0, doc: str = "") -> Any:
+    return _field(ListField(of=of, most=most, least=least, doc=doc), MISSING if least else ())
+
+
+def table_of(of: Field, **about: Any) -> Any:
+    return _field(TableField(of=of, **about), {})
+
+
+@dataclass(frozen=True)
+class Fields:
+    """A request; subclasses are frozen dataclasses. A field `from_` has the key `from`. null is a field left out."""
+
+    @classmethod
+    def declared(cls) -> dict[str, dataclasses.Field[Any]]:
+        """By key; `metadata["kind"]` has bounds and documentation, `default` is MISSING where a value is required."""
+        return {one.name.rstrip("_"): one for one in dataclasses.fields(cls)}
+
+    @classmethod
+    def read(cls, given: Mapping[str, Any], *, texts: bool = False) -> Self:
+        """From a JSON object. `texts`: numbers may be given as digits, as a form does."""
+        known = cls.declared()
+        for key in given:
+            if key not in known:
+                word = str(key)[:100]
+                raise FieldError(f"There is no field {shown(word)}{meant(word, sorted(known))}", word)
+        values = {}
+        for key, one in known.items():
+            kind: Field = one.metadata["kind"]
+            if given.get(key) is not None:
+                values[one.name] = kind.read(key, given[key], texts=texts)
+            elif one.default is MISSING and one.default_factory is MISSING:
+                raise FieldError(f"{key} must be {kind.noun}, and is missing.", key)
+        return cls(**values)
+
+    @classmethod
+    def read_query(cls, pairs: Iterable[tuple[str, str]]) -> Self:
+        """From a query string: of a list each entry is a pair, of other fields the last counts."""
+        known, given = cls.declared(), dict[str, Any]()
+        for key, value in pairs:
+            if key in known and isinstance(known[key].metadata["kind"], ListField):
+                given.setdefault(key, []).append(value)
+            else:
+                given[key] = value
+        return cls.read(given, texts=True)
+
+    def as_json(self) -> dict[str, Any]:
+        """A JSON object that `read` reads as this."""
+        return {key: _as_json(getattr(self, one.name)) for key, one in self.declared().items()}
+
+
+def _as_json(value: Any) -> Any:
+    if isinstance(value, Fields):
+        return value.as_json()
+    return [_as_json(one) for one in value] if isinstance(value, tuple) else value

@@ -1,0 +1,48 @@
+"""Differences between every two rows, paired on the same test data.
+
+To be level is not transitive: a may tie with b and b with c, and yet a be better than c. So all pairs
+are tested, and the report names the largest sets in which no two differ.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Difference:
+    """Two rows of the order: the better score minus the other (of language models, nats per token)."""
+
+    better: str
+    worse: str
+    by: float
+    low: float
+    high: float
+
+    @property
+    def beyond(self) -> bool:
+        """Is zero outside the interval of the paired difference?"""
+        return not self.low <= 0 <= self.high
+
+
+def alike(order: Sequence[str], pairs: Sequence[Difference]) -> list[tuple[str, ...]]:
+    """The largest sets of two or more rows of which no two differ, in ranking order."""
+    same = {frozenset((d.better, d.worse)) for d in pairs if not d.beyond}
+    found: list[tuple[str, ...]] = []
+
+    def grow(chosen: tuple[str, ...], start: int) -> None:
+        fitting = [label for label in order if label not in chosen and all({label, one} in same for one in chosen)]
+        if not fitting and len(chosen) > 1:
+            found.append(chosen)
+        for label in fitting:
+            if order.index(label) >= start:
+                grow((*chosen, label), order.index(label) + 1)
+
+    grow((), 0)
+    return found
+
+
+def named(groups: Sequence[Sequence[str]]) -> str:
+    """a and b; c, d and e."""
+    return "; ".join(f"{', '.join(group[:-1])} and {group[-1]}" for group in groups)

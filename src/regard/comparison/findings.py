@@ -1,0 +1,199 @@
+"""A comparison in sentences: the finding, the notes under its table, and the methods paragraph for a paper.
+
+Sentences for one task only are in `language_report.py` and `translation_report.py`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from regard.base.numbers import grouped
+from regard.comparison.comparison import Comparison
+from regard.comparison.curves import in_order, other_order
+from regard.comparison.differences import Difference, named
+from regard.training.hyperparameters import Learning
+
+
+def finding(comparison: Comparison) -> str:
+    """The result in a few sentences: which system is best, by how much, and whether the difference excludes zero."""
+    told, (first, *others) = comparison.task.report, comparison.order
+    best = (
+        f"{first['label']} {'has the best' if others else 'has a'} {comparison.task.score_name}: {told.score(first)}."
+    )
+    if not others:
+        return best
+    tied = tied_with_best(comparison)
+    if comparison.fewest_seeds == 1:
+        best = f"Of these runs, that of {best}"
+    if tied and not comparison.enough_seeds:
+        return f"{best} {_few_seeds(comparison, [first['label'], *tied], 'contains')}"
+    if tied:
+        names = named([(first["label"], *tied)])
+        return (
+            f"{best} The differences between {names} are not significant."
+            if len(tied) > 1
+            else (f"{best} The difference between {names} is not significant.")
+        )
+    ahead = next((d for d in comparison.differences if d.worse == others[0]["label"]), None)
+    if ahead is None:
+        return best
+    if not comparison.enough_seeds:
+        return f"{best} {told.ahead(ahead)}. {_few_seeds(comparison, [ahead.better, ahead.worse], 'excludes')}"
+    return f"{best} {told.ahead(ahead)}; the difference is significant."
+
+
+def _few_seeds(comparison: Comparison, labels: list[str], zero: str) -> str:
+    """What the paired interval of the best and the others says, and that it says nothing of other seeds."""
+    interval = f"the 95 % interval of the paired difference over {comparison.task.resampled} {zero} zero"
+    counted = {entrant.label for entrant in comparison.plan.entrants if entrant.counted}
+    if counted.issuperset(labels):
+        return f"For {named([labels])} {interval}."
+    of = "these two runs" if len(labels) == 2 else "each of these runs and the best"
+    if comparison.fewest_seeds > 1:
+        of = f"the runs of these {comparison.fewest_seeds} seeds"
+    return f"For {of} ({named([labels])}) {interval}: training again with another seed can turn the order round."
+
+
+def tied_with_best(comparison: Comparison) -> list[str]:
+    """Systems whose difference from the best may be zero."""
+    first = comparison.order[0]["label"]
+    return [d.worse for d in comparison.differences if d.better == first and not d.beyond]
+
+
+def verdict(comparison: Comparison, difference: Difference) -> str:
+    """Its cell in the table of differences: with few seeds, only whether the interval contains no difference."""
+    if comparison.enough_seeds:
+        return "significant" if difference.beyond else "not significant"
+    return "no" if difference.beyond else "yes"
+
+
+def caveats(comparison: Comparison) -> list[str]:
+    """Caveats to the finding, one sentence each."""
+    found = []
+    if comparison.fewest_seeds == 1:
+        found.append(
+            "One seed: the intervals are of these runs and cover other test text, not other seeds, which can turn the "
+            "order round; --seeds 3 covers both."
+        )
+    elif comparison.fewest_seeds == 2:
+        found.append("Two seeds: too few to know how far seeds differ; use --seeds 3 or more.")
+    if comparison.plan.facts["split"] == "valid":
+        found.append("There is no test split: the numbers are of the validation split, which also chose the weights.")
+    return found + [f"{name} failed: {why}" for name, why in comparison.failed.items()]
+
+
+def notes(comparison: Comparison) -> list[str]:
+    """Notes under the table, one sentence each."""
+    return [*caveats(comparison), *measured(comparison)]
+
+
+def measured(comparison: Comparison) -> list[str]:
+    """How the numbers were measured, one sentence each."""
+    told = comparison.task.report
+    found = told.conditions(comparison)
+    if any(not entrant.counted for entrant in comparison.plan.entrants):
+        found.append(told.effort(comparison))
+    if len(_optimisers(comparison)) > 1:
+        found.append(f"Not all were trained alike: {'; '.join(_optimisers(comparison))}.")
+    before = [r["memory_before_bytes"] for r in comparison.results.values() if r.get("memory_of") == "process"]
+    if before:
+        found.append(
+            "Memory is the most that the training's own process held; Python and PyTorch alone are "
+            f"{max(before) / 2**20:.0f} MiB of it."
+        )
+    if any(r.get("memory_of") == "GPU" for r in comparison.results.values()):
+        found.append("For systems on the GPU, memory is the most that tensors held there while training.")
+    if (jobs := side_by_side(comparison)) > 1:
+        found.append(f"At times at least {jobs} runs shared the machine: each was slower than it would be alone.")
+    if sentence := _other_order(comparison):
+        found.append(sentence)
+    for label, seed in comparison.results:
+        for note in comparison.results[label, seed].get("notes", []):
+            found.append(f"{label}: {note}.")
+    return found
+
+
+def side_by_side(comparison: Comparison) -> int:
+    """The most runs trained at the same time, as far as known: a resumed run records only its last part."""
+    return max((result.get("side_by_side", 1) for result in comparison.results.values()), default=1)
+
+
+def largest_step(comparison: Comparison) -> str:
+    """The most tokens of one optimiser step."""
+    settings = [entrant.recipe.training for entrant in comparison.plan.entrants]
+    return grouped(max(each.batch_tokens for each in settings if isinstance(each, Learning)))
+
+
+def _other_order(comparison: Comparison) -> str:
+    """A sentence if equal tokens and equal seconds give different rankings."""
+    found = other_order(comparison.curves, comparison.plan.match)
+    if found is None:
+        return ""
+    end = "seconds" if comparison.plan.match == "seconds" else "tokens"
+    at = f"{found.at:.3g} s" if found.axis == "seconds" else f"{grouped(found.at)} tokens"
+    who = "when the fastest had finished" if found.axis == "seconds" else "what the slowest had read at its end"
+    if found.waited:
+        who = "when all had been validated once; for a run that had already ended, its last validation counts"
+    there = f"at equal {found.axis} ({at}, {who})"
+    if found.swapped:
+        return (
+            f"On the validation text the order at equal {end} is {in_order(found.final)}; {there} the curves were "
+            f"ordered {in_order(found.there)}. The two differ because systems read at different speeds; schedules "
+            "that end there could change the second order."
+        )
+    if found.level and end == "seconds" and not found.waited:  # equal seconds alone would hide this
+        pairs = "; ".join(f"{one} and {other}" for one, other in found.level)
+        return f"On the validation text, {there}, perplexities were within 1 % of each other: {pairs}."
+    return ""
+
+
+def methods(comparison: Comparison) -> str:
+    """The methods paragraph for a paper."""
+    facts = comparison.plan.facts
+    done = [result for result in comparison.results.values() if "evaluation" in result]
+    devices = sorted({result["device"] for result in done})
+    threads = sorted({result["threads"] for result in done})
+    sentences = [
+        *comparison.task.report.methods(comparison),
+        f"Regard {facts['regard']}, {_versions(done)}, on "
+        f"{' and '.join(devices)} (CPU threads: {', '.join(map(str, threads))}); {facts['created'][:10]}.",
+    ]
+    return " ".join(sentences)
+
+
+def training(comparison: Comparison, each: str) -> list[str]:
+    """How the neural systems were trained, in a sentence that begins with `each`; none if there are none."""
+    plan, facts = comparison.plan, comparison.plan.facts
+    neural = [entrant for entrant in plan.entrants if not entrant.counted]
+    if not neural:
+        return []
+    seeds, looks = len(neural[0].seeds), neural[0].recipe.training.validations
+    budget = f"{plan.budget:g} s" if plan.unit == "seconds" else f"{grouped(plan.budget)} {comparison.task.tokens}"
+    equal = f"{each} was trained for {budget}"
+    if plan.match == "parameters":
+        equal += f" with its width chosen to have about {grouped(facts['target_parameters'])} parameters"
+    return [
+        f"{equal}, at size {facts['size']} with its own optimiser settings ({'; '.join(_optimisers(comparison))}), "
+        f"with {'seed 1' if seeds == 1 else f'seeds 1 to {seeds}'}; the weights of the {_best(comparison)} "
+        f"among {f'about {looks} equally spaced' if looks else 'its'} validations were tested."
+    ]
+
+
+def _best(comparison: Comparison) -> str:
+    by = {getattr(entrant.recipe.training, "select", "loss") for entrant in comparison.plan.entrants}
+    return "highest validation BLEU" if by == {"bleu"} else "lowest validation loss"
+
+
+def _versions(done: list[dict[str, Any]]) -> str:
+    return " and ".join(sorted({f"PyTorch {result['torch']}, Python {result['python']}" for result in done}))
+
+
+def _optimisers(comparison: Comparison) -> list[str]:
+    """How each was trained; systems with the same settings share a sentence."""
+    groups: dict[str, list[str]] = {}
+    for entrant in comparison.plan.entrants:
+        settings = entrant.recipe.training
+        if isinstance(settings, Learning):
+            words = f"{settings.optimizer}, learning rate {settings.learning_rate:g}, {settings.schedule}"
+            groups.setdefault(f"{words}, {grouped(settings.batch_tokens)} tokens a step", []).append(entrant.label)
+    return [f"{', '.join(labels)}: {words}" for words, labels in groups.items()]

@@ -1,0 +1,83 @@
+"""What `regard demo` asks: every language model and every translator, on built-in text, with a time for each."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from regard.comparison.question import Question
+from regard.runs.resolve import cores
+from regard.systems.catalogue import SYSTEMS
+
+CORPUS = "phrasebook"
+PROMPT = "The "
+SIZE = "tiny"
+
+
+@dataclass(frozen=True)
+class Ladder:
+    """The systems of one task and what they are given; `seconds` of training for each where it has a core to itself."""
+
+    task: str
+    folder: str  # inside the demo's
+    seconds: float
+    besides: float  # seconds that a system takes besides: starting, validating, testing, writing
+    settings: dict[str, dict[str, Any]]
+    prompt: str = ""
+
+    def question(self, budget: str, *, everything: bool = False) -> Question:
+        of_task = [system for system in SYSTEMS if system.task == self.task]
+        names = tuple(system.name for system in of_task if everything or not system.after_gpt)
+        return Question(names, CORPUS, "seconds", budget, 1, SIZE, self.settings, self.prompt)
+
+    def too_short(self, seconds: float) -> str:
+        return (
+            f"A budget of {seconds:g} s is too small for a {self.task} system to learn much, so expect poor or empty "
+            f"output; {self.seconds:g} s are enough."
+        )
+
+    def budget(self) -> str:
+        return f"{self.seconds if side_by_side() else self.seconds / 2:g}s"
+
+
+LANGUAGE = Ladder(
+    "language model",
+    "language",
+    seconds=24,
+    besides=9,
+    settings={  # half a minute: many small steps, and little of it spent on validation
+        "data": {"tokenizer": "word"},  # 1780 of them: few enough for half a minute, and nets see beyond five of them
+        "model": {
+            "context": 32,  # of gpt and self-attention; the others' gradients go back as far
+            "layers": 1,  # of all: what a second one learns in that time is less than what it costs
+            "heads": 4,  # of gpt, as the next two: at a width of 64 GPT-2's first weights are small, and it starts late
+            "initial": 0.07,
+            "scale": 2.5,
+        },
+        "training": {"window": 32, "batch_tokens": 512, "warmup": 150, "validation_tokens": 4000, "threads": 1},
+    },
+    prompt=PROMPT,
+)
+TRANSLATION = Ladder(
+    "translation",
+    "translation",
+    seconds=73,
+    besides=18,
+    settings={  # little more than a minute: many small steps, down to a small rate, and nothing held back
+        "data": {"vocabulary": 2500, "joint": False},  # most words in one piece: what is cut is learnt in pieces
+        "model": {"position": "rotary"},  # of the transformer: learnt sooner than waves, above all in long sentences
+        "training": {
+            "batch_tokens": 512,
+            "schedule": "cosine",
+            "warmup": 100,
+            "label_smoothing": 0.0,
+            "validation_pairs": 100,
+            "threads": 1,
+        },
+    },
+)
+
+
+def side_by_side() -> bool:
+    """Is there a core for each ladder?"""
+    return cores() > 1

@@ -1,0 +1,165 @@
+"""The report of language models: how they were tested, differences as ratios, samples."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from regard.base.numbers import grouped
+from regard.comparison.comparison import Comparison
+from regard.comparison.differences import Difference
+from regard.comparison.findings import largest_step, side_by_side, training, verdict
+from regard.evaluation.intervals import DRAWS
+from regard.evaluation.perplexity import Method
+from regard.report.figures import Mark
+from regard.report.page import heading, paragraph, sample, table
+from regard.report.svg import interval_chart
+from regard.report.table import significant
+
+
+def conditions(comparison: Comparison) -> list[str]:
+    facts = comparison.plan.facts
+    found = [
+        f"All were tested on the same {grouped(facts['tokens'][facts['split']])} tokens in {_segments(comparison)}; "
+        f"intervals are over {_documents(comparison)}" + (" and the seeds." if comparison.seeds > 1 else ".")
+    ]
+    row = next((row for row in comparison.rows if row["perplexity"] is not None), None)
+    if row is not None:
+        unknown = f"{100 * row['unknown_rate']:.2g} % of the test tokens are <unk>"
+        if refused := row["bits_per_character_refused"]:
+            found.append(f"No bits per character: {refused}; {unknown}.")
+        else:
+            found.append(f"Bits per character count every character, line ends included; {unknown}.")
+    return found
+
+
+def _segments(comparison: Comparison) -> str:
+    segment = comparison.plan.facts["segment"]
+    return Method(segment - segment // 2, segment // 2).sentence
+
+
+def _documents(comparison: Comparison, of: str = "") -> str:
+    """The number of documents, and how they are defined."""
+    done = [r["evaluation"]["documents"] for r in comparison.results.values() if "evaluation" in r]
+    if not done:
+        return f"0 documents{of}"
+    tokens = done[0]["tokens"]
+    what = "whole lines" if done[0]["whole_lines"] else "cut within lines, of which there are too few"
+    return f"{len(tokens)} documents{of} ({what}, about {grouped(round(sum(tokens) / len(tokens)))} tokens each)"
+
+
+def effort(comparison: Comparison) -> str:
+    counted = "n-grams read the training text once, whatever the budget."
+    if comparison.plan.match == "seconds":
+        return f"Equal seconds reward the faster kernel: compare the tokens seen. {counted}"
+    largest = largest_step(comparison)
+    return f"Tokens seen exceed the budget by less than one optimiser step (at most {largest}). {counted}"
+
+
+def methods(comparison: Comparison) -> list[str]:
+    facts = comparison.plan.facts
+    corpus, tokenizer = facts["corpus"], facts["tokenizer"]
+    sizes = ", ".join(f"{grouped(count)} {split}" for split, count in facts["tokens"].items())
+    jobs = side_by_side(comparison)
+    return [
+        f"Data: {corpus['name']} (checksum {corpus['checksum']}): {sizes} tokens. {' '.join(corpus['notes'])}",
+        f"One {tokenizer['kind']} tokenizer of {grouped(tokenizer['vocabulary'])} symbols, built from the training "
+        "split, served all systems.",
+        *training(comparison, "Each neural system"),
+        "The n-grams are interpolated modified Kneser-Ney models of the whole training split.",
+        "Perplexity is exp of the mean negative log-probability per token, over every token of the "
+        f"{facts['split']} split and the <eos> of each line, averaged over seeds where there are "
+        f"several; the text was read in "
+        f"{_segments(comparison)}, the same for every system.",
+        f"Intervals are 95 % intervals of {grouped(DRAWS)} draws of a hierarchical bootstrap over "
+        f"{_documents(comparison, ' of the test text')}, resampled with replacement"
+        + (", and over seeds, drawn from Student's t around their mean" if comparison.seeds > 1 else "")
+        + "; differences are paired over documents.",
+        "Generation speed is of one text at a time, greedily"
+        + (f"; at times at least {jobs} runs shared the machine, which slows them." if jobs > 1 else "."),
+    ]
+
+
+# -- the page --------------------------------------------------------------------------------------------------------
+
+
+def lead(comparison: Comparison) -> str:
+    return f"{comparison.title}. Lower perplexity is better."
+
+
+def score(row: Mapping[str, Any]) -> str:
+    said = significant(row["perplexity"])
+    if row["perplexity_low"] is None:
+        return said
+    low, high = (significant(row[key]) for key in ("perplexity_low", "perplexity_high"))
+    return f"{said} (95 % interval {low} to {high})"
+
+
+def ahead(difference: Difference) -> str:
+    share = 100 * (1 - math.exp(difference.by))
+    return f"Its perplexity is {share:.2g} % lower than that of {difference.worse}, the next best"
+
+
+def paired() -> str:
+    return (
+        "All read the same documents, and what is hard for one is hard for the others: so the interval of a difference "
+        "can exclude zero although the two intervals in the figure overlap."
+    )
+
+
+def differences(comparison: Comparison) -> str:
+    rows = [
+        {
+            "pair": f"{d.better} – {d.worse}",
+            "ratio": f"{math.exp(d.by):.4f}",
+            "interval": f"{math.exp(d.low):.4f} – {math.exp(d.high):.4f}",
+            "verdict": verdict(comparison, d),
+        }
+        for d in comparison.telling
+    ]
+    columns = {
+        "pair": "better – worse",
+        "verdict": "difference" if comparison.enough_seeds else "interval contains 1",
+        "ratio": "perplexity ratio",
+        "interval": "95 % interval",
+    }
+    return table(rows, columns) if rows else ""
+
+
+def intervals(comparison: Comparison) -> str:
+    marks = [
+        Mark(row["label"], row["perplexity"], row["perplexity_low"], row["perplexity_high"])
+        for row in comparison.order
+        if row["perplexity_low"] is not None
+    ]
+    described = "; ".join(
+        f"{m.name} {significant(m.value)} ({significant(m.low)} to {significant(m.high)})" for m in marks
+    )
+    return interval_chart(
+        marks,
+        title="Test perplexity with 95 % intervals, best first (logarithmic)",
+        x="perplexity",
+        description=f"Best first: {described}.",
+        best=marks[0].name if marks else "",
+    )
+
+
+def curves() -> str:
+    return "Validation reads each system's own context; n-grams, which do not learn step by step, are level lines."
+
+
+def samples(comparison: Comparison) -> list[str]:
+    prompt = comparison.plan.facts["prompt"]
+    return [
+        heading("What they write"),
+        paragraph(
+            "All continue the same prompt (grey) with the same seed at temperature 0.8, with the weights of seed 1.",
+            "lead",
+        ),
+        *(
+            heading(row["label"], 3) + sample(prompt, row["sample"])
+            for row in comparison.rows
+            if row["perplexity"] is not None
+        ),
+    ]

@@ -1,0 +1,63 @@
+"""`regard.export` and `regard.import_model`: what the commands `regard export` and `regard import` do, from Python."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from regard.base.arguments import checked
+from regard.exchange import formats
+from regard.exchange.parity import Parity
+from regard.runs.load import AnyRun, load
+from regard.runs.run import Run
+
+
+@checked
+def export(
+    run: str | Path | Run, to: str, out: str | Path, *, options: Mapping[str, str] | None = None, check: bool = False
+) -> Parity | None:
+    """Write the model of a run in a format that other programs read.
+
+    The output is complete or absent: an error leaves nothing behind, and no file is overwritten.
+
+    Example:
+        regard.export("runs/gpt", "gguf", "gpt.gguf", options={"quantization": "q8_0"}, check=True)
+
+    Args:
+        run: The folder of the run, or the run itself. Its files are exported, so the weights are the best ones.
+        to: "huggingface", "ctranslate2", "onnx", "gguf", "archive" or "arpa".
+        out: The file or folder to write; it must not exist.
+        options: Options of the format, such as {"quantization": "int8"} for ctranslate2.
+        check: Also open the output with the program it is for, and compare its results with Regard's.
+
+    Returns:
+        With `check`, a Parity: the program, what was compared, and the largest difference. Without it, None.
+
+    Raises:
+        RegardError: If the format does not support this system or option, a package is missing, or `out` exists.
+    """
+    folder = run.folder if isinstance(run, Run) else Path(run)
+    return formats.export(folder, to, Path(out), options=options, check=check)
+
+
+@checked
+def import_model(file: str | Path, *, run: str | Path | None = None, tokenizer: str | Path | None = None) -> AnyRun:
+    """Make a run of another program's model, and open it.
+
+    Example:
+        run = regard.import_model("gpt2", run="runs/gpt2")
+
+    Args:
+        file: An archive of a run, a Hugging Face folder (GPT-2, Llama, Marian, Pegasus), or an .arpa file.
+        run: The folder of the new run, which must not exist; without it, the file's name in runs/.
+        tokenizer: The tokenizer.json of a run, for a model without a tokenizer. Without it, the words of an .arpa file
+            are separated by spaces.
+
+    Returns:
+        A LanguageRun, a TranslationRun or a ClassificationRun, by the model.
+
+    Raises:
+        RegardError: If Regard cannot read the file, or the run's folder exists.
+    """
+    folder, given = (None if path is None else Path(path) for path in (run, tokenizer))
+    return load(formats.import_file(Path(file), folder, given))

@@ -1,0 +1,1 @@
+"""Learning with Regard: the lectures' pages, and exercises with their graders."""

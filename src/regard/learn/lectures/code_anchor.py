@@ -1,0 +1,71 @@
+"""A place in Regard's code, named by its file and the text of one line; its number is looked up when it is shown.
+
+If several lines have that text, the function is named, too: Dot.compare.
+"""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from regard.base.errors import RegardError
+
+SOURCE = Path(__file__).parents[2]  # the package regard, installed or in its repository
+
+
+@dataclass(frozen=True)
+class Anchor:
+    file: str  # within the package, as in layers/recurrent.py
+    text: str  # stands on exactly one line of it
+    within: str = ""  # or of this function
+
+    @property
+    def line(self) -> int:
+        """The number of the line, from 1."""
+        lines = _lines(self.file)
+        inside = _functions(self.file).get(self.within, range(0)) if self.within else range(1, len(lines) + 1)
+        places = [number for number in inside if self.text in lines[number - 1]]
+        if len(places) != 1:
+            raise RegardError(
+                f"{len(places) or 'No'} lines of regard/{self.file} have {self.text!r} where one was expected: "
+                "the page of the lecture and the code do not belong to the same version of Regard."
+            )
+        return places[0]
+
+    @property
+    def place(self) -> str:
+        return f"{self.file}:{self.line}"
+
+    def around(self, before: int = 2, after: int = 2) -> list[tuple[int, str]]:
+        """The line and some around it, with their numbers."""
+        lines, line = _lines(self.file), self.line
+        return [
+            (number, lines[number - 1]) for number in range(max(1, line - before), min(len(lines), line + after) + 1)
+        ]
+
+
+@cache
+def _lines(file: str) -> list[str]:
+    path = SOURCE / file
+    if not path.is_file():
+        raise RegardError(
+            f"regard/{file} does not exist: the page of the lecture belongs to another version of Regard."
+        )
+    return path.read_text(encoding="utf-8").splitlines()
+
+
+@cache
+def _functions(file: str) -> dict[str, range]:
+    """The lines of each function by its name, of a method by its class's, too."""
+    found: dict[str, range] = {}
+
+    def walk(node: ast.AST, name: str) -> None:
+        for part in ast.iter_child_nodes(node):
+            if isinstance(part, ast.FunctionDef | ast.ClassDef):
+                found[name + part.name] = range(part.lineno, (part.end_lineno or part.lineno) + 1)
+                walk(part, f"{name}{part.name}.")
+
+    walk(ast.parse("\n".join(_lines(file))), "")
+    return found

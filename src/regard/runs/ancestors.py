@@ -1,0 +1,173 @@
+"""The runs that a fine-tuned run comes from: its parent, the parent's parent, … and the lines they were trained on.
+
+run.json                 "ancestors": of each, the parent first, its name, recipe, corpus and the digest of its weights
+recipe.toml              [from]: where the parent is, and the digest of its weights
+ancestors.safetensors    a 64-bit digest of every line, or pair, that they were trained on
+
+The digests are copied into the run, so that it stays known what was trained on when a parent or its text is gone. A
+parent that was imported, or whose text is gone before the fine-tuning, leaves its lines unknown; then that is recorded.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from regard.base.errors import RegardError
+from regard.base.numbers import counted, grouped
+from regard.corpora.split import line_hash
+from regard.runs.data_lookup import corpus_of, pairs_of
+from regard.runs.facts import ANCESTORS, read_facts
+from regard.runs.folder import has_source, labels, open_recipe, open_tokenizers
+from regard.runs.recipe import Recipe, without_folders
+from regard.text.corpus import Corpus
+from regard.text.labels import encode_labelled
+from regard.text.pair_split import bare
+from regard.text.pair_tokens import encode_pairs, kept_token_pairs
+from regard.text.pairs import PairCorpus, Pairs
+from regard.text.sources import Lines
+from regard.training.checkpoint import load_tensors, save_tensors
+
+LINES = "lines"
+
+
+@dataclass(frozen=True)
+class Ancestors:
+    """`runs`: the parent first; `lines`: digests of what those were trained on whose text is known, sorted."""
+
+    runs: tuple[Mapping[str, Any], ...] = ()
+    lines: np.ndarray = field(default_factory=lambda: np.empty(0, np.uint64))
+
+    @classmethod
+    def of(cls, folder: Path) -> Ancestors:
+        """The ancestors of a run, as its folder records them."""
+        recorded = read_facts(folder).get("ancestors", [])
+        if not isinstance(recorded, list) or not all(map(_is_record, recorded)):
+            raise RegardError(f"{folder / 'run.json'} is damaged: it does not say what {folder} started from.")
+        if not any(one.get("lines") for one in recorded):
+            return cls(tuple(recorded))
+        found = load_tensors(folder / ANCESTORS)[0].get(LINES)
+        if found is None or found.dtype != torch.int64:
+            raise RegardError(f"{folder / ANCESTORS} is damaged: it has no digests of lines.")
+        return cls(tuple(recorded), found.numpy().view(np.uint64))
+
+    @classmethod
+    def and_itself(cls, folder: Path, weights: str) -> Ancestors:
+        """A run whose weights have this digest and its ancestors: those of a run that starts from it."""
+        earlier, recipe, facts = cls.of(folder), open_recipe(folder), read_facts(folder)
+        corpus = known if isinstance(known := facts.get("corpus"), dict) else {}
+        made: dict[str, Any] = {
+            "run": folder.resolve().name,
+            "weights": weights,
+            "corpus": {name: corpus.get(name) for name in ("name", "checksum")},
+            "recipe": without_folders(recipe.tree()),
+        }
+        lines = earlier.lines
+        try:
+            own = np.fromiter(trained_on(folder, recipe), np.uint64)
+            made["lines"] = len(own)
+            lines = np.union1d(lines, own)
+        except RegardError:  # whose sentence has paths of this machine, and a record travels
+            why = "its text was not there, or had changed" if recipe.data.corpus else "it was imported"
+            made["unknown"] = f"what {made['run']}, from which it started, was trained on ({why})"
+        return cls((made, *earlier.runs), lines)
+
+    def save(self, folder: Path) -> None:
+        if not len(self.lines):
+            (folder / ANCESTORS).unlink(missing_ok=True)  # of a training that was killed at its start
+        else:
+            save_tensors(folder / ANCESTORS, {LINES: torch.from_numpy(self.lines.view(np.int64))})
+
+    @property
+    def unknown(self) -> list[str]:
+        """Why the lines of some of them are unknown."""
+        return [str(one["unknown"]) for one in self.runs if "unknown" in one]
+
+    def among(self, digests: Collection[int]) -> set[int]:
+        """Those of these lines that an ancestor was trained on."""
+        asked = np.fromiter(digests, np.uint64, len(digests))
+        return set(asked[np.isin(asked, self.lines)].tolist())
+
+    def notes(self, corpus: Corpus | PairCorpus) -> list[str]:
+        """Sentences on how much of each held-out split they were trained on: that much of it is not held out."""
+        if not self.runs:
+            return []
+        who = f"{self.runs[0]['run']}{' or its ancestors' * (len(self.runs) > 1)}"
+        found, what = [], "line" if isinstance(corpus, Corpus) else "pair"
+        for split, asked in corpus.splits.items():
+            counts = Counter(digests(asked)) if split != "train" else Counter()
+            if shared := sum(counts[number] for number in self.among(counts)):
+                share = f"{grouped(shared)} of {counted(counts.total(), what)} of {split}"
+                percent = f"{100 * shared / counts.total():.1f} %"
+                verb = "was" if shared == 1 else "were"
+                found.append(f"{share} ({percent}) {verb} already trained on by {who}, and so not held out.")
+        held_out = " or ".join(split for split in corpus.splits if split != "train")
+        if self.unknown:
+            return [*found, f"Lines of {held_out} may not be held out, as it is unknown {'; '.join(self.unknown)}."]
+        return found or [f"No {what} of {held_out} was trained on by {who}."]
+
+
+NONE = Ancestors()
+
+
+def _is_record(one: Any) -> bool:
+    return isinstance(one, dict) and isinstance(one.get("run"), str) and isinstance(one.get("corpus"), dict)
+
+
+def provenance(one: Mapping[str, Any]) -> str:
+    """An ancestor's weights and text, for a page."""
+    text = f"trained on {one['corpus'].get('name')}, checksum {one['corpus'].get('checksum')}"
+    return f"weights {one.get('weights')}, {'its text is unknown' if 'unknown' in one else text}"
+
+
+def digests(some: Lines | Pairs) -> Iterator[int]:
+    """A digest of each line that is not blank; of each pair, up to case and punctuation."""
+    if isinstance(some, Pairs):
+        sides = zip(bare(some.sources), bare(some.targets))
+        return (line_hash(f"{source}\n{target}") for source, target in sides if source or target)
+    return (line_hash(line) for line in some if line.strip())
+
+
+def trained_on(folder: Path, recipe: Recipe) -> Iterator[int]:
+    """The digests of what a run was trained on, if its text still is what it was. Pairs that were dropped, since a side
+    was empty or too long, were not trained on."""
+    if not has_source(recipe):
+        return digests(corpus_of(folder, recipe).splits["train"])
+    pairs, tokenizers, data = pairs_of(folder, recipe).splits["train"], open_tokenizers(folder, recipe), recipe.data
+    assert tokenizers.source is not None
+    encode = encode_labelled if labels(recipe) else encode_pairs
+    cut = kept_token_pairs(
+        encode, pairs, tokenizers.source, tokenizers.target, longest=data.longest, truncate=data.truncate
+    )
+    return digests(pairs.take(cut.kept))
+
+
+def seen_in_training(folder: Path, recipe: Recipe, asked: Lines | Pairs) -> dict[str, Any]:
+    """How much of a text a run and its ancestors were trained on: a sentence, and the share where it can be known."""
+    counts = Counter(digests(asked))
+    ancestors, own, unknown = Ancestors(), set[int](), []
+    try:
+        own = {number for number in trained_on(folder, recipe) if number in counts}
+    except RegardError as error:
+        unknown.append(str(error) if recipe.data.corpus else "the run was imported")
+    try:
+        ancestors = Ancestors.of(folder)
+    except RegardError as error:
+        unknown.append(str(error))
+    before, total = ancestors.among(counts), counts.total()
+    seen, earlier = (sum(counts[number] for number in some) for some in (own | before, before))
+    share, what = seen / max(total, 1), "pairs" if isinstance(asked, Pairs) else "lines"
+    sentence = f"{grouped(seen)} of {grouped(total)} {what} ({100 * share:.1f} %) were trained on"
+    if earlier:
+        sentence += f", {grouped(earlier)} of them by the runs that it started from"
+    unknown += ancestors.unknown
+    if not unknown:
+        return {"seen_in_training": sentence, "share_seen_in_training": share}
+    at_least = f"; at least {sentence}" if seen else ""
+    return {"seen_in_training": f"unknown: {'; '.join(unknown)}{at_least}", "share_seen_in_training": None}

@@ -1,0 +1,177 @@
+"""Settings that nobody chose, decided in one place: from the corpus, the device and the budget. Explicit settings win.
+
+A system's default number of steps suits millions of tokens. A few hundred sentences would be read a thousand times and
+memorized within minutes. So by default a corpus is read at most `MAX_EPOCHS` times, in batches small enough for
+`STEPS_PER_EPOCH` steps; training stops after `PATIENCE` validations without improvement, which are
+`EPOCHS_PER_VALIDATION` epochs apart; dropout is at least `DROPOUT`.
+
+A large GPU takes nearly as long for a few thousand tokens as for `FULL_STEP`, so there translators of size medium and
+large have such steps: fewer of them, with a learning rate that grows with the square root of their tokens.
+
+In a budget in seconds, how many steps there are depends on the machine, so validations are spread over the time.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from regard.base.numbers import counted, grouped
+from regard.runs.folder import pick_device
+from regard.runs.recipe import Recipe
+from regard.systems.translator import BY_CORPUS, dropout_for
+from regard.text.corpus import is_named
+from regard.training.hyperparameters import Counting, Learning, PairTraining
+from regard.training.out_of_memory import memory_of
+
+MAX_EPOCHS = 100
+STEPS_PER_EPOCH = 20
+MIN_BATCH = 512  # tokens: a step with fewer takes as long
+EPOCHS_PER_VALIDATION, PATIENCE = 2, 10
+DROPOUT = 0.3
+FULL_STEP, MEDIUM_STEP = 32_768, 8192  # tokens of both sides, in a step that fills a GPU, and in one of size medium
+ROOM = 16 << 30  # bytes of a GPU that has room for full steps of either size
+VALIDATIONS, MINUTE = 10, 60  # at least so many in a budget in seconds; in a long one, one a minute
+SMALL_FILE = 200_000  # bytes: from a smaller file, a model of the smallest size learns as much, and faster
+
+
+@dataclass(frozen=True)
+class CorpusFacts:
+    """The facts about a corpus that settings depend on."""
+
+    tokens: int  # read in one epoch, as training.batch_tokens counts them
+    longest: int  # the fewest tokens that a batch must hold
+    translates: bool = False
+
+
+def resolve(recipe: Recipe, corpus: CorpusFacts) -> tuple[Recipe, list[str]]:
+    """The recipe with every setting decided, and one sentence for each decision that the log should have."""
+    notes = []
+    device = pick_device(recipe.training.device)
+    memory = memory_of(device) if corpus.translates and device.type == "cuda" else 0
+    if changes := gpu_batch_defaults(recipe.training, corpus.tokens, memory, recipe.given):
+        recipe = recipe.replace(training=changes)
+        tokens, rate = grouped(recipe.training.batch_tokens), recipe.training.learning_rate
+        notes.append(f"Training: steps of {tokens} tokens, which fill this GPU, with a rate of {rate:g}.")
+    if changes := validation_schedule(recipe.training, recipe.given):
+        recipe = recipe.replace(training=changes)
+        count = counted(recipe.training.validations, "validation")
+        notes.append(
+            f"Training: up to {count}, spread over the time; --training.evaluate-every N makes one every N steps."
+        )
+    changes = small_corpus_defaults(recipe.training, corpus.tokens, corpus.longest, recipe.given)
+    built_in = bool(recipe.training.budget) and is_named(recipe.data.corpus)  # ladders on these set what they need
+    if changes and not built_in:
+        recipe = recipe.replace(training=changes)
+        if "model.dropout" not in recipe.given and 0 <= getattr(recipe.model, "dropout", 1.0) < DROPOUT:
+            recipe = recipe.replace(model={"dropout": DROPOUT})
+        notes.append(describe_plan(recipe.training, corpus.tokens))
+    return recipe, notes
+
+
+def resolve_device(settings: Learning | Counting) -> dict[str, Any]:
+    """Threads, device and precision as they will be used: a resume elsewhere must not change them silently."""
+    chosen: dict[str, Any] = {"threads": settings.threads or int(os.environ.get("OMP_NUM_THREADS") or 0) or cores()}
+    if isinstance(settings, Learning):
+        device = pick_device(settings.device)
+        has_bf16 = device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
+        chosen["device"] = str(device)
+        chosen["precision"] = settings.precision.replace("auto", "bf16" if has_bf16 else "fp32")
+    return chosen
+
+
+def cores() -> int:
+    """The CPU cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def resolve_dropout(recipe: Recipe, pairs: int) -> tuple[Recipe, list[str]]:
+    """The recipe of a translator with the dropout that suits this many pairs, if it was left open; and a sentence."""
+    if recipe.model.dropout != BY_CORPUS:
+        return recipe, []
+    chosen = dropout_for(pairs)
+    many = "few, and soon memorised" if chosen == dropout_for(0) else "many"
+    return recipe.replace(model={"dropout": chosen}), [f"Dropout: {chosen}, since {grouped(pairs)} pairs are {many}."]
+
+
+def is_small_file(data: str | None) -> bool:
+    """True for a user's file smaller than SMALL_FILE: its default size is tiny."""
+    return data is not None and Path(data).is_file() and Path(data).stat().st_size < SMALL_FILE
+
+
+def epochs(settings: Learning, tokens: int) -> float:
+    """How often the training text is read in the configured steps."""
+    return settings.steps * settings.batch_tokens / tokens
+
+
+def small_corpus_defaults(settings: Learning, tokens: int, longest: int, given: Collection[str]) -> dict[str, Any]:
+    """The settings to change for a corpus of `tokens` tokens; a batch must hold at least `longest` tokens.
+
+    `given`: the settings that were set explicitly, as section.key.
+    """
+    if "training.steps" in given or epochs(settings, tokens) <= MAX_EPOCHS:
+        return {}
+    batch = settings.batch_tokens
+    if "training.batch_tokens" not in given:
+        batch = min(batch, max(tokens // STEPS_PER_EPOCH, MIN_BATCH, longest))
+    epoch = max(1.0, tokens / batch)
+    steps = min(settings.steps, round(MAX_EPOCHS * epoch))
+    wanted = {
+        "batch_tokens": batch,
+        "steps": steps,
+        "warmup": min(settings.warmup, max(1, steps // 10)),
+        "evaluate_every": min(settings.evaluate_every, max(1, round(EPOCHS_PER_VALIDATION * epoch))),
+        "patience": PATIENCE,
+    }
+    if "training.budget" in given:  # how long is said: only how it is spent follows the corpus
+        del wanted["steps"], wanted["patience"]
+    return {name: value for name, value in wanted.items() if f"training.{name}" not in given}
+
+
+def gpu_batch_defaults(settings: Learning, tokens: int, memory: float, given: Collection[str]) -> dict[str, Any]:
+    """The settings that fill a GPU with `memory` bytes, 0 on a CPU; a corpus of `tokens` tokens still has
+    `STEPS_PER_EPOCH` steps. `given` as above."""
+    small = settings.batch_tokens
+    large = min(FULL_STEP, tokens // STEPS_PER_EPOCH)
+    asked = not {"training.batch_tokens", "training.learning_rate"}.isdisjoint(given)
+    if asked or memory < ROOM or not isinstance(settings, PairTraining) or not MEDIUM_STEP <= small < large:
+        return {}
+    times = large / small
+    fewer = {  # as many tokens in all; a validation takes as long as before, so there are fewer
+        "steps": round(settings.steps / times),
+        "warmup": round(settings.warmup / times),
+        "evaluate_every": round(settings.evaluate_every / times**0.5),
+        "checkpoint_every": round(settings.checkpoint_every / times**0.5),
+    }
+    wanted = {"batch_tokens": large, "learning_rate": round(settings.learning_rate * times**0.5, 6)} | fewer
+    return {name: value for name, value in wanted.items() if f"training.{name}" not in given}
+
+
+def validation_schedule(settings: Learning, given: Collection[str]) -> dict[str, Any]:
+    """The settings that spread validations, each with a checkpoint, over a budget in seconds; `given` as above."""
+    if settings.limit.unit != "seconds" or not {"training.evaluate_every", "training.validations"}.isdisjoint(given):
+        return {}
+    many = max(VALIDATIONS, round(settings.limit.amount / MINUTE), settings.snapshots - 1)  # one snapshot is the first
+    wanted = {"validations": many, "checkpoint_every": 0}
+    return {name: value for name, value in wanted.items() if f"training.{name}" not in given}
+
+
+def describe_plan(settings: Learning, tokens: int) -> str:
+    """One sentence for the log: how training on a small corpus differs."""
+    few = f"{grouped(tokens)} tokens{' of both sides' if isinstance(settings, PairTraining) else ''} are few"
+    if settings.budget:
+        return (
+            f"Training: {few}, so steps have {grouped(settings.batch_tokens)} of them, "
+            f"with {grouped(settings.warmup)} of warm-up."
+        )
+    most = counted(max(1, round(epochs(settings, tokens))), "epoch")
+    ends = f", or until {counted(settings.patience, 'validation')} bring no improvement" if settings.patience else ""
+    return (
+        f"Training: {few}, so at most {grouped(settings.steps)} steps of "
+        f"{grouped(settings.batch_tokens)} tokens ({most}){ends}; --training.steps or --budget asks for more."
+    )

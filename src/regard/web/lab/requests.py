@@ -1,0 +1,285 @@
+"""The fields of every request of the page, with their bounds (`regard.base.fields`).
+
+QUESTIONS has the declaration of each question to the worker process ("sentence.trace"), which the server checks before
+it passes the question on; the other requests are read by their routes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from regard.base.fields import (
+    Fields,
+    NumberField,
+    ObjectField,
+    ScalarField,
+    TextField,
+    choice,
+    flag,
+    list_of,
+    number,
+    table_of,
+    text,
+    whole,
+)
+from regard.web.lab.runs_folder import COLUMNS
+
+AXES = ("tokens", "step", "seconds")
+KINDS = ("word", "char", "byte", "bpe")  # of tokenizers
+MOST_NAME = 2000  # characters of a path in the folder
+MOST_TEXT = 5000  # characters of a text that is looked at
+MOST_TOKENS = 400  # of a text that is traced
+MOST_TRACES = 4  # on a page that is saved
+MOST_WRITTEN = 200  # tokens at once
+MOST_SERIES = 200  # curves at once
+MOST_WIDTH = 100_000  # pixels; a curve has fewer points
+SEED = 2**53  # the largest whole number of JavaScript
+
+NAME = TextField(most=MOST_NAME, file=True, doc="the name of a run")
+
+
+def path_name(default: Any = "", doc: str = "the name of a run") -> Any:
+    return text(default, most=MOST_NAME, file=True, doc=doc)
+
+
+def job_id(default: Any = "") -> Any:
+    return text(default, pattern="[0-9a-f-]{0,40}", expected="the id of a job", doc="the id of a job")
+
+
+# -- questions to the worker process ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Question(Fields):
+    only: str = text("", most=MOST_NAME, file=True, doc="of questions with the same word only the newest is answered")
+
+
+@dataclass(frozen=True)
+class AboutRun(Question):
+    run: str = path_name()
+    weights: str = text(
+        "best", pattern="best|last|[0-9]{1,18}", expected="best, last, or a step whose weights were kept", doc="which"
+    )
+
+
+@dataclass(frozen=True)
+class AboutText(AboutRun):
+    text: str = text("", most=MOST_TEXT, lines=True, doc="what the model reads")
+
+
+@dataclass(frozen=True)
+class TraceRequest(AboutText):
+    target: str | None = text(None, most=MOST_TEXT, lines=True, doc="a translation to look at, not the model's own")
+    prefix: str = text("", most=MOST_TEXT, lines=True, doc="how the translation begins")
+    beam: int = whole(5, least=1, most=20, doc="hypotheses that are kept")
+    gradients: bool = flag(doc="also the gradients")
+
+
+@dataclass(frozen=True)
+class MatrixRequest(TraceRequest):
+    parts: tuple[str, ...] = list_of(TextField(), least=1, most=10_000, doc="names of matrices")
+
+
+@dataclass(frozen=True)
+class WorkRequest(TraceRequest):
+    step: int = whole(0, least=0, most=MOST_TOKENS, doc="the step whose arithmetic is shown")
+    layer: str = text("", doc="of this layer; else the first")
+    head: int | None = whole(None, least=0, most=10_000, doc="of this head of attention")
+
+
+@dataclass(frozen=True)
+class BeginRequest(TraceRequest):
+    step: int = whole(0, least=0, most=MOST_TOKENS, doc="where another token is put")
+    token: str = text("", most=MOST_TEXT, lines=True, doc="that token")
+
+
+@dataclass(frozen=True)
+class PageRequest(Question):
+    traces: tuple[TraceRequest, ...] = list_of(
+        ObjectField(of=TraceRequest), least=1, most=MOST_TRACES, doc="the readings on the page"
+    )
+
+
+@dataclass(frozen=True)
+class Following(AboutText):
+    temperature: float = number(1.0, least=0, most=5, doc="of the softmax")
+    top_k: int = whole(0, least=0, most=10**6, doc="the most probable tokens; 0 = all")
+    top_p: float = number(1.0, least=0.001, most=1, doc="the most probable tokens with this probability together")
+
+
+@dataclass(frozen=True)
+class Write(Following):
+    tokens: int = whole(1, least=1, most=MOST_WRITTEN, doc="to be written")
+    seed: int = whole(0, least=0, most=SEED, doc="of the draw")
+    line: bool = flag(doc="until the end of a line")
+
+
+@dataclass(frozen=True)
+class Edit(AboutText):
+    step: int = whole(0, least=0, most=MOST_TEXT, doc="where another token is put")
+    token: str = text("", most=MOST_TEXT, lines=True, doc="that token")
+    keep: bool = flag(doc="the text after it stays")
+
+
+@dataclass(frozen=True)
+class ExampleRequest(AboutRun):
+    seed: int = whole(0, least=0, most=SEED, doc="another number gives another sentence")
+
+
+@dataclass(frozen=True)
+class Differences(Question):
+    jobs: tuple[str, ...] = list_of(TextField(pattern="[0-9a-f-]{1,40}", expected="the id of a job"), least=1, most=2)
+
+
+@dataclass(frozen=True)
+class OneRun(Fields):
+    run: str = path_name()
+
+
+@dataclass(frozen=True)
+class OneName(Fields):
+    name: str = path_name(doc="of a run, a comparison, or a figure")
+
+
+@dataclass(frozen=True)
+class OneClaim(Fields):
+    name: str = text("", most=60, doc="of the claim")
+    from_: str = path_name(doc="the folder whose result is wanted")
+
+
+@dataclass(frozen=True)
+class AboutCorpus(Question):
+    corpus: str = text("", most=500, file=True, doc="a name, or a file that was dropped into the page")
+
+
+@dataclass(frozen=True)
+class Tokens(AboutCorpus):
+    kind: str = choice(KINDS, "bpe", doc="of the tokenizer")
+    text: str = text("", most=2000, lines=True, doc="the sentence that is cut")
+    vocabulary: int = whole(0, least=0, most=200_000, doc="tokens; 0 = what suits the corpus")
+
+
+@dataclass(frozen=True)
+class RunForm(Question):
+    """A new run; settings that were left as they are do not come."""
+
+    system: str = text("", doc="the name of a system")
+    size: str = text("", doc="tiny, small, …")
+    data: str = text("", file=True, doc="a corpus with a name, or a file that was dropped into the page")
+    from_: str = path_name(doc="the run it begins with")
+    settings: Mapping[str, str] = table_of(ScalarField(most=2000), doc="by section.key, as on the command line")
+    name: str = text("", doc="of the new run")
+
+
+@dataclass(frozen=True)
+class ComparisonForm(Question):
+    systems: tuple[str, ...] = list_of(TextField(), most=100, doc="names of systems")
+    data: str = text("", file=True, doc="a corpus with a name, or a file that was dropped into the page")
+    match: str = text("", doc="what is equal: tokens, seconds or parameters")
+    budget: str = text("", doc="of each system")
+    seeds: int = whole(1, least=1, most=100, doc="trainings of each system")
+    size: str = text("small", doc="of every system")
+    name: str = text("", doc="of the new comparison")
+
+
+QUESTIONS: dict[str, type[Fields]] = {
+    **{f"{view}.page": PageRequest for view in ("sentence", "translation")},
+    **{f"{view}.work": WorkRequest for view in ("sentence", "translation")},
+    **{f"{view}.trace": TraceRequest for view in ("sentence", "translation")},
+    **{f"{view}.matrix": MatrixRequest for view in ("sentence", "translation")},
+    "sentence.following": Following,
+    "sentence.write": Write,
+    "sentence.edit": Edit,
+    "translation.begin": BeginRequest,
+    "sentence.example": ExampleRequest,
+    "translation.example": ExampleRequest,
+    "translation.differences": Differences,
+    "time.about": OneRun,
+    "time.vectors": OneRun,
+    "runs.form": RunForm,
+    "runs.sample": OneRun,
+    "runs.characters": OneRun,
+    "runs.learned": OneRun,
+    "text.statistics": AboutCorpus,
+    "text.tokens": Tokens,
+    "claims.every": Fields,
+    "claims.one": OneClaim,
+    "ladder.open": OneName,
+    "ladder.check": ComparisonForm,
+}
+
+
+# -- requests that the server answers itself -------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Curves(Fields):
+    run: tuple[str, ...] = list_of(NAME, most=MOST_SERIES)
+    x: str = choice(AXES, "tokens")
+    y: str = choice(COLUMNS, "loss")
+    width: int = whole(600, least=1, most=MOST_WIDTH, doc="pixels")
+    log: bool = flag(doc="a logarithmic axis")
+
+
+@dataclass(frozen=True)
+class Since(Fields):
+    since: tuple[str, ...] = list_of(
+        TextField(most=MOST_NAME + 40, file=True), most=2000, doc="NAME:AGE.ROWS of each curve"
+    )
+
+
+@dataclass(frozen=True)
+class Upload(Fields):
+    name: str = text("", most=MOST_NAME, file=True, doc="of the file")
+    token: str = text("", pattern="(?:[0-9a-f]{32})?", expected="the token of an upload", doc="of the piece before")
+    last: bool = flag(doc="this is the last piece")
+
+
+@dataclass(frozen=True)
+class Check(Fields):
+    data: str = text("", most=MOST_NAME, file=True, doc="a file that was dropped into the page")
+    columns: str = text("", doc="of a table, as on the command line")
+    encoding: str = text("", most=40, doc="of the file, such as cp1252")
+
+
+@dataclass(frozen=True)
+class OneJob(Fields):
+    id: str = job_id()
+
+
+@dataclass(frozen=True)
+class Stop(Fields):
+    run: str = path_name()
+    id: str = job_id()
+
+
+@dataclass(frozen=True)
+class Restore(Fields):
+    mark: str = text("", pattern="[0-9a-f]{0,16}", expected="the mark of a deleted run", doc="from the list of them")
+
+
+@dataclass(frozen=True)
+class RunClaim(Fields):
+    name: str = text("", most=60, doc="of the claim")
+    seed: int | None = whole(None, least=0, most=1_000_000, doc="the first seed")
+    quick: bool = flag(doc="with fewer and smaller trainings")
+    knobs: Mapping[str, float] = table_of(NumberField(least=-1e300, most=1e300), doc="settings of the claim")
+
+
+@dataclass(frozen=True)
+class Lecture(Fields):
+    number: str = text("", most=20, doc="of the lecture")
+
+
+@dataclass(frozen=True)
+class Evaluation(Fields):
+    run: str = path_name()
+    data: str = path_name(doc="valid, test, or a file that was dropped into the page")
+
+
+@dataclass(frozen=True)
+class Results(Fields):
+    run: tuple[str, ...] = list_of(NAME, most=2)
+    data: str = path_name(doc="valid, test, or a file that was dropped into the page")

@@ -1,0 +1,20 @@
+"""The view Time: a run at moments of its training. What it does there is asked as in Sentence, with `weights`."""
+
+from __future__ import annotations
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from regard.web.lab.application import question
+
+
+async def about(request: Request) -> Response:
+    return await question(request, "time.about")
+
+
+async def vectors(request: Request) -> Response:
+    return await question(request, "time.vectors")
+
+
+ROUTES = [Route("/api/time/about", about), Route("/api/time/vectors", vectors)]

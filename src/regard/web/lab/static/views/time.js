@@ -1,0 +1,128 @@
+// A run at moments of its training: what it writes, what it looks at, and how its word vectors form.
+import { link } from "../address.js";
+import { lineChart } from "../charts.js";
+import { el, grouped, labelled, number, put, segments, speak } from "../dom.js";
+import { picker } from "../picker.js";
+import { reading } from "../reading.js";
+import { scatter } from "../scatter.js";
+
+const PAUSE = 120, BEAT = 1400;
+const TABS = { expected: "What it expects", attention: "Attention", states: "States" };
+
+export default {
+  title: "Time",
+  mount(root, first, api) {
+    let address = first, runs = [], run = null, found = null, at = 0, text = "", section = "expected", ended = false, timer = 0, playing = 0, plane = null, answers = new Map(), shown = {}; // shown: the question whose answer is on the page
+    const pick = picker({ most: 1, change: ([name]) => address.go({ run: name, at: null, text: null }) });
+    const slider = el("input", { type: "range", min: "0", max: "0", step: "1", "aria-label": "Moment of the training", oninput: () => go(Number(slider.value)) });
+    const where = el("p", { class: "in-short", role: "status" }), play = el("button", { type: "button", onclick: () => toggle() }, "▶ Play");
+    const chart = lineChart({ label: "validation loss", height: 170 }), points = scatter({ label: "word vectors" });
+    const written = el("pre", { class: "wrote", dir: "auto" }), problem = el("p", { class: "problem", role: "alert" });
+    const words = el("input", { type: "text", dir: "auto", spellcheck: "false", autocomplete: "off" });
+    const tabs = segments("what is shown", TABS, section, (name) => address.go({ show: name === "expected" ? null : name }));
+    const view = reading({ parts: async (names) => (await api.postArrays(`${shown.kind}/matrix`, { ...shown.asked, parts: names })).arrays });
+    const none = el("div", { class: "lead", hidden: true });
+    const all = el("div", {},
+      el("div", { class: "time-bar" }, play, slider, where), chart.node, problem,
+      el("div", { class: "side-by-side" },
+        el("section", { class: "card" }, el("h2", {}, "What it does with a text"), labelled("Text", words), el("h3", { class: "writes" }, "What it writes"), written, el("div", { class: "tools" }, tabs), view.node),
+        el("section", { class: "card vectors" }, el("h2", {}, "How its word vectors form"), points.node)));
+    all.hidden = true; // until there is something to see
+    put(root, el("div", { class: "head" }, el("h1", {}, "Time"), el("p", { class: "quiet-text flush" }, "One model at moments of its training.")), pick.node, none, all);
+
+    const kind = () => (found?.translates ? "translation" : "sentence");
+    const moment = () => found.moments[at];
+    const body = () => ({ run: run.name, text, weights: String(moment().step) });
+
+    words.addEventListener("input", () => { clearTimeout(timer); timer = setTimeout(() => { text = words.value; answers = new Map(); address.note({ text }); look(); }, 300); });
+
+    function go(next) {
+      at = next;
+      slider.value = String(at);
+      address.note({ at: String(moment().step) });
+      told();
+      clearTimeout(timer);
+      timer = setTimeout(look, PAUSE);
+    }
+    function told() {
+      const now = moment();
+      where.textContent = `step ${grouped(now.step)} of ${grouped(found.moments.at(-1).step)}${now.loss ? ` · validation loss ${number(now.loss, 4)}` : now.step ? "" : " · before any training"}`;
+      slider.setAttribute("aria-valuetext", where.textContent);
+      if (plane) points.draw({ words: plane.about.words, places: plane.arrays.places, nearest: plane.arrays.nearest, moment: plane.about.steps.indexOf(now.step), sentence: `Axes: the two directions in which the vectors of the last moment vary most (${Math.round(100 * plane.about.share)} % of their variance); each moment is centred at its own mean.` });
+    }
+    // What it reads and writes at this moment; what was asked once is kept.
+    async function look() {
+      const now = moment().step, asked = body();
+      try {
+        if (!answers.has(now)) {
+          answers.set(now, Promise.all([
+            api.post(`${kind()}/trace`, asked, { only: "time trace" }),
+            found.translates ? null : api.post("sentence/write", { ...asked, text: text.split(" ").slice(0, 3).join(" "), tokens: 60, temperature: 0.8, seed: 1 }, { only: "time write" }),
+          ]));
+          answers.get(now).catch(() => answers.delete(now));
+        }
+        const [facts, sample] = await answers.get(now);
+        if (ended || moment().step !== now) return;
+        problem.textContent = "";
+        shown = { kind: kind(), asked };
+        view.show(facts);
+        root.dataset.moment = String(now);
+        put(written, sample ? sample.text : facts.answer || "(nothing)");
+      } catch (error) { if (!error.overtaken) problem.textContent = error.message; }
+    }
+    function toggle(on = !playing) {
+      clearInterval(playing);
+      playing = on ? setInterval(() => { if (at + 1 < found.moments.length) go(at + 1); else toggle(false); }, BEAT) : 0;
+      play.textContent = playing ? "❚❚ Pause" : "▶ Play";
+      if (playing && at + 1 >= found.moments.length) go(0);
+    }
+
+    async function open(name, next) {
+      toggle(false);
+      run = runs.find((one) => one.name === name);
+      answers = new Map();
+      plane = null;
+      root.setAttribute("aria-busy", "true");
+      try {
+        found = await api.get("time/about", { run: name });
+        if (ended) return;
+        none.hidden = found.moments.length > 0;
+        all.hidden = !none.hidden;
+        put(none, el("p", {}, `${name} kept no moments of its training. Train with `, el("code", {}, "--training.snapshots 10"), " (in the form of a new run: training, snapshots), which costs that many copies of the weights."));
+        if (!found.moments.length) return;
+        slider.max = String(found.moments.length - 1);
+        const losses = found.moments.filter((one) => one.loss);
+        chart.draw({ series: [{ name, colour: 0, points: true, x: Float32Array.from(losses, (one) => one.step), y: Float32Array.from(losses, (one) => one.loss) }], x: { label: "step" }, y: { label: "validation loss (nats per token) at the kept moments" } });
+        text = next.query.get("text") ?? (found.translates
+          ? (await api.post("translation/example", { run: name })).text
+          : (await api.post("sentence/example", { run: name })).text || (await api.post("sentence/write", { run: name, text: "", tokens: 14, line: true, temperature: 0, seed: 1 })).text);
+        words.value = text;
+        const wanted = found.moments.findIndex((one) => String(one.step) === next.query.get("at"));
+        at = wanted >= 0 ? wanted : found.moments.length - 1;
+        slider.value = String(at);
+        told();
+        look();
+        plane = await api.arrays("time/vectors", { run: name }).catch(() => null);
+        root.querySelector(".vectors").hidden = !plane;
+        if (!ended && plane && run.name === name) told();
+      } catch (error) { address.fail(error); } finally { root.removeAttribute("aria-busy"); }
+    }
+
+    function update(next) {
+      address = next;
+      section = TABS[next.query.get("show")] ? next.query.get("show") : "expected";
+      tabs.show(section);
+      view.section(section);
+      const usable = runs.filter((one) => one.task !== "classification" && !one.counted);
+      const asked = next.query.get("run"), name = usable.some((one) => one.name === asked) ? asked : (usable.find((one) => one.kept) || usable[0])?.name;
+      if (!name) { none.hidden = false; all.hidden = true; put(none, el("p", {}, "No trained run yet: ", el("a", { href: "#/new" }, "start one"), ".")); return; }
+      pick.show(usable, [name]);
+      if (run?.name !== name) open(name, next);
+    }
+
+    api.get("runs").then((all_) => { if (!ended) { runs = all_.runs; update(first); } }).catch(first.fail);
+    const unmount = () => { ended = true; clearTimeout(timer); clearInterval(playing); chart.end(); points.end(); view.end(); };
+    unmount.update = (next) => { if (runs.length) update(next); };
+    return unmount;
+  },
+};

@@ -1,0 +1,77 @@
+// A first visit: one click to a model that learns, from what every installation has; and a tour of five steps.
+import { link } from "./address.js";
+import { el, notice, put, speak } from "./dom.js";
+
+const STARTS = [
+  { title: "A language model learns English", system: "lstm", data: "pyref", budget: "90s",
+    about: "An LSTM reads Python’s own manual, 50 000 words, for a minute and a half. Watch its sentences form." },
+  { title: "A Transformer learns to translate", system: "transformer", data: "phrasebook", budget: "3m",
+    about: "English into French, from a built-in grammar, for three minutes. See which word it looks at." },
+  { title: "Counts, the oldest model", system: "ngram", data: "pyref", budget: "",
+    about: "Shannon’s n-gram: done in seconds, and the one that every other model must beat." },
+];
+
+export function firstVisit(api, address, started) {
+  const cards = STARTS.map((one) => {
+    const button = el("button", { type: "button", class: "primary" }, "Start");
+    button.addEventListener("click", async () => {
+      button.disabled = true;
+      button.textContent = "Starting …";
+      try {
+        await api.post("runs/start", { system: one.system, data: one.data, size: "tiny", settings: one.budget ? { "training.budget": one.budget, "training.evaluate_every": "25", "training.snapshots": "12" } : {} });
+        started();
+      } catch (error) { notice(error.message, { bad: true }); button.disabled = false; button.textContent = "Start"; }
+    });
+    return el("article", { class: "card" }, el("h2", {}, one.title), el("p", {}, one.about),
+      el("p", { class: "mono quiet-text" }, `regard train ${one.system} --data ${one.data} --size tiny${one.budget ? ` --budget ${one.budget} --training.evaluate-every 25 --training.snapshots 12` : ""}`), button);
+  });
+  return el("div", { class: "first" },
+    el("h1", {}, "Watch a model learn"),
+    el("p", { class: "lead" }, "There is no run in this folder yet. Start one here: nothing is downloaded, and it goes on when you close this page."),
+    el("div", { class: "cards" }, cards),
+    el("p", {}, "Or train on ", el("a", { href: link("new") }, "your own text, with every setting"), ", or ", el("a", { href: link("ladder", "new") }, "compare several systems fairly"), "."));
+}
+
+// -- the tour ------------------------------------------------------------------------------------------------------------
+
+const STEPS = [
+  [".run-list", "All your runs", "Every run in the folder, those that train first. The box draws its curve; its name opens it below."],
+  ["[data-tour=curves]", "Curves, while they grow", "Choose what is drawn and against what. Point at a line, or focus the chart and use the arrow keys, to read its numbers."],
+  ["[data-tour=samples]", "What it writes", (where) => `A sample each time the model got better.${where?.querySelector("input[type=range]") ? " Move the slider to see the words form." : ""}`],
+  ["[data-tour=new]", "Your own text", "Drop a file in, see what is wrong with it, and what the training will take, before it starts."],
+  ["#views", "The other views", "Compare systems on the ladder, look inside one sentence, follow a translation. Each view has an address that you can send."],
+];
+
+export function tourIsDue() {
+  try { return localStorage.getItem("tour") === null; } catch { return false; }
+}
+
+export function tour() {
+  document.querySelector(".tour")?.remove();
+  const box = el("section", { class: "tour card", role: "dialog", "aria-label": "Tour", tabindex: "-1" });
+  let place = 0, marked = null;
+  const end = () => {
+    marked?.classList.remove("toured");
+    box.remove();
+    removeEventListener("hashchange", end);
+    try { localStorage.setItem("tour", "seen"); } catch { /* then it comes again */ }
+  };
+  const show = () => {
+    const [where, title, said] = STEPS[place];
+    marked?.classList.remove("toured");
+    marked = document.querySelector(where);
+    const text = typeof said === "function" ? said(marked) : said;
+    marked?.classList.add("toured");
+    marked?.scrollIntoView({ block: "nearest" });
+    put(box, el("p", { class: "quiet-text" }, `${place + 1} of ${STEPS.length}`), el("h3", {}, title), el("p", {}, text),
+      el("div", { class: "buttons" },
+        el("button", { type: "button", class: "quiet", onclick: end }, "Close"),
+        place > 0 && el("button", { type: "button", onclick: () => { place--; show(); } }, "Back"),
+        el("button", { type: "button", class: "primary", onclick: () => { if (++place === STEPS.length) end(); else show(); } }, place === STEPS.length - 1 ? "Done" : "Next")));
+    speak(`${title}. ${text}`);
+  };
+  box.addEventListener("keydown", (event) => { if (event.key === "Escape") end(); });
+  addEventListener("hashchange", end);
+  document.body.append(box);
+  show();
+}

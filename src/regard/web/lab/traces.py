@@ -1,0 +1,128 @@
+"""In the worker process: traces that stay open between questions, so that each of their matrices can be asked for."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from functools import lru_cache
+from typing import Any
+
+from regard.base.errors import RegardError
+from regard.base.numbers import grouped
+from regard.insight.arithmetic.calculation import Calculation
+from regard.insight.trace import Trace
+from regard.insight.trace_facts import part
+from regard.insight.trace_page import trace_page
+from regard.report.packed_arrays import pack
+from regard.runs.classification_run import ClassificationRun
+from regard.runs.language_run import LanguageRun
+from regard.runs.load import AnyRun
+from regard.runs.translation_run import TranslationRun
+from regard.web.lab import requests
+from regard.web.lab.opened_runs import open_run
+from regard.web.lab.requests import MOST_TOKENS
+from regard.web.lab.runs_folder import RunsFolder
+
+MOST_BYTES = 1 << 28  # of all traces that stay open
+MOST_SENT = 1 << 23  # bytes of matrices in one answer, about: a page shows the first while others come
+TOP = 10  # choices of a step
+
+Key = tuple[AnyRun, str, str | None, str, int, bool]
+_open: OrderedDict[Key, tuple[Trace, int]] = OrderedDict()
+
+
+def asked_run(folder: RunsFolder, asked: requests.AboutRun) -> AnyRun:
+    return open_run(folder, asked.run, asked.weights)
+
+
+def trace_of(folder: RunsFolder, asked: requests.TraceRequest) -> Trace:
+    """What a question is about: a run, a text, for translators perhaps a target or how it begins; with gradients or
+    without. A trace with gradients serves a question without."""
+    run, what = asked_run(folder, asked), (asked.text, asked.target, asked.prefix, asked.beam)
+    key: Key = (run, *what, True)
+    if key not in _open and not asked.gradients:
+        key = (run, *what, False)
+    if key not in _open:
+        trace = _made(run, *what, asked.gradients)
+        _open[key] = (trace, _size(trace))
+    _open.move_to_end(key)
+    while len(_open) > 1 and sum(size for _, size in _open.values()) > MOST_BYTES:
+        _open.popitem(last=False)
+    return _open[key][0]
+
+
+def matrices(folder: RunsFolder, asked: requests.MatrixRequest) -> bytes:
+    """Matrices of a trace by their names, as `trace_facts.part` gives them: as many of the first as are not too much
+    for one answer, and at least one."""
+    trace = trace_of(folder, asked)
+    arrays, bounds = {}, {}
+    for name in asked.parts:
+        arrays[name], bounds[name] = part(trace, name)
+        if sum(values.nbytes for values in arrays.values()) > MOST_SENT:
+            break
+    return pack(arrays, bounds=bounds)
+
+
+def work(folder: RunsFolder, asked: requests.WorkRequest) -> dict[str, Any]:
+    """The arithmetic of one step with the model's numbers, of a layer and a head, as `inspect --work` gives it."""
+    trace = trace_of(folder, asked)  # whose limits are those of the text
+    run = asked_run(folder, asked)
+    found = _calculated(run, trace, asked.text, asked.target, asked.prefix, asked.beam)
+    layer = asked.layer or found.layer_of(None)
+    steps = len(found.places[layer].words) if layer in found.places else trace.steps
+    head = asked.head if asked.head is not None and asked.head < found.layers.get(layer, 0) else None
+    return found.at(min(asked.step, steps - 1), layer or None, head).as_json()
+
+
+@lru_cache(4)
+def _calculated(run: AnyRun, trace: Trace, text: str, target: str | None, prefix: str, beam: int) -> Calculation:
+    if isinstance(run, LanguageRun):
+        return run.calculation(text)
+    if isinstance(run, ClassificationRun):
+        return run.calculation(text.strip())
+    assert isinstance(run, TranslationRun)
+    return run.calculation(text.strip(), target, prefix=prefix, beam=beam, trace=trace)
+
+
+def page(folder: RunsFolder, asked: requests.PageRequest) -> dict[str, str]:
+    """Traces, each asked for as by itself, as one file that works offline, as `regard inspect --html` writes it."""
+    return {"page": trace_page(*(trace_of(folder, one) for one in asked.traces))}
+
+
+def _made(run: AnyRun, text: str, target: str | None, prefix: str, beam: int, gradients: bool) -> Trace:
+    count, most = _length(run, text)
+    if count > most:
+        whose = "this model reads" if most < MOST_TOKENS else "the page shows"
+        raise RegardError(f"This text has {grouped(count)} tokens, and {whose} at most {most}: take some of it away.")
+    for given in (target or "", prefix):
+        if (count := len(run.tokenizer.encode(given))) > MOST_TOKENS:
+            raise RegardError(
+                f"A translation of {grouped(count)} tokens is too long: the page shows at most {MOST_TOKENS}."
+            )
+    if isinstance(run, LanguageRun):
+        return run.trace(text, top=TOP, gradients=gradients)
+    if not text.strip():
+        raise RegardError("There is nothing to read yet: type a sentence.")
+    if "\n" in text.strip():
+        raise RegardError("This model reads one line at a time: take the line ends out.")
+    if isinstance(run, ClassificationRun):
+        return run.trace(text.strip(), top=TOP, gradients=gradients)
+    assert isinstance(run, TranslationRun)
+    return run.trace(text.strip(), target, prefix=prefix, beam=beam, top=TOP, gradients=gradients)
+
+
+def fits(run: AnyRun, text: str) -> bool:
+    """Can the run read this text whole?"""
+    count, most = _length(run, text)
+    return count <= most
+
+
+def _length(run: AnyRun, text: str) -> tuple[int, int]:
+    """The tokens of a text, and how many can be looked at."""
+    reads = run.tokenizer if isinstance(run, LanguageRun) else run.source_tokenizer
+    limit = run.model.context if isinstance(run, LanguageRun) else None
+    return len(reads.encode(text)), MOST_TOKENS if limit is None else min(MOST_TOKENS, limit - 1)
+
+
+def _size(trace: Trace) -> int:
+    groups = (trace.attention, trace.hidden, trace.gates, trace.state_gradients)
+    return sum(values.nbytes for group in groups for values in group.values())

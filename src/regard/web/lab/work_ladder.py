@@ -1,0 +1,130 @@
+"""In the worker process: a comparison's table, chart and samples, by the functions of `regard compare`."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from regard.base.errors import RegardError
+from regard.comparison.comparison import Comparison
+from regard.comparison.curves import averaged
+from regard.comparison.findings import caveats, finding, measured, methods, tied_with_best
+from regard.comparison.plan import Plan
+from regard.comparison.processes import read_result
+from regard.comparison.question import Question, match_for
+from regard.comparison.task import Results
+from regard.comparison.translation_task import read_test
+from regard.web.lab.new_comparison import NewComparison
+from regard.web.lab.requests import ComparisonForm, OneName
+from regard.web.lab.runs_folder import RunsFolder
+
+UNFINISHED = "it has not ended yet."
+LARGE = ("sample", "by_length", "perplexities", "bleus", "failed")  # of a row: sent by themselves
+
+
+def open_comparison(folder: RunsFolder, asked: OneName) -> dict[str, Any]:
+    """All that the page shows; runs that have not ended are missing from the table."""
+    plan = Plan.read(folder.comparison(asked.name))
+    results: Results = {
+        (entrant.label, seed): read_result(plan.run_folder(entrant, seed)) or {"failed": UNFINISHED}
+        for entrant, seed in plan.runs
+    }
+    return {"name": asked.name, "report": folder.has_report(plan.folder), **shown(Comparison(plan, results))}
+
+
+def shown(comparison: Comparison) -> dict[str, Any]:
+    """What the page shows of a comparison."""
+    plan, task, order = comparison.plan, comparison.task, comparison.order
+    columns = {key: comparison.columns[key] for key in task.columns.first if key in comparison.columns}
+    columns |= {key: text for key, text in comparison.columns.items() if key not in columns}
+    return {
+        "title": f"{task.title} compared on {plan.facts['corpus']['name']}",
+        "equal": comparison.title,
+        "finding": finding(comparison) if order else "",
+        "ranking": comparison.ranking,
+        "best": [order[0]["label"], *tied_with_best(comparison)] if order else [],
+        "caveats": [one for one in caveats(comparison) if UNFINISHED not in one],
+        "measured": measured(comparison) if order else [],
+        "methods": methods(comparison) if order else "",
+        "command": plan.facts["command"],
+        "score": task.score,
+        "score_name": task.score_name,
+        "more_is_better": task.more_is_better,
+        "columns": columns,
+        "rows": [_row(row, shown, task.score) for row, shown in zip(comparison.rows, comparison.shown)],
+        "curves": _curves(comparison),
+        "samples": _samples(comparison),
+        "waiting": [
+            entrant.name(seed)
+            for entrant, seed in plan.runs
+            if comparison.results[entrant.label, seed].get("failed") == UNFINISHED
+        ],
+    }
+
+
+def _row(row: Mapping[str, Any], shown: Mapping[str, Any], score: str) -> dict[str, Any]:
+    return {
+        "label": row["label"],
+        "values": {key: value for key, value in row.items() if key not in LARGE},
+        "shown": {key: value for key, value in shown.items() if key not in LARGE},
+        "low": row.get(f"{score}_low"),
+        "high": row.get(f"{score}_high"),
+        "each": row.get("perplexities") or row.get("bleus") or [],
+        "signature": row.get("bleu_signature", ""),
+        "failed": row.get("failed", "") if row.get("failed") != UNFINISHED else "",
+    }
+
+
+def _curves(comparison: Comparison) -> list[dict[str, Any]]:
+    """Validation perplexity of each system, the mean over its seeds: tokens, seconds, perplexity."""
+    lines = averaged([curve for curve in comparison.curves if not curve.counted])
+    lines += [curve for curve in comparison.curves if curve.counted]
+    return [
+        {
+            "label": curve.label,
+            "counted": curve.counted,
+            "tokens": [point[0] for point in curve.points],
+            "seconds": [point[1] for point in curve.points],
+            "perplexity": [math.exp(min(point[2], 700)) for point in curve.points],
+        }
+        for curve in lines
+    ]
+
+
+def _samples(comparison: Comparison) -> list[dict[str, Any]]:
+    """What each wrote after the same beginning, or its translations of the same sentences."""
+    if not comparison.order:
+        return []
+    if comparison.task.name == "language model":
+        prompt = comparison.plan.facts["prompt"]
+        return [{"given": {"begins": prompt}, "written": {row["label"]: row["sample"] for row in comparison.order}}]
+    sources, references = read_test(comparison.plan)
+    first = {}
+    for row in comparison.order:
+        results = (result for (label, _), result in comparison.results.items() if label == row["label"])
+        first[row["label"]] = next(result for result in results if "evaluation" in result)
+    return [
+        {
+            "given": {"source": sources[number], "reference": references[number]},
+            "written": {label: result["evaluation"]["translations"][number] for label, result in first.items()},
+        }
+        for number in comparison.plan.facts["examples"]
+    ]
+
+
+def check(folder: RunsFolder, form: ComparisonForm) -> dict[str, Any]:
+    """Is this a comparison that can be made? The rows it will have, or what is wrong, and with which option."""
+    asked = NewComparison.read(folder, form)
+    try:
+        match = asked.match or match_for(asked.budget)
+        question = Question(asked.systems, asked.data, match, asked.budget, asked.seeds, asked.size)
+        return {"rows": [rung.label for rung in question.rungs()], "problem": None}
+    except RegardError as error:
+        sentence = " ".join(str(error).split())
+        named = re.search(r"--(data|match|budget|seeds|size)\b", sentence)
+        return {"rows": [], "problem": {"key": named.group(1) if named else "systems", "sentence": sentence}}
+
+
+WORK = {"open": open_comparison, "check": check}

@@ -1,0 +1,408 @@
+"""OpenAI's completions API over the language models served: /v1/models and /v1/completions.
+
+A choice depends on its prompt, its settings, the seed and its number among the n choices, and on no other request. Its
+text is what `regard generate` writes with that seed; log-probabilities are those of `regard score`: of the model
+itself, before temperature, top_k and top_p.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import secrets
+import time
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from regard.base.errors import RegardError
+from regard.decoding.engine import Prompt
+from regard.decoding.sampling import Sampling
+from regard.web.serve.growing_text import GrowingText, Until
+from regard.web.serve.json_fields import BadRequest, flag, integer, number, refuse_unknown, shown, string
+from regard.web.serve.served_models import Served, ServedModels, longest_of, refuse_length
+from regard.web.serve.workers import LanguageWorker, ScoreJob, TextJob
+
+_json = json.JSONEncoder(ensure_ascii=False).encode
+CHOICES = 128  # of one request: prompts × best_of
+STOPS, LONGEST_STOP = 4, 256
+FIELDS = {
+    "model", "prompt", "best_of", "echo", "logprobs", "max_tokens", "n", "seed", "stop", "stream", "stream_options",
+    "temperature", "top_p", "top_k", "user",
+}  # fmt: skip
+NEUTRAL = {"frequency_penalty", "logit_bias", "presence_penalty", "suffix"}
+UNSUPPORTED = {
+    "repetition_penalty", "length_penalty", "no_repeat_ngram_size", "min_p", "typical_p", "top_a", "min_tokens",
+    "ignore_eos", "stop_token_ids", "use_beam_search", "response_format", "tools", "tool_choice", "functions",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Question:
+    """A request, read and checked."""
+
+    prompts: list[Any]  # each a text, or a list of tokens
+    n: int
+    best_of: int
+    max_tokens: int
+    sampling: Sampling
+    seed: int
+    stops: list[str]
+    echo: bool
+    logprobs: int | None  # how many alternatives
+    stream: bool
+    usage: bool  # at the end of a stream
+
+
+def read_question(given: Mapping[str, Any], vocabulary: int) -> Question:
+    refuse_unknown(given, FIELDS, NEUTRAL, UNSUPPORTED)
+    if given.get("suffix"):
+        raise BadRequest("suffix asks for text between two texts, and these models only continue one.", "suffix")
+    for name in ("frequency_penalty", "presence_penalty"):
+        if number(given, name, 0.0, -2, 2):
+            raise BadRequest(f"{name} is not supported: leave it out, or set it to 0.", name)
+    if given.get("logit_bias"):
+        raise BadRequest("logit_bias is not supported: leave it out.", "logit_bias")
+    if given.get("user") is not None:
+        string(given, "user")
+    options = given.get("stream_options")
+    if options is not None and not isinstance(options, dict):
+        raise BadRequest('stream_options must be an object, as in {"include_usage": true}.', "stream_options")
+    if options and not flag(given, "stream"):
+        raise BadRequest("stream_options is for streams: set stream to true.", "stream_options")
+    n = integer(given, "n", 1, 1, CHOICES)
+    best_of = integer(given, "best_of", n, 1, CHOICES)
+    prompts = read_prompts(given.get("prompt", ""), vocabulary)
+    if best_of < n:
+        raise BadRequest(f"best_of ({best_of}) must not be below n ({n}).", "best_of")
+    if best_of > n and flag(given, "stream"):
+        raise BadRequest(
+            "best_of chooses among whole texts, which cannot be streamed: leave out one of them.", "best_of"
+        )
+    if best_of * len(prompts) > CHOICES:
+        raise BadRequest(f"This asks for {best_of * len(prompts)} texts; at most {CHOICES} at once.", "n")
+    temperature, top_p = number(given, "temperature", 1.0, 0, 2), number(given, "top_p", 1.0, 0, 1)
+    return Question(
+        prompts=prompts,
+        n=n,
+        best_of=best_of,
+        max_tokens=integer(given, "max_tokens", 16, 0, 2**20),
+        # top_p of 0 is the most probable token alone
+        sampling=Sampling(temperature, integer(given, "top_k", 0, 0, 2**31 - 1), top_p or 1e-12),
+        seed=integer(given, "seed", secrets.randbits(62), 0, 2**63 - 1),
+        stops=read_stops(given.get("stop")),
+        echo=flag(given, "echo"),
+        logprobs=None if given.get("logprobs") is None else integer(given, "logprobs", 0, 0, 5),
+        stream=flag(given, "stream"),
+        usage=bool(options and flag(options, "include_usage")),
+    )
+
+
+def read_prompts(given: Any, vocabulary: int) -> list[Any]:
+    """One text, several, one list of tokens, or several."""
+    found = given if isinstance(given, list) and given and isinstance(given[0], str | list) else [given]
+    if len(found) > CHOICES:
+        raise BadRequest(f"prompt has {len(found)} texts; at most {CHOICES} at once.", "prompt")
+    for one in found:
+        if isinstance(one, str):
+            continue
+        if not isinstance(one, list) or not all(type(token) is int for token in one):
+            raise BadRequest("prompt must be a text, a list of texts, or tokens as whole numbers.", "prompt")
+        if not all(0 <= token < vocabulary for token in one):
+            raise BadRequest(f"A token of prompt is not in the vocabulary: they are 0 to {vocabulary - 1}.", "prompt")
+    return found
+
+
+def read_stops(given: Any) -> list[str]:
+    stops = [] if given is None else [given] if isinstance(given, str) else given
+    if (
+        not isinstance(stops, list)
+        or len(stops) > STOPS
+        or not all(isinstance(stop, str) and 0 < len(stop) <= LONGEST_STOP for stop in stops)
+    ):
+        raise BadRequest(f"stop must be a text or up to {STOPS}, of 1 to {LONGEST_STOP} characters each.", "stop")
+    return stops
+
+
+@dataclass
+class Choice:
+    """One text of the answer, as far as it is written."""
+
+    index: int
+    job: TextJob
+    prompt: str
+    read: list[int]  # tokens of the prompt
+    bounded: bool  # the first of them is the boundary, which adds no text
+    grown: GrowingText
+    until: Until
+    tokens: list[int] = field(default_factory=list)
+    text: str = ""
+    finish: str | None = None
+    logprobs: dict[str, Any] | None = None
+    score: float = 0.0  # mean log-probability of its tokens
+
+    def add(self, tokens: Sequence[int], ended: bool) -> str:
+        """The next piece of its text; tokens after a stop sequence are no part of it, however many come at once."""
+        if self.until.stops:
+            piece = ""
+            for place, token in enumerate(tokens, 1):
+                piece += self._add([token], ended and place == len(tokens))
+                if self.until.met:
+                    break
+        else:
+            piece = self._add(tokens, ended)
+        self.text += piece
+        if self.until.met:
+            self.finish = "stop"
+        elif ended:
+            self.finish = "length"
+        return piece
+
+    def _add(self, tokens: Sequence[int], ended: bool) -> str:
+        self.tokens += tokens
+        return self.until.add(self.grown.add(tokens), ended)
+
+    def as_json(self, text: str, logprobs: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        return {"index": self.index, "text": text, "logprobs": logprobs, "finish_reason": self.finish}
+
+
+class Completions:
+    """The endpoints, without HTTP: what is asked and what is answered are dictionaries."""
+
+    def __init__(self, models: ServedModels) -> None:
+        self.models = models
+
+    def list_models(self) -> dict[str, Any]:
+        return {"object": "list", "data": [self.model(name) for name in self.models.language_models]}
+
+    def model(self, name: str) -> dict[str, Any]:
+        served, worker = self.find(name)
+        return {
+            "id": served.name,
+            "object": "model",
+            "created": served.created,
+            "owned_by": "regard",
+            "max_model_len": longest_of(worker.run),
+        }
+
+    def find(self, name: str) -> tuple[Served, LanguageWorker]:
+        if name in self.models.languages:
+            raise BadRequest(f"{name} translates: ask /translate.", "model", 404, "model_not_found")
+        if name not in self.models.language_models:
+            known = ", ".join(self.models.language_models) or "none"
+            said = f"There is no language model {shown(name)} here; known: {known}."
+            raise BadRequest(said, "model", 404, "model_not_found")
+        served = self.models.by_name[name]
+        assert isinstance(served.worker, LanguageWorker)
+        return served, served.worker
+
+    async def begin(self, given: Mapping[str, Any]) -> Answer:
+        """The answer to a request, before anything of it is written."""
+        served, worker = self.find(string(given, "model"))
+        question = read_question(given, worker.run.tokenizer.vocabulary)
+        choices: list[Choice] = []
+        events: asyncio.Queue[Any] = asyncio.Queue()
+        for prompt in question.prompts:
+            opening, text, read, bounded = await self._opening(served, worker, prompt)
+            if question.max_tokens and not bounded:  # else the prompt is only scored
+                read = list(opening.tokens[1:])  # without a last space, which the next token brings
+            try:
+                refuse_length(served.name, longest_of(worker.run), len(read) - bounded, question.max_tokens)
+            except RegardError as error:
+                raise BadRequest(str(error), "prompt", code="context_length_exceeded") from None
+            for drawn in range(question.best_of):
+                job = TextJob(
+                    opening,
+                    question.sampling,
+                    max_tokens=question.max_tokens,
+                    seed=question.seed,
+                    number=drawn,
+                    live=question.stream or bool(question.stops),
+                    events=events,
+                )
+                grown = GrowingText(worker.run.tokenizer, opening.tokens[1:], without_space=bool(opening.unfit))
+                choices.append(Choice(len(choices), job, text, read, bounded, grown, Until(question.stops)))
+        return Answer(self.models, served, worker, question, choices)
+
+    async def _opening(
+        self, served: Served, worker: LanguageWorker, prompt: Any
+    ) -> tuple[Prompt, str, list[int], bool]:
+        """What the model reads first, the prompt as text, its tokens, and whether the boundary is one of them."""
+        if isinstance(prompt, str):
+            try:
+                opening, read = await served.opening(worker, prompt)
+                return opening, prompt, read, False
+            except RegardError as error:
+                raise BadRequest(str(error), "prompt") from None
+        eos = worker.run.tokenizer.eos
+        bounded = prompt[:1] == [eos]  # the boundary before the text, not an empty line
+        text = prompt[1:] if bounded else prompt
+        return Prompt([eos, *text]), worker.run.tokenizer.decode(text), prompt, bounded
+
+
+class Answer:
+    """A completion while it is made: whole, or as the pieces of a stream."""
+
+    def __init__(
+        self,
+        models: ServedModels,
+        served: Served,
+        worker: LanguageWorker,
+        question: Question,
+        choices: list[Choice],
+    ) -> None:
+        self.models, self.served, self.worker, self.question, self.choices = models, served, worker, question, choices
+        self.id, self.created = f"cmpl-{secrets.token_hex(12)}", int(time.time())
+        self.first_token: float | None = None  # when the first one came
+        self.ended: Callable[[], None] = lambda: None  # called when all is written
+
+    async def whole(self) -> dict[str, Any]:
+        async with aclosing(self._pieces()) as pieces:
+            async for _ in pieces:
+                pass
+        shown = self.choices
+        if self.question.best_of > self.question.n:
+            shown = [choice for group in self._groups() for choice in group]
+        said = [choice.as_json((choice.prompt if self.question.echo else "") + choice.text, choice.logprobs)
+                for choice in shown]  # fmt: skip
+        return {**self._frame(said), "usage": self.usage()}
+
+    async def stream(self) -> AsyncGenerator[str, None]:
+        """Server-sent events; the last one is [DONE]."""
+        more = {"usage": None} if self.question.usage else {}
+        if self.question.echo and self.question.logprobs is None:
+            for choice in self.choices:
+                yield _event({**self._frame([choice.as_json(choice.prompt)]), **more})
+        async with aclosing(self._pieces()) as pieces:
+            async for found in pieces:
+                if self.question.logprobs is None:
+                    yield "".join(self._piece_event(choice, piece) for choice, piece in found)
+        if self.question.logprobs is not None:  # they are read from the whole text
+            for choice in self.choices:
+                text = (choice.prompt if self.question.echo else "") + choice.text
+                yield _event({**self._frame([choice.as_json(text, choice.logprobs)]), **more})
+        if self.question.usage:
+            yield _event({**self._frame([]), "usage": self.usage()})
+        yield "data: [DONE]\n\n"
+
+    async def _pieces(self) -> AsyncGenerator[list[tuple[Choice, str]], None]:
+        """The choices' next pieces, as they are written; then their log-probabilities. Who is late gets longer ones."""
+        going = {choice.job: choice for choice in self.choices}
+        with self.served.submitted(self.models.scheduler, self.worker, list(going)) as leave:
+            while going:
+                came: dict[TextJob, tuple[list[int], bool]] = {}
+                for job, tokens, ended in await self.choices[0].job.all():
+                    came[job] = (came[job][0] + tokens if job in came else tokens, ended)
+                self.first_token = self.first_token or time.perf_counter()
+                pieces = []
+                for job, (tokens, ended) in came.items():
+                    choice = going[job]
+                    piece = choice.add(tokens, ended)
+                    if choice.finish is not None:
+                        del going[job]
+                        leave(job)
+                    if piece or choice.finish is not None:
+                        pieces.append((choice, piece))
+                if pieces:
+                    yield pieces
+        if self.question.logprobs is not None or self.question.best_of > self.question.n:
+            await self._score()
+        self.ended()
+
+    async def _score(self) -> None:
+        """One more reading of each text, whole."""
+        eos = self.worker.run.tokenizer.eos
+        jobs = {}
+        for choice in self.choices:
+            boundary = [] if choice.bounded else [eos]
+            jobs[choice.index] = ScoreJob([*boundary, *choice.read, *choice.tokens], self.question.logprobs or 0)
+        with self.served.submitted(self.models.scheduler, self.worker, list(jobs.values())):
+            for choice in self.choices:
+                found, alternatives = await jobs[choice.index].next()
+                if not choice.bounded:
+                    found, alternatives = found[1:], alternatives[1:]
+                written = found[len(choice.read) :]
+                choice.score = sum(written) / max(len(written), 1)
+                if self.question.logprobs is not None:
+                    choice.logprobs = self._logprobs(choice, found, alternatives)
+
+    def _logprobs(
+        self,
+        choice: Choice,
+        found: Sequence[float | None],
+        alternatives: Sequence[Sequence[tuple[int, float]] | None],
+    ) -> dict[str, Any]:
+        tokenizer, asked = self.worker.run.tokenizer, self.question.logprobs
+        tokens = [*choice.read, *choice.tokens]
+        # where each token begins: by the text that it adds, as it is written
+        place, places, grown = 0, [], GrowingText(tokenizer, [])
+        for position, token in enumerate(tokens):
+            places.append(place)
+            if position or not choice.bounded:
+                place += len(grown.add([token]))
+        first = 0 if self.question.echo else len(choice.read)
+        before = places[first] if first < len(places) else place
+        # a stop sequence cuts the text, and with it the tokens that begin behind
+        length = len(choice.prompt if self.question.echo else "") + len(choice.text)
+        last = len(tokens)
+        while choice.until.met and last > first and places[last - 1] - before >= length:
+            last -= 1
+        kept = slice(first, last)
+        return {
+            "tokens": [tokenizer.token(token) for token in tokens[kept]],
+            "token_logprobs": [None if value is None else _finite(value) for value in found[kept]],
+            "top_logprobs": [
+                place and {tokenizer.token(token): _finite(value) for token, value in place}
+                for place in alternatives[kept]
+            ]
+            if asked
+            else None,
+            "text_offset": [place - before for place in places[kept]],
+        }
+
+    def _groups(self) -> list[list[Choice]]:
+        """Of each prompt's texts the n that are most probable, per token."""
+        found: list[list[Choice]] = []
+        every = self.question.best_of
+        for start in range(0, len(self.choices), every):
+            group = sorted(self.choices[start : start + every], key=lambda choice: -choice.score)[: self.question.n]
+            for place, choice in enumerate(group):
+                choice.index = len(found) * self.question.n + place
+            found.append(group)
+        return found
+
+    def _piece_event(self, choice: Choice, piece: str) -> str:
+        """The event of a piece without log-probabilities: what `_event` would write of it, and cheaper."""
+        finish = "null" if choice.finish is None else f'"{choice.finish}"'
+        said = f'{{"index": {choice.index}, "text": {_json(piece)}, "logprobs": null, "finish_reason": {finish}}}'
+        usage = ', "usage": null' if self.question.usage else ""
+        return f"data: {self.head}{said}]{usage}}}\n\n"
+
+    @cached_property
+    def head(self) -> str:
+        return _json(self._frame([]))[: -len("]}")]
+
+    def _frame(self, choices: list[dict[str, Any]]) -> dict[str, Any]:
+        return {
+            "id": self.id,
+            "object": "text_completion",
+            "created": self.created,
+            "model": self.served.name,
+            "choices": choices,
+        }
+
+    def usage(self) -> dict[str, int]:
+        read = sum(len(choice.read) for choice in self.choices[:: self.question.best_of])
+        written = sum(len(choice.tokens) for choice in self.choices)
+        return {"prompt_tokens": read, "completion_tokens": written, "total_tokens": read + written}
+
+
+def _finite(value: float) -> float:
+    """JSON has no −∞, which an n-gram gives to what it has never seen."""
+    return max(value, -1e30)
+
+
+def _event(message: Mapping[str, Any]) -> str:
+    return f"data: {_json(message)}\n\n"

@@ -1,0 +1,55 @@
+"""Tokens to text as they come: pieces that end where characters do, and never part of a stop sequence."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from regard.text.tokenizer import Tokenizer
+
+BEFORE = 16  # tokens that decide how the next one is written: spaces, the rest of a character
+
+
+class GrowingText:
+    """What is written after a prompt: the pieces together are what all tokens decode to."""
+
+    def __init__(self, tokenizer: Tokenizer, prompt: Sequence[int], *, without_space: bool = False) -> None:
+        """`without_space`: the first token brings a space that the prompt has already."""
+        self.tokenizer = tokenizer
+        self.tokens = list(prompt[-BEFORE:])
+        self.said = len(tokenizer.decode(self.tokens)) + without_space  # of `tokens`, given out
+
+    def add(self, tokens: Sequence[int]) -> str:
+        """The next piece: whole characters, "" while the bytes of one are incomplete."""
+        before = len(self.tokens)
+        self.tokens += tokens
+        text = self.tokenizer.decode(self.tokens)
+        piece = text[self.said :]
+        self.said = max(self.said, len(text))
+        if piece and before > 2 * BEFORE:
+            self.tokens = self.tokens[-BEFORE:]
+            self.said = len(self.tokenizer.decode(self.tokens))  # they may begin within a character, which was said
+        return piece
+
+
+class Until:
+    """Lets text through up to the first of some sequences, and holds back what could be the beginning of one."""
+
+    def __init__(self, stops: Sequence[str]) -> None:
+        self.stops, self.held, self.met = stops, "", False
+
+    def add(self, piece: str, ended: bool) -> str:
+        """What can be given out now; `met` says whether a stop sequence was found."""
+        text, self.held = self.held + piece, ""
+        found = [place for stop in self.stops if (place := text.find(stop)) >= 0]
+        if found:
+            self.met = True
+            return text[: min(found)]
+        if not ended:
+            keep = max((_overlap(text, stop) for stop in self.stops), default=0)
+            text, self.held = text[: len(text) - keep], text[len(text) - keep :]
+        return text
+
+
+def _overlap(text: str, stop: str) -> int:
+    """The most characters at the end of the text with which the stop sequence begins."""
+    return next((size for size in range(min(len(text), len(stop) - 1), 0, -1) if text.endswith(stop[:size])), 0)

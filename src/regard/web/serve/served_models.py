@@ -1,0 +1,241 @@
+"""The models that a server offers, each under the name of its run's folder; a run that was replaced is taken up anew.
+
+A model has places for a number of jobs, written or waiting; who comes when all are taken is told to come back. When a
+run is replaced, new jobs go to the new model and those that have begun end with the old one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+
+from regard.base.errors import RegardError
+from regard.base.numbers import counted, grouped
+from regard.base.settings import one_of
+from regard.decoding.engine import Prompt
+from regard.report.progress import say
+from regard.runs.classification_run import ClassificationRun
+from regard.runs.folder import pick_device
+from regard.runs.language_run import LanguageRun
+from regard.runs.load import AnyRun, load
+from regard.runs.translation_run import TranslationRun
+from regard.web.serve.scheduler import Job, Scheduler, Worker
+from regard.web.serve.workers import LanguageWorker, TranslationWorker
+
+log = logging.getLogger(__name__)
+
+LONGEST = 4096  # tokens of a prompt and its text, where the model itself has no limit
+SHORT = 2000  # characters that are encoded at once; more are encoded beside the event loop
+
+
+class NotServed(RegardError):
+    """A run that no API here is for."""
+
+
+class Full(Exception):
+    """All places of a model are taken."""
+
+
+class Served:
+    """One model under its name; `worker`, with its run, changes when its folder has changed. Who awaits something takes
+    it once, and passes it on."""
+
+    def __init__(self, name: str, run: LanguageRun | TranslationRun, places: int) -> None:
+        self.name, self.places, self.inside = name, places, 0
+        self.lock = threading.Lock()
+        self.use(run)
+
+    def use(self, run: LanguageRun | TranslationRun) -> None:
+        self.created = int(time.time())
+        self.worker = LanguageWorker(run) if isinstance(run, LanguageRun) else TranslationWorker(run)
+
+    async def opening(self, worker: LanguageWorker, prompt: str) -> tuple[Prompt, list[int]]:
+        """What a language model reads first, and the prompt's tokens."""
+
+        def encode() -> tuple[Prompt, list[int]]:
+            with self.lock:
+                return worker.run.opening(prompt), worker.run.tokenizer.encode(prompt)
+
+        return encode() if len(prompt) <= SHORT else await asyncio.to_thread(encode)
+
+    async def length(self, worker: TranslationWorker, source: str) -> int:
+        """The tokens of what a translator is to read."""
+
+        def encode() -> int:
+            with self.lock:
+                return len(worker.source_tokenizer.encode(source))
+
+        return encode() if len(source) <= SHORT else await asyncio.to_thread(encode)
+
+    def known(self, source: str) -> float:
+        """The share of a short source's tokens that are in the translator's vocabulary."""
+        worker = self.worker
+        assert isinstance(worker, TranslationWorker)
+        with self.lock:
+            tokens = worker.source_tokenizer.encode(source)
+        unknown = sum(token == worker.source_tokenizer.unk for token in tokens)
+        return 1 - unknown / max(len(tokens), 1)
+
+    @contextmanager
+    def submitted(self, scheduler: Scheduler, worker: Worker, jobs: Sequence[Job]) -> Iterator[Callable[[Job], None]]:
+        """Inside, the jobs have their places, until they `leave`; then what has not ended is cancelled."""
+        if self.inside + len(jobs) > self.places:
+            raise Full
+        there = set(jobs)
+
+        def leave(job: Job) -> None:
+            there.remove(job)
+            self.inside -= 1
+            scheduler.cancel(worker, job)
+
+        self.inside += len(jobs)
+        try:
+            for job in jobs:
+                scheduler.submit(worker, job)
+            yield leave
+        finally:
+            for job in list(there):
+                leave(job)
+
+
+class ServedModels:
+    """All of them, by name."""
+
+    def __init__(
+        self,
+        folders: Sequence[Path],
+        *,
+        languages: Mapping[str, tuple[str, str]],
+        places: int,
+        weights: str = "best",
+        device: str = "auto",
+        precision: str = "fp32",
+    ) -> None:
+        one_of("--precision", precision, ("fp32", "bf16"))
+        self.weights, self.device, self.precision, self.scheduler = weights, device, precision, Scheduler()
+        self.languages: dict[str, tuple[str, str]] = {}  # of each translator: from, into
+        self.folders: dict[str, Path] = {}
+        self.seen: dict[str, object] = {}  # the files that each was read from
+        self.by_name: dict[str, Served] = {}
+        self.reloads: set[asyncio.Task[None]] = set()
+        self.reloading = asyncio.Lock()
+        refused: list[NotServed] = []
+        for folder in folders:
+            name = folder.resolve().name
+            if name in self.by_name:
+                raise RegardError(f"Two runs are called {name}: rename the folder of one of them.")
+            seen = files_of(folder)
+            try:
+                run = self._load(folder, device)
+            except NotServed as error:
+                refused.append(error)
+                continue
+            self.folders[name], self.seen[name] = folder, seen
+            self.by_name[name] = Served(name, run, places)
+            if isinstance(run, TranslationRun):
+                self.languages[name] = languages.get(name) or languages_of(run, name)
+        if refused and not self.by_name:
+            raise refused[0]
+        for one in refused:
+            say(f"skipped: {one}")
+        for name in languages:
+            if name not in self.languages:
+                raise RegardError(f"--languages names {name!r}, which is no translator of {', '.join(self.by_name)}.")
+        self.scheduler.workers = [served.worker for served in self.by_name.values()]
+
+    @property
+    def language_models(self) -> dict[str, Served]:
+        return {name: served for name, served in self.by_name.items() if isinstance(served.worker, LanguageWorker)}
+
+    def reload_soon(self) -> None:
+        """Begins `reload`; one that is under way is followed by another."""
+        task = asyncio.get_running_loop().create_task(self._reload_in_turn())
+        self.reloads.add(task)
+        task.add_done_callback(self.reloads.discard)
+
+    async def _reload_in_turn(self) -> None:
+        async with self.reloading:
+            await self.reload()
+
+    async def reload(self) -> None:
+        """Takes up runs whose files have changed. One that cannot be read stays as it was."""
+        for name, served in self.by_name.items():
+            seen = files_of(self.folders[name])
+            if seen == self.seen[name]:
+                continue
+            try:
+                # read beside the models' thread, and moved to their device in it
+                run = await asyncio.to_thread(self._load, self.folders[name], "cpu")
+                if type(run) is not type(served.worker.run):
+                    raise RegardError(f"{self.folders[name]} is now for another task: stop the server, and start it.")
+                await self.scheduler.call(partial(run.to, str(pick_device(self.device))))
+                served.use(run)
+                self.seen[name] = seen
+                await self.scheduler.call(self._exchange)
+            except RegardError as error:
+                say(f"{name} stays as it was: {error}")
+                continue
+            except Exception as error:  # whatever is wrong with one, the others are taken up
+                log.error("a run could not be taken up", exc_info=error)
+                say(f"{name} stays as it was: it could not be read ({type(error).__name__}).")
+                continue
+            say(f"{name} was replaced")
+
+    def _load(self, folder: Path, device: str) -> LanguageRun | TranslationRun:
+        run = as_served(load(folder, weights=self.weights, device=device))
+        if self.precision == "bf16" and isinstance(run, LanguageRun):
+            run.model.bfloat16()
+        return run
+
+    def _exchange(self) -> None:
+        """The new workers, and of the old ones those that are not done yet."""
+        new = [served.worker for served in self.by_name.values()]
+        kept = [worker for worker in self.scheduler.workers if worker.busy and worker not in new]
+        self.scheduler.workers = [*new, *kept]
+
+
+def as_served(run: AnyRun) -> LanguageRun | TranslationRun:
+    if isinstance(run, ClassificationRun):
+        raise NotServed(f"{run.folder} is a classifier, which no API here is for: use `regard classify {run.folder}`.")
+    return run
+
+
+def files_of(folder: Path) -> object:
+    """What tells whether a run was replaced: its files, their sizes and times."""
+    try:
+        found = [(path.name, path.stat()) for path in sorted(folder.iterdir()) if path.is_file()]
+    except OSError:
+        return None
+    kept = {"model.safetensors", "training.safetensors", "recipe.toml", "run.json", "tokenizer.json"}
+    return [(name, at.st_ino, at.st_size, at.st_mtime_ns) for name, at in found if name in kept or ".source." in name]
+
+
+def languages_of(run: TranslationRun, name: str) -> tuple[str, str]:
+    """From and into which language it translates, as far as the run says."""
+    data = run.recipe.data
+    source, _, target = data.columns.partition(",")
+    both = (data.source or source.strip(), data.target or target.strip())
+    if data.corpus == "phrasebook":
+        both = ("fr", "en") if data.swap else ("en", "fr")
+    if not all(code.isalpha() for code in both):
+        raise RegardError(f"{run.folder} does not say what its languages are: add --languages {name}=en-fr.")
+    return both
+
+
+def longest_of(run: LanguageRun) -> int:
+    """Tokens of a text with its prompt and the boundary before it."""
+    return LONGEST if run.model.context is None else run.model.context
+
+
+def refuse_length(name: str, longest: int, prompt: int, more: int) -> None:
+    if 1 + prompt + more > longest:
+        raise RegardError(
+            f"{name} holds {grouped(longest)} tokens, and this needs {grouped(1 + prompt + more)} (1 for the boundary, "
+            f"{grouped(prompt)} of the prompt, {counted(more, 'token')} to write): shorten the prompt or max_tokens."
+        )

@@ -1,0 +1,204 @@
+"""LibreTranslate's API over the translators served: /translate, /detect, /languages and /frontend/settings.
+
+The source language is the one whose translator is surest of its own translation, where it is not given: the geometric
+mean of the probabilities of its tokens, 0 to 100, times the share of the text that it has words for.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import parse_qsl
+
+from regard.base.errors import RegardError
+from regard.base.numbers import grouped
+from regard.decoding.beam import BEAM, GREEDY_BEAM, Beam
+from regard.runs.translation_run import Translation
+from regard.web.serve.html_segments import HtmlSegments
+from regard.web.serve.json_fields import BadRequest, integer, read_object, refuse_unknown, shown, string
+from regard.web.serve.sentences_of import Sentences
+from regard.web.serve.served_models import Served, ServedModels
+from regard.web.serve.workers import SentenceJob, TranslationWorker
+
+CHARACTERS = 20_000  # of one request
+TEXTS = 256
+ALTERNATIVES = 9
+CUT = 200  # characters by which a language is told
+NAMES = {
+    "ar": "Arabic", "bg": "Bulgarian", "ca": "Catalan", "cs": "Czech", "da": "Danish", "de": "German", "el": "Greek",
+    "en": "English", "eo": "Esperanto", "es": "Spanish", "et": "Estonian", "eu": "Basque", "fa": "Persian",
+    "fi": "Finnish", "fr": "French", "ga": "Irish", "gl": "Galician", "he": "Hebrew", "hi": "Hindi", "hr": "Croatian",
+    "hu": "Hungarian", "id": "Indonesian", "is": "Icelandic", "it": "Italian", "ja": "Japanese", "ko": "Korean",
+    "la": "Latin", "lt": "Lithuanian", "lv": "Latvian", "ms": "Malay", "nb": "Norwegian", "nl": "Dutch",
+    "pl": "Polish", "pt": "Portuguese", "ro": "Romanian", "ru": "Russian", "sk": "Slovak", "sl": "Slovenian",
+    "sq": "Albanian", "sr": "Serbian", "sv": "Swedish", "sw": "Swahili", "th": "Thai", "tl": "Tagalog",
+    "tr": "Turkish", "uk": "Ukrainian", "ur": "Urdu", "vi": "Vietnamese", "zh": "Chinese",
+}  # fmt: skip
+
+
+def read_form(body: bytes, content_type: str) -> dict[str, Any]:
+    """What was sent as JSON or as a form."""
+    if content_type.partition(";")[0].strip().lower() != "application/x-www-form-urlencoded":
+        return read_object(body)
+    try:
+        sent = parse_qsl(body.decode(), keep_blank_values=True, errors="strict", max_num_fields=2 * TEXTS)
+    except ValueError:
+        raise BadRequest("The body is not a form in UTF-8: send JSON, or a form.") from None
+    found: dict[str, Any] = dict(sent)
+    if len(texts := [value for name, value in sent if name == "q"]) > 1:
+        found["q"] = texts
+    if (count := found.get("alternatives", "")).isdecimal():
+        found["alternatives"] = int(count[:9])
+    return found
+
+
+class Translations:
+    """The endpoints, without HTTP."""
+
+    def __init__(self, models: ServedModels) -> None:
+        self.models = models
+
+    def languages(self) -> list[dict[str, Any]]:
+        pairs = self.models.languages.values()
+        return [
+            {
+                "code": code,
+                "name": NAMES.get(code, code),
+                "targets": sorted({target for source, target in pairs if source == code}),
+            }
+            for code in sorted({code for pair in pairs for code in pair})
+        ]
+
+    def settings(self, needs_key: bool) -> dict[str, Any]:
+        pairs = list(self.models.languages.values()) or [("", "")]
+        source, target = pairs[0]
+        return {
+            "apiKeys": needs_key,
+            "keyRequired": needs_key,
+            "charLimit": CHARACTERS,
+            "frontendTimeout": 500,
+            "filesTranslation": False,
+            "supportedFilesFormat": [],
+            "suggestions": False,
+            "language": {
+                "source": {"code": "auto", "name": "Auto Detect"}
+                if len(pairs) > 1
+                else {"code": source, "name": NAMES.get(source, source)},
+                "target": {"code": target, "name": NAMES.get(target, target)},
+            },
+        }
+
+    async def detect(self, given: Mapping[str, Any]) -> list[dict[str, Any]]:
+        refuse_unknown(given, {"q", "api_key"})
+        return await self._detect(_texts(given)[0])
+
+    async def translate(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        refuse_unknown(given, {"q", "source", "target", "format", "alternatives", "api_key", "secret"})
+        texts, many = _texts(given), isinstance(given.get("q"), list)
+        alternatives = integer(given, "alternatives", 0, 0, ALTERNATIVES)
+        format = string(given, "format", "text")
+        if format not in ("text", "html"):
+            raise BadRequest(f"format must be text or html, not {shown(format)}.", "format")
+        asked, target = string(given, "source"), string(given, "target")
+        self._check_language(target, "target")
+        detected = None
+        if asked == "auto":
+            detected = (await self._detect(" ".join(texts), into=target))[0]
+        else:
+            self._check_language(asked, "source")
+        source = asked if detected is None else detected["language"]
+        if source == target:
+            found = [[text] for text in texts]
+        else:
+            found = await self._translate(self._translator(source, target), texts, format == "html", alternatives)
+        said: dict[str, Any] = {"translatedText": [one[0] for one in found] if many else found[0][0]}
+        if alternatives:
+            said["alternatives"] = [one[1:] for one in found] if many else found[0][1:]
+        if detected is not None:
+            said["detectedLanguage"] = [detected] * len(texts) if many else detected
+        return said
+
+    def _check_language(self, code: str, field: str) -> None:
+        known = sorted({code for pair in self.models.languages.values() for code in pair})
+        if code not in known:
+            raise BadRequest(f"{shown(code)} is not supported (there are {', '.join(known) or 'none'}).", field)
+
+    def _translator(self, source: str, target: str) -> Served:
+        for name, pair in self.models.languages.items():
+            if pair == (source, target):
+                return self.models.by_name[name]
+        there = ", ".join(f"{one} → {other}" for one, other in self.models.languages.values()) or "none"
+        raise BadRequest(f"No model here translates {source} → {target} (there are {there}).", "target")
+
+    async def _translate(self, served: Served, texts: list[str], html: bool, alternatives: int) -> list[list[str]]:
+        """Of each text its translation and the alternatives."""
+        pages = [HtmlSegments(text) if html else None for text in texts]
+        pieces = [page.texts if page else [text] for page, text in zip(pages, texts)]
+        cut = [[Sentences(piece) for piece in group] for group in pieces]
+        beam = Beam(max(BEAM.width, alternatives + 1), BEAM.length_penalty, alternatives + 1)
+        found = await self._search(served, [one for group in cut for part in group for one in part.found], beam)
+        remaining, said = iter(found), []
+        for page, group in zip(pages, cut):
+            results = [[next(remaining) for _ in part.found] for part in group]
+            ways = []
+            for rank in range(alternatives + 1):
+                parts = [part.joined([_ranked(one, rank) for one in some]) for part, some in zip(group, results)]
+                ways.append(page.filled(parts) if page else parts[0])
+            said.append(list(dict.fromkeys(ways)))  # what has fewer ways to be said has fewer
+        return said
+
+    async def _search(self, served: Served, sentences: list[str], beam: Beam) -> list[list[Translation]]:
+        worker = served.worker
+        assert isinstance(worker, TranslationWorker)
+        longest = worker.run.recipe.data.longest
+        for sentence in sentences:
+            try:
+                length = await served.length(worker, sentence)
+            except RegardError as error:
+                raise BadRequest(str(error), "q") from None
+            if length > longest:
+                raise BadRequest(
+                    f"A sentence has {grouped(length)} tokens, and {served.name} was trained on at most {longest}: "
+                    "split it into shorter ones.",
+                    "q",
+                )
+        jobs = [SentenceJob(sentence, beam) for sentence in sentences]
+        with served.submitted(self.models.scheduler, worker, jobs):
+            return [await job.next() for job in jobs]
+
+    async def _detect(self, text: str, into: str | None = None) -> list[dict[str, Any]]:
+        """The languages that the text may be in, the surest first."""
+        found: dict[str, float] = {}
+        for name, (source, target) in self.models.languages.items():
+            if into is not None and target != into:
+                continue
+            served = self.models.by_name[name]
+            sentences = Sentences(text[:CUT]).found[:3]
+            known = served.known(text[:CUT])
+            sure = await self._search(served, sentences, GREEDY_BEAM) if sentences else []
+            tokens = sum(len(best.tokens) for best, *_ in sure)
+            mean = sum(best.log_probability for best, *_ in sure) / max(tokens, 1)
+            found[source] = max(found.get(source, 0.0), 100 * math.exp(mean) * known if tokens else 0.0)
+        if not found:
+            raise BadRequest("No model here can tell: no translator is served that could read it.", "source")
+        order = sorted(found, key=lambda code: -found[code])
+        return [{"confidence": round(found[code], 1), "language": code} for code in order]
+
+
+def _ranked(ways: list[Translation], rank: int) -> str:
+    return ways[min(rank, len(ways) - 1)].text
+
+
+def _texts(given: Mapping[str, Any]) -> list[str]:
+    asked = given.get("q")
+    if asked is None:
+        raise BadRequest("q is missing: the text, or a list of texts.", "q")
+    texts = asked if isinstance(asked, list) else [asked]
+    if not texts or not all(isinstance(text, str) for text in texts):
+        raise BadRequest("q must be a text, or a list of texts.", "q")
+    if len(texts) > TEXTS:
+        raise BadRequest(f"q has {len(texts)} texts; at most {TEXTS} at once.", "q")
+    if sum(map(len, texts)) > CHARACTERS:
+        raise BadRequest(f"q has more than {grouped(CHARACTERS)} characters: send less at once.", "q")
+    return texts
