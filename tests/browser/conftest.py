@@ -79,6 +79,25 @@ def trained_folder(tmp_path_factory, text_file):
     return folder
 
 
+@pytest.fixture(scope="session")
+def mixed_folder(tmp_path_factory, text_file):
+    """Runs that must not be compared by their loss: letters and byte pairs of one text, and a text in Hebrew."""
+    place = tmp_path_factory.mktemp("mixed")
+    folder, hebrew = place / "runs", place / "hebrew.txt"
+    subjects, verbs = ["החתול", "הכלב", "הילד", "האישה"], ["רואה", "אוהב", "שומע", "מחפש"]
+    lines = [f"{s} {v} {o}." for s in subjects for v in verbs for o in ("את הבית", "את העץ", "ספר ישן", "לחם טרי")]
+    hebrew.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    few = ["--size", "tiny", "--training.batch-tokens", "256", "--training.threads", "1", "--model.width", "32"]
+    few += ["--training.steps", "8", "--training.evaluate-every", "4"]
+    for name, words in {
+        "letters": ["lstm", "--data", str(text_file), "--data.tokenizer", "char"],
+        "pieces": ["gpt", "--data", str(text_file), "--data.tokenizer", "bpe"],
+        "hebrew": ["gpt", "--data", str(hebrew), "--data.tokenizer", "byte"],
+    }.items():
+        main(["train", *words, *few, "--run", str(folder / name)])
+    return folder
+
+
 def start_lab(folder, *words):
     """`regard lab FOLDER`, once it answers."""
     folder.mkdir(parents=True, exist_ok=True)

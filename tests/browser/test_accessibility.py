@@ -19,7 +19,7 @@ VIEWS = {  # address: what is there once it is drawn
     SENTENCE + "states": ".part.states canvas",
     SENTENCE + "gradients": ".part.gradients button",
     SENTENCE + "write": ".write .choice-row",
-    TRANSLATION + "expected": ".part.expected canvas",
+    TRANSLATION + "expected": ".aligned button",  # it has hardly learned: the map comes on request
     TRANSLATION + "attention": ".part.attention canvas",
     TRANSLATION + "search": ".tree",
     "#/translation/file?run=transformer": ".card button",
@@ -27,7 +27,7 @@ VIEWS = {  # address: what is there once it is drawn
     TIME + "states": ".part.states canvas",
     "#/time?run=gpt": "text=--training.snapshots",
     "#/claims": ".claim",
-    "#/claims/hull": "text=Run it again",
+    "#/claims/hull": "text=Run it",
     "#/text?corpus=copy": ".piece",
 }
 

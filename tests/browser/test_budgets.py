@@ -2,8 +2,8 @@
 
 import gzip
 
-from regard.lab.application import STATIC
 from regard.report.colours import lab_module, lab_variables
+from regard.web.lab.application import STATIC
 
 
 def test_the_whole_front_end_is_less_than_120_kB(lab):

@@ -1,6 +1,6 @@
 """The view Lectures: the companion's pages, with their code, and what a page says is text."""
 
-from regard.companion.lecture_pages import get_lecture, lectures
+from regard.learn.lectures.lecture_pages import get_lecture, lectures
 
 
 def test_every_section_of_a_lecture_stands_with_its_lines_code_and_claims(lab, page):

@@ -31,7 +31,7 @@ def test_an_address_shows_the_same_to_a_colleague(lab, page):
     expect(page.locator(".run-card h2")).to_have_text("gpt")
     expect(page.get_by_role("button", name="Perplexity")).to_have_attribute("aria-pressed", "true")
     expect(page.locator(".plot .line")).to_have_count(2)
-    expect(page.locator(".chart .caption")).to_contain_text("Perplexity against steps")
+    expect(page.locator(".chart .caption")).to_contain_text("Perplexity (per token) against steps")
 
 
 def test_what_is_chosen_stands_in_the_address(lab, page):

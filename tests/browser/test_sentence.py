@@ -77,14 +77,24 @@ def test_all_heads_are_seen_and_a_cell_is_read_by_keyboard(lab, page, gpt):
     expect(page.locator(".part.attention tbody tr")).to_have_count(trace.steps)
 
 
-def test_states_and_gradients_are_drawn(lab, page):
+def test_states_and_gradients_are_drawn(lab, page, trained_folder):
     open_view(lab, page, ("lstm",), show="states")
     page.locator(".part.states select").select_option(label="Layer 1: forget gate")
     page.wait_for_selector(".part.states .readout:has-text('forget gate')")
     page.click("button:has-text('Gradients')")
     page.click("button:has-text('Compute the gradients')")
     page.wait_for_selector(".part.gradients .scale i")
-    assert "power of ten" in page.inner_text(".part.gradients") or "loss of" in page.inner_text(".part.gradients")
+    assert "loss of" in page.inner_text(".part.gradients")
+    page.locator(".part.gradients .heat canvas").focus()
+    for key in ("PageDown", "ArrowUp", "Home"):  # the last row that has a next word, the first column
+        page.keyboard.press(key)
+    said = page.locator("#spoken").text_content()
+    row, column, norm = re.fullmatch(
+        r"gradient of the loss of “(.*)” by “(.*)”: norm ([\d.e×⁻⁰¹²³⁴⁵⁶⁷⁸⁹-]+)", said
+    ).groups()
+    slopes = load(trained_folder / "lstm", device="cpu").trace(TEXT, gradients=True).slopes["gradients"]
+    assert (row, column) == (slopes.rows[-2], slopes.columns[0])
+    assert math.isclose(float(norm), slopes.values[-2][0], rel_tol=0.06)
 
 
 def test_an_alternative_goes_on_from_there_or_replaces_one_word(lab, page):
@@ -143,3 +153,42 @@ def test_the_page_that_is_saved_is_that_of_inspect_for_all_runs(lab, page, tmp_p
     page.wait_for_selector(".card .words button")
     assert page.locator(".card h2").all_inner_texts() == ["gpt", "lstm"]
     assert page.locator(".words button").count() == 2 * (len(TEXT) + 1)
+
+
+def test_it_opens_on_the_same_held_out_sentence_and_offers_the_next(lab, page, gpt):
+    from regard.web.lab.held_out import held_out
+
+    page.goto(f"{lab.url}#/sentence?run=gpt")
+    page.wait_for_selector(".panel:not([aria-busy]) .words button >> nth=3")
+    first = page.input_value("textarea")
+    held = [line for line, _ in held_out(lab.folder / "gpt")]
+    assert first in held
+    assert first not in list(gpt.corpus().splits["train"])
+    expect(page.locator(".changed-note")).to_contain_text("held out from training")
+    page.goto("about:blank")
+    page.goto(f"{lab.url}#/sentence?run=gpt")
+    page.wait_for_function("text => document.querySelector('textarea')?.value === text", arg=first)
+    page.get_by_role("button", name="A held-out sentence").click()
+    page.wait_for_function("text => document.querySelector('textarea').value !== text", arg=first)
+    assert page.input_value("textarea") in held
+
+
+def test_bars_are_relative_to_the_longest(lab, page):
+    open_view(lab, page, ("gpt",))
+    widths = page.evaluate("() => [...document.querySelectorAll('.expected .chance i')].map((one) => one.style.width)")
+    assert max(float(width.rstrip("%")) for width in widths) == 100
+
+
+def test_a_run_that_has_hardly_learned_says_so(lab, page, trained_folder):
+    from regard.web.lab.held_out import progress_of
+
+    found = progress_of(trained_folder / "gpt")
+    assert found["perplexity"] > found["bigram"] > 1  # it trained for a few steps on letters
+    open_view(lab, page, ("gpt", "ngram"))
+    expect(page.locator(".panel[data-run=gpt] .not-learned")).to_contain_text("after 24 steps: not learned yet")
+    expect(page.locator(".panel[data-run=ngram] .not-learned")).to_be_hidden()
+    page.goto(f"{lab.url}#/translation?run=transformer&text={quote('The cat is here.')}")
+    expect(page.locator(".panel[data-run=transformer] .not-learned")).to_contain_text("not learned yet")
+    expect(page.locator(".aligned canvas")).to_have_count(0)
+    page.get_by_role("button", name="Show it anyway").click()
+    expect(page.locator(".aligned canvas")).to_be_visible()

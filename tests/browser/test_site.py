@@ -38,6 +38,10 @@ def test_the_search_finds_without_a_server(site, page):
     found.first.wait_for()
     found.first.click()
     page.wait_for_url("**/errata.html*")
+    assert "epanechnikov" in page.inner_text("article").lower()
+    page.goto((site / "search.html").as_uri() + "?q=zyxwvutsrq")
+    page.wait_for_selector("text=did not match any documents")
+    assert page.locator("#search-results a").count() == 0
 
 
 def test_the_first_page_leads_to_all_others(site, page):
@@ -45,3 +49,18 @@ def test_the_first_page_leads_to_all_others(site, page):
     targets = page.locator(".sidebar-tree a").evaluate_all("links => links.map(link => link.getAttribute('href'))")
     pages = {path.relative_to(ROOT).with_suffix(".html").as_posix() for path in (ROOT / "docs").rglob("*.md")}
     assert pages <= set(targets)
+
+
+def test_the_folder_opens_on_the_first_page(site, page):
+    page.goto((site / "index.html").as_uri())
+    page.wait_for_url("**/README.html")
+    assert "Regard" in page.inner_text("h1")
+
+
+def test_no_page_swallows_a_word_in_angle_brackets(site, page):
+    """<bos> outside of code is an element that no browser knows, and nobody sees."""
+    elements = "[...document.querySelectorAll('article *')].filter(one => one instanceof HTMLUnknownElement)"
+    for path in set(site.rglob("*.html")) - {site / "index.html"}:  # which goes on to another
+        page.goto(path.as_uri())
+        page.wait_for_load_state()
+        assert page.evaluate(f"{elements}.map(one => one.localName)") == [], path.name

@@ -33,15 +33,24 @@ def test_numbers_of_the_page_are_those_of_the_check(lab, page, text_file):
 
 def test_a_claim_is_run_and_its_verdict_is_shown(own_lab, page):
     page.goto(own_lab.url + "#/claims/gaussian-dot")
-    page.wait_for_selector("text=Run it again")
+    page.wait_for_selector("button:has-text('Run it')")
+    assert "Run it again" not in page.inner_text("main")  # it was never run
+    assert "Documented, by the full experiment: holds." in page.inner_text("main")
     page.fill("input[type=number] >> nth=0", "7")
-    page.click("button:has-text('Run it again')")
+    page.click("button:has-text('Run it')")
     page.wait_for_selector("h2 .verdict", timeout=240_000)
+    assert "Run it again" in page.inner_text("main")
     (record,) = own_lab.folder.glob("claims-*/claims.json")
     (result,) = json.loads(record.read_text())
     assert result["seeds"][0] == 7
-    expect(page.locator("main")).to_contain_text(result["verdict"])
+    assert result["quick"]
+    expect(page.locator("h2").first).to_contain_text(f"Measured here: quick: {result['verdict']} at reduced size")
     expect(page.locator(".drawn")).to_have_count(len(result["figures"]))
     page.goto(own_lab.url + "#/claims")
     page.wait_for_selector(".claim")
     expect(page.locator(".claim")).to_have_count(len(NAMES))
+    mine = page.locator(".claim", has_text="gaussian-dot")
+    expect(mine).to_contain_text(f"documented: holds · here: {result['label']}")
+    expect(page.locator(".claim", has_text="teacher-forcing")).to_contain_text(
+        "documented: fails · here: not measured yet"
+    )

@@ -4,7 +4,7 @@ import pytest
 import torch
 from playwright.sync_api import expect
 
-from regard.insight.calculation import calculate_language
+from regard.insight.arithmetic.calculation import calculate_language
 from regard.insight.trace_page import trace_page
 from regard.insight.tracing import trace_language, trace_translation
 from regard.laws.registry import builder, stirred

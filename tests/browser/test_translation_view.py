@@ -61,3 +61,22 @@ def test_a_whole_file_has_its_score_by_length_and_its_worst_sentences(lab, page,
     page.locator("svg.plot circle").first.wait_for(state="attached")
     page.locator(".differences .source a").first.click()
     page.wait_for_selector(".panel .words button")
+
+
+def test_maps_belong_to_the_sentence_that_is_shown(lab, page):
+    page.goto(f"{lab.url}#/translation?run=transformer&text=The cat sees the house.")
+    expect(page.locator(".panel .words").first).to_contain_text("T")
+    page.route("**/translation/trace", lambda route: None)  # the next answer does not come
+    with page.expect_request("**/translation/trace"):
+        page.get_by_role("textbox", name="Source").fill("My dog")
+    with page.expect_request("**/translation/matrix") as asked:
+        page.get_by_role("button", name="Attention", exact=True).click()
+    assert asked.value.post_data_json["text"] == "The cat sees the house."
+    page.unroute_all(behavior="ignoreErrors")
+
+
+def test_a_translation_that_is_too_long_to_look_at_is_refused_at_once(lab, page):
+    body = {"run": "transformer", "text": "The cat", "target": "le " * 1600}
+    answer = page.request.post(f"{lab.url}api/translation/trace", data=body)
+    assert answer.status == 400
+    assert "is too long: the page shows at most 400" in answer.json()["error"]

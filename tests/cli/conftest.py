@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from regard.cli import main
-from regard.compare import processes
+from regard.comparison import processes
 
 STARTERS = ("compare", "claims")  # commands that start processes of their own
 TINY = ["--size", "tiny", "--data.tokenizer", "char", "--training.batch-tokens", "256", "--training.threads", "1"]

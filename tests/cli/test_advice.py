@@ -72,7 +72,7 @@ def takes(verb, option):
     return option in OPTIONS[verb] or (verb in SETTLERS and option.replace("-", "_") in SETTINGS)
 
 
-MESSAGES = [found for found in messages() if "studies" not in found[0]]  # those have options of their own
+MESSAGES = [*messages()]
 
 
 def test_there_is_advice_to_follow():

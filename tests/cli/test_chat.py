@@ -3,10 +3,10 @@
 import sys
 
 import pytest
-from terminal import Terminal
 
 from regard.corpora.phrasebook import make_pairs
 from regard.runs.load import load
+from terminal import Terminal
 
 
 @pytest.fixture(scope="module")

@@ -92,11 +92,13 @@ def test_the_table_has_a_sign_and_the_numbers_of_every_claim(regard, two, folder
     lines = iter(out.splitlines())
     for one in two:
         verdict, found = next(lines), next(lines)
-        assert verdict.split()[:3] == [signs[one["verdict"]], one["number"], one["name"]]
+        assert verdict.split()[:4] == [signs[one["verdict"]], "quick", one["number"], one["name"]]
+        assert one["label"] == f"{signs[one['verdict']]} quick: {one['verdict']} at reduced size"
         assert verdict.endswith(one["statement"])
         assert any(number["quantity"] in found for number in one["numbers"]["expected"])
         assert ("did not come out" in found) != one["control"]["came_out"]
     assert "without --quick they are run in full" in out
+    assert "Quick, at reduced size: ✓ 2 hold" in out
 
 
 def test_the_report_is_one_offline_page_with_every_claim(two, folder):
@@ -116,6 +118,12 @@ def test_one_claim_shows_its_worked_numbers_before_what_was_measured(regard, tmp
     order += [found["verdict"], found["numbers"]["expected"][0]["quantity"], found["breaks"]]
     places = [out.index(words) for words in order]
     assert places == sorted(places)
+    assert found["label"] in out.splitlines()
+    assert "✓ holds" not in out
+    page = (tmp_path / "one" / "report.html").read_text(encoding="utf-8")
+    assert "<small>quick: holds at reduced size</small>" in page
+    assert ">✓ quick</span> C13" in page
+    assert "Quick form, at reduced size" in page
 
 
 def test_without_run_the_report_goes_to_a_folder_of_its_own(regard, two, tmp_path, monkeypatch):

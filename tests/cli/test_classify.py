@@ -96,6 +96,20 @@ def test_n_best_are_all_labels_with_their_probabilities(regard, labeller):
     assert math.exp(scored["log_probability"]) == pytest.approx(shares[0])
 
 
+def test_pairs_of_a_file_that_cannot_be_scored_are_left_out_and_counted(regard, labeller, moods, tmp_path):
+    first, *_ = whole = moods.read_text(encoding="utf-8").splitlines()
+    text = first.partition("\t")[0]
+    more = [f"{text}\t", f"{text}\tsplendid", f"\t{first.partition(chr(9))[2]}", f"{text} " * 300 + first]
+    file = tmp_path / "more.tsv"
+    file.write_text("".join(f"{line}\n" for line in [*whole[:3], *more, *whole[3:]]), encoding="utf-8")
+    code, out, errors = regard("score", labeller, "--data", file)
+    assert code == 0
+    assert out == regard("score", labeller, "--data", moods)[1]
+    total = len(whole) + 4
+    assert f"4 of {total} pairs left out: 1 without a label, 1 with a label that training has not seen, " in errors
+    assert "1 without a text, 1 with more than 256 tokens." in errors
+
+
 def test_a_files_labels_are_scored_as_they_stand(regard, labeller, moods):
     code, out, _ = regard("score", labeller, "--data", moods)
     rows = [line.split("\t") for line in out.splitlines()]

@@ -8,9 +8,9 @@ import re
 import signal
 
 import pytest
-from test_kill import step_of, wait_for_step
 
 import regard as package
+from interrupted import step_of, wait_for_step
 from regard.cli import main
 from regard.evaluation.perplexity import Method
 from regard.report.offline_page import script_of
@@ -207,7 +207,7 @@ def test_an_interrupted_comparison_goes_on_where_it_stopped(regard, process, tex
         return started.returncode, errors
 
     code, errors = stop(signal.SIGTERM)
-    assert code == 130
+    assert code == 143
     assert f"--run {folder} continues" in errors
     counted = (folder / "5-gram" / "result.json").stat().st_mtime_ns
     step = step_of(folder / "lstm")

@@ -6,9 +6,9 @@ import re
 import signal
 
 import pytest
-from test_kill import wait_for_step
 
 import regard as package
+from interrupted import wait_for_step
 from regard.cli import main
 from regard.corpora.phrasebook import make_pairs
 from regard.report.offline_page import script_of
@@ -144,7 +144,7 @@ def test_a_stopped_comparison_goes_on_where_it_stopped(regard, process, pairs, t
     wait_for_step(folder / "seq2seq", 1, started)
     started.send_signal(signal.SIGTERM)
     _, errors = started.communicate()
-    assert started.returncode == 130, errors
+    assert started.returncode == 143, errors
     code, out, errors = regard(*words, "--json")
     assert code == 0, errors
     assert "seq2seq: continuing where it stopped" in errors

@@ -5,6 +5,7 @@ import subprocess
 import sys
 
 import pytest
+
 from terminal import Terminal
 
 pytestmark = pytest.mark.skipif(

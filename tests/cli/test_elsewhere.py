@@ -11,11 +11,11 @@ import time
 from contextlib import redirect_stdout
 
 import pytest
-from test_kill import step_of, wait_for_step
 
+from interrupted import step_of, wait_for_step
 from regard.cli import main
-from regard.compare import elsewhere
-from regard.compare.elsewhere import Child
+from regard.comparison import elsewhere
+from regard.comparison.elsewhere import Child
 
 SMALL = [
     "--size", "tiny", "--data.tokenizer", "char", "--model.width", "16", "--training.threads", "1",
@@ -74,7 +74,7 @@ def test_tasks_of_ray_give_the_local_table(here, text_file, tmp_path):
 def test_an_interrupted_comparison_goes_on_where_it_stopped(regard, text_file, tmp_path, local_executor):
     folder = tmp_path / "c"
     words = ["compare", "lstm", "--data", text_file, "--budget", "60k", *SMALL, "--run", folder, "--json"]
-    code = "import regard.compare.elsewhere as place\nplace.CLUSTER = 'local'\nfrom regard.cli import main\nmain()\n"
+    code = "from regard.comparison import elsewhere\nelsewhere.CLUSTER = 'local'\nfrom regard.cli import main\nmain()\n"
     started = subprocess.Popen(
         [sys.executable, "-c", code, *map(str, words), "--on", "slurm"],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,

@@ -5,8 +5,8 @@ import json
 import pytest
 
 from regard.base.errors import RegardError
-from regard.exercises.exercise_list import EXERCISES, exercise_of
-from regard.exercises.grading_process import grade_file, grade_here
+from regard.learn.exercises.exercise_list import EXERCISES
+from regard.learn.exercises.grading_process import grade_file
 
 MASK = "return torch.ones(length, length, dtype=torch.bool).tril()"
 
@@ -94,4 +94,78 @@ def test_a_file_without_the_function_is_refused(mine):
     path = mine(MASK)
     path.write_text(path.read_text("utf-8").replace("def causal_mask", "def mask"), "utf-8")
     with pytest.raises(RegardError, match="has no function causal_mask"):
-        grade_here(path, exercise_of(path), seed=1)
+        grade_file(path, seed=1)
+
+
+# -- forged verdicts -------------------------------------------------------------------------------------------------
+
+WRONG = "return torch.zeros(length, length, dtype=torch.bool)"
+FORGED = '{"right": true, "sentence": "x", "inputs": 4, "laws": [], "exercise": "causal-mask", "seed": 1}'
+ATTACKS = {
+    "every descriptor": """
+import os
+for number in range(32):
+    for content in (FORGED, len(FORGED).to_bytes(8, "big") + FORGED):
+        try:
+            os.write(number, content)
+        except OSError:
+            pass
+os._exit(0)
+""",
+    "the end of the process": "import atexit, os, sys; atexit.register(os.write, 1, FORGED); sys.exit(0)",
+    "the result's writers": """
+import builtins, json, sys
+json.dumps = lambda *_, **__: FORGED.decode()
+json.dump = lambda value, stream, **_: stream.write(FORGED.decode())
+builtins.print = lambda *_, **__: sys.stdout.write(FORGED.decode())
+""",
+    "the grader's modules": """
+import importlib, types
+grading = importlib.import_module("reg" + "ard.exercises.grading")
+grading.grade = lambda *_: types.SimpleNamespace(right=True)
+grading.differs = grading._wrong_values = grading._wrong_gradients = grading._wrong_laws = lambda *_: ""
+process = importlib.import_module("reg" + "ard.exercises.grading_process")
+process.grade = grading.grade
+process.grader_of = lambda exercise: None
+""",
+    "the comparison": "torch.isclose = torch.equal = torch.allclose = lambda *_, **__: torch.tensor(True)",
+    "a message of another kind": """
+import gc, sys
+(answering,) = [one for one in gc.get_objects() if type(one).__name__ == "Answering"]
+answering.say("verdict", True, FORGED.decode())
+answering.say = lambda *_: answering.writes.write(len(FORGED).to_bytes(8, "big") + FORGED)
+""",
+    "an object that is equal to all": """
+class Equal(torch.Tensor):
+    __eq__ = __le__ = lambda *_: True
+torch.zeros = lambda *_, **__: Equal()
+""",
+}
+
+
+@pytest.mark.parametrize("attack", ATTACKS)
+@pytest.mark.parametrize("when", ["as it is read", "when it is called"])
+def test_no_file_forges_its_verdict(mine, attack, when):
+    lines = f"FORGED = {FORGED.encode()}\n{ATTACKS[attack]}"
+    path = mine(WRONG if when == "as it is read" else f"exec({lines!r}, globals())\n    {WRONG}")
+    if when == "as it is read":
+        path.write_text(f"{path.read_text('utf-8')}\n\n{lines}\n", "utf-8")
+    try:
+        found = grade_file(path, seed=1)
+    except RegardError:  # it cannot be imported
+        return
+    assert found["right"] is False
+    assert found["inputs"] in (0, 4)
+    assert found["exercise"] == "causal-mask"
+
+
+def test_a_library_call_that_is_the_answer_is_wrong(regard, tmp_path):
+    path = tmp_path / "mine.py"
+    regard("exercise", "scaled-dot-product", "--out", path)
+    call = "return torch.nn.functional.scaled_dot_product_attention(query, key, value, attn_mask=mask)"
+    path.write_text(path.read_text("utf-8").replace('raise NotImplementedError("return the output")', call), "utf-8")
+    code, out, _ = regard("exercise", "check", path)
+    assert code == 1
+    assert out == (
+        "✗ scaled-dot-product: line 23 uses scaled_dot_product_attention, which is the answer: write it yourself.\n"
+    )

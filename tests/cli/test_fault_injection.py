@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-DRIVER = Path(__file__).parents[1] / "fault_injection.py"
+DRIVER = Path(__file__).parents[2] / "tools" / "fault_injection.py"
 WORKS = ("train", "train on pairs, saving beside it", "count", "resume", "translate")
 WORKS += ("export to an archive", "remove", "compare")
 

@@ -2,6 +2,7 @@
 
 import os
 import tracemalloc
+import zlib
 from pathlib import Path
 
 import pytest
@@ -22,7 +23,7 @@ from regard.base.files import (
 from regard.cli.file_to_file import line_by_line
 from regard.cli.writing import _digests
 from regard.runs.new_folder import tidy
-from regard.text.lines import BOM
+from regard.text.lines import BOM, read_lines
 
 
 def upper(lines, before):
@@ -155,6 +156,32 @@ def test_a_pipe_in_the_place_of_a_file_is_refused_and_one_that_was_named_is_read
     os.close(start)
     assert read_whole(Path(f"/dev/fd/{end}"), 10) == b"a = 1"  # as <(…) does
     os.close(end)
+
+
+def test_a_file_that_has_nothing_to_read_yet_is_refused(tmp_path, monkeypatch):
+    """Some files of /proc, such as the kernel's log, say that they are regular, as this pipe does here."""
+    os.mkfifo(tmp_path / "kmsg")
+    writer = os.open(tmp_path / "kmsg", os.O_RDWR)
+    monkeypatch.setattr("regard.base.files.stat.S_ISREG", lambda mode: True)
+    for read in (
+        lambda stream: stream.read(),
+        lambda stream: stream.read(4),
+        lambda stream: stream.readline(),
+        lambda stream: stream.readinto(bytearray(4)),
+    ):
+        with pytest.raises(RegardError, match="is a pipe or a device"), reading(tmp_path / "kmsg") as stream:
+            read(stream)
+    os.close(writer)
+
+
+@pytest.mark.parametrize("lines", [9_000_000, 200_000_000])
+def test_a_packed_file_that_unpacks_to_too_much_is_refused_before_its_first_line(lines, tmp_path):
+    """Python would look at each of its millions of lines."""
+    packer = zlib.compressobj(wbits=31)
+    pieces = [packer.compress(b"a\n" * 1_000_000) for _ in range(lines // 1_000_000)]
+    (tmp_path / "lines.txt.gz").write_bytes(b"".join([*pieces, packer.flush()]))
+    with pytest.raises(RegardError, match="unpacks to more than 200 times its size"):
+        next(read_lines(tmp_path / "lines.txt.gz"))
 
 
 def test_a_small_file_takes_little_memory_however_large_it_might_have_been(tmp_path):

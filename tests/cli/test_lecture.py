@@ -6,9 +6,9 @@ import shlex
 from pathlib import Path
 
 import pytest
-from shown_commands import commands_in, folder_of_examples, shortened
 
-from regard.companion import lectures
+from regard.learn.lectures import lectures
+from shown_commands import commands_in, folder_of_examples, shortened
 
 PAGES = lectures()
 README = set(commands_in((Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")))

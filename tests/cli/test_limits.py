@@ -111,6 +111,9 @@ def test_a_run_with_absurd_files_is_refused(trained, tmp_path):
     header = b'{"a":{"dtype":"F32","shape":[0],"data_offsets":[0,0]}}' + b" " * (67 << 20)
     (run / "model.safetensors").write_bytes(struct.pack("<Q", len(header)) + header)
     refused_for("model.safetensors", f"more than {MOST_HEADER >> 20} MiB")
+    with open(run / "tokenizer.json", "wb") as stream:
+        stream.truncate(1 << 36)  # sparse; nobody reads 64 GiB for its digest
+    refused_for("tokenizer.json", "has more than 256 MiB")
     facts = json.loads((run / "run.json").read_text())
     del facts["files"], facts["blake2b"]
     (run / "run.json").write_text(json.dumps(facts))

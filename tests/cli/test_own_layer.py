@@ -17,9 +17,10 @@ from regard.layers.cell import Cell
 from regard.layers.layer import Layer
 from regard.layers.state import Span
 from regard.runs.facts import read_facts
-from regard.runs.recipe import SIZES, compose
+from regard.runs.recipe import compose
 from regard.systems.catalogue import find, load_class
 from regard.systems.code import name_code
+from regard.systems.sizes import SIZES
 
 CONTRIBUTING = Path(__file__).parents[2] / "CONTRIBUTING.md"
 TINY = ["--size", "tiny", "--data.tokenizer", "char", "--training.batch-tokens", "256", "--training.threads", "1"]

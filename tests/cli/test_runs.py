@@ -85,12 +85,13 @@ def test_every_state_is_told(regard, shelf, text_file, process):
         "runs/lstm": "damaged",
         "runs/gpt": "damaged",
         "runs/ngram": "damaged",
-        "runs/begun": "stopped",
+        "runs/begun": "not begun",
     }
     assert "run.json is damaged" in rows["runs/lstm"]["why"]
     assert "cut short" in rows["runs/gpt"]["why"]
     _, out, _ = regard("runs")
     assert "recipe.toml is missing" in out
+    assert "not begun: runs/begun is not a run yet: its training ended before the first step" in " ".join(out.split())
 
 
 def test_a_hundred_runs_are_listed_without_torch_and_without_their_weights(shelf):

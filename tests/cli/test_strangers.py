@@ -11,14 +11,14 @@ import pytest
 
 from regard.base.errors import RegardError
 from regard.base.files import append_line
-from regard.compare.plan import Plan
-from regard.compare.question import Question
+from regard.comparison.plan import Plan
+from regard.comparison.question import Question
 from regard.runs.folder import open_recipe
 from regard.runs.recipe import compose
 from regard.systems.catalogue import find
 from regard.systems.code import load, locate, name_code
 from regard.training.checkpoint import load_tensors, save_tensors
-from regard.training.loop import kept_weights
+from regard.training.checkpointing import kept_weights
 
 CELL = (
     "from regard.layers.cell import Cell\n"
@@ -107,6 +107,21 @@ def test_what_runs_is_what_was_hashed(here):
         assert named not in (here / "cache" / "own-code.txt").read_text()
         assert find(code.name).title == "mine"  # it stays what it was for this process …
         assert load(name_code(name))[1].__doc__ == "another's"  # … until it is named again
+
+
+@pytest.mark.skipif(os.name == "nt", reason="modes of files")
+def test_the_list_of_named_code_is_its_owners_alone(here):
+    listed = here / "cache" / "own-code.txt"
+    (here / "mine.py").write_text(CELL)
+    before = os.umask(0)
+    try:
+        name_code("./mine.py:Mine")
+    finally:
+        os.umask(before)
+    assert listed.stat().st_mode & 0o777 == 0o600
+    listed.chmod(0o666)  # as an older Regard wrote it with such a umask
+    name_code("./mine.py:Mine")
+    assert listed.stat().st_mode & 0o777 == 0o600
 
 
 def test_a_module_that_a_recipe_names_brings_no_folder_onto_the_path(here, wrong):

@@ -3,20 +3,19 @@
 import json
 import os
 import signal
-import subprocess
-import sys
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from test_kill import step_of, wait_for_step
 
+from interrupted import step_of, wait_for_step
 from regard.corpora.phrasebook import make_pairs
 from regard.training.checkpoint import load_tensors
 from regard.training.distributed import Group
 from regard.training.loop import Trainer
+from torchrun_command import ended, torchrun
 
 SETTINGS = [
     "--size", "tiny", "--training.steps", "30", "--training.evaluate-every", "10", "--training.checkpoint-every", "10",
@@ -44,24 +43,6 @@ def test_a_process_whose_exchange_failed_is_not_ended_before_it_says_so():
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-def torchrun(folder, *words, processes=2):
-    """-m --: what follows is Regard's, also where torchrun has an option that begins alike (--run, --run-path)."""
-    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", str(processes), "-m", "--", "regard"]
-    return subprocess.Popen(
-        [*command, *map(str, words)],
-        cwd=folder,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-
-
-def ended(started):
-    out, errors = started.communicate()
-    return started.returncode, out, errors
 
 
 def validations(run):

@@ -5,11 +5,11 @@ import json
 import signal
 
 import pytest
-from test_kill import wait_for_step
-from test_torchrun import ended, torchrun
 
+from interrupted import wait_for_step
 from regard.runs.history import read_metrics
 from regard.runs.tracking import scalars
+from torchrun_command import ended, torchrun
 
 TINY = [
     "--size", "tiny", "--data.tokenizer", "char", "--training.batch-tokens", "256", "--training.threads", "1",

@@ -7,9 +7,9 @@ import shutil
 
 import pytest
 import sacrebleu
-from test_kill import bits, digest, wait_for_step
 
 import regard as package
+from interrupted import bits, digest, wait_for_step
 from regard.base.word_spans import find_words as words_of
 from regard.cli import main
 from regard.corpora.phrasebook import make_pairs
@@ -408,7 +408,7 @@ def texts(output):
     return [(line["line"], line["translations"][0]["text"]) for line in map(json.loads, lines)]
 
 
-def kept_question(regard, command, folder):
+def kept_question(regard, command, folder, name="out.txt"):
     """The note that a translation leaves while it is under way: of one that a bad last line stops."""
     from regard.cli import file_to_file as files
 
@@ -419,8 +419,58 @@ def kept_question(regard, command, folder):
         assert regard(*command)[0] == 0
     finally:
         files.write_text = before
-    (folder / "out.txt").unlink()
+    (folder / name).unlink()
     return noted[0]
+
+
+SRT = (
+    "\ufeff1\r\n00:00:01,000 --> 00:00:02,500\r\n<i>They are\r\nwatching.</i>\r\n\r\n"
+    "2\r\n00:00:03,000 --> 00:00:04,000\r\n- Jack sleeps.\r\n- Jill sees the house.\r\n\r\n"
+    "3\r\n00:00:05,000 --> 00:00:06,000\r\n♪ ♪\r\n"
+)
+
+
+def test_subtitles_keep_everything_but_their_sentences(regard, translators, tmp_path):
+    run, source, out = translators["transformer"], tmp_path / "in.srt", tmp_path / "out.srt"
+    source.write_text(SRT, encoding="utf-8", newline="")
+    command = ["translate", run, "--in", source, "--out", out]
+    assert regard(*command) == (0, "", "")
+    found = package.load(run).translate(["They are watching.", "Jack sleeps.", "Jill sees the house."])
+    written = out.read_bytes().decode()
+    assert written.startswith("\ufeff1\r\n00:00:01,000 --> 00:00:02,500\r\n<i>")
+    cues = [cue.split("\r\n") for cue in written.removesuffix("\r\n").split("\r\n\r\n")]
+    assert " ".join(cues[0][2:]) == f"<i>{found[0]}</i>"
+    assert " ".join(cues[1]) == f"2 00:00:03,000 --> 00:00:04,000 - {found[1]} - {found[2]}"
+    assert cues[2] == ["3", "00:00:05,000 --> 00:00:06,000", "♪ ♪"]
+    out.unlink()
+    # as a kill leaves it: a sentence on each line, the last one cut short
+    question = kept_question(regard, command, tmp_path, "out.srt")
+    (tmp_path / "out.srt.part").write_text(f"{found[0]}\n{found[1]}\nxy", encoding="utf-8")
+    (tmp_path / "out.srt.part.json").write_text(question, encoding="utf-8")
+    code, _, errors = regard(*command)
+    assert code == 0, errors
+    assert "2 lines were there before" in errors
+    assert out.read_bytes().decode() == written
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["in.srt", "out.srt"]
+
+
+def test_subtitles_are_subtitles_or_refused(regard, translators, tmp_path):
+    run, source = translators["transformer"], tmp_path / "in.srt"
+    source.write_text(SRT, encoding="utf-8", newline="")
+    assert "ends in .srt" in regard("translate", run, "--in", source, "--out", tmp_path / "out.txt")[2]
+    assert "leave out --json" in regard("translate", run, "--in", source, "--out", tmp_path / "out.srt", "--json")[2]
+    source.write_text("plain text\n", encoding="utf-8")
+    code, _, errors = regard("translate", run, "--in", source, "--out", tmp_path / "out.srt")
+    assert code == 2
+    assert "text comes before the first time code" in errors
+
+
+def test_n_best_says_which_translations_ended(regard, translators):
+    words = ["translate", translators["transformer"], "--beam", 3, "--n-best", 3, "--json"]
+    for more in ([], ["--max-tokens", 1]):
+        found = json.loads(regard(*words, *more, stdin="They are watching.\n")[1])["translations"]
+        assert [one["finished"] for one in found] == [one["tokens"][-1] == "<eos>" for one in found]
+    assert not all(one["finished"] for one in found)
 
 
 def test_a_file_to_a_file_refuses_what_would_lose_something(regard, translators, big_file, tmp_path):

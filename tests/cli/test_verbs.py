@@ -11,7 +11,7 @@ import regard as package
 from regard import demo
 from regard.cli import file_to_file as files
 from regard.cli import main
-from regard.compare import ladders
+from regard.comparison import ladders
 from regard.systems.catalogue import SYSTEMS as CATALOGUE
 
 SYSTEMS = ["ngram", "lstm", "gpt"]  # one of each kind: counted, carrying a state, looking back
@@ -49,6 +49,19 @@ def test_evaluate_prints_perplexity_and_how_it_was_computed(regard, trained, sys
     assert facts["split"] == "test"
     assert "segments of" in facts["method"]
     assert package.load(trained[system]).evaluate()["perplexity"] == pytest.approx(facts["perplexity"])
+
+
+def test_evaluate_reads_the_whole_context_of_a_single_run(regard, text_file, tmp_path):
+    small = ["--size", "tiny", "--model.width", "16", "--model.context", "512", "--data.tokenizer", "char"]
+    words = ["train", "gpt", "--data", text_file, "--run", tmp_path / "run", *small, "--training.steps", "1"]
+    assert regard(*words)[0] == 0
+    facts, short, long = (
+        json.loads(regard("evaluate", tmp_path / "run", "--split", "train", "--json", *more)[1])
+        for more in ([], ["--segment", "256"], ["--segment", "512"])
+    )
+    assert facts["method"].startswith("segments of 256 tokens, each after 256 tokens of warm-up")
+    assert short["method"].startswith("segments of 128 tokens, each after 128 tokens of warm-up")
+    assert facts["nats_per_token"] == long["nats_per_token"] != short["nats_per_token"]
 
 
 def test_bits_per_character_are_shared_out_over_characters_however_the_text_is_cut(regard, text_file, tmp_path):
@@ -307,7 +320,12 @@ def test_a_budget_for_hardly_a_step_is_said_to_be_short(regard, text_file, tmp_p
     train = ("train", "gpt", "--data", text_file, "--size", "tiny", "--training.threads", 1)
     code, _, err = regard(*train, "--budget", "0.01s", "--run", tmp_path / "short")
     assert code == 0
-    assert "Only 1 step fitted into this budget" in err
+    assert "Only 1 step fitted into this budget: a longer --budget learns more." in err
+    words = [*train, "--budget", "0.01s", "--run", tmp_path / "small", "--model.width", 16]
+    words[words.index("tiny")] = "small"
+    code, _, err = regard(*words)
+    assert code == 0
+    assert "Only 1 step fitted into this budget: a smaller --size or a longer --budget learns more." in err
     code, _, err = regard(*train, "--training.steps", 2, "--run", tmp_path / "asked")
     assert code == 0
     assert "fitted" not in err

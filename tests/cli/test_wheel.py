@@ -41,8 +41,8 @@ def test_the_wheel_holds_recipes_types_and_licence(wheel):
         if path.is_file() and "__pycache__" not in path.parts
     }
     assert package <= names
-    assert {f"regard/companion/pages/{number}.md" for number in ("000", "004", "errata")} <= names
-    assert "regard/companion/pages/figures/unrolled.svg" in names
+    assert {f"regard/learn/lectures/pages/{number}.md" for number in ("000", "004", "errata")} <= names
+    assert "regard/learn/lectures/pages/figures/unrolled.svg" in names
 
 
 @pytest.mark.slow

@@ -81,3 +81,25 @@ def test_an_evaluation_on_other_data_says_how_much_of_it_was_trained_on(regard, 
     facts = json.loads(regard("evaluate", alone, "--data", home / "my.txt", "--json")[1])
     assert facts["share_seen_in_training"] is None
     assert "looked for at" in facts["seen_in_training"]
+
+
+@pytest.mark.parametrize("system", ["transformer", "classifier"])
+def test_pairs_that_training_dropped_were_not_trained_on(regard, tmp_path, system):
+    """Twenty sources are longer than data.longest, and ten pairs have an empty side."""
+    answers = ["odd", "even"] if system == "classifier" else [f"answer {n}" for n in range(90)]
+    rows = [f"question {n}\t{answers[n % len(answers)]}" for n in range(90)]
+    for n in range(20):
+        rows[4 * n] = "long " * 40 + rows[4 * n]
+    rows += [f"question {n}\t" for n in range(90, 100)]
+    folder = tmp_path / "data"
+    folder.mkdir()
+    for split, part in {"train": rows, "valid": ["hold out 1\todd", "hold out 2\teven"]}.items():
+        (folder / f"{split}.tsv").write_text("".join(f"{row}\n" for row in part), encoding="utf-8")
+    small = ["--size", "tiny", "--training.steps", 1, "--data.tokenizer", "word", "--data.longest", 20]
+    code, _, errors = regard("train", system, "--data", folder, "--run", tmp_path / "run", *small)
+    assert code == 0, errors
+    assert "30 of 100 pairs dropped" in errors
+    facts = json.loads(regard("evaluate", tmp_path / "run", "--data", folder / "train.tsv", "--json")[1])
+    left_out = facts.get("left_out", 0)  # of labels: those with an empty side are not evaluated
+    assert left_out == (10 if system == "classifier" else 0)
+    assert facts["seen_in_training"].startswith(f"70 of {100 - left_out} pairs")

@@ -5,6 +5,7 @@ import os
 import re
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 import threading
@@ -14,8 +15,8 @@ from pathlib import Path
 import pytest
 
 from regard.base.errors import RegardError
-from regard.base.files import locked
-from regard.compare.processes import read_result
+from regard.base.files import locked, with_digest
+from regard.comparison.processes import read_result
 from regard.runs import train as fit
 from regard.runs.new_folder import BEGINNING, BEGUN, free_folder
 from regard.training.checkpoint import load_tensors
@@ -193,6 +194,16 @@ def test_ctrl_c_during_an_import_ends_the_process_with_130(process, tmp_path):
     _, errors = done.communicate()
     assert done.returncode == 130
     assert errors.strip() == "regard: interrupted"
+
+
+def test_ctrl_c_before_the_command_line_is_ready_is_no_traceback(tmp_path):
+    """The first import of the command line sends the signal."""
+    (tmp_path / "threading.py").write_text("import os, signal\nos.kill(os.getpid(), signal.SIGINT)\n", encoding="utf-8")
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    command = [sys.executable, "-m", "regard", "systems"]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+    assert done.returncode in (-signal.SIGINT, 130)
+    assert "Traceback" not in done.stderr
 
 
 def test_a_folder_that_is_taken_is_never_written_into(wrong, trained, text_file, tmp_path):
@@ -474,12 +485,66 @@ def test_facts_and_results_nested_too_deeply_are_damaged(wrong, broken):
     assert read_result(broken) is None
 
 
-@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-"])
+@pytest.mark.parametrize("closed", ["<&-", "2>&-"])
 def test_a_stream_that_is_closed_is_not_missed(closed):
-    command = f"{shlex.quote(sys.executable)} -m regard systems {closed}"
-    done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=False)
+    done = in_shell("systems", closed)
     assert done.returncode == 0
     assert "Traceback" not in done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    "output, said",
+    [(">&-", "The output is closed, so the result would be lost"), (">/dev/full", "The output could not be written")],
+)
+@pytest.mark.parametrize("verb", ["systems", "--help", "score", "generate", "inspect", "lab", "serve"])
+def test_a_result_that_cannot_be_printed_is_an_error(verb, output, said, trained, tmp_path):
+    run = shlex.quote(str(trained["ngram"]))
+    words = {
+        "score": f"score {run}",
+        "generate": f"generate {run} --max-tokens 3",
+        "inspect": f"inspect {run}",
+        "lab": f"lab {shlex.quote(str(tmp_path))} --port 0 --no-browser",
+        "serve": f"serve {run} --port 0",
+    }
+    done = in_shell(words.get(verb, verb), output, stdin="a cat\n")
+    assert done.returncode == 2
+    assert "Traceback" not in done.stderr
+    assert done.stderr.splitlines()[-1].startswith(f"regard: {said}")
+
+
+def in_shell(words, streams, stdin="", before=""):
+    command = f"{before} {shlex.quote(sys.executable)} -m regard {words} {streams}"
+    return subprocess.run(["sh", "-c", command], input=stdin, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs ulimit -v")
+@pytest.mark.parametrize("mebibytes", [60, 200, 400, 500, 560])
+def test_too_little_address_space_is_one_sentence(mebibytes, trained):
+    done = in_shell(f"generate {shlex.quote(str(trained['lstm']))}", "", before=f"ulimit -v {mebibytes << 10};")
+    assert done.returncode == 2
+    assert done.stderr.startswith(("regard: This process may use", "regard: There is not enough memory"))
+    assert done.stderr.count("\n") == 1
+
+
+def test_a_step_of_5000_digits_is_refused(wrong, trained, tmp_path):
+    assert "--weights must be best, last, or a step" in wrong("generate", trained["lstm"], "--weights", "9" * 5000)
+    (tmp_path / "in.txt").write_text("a\n")
+    words = ["--in", tmp_path / "in.txt", "--out", tmp_path / "out.txt", "--weights", "9" * 5000]
+    assert "--weights must be best, last, or a step" in wrong("generate", trained["lstm"], *words)
+
+
+RECIPES = [("size", {"a": 1}), ("size", {}), ("system", {"b": {}}), ("data", "x"), ("x", 3)]
+
+
+@pytest.mark.parametrize("part, value", RECIPES)
+def test_a_recipe_of_another_shape_in_run_json_is_refused(part, value, wrong, trained, tmp_path):
+    """Its digest fits: someone made it on purpose."""
+    run = shutil.copytree(trained["lstm"], tmp_path / "run")
+    facts = json.loads((run / "run.json").read_text())
+    del facts["blake2b"]
+    facts["recipe"][part] = value
+    (run / "run.json").write_text(json.dumps(with_digest(facts)))
+    assert f"recipe.toml was changed: {part} was " in wrong("generate", run)
 
 
 def test_more_threads_than_any_machine_has_are_refused(wrong, tmp_path):

@@ -106,7 +106,7 @@ def model(name):
 
 
 def step_of(run):
-    return run.update.__func__.made["training step in CUDA graphs"].padded
+    return run.runner.padded
 
 
 @pytest.mark.parametrize("name", SYSTEMS)

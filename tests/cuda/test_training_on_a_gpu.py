@@ -19,10 +19,11 @@ from regard.text.batches import Streams, Windows
 from regard.text.pair_batches import PairBatches
 from regard.text.pair_shapes import ShapedPairBatches
 from regard.text.pair_tokens import TokenPairs, offsets_of
-from regard.training import loop
+from regard.training import checkpointing
 from regard.training.checkpoint import load_tensors
 from regard.training.loop import Trainer
 from regard.training.optimisers import clip
+from regard.training.steps import StepRunner
 from regard.training.validation import TextValidation, Verdict
 
 # -- the training step in one graph ----------------------------------------------------------------------------------
@@ -40,7 +41,7 @@ def trainer(folder, model, capture, bf16=False, **training):
 
 def captured(run):
     """What records the steps of a training."""
-    return run.update.__func__.made["training step in CUDA graphs"].captured
+    return run.runner.captured
 
 
 def assert_same(one, other, losses=((), ())):
@@ -62,7 +63,7 @@ def test_a_captured_training_step_is_the_plain_one_dropout_included(number, bf16
         torch.manual_seed(5)
         runs[-1].model.train()
         losses.append([runs[-1].step()[0] for _ in range(17)])
-    assert not is_swapped(runs[0].update)
+    assert type(runs[0].runner) is StepRunner
     assert captured(runs[1]).graph is not None
     assert len({float(loss) for loss in losses[1]}) == 17  # each step's own, not the last one's seventeen times
     if bf16:
@@ -174,7 +175,7 @@ def test_a_captured_step_on_pairs_is_the_plain_one_in_every_shape(settings, bf16
         losses.append(torch.stack([loss for loss, _ in steps]))
         counts.append([count for _, count in steps])
     assert counts[0] == counts[1]
-    assert not is_swapped(runs[0].update)
+    assert type(runs[0].runner) is StepRunner
     assert sum(found.graph is not None for found in captured(runs[1]).recordings.values()) > 3
     torch.testing.assert_close(*losses, rtol=1e-2 if bf16 else 1e-4, atol=0.0)
     if not bf16:
@@ -214,13 +215,13 @@ def test_only_translators_whose_cells_have_gates_are_captured(system):
 
 
 def test_steps_are_recorded_while_files_are_written_and_these_hold_what_was(tmp_path, monkeypatch):
-    recorded, save = threading.Event(), loop.save_tensors
+    recorded, save = threading.Event(), checkpointing.save_tensors
 
     def later(*given):
         assert recorded.wait(60)
         save(*given)
 
-    monkeypatch.setattr(loop, "save_tensors", later)
+    monkeypatch.setattr(checkpointing, "save_tensors", later)
     run = trainer(tmp_path / "run", systems()[0], "on", batches="stream")
     run.model.train()
     run.step()
@@ -231,12 +232,12 @@ def test_steps_are_recorded_while_files_are_written_and_these_hold_what_was(tmp_
         run.step()
     assert any(found.graph is not None for found in captured(run).recordings.values())
     recorded.set()
-    run.writer.wait()
-    run.writer.close()
+    run.files.writer.wait()
+    run.files.writer.close()
     tensors, _ = load_tensors(run.folder / "training.safetensors")
     assert all(torch.equal(tensors[f"model/{name}"], weight.cpu()) for name, weight in weights.items())
     assert all(torch.equal(tensors[f"optimizer/{n}/exp_avg"], moment.cpu()) for n, moment in enumerate(moments))
-    assert all(copy.is_pinned() for copy in run.writer.copies["checkpoint"].values())
+    assert all(copy.is_pinned() for copy in run.files.writer.copies["checkpoint"].values())
 
 
 @pytest.mark.parametrize("most", [0.1, 1e6])

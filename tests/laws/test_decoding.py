@@ -4,13 +4,13 @@ import copy
 
 import pytest
 import torch
-from subjects import CONTEXT, SUBJECTS, TRANSLATORS, VOCABULARY, build, title
 
 from regard.decoding.beam import Beam, beam_search
 from regard.decoding.generate import generate, pad, read_prompts
 from regard.decoding.sampling import GREEDY, Sampling
 from regard.decoding.translate import explain_hypotheses, longest_translation, translate
 from regard.evaluation.scoring import pair_losses
+from subjects import CONTEXT, SUBJECTS, TRANSLATORS, VOCABULARY, build, title
 
 EOS = 0
 PROMPTS = [[0, 3, 5], [0], [0, 7, 7, 2, 9, 1]]

@@ -3,11 +3,11 @@
 from collections.abc import Callable
 
 import pytest
-from subjects import LAYERS, carry, draws
 
 from regard.laws.closeness import Draw
 from regard.laws.contract import CALLS
 from regard.systems.model import Model
+from subjects import LAYERS, carry, draws
 
 
 @pytest.mark.parametrize("layer", LAYERS)

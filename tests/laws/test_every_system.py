@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from subjects import CLASSIFIERS, LEARNERS, NEURAL, SUBJECTS, TRANSLATORS, build, draws, title, untrained
 
 from regard.laws import registry
 from regard.laws.closeness import Draw
@@ -16,6 +15,7 @@ from regard.laws.registry import LAWS, builder, run_laws
 from regard.laws.searching import beam_one_is_greedy
 from regard.systems.catalogue import SYSTEMS
 from regard.systems.model import Model
+from subjects import CLASSIFIERS, LEARNERS, NEURAL, SUBJECTS, TRANSLATORS, build, draws, title, untrained
 
 
 @pytest.mark.parametrize("subject", SUBJECTS + TRANSLATORS + CLASSIFIERS, ids=title)

@@ -7,13 +7,13 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from subjects import CONTEXT, SUBJECTS, VOCABULARY, build, title
 
 from regard.decoding.engine import Engine
 from regard.decoding.generate import generate
 from regard.decoding.sampling import GREEDY, Sampling
 from regard.fast import recorded_writer as writing
 from regard.fast import row_table as table
+from subjects import CONTEXT, SUBJECTS, VOCABULARY, build, title
 
 EOS = 0
 ONE_EACH = [*{subject[0]: subject for subject in reversed(SUBJECTS)}.values()]

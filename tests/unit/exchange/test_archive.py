@@ -2,6 +2,8 @@
 
 import hashlib
 import json
+import os
+import shutil
 import stat
 import sys
 import zipfile
@@ -11,7 +13,7 @@ import pytest
 import regard
 from regard.base.errors import RegardError
 from regard.base.files import DIGEST, locked
-from regard.exchange.archive import MANIFEST
+from regard.exchange.archive import FILES, MANIFEST, TEXTS
 from regard.exchange.formats import export, import_file
 
 MINE = '''
@@ -74,6 +76,51 @@ def test_a_run_that_is_being_trained_waits(trained, tmp_path):
     with locked(trained.folder / ".lock"), pytest.raises(RegardError, match="Another process"):
         export(trained.folder, "archive", tmp_path / "x.zip")
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("kind", ["link", "pipe", "folder"])
+@pytest.mark.parametrize("name", [*sorted({*FILES} - {*TEXTS, "tokenizer.source.json"}), "kept/7.safetensors"])
+def test_what_is_not_a_plain_file_of_the_run_is_never_packed(trained, tmp_path, name, kind):
+    """A run may come from a stranger: a link in it must not carry a file of this machine into an archive."""
+    run, secret = tmp_path / "run", tmp_path / "secret"
+    shutil.copytree(trained.folder, run)
+    secret.write_text("a file of this machine")
+    file = run / name
+    file.parent.mkdir(exist_ok=True)
+    file.unlink(missing_ok=True)
+    if kind == "link":
+        file.symlink_to(secret)
+    elif kind == "pipe":
+        os.mkfifo(file)
+    else:
+        file.mkdir()
+    with pytest.raises(RegardError, match=f"{file.name} is a link or no plain file"):
+        export(run, "archive", tmp_path / "x.zip")
+    assert not (tmp_path / "x.zip").exists()
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_a_recipe_or_record_that_is_a_link_is_never_packed(trained, tmp_path, name):
+    run = tmp_path / "run"
+    shutil.copytree(trained.folder, run)
+    (run / name).rename(tmp_path / name)
+    (run / name).symlink_to(tmp_path / name)
+    with pytest.raises(RegardError, match=f"{name} is a link or no plain file"):
+        export(run, "archive", tmp_path / "x.zip")
+    assert not (tmp_path / "x.zip").exists()
+
+
+def test_code_that_is_a_link_is_never_packed(trained, tmp_path):
+    run = tmp_path / "run"
+    shutil.copytree(trained.folder, run)
+    facts = json.loads((run / "run.json").read_text()) | {"code": {"file": "mine.py", "sha256": ""}}
+    facts.pop(DIGEST, None)
+    (run / "run.json").write_text(json.dumps(facts))
+    (tmp_path / "secret.py").write_text(MINE)
+    (run / "mine.py").symlink_to(tmp_path / "secret.py")
+    with pytest.raises(RegardError, match=r"mine.py is a link or no plain file"):
+        export(run, "archive", tmp_path / "x.zip")
+    assert not (tmp_path / "x.zip").exists()
 
 
 def test_code_of_ones_own_travels_and_is_not_trusted_on_arrival(tmp_path, monkeypatch):

@@ -3,6 +3,7 @@
 import re
 import subprocess
 import sys
+from itertools import product
 
 import ctranslate2
 import numpy as np
@@ -13,7 +14,7 @@ import regard
 from regard.base.errors import RegardError
 from regard.cli import writing
 from regard.decoding.beam import Beam
-from regard.decoding.translate import translate
+from regard.decoding.translate import longest_translation, translate
 from regard.exchange import ctranslate2_model
 from regard.exchange.ctranslate2_engine import CTranslate2Engine, symbols
 from regard.exchange.engines import open_engine
@@ -64,29 +65,51 @@ def test_a_language_model_gives_the_same_logits(runs, tmp_path, settings):
     assert re.fullmatch(r"(\d+) of \1 most probable tokens", parity.same_text)
 
 
-@pytest.mark.parametrize(
-    ("beam", "bounds"),
-    [(Beam(1), {}), (Beam(1), {"max_tokens": 3}), (Beam(1), {"min_tokens": 4, "max_tokens": 7}), (Beam(3, 0.5), {})],
-    ids=str,
-)
-def test_limits_and_scores_are_counted_alike(runs, tmp_path, beam, bounds):
-    """Untrained, greedy searches agree exactly. Of wider ones the same tokens have the same score."""
-    run = runs("transformer")
-    engine = opened(run, tmp_path / "out")
+def inclined(run, how_much):
+    """The run's model, moved towards <eos> at every step, or away from it."""
+    with torch.no_grad():
+        run.model.finish.bias.add_(how_much * run.model.embedding.table.weight[0])
+    return run
+
+
+def test_a_translation_that_would_end_at_once_has_exactly_the_least_tokens(runs, tmp_path):
+    run = inclined(runs("transformer"), 1000)
     sources = [run.source_tokenizer.encode(line) for line in SOURCES]
-    ours, theirs = (
-        [best for best, *_ in translate(run.model, sources, eos=0, beam=beam, engine=searcher, **bounds)]
-        for searcher in (None, engine)
-    )
-    for one, other in zip(ours, theirs, strict=True):
-        if beam.width == 1:
+    for engine in (None, opened(run, tmp_path / "out")):
+        for width, least in product((1, 3), (0, 1, 2, 3, 6)):
+            for best, *_ in translate(run.model, sources, eos=0, beam=Beam(width), min_tokens=least, engine=engine):
+                assert len(best.tokens) == max(least, 1)
+                assert best.finished
+                assert best.tokens.index(0) == len(best.tokens) - 1
+
+
+def test_a_translation_that_would_never_end_has_exactly_the_most_tokens(runs, tmp_path):
+    run = inclined(runs("transformer"), -1000)
+    sources = [run.source_tokenizer.encode(line) for line in SOURCES]
+    for engine in (None, opened(run, tmp_path / "out")):
+        for width, most in product((1, 3), (None, 1, 3, 8)):
+            found = translate(run.model, sources, eos=0, beam=Beam(width), max_tokens=most, engine=engine)
+            for source, (best, *_) in zip(sources, found, strict=True):
+                assert len(best.tokens) == (most or longest_translation(len(source)))
+                assert not best.finished
+                assert 0 not in best.tokens
+
+
+@pytest.mark.parametrize("settings", [{}, {"position": "rotary", "width": 32, "heads": 4}], ids=str)
+def test_greedy_searches_agree_in_tokens_and_scores(runs, tmp_path, settings):
+    run = inclined(runs("transformer", **settings), -30)  # enough not to end at once
+    sources = [run.source_tokenizer.encode(line) for line in SOURCES]
+    engine = opened(run, tmp_path / "out")
+    for penalty in (0.0, 0.5, 1.0):
+        ours, theirs = (
+            [best for best, *_ in translate(run.model, sources, eos=0, beam=Beam(1, penalty), engine=one, max_tokens=7)]
+            for one in (None, engine)
+        )
+        for one, other in zip(ours, theirs, strict=True):
+            assert len(one.tokens) > 1
             assert one.tokens == other.tokens
-        if one.tokens == other.tokens and not bounds.get("min_tokens"):  # its softmax leaves forbidden tokens out
             assert other.log_probability == pytest.approx(one.log_probability, abs=1e-3)
             assert other.score == pytest.approx(one.score, abs=1e-3)
-        assert len(other.tokens) <= bounds.get("max_tokens", 1000)
-        assert len(other.tokens) >= bounds.get("min_tokens", 1)
-        assert other.finished == (other.tokens[-1] == 0)
 
 
 def test_hypotheses_come_best_first_and_those_that_were_cut_off_come_last(runs, tmp_path):

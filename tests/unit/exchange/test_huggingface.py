@@ -14,6 +14,7 @@ from tokenizers import decoders, models, pre_tokenizers
 import regard
 from regard.base.errors import RegardError
 from regard.exchange.formats import export, import_file
+from regard.exchange.parity import without_parts
 
 os.environ["HF_HUB_OFFLINE"] = "1"  # read when transformers is imported
 transformers = pytest.importorskip("transformers", reason="whose folders these are")
@@ -104,7 +105,7 @@ def test_a_batch_with_padding_is_translated_as_line_by_line(exported):
     assert type(model).__name__ == "MarianMTModel"
     read = tokenizer(LINES, padding=True, return_tensors="pt")
     written = model.generate(**read, num_beams=1, max_new_tokens=12)
-    alone = [tokenizer.decode(ids, skip_special_tokens=True) for ids in written]
+    alone = [without_parts(tokenizer.decode(ids, skip_special_tokens=True)) for ids in written]
     ours = [best.text for best, *_ in run.translations(LINES, beam=1, length_penalty=0.0, max_tokens=12)]
     assert alone == ours
 
@@ -114,13 +115,13 @@ def test_pipelines_need_no_network(exported):
     writer = transformers.pipeline("text-generation", model=str(folder))
     (found,) = writer("The ship", max_new_tokens=9, do_sample=False)
     ours = run.generate("The ship", max_tokens=9, temperature=0, lines=1).removesuffix("\n")
-    assert found["generated_text"] == ours
+    assert without_parts(found["generated_text"]) == ours
     if "translation" in transformers.pipelines.SUPPORTED_TASKS:  # transformers 5 has no such pipeline
         run, folder, _ = exported("transformer", {})
         translator = transformers.pipeline("translation", model=str(folder))
         (found,) = translator(LINES[0], num_beams=1, max_new_tokens=9)
         ((best, *_),) = run.translations([LINES[0]], beam=1, max_tokens=9)
-        assert found["translation_text"] == best.text
+        assert without_parts(found["translation_text"]) == best.text
 
 
 def test_a_full_disk_is_said_in_one_sentence_and_nothing_is_left(runs, tmp_path, monkeypatch):

@@ -145,7 +145,8 @@ def training(system, model, **settings):
 
 def update():
     trainer = training("lstm", a_lstm().to(DEVICE), batches="windows")
-    return Example(trainer, (trainer.batches.batch(0),), promised=lambda returned: returned[0])
+    batch = trainer.batches.batch(0)
+    return Example(trainer, (), promised=lambda runner: runner(batch)[0])
 
 
 def compiled():

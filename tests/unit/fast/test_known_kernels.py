@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from regard.corpora.kept import write_kept
+from regard.base.cache import write_cached
 from regard.fast import known_kernels
 from regard.fast.kernels import epilogue
 from regard.fast.kernels.epilogue import CANDIDATE_BYTES, KERNEL_BYTES, Epilogues
@@ -157,7 +157,7 @@ def test_other_products_have_other_kernels(library):
     ],
 )
 def test_a_file_that_is_not_one_of_ours_counts_as_none(content, tmp_path):
-    write_kept(tmp_path / "some.json", content)
+    write_cached(tmp_path / "some.json", content)
     assert read_kernels(tmp_path / "some.json") == {}
     (tmp_path / "some.json").write_bytes(content)  # without its digest
     assert read_kernels(tmp_path / "some.json") == {}

@@ -215,7 +215,7 @@ def test_another_file_is_evaluated_whole_unless_a_split_is_named(lstm, translato
     assert translator.evaluate("all", data=pairs)["sentences"] == len(PAIRS)
     for run in (lstm, translator):
         for data in (None, tmp_path):
-            with pytest.raises(regard.RegardError, match="--split all takes a file of --data"):
+            with pytest.raises(regard.RegardError, match="split all takes a file of data"):
                 run.evaluate("all", data=data)
 
 
@@ -224,8 +224,11 @@ def test_another_file_is_evaluated_whole_unless_a_split_is_named(lstm, translato
     [
         ([], "empty list"),
         (["one", "two\nlines"], "Item 1 of the data contains a line break"),
-        (["one", 2], "Item 1 of the data is of type int"),
-        ([("a", "b"), ("a",)], "Item 1 of the data is no pair"),
+        (["one", 2], "Item 1 of data must be a string or a pair of strings, not 2"),
+        (iter(["one", 2]), "Item 1 of the data is of type int"),
+        ([("a", "b"), ("a",)], r"Item 1 of data must be a string or a pair of strings, not \('a',\)"),
+        (iter([("a", "b"), ("a",)]), "Item 1 of the data is no pair"),
+        ([("a", "b"), "a"], "data must be a string, a path, a list of strings, a list of pairs of strings or None"),
         ([("a", "b"), ("a", "b\tc")], "Item 1 of the data contains a tab"),
     ],
 )
@@ -313,8 +316,10 @@ def test_lines_are_scored_alike_from_a_list_a_file_or_one_by_one(name, request, 
             assert [line.log_probability for line in run.score(file)] == expected
     assert [score.log_probability for line in LINES for score in run.score(line)] == expected
     assert [line.text for line in run.score(["The cat\r", "The cat\nA dog\n"])] == ["The cat\r", "The cat\nA dog"]
+    with pytest.raises(RegardError, match="Item 0 of lines must be a string, not None"):
+        run.score([None])
     with pytest.raises(RegardError, match="Item 0 of the data is of type NoneType"):
-        list(run.score([None]))
+        list(run.score(iter([None])))
 
 
 def test_one_prompt_is_one_text(lstm):
@@ -325,8 +330,17 @@ def test_one_prompt_is_one_text(lstm):
 def test_what_is_no_pair_is_not_scored(translator, classifier):
     for run in (translator, classifier):
         for wrong in (["ab"], ["abc"], [("a", "b", "c")]):
+            with pytest.raises(RegardError, match="Item 0 of pairs must be a pair of strings"):
+                run.score(wrong)
             with pytest.raises(RegardError, match="Item 0 of the data is no pair"):
-                list(run.score(wrong))
+                list(run.score(iter(wrong)))
+
+
+def test_every_kind_of_run_shows_its_arithmetic(lstm, translator, classifier):
+    for run in (lstm, translator, classifier):
+        assert run.work("The cat sees it.", 0).sections
+    trace = translator.trace("The cat sees it.")
+    assert translator.calculation("The cat sees it.", trace=trace).at(0).sections
 
 
 # -- runs that hardly began --------------------------------------------------------------------------------------------

@@ -13,10 +13,12 @@ from pathlib import Path
 
 import pytest
 
+from regard.base.cache import cache_folder
 from regard.base.errors import RegardError
+from regard.cli import main
 from regard.corpora import fetch as fetch_module
 from regard.corpora.downloads import CATALOGUE, Download, File
-from regard.corpora.fetch import cache_folder, data_folders, fetch
+from regard.corpora.fetch import data_folders, fetch
 from regard.text.corpus import open_corpus
 
 TEXT = "".join(f"line {number}\n" for number in range(50_000)).encode()
@@ -121,6 +123,30 @@ def test_where_no_sum_is_fixed_the_one_seen_is_recorded(known):
     assert (folder / "inside.sha256").read_text() == f"{hashlib.sha256(TEXT).hexdigest()}  inside\n"
     fetch("changing")
     assert len(known.asked) == 1
+    (folder / "inside").write_bytes(b"spoilt")
+    fetch("changing")
+    assert (folder / "inside").read_bytes() == TEXT
+
+
+def test_another_file_than_the_recorded_one_is_refused_until_it_is_accepted(known):
+    folder = fetch("changing")
+    other = io.BytesIO()
+    with zipfile.ZipFile(other, "w") as files:
+        files.writestr("inside", "another text\n")
+    known.files["/host.org/packed.zip"] = other.getvalue()
+    (folder / "inside").unlink()
+    with pytest.raises(RegardError, match=r"not the inside that was fetched first .* To accept it, remove .*sha256\."):
+        fetch("changing")
+    assert kept(folder) == ["inside.sha256"]
+    (folder / "inside.sha256").unlink()
+    assert (fetch("changing") / "inside").read_text() == "another text\n"
+
+
+def test_fetching_says_where_the_catalogue_has_no_sum(known, capsys):
+    main(["data", "fetch", "changing"])
+    assert "the catalogue has no SHA-256 for inside" in capsys.readouterr().err
+    main(["data", "fetch", "plain"])
+    assert "SHA-256" not in capsys.readouterr().err
 
 
 def test_a_mirror_may_be_given_directly(known, monkeypatch):
@@ -140,7 +166,7 @@ def test_what_is_not_genuine_is_not_kept(known):
     known.files["/host.org/a/input.txt"] = TEXT + b"!"
     assert "not the genuine input.txt" in failure("plain")
     known.files["/host.org/packed.zip"] = b"<html>sorry</html>"
-    assert "no whole zip archive" in failure("packed")
+    assert "not a complete zip archive" in failure("packed")
 
 
 def test_a_broken_connection_is_said_in_one_sentence(known, monkeypatch):
@@ -193,8 +219,8 @@ def test_archives_that_cannot_be_unpacked_are_said_in_one_sentence(known):
     unknown[8] = unknown[good.index(b"PK\x01\x02") + 10] = 97  # the packing method
     for archive, said in {
         encrypted(good): "password",
-        middle: "no whole zip archive",
-        good[:-30]: "no whole zip archive",
+        middle: "not a complete zip archive",
+        good[:-30]: "not a complete zip archive",
         empty.getvalue(): "without 'inside'",
         bytes(unknown): "cannot be unpacked",
     }.items():
@@ -281,12 +307,12 @@ def test_every_known_address_is_complete():
 
 def test_the_cache_lies_where_the_system_keeps_caches(monkeypatch):
     monkeypatch.delenv("REGARD_CACHE")
-    monkeypatch.setattr(fetch_module.sys, "platform", "linux")
+    monkeypatch.setattr("sys.platform", "linux")
     monkeypatch.setenv("XDG_CACHE_HOME", "/xdg")
     assert cache_folder() == Path("/xdg/regard")
     monkeypatch.delenv("XDG_CACHE_HOME")
     assert cache_folder() == Path.home() / ".cache" / "regard"
-    monkeypatch.setattr(fetch_module.sys, "platform", "win32")
+    monkeypatch.setattr("sys.platform", "win32")
     monkeypatch.setenv("LOCALAPPDATA", "/local")
     assert cache_folder() == Path("/local/regard")
     monkeypatch.setenv("REGARD_DATA", "/mine")

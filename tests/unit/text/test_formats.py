@@ -253,12 +253,12 @@ OUTSIDE = '<!DOCTYPE tmx [<!ENTITY a SYSTEM "file:///etc/passwd">]>'
     [
         (tmx(MEMORY, BOMB).replace("Nina", "&b;"), "declares XML entities"),
         (tmx(MEMORY, OUTSIDE).replace("Nina", "&a;"), "declares XML entities"),
-        (tmx(MEMORY)[:-20], "no whole XML"),
-        (tmx(MEMORY).replace("</seg>", "", 1), "no whole XML"),
+        (tmx(MEMORY)[:-20], "not complete XML"),
+        (tmx(MEMORY).replace("</seg>", "", 1), "not complete XML"),
         (tmx([]), "without any text"),
         ("<html><body/></html>", "neither TMX nor XLIFF"),
         ("<a>" * 5000, "nests more than"),
-        ('<?xml version="1.0" encoding="klingon"?><tmx/>', "no whole XML"),
+        ('<?xml version="1.0" encoding="klingon"?><tmx/>', "not complete XML"),
     ],
 )
 def test_a_memory_that_is_wrong_is_refused(tmp_path, content, said):
@@ -305,7 +305,7 @@ def test_xliff_is_pairs(tmp_path, make, version):
     assert (corpus.source, corpus.target) == ("sw", "en")
     assert pairs_in(path, columns="en,sw") == [pair[::-1] for pair in PAIRS]
     assert lines_in(path, columns="en") == sorted(two for _, two in PAIRS)
-    assert "no whole XML" in refusal(write(tmp_path / "cut.xliff", make(PAIRS)[:-30]))
+    assert "not complete XML" in refusal(write(tmp_path / "cut.xliff", make(PAIRS)[:-30]))
     assert "without any text" in refusal(write(tmp_path / "none.xliff", '<xliff version="1.2"/>'))
 
 
@@ -383,8 +383,8 @@ def test_hugging_face_datasets_are_read_from_the_disk(tmp_path):
     assert len(open_pairs(hub.parent, columns="en,sw").splits["test"]) == 10
     assert len(list(open_corpus(hub.parent, columns="en").splits["test"])) == 10
     assert check_pairs(hub.parent).files["train"].pairs == 30
-    assert "no whole .parquet" in refusal(write(tmp_path / "x.parquet", b"PAR1 nothing"))
-    assert "no whole .arrow" in refusal(write(tmp_path / "x.arrow", b"nothing"))
+    assert "not a complete .parquet" in refusal(write(tmp_path / "x.parquet", b"PAR1 nothing"))
+    assert "not a complete .arrow" in refusal(write(tmp_path / "x.arrow", b"nothing"))
 
 
 def without(monkeypatch, *names):
@@ -542,4 +542,6 @@ def test_of_parallel_files_each_must_be_text(tmp_path, side):
     for code in ("de", "en"):
         write(tmp_path / f"train.{code}", "one\ntwo\n")
     write(tmp_path / f"train.{side}", b"one\nt\0o\n")
-    assert f"train.{side}' is no text: it has a zero byte at offset 5" in refusal(tmp_path, source="de", target="en")
+    assert f"train.{side}' is not a text file: it has a zero byte at offset 5" in refusal(
+        tmp_path, source="de", target="en"
+    )

@@ -147,7 +147,7 @@ def test_why_a_vocabulary_has_its_size():
     assert why("word", joint=False).startswith("Vocabulary: 8 words for the source, 9 for the target")
     characters = sum(len(text) + 1 for side in (TEXT.sources, TEXT.targets) for text in side)
     assert why("bpe").endswith(
-        f": one per 200 characters of the 60 pairs ({characters} characters), at most 8000, so that each is seen often "
-        "enough to be learned."
+        f": one per 200 characters of the 60 pairs ({characters} characters) and every character itself, at most 8000, "
+        "so that each is seen often enough to be learned."
     )
     assert why("bpe", 258).endswith("258 byte pairs for both sides, as asked for.")

@@ -562,3 +562,19 @@ def test_a_held_out_file_with_its_columns_the_other_way_round_is_read_as_the_tra
     corpus = open_pairs(tmp_path)
     assert read(corpus)["train"][0] == ("word 0", "neno 0")
     assert read(corpus)["valid"] == [("one", "moja")]
+
+
+def test_text_after_the_last_column_is_not_read_and_said(tmp_path):
+    rows = [f"I see {n}\tje vois {n}" for n in range(30)]
+    rows[7] += "\tstray"
+    rows[9] += "\t"  # nothing is lost
+    path, said = write(tmp_path / "t.tsv", rows), []
+    assert read_pairs(path, say=said.append).targets[7] == "je vois 7"
+    sentence = "1 line of t.tsv has more than 2 fields, first line 8: what follows them was not read."
+    assert said == [sentence]
+    assert sentence in open_pairs(path).notes
+    headed = write(tmp_path / "h.tsv", ["en\tfr", *(f"{row}\tmore" for row in rows[:3]), *rows[3:6]])
+    assert (
+        "3 lines of h.tsv have more than 2 fields, first line 2: what follows them was not read."
+        in open_pairs(headed, columns="en,fr", split="tail").notes
+    )

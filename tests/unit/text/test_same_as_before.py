@@ -16,11 +16,17 @@ from regard.text.pair_split import draw_pairs
 from regard.text.pair_tokens import TokenPairs, encode_pairs, offsets_of
 from regard.text.pairs import PairCorpus, Pairs, open_pairs, toy_pairs
 from regard.text.sources import FileLines, GivenLines, ManyFiles, open_text
-from regard.text.tokenizer import Tokenizer
+from regard.text.tokenizer import BYTE_SYMBOLS, Tokenizer, _byte_pairs
 
 WORDS = str.split("they are watching the watchers watch she watched it l'été n'est pas fini wait")
 LINES = [" ".join(WORDS[(7 * n + k * k) % len(WORDS)] for k in range(1 + n % 9)) for n in range(300)]
-TOKENIZER = Tokenizer.train(LINES, "bpe", 300, normalise="none")
+MERGES = str.split(  # of a run that was begun before characters were merged first
+    "h+e a+t w+at wat+c Ġ+watc Ã+© Ġwatc+he i+t Ġ+it a+r Ġ+ar Ġar+e t+he the+y a+s h+i n+g p+as r+s Ġ+pas Ġwatc+hi "
+    "Ġwatche+rs Ġwatchi+ng t+Ã© Ġ+l Ã©+tÃ© he+d watc+hed Ġ+they Ġwatche+d"
+)
+SYMBOLS = ["<eos>", *sorted(BYTE_SYMBOLS), *(pair.replace("+", "") for pair in MERGES)]
+PAIRS = [tuple(pair.split("+")) for pair in MERGES]
+TOKENIZER = Tokenizer(_byte_pairs({symbol: n for n, symbol in enumerate(SYMBOLS)}, PAIRS, True))
 
 
 def digest(*arrays):
@@ -182,8 +188,8 @@ def test_toy_tasks_as_pairs():
 
 
 def test_vocabularies():
-    assert "|".join(TOKENIZER.tokens[257:]) == (
-        "he|at|wat|watc| watc|é| watche|it| it|ar| ar| are|the|they|as|hi|ng|pas|rs| pas| watchi| watchers| watching|té"
+    assert "|".join(Tokenizer.train(LINES, "bpe", 300, normalise="none").tokens[257:]) == (
+        "é|he|at|wat|watc| watc| watche|it| it|ar| ar| are|the|they|as|hi|ng|pas|rs| pas| watchi| watchers| watching|té"
         "| l|été|hed|watched| they| watched"
     )
     words = "<eos> <unk> it are they watched pas watchers watching l'été"

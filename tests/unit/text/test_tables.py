@@ -172,7 +172,9 @@ def test_a_question_shows_the_columns_the_first_row_and_an_example():
     assert "(1 'a', 2 '', 3 '')" in asked(pair_columns, table("123", ["a"], kind="Arrow"), Wanted())
     late = [["1", "2", "3"]] * 8 + [["1", "zwei", "drei"]]
     assert asked(pair_columns, table("123", *late), Wanted()).endswith("--data.columns 2,3.")
-    assert asked(pair_columns, table("123", ["1", "2", "3"], *late), Wanted()).endswith("--data.columns 1,2.")
+    codes = [[f"TX-{n}", f"the cat {n}", f"le chat {n}"] for n in range(9)]
+    assert asked(pair_columns, table("123", ["nº", "eins", "zwei"], *codes), Wanted()).endswith("--data.columns 2,3.")
+    assert asked(pair_columns, table("12", *(row[:2] for row in codes)), Wanted()).endswith("--data.columns 1,2.")
     assert asked(text_column, table("123", ["1", "zwei", "drei"])).endswith("--data.columns 2.")
     assert asked(text_column, table("123", ["1", "2", "drei"])).endswith("--data.columns 3.")
 
@@ -495,3 +497,30 @@ def test_a_text_that_is_too_long_is_said_in_mebibytes(tmp_path, monkeypatch):
     monkeypatch.setattr(tables, "LONGEST_LINE", 1 << 20)
     parquet.write_table(arrow.table({"text": ["a" * ((1 << 20) + 1)]}), tmp_path / "a.parquet")
     assert "a text of more than 1 MiB on line 1" in asked(lambda: list(open_table([tmp_path / "a.parquet"]).rows()))
+
+
+def test_a_text_that_a_delimiter_cuts_short_is_said(tmp_path):
+    path = tmp_path / "one.csv"
+    path.write_text("text\n" + "".join(f"Hello {n}, my world\n" for n in range(20)) + "Plain\n", encoding="utf-8")
+    about = open_text((path,)).about
+    assert "20 of its first 21 rows have more than 1 field, and the rest is not read: quote fields" in about
+    path.write_text("text\n" + "".join(f'"Hello {n}, my world"\n' for n in range(20)), encoding="utf-8")
+    assert "not read" not in open_text((path,)).about
+
+
+OWN_NAMES = ["Español", "Deutsch", "Français", "Türkçe", "Čeština", "Русский", "हिन्दी", "日本語", "עברית", "العربية"]
+
+
+@pytest.mark.parametrize("name", [*OWN_NAMES, "Espan\u0303ol", "Tiếng Việt"])
+def test_languages_are_known_by_their_own_names(tmp_path, name):
+    path = tmp_path / "pairs.csv"
+    path.write_text(
+        f"English,{name}\nThe cat sleeps.,El gato duerme.\nA dog barks.,Un perro ladra.\n", encoding="utf-8"
+    )
+    assert open_table([path]).columns == ("English", name)
+
+
+def test_indonesian_is_a_language_inside_a_record(tmp_path):
+    path = tmp_path / "pairs.jsonl"
+    path.write_text('{"translation": {"en": "Water", "id": "Air"}}\n' * 3, encoding="utf-8")
+    assert pair_columns(open_table([path]), Wanted()) == (0, 1)

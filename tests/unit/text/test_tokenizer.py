@@ -314,7 +314,8 @@ def test_a_limited_vocabulary_keeps_the_most_frequent_words(words, size):
 
 @pytest.mark.parametrize("size", [257, 260, 300])
 def test_a_smaller_byte_pair_vocabulary_is_the_beginning_of_a_larger_one(size):
-    large, small = Tokenizer.train(TEXT * 3, "bpe", 400), Tokenizer.train(TEXT * 3, "bpe", size)
+    lines = [line for line in TEXT * 3 if line.isascii()]  # others take half of a small vocabulary
+    large, small = Tokenizer.train(lines, "bpe", 400), Tokenizer.train(lines, "bpe", size)
     assert small.tokens == large.tokens[:size]
 
 

@@ -121,7 +121,7 @@ def test_a_sentence_and_a_tag_have_a_largest_size(tmp_path, monkeypatch):
 
 def test_what_is_no_memory_says_where(tmp_path):
     assert "neither TMX nor XLIFF" in refusal(tmp_path, "<a><tmx/></a>")
-    assert "no whole XML: mismatched tag on line 3;" in refusal(tmp_path, "<tmx>\n<body>\n</tmx>")
+    assert "not complete XML: mismatched tag on line 3;" in refusal(tmp_path, "<tmx>\n<body>\n</tmx>")
 
 
 @pytest.mark.parametrize("longest, fine", [(400, True), (399, False)])

@@ -38,6 +38,34 @@ def test_every_answer_forbids_what_a_page_does_not_need():
         assert answer.headers["referrer-policy"] == "no-referrer"
 
 
+HEADERS = {
+    "content-security-policy": PAGE_POLICY,
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "no-referrer",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",  # no other site's page may show or read an answer
+    "cache-control": "no-store",
+}
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda: client().get("/"),
+        lambda: client().post("/", content="a"),
+        lambda: client().get("/nowhere"),
+        lambda: client().get("/", headers={"host": "evil.example"}),
+        lambda: client().post("/", headers={"origin": "http://evil.example"}),
+        lambda: client(body_limit=1).post("/", content="too long"),
+        lambda: client(token=TOKEN).get("/"),
+        lambda: client(token=TOKEN).get("/", params={"token": TOKEN}),
+    ],
+)
+def test_every_answer_and_every_refusal_has_every_header(ask):
+    found = ask().headers
+    assert {name: found.get(name) for name in HEADERS} == HEADERS
+
+
 @pytest.mark.parametrize("name", ["127.0.0.1:8000", "localhost", "localhost:9000", "[::1]:8000"])
 def test_the_machine_may_be_called_by_its_own_names(name):
     assert client().get("/", headers={"host": name}).text == "hello"

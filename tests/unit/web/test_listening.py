@@ -15,6 +15,7 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 
 from regard.base.errors import RegardError
+from regard.web import listening as listening_module
 from regard.web.guard import guarded
 from regard.web.listening import Server, listen, url
 
@@ -58,22 +59,80 @@ def test_an_address_that_cannot_be_had_is_one_sentence():
 REQUEST = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
 
-@pytest.mark.parametrize("before, sent", [(b"", b""), (b"", REQUEST[:-9]), (REQUEST, REQUEST[:3])])
-def test_a_connection_whose_headers_do_not_come_is_closed(before, sent):
-    with (
-        serving(header_seconds=600 if before else 0.2) as (server, _, place),
-        socket.create_connection(place, timeout=600) as slow,
-    ):
-        slow.sendall(before)
-        answer = b""
-        while before and not answer.endswith(b"hello"):
-            piece = slow.recv(4096)
-            assert piece
-            answer += piece
-        server.config.http.seconds = 0.2
-        with suppress(ConnectionError):  # closed before it has read what was sent
+@contextmanager
+def connected(place):
+    with socket.create_connection(place, timeout=120) as connection:
+        yield connection
+
+
+def answered(connection):
+    """What comes until the application's answer is whole."""
+    answer = b""
+    while not answer.endswith(b"hello"):
+        piece = connection.recv(4096)
+        assert piece, f"closed after {answer!r}"
+        answer += piece
+    return answer
+
+
+def read_to_end(connection):
+    with suppress(ConnectionError):  # closed before it has read what was sent
+        return b"".join(iter(lambda: connection.recv(4096), b""))
+    return b""
+
+
+@pytest.mark.parametrize("sent", [b"", REQUEST[:-9], REQUEST[:-1]])
+def test_a_connection_whose_headers_do_not_come_is_closed(sent):
+    with serving(header_seconds=0.2) as (_, _, place), connected(place) as slow:
+        with suppress(ConnectionError):
             slow.sendall(sent)
-            assert not b"".join(iter(lambda: slow.recv(4096), b""))  # ends where the server closes
+        assert read_to_end(slow) == b""
+
+
+def test_the_headers_of_the_next_request_must_come_as_well():
+    with serving(header_seconds=600) as (server, _, place), connected(place) as slow:
+        slow.sendall(REQUEST)
+        assert answered(slow).startswith(b"HTTP/1.1 200")
+        server.config.http.seconds = 0.2
+        slow.sendall(REQUEST[:3])
+        assert read_to_end(slow) == b""
+
+
+def test_headers_that_come_in_time_are_answered_and_the_deadline_is_over():
+    """In pieces, and twice on one connection: what is not slow is not closed."""
+    with serving(header_seconds=600) as (server, _, place), connected(place) as slow:
+        for _ in range(2):
+            slow.sendall(REQUEST[:10])
+            slow.sendall(REQUEST[10:])
+            assert answered(slow).startswith(b"HTTP/1.1 200")
+            (protocol,) = server.server_state.connections
+            assert protocol.deadline is None
+
+
+def test_more_connections_than_allowed_are_answered_503(monkeypatch):
+    monkeypatch.setattr(listening_module, "CONNECTIONS", 3)
+    with serving(header_seconds=600) as (_, _, place), connected(place) as one, connected(place) as two:
+        for connection in (one, two, one):
+            connection.sendall(REQUEST)
+            assert answered(connection).startswith(b"HTTP/1.1 200")
+        with connected(place) as three:
+            three.sendall(REQUEST)
+            assert read_to_end(three).startswith(b"HTTP/1.1 503")
+        one.sendall(REQUEST)
+        assert answered(one).startswith(b"HTTP/1.1")  # who was there before is still served
+
+
+@pytest.mark.parametrize("size", [1 << 10, 1 << 20])
+def test_headers_that_never_end_are_refused(size):
+    with serving(header_seconds=600) as (_, _, place), connected(place) as rude:
+        with suppress(ConnectionError):
+            rude.sendall(REQUEST[:-2] + b"X-Long: " + b"a" * size)
+            if size < listening_module.HEADER_BYTES:
+                rude.sendall(b"\r\n\r\n")
+        answer = answered(rude) if size < listening_module.HEADER_BYTES else read_to_end(rude)
+        assert answer[:12] == (
+            b"HTTP/1.1 200" if size < listening_module.HEADER_BYTES else b"HTTP/1.1 400"[: len(answer)]
+        )
 
 
 def test_what_is_no_http_is_answered_400():

@@ -1,0 +1,49 @@
+"""The numbers that a classifier is compared with: who always says the commonest label, and the lines of each."""
+
+from collections import Counter
+
+import pytest
+
+import regard
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    """Hardly trained: what it says differs from the truth."""
+    folder = tmp_path_factory.mktemp("labels")
+    made = [(f"{word} {n} times", label) for label, word, many in
+            (("good", "fine", 60), ("bad", "poor", 30), ("so so", "grey", 10)) for n in range(many)]  # fmt: skip
+    (folder / "moods.tsv").write_text("".join(f"{text}\t{label}\n" for text, label in made))
+    settings = {"training": {"steps": 1, "threads": 1, "device": "cpu"}, "model": {"width": 4}}
+    return regard.train("classifier", data=folder / "moods.tsv", size="tiny", run=folder / "run", settings=settings)
+
+
+def counted(labels):
+    return Counter(labels).most_common(1)[0][1] / len(labels)
+
+
+def test_the_baseline_is_right_as_often_as_the_commonest_label_occurs(run, tmp_path):
+    """Whatever is predicted, and also where the model knows the label by another share."""
+    for name in ("train", "valid", "test"):
+        gold = run.corpus().splits[name].targets
+        assert run.evaluate(name)["always_the_commonest"] == pytest.approx(counted(gold))
+    for gold in (["bad"] * 7 + ["good"] * 2 + ["so so"], ["so so"] * 3 + ["good"] * 3, ["bad"]):
+        (tmp_path / "other.tsv").write_text("".join(f"text {n}\t{label}\n" for n, label in enumerate(gold)))
+        facts = run.evaluate(data=str(tmp_path / "other.tsv"), texts=True)
+        assert facts["lines"] == len(gold)
+        assert facts["always_the_commonest"] == pytest.approx(counted(gold))
+        assert {label: numbers["lines"] for label, numbers in facts["labels"].items() if numbers["lines"]} == Counter(
+            gold
+        )
+        assert {label: n["predicted"] for label, n in facts["labels"].items() if n["predicted"]} == Counter(
+            facts["predictions"]
+        )
+
+
+def test_who_always_says_the_commonest_is_as_good_as_the_baseline(run, monkeypatch):
+    """An oracle: a model that says it always has the baseline's accuracy."""
+    gold = run.corpus().splits["test"].targets
+    commonest = Counter(gold).most_common(1)[0][0]
+    monkeypatch.setattr(run, "_label_all", lambda cut, name: ([commonest] * len(cut), [1.0] * len(cut)))
+    facts = run.evaluate()
+    assert facts["accuracy"] == facts["always_the_commonest"]

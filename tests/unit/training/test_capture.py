@@ -1,0 +1,95 @@
+"""What a captured training step rests on, where no GPU is needed: the settings, the schedules."""
+
+import json
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from regard.base.errors import RegardError
+from regard.fast.captured_step import captures, overwrite_at_once
+from regard.layers.state import map_state, overwrite
+from regard.runs.recipe import compose
+from regard.systems.lstm import LSTMModel, Settings
+from regard.training import log
+from regard.training.budget import Progress
+from regard.training.log import TrainingLog
+from regard.training.optimisers import AVERAGE_AFTER, averaging_is_due, build_optimizer, learning_rate_at
+
+
+def training(**settings):
+    return compose("lstm", "tiny", {"training": settings}).training
+
+
+def test_nothing_is_captured_on_a_cpu_and_asking_for_it_says_so():
+    model = LSTMModel(11, Settings(width=8))
+    assert not captures(model, training())
+    assert not captures(model, training(capture="off"))
+    with pytest.raises(RegardError, match="needs a CUDA device"):
+        captures(model, training(capture="on"))
+    with pytest.raises(RegardError, match=r"training\.capture"):
+        training(capture="yes")
+
+
+def test_a_captured_optimiser_takes_its_rate_from_a_tensor():
+    parameters = [("w", torch.nn.Parameter(torch.ones(2, 2)))]
+    rates = {"learning_rate": 0.5, "weight_decay": 0.0, "beta2": 0.9}
+    plain = build_optimizer("sgd", parameters, **rates)
+    captured = build_optimizer("sgd", parameters, **rates, captured=True)
+    rates_of = [type(group["lr"]) for one in (plain, captured) for group in one.param_groups[:1]]
+    assert rates_of == [float, torch.Tensor]  # a graph would record a number as a constant
+    assert plain.param_groups[0]["lr"] == 0.5
+    assert torch.equal(captured.param_groups[0]["lr"], torch.tensor(0.5))
+
+
+def test_the_rate_decays_in_every_epoch_after_the_first_few():
+    """Zaremba et al. 2014, their medium model: six epochs at 1, then divided by 1.2 after each."""
+    rates = [learning_rate_at("decay", 1.0, 0, 0, 0.0, max(0, epoch + 1 - 6), 1 / 1.2) for epoch in range(39)]
+    assert rates[:6] == [1.0] * 6
+    assert rates[6] == pytest.approx(1 / 1.2)
+    assert rates[38] == pytest.approx(1.2**-33)
+
+
+def test_averaging_begins_when_validation_is_worse_than_an_older_one():
+    """Merity et al. 2018, algorithm 1: v_t > min over all but the last n before it."""
+    falling = [float(10 - k) for k in range(10)]
+    assert not any(averaging_is_due(falling[:k]) for k in range(11))
+    jagged = [5.0] + [6.0] * AVERAGE_AFTER  # the 5 is among the last n of them
+    assert not averaging_is_due(jagged)
+    assert averaging_is_due([*jagged, 5.5])
+    assert not averaging_is_due([*jagged, 4.9])
+
+
+def test_the_speed_in_the_log_counts_the_time_for_which_the_device_was_waited_for(monkeypatch, tmp_path):
+    """A host that replays graphs is far ahead of the device; asking for the losses is when it waits."""
+    seconds, stack = [0.0], torch.stack
+
+    def slow(*arguments):
+        seconds[0] += 3.0
+        return stack(*arguments)
+
+    monkeypatch.setattr(log, "time", SimpleNamespace(monotonic=lambda: seconds[0]))  # not that of other threads
+    monkeypatch.setattr(log.torch, "stack", slow)
+    written = TrainingLog(tmp_path / "metrics.jsonl", Silent(), Progress())
+    assert written.trained(torch.tensor(2.0), 100, 0.1) is None
+    seconds[0] = 1.0
+    assert written.trained(torch.tensor(4.0), 300, 0.1) == pytest.approx(3.5)
+    assert json.loads((tmp_path / "metrics.jsonl").read_text())["tokens_per_second"] == 100.0  # 400 in 1 + 3 seconds
+
+
+class Silent:
+    def say(self, words):
+        pass
+
+
+def test_a_state_that_is_overwritten_at_once_is_overwritten():
+    model = LSTMModel(11, Settings(width=8))
+    first, (_, after) = model.begin(rows=3), model(torch.randint(11, (3, 4)))
+    one, other = (map_state(torch.Tensor.clone, first) for _ in range(2))
+    addresses = map_state(lambda leaf: torch.tensor(leaf.data_ptr()), other)
+    overwrite(one, after)
+    overwrite_at_once(other, after)
+    overwrite_at_once(other, other)  # onto itself
+    assert str(one) == str(other)
+    assert str(addresses) == str(map_state(lambda leaf: torch.tensor(leaf.data_ptr()), other))
+    assert torch.equal(other["seen"], torch.full((3,), 4))
