@@ -3,12 +3,14 @@
 
 FROM python:3.12-slim AS build
 WORKDIR /source
-COPY pyproject.toml constraints.txt README.md LICENSE ./
+COPY pyproject.toml constraints.txt requirements.lock README.md LICENSE ./
 COPY src ./src
+# All packages but torch, whose CPU build is not on PyPI, are checked against the SHA-256 in requirements.lock.
 RUN python -m venv /opt/regard \
-    && python -m pip install --no-cache-dir uv==0.13.7 \
-    && uv pip install --no-cache --compile-bytecode --python /opt/regard/bin/python \
-        --torch-backend=cpu --constraint constraints.txt .
+    && sed -n '/^uv==/,/[^\\]$/p' requirements.lock > uv.txt \
+    && python -m pip install --no-cache-dir --no-deps --require-hashes --requirement uv.txt \
+    && uv pip install --no-cache --compile-bytecode --python /opt/regard/bin/python --torch-backend=cpu \
+        --constraint constraints.txt --constraint requirements.lock --build-constraint requirements.lock .
 
 FROM python:3.12-slim
 LABEL org.opencontainers.image.title="regard serve" org.opencontainers.image.licenses="Apache-2.0"

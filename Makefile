@@ -8,7 +8,7 @@ AS_ROOT := $(shell [ "$$(id -u)" = 0 ] || echo sudo -n)
 # Idle OpenMP threads must sleep: two busy torch processes on the same cores otherwise slow each other a hundredfold.
 export OMP_WAIT_POLICY ?= passive
 
-.PHONY: setup demo test check mutants fuzz faults kills soak sbom docs clean
+.PHONY: setup demo test check mutants fuzz faults kills soak sbom lock docs clean
 
 setup: $(VENV)/.tests-ready
 	@echo "Ready: . $(BIN)/activate puts regard on the path; regard help says what it does."
@@ -39,13 +39,14 @@ test: $(VENV)/.tests-ready
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 
 check: $(VENV)/.tests-ready
-	$(BIN)/ruff check src tests
-	$(BIN)/ruff format --check --quiet src tests
+	$(BIN)/ruff check src tests tools studies
+	$(BIN)/ruff format --check --quiet src tests tools studies
 	$(BIN)/mypy
+	$(BIN)/python tools/typed_docs.py
 
 # Would the tests notice? Small faults in copies of the source: which of them are killed, package by package.
 mutants: $(VENV)/.tests-ready
-	OMP_NUM_THREADS=1 $(BIN)/python tests/mutants.py $(ARGUMENTS)
+	OMP_NUM_THREADS=1 $(BIN)/python tools/mutants.py $(ARGUMENTS)
 
 # New damaged files, runs, settings and command lines, SECONDS of each kind; a defect is shown with the input that causes it.
 fuzz: $(VENV)/.tests-ready
@@ -53,20 +54,28 @@ fuzz: $(VENV)/.tests-ready
 
 # Every write of a save fails, or the process dies there: is anything lost?
 faults: $(VENV)/.tests-ready
-	OMP_NUM_THREADS=1 $(BIN)/python tests/fault_injection.py $(ARGUMENTS)
+	OMP_NUM_THREADS=1 $(BIN)/python tools/fault_injection.py $(ARGUMENTS)
 
 # Every verb that writes is killed TIMES times at random moments, and goes on: is anything lost?
 kills: $(VENV)/.tests-ready
-	OMP_NUM_THREADS=1 $(BIN)/python tests/fault_injection.py --kills $(or $(TIMES),30) $(ARGUMENTS)
+	OMP_NUM_THREADS=1 $(BIN)/python tools/fault_injection.py --kills $(or $(TIMES),30) $(ARGUMENTS)
 
 # Train, resume, generate, translate and serve for MINUTES: do memory, files, threads and the cache stay as they are?
 soak: $(VENV)/.tests-ready
-	OMP_NUM_THREADS=1 $(BIN)/python tests/soak.py --minutes $(or $(MINUTES),60)
+	OMP_NUM_THREADS=1 $(BIN)/python tools/soak.py --minutes $(or $(MINUTES),60)
 
 # What Regard is made of, as CycloneDX JSON in sbom.json; the licences as a table.
 sbom: $(VENV)/.tests-ready
-	$(BIN)/python tests/sbom.py > sbom.json
-	$(BIN)/python tests/sbom.py --licences
+	$(BIN)/python tools/sbom.py > sbom.json
+	$(BIN)/python tools/sbom.py --licences
+
+# requirements.lock: the versions of constraints.txt that the server needs, with the SHA-256 of every file that PyPI has of
+# them. uv checks those of a constraint; pip would then ask for the hash of everything, also of a torch from elsewhere.
+lock: $(VENV)/.ready
+	$(PIP) uv==0.13.7
+	printf 'hatchling\nuv==0.13.7\n' | $(BIN)/uv pip compile --quiet --universal --generate-hashes --no-annotate \
+	  --constraint constraints.txt --no-emit-package torch --custom-compile-command "make lock" \
+	  --output-file requirements.lock pyproject.toml -
 
 # The documentation as one site in build/site, which needs no network and no server: open build/site/README.html.
 docs: $(VENV)/.ready

@@ -7,11 +7,12 @@ opened anywhere.
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from textwrap import dedent, indent
 from typing import Any
 
 from regard import __version__
-from regard.companion import Anchor, with_places
+from regard.learn.lectures import Anchor, with_places
 
 project, author, release = "Regard", "Regard", __version__
 extensions = ["myst_parser"]
@@ -60,5 +61,18 @@ def show_code(anchor: Anchor) -> str:
     return f"- Code\n\n  ```{{code-block}} python\n  {options}\n{code}\n  ```\n"
 
 
+def lead_to_the_first_page(app: Any, problem: Exception | None) -> None:
+    """index.html, which web servers and browsers open for the folder, goes on to README.html."""
+    target = f"{root_doc}.html"
+    page = f"""<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><title>{project}</title>
+<meta http-equiv="refresh" content="0; url={target}"><link rel="canonical" href="{target}"></head>
+<body><p><a href="{target}">{project}</a></p></body></html>
+"""
+    if problem is None:
+        (Path(app.outdir) / "index.html").write_text(page, encoding="utf-8")
+
+
 def setup(app: Any) -> None:
     app.connect("source-read", complete)
+    app.connect("build-finished", lead_to_the_first_page)
