@@ -22,9 +22,9 @@ import torch
 from regard.runs.recipe import compose
 from regard.systems.catalogue import load_class
 from regard.systems.model import Model
-from regard.text.batches import Streams, Windows
-from regard.text.pair_batches import PairBatches
-from regard.text.pair_tokens import TokenPairs
+from regard.text.batches.pair_batches import PairBatches
+from regard.text.batches.text_batches import Streams, Windows
+from regard.text.tokenizers.pair_tokens import TokenPairs
 from regard.training.loop import Trainer
 from regard.training.prefetch import AHEAD, Feed
 from regard.training.validation import Verdict

@@ -159,7 +159,7 @@ def arguments() -> argparse.Namespace:
 def share_words(data: Path, folder: Path, options: argparse.Namespace) -> None:
     """The same words for both, separated by blanks; as many training pairs as the updates read (Joey NMT looks at its
     limit only when an epoch ends)."""
-    from regard.text.tokenizer import SPLIT_WORDS, _splitter
+    from regard.text.tokenizers.tokenizer import SPLIT_WORDS, _splitter
 
     cut = _splitter(SPLIT_WORDS)
     parts = {

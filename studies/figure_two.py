@@ -137,7 +137,7 @@ def verses(path: Path, test: int) -> tuple[list[Pair], list[Pair]]:
 
 def hold_out(pairs: list[Pair], test: int, most: float) -> tuple[list[Pair], list[Pair]]:
     """Of each length class `test` pairs, at most a share of it, among those whose sides occur once."""
-    from regard.text.pair_split import bare
+    from regard.text.split import bare
 
     sides = [bare([pair[side] for pair in pairs]) for side in (0, 1)]
     counts = [Counter(side) for side in sides]

@@ -481,7 +481,7 @@ def warm(works: list[Work]) -> None:
     from regard.cli import main as command
     from regard.comparison import language_task
     from regard.runs import run_report
-    from regard.text import kept_text
+    from regard.text import cached_text as kept_text
 
     torch.set_num_threads(1)
     kept_text.WORTH = 0  # what is found out about these small corpora is kept in the cache, too

@@ -8,7 +8,7 @@ from regard.insight.arithmetic.calculation import calculate_language
 from regard.insight.trace_page import trace_page
 from regard.insight.tracing import trace_language, trace_translation
 from regard.laws.registry import builder, stirred
-from regard.text.tokenizer import Tokenizer
+from regard.text.tokenizers.tokenizer import Tokenizer
 
 WORDS = Tokenizer.of_tokens(["<eos>", "<unk>", *"abcdefghijklmno"], "word")
 

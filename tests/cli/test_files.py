@@ -23,7 +23,7 @@ from regard.base.files import (
 from regard.cli.file_to_file import line_by_line
 from regard.cli.writing import _digests
 from regard.runs.new_folder import tidy
-from regard.text.lines import BOM, read_lines
+from regard.text.readers.lines import BOM, read_lines
 
 
 def upper(lines, before):

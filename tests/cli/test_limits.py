@@ -14,9 +14,9 @@ from forked import forked
 from regard.base.files import MOST_HEADER, MOST_JSON, MOST_TIMES
 from regard.exchange.arpa import PREAMBLE
 from regard.runs.recipe import MOST_RECIPE
-from regard.text import tokenizer as tokenizer_module
-from regard.text.lines import LONGEST_LINE
-from regard.text.tables import MOST_COLUMNS
+from regard.text.readers.lines import LONGEST_LINE
+from regard.text.readers.tables import MOST_COLUMNS
+from regard.text.tokenizers import tokenizer as tokenizer_module
 
 TMX = '<tmx version="1.4"><body>{}<tu><tuv xml:lang="en"><seg>{}</seg></tuv></tu></body></tmx>'
 

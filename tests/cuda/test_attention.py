@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from regard.fast.causal_attention import attend_causal
-from regard.fast.short_attention import ShortAttention, attend_packed, is_short
+from regard.fast.attention.causal_attention import attend_causal
+from regard.fast.attention.short_attention import ShortAttention, attend_packed, is_short
 from regard.layers.attention import additive_mask, written
 
 

@@ -12,7 +12,7 @@ from regard.decoding.beam_engine import BeamEngine
 from regard.decoding.beam_slots import Slots, Terms
 from regard.decoding.generate import read_prompts
 from regard.decoding.translate import translate
-from regard.fast.row_table import install, is_swapped
+from regard.fast.table import install, is_swapped
 from regard.systems.catalogue import load_class
 
 # -- beam search, recorded -------------------------------------------------------------------------------------------

@@ -4,11 +4,11 @@ import pytest
 import torch
 
 from regard.fast import install, uninstall
-from regard.fast.fused_block import BY_HAND, block_by_hand
-from regard.fast.half_products import rectified_sums
-from regard.fast.residual import add_norm
-from regard.fast.row_table import installed, is_swapped
-from regard.fast.word_vectors import read_words
+from regard.fast.attention.fused_block import BY_HAND, block_by_hand
+from regard.fast.attention.residual import add_norm
+from regard.fast.attention.word_vectors import read_words
+from regard.fast.table import installed, is_swapped
+from regard.fast.training.half_products import rectified_sums
 from regard.layers.encoder import TransformerEncoder
 from regard.layers.state import Span
 from regard.systems import gpt, transformer

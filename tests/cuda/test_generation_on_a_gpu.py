@@ -11,9 +11,9 @@ from regard.decoding.engine import Engine
 from regard.decoding.generate import generate
 from regard.decoding.sampling import GREEDY, Sampling, mask_tokens, pick
 from regard.decoding.writer import Step
-from regard.fast.choose_token import Choice
-from regard.fast.decode_step import DecodeStep, is_known
-from regard.fast.row_table import install, is_swapped
+from regard.fast.decoding.choose_token import Choice
+from regard.fast.decoding.decode_step import DecodeStep, is_known
+from regard.fast.table import install, is_swapped
 from regard.systems import gpt, lstm, ngram
 
 # -- the decoding step in few kernels --------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from regard.base.errors import Stopped
-from regard.fast import padded_step
+from regard.fast.training import padded_step
 from regard.systems import gru, lstm, rnn
 
 padded = pytest.importorskip("regard.fast.kernels.padded", reason="needs Triton")

@@ -9,16 +9,16 @@ import torch
 from cuda_systems import NUMBERS, systems
 
 from regard.base.errors import RegardError, Stopped
-from regard.fast.captured_step import captures
-from regard.fast.linear_cross_entropy import linear_cross_entropy, rows_, written_rows_
-from regard.fast.row_table import install, is_swapped
+from regard.fast.table import install, is_swapped
+from regard.fast.training.captured_step import captures
+from regard.fast.training.linear_cross_entropy import linear_cross_entropy, rows_, written_rows_
 from regard.runs.recipe import compose
 from regard.systems import gpt
 from regard.systems.catalogue import load_class
-from regard.text.batches import Streams, Windows
-from regard.text.pair_batches import PairBatches
-from regard.text.pair_shapes import ShapedPairBatches
-from regard.text.pair_tokens import TokenPairs, offsets_of
+from regard.text.batches.pair_batches import PairBatches
+from regard.text.batches.pair_shapes import ShapedPairBatches
+from regard.text.batches.text_batches import Streams, Windows
+from regard.text.tokenizers.pair_tokens import TokenPairs, offsets_of
 from regard.training import checkpointing
 from regard.training.checkpoint import load_tensors
 from regard.training.loop import Trainer

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from regard.decoding.engine import Engine
 from regard.decoding.generate import generate
 from regard.decoding.sampling import GREEDY, Sampling
-from regard.fast import recorded_writer as writing
-from regard.fast import row_table as table
+from regard.fast import table
+from regard.fast.decoding import recorded_writer as writing
 from subjects import CONTEXT, SUBJECTS, VOCABULARY, build, title
 
 EOS = 0

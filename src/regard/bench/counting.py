@@ -26,7 +26,7 @@ from regard.runs.recipe import compose
 from regard.runs.speed import install
 from regard.systems.ngram import NGram, Settings
 from regard.text.corpus import open_corpus
-from regard.text.tokenizer import Tokenizer
+from regard.text.tokenizers.tokenizer import Tokenizer
 from regard.training.checkpoint import load_tensors, save_tensors
 
 ORDER = 5

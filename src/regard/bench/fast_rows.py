@@ -21,13 +21,13 @@ from regard.decoding.beam import Beam
 from regard.decoding.beam_engine import BeamEngine
 from regard.decoding.engine import Engine
 from regard.decoding.translate import translate
-from regard.fast.row_table import noting, rows, without
+from regard.fast.table import noting, rows, without
 from regard.runs.recipe import Recipe, compose
 from regard.runs.speed import install
 from regard.systems.catalogue import load_class
-from regard.text.batches import Streams
-from regard.text.pair_batches import PairBatches
-from regard.text.pair_shapes import ShapedPairBatches
+from regard.text.batches.pair_batches import PairBatches
+from regard.text.batches.pair_shapes import ShapedPairBatches
+from regard.text.batches.text_batches import Streams
 
 Open = Callable[[Place], Work]
 

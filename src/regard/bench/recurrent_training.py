@@ -20,7 +20,7 @@ from regard.layers.state import State
 from regard.runs.recipe import Recipe, compose
 from regard.systems.lstm import LSTMModel
 from regard.systems.rnn import RNN
-from regard.text.batches import Streams
+from regard.text.batches.text_batches import Streams
 from regard.training.objective import TensorBatch
 
 LAYERS = 2

@@ -18,8 +18,8 @@ from regard.bench.translators import SMOOTHING, random_pairs, vocabulary
 from regard.layers.state import State
 from regard.runs.recipe import compose
 from regard.systems.catalogue import load_class
-from regard.text.pair_batches import PairBatches
-from regard.text.pair_shapes import ShapedPairBatches
+from regard.text.batches.pair_batches import PairBatches
+from regard.text.batches.pair_shapes import ShapedPairBatches
 from regard.training.objective import TensorBatch
 
 

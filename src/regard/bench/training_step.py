@@ -18,7 +18,7 @@ from regard.bench.contenders import Place
 from regard.layers.state import State, detach
 from regard.runs.speed import install
 from regard.systems.model import Model
-from regard.text.batches import Batch, Windows
+from regard.text.batches.text_batches import Batch, Windows
 from regard.training.hyperparameters import Learning
 from regard.training.loop import Batches, Trainer
 from regard.training.objective import TensorBatch, to_device
@@ -102,7 +102,7 @@ class PlainTraining:
 
 
 def _recorded(update: Loss, begin: Callable[[int], State] | None) -> Loss:
-    from regard.fast.captured_step import Captured
+    from regard.fast.training.captured_step import Captured
 
     return Captured(update, begin)
 

@@ -24,9 +24,9 @@ from regard.layers.state import State
 from regard.runs.recipe import Recipe, compose
 from regard.runs.speed import install
 from regard.systems.transformer import Transformer
-from regard.text.pair_batches import PairBatches
-from regard.text.pair_shapes import ShapedPairBatches
-from regard.text.pair_tokens import TokenPairs
+from regard.text.batches.pair_batches import PairBatches
+from regard.text.batches.pair_shapes import ShapedPairBatches
+from regard.text.tokenizers.pair_tokens import TokenPairs
 from regard.training.objective import TensorBatch
 
 DROPOUT, SMOOTHING = 0.1, 0.1

@@ -41,14 +41,14 @@ def files_of(modules: tuple[str, ...]) -> set[Path]:
 
 
 def source(name: str) -> Iterator[Path]:
-    """A module's file, or a package's __init__.py; for a name that ends in a dot (an f-string), all files in it."""
+    """A module's file, or a package's __init__.py; for a name that ends in a dot (an f-string), all files below it."""
     if name.startswith(PRINTING):
         return
     path = HOME.joinpath(*name.rstrip(".").split(".")[1:])
     if path.with_suffix(".py").is_file():
         yield path.with_suffix(".py")
     elif (path / "__init__.py").is_file():
-        yield from path.glob("*.py") if name.endswith(".") else [path / "__init__.py"]
+        yield from path.rglob("*.py") if name.endswith(".") else [path / "__init__.py"]
 
 
 @cache

@@ -77,8 +77,8 @@ def data_check(
     from dataclasses import asdict
 
     from regard.report.table import print_json
-    from regard.text.check import check_text
-    from regard.text.check_pairs import check_pairs
+    from regard.text.check.check_pairs import check_pairs
+    from regard.text.check.check_text import check_text
     from regard.text.pairs import is_pairs
 
     pairs = bool(source or target) or ("," in columns if columns else is_pairs(file))

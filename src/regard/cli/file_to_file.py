@@ -20,9 +20,9 @@ from regard.base.files import claiming, give_name, open_own_file, reading, repla
 from regard.base.numbers import counted
 from regard.cli.stdin import as_text
 from regard.report.progress import Bar, progress, say
-from regard.text.lines import bounded_lines
-from regard.text.sources import content_digest
-from regard.text.subtitles import Subtitles
+from regard.text.readers.lines import bounded_lines
+from regard.text.readers.sources import content_digest
+from regard.text.readers.subtitles import Subtitles
 
 FLUSH_SECONDS = 1.0  # a kill loses about as much
 

@@ -12,8 +12,8 @@ from threading import Thread
 from typing import BinaryIO
 
 from regard.base.errors import RegardError
-from regard.text.lines import LONGEST_LINE, bounded_lines
-from regard.text.tables import split_fields
+from regard.text.readers.lines import LONGEST_LINE, bounded_lines
+from regard.text.readers.tables import split_fields
 
 NAME = "The input"
 Arrived = bytes | OSError | RegardError | None  # a line, or why none follows; None: the input has ended

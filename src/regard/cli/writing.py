@@ -16,7 +16,7 @@ from regard.cli.completing import RunFolder
 from regard.cli.options import Flag, beam_search
 from regard.cli.stdin import stdin_batches, stdin_text
 from regard.report.screen import for_stdout
-from regard.text.subtitles import Subtitles, subtitle_format
+from regard.text.readers.subtitles import Subtitles, subtitle_format
 
 
 def translate(
@@ -345,7 +345,7 @@ def _digests(run: Path, weights: str, average: int | None = None) -> dict[str, s
     """What a run's answers depend on, so that a file is finished only by the model that began it."""
     from regard.base.fields import whole_number
     from regard.runs.folder import moments
-    from regard.text.sources import content_digest
+    from regard.text.readers.sources import content_digest
     from regard.training.checkpointing import kept_weights
 
     last = (run / "training.safetensors").exists() and (weights != "best" or not (run / "model.safetensors").exists())

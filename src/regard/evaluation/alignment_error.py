@@ -16,7 +16,7 @@ from itertools import chain
 import numpy as np
 
 from regard.base.errors import RegardError
-from regard.text.tokenizer import Tokenizer
+from regard.text.tokenizers.tokenizer import Tokenizer
 
 Link = tuple[int, int]  # (source word, target word)
 Span = tuple[int, int]  # characters from … up to

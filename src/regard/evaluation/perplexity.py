@@ -20,7 +20,7 @@ from torch import Tensor
 from regard.base.errors import RegardError
 from regard.base.settings import at_least
 from regard.systems.model import Model
-from regard.text.batches import segment_batches
+from regard.text.batches.text_batches import segment_batches
 
 SEGMENT = 256  # tokens that a segment reads of a model without a context; in a comparison and a validation, at most
 LONGEST = 4096  # … of a model with a longer context: attention's memory grows with the square of it

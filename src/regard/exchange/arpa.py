@@ -26,7 +26,7 @@ from regard.base.errors import RegardError
 from regard.base.files import reading, replacing
 from regard.systems.kneser_ney import Estimate
 from regard.systems.ngram import ORDERS, NGram, Settings
-from regard.text.lines import bounded_lines
+from regard.text.readers.lines import bounded_lines
 
 START, END, UNKNOWN = "<s>", "</s>", "<unk>"
 ZERO = -99.0  # log₁₀ of probability 0

@@ -17,7 +17,7 @@ from regard.runs.language_run import LanguageRun
 from regard.runs.new_folder import check_free, new_folder, write_facts, write_folder
 from regard.runs.recipe import compose
 from regard.systems.ngram import NGram
-from regard.text.tokenizer import Tokenizer
+from regard.text.tokenizers.tokenizer import Tokenizer
 from regard.training.checkpoint import save_tensors
 
 TOKENIZE_FIRST = """\

@@ -21,7 +21,7 @@ import torch
 
 from regard.decoding.beam import Hypothesis
 from regard.decoding.beam_slots import Terms
-from regard.text.tokenizer import Tokenizer
+from regard.text.tokenizers.tokenizer import Tokenizer
 
 BATCH_TOKENS = 2048  # of sources that are searched together
 

@@ -23,7 +23,7 @@ from regard.exchange.parity import Parity, texts, token_rows, without_parts
 from regard.layers.blocks import RMS_EPSILON
 from regard.report.progress import say
 from regard.runs.language_run import LanguageRun
-from regard.text.tokenizer import Tokenizer
+from regard.text.tokenizers.tokenizer import Tokenizer
 
 KINDS = {
     "f32": gguf.GGMLQuantizationType.F32,

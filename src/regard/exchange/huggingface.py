@@ -33,7 +33,7 @@ from regard.runs.load import AnyRun
 from regard.runs.new_folder import check_free, new_folder, write_facts, write_folder
 from regard.runs.recipe import compose
 from regard.runs.translation_run import TranslationRun
-from regard.text.tokenizer import Tokenizer
+from regard.text.tokenizers.tokenizer import Tokenizer
 from regard.training.checkpoint import save_tensors, write_safetensors
 
 SYSTEMS: dict[str, Any] = {module.SYSTEM: module for module in (hf_gpt2, hf_llama, hf_seq2seq)}

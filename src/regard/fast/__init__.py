@@ -4,6 +4,6 @@
 """
 
 from regard.fast.compile_ahead import get_ready
-from regard.fast.row_table import Row, Use, install, on_this_machine, rows, uninstall
+from regard.fast.table import Row, Use, install, on_this_machine, rows, uninstall
 
 __all__ = ["Row", "Use", "get_ready", "install", "on_this_machine", "rows", "uninstall"]

@@ -27,7 +27,7 @@ from regard import __version__
 from regard.fast.kernels.epilogue import epilogues
 from regard.fast.kernels.nvrtc import Kernel
 from regard.fast.known_kernels import KnownKernels, file_for
-from regard.fast.row_table import needs_triton, rows
+from regard.fast.table import needs_triton, rows
 from regard.systems.model import Model
 
 THREADS = 16  # the most kernels at once

@@ -30,8 +30,8 @@ from regard.layers.state import State
 from regard.systems.classifier import Classifier
 from regard.systems.model import Model
 from regard.systems.translator import Translator
-from regard.text.labels import clean, label_numbers
-from regard.text.tokenizer import Tokenizer
+from regard.text.readers.labels import clean, label_numbers
+from regard.text.tokenizers.tokenizer import Tokenizer
 
 IN_CACHE = 1 << 15  # numbers of predictions that are worked on at once
 NO_VECTORS = "{system} has no word vectors to differentiate by: there are no gradients through time."

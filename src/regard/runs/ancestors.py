@@ -27,11 +27,11 @@ from regard.runs.facts import ANCESTORS, read_facts
 from regard.runs.folder import has_source, labels, open_recipe, open_tokenizers
 from regard.runs.recipe import Recipe, without_folders
 from regard.text.corpus import Corpus
-from regard.text.labels import encode_labelled
-from regard.text.pair_split import bare
-from regard.text.pair_tokens import encode_pairs, kept_token_pairs
 from regard.text.pairs import PairCorpus, Pairs
-from regard.text.sources import Lines
+from regard.text.readers.labels import encode_labelled
+from regard.text.readers.sources import Lines
+from regard.text.split import bare
+from regard.text.tokenizers.pair_tokens import encode_pairs, kept_token_pairs
 from regard.training.checkpoint import load_tensors, save_tensors
 
 LINES = "lines"

@@ -21,7 +21,7 @@ from regard.runs.folder import pick_device
 from regard.runs.load import load_translator
 from regard.runs.recipe import Recipe
 from regard.text.pairs import PairCorpus, Pairs, not_held_out
-from regard.text.sources import content_digest, decoded_digest, open_text
+from regard.text.readers.sources import content_digest, decoded_digest, open_text
 
 
 def back_translated(recipe: Recipe, corpus: PairCorpus) -> Pairs:

@@ -31,10 +31,10 @@ from regard.runs.recipe import Recipe
 from regard.runs.run import PairRun
 from regard.runs.translation_run import PairScore
 from regard.systems.classifier import Classifier
-from regard.text.encodings import UTF8
-from regard.text.labels import clean, encode_labelled, label_numbers
-from regard.text.pair_tokens import TokenPairs
-from regard.text.tokenizer import Tokenizer
+from regard.text.readers.encodings import UTF8
+from regard.text.readers.labels import clean, encode_labelled, label_numbers
+from regard.text.tokenizers.pair_tokens import TokenPairs
+from regard.text.tokenizers.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
     from regard.insight.arithmetic.calculation import Calculation

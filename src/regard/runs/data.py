@@ -44,19 +44,19 @@ from regard.runs.resolve import CorpusFacts, resolve, resolve_device, resolve_dr
 from regard.runs.speed import install, recordable
 from regard.runs.translation_run import both_sides
 from regard.systems.model import Model
-from regard.text.batches import Streams, Windows
-from regard.text.bpe_dropout import DropoutPairs
+from regard.text.batches.pair_batches import PairBatches
+from regard.text.batches.pair_shapes import ShapedPairBatches
+from regard.text.batches.text_batches import Streams, Windows
+from regard.text.cached_text import kept_tokenizer
 from regard.text.corpus import Corpus, is_named
-from regard.text.kept_text import kept_tokenizer
-from regard.text.labels import encode_labelled, label_numbers, learn_labels
-from regard.text.pair_batches import PairBatches
-from regard.text.pair_shapes import ShapedPairBatches
-from regard.text.pair_tokenizers import train_tokenizers, why_this_vocabulary
-from regard.text.pair_tokens import TokenPairs, encode_pairs, kept_token_pairs
 from regard.text.pairs import PairCorpus, Pairs, weighted
-from regard.text.sources import digest_of
-from regard.text.tokenizer import Tokenizer
-from regard.text.tokens import TokenArray
+from regard.text.readers.labels import encode_labelled, label_numbers, learn_labels
+from regard.text.readers.sources import digest_of
+from regard.text.tokenizers.bpe_dropout import DropoutPairs
+from regard.text.tokenizers.pair_tokenizers import train_tokenizers, why_this_vocabulary
+from regard.text.tokenizers.pair_tokens import TokenPairs, encode_pairs, kept_token_pairs
+from regard.text.tokenizers.tokenizer import Tokenizer
+from regard.text.tokenizers.tokens import TokenArray
 from regard.training.hyperparameters import Learning
 from regard.training.loop import Batches
 from regard.training.validation import PairValidation, TextValidation, Validation, Verdict

@@ -10,10 +10,10 @@ from regard.report.progress import progress, say
 from regard.runs.facts import read_facts
 from regard.runs.recipe import DataSettings, PairDataSettings, Recipe
 from regard.text.corpus import Corpus, is_named, open_corpus
-from regard.text.encodings import check_encoding, is_utf8
 from regard.text.pairs import PairCorpus, open_pairs
-from regard.text.tokenizer import Tokenizer
-from regard.text.tokens import TokenArray, cached
+from regard.text.readers.encodings import check_encoding, is_utf8
+from regard.text.tokenizers.tokenizer import Tokenizer
+from regard.text.tokenizers.tokens import TokenArray, cached
 
 Known = TypeVar("Known", Corpus, PairCorpus)
 

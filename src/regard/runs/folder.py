@@ -37,7 +37,7 @@ from regard.runs.recipe import Recipe, compose, read_in
 from regard.systems.catalogue import find, load_class
 from regard.systems.code import admit, admit_copy, is_own, locate, was_named
 from regard.systems.model import Model
-from regard.text.tokenizer import Tokenizer
+from regard.text.tokenizers.tokenizer import Tokenizer
 from regard.training.checkpoint import load_tensors, unflatten
 from regard.training.checkpointing import SNAPSHOTS, kept_weights, weights_in
 

@@ -52,11 +52,11 @@ from regard.runs.lists import GivenLines, each_line, lines_of
 from regard.runs.prediction import Prediction
 from regard.runs.run import GIVEN, WHOLE, Run, given_state
 from regard.systems.ngram import NGram
-from regard.text import sources
 from regard.text.corpus import Corpus, open_corpus, open_whole
-from regard.text.encodings import UTF8
-from regard.text.tokenizer import Tokenizer
-from regard.text.tokens import TokenArray
+from regard.text.readers import sources
+from regard.text.readers.encodings import UTF8
+from regard.text.tokenizers.tokenizer import Tokenizer
+from regard.text.tokenizers.tokens import TokenArray
 
 if TYPE_CHECKING:
     from regard.insight.arithmetic.calculation import Calculation

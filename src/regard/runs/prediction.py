@@ -11,7 +11,7 @@ from torch import Tensor
 from regard.base.arguments import checked
 from regard.base.errors import RegardError
 from regard.base.settings import at_least
-from regard.text.tokenizer import Tokenizer
+from regard.text.tokenizers.tokenizer import Tokenizer
 
 
 @checked

@@ -31,8 +31,8 @@ from regard.systems.catalogue import SYSTEMS, System, find, load_module
 from regard.systems.code import is_own
 from regard.systems.sizes import SIZES, sizes_of
 from regard.text.corpus import is_named
-from regard.text.encodings import check_encoding
 from regard.text.pairs import weighted
+from regard.text.readers.encodings import check_encoding
 from regard.training.hyperparameters import Counting, PairTraining, Training
 
 PARTS = ("data", "model", "training")

@@ -26,10 +26,10 @@ from regard.runs.lists import GivenPairs, sides
 from regard.runs.recipe import Recipe
 from regard.runs.speed import install
 from regard.systems.model import Model
-from regard.text.encodings import UTF8
 from regard.text.pairs import PairCorpus, Pairs, open_pairs, read_pairs
-from regard.text.sources import Lines
-from regard.text.tokenizer import Tokenizer
+from regard.text.readers.encodings import UTF8
+from regard.text.readers.sources import Lines
+from regard.text.tokenizers.tokenizer import Tokenizer
 
 WHOLE, GIVEN = "whole file", "whole list"  # the split of data that are taken as they stand
 ENGINES = 4  # that a run keeps, for different ways to decode

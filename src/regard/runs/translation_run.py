@@ -39,9 +39,9 @@ from regard.runs.lists import GivenPairs, each_line, each_pair
 from regard.runs.prediction import Prediction
 from regard.runs.run import PairRun, given_state
 from regard.systems.translator import Translator
-from regard.text.encodings import UTF8
-from regard.text.pair_tokens import TokenPairs, encode_pairs
 from regard.text.pairs import Pairs
+from regard.text.readers.encodings import UTF8
+from regard.text.tokenizers.pair_tokens import TokenPairs, encode_pairs
 
 if TYPE_CHECKING:
     from regard.insight.arithmetic.calculation import Calculation

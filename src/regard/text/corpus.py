@@ -23,11 +23,20 @@ from regard.corpora.builtin import BUILTIN, built_in
 from regard.corpora.downloads import CATALOGUE, DOWNLOADS, Download
 from regard.corpora.fetch import data_folders
 from regard.corpora.split import Draw, line_hash
-from regard.text.encodings import UTF8, check_encoding
-from regard.text.kept_text import kept_of_text
-from regard.text.lines import bounded_lines, reading_text, unpacked_name
-from regard.text.sources import DrawnLines, FileLines, GivenLines, Lines, Source, TableLines, digest_of, open_text
-from regard.text.tables import IN_PARTS, KINDS
+from regard.text.cached_text import kept_of_text
+from regard.text.readers.encodings import UTF8, check_encoding
+from regard.text.readers.lines import bounded_lines, reading_text, unpacked_name
+from regard.text.readers.sources import (
+    DrawnLines,
+    FileLines,
+    GivenLines,
+    Lines,
+    Source,
+    TableLines,
+    digest_of,
+    open_text,
+)
+from regard.text.readers.tables import IN_PARTS, KINDS
 
 SPLITS = {"train": ("train", "training"), "valid": ("valid", "validation", "val", "dev"), "test": ("test",)}
 SUFFIXES = ("", ".txt", ".text", ".tokens", ".raw")

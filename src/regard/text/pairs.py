@@ -22,10 +22,10 @@ from regard.corpora.builtin import TOYS, phrases, toy_task
 from regard.corpora.downloads import CATALOGUE, Download
 from regard.corpora.fetch import data_folders
 from regard.corpora.split import PARTS, line_hash
+from regard.text.cached_text import kept_of_text
 from regard.text.corpus import SPLITS, entries, is_named
-from regard.text.encodings import UTF8, check_encoding
-from regard.text.kept_text import kept_of_text
-from regard.text.pair_files import (
+from regard.text.readers.encodings import UTF8, check_encoding
+from regard.text.readers.pair_files import (
     PairSource,
     find_pair_files,
     holds_pairs,
@@ -33,8 +33,8 @@ from regard.text.pair_files import (
     open_pair_source,
     read_pair_source,
 )
-from regard.text.pair_split import HELD_OUT_MOST, Drawn, PairOverlap, are_labels, bare, count_pair_overlap, draw_pairs
-from regard.text.tables import Wanted
+from regard.text.readers.tables import Wanted
+from regard.text.split import HELD_OUT_MOST, Drawn, PairOverlap, are_labels, bare, count_pair_overlap, draw_pairs
 
 Links = Sequence[tuple[int, int]]  # (source word, target word)
 TOY_ENDS = {"any-b": 1, "recall": 1}  # symbols of a line that are its target; otherwise what follows the bar

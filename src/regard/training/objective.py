@@ -24,8 +24,8 @@ from torch import Tensor, nn
 from regard.layers.loss import negative_log_likelihood
 from regard.layers.state import State
 from regard.systems.model import Model, Stack
-from regard.text.batches import Batch
-from regard.text.pair_batches import PairBatch
+from regard.text.batches.pair_batches import PairBatch
+from regard.text.batches.text_batches import Batch
 
 
 class TensorBatch(NamedTuple):

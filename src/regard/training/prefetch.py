@@ -14,8 +14,8 @@ from typing import Protocol
 
 import torch
 
-from regard.text.batches import Batch
-from regard.text.pair_batches import PairBatch
+from regard.text.batches.pair_batches import PairBatch
+from regard.text.batches.text_batches import Batch
 
 AHEAD = 4  # batches to prefetch
 

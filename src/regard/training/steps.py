@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from regard.layers.state import State, detach, map_state
-from regard.text.batches import Batch
-from regard.text.pair_batches import PairBatch
+from regard.text.batches.pair_batches import PairBatch
+from regard.text.batches.text_batches import Batch
 from regard.training.distributed import refuse_few_rows
 from regard.training.objective import TensorBatch, micro_batches, to_device
 from regard.training.optimisers import clip

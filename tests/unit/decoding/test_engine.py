@@ -10,7 +10,7 @@ from regard.decoding.engine import Engine, Prompt
 from regard.decoding.generate import generate, read_prompts
 from regard.decoding.sampling import GREEDY, Sampling
 from regard.decoding.writer import Writer
-from regard.fast.lean_step import LeanStep, is_known
+from regard.fast.decoding.lean_step import LeanStep, is_known
 from regard.layers.state import map_state
 from regard.systems import gpt, lstm
 

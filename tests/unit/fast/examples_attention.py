@@ -10,7 +10,7 @@ import torch
 from examples import Example
 from torch import Tensor
 
-from regard.fast.row_table import Use
+from regard.fast.table import Use
 from regard.layers.attention import (
     CausalSelfAttention,
     CrossAttention,

@@ -12,10 +12,10 @@ from regard.decoding.beam_slots import Slots, Terms
 from regard.decoding.sampling import GREEDY, Sampling
 from regard.decoding.writer import Step, Writer
 from regard.fast import Use
-from regard.fast import compiled as blocks
+from regard.fast.training import compiled as blocks
 from regard.runs.recipe import compose
 from regard.systems import bahdanau, gpt, lstm, transformer
-from regard.text.batches import Windows
+from regard.text.batches.text_batches import Windows
 from regard.training.loop import Trainer
 from regard.training.objective import Objective, TensorBatch
 

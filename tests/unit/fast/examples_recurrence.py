@@ -7,7 +7,7 @@ import torch
 from examples import DEVICE, Example
 
 from regard.fast import Use
-from regard.fast.attentive_recurrence import remember
+from regard.fast.recurrence.attentive_recurrence import remember
 from regard.layers.embedding import Embedding
 from regard.layers.encoder import RecurrentEncoder
 from regard.layers.recurrent import GRU, LSTM, Elman

@@ -5,7 +5,9 @@ import copy
 import pytest
 import torch
 
-from regard.fast import Use, cpu_recurrence, install, recurrence, uninstall
+from regard.fast import Use, install, uninstall
+from regard.fast.recurrence import cpu_recurrence
+from regard.fast.recurrence import recurrent_layers as recurrence
 from regard.layers.encoder import RecurrentEncoder
 from regard.layers.recurrent import GRU, LSTM, Elman
 from regard.layers.state import Span

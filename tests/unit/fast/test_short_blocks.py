@@ -4,11 +4,11 @@ import pytest
 import torch
 from torch import nn
 
-from regard.fast.half_products import Halves, JoinedProduct
-from regard.fast.residual import written
-from regard.fast.short_attention import is_short
-from regard.fast.short_blocks import are_known, are_short
-from regard.fast.word_vectors import is_plain
+from regard.fast.attention.residual import written
+from regard.fast.attention.short_attention import is_short
+from regard.fast.attention.short_blocks import are_known, are_short
+from regard.fast.attention.word_vectors import is_plain
+from regard.fast.training.half_products import Halves, JoinedProduct
 from regard.layers.blocks import FeedForward
 from regard.systems.transformer import Settings, Transformer
 

@@ -28,7 +28,7 @@ from regard.report.figures import Heat
 from regard.report.svg import svg
 from regard.report.terminal import UNLIMITED, terminal
 from regard.systems.catalogue import SYSTEMS
-from regard.text.tokenizer import Tokenizer
+from regard.text.tokenizers.tokenizer import Tokenizer
 
 WORDS = Tokenizer.of_tokens(["<eos>", "<unk>", *"abcdefghijklmno"], "word")
 NAMES = [system.name for system in SYSTEMS if system.task in ("language model", "translation")]

@@ -8,11 +8,11 @@ from regard import train
 from regard.base.files import locked
 from regard.runs.data import TextData, read_data
 from regard.runs.train import compose_recipe
-from regard.text import kept_text
-from regard.text.kept_text import kept_of_text
-from regard.text.pair_split import draw_pairs
+from regard.text import cached_text as kept_text
+from regard.text.cached_text import kept_of_text
 from regard.text.pairs import open_pairs
-from regard.text.tokenizer import Tokenizer
+from regard.text.split import draw_pairs
+from regard.text.tokenizers.tokenizer import Tokenizer
 
 SENTENCES = [f"The {thing} costs {price} coins." for price in range(40) for thing in ("café", "house", "old boat")]
 SAID = [f"{thing} für {price} Münzen" for price in range(40) for thing in ("Das Café", "Das Haus", "Ein Boot")]

@@ -10,7 +10,7 @@ import pytest
 
 from regard.base.errors import RegardError
 from regard.cli.datasets import data_check
-from regard.text.check_pairs import _Letters, _random_leak, check_pairs, swapped
+from regard.text.check.check_pairs import _Letters, _random_leak, check_pairs, swapped
 
 ENGLISH, FRENCH = map(
     str.split,

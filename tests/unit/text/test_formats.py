@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 
 from regard.base import files
 from regard.base.errors import RegardError
-from regard.text.check import check_text
-from regard.text.check_pairs import check_pairs
+from regard.text.check.check_pairs import check_pairs
+from regard.text.check.check_text import check_text
 from regard.text.corpus import open_corpus
-from regard.text.lines import LONGEST_LINE
-from regard.text.pair_files import find_pair_files, holds_pairs
 from regard.text.pairs import is_pairs, open_pairs, read_pairs
+from regard.text.readers.lines import LONGEST_LINE
+from regard.text.readers.pair_files import find_pair_files, holds_pairs
 
 PAIRS = [(f"Nina vitabu {n}.", f"I have {n} books, and {n + 1} pens.") for n in range(2, 42)]
 BOM = b"\xef\xbb\xbf"

@@ -7,8 +7,8 @@ import pytest
 
 from regard.base.errors import RegardError
 from regard.corpora.split import Draw
-from regard.text import lines as lines_module
-from regard.text.lines import (
+from regard.text.readers import lines as lines_module
+from regard.text.readers.lines import (
     LOOK,
     bounded_lines,
     encoding_of,
@@ -18,7 +18,7 @@ from regard.text.lines import (
     skip_to,
     unpacked_name,
 )
-from regard.text.sources import DrawnLines, FileLines, ManyFiles, TableLines, content_digest, open_text
+from regard.text.readers.sources import DrawnLines, FileLines, ManyFiles, TableLines, content_digest, open_text
 
 
 def refusal(call, *arguments, **more):

@@ -9,15 +9,15 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from regard.base.errors import RegardError
-from regard.fast.captured_step import captures
+from regard.fast.training.captured_step import captures
 from regard.runs.recipe import compose
 from regard.systems.catalogue import load_class
-from regard.text.bpe_dropout import DropoutPairs
-from regard.text.pair_batches import PairBatches, side_by_side
-from regard.text.pair_shapes import ShapedPairBatches, least_rounding
-from regard.text.pair_tokens import TokenPairs, encode_pairs, offsets_of
+from regard.text.batches.pair_batches import PairBatches, side_by_side
+from regard.text.batches.pair_shapes import ShapedPairBatches, least_rounding
 from regard.text.pairs import Pairs
-from regard.text.tokenizer import Tokenizer
+from regard.text.tokenizers.bpe_dropout import DropoutPairs
+from regard.text.tokenizers.pair_tokens import TokenPairs, encode_pairs, offsets_of
+from regard.text.tokenizers.tokenizer import Tokenizer
 from regard.training.loop import Trainer
 from regard.training.objective import Objective, to_device
 from regard.training.validation import Verdict

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from regard.text.pair_split import HELD_OUT_MOST, are_labels, bare, count_pair_overlap, draw_pairs
+from regard.text.split import HELD_OUT_MOST, are_labels, bare, count_pair_overlap, draw_pairs
 
 law = settings(derandomize=True, deadline=None, max_examples=100)
 words = st.sampled_from(["I see", "i see!", "we go", "We  go.", "é", "e\u0301", "?", "!", "", *"abcdefghijklmnop"])

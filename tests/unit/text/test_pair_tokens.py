@@ -5,10 +5,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from regard.text.pair_tokenizers import train_tokenizers, why_this_vocabulary
-from regard.text.pair_tokens import encode_pairs, gather, offsets_of
 from regard.text.pairs import PairCorpus, Pairs
-from regard.text.tokenizer import Tokenizer
+from regard.text.tokenizers.pair_tokenizers import train_tokenizers, why_this_vocabulary
+from regard.text.tokenizers.pair_tokens import encode_pairs, gather, offsets_of
+from regard.text.tokenizers.tokenizer import Tokenizer
 
 law = settings(derandomize=True, deadline=None, max_examples=50)
 TEXT = Pairs(

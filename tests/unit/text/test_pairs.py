@@ -10,9 +10,6 @@ from regard.base.errors import RegardError
 from regard.corpora.builtin import TOYS, phrases
 from regard.corpora.downloads import CATALOGUE
 from regard.text.corpus import GivenLines
-from regard.text.pair_files import _is_language, find_pair_files, open_pair_source
-from regard.text.pair_split import count_pair_overlap
-from regard.text.pair_tokenizers import train_tokenizers
 from regard.text.pairs import (
     PairCorpus,
     Pairs,
@@ -24,7 +21,10 @@ from regard.text.pairs import (
     read_pairs,
     weighted,
 )
-from regard.text.tables import Wanted
+from regard.text.readers.pair_files import _is_language, find_pair_files, open_pair_source
+from regard.text.readers.tables import Wanted
+from regard.text.split import count_pair_overlap
+from regard.text.tokenizers.pair_tokenizers import train_tokenizers
 
 ENOUGH = [(f"source {number}", f"cible {number}") for number in range(60)]
 

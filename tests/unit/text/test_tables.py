@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from regard.base.errors import RegardError
-from regard.text import tables
-from regard.text.sources import open_text
-from regard.text.tables import (
+from regard.text.readers import tables
+from regard.text.readers.sources import open_text
+from regard.text.readers.tables import (
     Table,
     Wanted,
     _are_names,

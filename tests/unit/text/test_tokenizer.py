@@ -15,9 +15,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from regard.base.errors import RegardError
-from regard.text import tokenizer as tokenizer_module
-from regard.text.piece_table import PieceTable, cut_spaced, cut_words
-from regard.text.tokenizer import BYTE_SYMBOLS, Tokenizer, blocks
+from regard.text.tokenizers import tokenizer as tokenizer_module
+from regard.text.tokenizers.piece_table import PieceTable, cut_spaced, cut_words
+from regard.text.tokenizers.tokenizer import BYTE_SYMBOLS, Tokenizer, blocks
 
 law = settings(derandomize=True, deadline=None, max_examples=50)
 TEXT = [
@@ -345,7 +345,7 @@ def test_only_words_and_characters_can_be_unknown():
 
 
 def test_remembered_pieces_are_forgotten_in_time(monkeypatch):
-    monkeypatch.setattr("regard.text.tokenizer.REMEMBERED", 10)
+    monkeypatch.setattr("regard.text.tokenizers.tokenizer.REMEMBERED", 10)
     tokenizer, fresh = Tokenizer.train(TEXT, "bpe"), Tokenizer.train(TEXT, "bpe")
     for text in TEXT * 3:
         assert tokenizer.encode(text) == fresh._engine.encode(text).ids

@@ -3,8 +3,8 @@
 import pytest
 
 from regard.base.errors import RegardError
-from regard.text import translation_memory
-from regard.text.translation_memory import memory_kind, read_memory
+from regard.text.readers import translation_memory
+from regard.text.readers.translation_memory import memory_kind, read_memory
 
 TMX = '<tmx version="1.4"><header/><body>{}</body></tmx>'
 XLIFF = '<xliff version="{}" {}><file {}>{}</file></xliff>'

@@ -5,8 +5,8 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from regard.text import word_counts
-from regard.text.word_counts import SplitCounts, _bins, _places, count_words
+from regard.text.tokenizers import word_counts
+from regard.text.tokenizers.word_counts import SplitCounts, _bins, _places, count_words
 
 TRAIN = ["the cat sat", "the dog, the cat", "", "  ", "<unk> sat"]
 VALID = ["the bird", "cat"]

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from regard.base.errors import RegardError
-from regard.fast.captured_step import captures, overwrite_at_once
+from regard.fast.training.captured_step import captures, overwrite_at_once
 from regard.layers.state import map_state, overwrite
 from regard.runs.recipe import compose
 from regard.systems.lstm import LSTMModel, Settings

@@ -18,7 +18,7 @@ from forked import forked
 from regard.base.errors import RegardError, Stopped
 from regard.runs.recipe import compose
 from regard.systems.catalogue import load_class
-from regard.text.batches import Streams, Windows
+from regard.text.batches.text_batches import Streams, Windows
 from regard.training import out_of_memory
 from regard.training.checkpoint import load_tensors
 from regard.training.loop import Trainer

@@ -8,8 +8,8 @@ from torch.nn import functional as F
 from regard.runs.folder import average_weights
 from regard.runs.recipe import compose
 from regard.systems.catalogue import load_class
-from regard.text.pair_batches import PairBatch, side_by_side
-from regard.text.pair_tokens import TokenPairs, offsets_of
+from regard.text.batches.pair_batches import PairBatch, side_by_side
+from regard.text.tokenizers.pair_tokens import TokenPairs, offsets_of
 from regard.training.checkpoint import load_tensors, save_tensors
 from regard.training.loop import Trainer
 from regard.training.objective import Objective, disagreement, to_device

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from regard.text.batches import Windows
+from regard.text.batches.text_batches import Windows
 from regard.training.prefetch import Feed
 
 CPU = torch.device("cpu")

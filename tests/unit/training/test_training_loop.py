@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from regard.base.errors import RegardError, Stopped
-from regard.text.batches import Windows
+from regard.text.batches.text_batches import Windows
 from regard.training import budget as clocks
 from regard.training import loop
 from regard.training.budget import Progress

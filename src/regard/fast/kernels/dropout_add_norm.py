@@ -5,7 +5,7 @@
 
 One call of Philox (Salmon et al. 2011) makes eight 16-bit random numbers for the dropout mask m; the backward pass
 makes the same ones from the same seed. The gradients of g, b and c are sums over rows; each program writes a partial
-sum. Imported only on a GPU. See fast/residual.py.
+sum. Imported only on a GPU. See fast/attention/residual.py.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ import torch
 from torch import Tensor
 
 from regard.fast.kernels.nvrtc import Kernel
-from regard.fast.padded_weights import ALIGNMENT, PaddedWeight, padded_weight
+from regard.fast.recurrence.padded_weights import ALIGNMENT, PaddedWeight, padded_weight
 
 CELLS = {
     "LSTM": (0, 4),

@@ -1,6 +1,6 @@
 """Word and position embedding with dropout in Triton: x_t = m ∘ (a E[w_t] + p_t) / (1 − p), forward and backward.
 
-The dropout mask m is made as in dropout_add_norm.py. Imported only on a GPU. See fast/word_vectors.py.
+The dropout mask m is made as in dropout_add_norm.py. Imported only on a GPU. See fast/attention/word_vectors.py.
 """
 
 from __future__ import annotations

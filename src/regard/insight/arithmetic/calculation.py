@@ -32,7 +32,7 @@ from regard.systems.classifier import Classifier
 from regard.systems.model import Model, Stack
 from regard.systems.ngram import NGram
 from regard.systems.translator import Translator
-from regard.text.tokenizer import Tokenizer
+from regard.text.tokenizers.tokenizer import Tokenizer
 
 ORDER = ("cross", "self", "average", "layer", "pool", "encoder")  # of the layers that a number can mean
 MAX_STEPS = 100  # of a page

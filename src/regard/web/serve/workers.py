@@ -18,7 +18,7 @@ from regard.decoding.engine import RECORDED, Engine, Prompt, Text
 from regard.decoding.sampling import Sampling
 from regard.runs.language_run import LanguageRun
 from regard.runs.translation_run import TranslationRun
-from regard.text.tokenizer import Tokenizer
+from regard.text.tokenizers.tokenizer import Tokenizer
 from regard.web.serve.scheduler import Job, Post, failure
 
 ROWS = {"cuda": 256}  # texts written at once; elsewhere 64

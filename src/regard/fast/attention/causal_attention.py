@@ -1,0 +1,137 @@
+"""Causal attention by fused kernels that need no mask tensor.
+
+    O = softmax(Q Kᵀ / √d + M) V,    M = −∞ above the diagonal
+
+M is this triangle if a text is read from its beginning, and PyTorch has fused kernels for it. From Hopper on cuDNN's is
+the fastest, but PyTorch prefers another one. A single query to a cache on a CPU is two plain products, which take half
+the time of a fused kernel.
+"""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from regard.fast.table import Row, Use, Why, needs_cpu, needs_hopper
+from regard.layers import cache
+from regard.layers.attention import CausalSelfAttention, SelfAttention
+from regard.layers.cache import visible
+from regard.layers.position import Position, Rotary
+from regard.layers.scores import Dot, ScaledDot
+from regard.layers.state import Span, State
+
+DEPTHS = (64, 128)  # components of a head for which cuDNN's kernel is the fastest
+
+
+def attend_causal(query: Tensor, keys: Tensor, values: Tensor, *, dropout: float = 0.0, cudnn: bool = False) -> Tensor:
+    """Context [R, H, T, d] for equal numbers of queries and keys; `cudnn`: use its kernel if it fits."""
+    if cudnn and not dropout and query.size(2) % 64 == 0 and query.dtype == torch.bfloat16:
+        found = torch.ops.aten._scaled_dot_product_cudnn_attention(query, keys, values, None, True, 0.0, True)
+        return found[0]
+    return F.scaled_dot_product_attention(query, keys, values, is_causal=True, dropout_p=dropout)
+
+
+def takes_cudnn(attention: CausalSelfAttention, device: torch.device) -> bool:
+    return needs_cudnn(device) is None and attention.width // attention.heads in DEPTHS
+
+
+def needs_cudnn(device: torch.device) -> Why:
+    return needs_hopper(device) or (None if torch.backends.cudnn.is_available() else "it needs cuDNN")
+
+
+def is_fresh(state: State) -> bool:
+    """Is the state still empty? Decided from its shapes alone."""
+    return not state or ("keys" in state and state["keys"].size(2) == 0)
+
+
+def precision(x: Tensor) -> torch.dtype:
+    """The dtype in which products of x are computed."""
+    kind = x.device.type
+    return torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else x.dtype
+
+
+# -- rows ------------------------------------------------------------------------------------------------------------
+
+
+def _unbiased(attention: CausalSelfAttention, use: Use) -> Why:
+    return None if type(attention.position) in (Position, Rotary) else "this position biases scores"
+
+
+def _trains_by_cudnn(attention: CausalSelfAttention, use: Use) -> Why:
+    if not use.training or use.compile == "off":
+        return "it is for training, and training.compile may not be off"
+    if attention.width // attention.heads not in DEPTHS:
+        return f"a head must have {' or '.join(map(str, DEPTHS))} components"
+    return _unbiased(attention, use)
+
+
+def _fits_cudnn(attention: CausalSelfAttention, x: Tensor, state: State, span: Span) -> bool:
+    fits = attention.training and not attention.weight_dropout and x.size(1) % 64 == 0 and is_fresh(state)
+    return fits and precision(x) == torch.bfloat16
+
+
+def _read_by_cudnn(attention: CausalSelfAttention, x: Tensor, state: State, span: Span) -> tuple[Tensor, State]:
+    return _read(attention, x, state, span, cudnn=True)
+
+
+def _read(
+    attention: CausalSelfAttention, x: Tensor, state: State, span: Span, *, cudnn: bool = False
+) -> tuple[Tensor, State]:
+    query, key, value = attention.queries_keys_values(x, span.positions(x.size(1)))
+    shared = attention.share(key), attention.share(value)
+    context = attend_causal(query, *shared, dropout=attention.weight_dropout, cudnn=cudnn)
+    _, _, new = cache.remember(state, key, value, span)
+    return attention.join_heads(context), new
+
+
+def _reads_first(attention: CausalSelfAttention, x: Tensor, state: State, span: Span) -> bool:
+    return is_fresh(state)
+
+
+def _reads_one_more(attention: CausalSelfAttention, x: Tensor, state: State, span: Span) -> bool:
+    return x.size(1) == 1 and not attention.weight_dropout and not is_fresh(state)
+
+
+def _read_one_more(attention: CausalSelfAttention, x: Tensor, state: State, span: Span) -> tuple[Tensor, State]:
+    positions = span.positions(1)
+    query, key, value = attention.queries_keys_values(x, positions)
+    keys, values, new = cache.remember(state, key, value, span)
+    # The queries that share a key stand one below the other: [R, G, H/G, d].
+    query = (query * query.size(-1) ** -0.5).reshape(len(query), keys.size(1), -1, query.size(-1))
+    hidden = ~visible(positions, keys.size(2))
+    weights = (query @ keys.transpose(2, 3)).masked_fill(hidden, -torch.inf).softmax(dim=-1)  # [R, G, H/G, S]
+    return attention.join_heads((weights @ values).reshape(len(query), attention.heads, 1, -1)), new
+
+
+def _is_dot(attention: SelfAttention, use: Use) -> Why:
+    return None if type(attention.score) in (Dot, ScaledDot) else "no fused kernel computes this score"
+
+
+def _dot_products(attention: SelfAttention, x: Tensor, state: State, span: Span) -> tuple[Tensor, State]:
+    query, key, value = attention.queries_keys_values(x)
+    keys, values, new = cache.remember(state, key, value, span)
+    fresh = is_fresh(state)
+    context = F.scaled_dot_product_attention(
+        query,
+        keys,
+        values,
+        attn_mask=None if fresh else visible(span.positions(x.size(1)), keys.size(2)),
+        is_causal=fresh,
+        dropout_p=attention.dropout if attention.training else 0.0,
+        scale=attention.score.scale,
+    )
+    return context[:, 0], new
+
+
+CAUSAL = "regard.layers.attention:CausalSelfAttention.forward"
+GROUPED = "regard.layers.attention:GroupedQueryAttention.forward"
+ROWS = (
+    Row("cuDNN's causal attention", CAUSAL, _read_by_cudnn, _fits_cudnn, _trains_by_cudnn, needs_cudnn),
+    Row("causal attention without a mask", CAUSAL, _read, _reads_first, _unbiased),
+    Row("one query to a cache, on a CPU", CAUSAL, _read_one_more, _reads_one_more, _unbiased, needs_cpu),
+    Row("cuDNN's causal attention, grouped", GROUPED, _read_by_cudnn, _fits_cudnn, _trains_by_cudnn, needs_cudnn),
+    Row("grouped queries without a mask", GROUPED, _read, _reads_first, _unbiased),
+    Row("one group of queries to a cache, on a CPU", GROUPED, _read_one_more, _reads_one_more, _unbiased, needs_cpu),
+    Row("dot products in one kernel", "regard.layers.attention:SelfAttention.forward", _dot_products, allows=_is_dot),
+)

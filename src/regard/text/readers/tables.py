@@ -1,0 +1,600 @@
+"""Tables of text in common formats, and the choice of their columns.
+
+TSV, CSV        by tab, comma or semicolon; header, quotes (RFC 4180, Excel) and byte-order mark are recognised
+JSON Lines      an object on each line; keys are columns, {"translation": {"de": …}} is the column translation.de
+TMX, XLIFF      translation memories (`translation_memory.py`); languages are columns
+XLSX            the first sheet of a workbook (`workbook.py`)
+Parquet, Arrow  files of Hugging Face datasets, through pyarrow
+
+`--data.columns` names or numbers (from 1) the columns. Without it, if the file leaves them open, an error lists the
+columns and the first row: Regard never guesses, and so never trains on line numbers.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
+from functools import partial
+from itertools import chain, dropwhile, islice
+from pathlib import Path
+from typing import Any
+
+from regard.base.errors import RegardError
+from regard.base.files import most_unpacked, unpacks_to_too_much
+from regard.text.readers.encodings import UTF8
+from regard.text.readers.lines import (
+    LONGEST_LINE,
+    encoding_name,
+    read_head,
+    read_lines,
+    refuse_what_is_no_text,
+    unpacked_name,
+)
+from regard.text.readers.translation_memory import memory_kind, read_memory
+from regard.text.readers.workbook import Workbook
+
+Problem = Callable[[str, int], None]  # what is wrong, and on which line; it may raise
+Row = tuple[int, Sequence[str]]  # line (of a file without lines: row), fields
+Record = tuple[int, Mapping[str, str]]
+
+KINDS = {
+    ".tsv": "TSV",
+    ".tab": "TSV",
+    ".csv": "CSV",
+    ".jsonl": "JSON Lines",
+    ".ndjson": "JSON Lines",
+    ".json": "JSON Lines",
+    ".tmx": "TMX",
+    ".xlf": "XLIFF",
+    ".xliff": "XLIFF",
+    ".sdlxliff": "XLIFF",
+    ".mqxliff": "XLIFF",
+    ".xlsx": "XLSX",
+    ".xlsm": "XLSX",
+    ".parquet": "Parquet",
+    ".arrow": "Arrow",
+}
+IN_PARTS = ("Parquet", "Arrow")  # a dataset may have many such files
+BINARY = (*IN_PARTS, "XLSX")
+BY_ROWS = ("TSV", "CSV", "XLSX")  # with a header or without
+SAMPLE = 1000  # rows from which columns are recognised
+SAMPLE_CHARACTERS = 1 << 20
+MOST_COLUMNS = 1000
+AT_ONCE = 1 << 28  # bytes of a Parquet file that are unfolded together
+QUOTED = re.compile(r'"(?:[^"]|"")*"')
+CODE = re.compile(r"[!-~]*\d[!-~]*")  # an identifier or a number; words of other scripts may have no spaces
+LINE_ENDS = re.compile(r"[\r\n\t]+")
+BROKEN_QUOTES = "a quote that is not closed or not doubled"
+NO_OBJECT = "no JSON object"
+PAIR_NAMES = (("source", "target"), ("src", "tgt"), ("src", "trg"), ("text", "label"), ("sentence", "label"))
+TEXT_NAMES = ("text", "content", "sentence")
+NUMBER_NAMES = ("id", "ids", "nr", "no.", "num", "number", "index", "key", "line", "row", "url", "date")
+ATTRIBUTION = re.compile(r"Attribution: tatoeba\.org", re.IGNORECASE)  # the third column of ManyThings' files
+
+_LANGUAGES = (
+    "aa ab ae af ak am an ar as av ay az ba be bg bi bm bn bo br bs ca ce ch co cr cs cu cv cy da de dv dz ee el en eo "
+    "es et eu fa ff fi fj fo fr fy ga gd gl gn gu gv ha he hi ho hr ht hu hy hz ia id ie ig ii ik io is it iu ja jv ka "
+    "kg ki kj kk kl km kn ko kr ks ku kv kw ky la lb lg li ln lo lt lu lv mg mh mi mk ml mn mr ms mt my na nb nd ne ng "
+    "nl nn no nr nv ny oc oj om or os pa pi pl ps pt qu rm rn ro ru rw sa sc sd se sg si sk sl sm sn so sq sr ss st su "
+    "sv sw ta te tg th ti tk tl tn to tr ts tt tw ty ug uk ur uz ve vi vo wa wo xh yi yo za zh zu "
+    "eng fra fre deu ger spa ita por nld dut rus ukr pol ces cze tur ara heb hin ben tam tel swa swh zho chi jpn kor "
+    "vie tha ind"
+)
+_WORDS = (
+    "source target src tgt trg text texts sentence sentences phrase phrases segment translation translations original "
+    "reference mt id ids nr num number index key line row label labels class category sentiment intent topic tag score "
+    "rating quality language lang code context comment comments note notes author user attribution licence license "
+    "domain url date file premise hypothesis query question answer response prompt input output "
+    "english french german spanish italian portuguese dutch russian ukrainian polish czech turkish arabic hebrew hindi "
+    "bengali tamil telugu swahili chinese japanese korean vietnamese thai indonesian greek latin swedish danish "
+    "norwegian finnish hungarian romanian bulgarian croatian serbian persian urdu amharic yoruba hausa igbo zulu "
+    # the same languages, as they call themselves
+    "français deutsch español castellano italiano português nederlands русский українська polski čeština türkçe "
+    "العربية عربي עברית हिन्दी हिंदी বাংলা தமிழ் తెలుగు kiswahili 中文 汉语 漢語 日本語 한국어 tiếng việt ไทย ภาษาไทย "
+    "bahasa indonesia ελληνικά latina svenska dansk norsk bokmål nynorsk suomi magyar română български hrvatski "
+    "српски srpski فارسی اردو አማርኛ yorùbá isizulu"
+)
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """The user's choices about a table of pairs."""
+
+    columns: str = ""  # names or numbers of source and target
+    header: str = "auto"  # yes, no, or auto: look
+    source: str = ""  # languages
+    target: str = ""
+    usual: str = ""  # columns to take if present: those of the evaluated run, or of the training file
+    encoding: str = UTF8  # of files without a byte-order mark
+
+    @property
+    def languages(self) -> tuple[str, str]:
+        """For parallel files: source and target language; their suffixes are the columns."""
+        if self.source or self.target:
+            return self.source, self.target
+        one, other, *_ = [*_parts(self.columns or self.usual), "", ""]
+        return ("", "") if not self.columns and (one + other).isdecimal() else (one, other)
+
+
+@dataclass(frozen=True)
+class Table:
+    """A recognised table in one file or in several parts: its columns, and how to read its rows."""
+
+    paths: tuple[Path, ...]
+    kind: str
+    details: tuple[str, ...]  # encoding, header, quotes
+    columns: tuple[str, ...]  # their names; without a header their numbers
+    header: bool
+    sample: tuple[Sequence[str], ...] = field(repr=False)
+    read: Callable[[Problem], Iterator[Row]] = field(repr=False)
+    languages: Mapping[str, str] = field(default_factory=dict)  # of XLIFF: what stands in source and target
+    encoding: str = UTF8
+
+    @property
+    def name(self) -> str:
+        parts = len(self.paths)
+        return self.paths[0].name if parts == 1 else f"{self.paths[0].name} and {parts - 1} more"
+
+    def rows(self, problem: Problem | None = None) -> Iterator[Row]:
+        """All rows, each as many fields as there are columns or fewer; `problem` is called for what cannot be read."""
+        yield from self.read(problem or refusing(self.paths[0]))
+
+    def describe(self, chosen: Sequence[int]) -> str:
+        """One sentence for the log: what the file is, and which columns are read as what."""
+        names = [f"column {name}" if name.isdecimal() else name for name in (self.columns[n] for n in chosen)]
+        roles = f"{names[0]} is the source, {names[1]} the target" if len(names) == 2 else f"{names[0]} is read"
+        return f"{self.name} is {self.kind} ({', '.join(self.details)}): {roles}."
+
+    def named(self, chosen: Sequence[int]) -> str:
+        """Columns as `--data.columns` takes them."""
+        return ",".join(self.columns[number] for number in chosen)
+
+
+def refusing(path: Path) -> Problem:
+    def problem(what: str, line: int) -> None:
+        raise RegardError(
+            f"{str(path)!r} has {what} on line {line}; mend it (`regard data check` finds all such lines)."
+        )
+
+    return problem
+
+
+def one_line(text: str) -> str:
+    """A field as one line without space around it."""
+    if text.isprintable():  # so it holds no line end
+        return text.strip()
+    return " ".join(filter(None, map(str.strip, LINE_ENDS.split(text))))
+
+
+def split_fields(line: str) -> list[str]:
+    """The fields of a line `source⇥target`."""
+    return line.split("\t")
+
+
+def kind_of(path: Path) -> str:
+    """The kind of table that a file is by its name or its first bytes; "" for plain text."""
+    kind = KINDS.get(unpacked_name(path).suffix.lower(), "")
+    return kind or (memory_kind(read_head(path)) if path.is_file() else "")
+
+
+def has_tabs(path: Path) -> bool:
+    """Whether the first line that is not blank has a tab."""
+    try:
+        lines = read_lines(path, undecodable=lambda *_: None)  # in most encodings a tab is one byte
+        first = next((line for line in islice(lines, 100) if line.strip()), "")
+    except RegardError:
+        return False
+    return "\t" in first
+
+
+def open_table(
+    paths: Sequence[Path],
+    header: str = "auto",
+    columns: str = "",
+    undecodable: Any = None,
+    *,
+    encoding: str = UTF8,
+) -> Table:
+    """Recognises the table in a file (or in its parts); a file without a known suffix is read as TSV.
+
+    `header` is auto, yes or no; `columns` are names that make a first line with them a header.
+    """
+    path, kind = paths[0], kind_of(paths[0]) or "TSV"
+    for part in paths:
+        if kind not in BINARY:
+            refuse_what_is_no_text(part, encoding)
+    if kind in ("TSV", "CSV"):
+        return _delimited(path, kind, header, _parts(columns), undecodable, encoding)
+    if kind == "XLSX":
+        return _sheet(path, header, _parts(columns))
+    records: Callable[[Problem], Iterator[Record]]
+    languages: Mapping[str, str] = {}
+    details = [encoding_name(path, encoding)] if kind not in BINARY else []
+    if kind == "JSON Lines":
+        records = partial(_json_records, path, undecodable, encoding)
+    elif kind in BINARY:
+        records = partial(_arrow_records, paths)
+    else:
+        memory = read_memory(path)
+        kind, languages, records, details = memory.kind, memory.languages, memory.records, []
+    sample = [record for _, record in islice(records(lambda what, line: None), SAMPLE)]
+    names = tuple(dict.fromkeys(chain.from_iterable(sample)))
+    _check_width(path, len(names))
+    if not names:
+        next(records(refusing(path)), None)  # raises what is wrong with the first line
+        raise RegardError(f"{str(path)!r} is {kind} without any text; give a file that has some.")
+    rows = tuple([record.get(name, "") for name in names] for record in sample)
+    details += [f"{'languages' if kind == 'TMX' else 'columns'} {', '.join(names)}"]
+
+    def read(problem: Problem) -> Iterator[Row]:
+        return ((number, [record.get(name, "") for name in names]) for number, record in records(problem))
+
+    return Table(tuple(paths), kind, tuple(details), names, False, rows, read, languages, encoding)
+
+
+# -- which columns -----------------------------------------------------------------------------------------------------
+
+
+def pair_columns(table: Table, wanted: Wanted) -> tuple[int, int]:
+    """The columns of source and target: the requested ones, those of the languages, the usual ones, or the only two."""
+    if columns := wanted.columns:
+        asked = _parts(columns)
+        if len(asked) != 2:
+            raise _ask(table, f"pairs need two columns, not {columns!r}", 2)
+        one, other = (_find(table, name) for name in asked)
+        if one is None or other is None:
+            raise _ask(table, _no_column(table, asked[one is not None]), 2)
+        if one == other:
+            raise _ask(table, f"{columns!r} is one column twice", 2)
+        return one, other
+    usual = _parts(wanted.usual) if len(table.columns) == 2 or wanted.usual != "1,2" else []
+    for names in ((wanted.source, wanted.target), usual, *PAIR_NAMES):
+        found = [number for name in names if name and (number := _find(table, name)) is not None]
+        if len(set(found)) == 2:
+            return found[0], found[1]
+    candidates = list(range(len(table.columns)))
+    inside = [number for number in candidates if "." in table.columns[number]]  # translation.de, translation.en
+    if len(inside) == 2 and len({table.columns[number].rpartition(".")[0] for number in inside}) == 1:
+        candidates = inside
+    while len(candidates) > 2 and table.kind in BY_ROWS and _says_nothing(table, candidates[-1]):
+        candidates.pop()
+    coded = [_is_code(table, column) for column in candidates]
+    if len(candidates) == 2 and not any(_numbers_rows(table, column) for column in candidates) and sum(coded) != 1:
+        return candidates[0], candidates[1]
+    if len(candidates) == 1 and table.kind in BY_ROWS:
+        raise RegardError(
+            f"{str(table.paths[0])!r} has no pairs: most lines have only one field; write source, tab, target on every "
+            "line."
+        )
+    raise _ask(table, "which is the source and which the target is not known", 2)
+
+
+def text_column(table: Table, columns: str = "", *, usual: str = "") -> int:
+    """The column that a language model reads: the requested one, the one called text, or the only one."""
+    if columns:
+        if len(wanted := _parts(columns)) != 1:
+            raise _ask(table, f"a language model reads one column, not {columns!r}", 1)
+        found = _find(table, wanted[0])
+        if found is None:
+            raise _ask(table, _no_column(table, wanted[0]), 1)
+        return found
+    for name in (*_parts(usual), *TEXT_NAMES):
+        if (found := _find(table, name)) is not None and (name != "1" or len(table.columns) == 1):
+            return found
+    if len(table.columns) == 1:
+        return 0
+    raise _ask(table, "which of them is the text is not known", 1)
+
+
+def _parts(columns: str) -> list[str]:
+    return [part for part in map(str.strip, columns.split(",")) if part]
+
+
+def _find(table: Table, wanted: str) -> int | None:
+    """A column by its name, its number, its language (en-US by en) or the last part of its name (translation.de)."""
+    word = wanted.casefold()
+    names = [name.casefold() for name in table.columns]
+    for candidates in (
+        [number for number, name in enumerate(names) if name == word],
+        [int(word) - 1] if re.fullmatch(r"[1-9]\d{0,5}", word) and int(word) <= len(names) else [],
+        [n for n, name in enumerate(table.columns) if word and table.languages.get(name, "").casefold() == word],
+        [number for number, name in enumerate(names) if name.rpartition(".")[2] == word],
+        [number for number, name in enumerate(names) if re.split("[-_]", name)[0] == word],
+    ):
+        if len(candidates) == 1:
+            return candidates[0]
+    return None
+
+
+def _says_nothing(table: Table, column: int) -> bool:
+    """Is a column the same in all rows, such as a licence, or an attribution?"""
+    fields = [row[column] for row in table.sample if len(row) > column]
+    return (len(fields) > 1 and len(set(fields)) == 1) or all(map(ATTRIBUTION.search, fields))
+
+
+def _numbers_rows(table: Table, column: int) -> bool:
+    """Whether a column counts or identifies the rows."""
+    name = table.columns[column].casefold()
+    if name in NUMBER_NAMES or re.search(r"[\s_-]ids?$", name):
+        return True
+    fields = [row[column].strip() for row in table.sample if len(row) > column]
+    if len(fields) < 3 or not all(re.fullmatch(r"\d{1,15}", text) for text in fields):
+        return False
+    first = int(fields[0])
+    return [int(text) for text in fields] == list(range(first, first + len(fields)))
+
+
+def _is_code(table: Table, column: int) -> bool:
+    """Whether a column has another number in each row, and the same around it: s-017, s-018, …"""
+    fields = [row[column].strip() for row in table.sample if len(row) > column]
+    around = {re.sub(r"\d+", "0", text) for text in fields}
+    if len(fields) < 3 or len(around) > 1 or len({*fields}) < len(fields):
+        return False
+    return not fields[0].isdecimal() and bool(CODE.fullmatch(fields[0]))
+
+
+def _prose(table: Table, column: int) -> int:
+    """The number of rows in which a column looks like text: with letters, and not like a number or an identifier."""
+    if _numbers_rows(table, column):
+        return 0
+    fields = (row[column] for row in table.sample if len(row) > column)
+    return sum(any(map(str.isalpha, text)) and not CODE.fullmatch(text) for text in fields)
+
+
+def _no_column(table: Table, name: str) -> str:
+    near = get_close_matches(name.casefold(), [column.casefold() for column in table.columns])
+    return f"there is no column {name!r}" + (f" (did you mean {near[0]}?)" if near else "")
+
+
+def _ask(table: Table, why: str, count: int) -> RegardError:
+    def shown(number: int, name: str) -> str:
+        text = table.sample[0][number] if table.sample and number < len(table.sample[0]) else ""
+        sample = repr(text if len(text) <= 20 else f"{text[:19]}…")
+        return f"{number + 1} {sample}" if name.isdecimal() else f"{name} {sample}"
+
+    listed = ", ".join(shown(number, name) for number, name in enumerate(table.columns[:12]))
+    places = range(len(table.columns))
+    rows = [_prose(table, number) for number in places]
+    most = sorted(filter(rows.__getitem__, places), key=lambda number: -rows[number])[:count]
+    example = table.named(sorted(most) if len(most) == count else places[:count])
+    plural = "s" if len(table.columns) > 1 else ""
+    return RegardError(
+        f"{str(table.paths[0])!r} has {len(table.columns)} column{plural} ({listed}), and {why}; say so with "
+        f"--data.columns, for example --data.columns {example}."
+    )
+
+
+# -- TSV and CSV -------------------------------------------------------------------------------------------------------
+
+
+def _delimited(path: Path, kind: str, header: str, columns: list[str], undecodable: Any, encoding: str) -> Table:
+    lines = list(_some(read_lines(path, undecodable=undecodable and (lambda *_: None), encoding=encoding)))
+    skip = 0
+    delimiter, quotes = "\t", True
+    if kind == "CSV":
+        if lines and (said := re.fullmatch(r"sep=(.)", lines[0])):  # Excel's own first line
+            delimiter, skip = said[1], 1
+        else:
+            delimiter = _delimiter(lines)
+    else:
+        quotes = _has_quotes(lines)
+
+    def read(problem: Problem) -> Iterator[Row]:
+        text = islice(read_lines(path, undecodable=undecodable, encoding=encoding), skip, None)
+        return _split_rows(text, delimiter, quotes, problem, skip)
+
+    rows = [
+        list(map(one_line, fields))
+        for _, fields in _split_rows(lines[skip:], delimiter, quotes, lambda what, line: None, skip)
+        if any(map(str.strip, fields))
+    ]
+    details = {",": [], "\t": [] if kind == "TSV" else ["by tabs"]}.get(delimiter, [f"by {delimiter!r}"])
+    details += ["quotes taken off"] if quotes and any('"' in line for line in lines) else []
+    table = _with_header(path, kind, rows, read, header, columns)
+    return replace(table, details=(encoding_name(path, encoding), *table.details, *details), encoding=encoding)
+
+
+def _sheet(path: Path, header: str, columns: list[str]) -> Table:
+    """The first sheet of a workbook."""
+    book = Workbook(path)
+    rows = [list(map(one_line, fields)) for _, fields in islice(book.rows(), SAMPLE) if any(map(str.strip, fields))]
+    table = _with_header(path, "XLSX", rows, lambda problem: book.rows(), header, columns)
+    return replace(table, details=(book.sheet, *table.details))
+
+
+def _with_header(
+    path: Path,
+    kind: str,
+    rows: list[list[str]],
+    read: Callable[[Problem], Iterator[Row]],
+    header: str,
+    columns: list[str],
+) -> Table:
+    """A table whose first row may name its columns; `rows` is a sample."""
+    if not rows:
+        raise RegardError(f"{str(path)!r} has no pairs; write source, tab, target on every line.")
+    _check_width(path, max(map(len, rows)))
+    usual = Counter(map(len, rows)).most_common(1)[0][0]
+    has_header = header == "yes" or (header == "auto" and _is_header(rows, columns))
+    width = len(rows[0]) if has_header else usual
+    numbers = [str(number + 1) for number in range(width)]
+    names = tuple(name or number for name, number in zip(rows[0], numbers)) if has_header else tuple(numbers)
+    if len(set(names)) < len(names):
+        names = tuple(numbers)
+
+    def body(problem: Problem) -> Iterator[Row]:
+        found = read(problem)
+        if has_header:
+            found = islice(dropwhile(lambda row: not any(map(str.strip, row[1])), found), 1, None)
+        return ((number, list(map(one_line, fields))) for number, fields in found)
+
+    named = f"header {', '.join(names)}" if has_header else "no header"
+    return Table((path,), kind, (named,), names, has_header, tuple(rows[has_header:]), body)
+
+
+def _check_width(path: Path, columns: int) -> None:
+    if columns > MOST_COLUMNS:
+        raise RegardError(f"{str(path)!r} has {columns} columns, more than {MOST_COLUMNS}: it is not a table of texts.")
+
+
+def _some(lines: Iterable[str]) -> Iterator[str]:
+    """The first lines, of bounded size, for recognising the format."""
+    room = SAMPLE_CHARACTERS
+    for line in islice(lines, SAMPLE):
+        yield line
+        room -= len(line)
+        if room < 0:
+            return
+
+
+def _split_rows(lines: Iterable[str], delimiter: str, quotes: bool, problem: Problem, skipped: int) -> Iterator[Row]:
+    if not quotes:
+        yield from ((number, split_fields(line)) for number, line in enumerate(lines, 1))
+        return
+    reader = csv.reader((f"{line}\n" for line in lines), delimiter=delimiter, strict=True)
+    while True:
+        number = reader.line_num + 1 + skipped
+        try:
+            yield number, next(reader)
+        except StopIteration:
+            return
+        except csv.Error:
+            problem(BROKEN_QUOTES, number)
+
+
+def _delimiter(lines: Sequence[str]) -> str:
+    """The delimiter that gives most rows the same number of fields, at least two; the comma only if no other does."""
+
+    def agreement(delimiter: str) -> int:
+        rows = [row for _, row in _split_rows(lines, delimiter, True, lambda what, line: None, 0) if row]
+        return sum(count for width, count in Counter(map(len, rows)).most_common(1) if width > 1)
+
+    return max("\t;,", key=agreement)
+
+
+def _has_quotes(lines: Sequence[str]) -> bool:
+    """Are quotes in a file with tabs Excel's, and not part of the text?
+
+    Excel's: all fields have them, or those with a comma or a quote do, no others, and quotes inside are doubled. A
+    field over several lines is Excel's too: without its quotes the rows would not have equally many fields.
+    """
+    rows = [split_fields(line) for line in lines if line.strip()]
+    fields = [text for row in rows for text in row if text]
+    opened = [text for text in fields if text.startswith('"')]
+    if not opened:
+        return False
+    if all(QUOTED.fullmatch(text) for text in opened):
+        inside = [text[1:-1] for text in opened]
+        needed = all("," in text or '""' in text for text in inside)
+        plain = [text for text in fields if not text.startswith('"')]
+        return len(opened) == len(fields) or (needed and not any('"' in text or "," in text for text in plain))
+    complaints: list[str] = []
+    quoted = [row for _, row in _split_rows(lines, "\t", True, lambda what, line: complaints.append(what), 0) if row]
+    return not complaints and len(set(map(len, quoted))) == 1 < len(set(map(len, rows)))
+
+
+def _is_header(rows: Sequence[Sequence[str]], columns: Sequence[str]) -> bool:
+    """Does the first row name the columns: with the requested names, or only with usual ones?"""
+    first = [name.casefold() for name in rows[0]]
+    asked = [name.casefold() for name in columns if not name.isdecimal()]
+    if asked:
+        return any(name in first for name in asked)  # a misspelt one is answered, not taken for text
+    return len(set(first)) == len(first) and _are_names(first) and not (len(rows) > 1 and _are_names(rows[1]))
+
+
+def _are_names(fields: Sequence[str]) -> bool:
+    named = [text for text in fields if text]
+    return bool(named) and len(named) >= len(fields) - 1 and all(map(_is_name, named))
+
+
+def _words(text: str) -> list[str]:
+    """The words of a name: letters with their marks, and digits."""
+    composed = unicodedata.normalize("NFC", text.casefold())
+    return "".join(char if unicodedata.category(char)[0] in "LMN" else " " for char in composed).split()
+
+
+HEADER_WORDS = frozenset(_words(f"{_LANGUAGES} {_WORDS}"))
+
+
+def _is_name(text: str) -> bool:
+    words = _words(text)
+    if re.fullmatch(r"[A-Za-z]{2,3}[-_][A-Za-z]{2,4}", text):  # en-US, eng_Latn
+        words = words[:1]
+    return 0 < len(words) <= 3 and all(word in HEADER_WORDS for word in words)
+
+
+# -- records -----------------------------------------------------------------------------------------------------------
+
+
+def _json_records(path: Path, undecodable: Any, encoding: str, problem: Problem) -> Iterator[Record]:
+    for number, line in enumerate(read_lines(path, undecodable=undecodable, encoding=encoding), 1):
+        if not line.strip():
+            continue
+        try:
+            found = json.loads(line)
+        except (ValueError, RecursionError):
+            found = None
+        if isinstance(found, str | list):
+            found = {str(place): value for place, value in enumerate([found] if isinstance(found, str) else found, 1)}
+        if isinstance(found, dict):
+            yield number, flat(found)
+        else:
+            problem(NO_OBJECT, number)
+
+
+def flat(record: Mapping[str, Any], before: str = "") -> dict[str, str]:
+    """Texts, numbers and labels by name, those of a nested object by both names; lists are left out."""
+    found: dict[str, str] = {}
+    for name, value in record.items():
+        if isinstance(value, Mapping) and not before:
+            found |= flat(value, f"{name}.")
+        elif isinstance(value, str | int | float):
+            found[f"{before}{name}"] = one_line(str(value))
+    return found
+
+
+def _arrow_records(paths: Sequence[Path], problem: Problem) -> Iterator[Record]:
+    try:
+        import pyarrow
+        from pyarrow import ipc, parquet
+    except ImportError:
+        raise RegardError(f"To read {str(paths[0])!r}, install pyarrow: pip install 'regard[data]'.") from None
+    number = 0
+    for path in paths:
+        unfolded, most = 0, most_unpacked(path)
+        try:
+            if path.suffix == ".parquet":
+                file = parquet.ParquetFile(path)
+                groups = [file.metadata.row_group(group) for group in range(file.metadata.num_row_groups)]
+                largest = max((group.total_byte_size for group in groups), default=0)
+                if largest > most:
+                    raise unpacks_to_too_much(path)
+                rows = AT_ONCE // max(1, largest)  # even if every cell were as large as all that is stored
+                batches = file.iter_batches(min(8192, max(64, rows)))
+            else:
+                with open(path, "rb") as stream:
+                    is_file = stream.read(6) == b"ARROW1"
+                opened = pyarrow.memory_map(str(path))
+                if is_file:
+                    reader = ipc.open_file(opened)
+                    batches = (reader.get_batch(place) for place in range(reader.num_record_batches))
+                else:
+                    batches = iter(ipc.open_stream(opened))
+            for batch in batches:
+                unfolded += batch.nbytes
+                if unfolded > most:
+                    raise unpacks_to_too_much(path)
+                for record in batch.to_pylist():
+                    number += 1
+                    fields = flat(record)
+                    if any(len(text) > LONGEST_LINE for text in fields.values()):
+                        problem(f"a text of more than {LONGEST_LINE >> 20} MiB", number)
+                    yield number, fields
+        except (pyarrow.ArrowException, OSError) as error:
+            raise RegardError(f"{str(path)!r} is not a complete {path.suffix} file ({error}); copy it again.") from None
