@@ -39,7 +39,7 @@ from regard.evaluation.alignment_error import (
 )
 from regard.report.figures import Heat, Intervals, Mark
 from regard.runs.folder import Tokenizers, build_model
-from regard.runs.translation_run import TranslationRun
+from regard.runs.tasks.translation.run import TranslationRun
 from regard.systems.translator import Translator
 
 MADE, LONGEST, HELD_OUT, PROBED = 30_000, 8, 400, 60

@@ -33,9 +33,9 @@ from regard.decoding.sampling import Sampling
 from regard.layers.attention import FullSelfAttention
 from regard.layers.encoder import RecurrentEncoder
 from regard.report.figures import Line, Lines
-from regard.runs.classification_run import ClassificationRun
-from regard.runs.language_run import LanguageRun
-from regard.runs.translation_run import TranslationRun
+from regard.runs.tasks.classification.run import ClassificationRun
+from regard.runs.tasks.language.run import LanguageRun
+from regard.runs.tasks.translation.run import TranslationRun
 
 WIDTH, WORDS, FAR, DRAWS = 32, 41, 15, 20  # of the probe: components, words of the text, how far is far, and encoders
 DRAWN, LONGEST = 500, 30  # sentences that each model writes, and the most words of one

@@ -34,7 +34,7 @@ from regard.claims.models import trained
 from regard.claims.word_judgements import JUDGED
 from regard.corpora.phrasebook import lexicon
 from regard.report.figures import Heat
-from regard.runs.language_run import LanguageRun
+from regard.runs.tasks.language.run import LanguageRun
 from regard.text.corpus import open_corpus
 
 OFTEN = 8  # times a word must occur in the training text

@@ -8,7 +8,7 @@ from functools import cache
 from regard.claims import corpora, known_grammar
 from regard.claims.claim import Trial
 from regard.claims.models import trained
-from regard.runs.language_run import LanguageRun
+from regard.runs.tasks.language.run import LanguageRun
 
 WINDOW = 32
 STEPS, QUICK_STEPS = 1200, 200

@@ -17,8 +17,10 @@ from regard.base.cache import cache_folder
 from regard.base.files import waiting_for
 from regard.claims.source_digest import digest
 from regard.report.progress import hushed
+from regard.runs.compose import compose_recipe
 from regard.runs.load import AnyRun, load
-from regard.runs.train import compose_recipe, resume, train_recipe
+from regard.runs.resume import resume
+from regard.runs.train import train_recipe
 from regard.text.corpus import open_corpus
 
 

@@ -23,7 +23,7 @@ from regard.cli.stdin import stdin_lines
 from regard.report.screen import for_stdout
 
 if TYPE_CHECKING:
-    from regard.runs.language_run import NextToken
+    from regard.runs.tasks.language.scores import NextToken
 
 
 def chat(
@@ -77,9 +77,9 @@ def chat(
         cpu, cuda, …; auto = a GPU if there is one
     """
     from regard.decoding.sampling import Sampling
-    from regard.runs.language_run import LanguageRun
     from regard.runs.load import load
-    from regard.runs.translation_run import TranslationRun
+    from regard.runs.tasks.language.run import LanguageRun
+    from regard.runs.tasks.translation.run import TranslationRun
 
     at_least("--max-tokens", max_tokens, 1)
     at_least("--lines", lines, 0)

@@ -87,10 +87,10 @@ def evaluate(
 
     On the run's own held-out text the result is also added to the run's page, report.html in its folder.
     """
-    from regard.runs.classification_run import ClassificationRun
-    from regard.runs.language_run import LanguageRun
     from regard.runs.load import load
     from regard.runs.run_report import write_report
+    from regard.runs.tasks.classification.run import ClassificationRun
+    from regard.runs.tasks.language.run import LanguageRun
 
     loaded = load(run, weights=weights, average=average, device=device)
     own = data is None and split in (None, "test") and weights == "best" and average is None
@@ -198,9 +198,9 @@ def score(
     json
         print one JSON object per line
     """
-    from regard.runs.classification_run import ClassificationRun
-    from regard.runs.language_run import LanguageRun
     from regard.runs.load import load
+    from regard.runs.tasks.classification.run import ClassificationRun
+    from regard.runs.tasks.language.run import LanguageRun
 
     loaded = load(run, weights=weights, device=device)
     if isinstance(loaded, LanguageRun):

@@ -133,8 +133,8 @@ def _given(text: str | None) -> str:
 
 def _read(loaded: AnyRun, how: str, text: str, target: str | None, search: dict[str, Any], **options: Any) -> Any:
     """The run's `trace` or `calculation` of a text, after checking which options apply to it."""
-    from regard.runs.classification_run import ClassificationRun
-    from regard.runs.language_run import LanguageRun
+    from regard.runs.tasks.classification.run import ClassificationRun
+    from regard.runs.tasks.language.run import LanguageRun
 
     read = getattr(loaded, how)
     if isinstance(loaded, LanguageRun):

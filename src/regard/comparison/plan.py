@@ -30,12 +30,13 @@ from regard.base.files import (
 )
 from regard.base.numbers import grouped
 from regard.comparison.question import MATCHES, Question, Rung
-from regard.comparison.task import Ground, Task, task_named
+from regard.comparison.task import ComparedTask, Ground, task_named
 from regard.comparison.width import match_parameters, size_of
 from regard.report.progress import say
 from regard.runs.folder import TOKENIZER_FILES, Tokenizers, pick_device
 from regard.runs.new_folder import begin, others_files, tidy
 from regard.runs.recipe import Recipe, compose
+from regard.runs.tasks.task import find_task
 from regard.systems.catalogue import find
 from regard.systems.code import admit, is_own, locate
 from regard.training.hyperparameters import Learning
@@ -71,12 +72,12 @@ class Plan:
     facts: dict[str, Any]  # corpus, tokenizer, split and conditions of the test, command
 
     @property
-    def task(self) -> Task:
+    def task(self) -> ComparedTask:
         return task_named(find(self.entrants[0].recipe.system).task)
 
     @property
     def tokenizers(self) -> Tokenizers:
-        return Tokenizers.load(self.folder, self.task.name == "translation")
+        return Tokenizers.load(self.folder, find_task(self.task.name).has_source)
 
     @property
     def runs(self) -> list[tuple[Entrant, int]]:

@@ -13,9 +13,9 @@ from regard.exchange.arpa import read_arpa, spell, write_straight
 from regard.exchange.parity import Parity, texts
 from regard.report.progress import say
 from regard.runs.folder import Tokenizers
-from regard.runs.language_run import LanguageRun
 from regard.runs.new_folder import check_free, new_folder, write_facts, write_folder
 from regard.runs.recipe import compose
+from regard.runs.tasks.language.run import LanguageRun
 from regard.systems.ngram import NGram
 from regard.text.tokenizers.tokenizer import Tokenizer
 from regard.training.checkpoint import save_tensors

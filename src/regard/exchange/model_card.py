@@ -16,7 +16,7 @@ from regard.runs.facts import read_facts
 from regard.runs.history import is_number, read_metrics
 from regard.runs.load import AnyRun
 from regard.runs.recipe import without_folders
-from regard.runs.translation_run import TranslationRun
+from regard.runs.tasks.translation.run import TranslationRun
 from regard.systems.catalogue import find
 
 METRICS = {"bleu": "BLEU", "chrf": "chrF", "perplexity": "perplexity", "bits_per_character": "bits per character"}

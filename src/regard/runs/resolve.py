@@ -25,8 +25,10 @@ from regard.base.numbers import counted, grouped
 from regard.runs.folder import pick_device
 from regard.runs.recipe import Recipe
 from regard.systems.translator import BY_CORPUS, dropout_for
-from regard.text.corpus import is_named
-from regard.training.hyperparameters import Counting, Learning, PairTraining
+from regard.text.corpus import Corpus, is_named
+from regard.text.pairs import PairCorpus
+from regard.text.tokenizers.tokenizer import Tokenizer
+from regard.training.hyperparameters import Counting, Learning
 from regard.training.out_of_memory import memory_of
 
 MAX_EPOCHS = 100
@@ -37,6 +39,7 @@ DROPOUT = 0.3
 FULL_STEP, MEDIUM_STEP = 32_768, 8192  # tokens of both sides, in a step that fills a GPU, and in one of size medium
 ROOM = 16 << 30  # bytes of a GPU that has room for full steps of either size
 VALIDATIONS, MINUTE = 10, 60  # at least so many in a budget in seconds; in a long one, one a minute
+BY_FILE = "size"  # in a recipe's `given`: nobody chose a size, and the file is small
 SMALL_FILE = 200_000  # bytes: from a smaller file, a model of the smallest size learns as much, and faster
 
 
@@ -46,14 +49,14 @@ class CorpusFacts:
 
     tokens: int  # read in one epoch, as training.batch_tokens counts them
     longest: int  # the fewest tokens that a batch must hold
-    translates: bool = False
+    fills_gpu: bool = False  # steps may grow with the memory of a GPU
 
 
 def resolve(recipe: Recipe, corpus: CorpusFacts) -> tuple[Recipe, list[str]]:
     """The recipe with every setting decided, and one sentence for each decision that the log should have."""
     notes = []
     device = pick_device(recipe.training.device)
-    memory = memory_of(device) if corpus.translates and device.type == "cuda" else 0
+    memory = memory_of(device) if corpus.fills_gpu and device.type == "cuda" else 0
     if changes := gpu_batch_defaults(recipe.training, corpus.tokens, memory, recipe.given):
         recipe = recipe.replace(training=changes)
         tokens, rate = grouped(recipe.training.batch_tokens), recipe.training.learning_rate
@@ -74,6 +77,29 @@ def resolve(recipe: Recipe, corpus: CorpusFacts) -> tuple[Recipe, list[str]]:
     return recipe, notes
 
 
+def resolve_data(recipe: Recipe, found: Corpus | PairCorpus, tokenizer: Tokenizer) -> dict[str, Any]:
+    """The settings of [data] that were left to choose, for every task."""
+    corpus = recipe.data.corpus
+    return {
+        "corpus": corpus if is_named(corpus) else str(Path(corpus).resolve()),
+        "columns": found.columns,
+        "header": found.header,
+        "normalise": tokenizer.normalisation,
+        "tokenizer": tokenizer.kind,
+        "vocabulary": tokenizer.vocabulary,
+    }
+
+
+def resolve_machine(recipe: Recipe, pairs: int) -> tuple[Recipe, list[str]]:
+    """The recipe with threads, device, precision and, for `pairs` training pairs, dropout; and a sentence if chosen."""
+    recipe = recipe.replace(training=resolve_device(recipe.training))
+    if getattr(recipe.model, "dropout", None) != BY_CORPUS:
+        return recipe, []
+    chosen = dropout_for(pairs)
+    many = "few, and soon memorised" if chosen == dropout_for(0) else "many"
+    return recipe.replace(model={"dropout": chosen}), [f"Dropout: {chosen}, since {grouped(pairs)} pairs are {many}."]
+
+
 def resolve_device(settings: Learning | Counting) -> dict[str, Any]:
     """Threads, device and precision as they will be used: a resume elsewhere must not change them silently."""
     chosen: dict[str, Any] = {"threads": settings.threads or int(os.environ.get("OMP_NUM_THREADS") or 0) or cores()}
@@ -88,15 +114,6 @@ def resolve_device(settings: Learning | Counting) -> dict[str, Any]:
 def cores() -> int:
     """The CPU cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def resolve_dropout(recipe: Recipe, pairs: int) -> tuple[Recipe, list[str]]:
-    """The recipe of a translator with the dropout that suits this many pairs, if it was left open; and a sentence."""
-    if recipe.model.dropout != BY_CORPUS:
-        return recipe, []
-    chosen = dropout_for(pairs)
-    many = "few, and soon memorised" if chosen == dropout_for(0) else "many"
-    return recipe.replace(model={"dropout": chosen}), [f"Dropout: {chosen}, since {grouped(pairs)} pairs are {many}."]
 
 
 def is_small_file(data: str | None) -> bool:
@@ -139,7 +156,7 @@ def gpu_batch_defaults(settings: Learning, tokens: int, memory: float, given: Co
     small = settings.batch_tokens
     large = min(FULL_STEP, tokens // STEPS_PER_EPOCH)
     asked = not {"training.batch_tokens", "training.learning_rate"}.isdisjoint(given)
-    if asked or memory < ROOM or not isinstance(settings, PairTraining) or not MEDIUM_STEP <= small < large:
+    if asked or memory < ROOM or not settings.on_pairs or not MEDIUM_STEP <= small < large:
         return {}
     times = large / small
     fewer = {  # as many tokens in all; a validation takes as long as before, so there are fewer
@@ -163,7 +180,7 @@ def validation_schedule(settings: Learning, given: Collection[str]) -> dict[str,
 
 def describe_plan(settings: Learning, tokens: int) -> str:
     """One sentence for the log: how training on a small corpus differs."""
-    few = f"{grouped(tokens)} tokens{' of both sides' if isinstance(settings, PairTraining) else ''} are few"
+    few = f"{grouped(tokens)} tokens{' of both sides' * settings.on_pairs} are few"
     if settings.budget:
         return (
             f"Training: {few}, so steps have {grouped(settings.batch_tokens)} of them, "

@@ -13,10 +13,10 @@ from regard.insight.trace import Trace
 from regard.insight.trace_facts import part
 from regard.insight.trace_page import trace_page
 from regard.report.packed_arrays import pack
-from regard.runs.classification_run import ClassificationRun
-from regard.runs.language_run import LanguageRun
 from regard.runs.load import AnyRun
-from regard.runs.translation_run import TranslationRun
+from regard.runs.tasks.classification.run import ClassificationRun
+from regard.runs.tasks.language.run import LanguageRun
+from regard.runs.tasks.translation.run import TranslationRun
 from regard.web.lab import requests
 from regard.web.lab.opened_runs import open_run
 from regard.web.lab.requests import MOST_TOKENS

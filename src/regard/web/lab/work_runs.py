@@ -8,12 +8,13 @@ from typing import Any, get_type_hints
 
 from regard.base.errors import RegardError
 from regard.base.settings import documentation
+from regard.runs.compose import compose_recipe
 from regard.runs.data_lookup import choose_split, corpus_of, tokens_of
 from regard.runs.folder import has_source, open_recipe, open_tokenizers
-from regard.runs.language_run import LanguageRun, no_bits_per_character
 from regard.runs.recipe import Recipe
-from regard.runs.train import compose_recipe
-from regard.runs.translation_run import TranslationRun
+from regard.runs.tasks.language.evaluation import no_bits_per_character
+from regard.runs.tasks.language.run import LanguageRun
+from regard.runs.tasks.translation.run import TranslationRun
 from regard.systems.sizes import SIZES
 from regard.web.lab.held_out import held_out, progress_of
 from regard.web.lab.new_run import SECTIONS, NewRun

@@ -11,7 +11,7 @@ from regard.base.errors import RegardError
 from regard.decoding.sampling import Sampling
 from regard.insight.trace_facts import facts
 from regard.insight.words import labels_after
-from regard.runs.language_run import LanguageRun
+from regard.runs.tasks.language.run import LanguageRun
 from regard.web.lab import requests
 from regard.web.lab.held_out import held_out
 from regard.web.lab.runs_folder import RunsFolder

@@ -20,11 +20,11 @@ from regard.base.numbers import counted, grouped
 from regard.base.settings import one_of
 from regard.decoding.engine import Prompt
 from regard.report.progress import say
-from regard.runs.classification_run import ClassificationRun
 from regard.runs.folder import pick_device
-from regard.runs.language_run import LanguageRun
 from regard.runs.load import AnyRun, load
-from regard.runs.translation_run import TranslationRun
+from regard.runs.tasks.classification.run import ClassificationRun
+from regard.runs.tasks.language.run import LanguageRun
+from regard.runs.tasks.translation.run import TranslationRun
 from regard.web.serve.scheduler import Job, Scheduler, Worker
 from regard.web.serve.workers import LanguageWorker, TranslationWorker
 

@@ -16,8 +16,8 @@ from typing import Any
 from regard.decoding.beam import Beam
 from regard.decoding.engine import RECORDED, Engine, Prompt, Text
 from regard.decoding.sampling import Sampling
-from regard.runs.language_run import LanguageRun
-from regard.runs.translation_run import TranslationRun
+from regard.runs.tasks.language.run import LanguageRun
+from regard.runs.tasks.translation.run import TranslationRun
 from regard.text.tokenizers.tokenizer import Tokenizer
 from regard.web.serve.scheduler import Job, Post, failure
 

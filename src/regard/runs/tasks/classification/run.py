@@ -29,7 +29,7 @@ from regard.report.progress import progress, say
 from regard.runs.lists import GivenPairs, each_line, each_pair
 from regard.runs.recipe import Recipe
 from regard.runs.run import PairRun
-from regard.runs.translation_run import PairScore
+from regard.runs.tasks.translation.answers import PairScore
 from regard.systems.classifier import Classifier
 from regard.text.readers.encodings import UTF8
 from regard.text.readers.labels import clean, encode_labelled, label_numbers

@@ -10,95 +10,36 @@ prediction, state = run("Ils", state)
 
 from __future__ import annotations
 
-import math
-import time
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import replace
+from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Any, TypedDict, Unpack, overload
+from typing import TYPE_CHECKING, Any, Unpack, overload
 
-import numpy as np
 import torch
 
 from regard.base.arguments import checked
 from regard.base.errors import RegardError
-from regard.base.settings import at_least
-from regard.base.word_spans import find_words
-from regard.decoding.beam import BEAM, WIDEST, Beam, Hypothesis
+from regard.decoding.beam import Beam, Hypothesis
 from regard.decoding.beam_engine import GradualEngine, Searcher
-from regard.decoding.sampling import Sampling, one_sampling
+from regard.decoding.sampling import Sampling
 from regard.decoding.translate import explain_hypotheses, translate
-from regard.evaluation.alignment_error import alignment_error_rate, spans_in, word_links
-from regard.evaluation.bleu import accuracy, by_length, quality, refuse_escaped
 from regard.evaluation.scoring import alone_by_default, pair_losses
-from regard.evaluation.scripts import bleu_cut
 from regard.layers.state import State
-from regard.report.progress import progress
 from regard.runs.lists import GivenPairs, each_line, each_pair
 from regard.runs.prediction import Prediction
 from regard.runs.run import PairRun, given_state
+from regard.runs.tasks.translation.answers import NOTHING, PairScore, Translation
+from regard.runs.tasks.translation.evaluation import evaluate_pairs, word_alignment
+from regard.runs.tasks.translation.search import Decoding, one_beam, search_or_draw
 from regard.systems.translator import Translator
-from regard.text.pairs import Pairs
 from regard.text.readers.encodings import UTF8
-from regard.text.tokenizers.pair_tokens import TokenPairs, encode_pairs
 
 if TYPE_CHECKING:
     from regard.insight.arithmetic.calculation import Calculation
     from regard.insight.arithmetic.equation import Work
     from regard.insight.trace import Trace
-
-
-@dataclass(frozen=True)
-class Translation:
-    """One translation of a sentence.
-
-    Attributes:
-        text: The translation.
-        log_probability: The log-probability of exactly these tokens, in nats.
-        score: The number it was ranked by: log_probability / length^length_penalty.
-        tokens: The tokens of the translation.
-        finished: True if it ends in <eos>; else it was cut off at the limit.
-        alignment: Pairs (source word, target word), numbered from 0, where they were requested.
-        attention: Arrays [heads, target tokens, source tokens] by name, where they were requested.
-    """
-
-    text: str
-    log_probability: float
-    score: float
-    tokens: list[str] = field(repr=False)
-    finished: bool = True
-    alignment: list[tuple[int, int]] | None = None
-    attention: dict[str, np.ndarray] | None = field(default=None, repr=False)
-
-
-@dataclass(frozen=True)
-class PairScore:
-    """The log-probability of a target, given its source."""
-
-    source: str
-    target: str
-    tokens: list[str]
-    log_probabilities: list[float]  # nats, one per target token, <eos> last
-
-    @property
-    def log_probability(self) -> float:
-        return float(sum(self.log_probabilities))
-
-
-class Decoding(TypedDict, total=False):
-    """The keyword parameters of `translate`, for its overloads."""
-
-    beam: int | Beam | None
-    length_penalty: float | None
-    sampling: Sampling | None
-    temperature: float | None
-    top_k: int | None
-    top_p: float | None
-    seed: int
-
-
-NOTHING = Translation("", 0.0, 0.0, [])  # of an empty line
 
 
 @checked
@@ -316,7 +257,7 @@ class TranslationRun(PairRun):
             links = None
             if seen.alignment is not None:
                 written = self.tokenizer.decode(hypothesis.text_tokens)
-                links = self._links(line, source, written, hypothesis.tokens, seen.alignment)
+                links = word_alignment(self, line, source, written, hypothesis.tokens, seen.alignment)
             shown.append(replace(plain, alignment=links, attention=seen.attention if attention else None))
         return shown
 
@@ -357,88 +298,8 @@ class TranslationRun(PairRun):
         """
         how = one_beam(beam, length_penalty)
         corpus, name = self.chosen(data, split, columns, encoding)
-        pairs = corpus.splits[name]
-        cut_words = bleu_cut(pairs.targets, bleu_tokenizer)  # what is wrong is better known before the translating
-        refuse_escaped(pairs.targets, "The references")
-        began = time.perf_counter()
-        hypotheses = self._translate_all(pairs.sources, how, name)
-        seconds = time.perf_counter() - began
-        cut = encode_pairs(pairs, self.source_tokenizer, self.tokenizer, longest=self.recipe.data.longest)
-        losses = pair_losses(self.model, *both_sides(cut), self.tokenizer.eos)
-        nats, tokens = float(sum(loss.sum() for loss in losses)), sum(map(len, losses))
-        facts: dict[str, Any] = {
-            "system": self.recipe.system,
-            "corpus": corpus.name,
-            "split": name,
-            "direction": f"{corpus.source or 'source'} → {corpus.target or 'target'}",
-            "sentences": len(pairs),
-            **self._seen_in_training(pairs, own=data is None),
-            **quality(hypotheses, pairs.targets, cut_words.tokenizer),
-            "bleu_tokenizer": cut_words.why,
-            "exact": accuracy(hypotheses, pairs.targets),
-            "perplexity": math.exp(min(nats / tokens, 700.0)) if tokens else None,
-            "tokens": tokens,
-            **({"left_out_of_perplexity": len(pairs) - len(cut)} if len(cut) < len(pairs) else {}),
-            **({"truncated_sources": truncated} if (truncated := self._too_long(pairs)) else {}),
-        }
-        if pairs.alignments is not None:
-            facts |= self._alignment_error(pairs.take(cut.kept))
-        facts |= {
-            "search": f"beam {how.width}, length penalty {how.length_penalty:g}" if how.width > 1 else "greedy",
-            "tokenizer": f"{self.tokenizer.kind}, {self.tokenizer.vocabulary} symbols",
-            "parameters": self.parameters,
-            "seconds": round(seconds, 3),
-            "sentences_per_second": round(len(pairs) / max(seconds, 1e-9), 1),
-        }
-        if lengths:
-            classes = by_length(pairs.sources, hypotheses, pairs.targets, tokenizer=cut_words.tokenizer)
-            facts["by_length"] = [asdict(found) for found in classes]
-        if texts:
-            facts["translations"] = hypotheses
-        return facts
-
-    def _translate_all(self, sources: Sequence[str], how: Beam, name: str) -> list[str]:
-        found = []
-        with progress(f"translating {name}", len(sources), unit=" sentences") as bar:
-            for best, *_ in self._translations(sources, how, truncate=True):
-                found.append(best.text)
-                bar.advance(1)
-        return found
-
-    def _too_long(self, pairs: Pairs) -> int:
-        """Sources of which only the beginning is translated."""
-        return sum(len(self.source_tokenizer.encode(line)) > self.recipe.data.longest for line in pairs.sources)
-
-    def _alignment_error(self, pairs: Pairs) -> dict[str, float]:
-        """Of what the model looks at while it reads the references, against the gold alignments; {} if it looks not."""
-        assert pairs.alignments is not None
-        sources = [self.source_tokenizer.encode(line) for line in pairs.sources]
-        targets = [[*self.tokenizer.encode(line), self.tokenizer.eos] for line in pairs.targets]
-        explained = explain_hypotheses(self.model, sources, targets, eos=self.tokenizer.eos)
-        found = []
-        for number, seen in enumerate(explained):
-            if seen.alignment is None:
-                return {}
-            texts = pairs.sources[number], pairs.targets[number]
-            found.append(self._links(texts[0], sources[number], texts[1], targets[number], seen.alignment))
-        return {"alignment_error_rate": alignment_error_rate(pairs.alignments, found)}
-
-    def _links(
-        self, source: str, source_ids: list[int], target: str, target_ids: list[int], matrix: np.ndarray
-    ) -> list[tuple[int, int]]:
-        """The source word each target word looks at most, from the weights of tokens [target, source].
-
-        Words are numbered in the text as it was given, also where the vocabulary lacks some of them.
-        """
-        written = [n for n in target_ids if n != self.tokenizer.eos]
-        links = word_links(
-            matrix,
-            spans_in(self.source_tokenizer, source_ids, source),
-            spans_in(self.tokenizer, written, target),
-            find_words(self.source_tokenizer.normalise(source)),
-            find_words(self.tokenizer.normalise(target)),
-        )
-        return sorted(links)
+        seen = partial(self._seen_in_training, corpus.splits[name], own=data is None)
+        return evaluate_pairs(self, corpus, name, how, seen, bleu_tokenizer, lengths=lengths, texts=texts)
 
     # -- how probable is this ----------------------------------------------------------------------------------------
 
@@ -586,36 +447,3 @@ class TranslationRun(PairRun):
             system=self.recipe.system,
             run=self.folder.resolve().name,
         )
-
-
-def one_beam(beam: int | Beam | None, length_penalty: float | None) -> Beam:
-    """How to search, said by a Beam or by its fields; what is None is as in Beam()."""
-    if isinstance(beam, Beam) and length_penalty is not None:
-        raise RegardError("Beam(…) says the length penalty already: leave length_penalty out.")
-    if isinstance(beam, Beam):
-        return beam
-    if beam is not None:
-        at_least("--beam", beam, 1, WIDEST)
-    return Beam(BEAM.width if beam is None else beam, BEAM.length_penalty if length_penalty is None else length_penalty)
-
-
-def search_or_draw(
-    beam: int | Beam | None,
-    length_penalty: float | None,
-    sampling: Sampling | None,
-    temperature: float | None,
-    top_k: int | None,
-    top_p: float | None,
-) -> Beam | Sampling:
-    """Beam search, unless one says how to draw."""
-    if sampling is None and temperature is None and top_k is None and top_p is None:
-        return one_beam(beam, length_penalty)
-    if beam is not None or length_penalty is not None:
-        raise RegardError("beam searches, and sampling or temperature draw: choose one of them.")
-    return one_sampling(sampling, temperature, top_k, top_p)
-
-
-def both_sides(pairs: TokenPairs) -> tuple[list[list[int]], list[list[int]]]:
-    """Encoded pairs as lists of ids, sources and targets."""
-    numbers = range(len(pairs))
-    return [pairs.source_of(n).tolist() for n in numbers], [pairs.target_of(n).tolist() for n in numbers]
