@@ -131,5 +131,5 @@ def task_named(name: str) -> ComparedTask:
     module, _, label = find_task(name).comparison.partition(":")
     if not module:
         raise RegardError(f"Systems for the task {name} cannot be compared; `regard systems` lists the tasks.")
-    compared: ComparedTask = getattr(import_module(module), label)
+    compared: ComparedTask = getattr(import_module(module, "regard"), label)
     return compared

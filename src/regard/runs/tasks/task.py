@@ -40,7 +40,7 @@ class Task(ABC):
     training_settings: ClassVar[type]
     fixed: ClassVar[Mapping[str, str]] = {}  # settings of [training] that a resume may not change, and why
     options: ClassVar[Mapping[str, Collection[str]]] = {}  # by verb, the command-line options for this task alone
-    comparison: ClassVar[str] = ""  # module:object, its `ComparedTask`; "": its systems cannot be compared
+    comparison: ClassVar[str] = ""  # module:object, its `ComparedTask`; "": they cannot be compared
     reference: ClassVar[str] = "reference"  # how a page calls the right answer to a held-out example
 
     # -- data ----------------------------------------------------------------------------------------------------------

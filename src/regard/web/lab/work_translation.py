@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -86,10 +86,10 @@ def _result(folder: RunsFolder, number: str) -> dict[str, Any]:
 
 
 def _translator(folder: RunsFolder, asked: requests.AboutRun) -> TranslationRun:
-    run = asked_run(folder, asked)
-    if not isinstance(run, TranslationRun):
+    run: Any = asked_run(folder, asked)
+    if not hasattr(run, "translate"):
         raise RegardError(f"{asked.run} does not translate: choose a translator.")
-    return run
+    return cast("TranslationRun", run)
 
 
 WORK = {

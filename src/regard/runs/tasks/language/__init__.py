@@ -28,7 +28,7 @@ class LanguageModeling(Task):
     name, noun, has_source = "language model", "a language model", False
     purpose, verb = "a language model with no source to translate or label", "generate"
     data_settings, training_settings = DataSettings, Training
-    comparison = "regard.comparison.language_task:LANGUAGE"
+    comparison = ".comparison.language_task:LANGUAGE"
 
     def open_corpus(self, recipe: Recipe) -> Corpus:
         from regard.runs.data_lookup import text_asked_for

@@ -21,7 +21,7 @@ SEARCH = ("prefix", "beam", "length_penalty")  # options of the search
 class Translating(PairTask):
     name, noun = "translation", "a translator"
     purpose, verb = "which translates", "translate"
-    comparison = "regard.comparison.translation_task:TRANSLATION"
+    comparison = ".comparison.translation_task:TRANSLATION"
 
     def resolved_data(self, recipe: Recipe, corpus: Any, tokenizers: Tokenizers) -> dict[str, Any]:
         data = recipe.data
