@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 
 from regard.base.errors import RegardError
-from regard.base.settings import at_least
+from regard.base.settings import check_range
 from regard.cli.options import Flag
 from regard.cli.printing import print_prose
 
@@ -69,10 +69,10 @@ def bench(
     from regard.runs.folder import pick_device
 
     if repeats is not None:
-        at_least("--repeats", repeats, 1)
+        check_range("--repeats", repeats, 1)
     numbers = _numbers(clients)
     if seconds is not None:
-        at_least("--seconds", seconds, 0)
+        check_range("--seconds", seconds, 0)
     where = pick_device(device)
     place = Place(where, "quick" if quick else "full" if where.type == "cuda" else "small")
     usual, turns = [one for one in chosen if one is not SERVE], repeats or (QUICK_REPEATS if quick else REPEATS)
@@ -103,7 +103,7 @@ def _numbers(clients: str | None) -> list[int]:
             f"--clients takes numbers with commas between them, as in 1,16,64, not {clients!r}."
         ) from None
     for number in found:
-        at_least("--clients", number, 1, 512)
+        check_range("--clients", number, 1, 512)
     return found
 
 
@@ -183,7 +183,7 @@ def _tell_load(load: Load) -> None:
 
 
 def _load_line(load: Load) -> dict[str, Any]:
-    from regard.base.numbers import grouped
+    from regard.base.numbers import group_digits
 
     facts = load.facts()
     own, times = facts["tokens_per_processor_second"], facts["times_one_client_by_processor"]
@@ -191,12 +191,12 @@ def _load_line(load: Load) -> dict[str, Any]:
     if not load.rates:
         return line
     return line | {
-        "rate": f"{grouped(facts['median'])} tokens/s ± {100 * facts['spread']:.0f} %",
+        "rate": f"{group_digits(facts['median'])} tokens/s ± {100 * facts['spread']:.0f} %",
         "times": _times(facts["times_one_client"]),
         "requests": f"{facts['requests_per_second']:.3g}",
         "first": _milliseconds(facts["first_token_seconds"]),
         "whole": _milliseconds(facts["whole_seconds"]),
-        "own": own and f"{grouped(own)}" + (f" ({_times(times)})" if times else ""),
+        "own": own and f"{group_digits(own)}" + (f" ({_times(times)})" if times else ""),
     }
 
 
@@ -226,7 +226,7 @@ def _milliseconds(seconds: dict[str, float]) -> str:
 
 
 def _rate(result: Result, entry: Entry) -> str | None:
-    from regard.base.numbers import grouped
+    from regard.base.numbers import group_digits
     from regard.bench.turns import spread
 
     if not entry.rates:
@@ -234,7 +234,7 @@ def _rate(result: Result, entry: Entry) -> str | None:
     middle, about = median(entry.rates), f"± {100 * (spread(entry.rates) or 0.0):.0f} %"
     if result.row.unit == "starts/s":
         return f"{1 / middle:.2f} s {about}"
-    return f"{grouped(middle)} {result.row.unit} {about}"
+    return f"{group_digits(middle)} {result.row.unit} {about}"
 
 
 def _both(ours: str, theirs: str) -> str:
@@ -250,9 +250,9 @@ def _percent(share: float | None) -> str:
 
 
 def _mebibytes(size: int | None) -> str:
-    from regard.base.numbers import grouped
+    from regard.base.numbers import group_digits
 
-    return "–" if size is None else f"{grouped(size / 2**20)} MiB"
+    return "–" if size is None else f"{group_digits(size / 2**20)} MiB"
 
 
 def _short(rate: float) -> str:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 
 from regard.base.errors import RegardError
-from regard.base.settings import at_least, meant
+from regard.base.settings import check_range, did_you_mean
 from regard.cli.completing import RunFolder
 from regard.cli.options import refuse
 from regard.cli.stdin import stdin_lines
@@ -81,8 +81,8 @@ def chat(
     from regard.runs.load import load
     from regard.runs.translation_run import TranslationRun
 
-    at_least("--max-tokens", max_tokens, 1)
-    at_least("--lines", lines, 0)
+    check_range("--max-tokens", max_tokens, 1)
+    check_range("--lines", lines, 0)
     loaded = load(run, weights=weights, device=device)
     talk: Writing | Translating
     if isinstance(loaded, LanguageRun):
@@ -205,7 +205,7 @@ class Talk:
         name, _, rest = words[1:].partition(" ")
         if name not in self.commands:
             raise RegardError(
-                f"There is no command /{name}{meant(f'/{name}', [f'/{known}' for known in self.commands])}"
+                f"There is no command /{name}{did_you_mean(f'/{name}', [f'/{known}' for known in self.commands])}"
             )
         if rest.strip() and not self.commands[name].takes:
             raise RegardError(f"/{name} stands alone; to write a line that begins with /, type //.")
@@ -276,7 +276,7 @@ class Drawing(Talk):
 
 def save(rest: str, text: str) -> None:
     """Save to a new file; one that is there stays."""
-    from regard.base.files import write_new
+    from regard.base.locks import write_new
 
     if not rest:
         raise RegardError("Name the file: /save story.txt.")
@@ -324,11 +324,11 @@ class Writing(Drawing):
 
     def own_commands(self) -> dict[str, Command]:
         def tokens(rest: str) -> None:
-            at_least("/tokens", count := number_in(rest, "tokens", int), 1)
+            check_range("/tokens", count := number_in(rest, "tokens", int), 1)
             self.max_tokens = count
 
         def lines(rest: str) -> None:
-            at_least("/lines", count := number_in(rest, "lines", int), 0)
+            check_range("/lines", count := number_in(rest, "lines", int), 0)
             self.lines = count
 
         return {
@@ -398,7 +398,7 @@ class Writing(Drawing):
 
     def next(self, rest: str) -> None:
         count = number_in(rest or "10", "next", int)
-        at_least("/next", count, 1)
+        check_range("/next", count, 1)
         self.shown = self.run.choices(self.text, top=count, writable=True)
         from regard.insight.words import labels_after
 

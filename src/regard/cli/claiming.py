@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 
 from regard.base.errors import RegardError
-from regard.base.settings import at_least
+from regard.base.settings import check_range
 from regard.cli.options import Flag
 from regard.cli.printing import print_prose
 
@@ -84,7 +84,7 @@ def claims(
     from regard.report.table import print_json
     from regard.runs.folder import pick_device
 
-    at_least("--jobs", 1 if jobs is None else jobs, 1)
+    check_range("--jobs", 1 if jobs is None else jobs, 1)
     device = str(pick_device(device))
     folder = run or _folder(chosen if names else [], quick, explores)
     _check(folder)
@@ -136,7 +136,7 @@ def _check(folder: Path) -> None:
 def _write(folder: Path, results: Sequence[Result]) -> Path:
     import json
 
-    from regard.base.files import write_text
+    from regard.base.writing import write_text
     from regard.claims.claims_page import write_page
 
     try:

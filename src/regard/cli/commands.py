@@ -12,8 +12,8 @@ from cyclopts.exceptions import MissingArgumentError, UnknownCommandError, Unkno
 
 from regard import __version__
 from regard.base.errors import RegardError
-from regard.base.settings import meant
-from regard.base.synonyms import COMMANDS, RUN_FIRST, SETTINGS, ours
+from regard.base.settings import did_you_mean
+from regard.base.synonyms import COMMANDS, RUN_FIRST, SETTINGS, from_synonym
 from regard.cli import MEMORY
 
 GROUPS: dict[str, dict[str, str]] = {  # each verb, and where in regard.cli it is: imported when it is asked for
@@ -94,7 +94,7 @@ def _missing(error: MissingArgumentError) -> str:
 
 def _no_verb(option: str) -> str:
     """An option without a verb: whose it may be, by the name that Regard has for it."""
-    found = ours(option, SETTINGS, SETTINGS) or (option[2:] if option[2:] in SETTINGS else None)
+    found = from_synonym(option, SETTINGS, SETTINGS) or (option[2:] if option[2:] in SETTINGS else None)
     if found:
         return f"{option} without a verb: did you mean `regard train SYSTEM --{found}`?"
     return f"{option} without a verb: the verb comes first, as in `regard train lstm --data my.txt`."
@@ -121,14 +121,14 @@ def _is_run(word: str) -> bool:
 def _command(word: str, before: list[str]) -> str:
     if before:  # of `regard data`
         return f": `regard {' '.join(before)} --help` says what there is."
-    found = ours(word, COMMANDS, COMMANDS)
-    return f": did you mean `regard {found}`?" if found else meant(word, VERBS)
+    found = from_synonym(word, COMMANDS, COMMANDS)
+    return f": did you mean `regard {found}`?" if found else did_you_mean(word, VERBS)
 
 
 def _option(keyword: str, options: list[str], verb: str) -> str:
     if keyword.strip("-") in RUN_FIRST.split():
         return f": what it works on comes first, as in `{verb} runs/mine`."
-    return meant(keyword, [name for name in options if name.startswith("--")])
+    return did_you_mean(keyword, [name for name in options if name.startswith("--")])
 
 
 def sentence(error: Exception) -> str:

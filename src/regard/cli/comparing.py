@@ -66,7 +66,7 @@ def compare(
     """
     names, settings = named(systems)
     check_systems(names)
-    from regard.base.files import write_new
+    from regard.base.locks import write_new
     from regard.comparison.comparison import check_free
     from regard.comparison.comparison import compare as run_comparison
     from regard.comparison.findings import notes

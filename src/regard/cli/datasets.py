@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from cyclopts import App, Group, Parameter
 
 from regard.base.errors import RegardError
-from regard.base.numbers import counted, grouped
+from regard.base.numbers import group_digits, pluralize
 from regard.cli.options import Columns, Encoding, Flag
 
 LABELS = 10  # that are listed
@@ -126,8 +126,8 @@ def data_fetch(name: str) -> None:
 
 def _labels(file: Any) -> str:
     """How many lines each label has; a classifier must be right more often than who always says the commonest."""
-    shown = ", ".join(f"{label} {grouped(lines)}" for label, lines in list(file.labels.items())[:LABELS])
-    more = f", and {counted(len(file.labels) - LABELS, 'other label')}" if len(file.labels) > LABELS else ""
+    shown = ", ".join(f"{label} {group_digits(lines)}" for label, lines in list(file.labels.items())[:LABELS])
+    more = f", and {pluralize(len(file.labels) - LABELS, 'other label')}" if len(file.labels) > LABELS else ""
     share = _percent(max(file.labels.values()) / file.pairs)
     return f"lines of each label: {shown}{more}. The commonest alone is right {share} of the time."
 
@@ -163,7 +163,7 @@ def _print_check(report: Any) -> None:
             + (", and a byte order mark" * file.byte_order_mark)
         )
         for odd in file.oddities:
-            print(f"{split}: {odd.what} on {counted(odd.lines, 'line')}, first on line {odd.first}")
+            print(f"{split}: {odd.what} on {pluralize(odd.lines, 'line')}, first on line {odd.first}")
     for overlap in report.overlap:
         print(overlap.sentence)
 
@@ -207,7 +207,7 @@ def _print_pair_check(report: Any) -> None:
         if file.found:
             print(f"{split}: {file.found}")
         for odd in file.findings:
-            print(f"{split}: {odd.what} on {counted(odd.lines, 'line')}, first on line {odd.first}")
+            print(f"{split}: {odd.what} on {pluralize(odd.lines, 'line')}, first on line {odd.first}")
         if labelled:
             print(f"{split}: {_labels(file)}" if file.labels else f"{split}: too few lines for each label to judge.")
         elif len(report.files) == 1:

@@ -8,7 +8,7 @@ from json import JSONEncoder
 from typing import Annotated, Any
 
 from regard.base.errors import RegardError
-from regard.base.settings import at_least
+from regard.base.settings import check_range
 from regard.cli.completing import Corpus, RunFolder
 from regard.cli.options import Columns, Encoding, Flag, beam_search, refuse
 from regard.cli.printing import print_facts, print_labels, print_quality
@@ -97,7 +97,7 @@ def evaluate(
     which = weights_measured(weights, average, getattr(loaded.recipe.training, "ema", 0.0))
     reading = {"--stream": stream or None, "--segment": segment, "--overlap": overlap, "--rows": rows}
     for name, value in reading.items():
-        at_least(name, value or 0, min(value or 0, 0))  # too small a one is refused below
+        check_range(name, value or 0, min(value or 0, 0))  # too small a one is refused below
     searching = {
         "--beam": beam,
         "--length-penalty": length_penalty,

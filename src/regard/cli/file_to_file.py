@@ -16,8 +16,10 @@ from pathlib import Path
 from typing import Any
 
 from regard.base.errors import RegardError
-from regard.base.files import claiming, give_name, open_own_file, reading, replacing, sweep, write_text
-from regard.base.numbers import counted
+from regard.base.locks import exclusive_name
+from regard.base.numbers import pluralize
+from regard.base.reading import reading
+from regard.base.writing import atomic_write, open_own_file, remove_partial_files, rename_new, write_text
 from regard.cli.stdin import as_text
 from regard.report.progress import Bar, progress, say
 from regard.text.readers.lines import bounded_lines
@@ -41,9 +43,9 @@ def line_by_line(
     with reading(source) as stream:
         stream.read(0)  # a file that is not there is said before anything is made
     asked = json.dumps({"input": content_digest(source), **question}, sort_keys=True)
-    with claiming(out):
+    with exclusive_name(out):
         _check_free(out)  # another process may have finished it
-        sweep(out.parent, of=note.name)
+        remove_partial_files(out.parent, of=note.name)
         done = _done(part, note, asked)
         _go_on(source, part, done, answer, subtitles)
         if subtitles is None:
@@ -78,13 +80,13 @@ def _done(part: Path, note: Path, asked: str) -> int:
             lines, size = lines + 1, size + len(line)
         stream.truncate(size)
     if lines:
-        say(f"{part}: {counted(lines, 'line')} were there before; continuing")
+        say(f"{part}: {pluralize(lines, 'line')} were there before; continuing")
     return lines
 
 
 def _finish(part: Path, out: Path) -> None:
     try:
-        give_name(part, out)
+        rename_new(part, out)
     except RegardError:
         raise RegardError(
             f"{out} was made by someone else in the meantime and is left as it is: move it away, and the same "
@@ -94,7 +96,7 @@ def _finish(part: Path, out: Path) -> None:
 
 def _write_subtitles(source: Path, part: Path, out: Path, subtitles: Subtitles) -> None:
     """The source with the sentences of OUT.part in it; line ends and byte-order mark are the source's."""
-    with reading(source) as stream, reading(part) as written, replacing(out, new=True) as temporary:
+    with reading(source) as stream, reading(part) as written, atomic_write(out, new=True) as temporary:
         raw = bounded_lines(stream, repr(str(source)))
         first = next(raw, b"")
         lines = as_text(chain([first], raw) if first else [])

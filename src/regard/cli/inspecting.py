@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 
 from regard.base.errors import RegardError
-from regard.base.settings import at_least
+from regard.base.settings import check_range
 from regard.cli.completing import RunFolder
 from regard.cli.options import Flag, refuse
 from regard.cli.stdin import stdin_text
@@ -83,14 +83,14 @@ def inspect(
     json
         print one object with everything
     """
-    from regard.base.files import write_new
+    from regard.base.locks import write_new
     from regard.insight.trace_page import trace_page
     from regard.insight.trace_terminal import show
     from regard.report.progress import say
     from regard.runs.load import load
 
-    at_least("--top", top, 1)
-    at_least("--beam", 1 if beam is None else beam, 1)
+    check_range("--top", top, 1)
+    check_range("--beam", 1 if beam is None else beam, 1)
     if step is not None and not work:
         raise RegardError("--step says which step --work works out: add --work.")
     if work and gradients and html is None:

@@ -9,8 +9,8 @@ from typing import Annotated, Any
 from cyclopts import App, Group
 
 from regard.base.errors import RegardError
-from regard.base.numbers import counted, of_bytes
-from regard.base.settings import meant
+from regard.base.numbers import format_bytes, pluralize
+from regard.base.settings import did_you_mean
 from regard.cli.completing import RunFolder
 from regard.cli.options import Flag
 from regard.cli.printing import agreed, print_prose
@@ -34,7 +34,7 @@ def runs_list(folder: Path = Path("runs"), *, json: Annotated[bool, Flag] = Fals
     from regard.report.table import print_json, print_table
     from regard.runs.run_list import list_runs
 
-    near = meant(str(folder), ["compare", "rename", "remove"])
+    near = did_you_mean(str(folder), ["compare", "rename", "remove"])
     if not folder.exists() and near.startswith(": did"):
         raise RegardError(f"There is no folder {folder}{near}")
     rows = list_runs(folder)
@@ -62,7 +62,7 @@ def _shown(row: dict[str, Any]) -> dict[str, str | None]:
         "created": _local_time(row["created"]),
         "state": row["state"] + step,
         "best": _best(row["best"], row["measure"]),
-        "bytes": of_bytes(row["bytes"]),
+        "bytes": format_bytes(row["bytes"]),
     }
 
 
@@ -102,7 +102,7 @@ def runs_compare(*runs: RunFolder, json: Annotated[bool, Flag] = False) -> None:
     figures = {name: cells for name, cells in found["figures"].items() if name != "from" or any(cells)}
     measures = figures.pop("measure")
     figures["best"] = [_best(value, measure) for value, measure in zip(figures["best"], measures)]
-    figures["bytes"] = [of_bytes(size) for size in figures["bytes"]]
+    figures["bytes"] = [format_bytes(size) for size in figures["bytes"]]
     figures["created"] = [_local_time(created) for created in figures["created"]]
     named = {"best": "best validation", "best_step": "at step", "step": "steps", "bytes": "size", "created": "when"}
     columns = [*enumerate(short_names(found["runs"]))]
@@ -121,7 +121,7 @@ def runs_compare(*runs: RunFolder, json: Annotated[bool, Flag] = False) -> None:
     shared = {key: cells for key, cells in found["settings"].items() if sum(cell is not None for cell in cells) > 1}
     print_table(rows(shared), {"": "setting", **{str(n): name for n, name in columns}})
     if alone := len(found["settings"]) - len(shared):
-        print_prose(f"And {counted(alone, 'setting')} that only one of them has; --json lists them.")
+        print_prose(f"And {pluralize(alone, 'setting')} that only one of them has; --json lists them.")
 
 
 @runs_app.command(name="rename")
@@ -151,7 +151,7 @@ def runs_remove(*runs: RunFolder, yes: Annotated[bool, Flag] = False) -> None:
     yes
         do not ask
     """
-    from regard.base.files import is_held
+    from regard.base.locks import is_locked
     from regard.report.progress import say
     from regard.runs.run_list import size_on_disk
     from regard.runs.run_removal import check_removable, remove_run
@@ -160,10 +160,10 @@ def runs_remove(*runs: RunFolder, yes: Annotated[bool, Flag] = False) -> None:
         raise RegardError("Name the runs to remove: regard runs remove runs/old.")
     for run in runs:  # all of them, before the first is removed
         check_removable(run)
-        if is_held(run / ".lock"):
+        if is_locked(run / ".lock"):
             raise RegardError(f"{run} is being trained: stop it first, or wait until it has ended.")
-    size = of_bytes(sum(map(size_on_disk, runs)))
-    what = f"{runs[0]}" if len(runs) == 1 else f"{counted(len(runs), 'run')}: {', '.join(map(str, runs))}"
+    size = format_bytes(sum(map(size_on_disk, runs)))
+    what = f"{runs[0]}" if len(runs) == 1 else f"{pluralize(len(runs), 'run')}: {', '.join(map(str, runs))}"
     if not agreed(f"Remove {what} ({size})?", yes):
         say("Nothing was removed.")
         return

@@ -9,7 +9,7 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from regard.base.errors import RegardError
-from regard.base.settings import at_least
+from regard.base.settings import check_range
 
 
 def serve(
@@ -59,7 +59,7 @@ def serve(
 
     if not runs:
         raise RegardError("Which runs? Give at least one folder, as in `regard serve runs/mine`.")
-    at_least("--queue", queue, 1)
+    check_range("--queue", queue, 1)
     token = token or os.environ.get("REGARD_TOKEN") or None
     named = dict(_language_pair(said) for said in languages)
     with listen(host, port) as listening:  # before the models are read, which may take a while

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 from cyclopts import Parameter
 
 from regard.base.errors import RegardError
-from regard.base.settings import at_least, one_of
+from regard.base.settings import check_choice, check_range
 from regard.cli.completing import RunFolder
 from regard.cli.options import Flag, beam_search
 from regard.cli.stdin import stdin_batches, stdin_text
@@ -97,7 +97,7 @@ def translate(
     from regard.runs.recipe import has_smaller
 
     sampling = Sampling(temperature, top_k, top_p)
-    at_least("--n-best", n_best, 1)
+    check_range("--n-best", n_best, 1)
     if temperature == 0 and (top_k or top_p != 1.0 or seed):
         raise RegardError("--top-k, --top-p and --seed are for drawing: give --temperature, too.")
     if temperature > 0 and (beam is not None or length_penalty is not None):
@@ -198,7 +198,7 @@ def classify(
 
     from regard.runs.load import load_classifier
 
-    at_least("--n-best", n_best, 1)
+    check_range("--n-best", n_best, 1)
     loaded = load_classifier(run, weights=weights, average=average, device=device)
     number = 0
     for lines in stdin_batches():
@@ -273,10 +273,10 @@ def generate(
     from regard.report.table import print_json
     from regard.runs.load import load_language_model
 
-    at_least("--max-tokens", max_tokens, 1)
-    at_least("--lines", lines, 0)
-    at_least("--beam", beam, 0)
-    one_of("--precision", precision, ("fp32", "bf16"))
+    check_range("--max-tokens", max_tokens, 1)
+    check_range("--lines", lines, 0)
+    check_range("--beam", beam, 0)
+    check_choice("--precision", precision, ("fp32", "bf16"))
     sampling = Sampling(temperature, top_k, top_p)
     if (source is None) != (out is None):
         raise RegardError("--in and --out go together: from one file to another.")

@@ -20,8 +20,8 @@ import numpy as np
 
 from regard.base.arguments import checked
 from regard.base.errors import RegardError
-from regard.base.numbers import counted
-from regard.base.settings import meant
+from regard.base.numbers import pluralize
+from regard.base.settings import did_you_mean
 
 
 @dataclass(frozen=True)
@@ -170,7 +170,7 @@ class Trace:
             RegardError: If there is no attention of this name.
         """
         if name not in self.attention:
-            known = meant(name, list(self.attention)) if self.attention else f": {self.system} has no attention."
+            known = did_you_mean(name, list(self.attention)) if self.attention else f": {self.system} has no attention."
             raise RegardError(f"There is no attention {name!r}{known}")
         weights = self.attention[name]
         match name.partition("/")[0]:
@@ -244,7 +244,7 @@ class Trace:
 
     def __repr__(self) -> str:
         inside = ", ".join([*self.attention, *self.hidden, *self.gates, *(f"matrix {name}" for name in self.matrices)])
-        return f"Trace({self.system}, {counted(self.steps, 'step')}: {inside or 'nothing inside'})"
+        return f"Trace({self.system}, {pluralize(self.steps, 'step')}: {inside or 'nothing inside'})"
 
     def _repr_html_(self) -> str:
         from regard.insight.trace_page import fragment

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from regard.base.errors import RegardError
-from regard.base.settings import meant
+from regard.base.settings import did_you_mean
 from regard.insight.trace import Matrix, Trace
 from regard.insight.words import attention_name, labels, part_name
 from regard.report.figures import Heat
@@ -18,7 +18,9 @@ def attention(trace: Trace, name: str, head: int | None = None) -> Heat:
     if name not in trace.attention:
         known = list(trace.attention)
         raise RegardError(
-            f"There is no attention {name!r}{meant(name, known)}" if known else f"{trace.system} has no attention."
+            f"There is no attention {name!r}{did_you_mean(name, known)}"
+            if known
+            else f"{trace.system} has no attention."
         )
     matrix = trace.looked(name)
     heads = len(matrix.values)

@@ -12,7 +12,7 @@ from textwrap import fill
 import numpy as np
 from rich.cells import cell_len, set_cell_size
 
-from regard.base.numbers import counted
+from regard.base.numbers import pluralize
 from regard.insight import trace_figures as figures
 from regard.insight.trace import Branch, Trace
 from regard.insight.words import branch_labels, labels, labels_after
@@ -48,11 +48,13 @@ def show(
 
 def _summary(trace: Trace) -> str:
     known = trace.probability[np.isfinite(trace.probability)]
-    said = f"{trace.system}, {trace.task}: {counted(trace.steps, 'step')}"
+    said = f"{trace.system}, {trace.task}: {pluralize(trace.steps, 'step')}"
     if trace.label:
         said += f"; its answer is {legible(trace.label)}"
     if len(known) > 1 and known.min() > 0:
-        said += f"; perplexity {math.exp(-np.log(known).mean()):.4g} of the {counted(len(known), 'word')} that followed"
+        said += (
+            f"; perplexity {math.exp(-np.log(known).mean()):.4g} of the {pluralize(len(known), 'word')} that followed"
+        )
     return said
 
 

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from regard.base.errors import RegardError
-from regard.base.settings import at_least
+from regard.base.settings import check_range
 from regard.decoding.beam import Beam, Hypothesis, largest
 from regard.decoding.translate import longest_translation
 from regard.evaluation.alignment_error import spans_in
@@ -377,4 +377,4 @@ def label_number(label: str, labels: Tokenizer) -> int:
 
 def _check(**counts: int) -> None:
     for name, count in counts.items():
-        at_least(f"--{name.replace('_', '-')}", count, 1)
+        check_range(f"--{name.replace('_', '-')}", count, 1)

@@ -18,7 +18,7 @@ import numpy as np
 import torch
 
 from regard.base.errors import RegardError
-from regard.base.numbers import counted, grouped
+from regard.base.numbers import group_digits, pluralize
 from regard.decoding.beam import GREEDY_BEAM
 from regard.decoding.beam_engine import BeamEngine
 from regard.decoding.translate import translate
@@ -163,8 +163,8 @@ class TextData(Data):
     def sentence(self) -> str:
         tokenizer = self.tokenizers.target
         return (
-            f"{self.corpus.name}: {counted(self.tokens, 'training token')}, "
-            f"{tokenizer.kind} vocabulary of {grouped(tokenizer.vocabulary)}"
+            f"{self.corpus.name}: {pluralize(self.tokens, 'training token')}, "
+            f"{tokenizer.kind} vocabulary of {group_digits(tokenizer.vocabulary)}"
         )
 
     @property
@@ -281,9 +281,9 @@ class PairData(Data):
     def sentence(self) -> str:
         assert self.tokenizers.source is not None
         kind, target, source = self.tokenizers.target.kind, self.tokenizers.target, self.tokenizers.source
-        sizes = grouped(target.vocabulary) if source is target else f"{source.vocabulary} and {target.vocabulary}"
+        sizes = group_digits(target.vocabulary) if source is target else f"{source.vocabulary} and {target.vocabulary}"
         joint = "joint " if source is target else ""
-        return f"{self.corpus.name}: {counted(len(self.train), 'training pair')}, {joint}{kind} vocabulary of {sizes}"
+        return f"{self.corpus.name}: {pluralize(len(self.train), 'training pair')}, {joint}{kind} vocabulary of {sizes}"
 
     @property
     def tokens(self) -> int:
@@ -389,8 +389,8 @@ class LabelData(PairData):
         assert self.tokenizers.source is not None
         source, count = self.tokenizers.source, len(label_numbers(self.tokenizers.target))
         return (
-            f"{self.corpus.name}: {counted(len(self.train), 'labelled training line')}, {counted(count, 'label')}, "
-            f"{source.kind} vocabulary of {grouped(source.vocabulary)}"
+            f"{self.corpus.name}: {pluralize(len(self.train), 'labelled training line')}, {pluralize(count, 'label')}, "
+            f"{source.kind} vocabulary of {group_digits(source.vocabulary)}"
         )
 
     def validation(self, model: Model) -> Validation:

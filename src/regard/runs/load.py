@@ -7,7 +7,7 @@ from typing import NoReturn, TypeVar, overload
 
 from regard.base.arguments import checked
 from regard.base.errors import RegardError
-from regard.base.numbers import a
+from regard.base.numbers import with_article
 from regard.runs.classification_run import ClassificationRun
 from regard.runs.folder import (
     average_weights,
@@ -71,7 +71,7 @@ def load(
     run = _open(Path(folder), weights, average, device)
     if kind is not None and not isinstance(run, kind):
         own = type(run).__name__
-        raise RegardError(f"{folder} is {a(run.recipe.system)}, so kind must be {own}, not {kind.__name__}.")
+        raise RegardError(f"{folder} is {with_article(run.recipe.system)}, so kind must be {own}, not {kind.__name__}.")
     return run
 
 
@@ -124,4 +124,4 @@ def _refuse(run: AnyRun) -> NoReturn:
         what, verb = "which translates", "translate"
     else:
         what, verb = "a language model with no source to translate or label", "generate"
-    raise RegardError(f"{run.folder} is {a(run.recipe.system)}, {what}: use `regard {verb} {run.folder}`.")
+    raise RegardError(f"{run.folder} is {with_article(run.recipe.system)}, {what}: use `regard {verb} {run.folder}`.")

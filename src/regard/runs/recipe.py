@@ -24,9 +24,9 @@ from typing import Any, get_type_hints
 import tomli_w
 
 from regard.base.errors import RegardError
-from regard.base.files import read_whole
-from regard.base.settings import RATE, Checked, documentation, meant, one_of, setting
-from regard.base.synonyms import SECTIONS, SYSTEM_FIRST, ours
+from regard.base.reading import read_whole
+from regard.base.settings import RATE, CheckedSettings, check_choice, did_you_mean, documentation, setting
+from regard.base.synonyms import SECTIONS, SYSTEM_FIRST, from_synonym
 from regard.systems.catalogue import SYSTEMS, System, find, load_module
 from regard.systems.code import is_own
 from regard.systems.sizes import SIZES, sizes_of
@@ -48,14 +48,14 @@ SHIPPED = Path(__file__).parent.parent / "recipes"  # that come with Regard: `re
 
 
 @dataclass(frozen=True)
-class DataSettings(Checked):
+class DataSettings(CheckedSettings):
     section = "data"
     corpus: str = setting("pyref", "a built-in or known corpus, a .txt file, or a folder with train/valid/test files")
     columns: str = setting("", "of a table (CSV, TMX, JSON Lines, …): the column to read, by name or number: en, 2")
     header: str = setting("auto", HEADER, choices=("auto", "yes", "no"))
     encoding: str = setting("utf-8", ENCODING)
     tokenizer: str = setting("auto", TOKENIZER, choices=TOKENIZERS)
-    vocabulary: int = setting(0, VOCABULARY, least=0, most=MOST_SYMBOLS)
+    vocabulary: int = setting(0, VOCABULARY, ge=0, le=MOST_SYMBOLS)
     normalise: str = setting("auto", f"{NORMALISE}; auto = none for bpe and byte, else nfc", choices=NORMAL_FORMS)
     split: str = setting(
         "auto", "how a single file is split: lines (by hash, 90/5/5) or tail (the end is held out)", choices=SPLITS
@@ -67,7 +67,7 @@ class DataSettings(Checked):
 
 
 @dataclass(frozen=True)
-class PairDataSettings(Checked):
+class PairDataSettings(CheckedSettings):
     """Sentence pairs, for a system that reads a source and writes a target."""
 
     section = "data"
@@ -82,17 +82,17 @@ class PairDataSettings(Checked):
     monolingual: str = setting("", "text in the target language, for back-translation (Sennrich et al. 2016)")
     translator: str = setting("", "the run that translates it into the source language")
     tokenizer: str = setting("auto", TOKENIZER, choices=TOKENIZERS)
-    vocabulary: int = setting(0, VOCABULARY, least=0, most=MOST_SYMBOLS)
+    vocabulary: int = setting(0, VOCABULARY, ge=0, le=MOST_SYMBOLS)
     joint: bool = setting(True, "one vocabulary for both sides; false = one for each")
     normalise: str = setting("auto", f"{NORMALISE}; auto = nfc", choices=NORMAL_FORMS)
     bpe_dropout: float = setting(0.0, "share of merges left out at random (Provilkov et al. 2020)", **RATE)
-    longest: int = setting(256, "leave out pairs with more tokens than this on a side, and count them", least=1)
+    longest: int = setting(256, "leave out pairs with more tokens than this on a side, and count them", ge=1)
     truncate: bool = setting(False, "cut such sides instead")
     split: str = setting(
         "auto", "how a single file is split: lines (without leaks, by hash) or tail (the end)", choices=SPLITS
     )
-    pairs: int = setting(0, "train on this many pairs; 0 = all", least=0)
-    words: int = setting(0, "of the phrasebook: the most words of an English sentence; 0 = its own number", least=0)
+    pairs: int = setting(0, "train on this many pairs; 0 = all", ge=0)
+    words: int = setting(0, "of the phrasebook: the most words of an English sentence; 0 = its own number", ge=0)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -169,7 +169,7 @@ def compose(system: str, size: str | None, *trees: Mapping[str, Any]) -> Recipe:
     """
     entry = find(system)
     chosen = size if size is not None else next((tree["size"] for tree in reversed(trees) if "size" in tree), "small")
-    one_of("size", "small" if chosen == "" else chosen, SIZES)  # "": a model from elsewhere
+    check_choice("size", "small" if chosen == "" else chosen, SIZES)  # "": a model from elsewhere
     sections = _sections(entry)
     values: dict[str, dict[str, Any]] = {part: {} for part in sections}
     given = frozenset(f"{part}.{name}" for tree in trees for part in sections for name in _section(tree, part))
@@ -215,7 +215,7 @@ def find_recipe(path: Path) -> Path:
         raise RegardError(f"There is no recipe {path}; {advice}")
     if (SHIPPED / path.name).exists():
         return SHIPPED / path.name
-    near = meant(path.name, [file.name for file in sorted(SHIPPED.glob("*.toml"))])
+    near = did_you_mean(path.name, [file.name for file in sorted(SHIPPED.glob("*.toml"))])
     raise RegardError(f"There is no recipe {path}, and none of that name comes with Regard{near} {advice}")
 
 
@@ -310,7 +310,7 @@ def parse_overrides(words: Sequence[str], options: Sequence[str] = (), system: s
             if key in SYSTEM_FIRST.split():
                 raise RegardError(f"There is no option --{key}: the system comes first, as in `regard train lstm`.")
             known = {f"--{option}": "" for option in options} | {f"--{k}": doc for k, doc in known_settings(system)}
-            near = meant(f"--{key}", known, [f"--{option}" for option in options]) if options else "."
+            near = did_you_mean(f"--{key}", known, [f"--{option}" for option in options]) if options else "."
             raise RegardError(f"There is no option --{key}{near}")
         tree.setdefault(part, {})[name] = value
     return tree
@@ -330,15 +330,17 @@ def _lay_over(
         if part in ("system", "size", "from"):
             continue
         if part not in sections:
-            found, own = ours(part, SECTIONS, sections), [*sections, "system", "size"]
-            near = f": did you mean {found}?" if found else meant(part, [*own, *dict(known_settings(system))], own)
+            found, own = from_synonym(part, SECTIONS, sections), [*sections, "system", "size"]
+            near = (
+                f": did you mean {found}?" if found else did_you_mean(part, [*own, *dict(known_settings(system))], own)
+            )
             raise RegardError(f"There is no setting {part}{near}")
         content = _section(tree, part)
         types = get_type_hints(sections[part])
         for name, value in content.items():
             if name not in types:
                 why = f"{system} is counted, not trained: " if sections[part] is Counting else ""
-                near = meant(f"{part}.{name}", dict(known_settings(system)), [f"{part}.{n}" for n in types])
+                near = did_you_mean(f"{part}.{name}", dict(known_settings(system)), [f"{part}.{n}" for n in types])
                 raise RegardError(f"{why}{system} has no setting {part}.{name}{near}")
             values[part][name] = _typed(f"{part}.{name}", value, types[name])
 

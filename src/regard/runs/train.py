@@ -19,8 +19,8 @@ import torch
 
 from regard.base.arguments import checked
 from regard.base.errors import RegardError, Stopped
-from regard.base.files import write_text
-from regard.base.numbers import a, counted, grouped
+from regard.base.numbers import group_digits, pluralize, with_article
+from regard.base.writing import write_text
 from regard.report.progress import clock, progress, say
 from regard.runs.ancestors import NONE, Ancestors
 from regard.runs.classification_run import ClassificationRun
@@ -205,9 +205,11 @@ def check_start(
 ) -> None:
     """What a fine-tuned run takes from the run it begins with cannot be asked for otherwise."""
     if is_counted(before):
-        raise RegardError(f"{start} is {a(before.system)}, which is counted: count both texts together.")
+        raise RegardError(f"{start} is {with_article(before.system)}, which is counted: count both texts together.")
     if system is not None and find(system).name != before.system:
-        raise RegardError(f"{start} is {a(before.system)}: {a(system)} cannot start from its weights.")
+        raise RegardError(
+            f"{start} is {with_article(before.system)}: {with_article(system)} cannot start from its weights."
+        )
     if size is not None and size != before.size:
         kept = f"its size{f', {before.size}' * bool(before.size)}"
         raise RegardError(f"A run that starts from {start} keeps {kept}: leave out --size.")
@@ -325,12 +327,12 @@ def train_recipe(
         return _count(ready, folder)
     with new_folder(ready.recipe, folder) as made:
         trainer = build_trainer(ready, made)
-        size = grouped(count_parameters(ready.model))
+        size = group_digits(count_parameters(ready.model))
         say(f"{find(ready.recipe.system).label}: {size} parameters, on {trainer.device}")
         tokens = trainer.settings.batch_tokens
         limit = trainer.settings.limit
         if limit.unit == "tokens" and limit.amount < tokens:
-            said = f"{limit.amount:g} tokens are less than one step of {grouped(tokens)}"
+            said = f"{limit.amount:g} tokens are less than one step of {group_digits(tokens)}"
             say(f"Budget: {said}; a time has its unit, as in {limit.amount:g}s.")
         write_folder(made, ready.recipe, ready.data.tokenizers, ready.ancestors)
         trainer.save()
@@ -363,7 +365,7 @@ def _train_together(
         parameters = count_parameters(ready.model)  # before they are shared out
         trainer = build_trainer(ready, folder, group)
         where = f"{group.size} processes on {trainer.device.type}"
-        say(f"{find(recipe.system).label}: {grouped(parameters)} parameters, {where}")
+        say(f"{find(recipe.system).label}: {group_digits(parameters)} parameters, {where}")
         trainer.save()
         if group.is_first:
             write_facts(folder, ready.recipe, ready.model, ready.origin, group.size, ancestors=ready.ancestors)
@@ -442,7 +444,7 @@ def _restore(trainer: Trainer) -> None:
     if trainer.at.best_step > 0 and trainer.group.is_first:
         load_tensors(folder / "model.safetensors")  # missing or damaged: known now, and not after the training
     if trainer.at.finished:
-        say(f"{folder} was already finished, after {counted(trainer.at.step, 'step')}.")
+        say(f"{folder} was already finished, after {pluralize(trainer.at.step, 'step')}.")
     else:
         say(f"{folder}: continuing from step {trainer.at.step}")
 
@@ -492,10 +494,10 @@ def _go_on(trainer: Trainer, data: Data, callbacks: Sequence[Callback], track: s
         trainer.group.barrier()  # the files are the leader's
         say(
             f"best validation {at.best_words} at step {at.best_step}; "
-            f"{grouped(at.tokens)} tokens in {where_time_went(at)}; saved in {folder}"
+            f"{group_digits(at.tokens)} tokens in {where_time_went(at)}; saved in {folder}"
         )
         if trainer.settings.limit.unit == "seconds" and at.step < FEW_STEPS:
-            steps = counted(at.step, "step")
+            steps = pluralize(at.step, "step")
             smaller = "a smaller --size or " * has_smaller(data.recipe)
             say(f"Only {steps} fitted into this budget: {smaller}a longer --budget learns more.")
         run = load(folder, device=str(trainer.device))
@@ -530,7 +532,7 @@ def _count(ready: Prepared, asked: Path | None) -> LanguageRun:
         save_tensors(folder / "model.safetensors", weights_of(model), note)
         origin = data.origin
         write_facts(folder, recipe, model, origin, seconds=seconds)
-    grams = grouped(count_parameters(model))
+    grams = group_digits(count_parameters(model))
     say(f"counted {grams} n-grams in {clock(seconds)}; validation loss {loss:.4f}; saved in {folder}")
     run = LanguageRun(folder, recipe, data.tokenizers.target, model, origin["unseen_bytes"])
     write_report(run)

@@ -23,7 +23,7 @@ import torch
 
 from regard.base.arguments import checked
 from regard.base.errors import RegardError
-from regard.base.settings import at_least
+from regard.base.settings import check_range
 from regard.base.word_spans import find_words
 from regard.decoding.beam import BEAM, WIDEST, Beam, Hypothesis
 from regard.decoding.beam_engine import GradualEngine, Searcher
@@ -595,7 +595,7 @@ def one_beam(beam: int | Beam | None, length_penalty: float | None) -> Beam:
     if isinstance(beam, Beam):
         return beam
     if beam is not None:
-        at_least("--beam", beam, 1, WIDEST)
+        check_range("--beam", beam, 1, WIDEST)
     return Beam(BEAM.width if beam is None else beam, BEAM.length_penalty if length_penalty is None else length_penalty)
 
 

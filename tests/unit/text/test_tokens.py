@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from regard.base.digests import file_digest
 from regard.base.errors import RegardError
-from regard.base.files import file_digest
 from regard.text.corpus import Corpus, GivenLines, open_corpus
 from regard.text.tokenizers import tokens as tokens_module
 from regard.text.tokenizers.pair_tokens import encode_side

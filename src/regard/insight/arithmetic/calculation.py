@@ -16,7 +16,7 @@ import torch
 
 from regard.base.arguments import checked
 from regard.base.errors import RegardError
-from regard.base.numbers import counted
+from regard.base.numbers import pluralize
 from regard.insight.arithmetic import attention, linear_attention, recurrent  # noqa: F401  # they register their layers
 from regard.insight.arithmetic.averaging import pooled_mean
 from regard.insight.arithmetic.beam import search_sections
@@ -81,7 +81,7 @@ class Calculation:
         if head is not None and not place.heads:
             raise RegardError(f"{name or self.system} has no heads: leave --head out.")
         if head is not None and not 0 <= head < place.heads:
-            raise RegardError(f"There is no head {head}: {name} has {counted(place.heads, 'head')}, counted from 0.")
+            raise RegardError(f"There is no head {head}: {name} has {pluralize(place.heads, 'head')}, counted from 0.")
         chosen = (0 if head is None else head) if place.heads else None
         found = place.sections(step, chosen or 0)
         found += [] if place.before else self.after(step)

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from regard.base.numbers import grouped
+from regard.base.numbers import group_digits
 from regard.insight.words import LOOKS, attention_name, part_name
 from regard.report.figures import isolated
 
@@ -149,7 +149,7 @@ class Work:
 def shown(number: float) -> str:
     """Four significant digits; five where a share is almost all: 0.99986."""
     if abs(number) >= 9999.5:
-        return grouped(number).replace("-", "−")
+        return group_digits(number).replace("-", "−")
     words = f"{number:.{5 if 0.999 < abs(number) < 1 else 4}g}"
     return words.replace("-", "−").replace("e−0", "e−")
 

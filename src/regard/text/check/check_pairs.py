@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 
 from regard.base.errors import RegardError
-from regard.base.numbers import grouped
+from regard.base.numbers import group_digits
 from regard.base.word_spans import find_words
 from regard.corpora.split import PARTS, line_hash
 from regard.text.check.check_text import ODDITIES, Oddity
@@ -166,7 +166,7 @@ class _Columns:
             self._note_where(f"empty {name}", length == 0)
             usual = int(np.quantile(length, 0.99, method="higher"))
             limit = MONSTROUS * max(usual, 40)
-            self._note_where(f"monstrous {name} (more than {grouped(limit)} characters)", length > limit)
+            self._note_where(f"monstrous {name} (more than {group_digits(limit)} characters)", length > limit)
         real = (lengths[0] > 0) & (lengths[1] > 0)
         ratios = np.where(real, lengths[1], 1) / np.where(real, lengths[0], 1)
         usual_ratio = float(np.median(ratios[real])) if real.any() else 1.0

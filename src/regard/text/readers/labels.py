@@ -16,7 +16,7 @@ from dataclasses import replace
 import numpy as np
 
 from regard.base.errors import RegardError
-from regard.base.numbers import grouped
+from regard.base.numbers import group_digits
 from regard.text.pairs import PairCorpus, Pairs
 from regard.text.tokenizers.pair_tokens import LONGEST, TokenPairs, encode_pairs
 from regard.text.tokenizers.tokenizer import EOS, UNK, Tokenizer
@@ -41,8 +41,8 @@ def learn_labels(corpus: PairCorpus) -> Tokenizer:
             else "train a translator on it (seq2seq, bahdanau, transformer), or give lines of text⇥label"
         )
         raise RegardError(
-            f"{corpus.name} has {grouped(len(labels))} different targets in {grouped(len(train))} training pairs, "
-            f"which looks like translation and not like labels: {advice}."
+            f"{corpus.name} has {group_digits(len(labels))} different targets in {group_digits(len(train))} "
+            f"training pairs, which looks like translation and not like labels: {advice}."
         )
     if len(labels) < 2:
         raise RegardError(f"{corpus.name} has only one label ({''.join(labels)!r}): give lines of at least two.")

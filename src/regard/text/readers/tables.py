@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from regard.base.errors import RegardError
-from regard.base.files import most_unpacked, unpacks_to_too_much
+from regard.base.reading import max_unpacked_bytes, unpacks_to_too_much
 from regard.text.readers.encodings import UTF8
 from regard.text.readers.lines import (
     LONGEST_LINE,
@@ -567,7 +567,7 @@ def _arrow_records(paths: Sequence[Path], problem: Problem) -> Iterator[Record]:
         raise RegardError(f"To read {str(paths[0])!r}, install pyarrow: pip install 'regard[data]'.") from None
     number = 0
     for path in paths:
-        unfolded, most = 0, most_unpacked(path)
+        unfolded, most = 0, max_unpacked_bytes(path)
         try:
             if path.suffix == ".parquet":
                 file = parquet.ParquetFile(path)

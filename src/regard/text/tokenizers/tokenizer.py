@@ -27,7 +27,8 @@ from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, tra
 from tokenizers import Tokenizer as Engine
 
 from regard.base.errors import RegardError
-from regard.base.files import read_whole, writing
+from regard.base.reading import read_whole
+from regard.base.writing import writing
 from regard.text.tokenizers.piece_table import PieceTable, cut_spaced, cut_words
 
 Kind = Literal["word", "char", "byte", "bpe"]

@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import Any
 
 from regard.base.errors import RegardError
-from regard.base.numbers import grouped
+from regard.base.numbers import group_digits
 from regard.insight.arithmetic.calculation import Calculation
 from regard.insight.trace import Trace
 from regard.insight.trace_facts import part
@@ -92,11 +92,13 @@ def _made(run: AnyRun, text: str, target: str | None, prefix: str, beam: int, gr
     count, most = _length(run, text)
     if count > most:
         whose = "this model reads" if most < MOST_TOKENS else "the page shows"
-        raise RegardError(f"This text has {grouped(count)} tokens, and {whose} at most {most}: take some of it away.")
+        raise RegardError(
+            f"This text has {group_digits(count)} tokens, and {whose} at most {most}: take some of it away."
+        )
     for given in (target or "", prefix):
         if (count := len(run.tokenizer.encode(given))) > MOST_TOKENS:
             raise RegardError(
-                f"A translation of {grouped(count)} tokens is too long: the page shows at most {MOST_TOKENS}."
+                f"A translation of {group_digits(count)} tokens is too long: the page shows at most {MOST_TOKENS}."
             )
     if isinstance(run, LanguageRun):
         return run.trace(text, top=TOP, gradients=gradients)
