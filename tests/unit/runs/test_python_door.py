@@ -15,7 +15,7 @@ import regard
 from regard.base.errors import RegardError
 from regard.base.settings import did_you_mean
 from regard.cli.commands import _instead
-from regard.cli.evaluating import weights_measured
+from regard.cli.evaluate import weights_measured
 from regard.cli.options import check_systems
 from regard.decoding.beam import Hypothesis
 from regard.exchange.formats import export

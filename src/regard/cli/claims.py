@@ -1,4 +1,4 @@
-"""The lectures' statements, put to the test: `claims`.
+"""`claims`: the lectures' statements, tested.
 
 A verdict is a result and not an error, so ✗ and ? leave with exit code 0 like ✓.
 """

@@ -1,4 +1,4 @@
-"""Corpora: `data`, `data check FILE`, `data fetch NAME`."""
+"""`data`, `data check FILE`, `data fetch NAME`: corpora."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The runs there are: `runs`, `runs compare`, `runs rename`, `runs remove`."""
+"""`runs`, `runs compare`, `runs rename`, `runs remove`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from cyclopts import App, Group
 from regard.base.errors import RegardError
 from regard.base.numbers import format_bytes, pluralize
 from regard.base.settings import did_you_mean
-from regard.cli.completing import RunFolder
+from regard.cli.completion import RunFolder
 from regard.cli.options import Flag
 from regard.cli.printing import agreed, print_prose
 

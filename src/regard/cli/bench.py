@@ -1,4 +1,4 @@
-"""Measurements: `bench`."""
+"""`bench`: Regard and other toolkits, measured."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Models behind an address: `serve`."""
+"""`serve`: models over HTTP."""
 
 from __future__ import annotations
 

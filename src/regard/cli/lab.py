@@ -1,4 +1,4 @@
-"""The workbench in a browser: `lab`."""
+"""`lab`: the workbench in a browser."""
 
 from __future__ import annotations
 

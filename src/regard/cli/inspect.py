@@ -1,4 +1,4 @@
-"""Inside a run: `inspect RUN "text"`."""
+"""`inspect RUN "text"`: the inside of a run."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from cyclopts import Parameter
 
 from regard.base.errors import RegardError
 from regard.base.settings import check_range
-from regard.cli.completing import RunFolder
+from regard.cli.completion import RunFolder
 from regard.cli.options import Flag, refuse
 from regard.cli.stdin import stdin_text
 from regard.report.screen import for_stdout

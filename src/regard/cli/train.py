@@ -1,4 +1,4 @@
-"""Making a run: `train`, `resume`."""
+"""`train`: make a run."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from regard.cli.completing import Corpus, RunFolder, Size, Track, complete_target
+from regard.cli.completion import Corpus, Size, Track, complete_target
 from regard.cli.options import DATA_OPTIONS, Flag, Settings, check_systems
 from regard.cli.printing import print_facts
 
@@ -82,20 +82,3 @@ def train(
         print_facts(fit.dry_run(recipe), json)
     else:
         print(fit.train_recipe(recipe, run, track=track, began=began).folder)
-
-
-def resume(run: RunFolder, *settings: Settings, track: Track = "") -> None:
-    """Continue exactly where a run stopped; if memory ran out, with smaller micro-batches: --training.accumulate 2.
-
-    Parameters
-    ----------
-    run
-        the run's folder
-    track
-        draw the curves, those of before included: tensorboard or mlflow
-    """
-    began = time.perf_counter()
-    from regard.runs import train as fit
-    from regard.runs.recipe import parse_overrides
-
-    print(fit.resume(run, parse_overrides(settings, ("track",)), track=track, began=began).folder)

@@ -12,7 +12,8 @@ import pytest
 import regard
 from regard.base.errors import RegardError
 from regard.cli import file_to_file
-from regard.cli.writing import generate, translate
+from regard.cli.generate import generate
+from regard.cli.translate import translate
 from regard.training.checkpoint import load_tensors, save_tensors
 
 TRANSLATE = {  # option: what was asked first, and what then

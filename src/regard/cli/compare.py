@@ -1,4 +1,4 @@
-"""Systems side by side: `compare`, and `demo`, which compares them all on built-in data."""
+"""`compare`: systems side by side."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from regard.base.errors import RegardError
-from regard.cli.completing import Corpus, On, Size, complete_system
+from regard.cli.completion import Corpus, On, Size, complete_system
 from regard.cli.options import DATA_OPTIONS, Flag, check_systems, named
 
 COMPARE_OPTIONS = ("data", "match", "budget", "seeds", "size", "prompt", "jobs", "on", "run", "csv", "latex", "json")
@@ -102,30 +102,3 @@ def compare(
     if done.failed:
         runs = ", ".join(done.failed)
         raise RegardError(f"Some runs failed ({runs}); the same command with --run {done.folder} retries them.")
-
-
-def demo(
-    *,
-    budget: str | None = None,
-    everything: Annotated[bool, Parameter(name="--all", negative=())] = False,
-    run: Path | None = None,
-    json: Annotated[bool, Flag] = False,
-) -> None:
-    """Train every language model up to GPT and every translator on built-in data, in five minutes.
-
-    Prints a table for each task and a sample from each system, and writes two reports.
-
-    Parameters
-    ----------
-    budget
-        training time of each neural system, such as 30s; default: what fits into five minutes in all
-    everything
-        also the language models that came after GPT, which takes longer
-    run
-        folder for both comparisons; default: runs/demo, with a number if that exists
-    json
-        print a list of objects
-    """
-    from regard.demo import run_demo
-
-    run_demo(budget=budget, everything=everything, folder=run, as_json=json)

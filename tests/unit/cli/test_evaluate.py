@@ -3,7 +3,7 @@
 import pytest
 
 import regard
-from regard.cli.evaluating import evaluate
+from regard.cli.evaluate import evaluate
 
 
 @pytest.fixture(scope="module", params=["gpt", "classifier", "seq2seq"])

@@ -1,4 +1,4 @@
-"""Exercises: `exercise`, `exercise check`."""
+"""`exercise` and `exercise check`."""
 
 from __future__ import annotations
 

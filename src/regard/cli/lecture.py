@@ -1,4 +1,4 @@
-"""The companion to the lectures: `lecture`."""
+"""`lecture`: the companion to the lectures."""
 
 from __future__ import annotations
 

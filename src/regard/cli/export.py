@@ -1,4 +1,4 @@
-"""To and from the ecosystem: `export`, `import`."""
+"""`export`: write a run in a format that other programs read."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from regard.cli.completing import RunFolder
+from regard.cli.completion import RunFolder
 from regard.cli.options import Flag
 from regard.exchange.formats import FORMATS
 
@@ -46,20 +46,3 @@ def export_run(
         print(out)
     else:
         print_facts(vars(parity), json)
-
-
-def import_run(file: Path, *, run: Path | None = None, tokenizer: Path | None = None) -> None:
-    """Import a model as a run: an archive, a folder of Hugging Face (GPT-2, Llama, Marian, Pegasus), or an .arpa file.
-
-    Parameters
-    ----------
-    file
-        the model: a file, or a folder
-    run
-        folder of the new run; default: runs/ and the file's name
-    tokenizer
-        the tokenizer.json of a run, for a model that has none; an .arpa file's words are else separated by spaces
-    """
-    from regard.exchange.formats import import_file
-
-    print(import_file(file, run, tokenizer))
