@@ -60,7 +60,7 @@ def test_a_new_file_needs_a_name_and_a_folder(tmp_path):
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no device that is always full")
 def test_a_line_that_finds_no_room_is_said_in_one_sentence(tmp_path, monkeypatch):
-    monkeypatch.setattr("regard.base.files.open_own_file", lambda path, flags: os.open("/dev/full", flags))
+    monkeypatch.setattr("regard.base.writing.open_own_file", lambda path, flags: os.open("/dev/full", flags))
     with pytest.raises(RegardError, match="disk is full"):
         append_line(tmp_path / "metrics.jsonl", "{}")
 
@@ -153,7 +153,7 @@ def test_a_file_that_has_nothing_to_read_yet_is_refused(tmp_path, monkeypatch):
     """Some files of /proc, such as the kernel's log, say that they are regular, as this pipe does here."""
     os.mkfifo(tmp_path / "kmsg")
     writer = os.open(tmp_path / "kmsg", os.O_RDWR)
-    monkeypatch.setattr("regard.base.files.stat.S_ISREG", lambda mode: True)
+    monkeypatch.setattr("regard.base.reading.stat.S_ISREG", lambda mode: True)
     for read in (
         lambda stream: stream.read(),
         lambda stream: stream.read(4),
