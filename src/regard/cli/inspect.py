@@ -17,7 +17,7 @@ from regard.cli.stdin import stdin_text
 from regard.report.screen import for_stdout
 
 if TYPE_CHECKING:
-    from regard.insight.arithmetic.equation import Work
+    from regard.insight.arithmetic.equation import WorkedExample
     from regard.insight.trace import Trace
     from regard.runs.load import AnyRun
     from regard.runs.run import PairRun
@@ -84,8 +84,8 @@ def inspect(
         print one object with everything
     """
     from regard.base.locks import write_new
-    from regard.insight.trace_page import trace_page
-    from regard.insight.trace_terminal import show
+    from regard.insight.views.page import trace_page
+    from regard.insight.views.terminal import show
     from regard.report.progress import say
     from regard.runs.load import load
 
@@ -152,7 +152,7 @@ def _read(loaded: AnyRun, how: str, text: str, target: str | None, search: dict[
     return read(text, target, **options, **asked)
 
 
-def _print_work(worked: Work, json: bool) -> None:
+def _print_work(worked: WorkedExample, json: bool) -> None:
     from regard.insight.arithmetic.terminal import show_work
 
     print(for_stdout(json_module.dumps(worked.as_json(), ensure_ascii=False)) if json else show_work(worked))

@@ -38,7 +38,7 @@ from regard.text.tokenizers.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
     from regard.insight.arithmetic.calculation import Calculation
-    from regard.insight.arithmetic.equation import Work
+    from regard.insight.arithmetic.equation import WorkedExample
     from regard.insight.trace import Trace
 
 
@@ -350,7 +350,7 @@ class ClassificationRun(PairRun):
         head: int | None = None,
         *,
         label: str | None = None,
-    ) -> Work:
+    ) -> WorkedExample:
         """Show the arithmetic of a label with the model's numbers.
 
         Args:

@@ -60,7 +60,7 @@ from regard.text.tokenizers.tokens import TokenArray
 
 if TYPE_CHECKING:
     from regard.insight.arithmetic.calculation import Calculation
-    from regard.insight.arithmetic.equation import Work
+    from regard.insight.arithmetic.equation import WorkedExample
     from regard.insight.arithmetic.ngram import Counted
     from regard.insight.trace import Trace
 
@@ -694,7 +694,9 @@ class LanguageRun(Run):
             run=self.folder.resolve().name,
         )
 
-    def work(self, text: str, step: int | None = None, layer: str | int | None = None, head: int | None = None) -> Work:
+    def work(
+        self, text: str, step: int | None = None, layer: str | int | None = None, head: int | None = None
+    ) -> WorkedExample:
         """Show the arithmetic of one step with the model's numbers.
 
         Args:

@@ -45,7 +45,7 @@ from regard.text.tokenizers.pair_tokens import TokenPairs, encode_pairs
 
 if TYPE_CHECKING:
     from regard.insight.arithmetic.calculation import Calculation
-    from regard.insight.arithmetic.equation import Work
+    from regard.insight.arithmetic.equation import WorkedExample
     from regard.insight.trace import Trace
 
 
@@ -522,7 +522,7 @@ class TranslationRun(PairRun):
         head: int | None = None,
         *,
         target: str | None = None,
-    ) -> Work:
+    ) -> WorkedExample:
         """Show the arithmetic of one step, and the sums of beam search, with the model's numbers.
 
         Args:

@@ -10,8 +10,8 @@ from regard.base.errors import RegardError
 from regard.base.numbers import group_digits
 from regard.insight.arithmetic.calculation import Calculation
 from regard.insight.trace import Trace
-from regard.insight.trace_facts import part
-from regard.insight.trace_page import trace_page
+from regard.insight.views.as_json import part
+from regard.insight.views.page import trace_page
 from regard.report.packed_arrays import pack
 from regard.runs.classification_run import ClassificationRun
 from regard.runs.language_run import LanguageRun
@@ -51,7 +51,7 @@ def trace_of(folder: RunsFolder, asked: requests.TraceRequest) -> Trace:
 
 
 def matrices(folder: RunsFolder, asked: requests.MatrixRequest) -> bytes:
-    """Matrices of a trace by their names, as `trace_facts.part` gives them: as many of the first as are not too much
+    """Matrices of a trace by their names, as `as_json.part` gives them: as many of the first as are not too much
     for one answer, and at least one."""
     trace = trace_of(folder, asked)
     arrays, bounds = {}, {}

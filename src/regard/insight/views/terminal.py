@@ -13,9 +13,10 @@ import numpy as np
 from rich.cells import cell_len, set_cell_size
 
 from regard.base.numbers import pluralize
-from regard.insight import trace_figures as figures
 from regard.insight.trace import Branch, Trace
-from regard.insight.words import branch_labels, labels, labels_after
+from regard.insight.views import figures
+from regard.insight.views.steps import steps_of
+from regard.insight.words import branch_labels
 from regard.report.figures import Figure, isolated, legible
 from regard.report.terminal import UNLIMITED, WIDEST, terminal
 
@@ -66,20 +67,17 @@ def _steps(trace: Trace, width: int) -> Iterable[str]:
     rows = [["read", "then came", "chance", "rank", "entropy", "it expected"]]
     if trace.order is not None:
         rows[0][4:4] = ["order", "back-off"]
-    read, came = labels(trace.tokens), labels(trace.targets)
-    for step in range(trace.steps):
-        known = trace.rank[step] > 0
+    for step in steps_of(trace):
         row = [
-            isolated(read[step]),
-            isolated(came[step]),
-            f"{trace.probability[step]:.4f}" if known else "–",
-            str(trace.rank[step]) if known else "–",
+            isolated(step.read),
+            isolated(step.came),
+            "–" if step.probability is None else f"{step.probability:.4f}",
+            "–" if step.rank is None else str(step.rank),
         ]
-        if trace.order is not None and trace.backoff is not None:
-            row += [str(trace.order[step]), f"{trace.backoff[step]:.3g}"]
-        choices = labels_after(trace.tokens[: step + 1], (choice.token for choice in trace.top[step]))
-        expected = (f"{isolated(name)} {choice.probability:.2f}" for name, choice in zip(choices, trace.top[step]))
-        rows.append([*row, f"{trace.entropy[step]:.2f}", ", ".join(expected)])
+        if step.order is not None:
+            row += [str(step.order), f"{step.backoff:.3g}"]
+        expected = (f"{isolated(one.label)} {one.probability:.2f}" for one in step.expected)
+        rows.append([*row, f"{step.entropy:.2f}", ", ".join(expected)])
     *widths, _ = (max(cell_len(row[column]) for row in rows) for column in range(len(rows[0])))
     widths[:2] = (min(size, width // 6) for size in widths[:2])
     left = width - sum(widths) - 2 * len(widths)

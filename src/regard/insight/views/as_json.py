@@ -1,9 +1,10 @@
-"""A trace for a page: words and few numbers as JSON, and each matrix as an array of bytes that is asked for by name.
+"""A trace as JSON, in two forms with the same numbers.
 
-    told = facts(trace)                            what there is: words, choices, and the names of the matrices
-    values, bounds = part(trace, "attention/self/0")       one of them, as the page draws it
+    trace_json(trace)                                     everything, for a file: `regard inspect --json`
+    facts(trace)                                          for a page: labels, choices, and the names of the matrices
+    values, bounds = part(trace, "attention/self/0")      one matrix for a page, in bytes
 
-The lab, the offline page and the notebook all show this (`web/lab/static/reading.js`).
+The lab, the offline page and the notebook show `facts` and `part` (`web/lab/static/reading.js`).
 """
 
 from __future__ import annotations
@@ -14,9 +15,10 @@ from typing import Any
 import numpy as np
 
 from regard.base.errors import RegardError
-from regard.insight import trace_figures as figures
 from regard.insight.trace import Branch, Trace, listed
-from regard.insight.words import GATES, attention_name, branch_labels, labels, labels_after, part_name
+from regard.insight.views import figures
+from regard.insight.views.steps import TraceStep, most_surprising, steps_of
+from regard.insight.words import GATES, attention_name, branch_labels, labels, part_name
 from regard.report.figures import legible, right_to_left
 from regard.report.packed_arrays import in_bytes
 
@@ -27,34 +29,65 @@ UNFINISHED = (  # why a better score can stand below a worse one
 Bounds = tuple[float, float]  # what the bytes 0 and 255 stand for
 
 
+def trace_json(trace: Trace, arrays: bool = True) -> dict[str, Any]:
+    """Everything as lists and dicts; NaN becomes None. `arrays`: also hidden states, gates and matrices."""
+    gradients = {name: matrix.as_json() for name, matrix in trace.gradients_by_name.items()}
+    values = {
+        **_columns(trace),
+        "translation": trace.translation,
+        "tokens": list(trace.tokens),
+        "targets": list(trace.targets),
+        "source": list(trace.source),
+        "top": [[vars(choice) for choice in choices] for choices in trace.top],
+        "attention": {name: trace.attention_matrix(name).as_json() for name in trace.attention},
+        "alignment": None if trace.aligned is None else trace.aligned.as_json(),
+        "gradients": gradients.pop("gradients", None),
+        "source_gradients": gradients.pop("source_gradients", None),
+        "state_gradients": gradients,
+        "beam": [vars(branch) for branch in trace.beam],
+        "label": trace.label,
+    }
+    if arrays:
+        groups = {"hidden": trace.hidden, "gates": trace.gates, "matrices": trace.matrices}
+        values |= {name: {part: listed(array) for part, array in group.items()} for name, group in groups.items()}
+    return values
+
+
 def facts(trace: Trace) -> dict[str, Any]:
     """Everything but the matrices, which are named with what their rows and columns are."""
     words = {"read": trace.tokens, "written": trace.targets, "source": trace.source}
     return {
-        "system": trace.system,
-        "run": trace.run,
-        "task": trace.task,
-        "text": trace.text,
+        **_columns(trace),
         "answer": trace.translation or trace.label,
-        "notes": list(trace.notes),
         "words": {kind: labels(tokens) for kind, tokens in words.items()},
         "spans": [list(span) for span in trace.spans],
         "leftward": {kind: right_to_left("".join(labels(tokens))) for kind, tokens in words.items()},
-        "opens": _telling(trace),
+        "opens": most_surprising(trace),
         "known": [bool(rank) for rank in trace.rank],
-        "probability": listed(trace.probability, 5),
-        "rank": [int(rank) for rank in trace.rank],
-        "entropy": listed(trace.entropy, 4),
-        "top": [_choices(trace, step) for step in range(trace.steps)],
-        "order": None if trace.order is None else [int(order) for order in trace.order],
-        "backoff": None if trace.backoff is None else listed(trace.backoff, 3),
+        "top": [_choices(step) for step in steps_of(trace)],
         "attention": [_weights(trace, name) for name in trace.attention],
         "alignment": trace.alignment is not None,
-        "gradients": [_slope(trace, name) for name in trace.slopes],
+        "gradients": [_gradient(trace, name) for name in trace.gradients_by_name],
         "inside": [_held(trace, name) for name in _inside(trace)],
         "matrices": [_memory(trace, name) for name in trace.matrices],
         "beam": [_branch(trace, number, word) for number, word in enumerate(branch_labels(trace.beam))],
         "unfinished": "" if all(branch.finished for branch in trace.beam if branch.rank) else UNFINISHED,
+    }
+
+
+def _columns(trace: Trace) -> dict[str, Any]:
+    """The values that both forms share."""
+    return {
+        "system": trace.system,
+        "task": trace.task,
+        "run": trace.run,
+        "text": trace.text,
+        "probability": listed(trace.probability),
+        "rank": [int(rank) for rank in trace.rank],
+        "entropy": listed(trace.entropy),
+        "order": None if trace.order is None else [int(order) for order in trace.order],
+        "backoff": None if trace.backoff is None else listed(trace.backoff),
+        "notes": list(trace.notes),
     }
 
 
@@ -76,8 +109,8 @@ def part(trace: Trace, name: str) -> tuple[np.ndarray, Bounds]:
     if kind == "matrix" and place in trace.matrices:
         most = float(np.abs(trace.matrices[place]).max(initial=0.0))
         return in_bytes(trace.matrices[place], -most, most)
-    if kind == "gradient" and place in (slopes := trace.slopes):
-        values = slopes[place].values
+    if kind == "gradient" and place in (found := trace.gradients_by_name):
+        values = found[place].values
         powers = np.where(values == 0, -np.inf, figures.powers(values)).astype(np.float32)
         real = powers[np.isfinite(powers)]
         return powers, (float(real.min(initial=np.inf)), float(real.max(initial=-np.inf))) if real.size else (0.0, 1.0)
@@ -88,7 +121,7 @@ def parts(trace: Trace) -> Iterator[str]:
     """The names of all its matrices."""
     yield from (f"attention/{name}" for name in trace.attention)
     yield from ["alignment"] * (trace.alignment is not None)
-    yield from (f"gradient/{name}" for name in trace.slopes)
+    yield from (f"gradient/{name}" for name in trace.gradients_by_name)
     yield from (f"inside/{name}" for name in _inside(trace))
     yield from (f"matrix/{name}" for name in trace.matrices)
 
@@ -99,25 +132,16 @@ def _inside(trace: Trace) -> dict[str, np.ndarray]:
     return {name: held[name] for name in sorted(held, key=lambda name: name.startswith("encoder"))}
 
 
-def _choices(trace: Trace, step: int) -> list[dict[str, Any]]:
-    """What was expected; the token that came has the label that it has in the text."""
-    words = labels_after(trace.tokens[: step + 1], (choice.token for choice in trace.top[step]))
-    found: list[dict[str, Any]] = []
-    for word, choice in zip(words, trace.top[step]):
-        found.append({"word": word, "token": choice.token, "p": float(f"{choice.probability:.4g}")})
-        if trace.rank[step] and choice.token == trace.targets[step]:
-            found[-1] |= {"word": labels(trace.targets)[step], "came": True}
-    return found
-
-
-def _telling(trace: Trace) -> int:
-    """The step shown first: the one whose next token had the lowest probability."""
-    known = np.isfinite(trace.probability)
-    return int(np.where(known, trace.probability, np.inf).argmin()) if known.any() else trace.steps - 1
+def _choices(step: TraceStep) -> list[dict[str, Any]]:
+    return [
+        {"word": one.label, "token": one.token, "p": float(f"{one.probability:.4g}")}
+        | ({"came": True} if one.came else {})
+        for one in step.expected
+    ]
 
 
 def _weights(trace: Trace, name: str) -> dict[str, Any]:
-    matrix = trace.looked(name)
+    matrix = trace.attention_matrix(name)
     heads = len(matrix.values)
     return {
         "name": name,
@@ -130,9 +154,9 @@ def _weights(trace: Trace, name: str) -> dict[str, Any]:
     }
 
 
-def _slope(trace: Trace, name: str) -> dict[str, Any]:
+def _gradient(trace: Trace, name: str) -> dict[str, Any]:
     titles = {"gradients": "the words read", "source_gradients": "the words of the source"}
-    matrix = trace.slopes[name]
+    matrix = trace.gradients_by_name[name]
     return {
         "name": name,
         "title": titles.get(name, part_name(name)),

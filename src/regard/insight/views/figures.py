@@ -22,7 +22,7 @@ def attention(trace: Trace, name: str, head: int | None = None) -> Heat:
             if known
             else f"{trace.system} has no attention."
         )
-    matrix = trace.looked(name)
+    matrix = trace.attention_matrix(name)
     heads = len(matrix.values)
     if head is not None and not 0 <= head < heads:
         raise RegardError(f"{name} has no head {head}: its heads are 0 to {heads - 1}.")
@@ -60,7 +60,7 @@ def gradients(trace: Trace) -> dict[str, Heat]:
             labels(matrix.rows), labels(matrix.columns), powers(matrix.values).tolist(),
             "of word s", "loss of predicting", POWER,
         )
-        for name, matrix in trace.slopes.items()
+        for name, matrix in trace.gradients_by_name.items()
     }  # fmt: skip
 
 

@@ -10,10 +10,11 @@ from base64 import b64encode
 from collections.abc import Sequence
 from html import escape
 
-from regard.insight.arithmetic.equation import Work
+from regard.insight.arithmetic.equation import WorkedExample
 from regard.insight.trace import Trace
-from regard.insight.trace_facts import facts, part, parts
-from regard.insight.words import labels, labels_after, part_name
+from regard.insight.views.as_json import facts, part, parts
+from regard.insight.views.steps import steps_of
+from regard.insight.words import part_name
 from regard.report.figures import isolated, legible
 from regard.report.offline_page import offline_page
 from regard.report.packed_arrays import pack
@@ -24,7 +25,7 @@ LONGEST = 90  # letters of a text in the title
 TASKS = {"language model": "read this text", "translation": "translated this", "classification": "labelled this"}
 
 
-def trace_page(*traces: Trace, works: Sequence[Work] = ()) -> str:
+def trace_page(*traces: Trace, works: Sequence[WorkedExample] = ()) -> str:
     """The whole file; several traces of one text stand below each other. `works`: the arithmetic of a single one."""
     first = traces[0]
     title = _both(first) if len(traces) == 1 else f"“{_short(first.text)}”"
@@ -40,7 +41,7 @@ def _section(trace: Trace) -> str:
     return f'<section class="card"><h2>{escape(name)}</h2>{_one(trace)}</section>\n'
 
 
-def _one(trace: Trace, works: Sequence[Work] = ()) -> str:
+def _one(trace: Trace, works: Sequence[WorkedExample] = ()) -> str:
     data, left_out = _packed(trace, works)
     said = [*trace.notes, f"Left out to keep the page small: {', '.join(left_out)}." if left_out else ""]
     return (
@@ -59,8 +60,8 @@ def fragment(trace: Trace, height: int = 900) -> str:
     )
 
 
-def _packed(trace: Trace, works: Sequence[Work]) -> tuple[str, list[str]]:
-    """All that `trace_facts` tells, with its matrices, in base64; and the names of what was left out."""
+def _packed(trace: Trace, works: Sequence[WorkedExample]) -> tuple[str, list[str]]:
+    """All that `facts` lists, with its matrices, in base64; and the names of what was left out."""
     told = facts(trace) | {"work": [work.as_json() for work in works]}
     arrays, bounds, left_out, size = {}, {}, [], 0
     for name in parts(trace):
@@ -103,18 +104,17 @@ def _columns(trace: Trace) -> dict[str, str]:
 
 
 def _steps(trace: Trace) -> list[dict[str, object]]:
-    rows: list[dict[str, object]] = []
-    read, came = labels(trace.tokens), labels(trace.targets)
-    for step in range(trace.steps):
-        known = trace.rank[step] > 0
-        row: dict[str, object] = {"step": step + 1, "read": read[step], "came": came[step] if known else None}
-        row |= {"probability": float(f"{trace.probability[step]:.4g}") if known else None}
-        row |= {"rank": int(trace.rank[step]) if known else None, "entropy": f"{trace.entropy[step]:.3f}"}
-        if trace.order is not None and trace.backoff is not None:
-            row |= {"order": int(trace.order[step]), "backoff": float(trace.backoff[step])}
-        words = labels_after(trace.tokens[: step + 1], (choice.token for choice in trace.top[step]))
-        row["expected"] = ", ".join(
-            f"{isolated(word)} {choice.probability:.3f}" for word, choice in zip(words, trace.top[step])
-        )
-        rows.append(row)
-    return rows
+    return [
+        {
+            "step": step.number + 1,
+            "read": step.read,
+            "came": None if step.rank is None else step.came,
+            "probability": None if step.probability is None else float(f"{step.probability:.4g}"),
+            "rank": step.rank,
+            "entropy": f"{step.entropy:.3f}",
+            "order": step.order,
+            "backoff": step.backoff,
+            "expected": ", ".join(f"{isolated(one.label)} {one.probability:.3f}" for one in step.expected),
+        }
+        for step in steps_of(trace)
+    ]
