@@ -161,7 +161,7 @@ def test_pieces_found_by_their_bytes_have_the_ids_of_those_cut_as_strings(tokeni
     as_bytes._piece_table = PieceTable([*as_bytes._remembered])
     ids, ends = as_strings.encode_text(lines)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(tokenizer_module, "SHORT", 0)
+        patch.setattr(tokenizer_module, "SHORT_TEXT", 0)
         for _ in range(3):  # the last time all are in the table
             found, found_ends = as_bytes.encode_text(lines)
             assert (found.tolist(), found_ends.tolist()) == (ids.tolist(), ends.tolist())
@@ -178,7 +178,7 @@ def test_bytes_are_cut_at_the_white_space_of_strings(kind, monkeypatch):
 
 
 def test_a_table_is_made_when_a_long_text_has_looked_up_as_many_pieces_as_it_holds(monkeypatch):
-    monkeypatch.setattr(tokenizer_module, "SHORT", 20)
+    monkeypatch.setattr(tokenizer_module, "SHORT_TEXT", 20)
     tokenizer = Tokenizer.train(TEXT, "word")
     for text, made in (
         ("a b c d e f g h i j k", False),
