@@ -520,7 +520,7 @@ def test_bytes_are_shown_as_themselves_or_by_their_number():
 
 
 def test_remembered_pieces_are_counted_in_characters(monkeypatch):
-    monkeypatch.setattr(tokenizer_module, "REMEMBERED", 6)
+    monkeypatch.setattr(tokenizer_module, "CACHED_CHARACTERS", 6)
     words = Tokenizer.train(["abc def ghi j"], "word", 9)
     words.encode("abc def")
     assert words._remembered.keys() == {"\n", "abc", "def"}
