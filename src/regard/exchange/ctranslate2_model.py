@@ -41,7 +41,7 @@ from regard.runs.translation_run import TranslationRun
 from regard.systems.gpt import GPT
 from regard.systems.gpt import Settings as GPTSettings
 from regard.systems.transformer import Settings, Transformer
-from regard.text.tokenizers.tokenizer import EOS, UNK
+from regard.text.tokenizers.engine import EOS, UNK
 
 SENTENCES = 200  # that are translated to compare
 ROWS = 1024  # of the table of positions at least, where the model has no limit

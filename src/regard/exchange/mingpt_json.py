@@ -22,7 +22,8 @@ from regard.report.progress import say
 from regard.runs.folder import Tokenizers, build_model, set_weights
 from regard.runs.new_folder import check_free, new_folder, write_facts, write_folder
 from regard.runs.recipe import compose
-from regard.text.tokenizers.tokenizer import EOS, UNK, Tokenizer
+from regard.text.tokenizers.engine import EOS, UNK
+from regard.text.tokenizers.tokenizer import Tokenizer
 from regard.training.checkpoint import save_tensors
 
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
