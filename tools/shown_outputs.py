@@ -10,6 +10,7 @@ as well. What is compared:
 - a number may differ by TOLERANCE, one before a unit of time, speed or memory by any amount;
 - `…` alone on a line stands for any lines, at the end of a line for the rest of it; all other words must be the same;
 - after `<!-- sampled text -->` only the number of lines is compared: another processor rounds, and writes, differently;
+- after `<!-- file: NAME -->` a ```python block is written into that file;
 - after `<!-- recorded -->` nothing is run: the block takes minutes, and tests/cli/test_readme.py compares its form.
 """
 
@@ -41,7 +42,7 @@ class Step:
     """One command or one statement, what the page shows below it, and the place of that on the page."""
 
     page: Path
-    kind: str  # console or python
+    kind: str  # console, python or file
     code: str
     shown: list[str] = field(default_factory=list)
     first: int = 0  # index of the first line of the output
@@ -58,11 +59,13 @@ def steps(page: Path) -> Iterator[Step]:
     number, note = 0, ""
     while number < len(lines):
         line = lines[number]
-        if found := re.fullmatch(r"<!-- (sampled text|recorded)\b.*-->", line):
+        if found := re.fullmatch(r"<!-- (sampled text|recorded|file: [\w.]+) -->", line):
             note = found[1]
         elif line in ("```console", "```python"):
             end = lines.index("```", number)
-            if note != "recorded":
+            if note.startswith("file: "):
+                yield Step(page, "file", "\n".join([note[6:], *lines[number + 1 : end]]))
+            elif note != "recorded":
                 yield from _block(page, line[3:], lines, number + 1, end, sampled=note == "sampled text")
             number, note = end, ""
         elif line:
@@ -186,6 +189,10 @@ class Session:
 
     def printed(self, step: Step) -> list[str]:
         """What this step prints."""
+        if step.kind == "file":
+            name, _, content = step.code.partition("\n")
+            (self.folder / name).write_text(f"{content}\n", encoding="utf-8")
+            return []
         text = self.typed(step.code) if step.kind == "python" else self.run(step.code)
         return [line.rstrip() for line in text.rstrip("\n").split("\n")] if text.strip() else []
 
@@ -215,7 +222,7 @@ def main() -> int:
             for step in reversed([(step, session.printed(step)) for step in steps(page)]):
                 step, printed = step
                 if write:
-                    lines[step.first : step.first + len(step.shown)] = renewed(step, printed)
+                    lines[step.first : step.first + len(step.shown)] = renewed(step, printed) if step.kind != "file" else []
                 elif found := difference(step, printed):
                     print(found, end="\n\n")
                     wrong += 1
