@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from regard.base.errors import RegardError
-from regard.base.numbers import counted
+from regard.base.numbers import pluralize
 from regard.comparison.comparison import Comparison, compare
 from regard.comparison.findings import notes
 from regard.comparison.ladders import LANGUAGE, PROMPT, TRANSLATION, side_by_side
@@ -80,7 +80,7 @@ def climbing_aside(question: Question, folder: Path) -> Iterator[None]:
         yield
         return
     words = [*shlex.split(question.command())[1:], "--run", str(folder)]
-    say(f"{counted(len(question.systems), 'translator')} train beside the language models, on the other core")
+    say(f"{pluralize(len(question.systems), 'translator')} train beside the language models, on the other core")
     folder.parent.mkdir(parents=True, exist_ok=True)
     path = folder.parent / f"{folder.name}.log"  # two bars would overwrite each other
     with path.open("a", encoding="utf-8") as log:

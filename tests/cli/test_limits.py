@@ -11,7 +11,8 @@ import struct
 import pytest
 
 from forked import forked
-from regard.base.files import MOST_HEADER, MOST_JSON, MOST_TIMES
+from regard.base.digests import MAX_JSON_BYTES
+from regard.base.reading import MAX_HEADER_BYTES, MAX_UNPACKING
 from regard.exchange.arpa import PREAMBLE
 from regard.runs.recipe import MOST_RECIPE
 from regard.text.readers.lines import LONGEST_LINE
@@ -31,8 +32,8 @@ def zstandard():
 
 
 FILES = {
-    "bomb.txt.gz": (lambda: gzip.compress(b"a b c\n" * 900_000), f"more than {MOST_TIMES} times its size"),
-    "bomb.txt.zst": (zstandard, f"more than {MOST_TIMES} times its size"),
+    "bomb.txt.gz": (lambda: gzip.compress(b"a b c\n" * 900_000), f"more than {MAX_UNPACKING} times its size"),
+    "bomb.txt.zst": (zstandard, f"more than {MAX_UNPACKING} times its size"),
     "line.txt": (lambda: b"a " * LONGEST_LINE, "has a line of more than 4 MiB"),
     "laughs.tmx": (laughs, "declares XML entities"),
     "tag.tmx": (lambda: TMX.format(f"<note {'x' * 6_000_000}='1'/>", "a"), "a tag or comment of more than 4 MiB"),
@@ -70,7 +71,7 @@ def test_a_parquet_file_of_absurd_size_is_refused(tmp_path):
         words = ["train", "ngram", "--data", tmp_path / f"{name}.parquet", "--run", tmp_path / "run"]
         outcome = forked(*words, memory=4 << 30)  # Arrow reserves addresses that it does not use
         assert outcome.kind == "refused", outcome
-        assert f"more than {MOST_TIMES} times its size" in outcome.said
+        assert f"more than {MAX_UNPACKING} times its size" in outcome.said
 
 
 ARPA = {
@@ -106,11 +107,11 @@ def test_a_run_with_absurd_files_is_refused(trained, tmp_path):
         assert said in outcome.said
         shutil.copy(trained["lstm"] / name, run / name)
 
-    (run / "run.json").write_text("[" + " " * MOST_JSON)
+    (run / "run.json").write_text("[" + " " * MAX_JSON_BYTES)
     refused_for("run.json", "has more than 64 MiB")
     header = b'{"a":{"dtype":"F32","shape":[0],"data_offsets":[0,0]}}' + b" " * (67 << 20)
     (run / "model.safetensors").write_bytes(struct.pack("<Q", len(header)) + header)
-    refused_for("model.safetensors", f"more than {MOST_HEADER >> 20} MiB")
+    refused_for("model.safetensors", f"more than {MAX_HEADER_BYTES >> 20} MiB")
     with open(run / "tokenizer.json", "wb") as stream:
         stream.truncate(1 << 36)  # sparse; nobody reads 64 GiB for its digest
     refused_for("tokenizer.json", "has more than 256 MiB")
@@ -118,7 +119,7 @@ def test_a_run_with_absurd_files_is_refused(trained, tmp_path):
     del facts["files"], facts["blake2b"]
     (run / "run.json").write_text(json.dumps(facts))
     with open(run / "tokenizer.json", "wb") as stream:
-        stream.truncate(tokenizer_module.MOST_BYTES + 1)
+        stream.truncate(tokenizer_module.MAX_FILE_BYTES + 1)
     refused_for("tokenizer.json", "has more than 256 MiB")
 
 

@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from regard.base.files import DIGEST, is_held, locked
+from regard.base.digests import DIGEST
+from regard.base.locks import is_locked, try_lock
 from regard.runs.history import read_metrics
 
 
@@ -116,11 +117,11 @@ def test_a_hundred_runs_are_listed_without_torch_and_without_their_weights(shelf
 
 def test_listing_does_not_keep_a_training_from_beginning(shelf):
     lock = shelf / "lstm" / ".lock"
-    assert not is_held(lock)
-    with locked(lock):
-        assert is_held(lock)
-    assert not is_held(lock)
-    assert not is_held(shelf / "nowhere" / ".lock")
+    assert not is_locked(lock)
+    with try_lock(lock):
+        assert is_locked(lock)
+    assert not is_locked(lock)
+    assert not is_locked(shelf / "nowhere" / ".lock")
     assert not (shelf / "nowhere").exists()
 
 

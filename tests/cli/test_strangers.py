@@ -10,7 +10,7 @@ import sys
 import pytest
 
 from regard.base.errors import RegardError
-from regard.base.files import append_line
+from regard.base.writing import append_line
 from regard.comparison.plan import Plan
 from regard.comparison.question import Question
 from regard.runs.folder import open_recipe

@@ -14,8 +14,9 @@ from pathlib import Path
 
 import pytest
 
+from regard.base.digests import with_digest
 from regard.base.errors import RegardError
-from regard.base.files import locked, with_digest
+from regard.base.locks import try_lock
 from regard.comparison.processes import read_result
 from regard.runs import train as fit
 from regard.runs.new_folder import BEGINNING, BEGUN, free_folder
@@ -318,7 +319,7 @@ def test_a_damaged_arpa_file_is_refused_with_its_line(wrong, tmp_path):
 
 
 def test_two_processes_never_train_in_one_folder(wrong, broken):
-    with locked(broken / ".lock"):
+    with try_lock(broken / ".lock"):
         assert "Another process is working in" in wrong("resume", broken)
 
 
@@ -402,7 +403,7 @@ def test_a_training_that_never_begins_leaves_no_folder(monkeypatch, wrong, text_
     assert not list(tmp_path.iterdir())
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / BEGINNING).write_text(BEGUN)
-    with locked(tmp_path / "mine" / ".lock"):  # another process begins there
+    with try_lock(tmp_path / "mine" / ".lock"):  # another process begins there
         assert "Another process" in wrong("train", "lstm", "--size", "tiny", "--data", text_file, "--run", "mine")
         assert len(list((tmp_path / "mine").iterdir())) == 2
 

@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from regard.base.errors import RegardError
-from regard.base.settings import meant
+from regard.base.settings import did_you_mean
 
 if TYPE_CHECKING:
     from regard.bench.contenders import Place, Row
@@ -121,5 +121,5 @@ USUAL = tuple(bench.name for bench in BENCHES if not bench.only_named)
 
 def get_bench(name: str) -> Bench:
     if name not in NAMES:
-        raise RegardError(f"There is no benchmark {name!r}{meant(name, NAMES)}")
+        raise RegardError(f"There is no benchmark {name!r}{did_you_mean(name, NAMES)}")
     return BENCHES[NAMES.index(name)]

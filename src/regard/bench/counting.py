@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from regard.base.numbers import grouped
+from regard.base.numbers import group_digits
 from regard.bench.contenders import Contender, Place, Row
 from regard.evaluation.perplexity import Method, token_losses
 from regard.exchange.arpa import write_arpa
@@ -141,7 +141,10 @@ def one_thread() -> Iterator[None]:
 
 def rows(place: Place) -> list[Row]:
     here = Place(torch.device("cpu"), "quick" if place.size == "quick" else "small")
-    work = f"{ORDER}-gram of {grouped(len(words().counted))} words, {grouped(len(words().held_out))} words scored"
+    work = (
+        f"{ORDER}-gram of {group_digits(len(words().counted))} words, "
+        f"{group_digits(len(words().held_out))} words scored"
+    )
     contenders = {
         "ngram-score": [Contender("Regard", RegardScoring), Contender("kenlm", KenlmScoring, needs=["kenlm"])],
         "score-lines": [

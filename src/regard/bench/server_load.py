@@ -33,7 +33,8 @@ from regard.bench.http_load import Answer, load
 from regard.bench.turns import sentence, spread
 from regard.runs.folder import Tokenizers
 from regard.runs.new_folder import new_folder, write_facts, write_folder
-from regard.text.tokenizers.tokenizer import EOS, UNK, Tokenizer
+from regard.text.tokenizers.engine import EOS, UNK
+from regard.text.tokenizers.tokenizer import Tokenizer
 from regard.training.checkpoint import save_tensors
 
 CLIENTS = {"full": (1, 16, 64, 256), "small": (1, 16, 64), "quick": (1, 4)}

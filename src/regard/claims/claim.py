@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from regard.base.errors import RegardError
-from regard.base.settings import meant
+from regard.base.settings import did_you_mean
 from regard.report.figures import Figure
 
 KINDS = ("identity", "measured", "timing")
@@ -162,7 +162,9 @@ class Claim:
         if name not in self.knobs:
             known = list(self.knobs)
             raise RegardError(
-                f"{self.name} has no knob {name!r}{meant(name, known)}" if known else f"{self.name} has no knobs."
+                f"{self.name} has no knob {name!r}{did_you_mean(name, known)}"
+                if known
+                else f"{self.name} has no knobs."
             )
         least, most = self.limits.get(name, (-math.inf, math.inf))
         if not isinstance(value, (int, float)) or not least <= value <= most:

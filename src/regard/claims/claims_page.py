@@ -11,7 +11,7 @@ from html import escape
 from pathlib import Path
 from string import Template
 
-from regard.base.files import write_text
+from regard.base.writing import write_text
 from regard.claims.finding_words import words_of_finding
 from regard.claims.result import Result, verdict_words
 from regard.claims.verdict import FAILS, HOLDS, LEVEL, SIGNS, Finding

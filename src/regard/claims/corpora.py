@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from random import Random
 
-from regard.base.files import write_text
 from regard.base.word_spans import find_words
+from regard.base.writing import write_text
 from regard.claims.models import kept
 from regard.corpora.phrasebook import make_pairs
 

@@ -11,7 +11,7 @@ from collections import defaultdict
 import numpy as np
 import torch
 
-from regard.base.numbers import grouped
+from regard.base.numbers import group_digits
 from regard.claims.claim import Claim, Evidence, Expect, Trial
 from regard.claims.through_time import (
     EXACT,
@@ -116,7 +116,7 @@ def horizons() -> Lines:
         [
             Line("log 0.01 / log σ(b)", [(b, horizon_of(log_sigmoid(b))) for b in grid]),
             Line("measured", [(b, horizon_of(log_slope(gates_alone(b)))) for b in MEASURED], joined=False),
-            *(Line(f"{grouped(steps)} steps", [(0.0, steps)], level=True) for steps in (100, 1000, 10_000)),
+            *(Line(f"{group_digits(steps)} steps", [(0.0, steps)], level=True) for steps in (100, 1000, 10_000)),
         ],
         log_y=True,
     )  # fmt: skip

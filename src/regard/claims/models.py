@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from regard.base.cache import cache_folder
-from regard.base.files import waiting_for
+from regard.base.locks import lock
 from regard.claims.source_digest import digest
 from regard.report.progress import hushed
 from regard.runs.compose import compose_recipe
@@ -39,7 +39,7 @@ def trained(
     made_of = f"{recipe.toml()}\n{digest('regard.runs.train')}\n{torch.__version__}\n{read}"
     name = f"{system}-{hashlib.sha256(made_of.encode()).hexdigest()[:16]}"
     folder = (store or kept()) / "models" / name
-    with waiting_for(folder.with_name(f".{folder.name}.lock")):
+    with lock(folder.with_name(f".{folder.name}.lock")):
         if (folder / "done.json").exists():
             return load(folder, device="cpu")
         with hushed():

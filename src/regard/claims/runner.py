@@ -22,7 +22,7 @@ from threading import Thread
 import torch
 
 from regard.base.errors import RegardError
-from regard.base.files import write_text
+from regard.base.writing import write_text
 from regard.claims.all_claims import get_claim, module_of
 from regard.claims.claim import Claim
 from regard.claims.models import kept

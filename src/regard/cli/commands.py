@@ -12,27 +12,24 @@ from cyclopts.exceptions import MissingArgumentError, UnknownCommandError, Unkno
 
 from regard import __version__
 from regard.base.errors import RegardError
-from regard.base.settings import meant
-from regard.base.synonyms import COMMANDS, RUN_FIRST, SETTINGS, ours
+from regard.base.settings import did_you_mean
+from regard.base.synonyms import COMMANDS, RUN_FIRST, SETTINGS, from_synonym
 from regard.cli import MEMORY
 
 GROUPS: dict[str, dict[str, str]] = {  # each verb, and where in regard.cli it is: imported when it is asked for
-    "Start": {"demo": "comparing:demo", "systems": "listing:systems", "data": "datasets:data_app"},
+    "Start": {"demo": "demo:demo", "systems": "systems:systems", "data": "data:data_app"},
     "Train": {
-        "train": "training:train", "resume": "training:resume", "compare": "comparing:compare",
-        "runs": "keeping:runs_app",
+        "train": "train:train", "resume": "resume:resume", "compare": "compare:compare", "runs": "runs:runs_app",
     },
     "Use": {
-        "generate": "writing:generate", "chat": "chatting:chat", "translate": "writing:translate",
-        "classify": "writing:classify", "score": "evaluating:score",
+        "generate": "generate:generate", "chat": "chat:chat", "translate": "translate:translate",
+        "classify": "classify:classify", "score": "score:score",
     },
-    "Serve": {"serve": "serving:serve"},
-    "Look inside": {
-        "lab": "workbench:lab", "inspect": "inspecting:inspect", "claims": "claiming:claims", "laws": "listing:laws",
-    },
-    "Learn": {"lecture": "lecturing:lecture", "exercise": "practising:exercise_app"},
-    "Exchange": {"export": "exchanging:export_run", "import": "exchanging:import_run"},
-    "Measure": {"evaluate": "evaluating:evaluate", "bench": "benching:bench", "doctor": "doctor:doctor"},
+    "Serve": {"serve": "serve:serve"},
+    "Look inside": {"lab": "lab:lab", "inspect": "inspect:inspect", "claims": "claims:claims", "laws": "laws:laws"},
+    "Learn": {"lecture": "lecture:lecture", "exercise": "exercise:exercise_app"},
+    "Exchange": {"export": "export:export_run", "import": "import_:import_run"},
+    "Measure": {"evaluate": "evaluate:evaluate", "bench": "bench:bench", "doctor": "doctor:doctor"},
 }  # fmt: skip
 # As PyTorch, CUDA and the loader of shared libraries say it:
 NO_MEMORY = "out of memory|can't allocate|allocate memory|failed to map segment|bad_alloc"
@@ -46,7 +43,7 @@ app = App(
     suppress_keyboard_interrupt=False,  # `main` says so
     group_commands=Group("Options", sort_key=len(GROUPS)),  # --help and --version, after the verbs
 )
-app.command("regard.cli.completing:install_completion", name="--install-completion")
+app.command("regard.cli.completion:install_completion", name="--install-completion")
 for place, (title, verbs) in enumerate(GROUPS.items()):
     group = Group(title, sort_key=place)
     for order, (name, verb) in enumerate(verbs.items()):
@@ -94,7 +91,7 @@ def _missing(error: MissingArgumentError) -> str:
 
 def _no_verb(option: str) -> str:
     """An option without a verb: whose it may be, by the name that Regard has for it."""
-    found = ours(option, SETTINGS, SETTINGS) or (option[2:] if option[2:] in SETTINGS else None)
+    found = from_synonym(option, SETTINGS, SETTINGS) or (option[2:] if option[2:] in SETTINGS else None)
     if found:
         return f"{option} without a verb: did you mean `regard train SYSTEM --{found}`?"
     return f"{option} without a verb: the verb comes first, as in `regard train lstm --data my.txt`."
@@ -121,14 +118,14 @@ def _is_run(word: str) -> bool:
 def _command(word: str, before: list[str]) -> str:
     if before:  # of `regard data`
         return f": `regard {' '.join(before)} --help` says what there is."
-    found = ours(word, COMMANDS, COMMANDS)
-    return f": did you mean `regard {found}`?" if found else meant(word, VERBS)
+    found = from_synonym(word, COMMANDS, COMMANDS)
+    return f": did you mean `regard {found}`?" if found else did_you_mean(word, VERBS)
 
 
 def _option(keyword: str, options: list[str], verb: str) -> str:
     if keyword.strip("-") in RUN_FIRST.split():
         return f": what it works on comes first, as in `{verb} runs/mine`."
-    return meant(keyword, [name for name in options if name.startswith("--")])
+    return did_you_mean(keyword, [name for name in options if name.startswith("--")])
 
 
 def sentence(error: Exception) -> str:

@@ -1,4 +1,4 @@
-"""What this machine has and what runs on it: `doctor`."""
+"""`doctor`: report on this machine, and clean the cache."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from regard.base.errors import RegardError
-from regard.base.numbers import counted, of_bytes
-from regard.base.settings import at_least, one_of
+from regard.base.numbers import format_bytes, pluralize
+from regard.base.settings import check_choice, check_range
 from regard.cli.options import Flag
 from regard.cli.printing import agreed, print_facts, print_prose
 
@@ -85,10 +85,10 @@ def doctor(
     from regard.report.table import print_json
 
     if prune is not None:
-        at_least("--prune", prune, 0)
+        check_range("--prune", prune, 0)
         say(_prune(cache_folder() / "tokens", prune))
     if clear:
-        one_of("--clear", clear, [name for name in PARTS if "." not in name])
+        check_choice("--clear", clear, [name for name in PARTS if "." not in name])
         say(_clear(cache_folder() / clear, yes))
     facts = {
         "machine": _machine(),
@@ -184,7 +184,7 @@ def _own_names(part: str) -> re.Pattern[str]:
 
 def _own_and_other(folder: Path) -> tuple[list[Path], list[Path]]:
     """Files of a part of the cache: Regard's, and all others with every link, which is not followed."""
-    from regard.base.files import is_partial
+    from regard.base.writing import is_partial
 
     names = _own_names(folder.name)
     own: list[Path] = []
@@ -220,7 +220,9 @@ def _prune(folder: Path, days: int) -> str:
             if tokens.suffix == ".npy":
                 tokens.with_suffix(".json").unlink(missing_ok=True)
             texts, size = texts + (tokens.suffix in (".npy", ".pairs")), size + bytes_here
-    said = f"Deleted the tokens of {counted(texts, 'text')} older than {counted(days, 'day')}, {of_bytes(size)}."
+    said = (
+        f"Deleted the tokens of {pluralize(texts, 'text')} older than {pluralize(days, 'day')}, {format_bytes(size)}."
+    )
     return said + _left(other)
 
 
@@ -231,7 +233,7 @@ def _clear(folder: Path, yes: bool) -> str:
     if folder.is_symlink():
         raise RegardError(f"{folder} is a link: delete what it leads to yourself, if you want to.")
     own, other = _own_and_other(folder)
-    size = f"{counted(len(own), 'file')}, {of_bytes(sum(map(_size, own)))}"
+    size = f"{pluralize(len(own), 'file')}, {format_bytes(sum(map(_size, own)))}"
     if not agreed(f"Delete {folder} ({size}: {PARTS[folder.name]})?", yes):
         return "Nothing was deleted."
     for file in own:
@@ -272,17 +274,17 @@ def _print(facts: dict[str, Any]) -> None:
     machine = dict(facts["machine"])
     gpus = machine.pop("gpus", [])
     if "memory_bytes" in machine:
-        machine["memory"] = of_bytes(machine.pop("memory_bytes"))
+        machine["memory"] = format_bytes(machine.pop("memory_bytes"))
         machine["threads"] = f"{machine['threads']} ({_threads_from()})"
         machine["gpu"] = "none that PyTorch can use" if not gpus else ""
     for number, gpu in enumerate(gpus):
-        memory = f"{of_bytes(gpu['memory_bytes'])}, {of_bytes(gpu['free_bytes'])} of it free"
+        memory = f"{format_bytes(gpu['memory_bytes'])}, {format_bytes(gpu['free_bytes'])} of it free"
         machine["gpu" if len(gpus) == 1 else f"gpu {number}"] = f"{gpu['name']} ({gpu['capability']}): {memory}"
     print_facts({name: value for name, value in machine.items() if value != ""}, False)
 
     cache = facts["cache"]
     print()
-    rows = [part | {"bytes": of_bytes(part["bytes"])} for part in cache["parts"]]
+    rows = [part | {"bytes": format_bytes(part["bytes"])} for part in cache["parts"]]
     if rows:
         print_table(rows, {"part": "in the cache", "files": "files", "bytes": "size", "about": "what it is"})
     print_prose(

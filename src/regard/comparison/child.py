@@ -18,8 +18,9 @@ from typing import Any
 
 import torch
 
+from regard.base.digests import read_with_digest, with_digest
 from regard.base.errors import RegardError, Stopped
-from regard.base.files import read_with_digest, with_digest, write_text
+from regard.base.writing import write_text
 from regard.comparison.plan import Entrant, Plan
 from regard.report.progress import hush
 from regard.runs.dry_run import peak_memory

@@ -11,24 +11,19 @@ from __future__ import annotations
 
 import datetime
 import json
-from collections.abc import Mapping
+import re
+import unicodedata
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import regard
+from regard.base.digests import MAX_JSON_BYTES, check_digests, file_digest, with_digest, without_digest
 from regard.base.errors import RegardError
-from regard.base.files import (
-    MOST_JSON,
-    check_digests,
-    check_names,
-    file_digest,
-    read_whole,
-    with_digest,
-    without_digest,
-    write_text,
-)
-from regard.base.numbers import grouped
+from regard.base.numbers import group_digits
+from regard.base.reading import read_whole
+from regard.base.writing import write_text
 from regard.comparison.question import MATCHES, Question, Rung
 from regard.comparison.task import ComparedTask, Ground, task_named
 from regard.comparison.width import match_parameters, size_of
@@ -114,7 +109,7 @@ class Plan:
         become paths, and code must have been named by the user before it is used."""
         path = folder / "comparison.json"
         try:
-            tree = without_digest(json.loads(read_whole(path, MOST_JSON)), path)
+            tree = without_digest(json.loads(read_whole(path, MAX_JSON_BYTES)), path)
             if tree["format"] != FORMAT:
                 raise RegardError(f"{folder} was written by another version of Regard: choose another --run.")
             if question is not None and (difference := _difference(tree["question"], question)):
@@ -133,10 +128,20 @@ class Plan:
             raise RegardError(f"{path} is damaged; choose another --run.") from None
         if isinstance(files, dict):  # older comparisons have none
             check_digests(folder, SHARED, files)
-        check_names([entrant.name(seed) for entrant, seed in plan.runs], path)
+        _check_names([entrant.name(seed) for entrant, seed in plan.runs], path)
         if not _is_whole(plan):
             raise RegardError(f"{path} is damaged; choose another --run.")
         return plan
+
+
+def _check_names(names: Sequence[str], where: Path) -> None:
+    """Names that were read from a file and will be those of folders beside it: letters, digits and hyphens, never a
+    path, and no two that a file system could take for one."""
+    for name in names:
+        if not re.fullmatch(r"[\w-]+", name) or len(name.encode()) > 200:
+            raise RegardError(f"{where} names {name!r}, which cannot be the name of a run: restore the file.")
+    if len({unicodedata.normalize("NFKC", name).casefold() for name in names}) < len(names):
+        raise RegardError(f"{where} has two runs of one name: restore the file.")
 
 
 def _is_whole(plan: Plan) -> bool:
@@ -218,7 +223,10 @@ def make_plan(question: Question, folder: Path, jobs: int = 1) -> Plan:
     plan.write()
     tidy(folder)
     if target is not None:
-        say(f"parameters matched to {grouped(target)}, those of the {question.size} {task.reference}: {_sizes(plan)}")
+        say(
+            f"parameters matched to {group_digits(target)}, those of the {question.size} {task.reference}: "
+            f"{_sizes(plan)}"
+        )
     return plan
 
 
@@ -228,7 +236,7 @@ def _sizes(plan: Plan) -> str:
     counts = {
         e.label: size_of(e.recipe, tokenizers.target, tokenizers.source)[0] for e in plan.entrants if not e.counted
     }
-    return ", ".join(f"{label} {grouped(count)}" for label, count in counts.items())
+    return ", ".join(f"{label} {group_digits(count)}" for label, count in counts.items())
 
 
 def _entrant(question: Question, rung: Rung, recipe: Recipe, ground: Ground, jobs: int) -> Entrant:

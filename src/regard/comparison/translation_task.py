@@ -18,8 +18,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from regard.base.digests import MAX_SHARED_BYTES
 from regard.base.errors import RegardError
-from regard.base.files import MOST_SHARED, read_whole
+from regard.base.reading import read_whole
 from regard.comparison.task import Columns, ComparedTask, Ground, Report, Results, Scores
 from regard.decoding.beam import BEAM
 from regard.evaluation.bleu import Statistics, refuse_escaped
@@ -154,7 +155,7 @@ def read_test(plan: Plan) -> tuple[list[str], list[str]]:
     """The test sentences of a comparison, and their references."""
     path = plan.folder / TEST
     try:
-        kept = json.loads(read_whole(path, MOST_SHARED) if path.exists() else "")
+        kept = json.loads(read_whole(path, MAX_SHARED_BYTES) if path.exists() else "")
         return kept["sources"], kept["references"]
     except (OSError, ValueError, KeyError):
         raise RegardError(f"{path} is damaged or gone; choose another --run.") from None

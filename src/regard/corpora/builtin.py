@@ -19,7 +19,7 @@ from functools import lru_cache
 from random import Random
 from typing import TYPE_CHECKING
 
-from regard.base.numbers import grouped
+from regard.base.numbers import group_digits
 from regard.corpora.split import Draw, line_hash
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def built_in(name: str) -> BuiltIn:
         return _pyref()
     if name == "phrasebook":
         return _phrasebook()
-    lines = grouped(TOY_LINES)
+    lines = group_digits(TOY_LINES)
     origin = f"{lines} lines made by seed 0, each in the split that its hash says: identical lines share a split."
     return BuiltIn(toy_task(name), pretokenised=True, origin=origin, disjoint=True)
 
@@ -69,7 +69,7 @@ def phrases(count: int, longest: int) -> Mapping[str, Sequence[Pair]]:
 
 def _phrasebook() -> BuiltIn:
     splits = {split: [pair.source for pair in pairs] for split, pairs in phrases(0, 0).items()}
-    count = grouped(sum(map(len, splits.values())))
+    count = group_digits(sum(map(len, splits.values())))
     origin = f"The English side of {count} pairs of the built-in phrasebook, made by seed 0."
     return BuiltIn(splits, pretokenised=False, origin=origin, disjoint=False)
 
@@ -143,7 +143,7 @@ def _pyref() -> BuiltIn:
     text = "\n".join(line for lines in splits.values() for line in lines)
     checksum = hashlib.sha256(text.encode()).hexdigest()[:12]
     origin = (
-        f"The language reference of Python {version}, {grouped(len(text.split()))} words, checksum {checksum}, "
+        f"The language reference of Python {version}, {group_digits(len(text.split()))} words, checksum {checksum}, "
         f"split by topic, 5 % each for valid and test."
     )
     return BuiltIn(splits, pretokenised=False, origin=origin, disjoint=False)

@@ -21,8 +21,9 @@ from typing import IO
 
 from regard.base.cache import cache_folder
 from regard.base.errors import RegardError
-from regard.base.files import waiting_for, writing
-from regard.base.numbers import grouped
+from regard.base.locks import lock
+from regard.base.numbers import group_digits
+from regard.base.writing import writing
 from regard.corpora.downloads import CATALOGUE, File
 
 Progress = Callable[[int, int | None], None]  # bytes done, bytes in all if known
@@ -63,7 +64,7 @@ def _alone(folder: Path) -> Iterator[None]:
     """A lock: one process at a time fetches a corpus; remains of a killed one are removed."""
     with ExitStack() as held:
         try:
-            held.enter_context(waiting_for(folder.with_name(f".{folder.name}.lock")))
+            held.enter_context(lock(folder.with_name(f".{folder.name}.lock")))
             for leftover in folder.glob(".*.part"):
                 leftover.unlink()
         except OSError as error:
@@ -162,12 +163,14 @@ def _stream(url: str, stream: IO[bytes], progress: Progress | None) -> None:
             if (now := monotonic()) - since > SLOW_SECONDS:
                 if done - mark < SLOW_BYTES:
                     raise RegardError(
-                        f"{url} sends less than {grouped(SLOW_BYTES)} bytes in {SLOW_SECONDS} seconds; try again later "
-                        "or use a mirror (REGARD_MIRROR)."
+                        f"{url} sends less than {group_digits(SLOW_BYTES)} bytes in {SLOW_SECONDS} seconds; "
+                        "try again later or use a mirror (REGARD_MIRROR)."
                     )
                 since, mark = now, done
     if total is not None and done < total:
-        raise RegardError(f"{url} broke off after {grouped(done)} of {grouped(total)} bytes; run the command again.")
+        raise RegardError(
+            f"{url} broke off after {group_digits(done)} of {group_digits(total)} bytes; run the command again."
+        )
 
 
 def _require_size(url: str, size: int) -> None:

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from regard.base.arguments import checked
 from regard.base.errors import RegardError
-from regard.base.settings import at_least
+from regard.base.settings import check_range
 from regard.layers.state import State, map_state, select_rows
 from regard.systems.model import Model
 
@@ -52,7 +52,7 @@ class Beam:
     n_best: int = 1
 
     def __post_init__(self) -> None:
-        at_least("--beam", self.width, 1, WIDEST)
+        check_range("--beam", self.width, 1, WIDEST)
         if not 1 <= self.n_best <= self.width:
             raise RegardError(f"--n-best must be at least 1 and at most --beam {self.width}, not {self.n_best}.")
         if not -10 <= self.length_penalty <= 10:

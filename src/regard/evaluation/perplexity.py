@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from regard.base.errors import RegardError
-from regard.base.settings import at_least
+from regard.base.settings import check_range
 from regard.systems.model import Model
 from regard.text.batches.text_batches import segment_batches
 
@@ -60,7 +60,7 @@ class Method:
         warm = overlap if overlap is not None else read // 2
         if limit is not None and read > limit:
             raise RegardError(f"--segment {read} is longer than the {limit} tokens this model can read at once.")
-        at_least("--segment", read, 1)
+        check_range("--segment", read, 1)
         if not 0 <= warm < read:
             raise RegardError(f"--overlap must be at least 0 and below the segment's {read} tokens, not {warm}.")
         return cls(read - warm, warm)
@@ -116,7 +116,7 @@ def token_losses(
     model.eval()
     if rows is None:
         rows = rows_at_once(model, max(method.length + method.overlap, 1))
-    at_least("--rows", rows, 1)
+    check_range("--rows", rows, 1)
     batches = _streamed(model, ids, eos) if method.stream else _segmented(model, ids, method, rows, eos)
     for losses in batches:
         yield losses.double().cpu().numpy()

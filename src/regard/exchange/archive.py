@@ -27,8 +27,10 @@ import tomli_w
 
 import regard
 from regard.base.errors import RegardError
-from regard.base.files import claiming, locked, making_folder, reading
-from regard.base.numbers import counted
+from regard.base.locks import exclusive_name, try_lock
+from regard.base.numbers import pluralize
+from regard.base.reading import reading
+from regard.base.writing import atomic_folder
 from regard.report.progress import say
 from regard.runs.facts import ANCESTORS, CHECKPOINT, WEIGHTS, read_facts
 from regard.runs.new_folder import check_free
@@ -51,7 +53,7 @@ def write(folder: Path, out: Path, *, training: str = "yes") -> None:
     if training not in ("yes", "no"):
         raise RegardError(f"--training must be yes or no, not {training!r}.")
     facts = read_facts(folder)
-    with locked(folder / ".lock"):
+    with try_lock(folder / ".lock"):
         files = _files(folder, facts, training == "yes")
         replaced = {"recipe.toml": _recipe(folder), "run.json": _facts(facts)}
         recorded = {}
@@ -128,7 +130,7 @@ def read(file: Path, run: Path, tokenizer_file: Path | None = None) -> Path:
     if run.exists():  # an empty folder, which cannot be held and renamed at once
         raise RegardError(f"{run} exists already: choose another --run.")
     try:
-        with zipfile.ZipFile(file) as archive, claiming(run), making_folder(run) as made:
+        with zipfile.ZipFile(file) as archive, exclusive_name(run), atomic_folder(run) as made:
             recorded = _manifest(file, archive)
             for name, expected in recorded.items():
                 _unpack(file, archive, name, expected, made / name)
@@ -137,7 +139,7 @@ def read(file: Path, run: Path, tokenizer_file: Path | None = None) -> Path:
         if isinstance(error, RegardError):
             raise
         raise _damaged(file, str(error)) from None
-    say(f"imported {counted(len(recorded), 'file')} of a run; every digest is as recorded")
+    say(f"imported {pluralize(len(recorded), 'file')} of a run; every digest is as recorded")
     for name in recorded:
         if name.endswith(".py"):
             say(f"note: it was trained with code of its own, {run / name}, which runs only after you have named it")

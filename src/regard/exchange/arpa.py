@@ -23,7 +23,8 @@ from typing import NoReturn, TextIO
 import numpy as np
 
 from regard.base.errors import RegardError
-from regard.base.files import reading, replacing
+from regard.base.reading import reading
+from regard.base.writing import atomic_write
 from regard.systems.kneser_ney import Estimate
 from regard.systems.ngram import ORDERS, NGram, Settings
 from regard.text.readers.lines import bounded_lines
@@ -69,7 +70,7 @@ def spell(tokens: list[str]) -> list[str]:
 
 def write_arpa(model: NGram, tokens: list[str], path: str | Path) -> None:
     """Write the model with `tokens`, its vocabulary by id, as an ARPA file, whole or not at all."""
-    with replacing(Path(path)) as temporary:
+    with atomic_write(Path(path)) as temporary:
         write_straight(model, tokens, temporary)
 
 

@@ -7,8 +7,8 @@ from math import log
 from pathlib import Path
 
 from regard.base.errors import RegardError
-from regard.base.files import sweep, write_text
-from regard.base.numbers import counted, grouped
+from regard.base.numbers import group_digits, pluralize
+from regard.base.writing import remove_partial_files, write_text
 from regard.exchange.arpa import read_arpa, spell, write_straight
 from regard.exchange.parity import Parity, texts
 from regard.report.progress import say
@@ -38,7 +38,7 @@ def write(run: LanguageRun, out: Path) -> None:
 def write_beside(run: LanguageRun, out: Path) -> str:
     """Write the tokenizer into a file beside OUT, and return how to use both."""
     path, content = out.with_name(f"{out.name.removesuffix('.arpa')}.tokenizer.json"), run.tokenizer.json
-    sweep(path.parent, of=path.name)  # while OUT is claimed
+    remove_partial_files(path.parent, of=path.name)  # while OUT is claimed
     if not (path.is_file() and path.read_bytes() == content.encode()):  # an earlier export of the run wrote it
         write_text(path, content, new=True)
     if run.tokenizer.pretokenised:  # kenlm splits a line at its spaces, too
@@ -59,7 +59,7 @@ def check(run: LanguageRun, out: Path) -> Parity:
         system=run.recipe.system,
         format="arpa",
         program=f"kenlm {version('kenlm')}",
-        compared=f"log10 P of {counted(len(lines), 'line')}",
+        compared=f"log10 P of {pluralize(len(lines), 'line')}",
         largest_difference=max(abs(one - other) for one, other in zip(scores, ours)),
     )
 
@@ -80,7 +80,7 @@ def read(file: Path, run: Path, tokenizer_file: Path | None = None) -> Path:
         write_folder(folder, recipe, Tokenizers(tokenizer))
         save_tensors(folder / "model.safetensors", model.state_dict())
         write_facts(folder, recipe, model, {"name": file.name})
-    say(f"imported {grouped(model.stored_numbers)} n-grams")
+    say(f"imported {group_digits(model.stored_numbers)} n-grams")
     return folder
 
 

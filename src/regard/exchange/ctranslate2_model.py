@@ -21,9 +21,10 @@ from torch import Tensor, nn
 
 from regard.base.cache import cache_folder
 from regard.base.errors import RegardError
-from regard.base.files import making_folder, waiting_for, write_text
-from regard.base.numbers import a
-from regard.base.settings import one_of
+from regard.base.locks import lock
+from regard.base.numbers import with_article
+from regard.base.settings import check_choice
+from regard.base.writing import atomic_folder, write_text
 from regard.decoding.translate import translate
 from regard.evaluation.bleu import bleu
 from regard.evaluation.scoring import pair_losses
@@ -40,7 +41,7 @@ from regard.runs.tasks.translation.run import TranslationRun
 from regard.systems.gpt import GPT
 from regard.systems.gpt import Settings as GPTSettings
 from regard.systems.transformer import Settings, Transformer
-from regard.text.tokenizers.tokenizer import EOS, UNK
+from regard.text.tokenizers.engine import EOS, UNK
 
 SENTENCES = 200  # that are translated to compare
 ROWS = 1024  # of the table of positions at least, where the model has no limit
@@ -55,7 +56,7 @@ def write(run: AnyRun, out: Path, quantization: str = "float32") -> None:
 
 def save(run: AnyRun, out: Path, quantization: str = "float32") -> None:
     """The model alone."""
-    one_of("--quantization", quantization, ACCEPTED_MODEL_TYPES)
+    check_choice("--quantization", quantization, ACCEPTED_MODEL_TYPES)
     save_spec(specify(run), out, quantization)
 
 
@@ -241,7 +242,7 @@ def example(run: AnyRun) -> str:
 
 
 def readme(run: AnyRun) -> str:
-    return f"""# {a(run.recipe.system).capitalize()} for CTranslate2
+    return f"""# {with_article(run.recipe.system).capitalize()} for CTranslate2
 
 Written by Regard. It needs `pip install ctranslate2 tokenizers`, and no Regard and no PyTorch.
 
@@ -256,9 +257,9 @@ Written by Regard. It needs `pip install ctranslate2 tokenizers`, and no Regard 
 def open_engine(run: TranslationRun, quantization: str = "float32") -> CTranslate2Engine:
     """The run's weights as they are now, in CTranslate2; they are converted once, into the cache folder."""
     folder = cache_folder() / "ctranslate2" / _digest(run, quantization)
-    with waiting_for(folder.parent / ".lock"):
+    with lock(folder.parent / ".lock"):
         if not folder.exists():
-            with making_folder(folder) as made:
+            with atomic_folder(folder) as made:
                 save(run, made, quantization)
     return CTranslate2Engine(folder, symbols(run.source_tokenizer), symbols(run.tokenizer))
 

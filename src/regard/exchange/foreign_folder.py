@@ -17,7 +17,7 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from regard.base.errors import RegardError
-from regard.base.files import check_tensor_file, reading
+from regard.base.reading import check_tensor_file, reading
 
 LARGEST_JSON = 1 << 26  # bytes; the largest tokenizer.json there is has about 30 MB
 INDEX, WEIGHTS = "model.safetensors.index.json", "model.safetensors"

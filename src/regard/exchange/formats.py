@@ -16,9 +16,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from regard.base.errors import RegardError
-from regard.base.files import claiming, making_folder, reading, replacing
-from regard.base.numbers import a
-from regard.base.settings import one_of
+from regard.base.locks import exclusive_name
+from regard.base.numbers import with_article
+from regard.base.reading import reading
+from regard.base.settings import check_choice
+from regard.base.writing import atomic_folder, atomic_write
 
 if TYPE_CHECKING:
     from regard.exchange.parity import Parity
@@ -81,7 +83,7 @@ def export(
     folder: Path, to: str, out: Path, *, options: Mapping[str, str] | None = None, check: bool = False
 ) -> Parity | None:
     """Write the run's model as `out`, whole or not at all; nothing that is there already is overwritten."""
-    one_of("--to", to, tuple(FORMATS))
+    check_choice("--to", to, tuple(FORMATS))
     form, options = FORMATS[to], dict(options or {})
     for name in options:
         if name not in (form.options or {}):
@@ -97,7 +99,7 @@ def export(
     module = _module(form, to)
     if check and not hasattr(module, "check"):
         raise RegardError(f"--to {to} has no --check.")
-    with claiming(out), making_folder(out) if form.folder else replacing(out, new=True) as made:
+    with exclusive_name(out), atomic_folder(out) if form.folder else atomic_write(out, new=True) as made:
         module.write(run, made, **options)
         note = module.write_beside(run, out) if hasattr(module, "write_beside") else ""
     if note:
@@ -120,8 +122,8 @@ def _other(to: str, system: str, folder: Path) -> str:
         for name, form in FORMATS.items()
     }
     fitting = [name for name, systems in takes.items() if system in systems]
-    instead = f"; for {a(system)} there is {', '.join(fitting)}" if fitting else ""
-    return f"--to {to} takes {' and '.join(FORMATS[to].systems)}, and {folder} is {a(system)}{instead}."
+    instead = f"; for {with_article(system)} there is {', '.join(fitting)}" if fitting else ""
+    return f"--to {to} takes {' and '.join(FORMATS[to].systems)}, and {folder} is {with_article(system)}{instead}."
 
 
 def _module(form: Format, to: str) -> Any:

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from regard.base.errors import RegardError
-from regard.base.settings import one_of
+from regard.base.settings import check_choice
 from regard.exchange import hf_gpt2, hf_llama
 from regard.exchange.parity import Parity, texts, token_rows, without_parts
 from regard.layers.blocks import RMS_EPSILON
@@ -62,7 +62,7 @@ LLAMA = {
 
 
 def write(run: LanguageRun, out: Path, *, quantization: str = "f32") -> None:
-    one_of("--quantization", quantization, tuple(KINDS))
+    check_choice("--quantization", quantization, tuple(KINDS))
     settings = run.recipe.model
     if quantization == "q8_0" and settings.width % BLOCK:
         raise RegardError(f"q8_0 needs a width that {BLOCK} divides, and model.width is {settings.width}: use f16.")

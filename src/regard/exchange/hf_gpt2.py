@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from regard.base.errors import RegardError
-from regard.base.settings import MOST_LAYERS
+from regard.base.settings import MAX_LAYERS
 from regard.exchange.foreign_folder import Config, Weights
 from regard.layers.position import INPUT_POSITIONS
 from regard.runs.tasks.language.run import LanguageRun
@@ -121,8 +121,8 @@ def settings_in(config: Config) -> dict[str, Any]:
         layer_norm_epsilon=1e-5,
     )
     width, layers = config.number("n_embd"), config.number("n_layer")
-    if not 1 <= layers <= MOST_LAYERS:
-        config.wrong(f"n_layer is {layers}, and Regard builds 1 to {MOST_LAYERS}")
+    if not 1 <= layers <= MAX_LAYERS:
+        config.wrong(f"n_layer is {layers}, and Regard builds 1 to {MAX_LAYERS}")
     inner = config.number("n_inner", 4 * width)
     return {
         "layers": layers,

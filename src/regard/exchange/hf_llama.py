@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from regard.base.settings import MOST_LAYERS
+from regard.base.settings import MAX_LAYERS
 from regard.exchange.foreign_folder import Config, Weights
 from regard.layers.blocks import RMS_EPSILON
 from regard.runs.tasks.language.run import LanguageRun
@@ -87,8 +87,8 @@ def settings_in(config: Config) -> dict[str, Any]:
     """Our settings for a Llama folder; what a `llama` cannot be is refused."""
     config.must_be(rms_norm_eps=RMS_EPSILON, hidden_act="silu", attention_bias=False, mlp_bias=False, pretraining_tp=1)
     width, layers, heads = (config.number(f"{n}") for n in ("hidden_size", "num_hidden_layers", "num_attention_heads"))
-    if not 1 <= layers <= MOST_LAYERS:
-        config.wrong(f"num_hidden_layers is {layers}, and Regard builds 1 to {MOST_LAYERS}")
+    if not 1 <= layers <= MAX_LAYERS:
+        config.wrong(f"num_hidden_layers is {layers}, and Regard builds 1 to {MAX_LAYERS}")
     if heads < 1 or config.number("head_dim", width // max(heads, 1)) * heads != width:
         config.wrong("head_dim × num_attention_heads is not hidden_size, as Regard needs it")
     _check_rotation(config)

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from regard.base.errors import RegardError
-from regard.base.settings import MOST_LAYERS
+from regard.base.settings import MAX_LAYERS
 from regard.exchange.foreign_folder import Config, Weights
 from regard.layers.position import Sinusoid
 from regard.runs.tasks.translation.run import TranslationRun
@@ -179,8 +179,8 @@ def settings_in(config: Config) -> dict[str, Any]:
             config.wrong(f"encoder_{name} and decoder_{name} differ, and Regard has one of them for both")
     width, layers = config.number("d_model"), config.number("encoder_layers")
     decoder_layers = config.number("decoder_layers")
-    if not (1 <= layers <= MOST_LAYERS and 1 <= decoder_layers <= MOST_LAYERS):
-        config.wrong(f"it has {layers} and {decoder_layers} layers, and Regard builds 1 to {MOST_LAYERS}")
+    if not (1 <= layers <= MAX_LAYERS and 1 <= decoder_layers <= MAX_LAYERS):
+        config.wrong(f"it has {layers} and {decoder_layers} layers, and Regard builds 1 to {MAX_LAYERS}")
     if width < 2 or width % 2:
         config.wrong(f"d_model is {width}, and sine waves need an even number")
     start, eos = config.values.get("decoder_start_token_id"), config.values.get("eos_token_id")

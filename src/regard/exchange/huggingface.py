@@ -17,8 +17,8 @@ from typing import Any
 import torch
 
 from regard.base.errors import RegardError
-from regard.base.files import write_text
-from regard.base.numbers import grouped
+from regard.base.numbers import group_digits
+from regard.base.writing import write_text
 from regard.decoding.beam import BEAM
 from regard.decoding.translate import longest_translation
 from regard.exchange import hf_gpt2, hf_llama, hf_seq2seq
@@ -185,7 +185,7 @@ def read(folder: Path, run: Path, tokenizer_file: Path | None = None) -> Path:
         write_folder(made, recipe, tokenizers)
         save_tensors(made / "model.safetensors", model.state_dict())
         write_facts(made, recipe, model, {"name": folder.resolve().name})
-    say(f"imported {grouped(sum(weight.numel() for weight in model.parameters()))} parameters of a {kind} model")
+    say(f"imported {group_digits(sum(weight.numel() for weight in model.parameters()))} parameters of a {kind} model")
     return made
 
 

@@ -15,14 +15,15 @@ import torch
 from torch import Tensor
 
 from regard.base.errors import RegardError
-from regard.base.numbers import grouped
+from regard.base.numbers import group_digits
 from regard.exchange import hf_gpt2
 from regard.exchange.foreign_folder import Config, Weights, read_json
 from regard.report.progress import say
 from regard.runs.folder import Tokenizers, build_model, set_weights
 from regard.runs.new_folder import check_free, new_folder, write_facts, write_folder
 from regard.runs.recipe import compose
-from regard.text.tokenizers.tokenizer import EOS, UNK, Tokenizer
+from regard.text.tokenizers.engine import EOS, UNK
+from regard.text.tokenizers.tokenizer import Tokenizer
 from regard.training.checkpoint import save_tensors
 
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
@@ -82,6 +83,6 @@ def read(file: Path, run: Path, tokenizer_file: Path | None = None) -> Path:
         write_folder(made, recipe, tokenizers)
         save_tensors(made / "model.safetensors", model.state_dict())
         write_facts(made, recipe, model, {"name": file.name})
-    say(f"imported {grouped(sum(weight.numel() for weight in model.parameters()))} parameters over {size} letters")
+    say(f"imported {group_digits(sum(weight.numel() for weight in model.parameters()))} parameters over {size} letters")
     say("note: it never learned a boundary, and Regard begins every line with one: run.model is exact, lines are not")
     return made

@@ -9,7 +9,7 @@ import tomli_w
 
 import regard
 from regard.base.errors import RegardError
-from regard.base.numbers import grouped
+from regard.base.numbers import group_digits
 from regard.report.progress import say
 from regard.runs.ancestors import Ancestors, provenance
 from regard.runs.facts import read_facts
@@ -50,7 +50,7 @@ def model_card(run: AnyRun, architecture: str, *, license: str, scored: bool) ->
     parts = [
         _front_matter(run, name, task, license, found),
         f"# {name}",
-        f"{system.title[:1].upper()}{system.title[1:]} ({system.paper}). {grouped(run.parameters)} parameters, as "
+        f"{system.title[:1].upper()}{system.title[1:]} ({system.paper}). {group_digits(run.parameters)} parameters, as "
         f"`{architecture}`. Trained with Regard {facts.get('regard', regard.__version__)}.",
         "## Data",
         f"{corpus.get('name') or 'unknown'}"
@@ -66,7 +66,7 @@ def model_card(run: AnyRun, architecture: str, *, license: str, scored: bool) ->
         _validation(run),
         "## Use",
         f"```python\n{USE[task]}\n```",
-        f"{boundary} Tokens: {run.tokenizer.kind}, {grouped(run.tokenizer.vocabulary)} symbols.",
+        f"{boundary} Tokens: {run.tokenizer.kind}, {group_digits(run.tokenizer.vocabulary)} symbols.",
         "## Recipe",
         "`regard train recipe.toml`, with this recipe.toml"
         + (", which starts from the run that [from] names:" if run.recipe.start else ":"),
@@ -135,4 +135,6 @@ def _validation(run: AnyRun) -> str:
     if not checked:
         return ""
     best = min(checked, key=lambda entry: entry["loss"])
-    return f"Lowest validation loss in training: {best['loss']:.4f} nats per token, at step {grouped(best['step'])}."
+    return (
+        f"Lowest validation loss in training: {best['loss']:.4f} nats per token, at step {group_digits(best['step'])}."
+    )

@@ -36,8 +36,8 @@ from torch._higher_order_ops.scan import scan
 from torch.export import Dim
 
 from regard.base.errors import RegardError
-from regard.base.files import write_text
-from regard.base.numbers import a
+from regard.base.numbers import with_article
+from regard.base.writing import write_text
 from regard.exchange.onnx_readme import readme
 from regard.exchange.parity import Parity
 from regard.layers import cell
@@ -244,7 +244,8 @@ def write(run: AnyRun, out: Path) -> None:
     """The folder with the graphs, their weights and tokenizers, and a page that says how to use them."""
     if not any(True for _ in run.model.parameters()):
         raise RegardError(
-            f"--to onnx holds networks, and {run.folder} is {a(run.recipe.system)}, which counts: use --to arpa."
+            f"--to onnx holds networks, and {run.folder} is {with_article(run.recipe.system)}, which "
+            "counts: use --to arpa."
         )
     model = plain(run)
     first = Example(past=0).state(model)

@@ -25,7 +25,7 @@ from torch import Tensor
 
 from regard.base.arguments import checked
 from regard.base.errors import RegardError
-from regard.base.settings import meant, one_of
+from regard.base.settings import check_choice, did_you_mean
 from regard.layers.arrays import Array, alike, as_sequences, as_tensor, broadcasts, may_see
 from regard.layers.scores import KERNELS, SCORES, Score, by_ratio, by_softmax, named_score
 from regard.layers.state import State
@@ -122,7 +122,7 @@ def density(query: Array, keys: Array, kernel: str = "gaussian", *, bandwidth: f
     Raises:
         RegardError: If a shape or a name does not fit.
     """
-    one_of("kernel", kernel, KERNELS)
+    check_choice("kernel", kernel, KERNELS)
     _check_settings(kernel, bandwidth, set())
     numeric = not isinstance(query, Tensor) and not isinstance(keys, Tensor)
     query, keys = alike({"query": query, "keys": keys})
@@ -193,7 +193,7 @@ def _check_settings(score: object, bandwidth: float | None, given: set[str]) -> 
     if not isinstance(score, (str, Score)) and not callable(score):
         raise RegardError(f"score must be a name ({', '.join(NAMES)}), a Score or a function, not {score!r}.")
     if isinstance(score, str) and score not in NAMES:
-        raise RegardError(f"There is no score {score!r}{meant(score, NAMES)}")
+        raise RegardError(f"There is no score {score!r}{did_you_mean(score, NAMES)}")
     if bandwidth is not None and score not in KERNELS:
         raise RegardError(
             f"bandwidth belongs to a kernel ({', '.join(KERNELS)}): leave it out, or choose one as score."

@@ -27,7 +27,7 @@ from __future__ import annotations
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from regard.base.settings import one_of
+from regard.base.settings import check_choice
 
 LOSSES = ("cross-entropy", "l2")
 
@@ -48,7 +48,7 @@ class Reconstruction(nn.Module):
 
     def loss(self, words: Tensor, kind: str = "cross-entropy") -> Tensor:
         """The reconstruction loss of each word: words […] → […]."""
-        one_of("the loss", kind, LOSSES)
+        check_choice("the loss", kind, LOSSES)
         output = self(words)
         if kind == "cross-entropy":
             return -output.log_softmax(dim=-1).gather(-1, words[..., None])[..., 0]

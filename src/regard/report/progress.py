@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Protocol
 
-from regard.base.numbers import grouped
+from regard.base.numbers import group_digits
 from regard.report.screen import Screen, harmless
 
 PLAIN_SECONDS = 10.0  # in a log, a line at most this often
@@ -139,9 +139,9 @@ class _PlainBar:
         self.rate_from = self.rate_from or (self.printed, self.done)
 
     def _line(self) -> str:
-        counted = grouped(self.total or self.done)
+        counted = group_digits(self.total or self.done)
         unit = self.unit if counted != "1" or self.unit == " s" else self.unit[:-1]  # " s" are seconds
-        parts = [f"{self.title} {f'{grouped(self.done)}/' if self.total else ''}{counted}{unit}"]
+        parts = [f"{self.title} {f'{group_digits(self.done)}/' if self.total else ''}{counted}{unit}"]
         if self.note:
             parts.append(self.note)
         # What came before the first line may have been a warm-up, and work may be done long before it is counted (the

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from regard.base.numbers import grouped
+from regard.base.numbers import group_digits
 from regard.report.screen import for_stdout, harmless
 
 
@@ -119,19 +119,19 @@ def text(value: Any) -> str:
     if isinstance(value, (bool, str)):
         return harmless(str(value))
     if isinstance(value, int):
-        return grouped(value)
+        return group_digits(value)
     if isinstance(value, float):
         if not math.isfinite(value):
             return "∞" if value > 0 else "–"
         if abs(value) >= 10_000:
-            return grouped(value)
+            return group_digits(value)
         return f"{value:.4g}" if abs(value) < 1000 else f"{value:.1f}"
     return str(value)
 
 
 def significant(value: float) -> str:
     """Four digits, also where they are zeros: 5.300, 264.0, 1349; all of a number that has more before its point."""
-    return f"{value:#.4g}".rstrip(".") if abs(value) < 9999.5 else grouped(value)
+    return f"{value:#.4g}".rstrip(".") if abs(value) < 9999.5 else group_digits(value)
 
 
 def seconds(value: float) -> str:

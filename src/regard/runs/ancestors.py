@@ -20,7 +20,7 @@ import numpy as np
 import torch
 
 from regard.base.errors import RegardError
-from regard.base.numbers import counted, grouped
+from regard.base.numbers import group_digits, pluralize
 from regard.corpora.split import line_hash
 from regard.runs.facts import ANCESTORS, read_facts
 from regard.runs.folder import open_recipe
@@ -101,7 +101,7 @@ class Ancestors:
         for split, asked in corpus.splits.items():
             counts = Counter(digests(asked)) if split != "train" else Counter()
             if shared := sum(counts[number] for number in self.among(counts)):
-                share = f"{grouped(shared)} of {counted(counts.total(), what)} of {split}"
+                share = f"{group_digits(shared)} of {pluralize(counts.total(), what)} of {split}"
                 percent = f"{100 * shared / counts.total():.1f} %"
                 verb = "was" if shared == 1 else "were"
                 found.append(f"{share} ({percent}) {verb} already trained on by {who}, and so not held out.")
@@ -152,9 +152,9 @@ def seen_in_training(folder: Path, recipe: Recipe, asked: Lines | Pairs) -> dict
     before, total = ancestors.among(counts), counts.total()
     seen, earlier = (sum(counts[number] for number in some) for some in (own | before, before))
     share, what = seen / max(total, 1), "pairs" if isinstance(asked, Pairs) else "lines"
-    sentence = f"{grouped(seen)} of {grouped(total)} {what} ({100 * share:.1f} %) were trained on"
+    sentence = f"{group_digits(seen)} of {group_digits(total)} {what} ({100 * share:.1f} %) were trained on"
     if earlier:
-        sentence += f", {grouped(earlier)} of them by the runs that it started from"
+        sentence += f", {group_digits(earlier)} of them by the runs that it started from"
     unknown += ancestors.unknown
     if not unknown:
         return {"seen_in_training": sentence, "share_seen_in_training": share}

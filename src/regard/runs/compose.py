@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from regard.base.errors import RegardError
-from regard.base.numbers import a
+from regard.base.numbers import with_article
 from regard.runs.folder import is_counted, open_recipe
 from regard.runs.recipe import Recipe, Start, compose, read_in, read_recipe
 from regard.runs.resolve import BY_FILE, is_small_file
@@ -75,9 +75,11 @@ def check_start(
 ) -> None:
     """Refuse settings that a fine-tuned run takes from the run it starts from."""
     if is_counted(before):
-        raise RegardError(f"{start} is {a(before.system)}, which is counted: count both texts together.")
+        raise RegardError(f"{start} is {with_article(before.system)}, which is counted: count both texts together.")
     if system is not None and find(system).name != before.system:
-        raise RegardError(f"{start} is {a(before.system)}: {a(system)} cannot start from its weights.")
+        raise RegardError(
+            f"{start} is {with_article(before.system)}: {with_article(system)} cannot start from its weights."
+        )
     if size is not None and size != before.size:
         kept = f"its size{f', {before.size}' * bool(before.size)}"
         raise RegardError(f"A run that starts from {start} keeps {kept}: leave out --size.")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from regard.base.errors import RegardError
-from regard.base.settings import RATE, Checked, setting
+from regard.base.settings import RATE, CheckedSettings, setting
 from regard.text.readers.encodings import check_encoding
 
 NORMAL_FORMS, SPLITS = ("auto", "nfc", "nfkc", "none"), ("auto", "lines", "tail")
@@ -18,7 +18,7 @@ VOCABULARY = "most symbols to keep; 0 = all words or characters; for bpe, by the
 
 
 @dataclass(frozen=True)
-class DataSettings(Checked):
+class DataSettings(CheckedSettings):
     """Running text, for a language model."""
 
     section = "data"
@@ -28,7 +28,7 @@ class DataSettings(Checked):
     header: str = setting("auto", HEADER, choices=("auto", "yes", "no"))
     encoding: str = setting("utf-8", ENCODING)
     tokenizer: str = setting("auto", TOKENIZER, choices=TOKENIZERS)
-    vocabulary: int = setting(0, VOCABULARY, least=0, most=MOST_SYMBOLS)
+    vocabulary: int = setting(0, VOCABULARY, ge=0, le=MOST_SYMBOLS)
     normalise: str = setting("auto", f"{NORMALISE}; auto = none for bpe and byte, else nfc", choices=NORMAL_FORMS)
     split: str = setting(
         "auto", "how a single file is split: lines (by hash, 90/5/5) or tail (the end is held out)", choices=SPLITS
@@ -40,7 +40,7 @@ class DataSettings(Checked):
 
 
 @dataclass(frozen=True)
-class PairDataSettings(Checked):
+class PairDataSettings(CheckedSettings):
     """Sentence pairs, for a system that reads a source and writes a target."""
 
     section = "data"
@@ -56,17 +56,17 @@ class PairDataSettings(Checked):
     monolingual: str = setting("", "text in the target language, for back-translation (Sennrich et al. 2016)")
     translator: str = setting("", "the run that translates it into the source language")
     tokenizer: str = setting("auto", TOKENIZER, choices=TOKENIZERS)
-    vocabulary: int = setting(0, VOCABULARY, least=0, most=MOST_SYMBOLS)
+    vocabulary: int = setting(0, VOCABULARY, ge=0, le=MOST_SYMBOLS)
     joint: bool = setting(True, "one vocabulary for both sides; false = one for each")
     normalise: str = setting("auto", f"{NORMALISE}; auto = nfc", choices=NORMAL_FORMS)
     bpe_dropout: float = setting(0.0, "share of merges left out at random (Provilkov et al. 2020)", **RATE)
-    longest: int = setting(256, "leave out pairs with more tokens than this on a side, and count them", least=1)
+    longest: int = setting(256, "leave out pairs with more tokens than this on a side, and count them", ge=1)
     truncate: bool = setting(False, "cut such sides instead")
     split: str = setting(
         "auto", "how a single file is split: lines (without leaks, by hash) or tail (the end)", choices=SPLITS
     )
-    pairs: int = setting(0, "train on this many pairs; 0 = all", least=0)
-    words: int = setting(0, "of the phrasebook: the most words of an English sentence; 0 = its own number", least=0)
+    pairs: int = setting(0, "train on this many pairs; 0 = all", ge=0)
+    words: int = setting(0, "of the phrasebook: the most words of an English sentence; 0 = its own number", ge=0)
 
     def __post_init__(self) -> None:
         super().__post_init__()

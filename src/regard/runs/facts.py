@@ -10,8 +10,9 @@ from typing import Any
 
 from safetensors import SafetensorError, safe_open
 
+from regard.base.digests import DIGEST, MAX_JSON_BYTES, without_digest
 from regard.base.errors import RegardError
-from regard.base.files import DIGEST, MOST_JSON, check_tensor_file, read_whole, without_digest
+from regard.base.reading import check_tensor_file, read_whole
 
 FORMAT = 1  # of the run folder; raised when an older Regard could not read it
 # The entries of a run.json without a digest (of an archive, or of an older version); if there is another, it is the
@@ -42,7 +43,7 @@ def read_facts(folder: Path) -> dict[str, Any]:
                 "are left as they are."
             )
         raise RegardError(f"{folder} is not a run: it has no run.json; `regard train` makes one.")
-    content = read_whole(folder / "run.json", MOST_JSON)
+    content = read_whole(folder / "run.json", MAX_JSON_BYTES)
     try:
         facts = json.loads(content)
     except (ValueError, RecursionError):
@@ -60,7 +61,7 @@ def read_facts(folder: Path) -> dict[str, Any]:
 def is_report(path: Path) -> bool:
     """True for a report.html that Regard wrote."""
     try:
-        return REPORT_MARK.encode() in read_whole(path, MOST_JSON)
+        return REPORT_MARK.encode() in read_whole(path, MAX_JSON_BYTES)
     except RegardError:
         return False
 

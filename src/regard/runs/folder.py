@@ -27,10 +27,10 @@ import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
+from regard.base.digests import check_digests
 from regard.base.errors import RegardError
 from regard.base.fields import shown, whole_number
-from regard.base.files import check_digests
-from regard.base.numbers import counted
+from regard.base.numbers import pluralize
 from regard.report.progress import say
 from regard.runs.facts import read_facts
 from regard.runs.recipe import Recipe, compose, read_in
@@ -187,7 +187,7 @@ def average_weights(folder: Path, count: int) -> dict[str, Tensor]:
         raise RegardError(f"--average must be at least 1, not {count}.")
     if len(kept) < count:
         raise RegardError(
-            f"{folder} kept the weights of {counted(len(kept), 'validation')}: ask --average for no more, or train "
+            f"{folder} kept the weights of {pluralize(len(kept), 'validation')}: ask --average for no more, or train "
             "with a larger training.keep."
         )
     mean: dict[str, Tensor] = {}
@@ -262,8 +262,8 @@ def is_counted(recipe: Recipe) -> bool:
 
 
 def count_parameters(model: Model) -> int:
-    counted = getattr(model, "stored_numbers", None)
-    return counted if counted is not None else sum(p.numel() for p in model.parameters())
+    stored = getattr(model, "stored_numbers", None)
+    return stored if stored is not None else sum(p.numel() for p in model.parameters())
 
 
 def pick_device(name: str) -> torch.device:

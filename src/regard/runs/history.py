@@ -8,8 +8,8 @@ from typing import Any
 
 from regard.base.arguments import checked
 from regard.base.errors import RegardError
-from regard.base.numbers import a
-from regard.base.settings import meant
+from regard.base.numbers import with_article
+from regard.base.settings import did_you_mean
 from regard.report.page import table
 from regard.report.progress import say
 from regard.training.metrics import Entry, sound_metrics
@@ -55,10 +55,10 @@ class History(list[Entry]):
             RegardError: If matplotlib is not installed, or nothing was measured under this key.
         """
         if axes is not None and not hasattr(axes, "plot"):
-            raise RegardError(f"axes must be axes of matplotlib, not {a(type(axes).__name__)}.")
+            raise RegardError(f"axes must be axes of matplotlib, not {with_article(type(axes).__name__)}.")
         known = {name for entry in self for name, value in entry.items() if is_number(value)}
         if self and key not in known:
-            raise RegardError(f"There is no key {key!r}{meant(key, sorted(known))}")
+            raise RegardError(f"There is no key {key!r}{did_you_mean(key, sorted(known))}")
         try:
             from matplotlib import pyplot
         except ImportError:

@@ -7,7 +7,7 @@ from typing import TypeVar, overload
 
 from regard.base.arguments import checked
 from regard.base.errors import RegardError
-from regard.base.numbers import a
+from regard.base.numbers import with_article
 from regard.runs.folder import (
     average_weights,
     build_model,
@@ -70,7 +70,7 @@ def load(
     run = _open(Path(folder), weights, average, device)
     if kind is not None and not isinstance(run, kind):
         own = type(run).__name__
-        raise RegardError(f"{folder} is {a(run.recipe.system)}, so kind must be {own}, not {kind.__name__}.")
+        raise RegardError(f"{folder} is {with_article(run.recipe.system)}, so kind must be {own}, not {kind.__name__}.")
     return run
 
 
@@ -110,4 +110,6 @@ def _of_kind(kind: type[Kind], run: Run) -> Kind:
     if isinstance(run, kind):
         return run
     task = task_of(run)
-    raise RegardError(f"{run.folder} is {a(run.recipe.system)}, {task.purpose}: use `regard {task.verb} {run.folder}`.")
+    raise RegardError(
+        f"{run.folder} is {with_article(run.recipe.system)}, {task.purpose}: use `regard {task.verb} {run.folder}`."
+    )

@@ -14,8 +14,10 @@ from typing import Any
 import torch
 
 import regard
+from regard.base.digests import file_digest, with_digest
 from regard.base.errors import RegardError
-from regard.base.files import file_digest, is_partial, locked, sweep, with_digest, write_text, writing
+from regard.base.locks import try_lock
+from regard.base.writing import is_partial, remove_partial_files, write_text, writing
 from regard.runs.ancestors import NONE, Ancestors
 from regard.runs.facts import ANCESTORS, BEGINNING, BEGUN, FORMAT
 from regard.runs.folder import TOKENIZER_FILES, Tokenizers, count_parameters
@@ -57,7 +59,7 @@ def others_files(folder: Path, own: Collection[str]) -> set[str]:
 
 def begin(folder: Path) -> None:
     """Mark a folder that is held as one in which a start makes files, and remove what a killed one was writing."""
-    sweep(folder)
+    remove_partial_files(folder)
     if not was_begun(folder):
         write_text(folder / BEGINNING, BEGUN, new=True)
 
@@ -134,7 +136,7 @@ def claimed(folder: Path) -> Iterator[None]:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise RegardError(f"Cannot make the folder {folder} ({error.strerror}); choose another --run.") from None
-    with locked(folder / ".lock"):
+    with try_lock(folder / ".lock"):
         try:
             yield
         except BaseException:
@@ -148,11 +150,11 @@ def claimed(folder: Path) -> Iterator[None]:
 
 def tidy(folder: Path) -> None:
     """Remove what a kill in the middle of a save left in a run that is held."""
-    sweep(folder)
+    remove_partial_files(folder)
     for name in ("kept", SNAPSHOTS):
         weights_in(folder / name)  # refuses a link
         if (folder / name).is_dir():
-            sweep(folder / name)
+            remove_partial_files(folder / name)
     (folder / BEGINNING).unlink(missing_ok=True)
 
 

@@ -24,9 +24,9 @@ from typing import Any, get_type_hints
 import tomli_w
 
 from regard.base.errors import RegardError
-from regard.base.files import read_whole
-from regard.base.settings import documentation, meant, one_of
-from regard.base.synonyms import SECTIONS, SYSTEM_FIRST, ours
+from regard.base.reading import read_whole
+from regard.base.settings import check_choice, did_you_mean, documentation
+from regard.base.synonyms import SECTIONS, SYSTEM_FIRST, from_synonym
 from regard.runs.tasks.task import find_task
 from regard.systems.catalogue import SYSTEMS, System, find, load_module
 from regard.systems.code import is_own
@@ -108,7 +108,7 @@ def compose(system: str, size: str | None, *trees: Mapping[str, Any]) -> Recipe:
     """
     entry = find(system)
     chosen = size if size is not None else next((tree["size"] for tree in reversed(trees) if "size" in tree), "small")
-    one_of("size", "small" if chosen == "" else chosen, SIZES)  # "": a model from elsewhere
+    check_choice("size", "small" if chosen == "" else chosen, SIZES)  # "": a model from elsewhere
     sections = _sections(entry)
     values: dict[str, dict[str, Any]] = {part: {} for part in sections}
     given = frozenset(f"{part}.{name}" for tree in trees for part in sections for name in _section(tree, part))
@@ -153,7 +153,7 @@ def find_recipe(path: Path) -> Path:
         raise RegardError(f"There is no recipe {path}; {advice}")
     if (SHIPPED / path.name).exists():
         return SHIPPED / path.name
-    near = meant(path.name, [file.name for file in sorted(SHIPPED.glob("*.toml"))])
+    near = did_you_mean(path.name, [file.name for file in sorted(SHIPPED.glob("*.toml"))])
     raise RegardError(f"There is no recipe {path}, and none of that name comes with Regard{near} {advice}")
 
 
@@ -248,7 +248,7 @@ def parse_overrides(words: Sequence[str], options: Sequence[str] = (), system: s
             if key in SYSTEM_FIRST.split():
                 raise RegardError(f"There is no option --{key}: the system comes first, as in `regard train lstm`.")
             known = {f"--{option}": "" for option in options} | {f"--{k}": doc for k, doc in known_settings(system)}
-            near = meant(f"--{key}", known, [f"--{option}" for option in options]) if options else "."
+            near = did_you_mean(f"--{key}", known, [f"--{option}" for option in options]) if options else "."
             raise RegardError(f"There is no option --{key}{near}")
         tree.setdefault(part, {})[name] = value
     return tree
@@ -268,15 +268,17 @@ def _lay_over(
         if part in ("system", "size", "from"):
             continue
         if part not in sections:
-            found, own = ours(part, SECTIONS, sections), [*sections, "system", "size"]
-            near = f": did you mean {found}?" if found else meant(part, [*own, *dict(known_settings(system))], own)
+            found, own = from_synonym(part, SECTIONS, sections), [*sections, "system", "size"]
+            near = (
+                f": did you mean {found}?" if found else did_you_mean(part, [*own, *dict(known_settings(system))], own)
+            )
             raise RegardError(f"There is no setting {part}{near}")
         content = _section(tree, part)
         types = get_type_hints(sections[part])
         for name, value in content.items():
             if name not in types:
                 why = f"{system} is counted, not trained: " if sections[part] is Counting else ""
-                near = meant(f"{part}.{name}", dict(known_settings(system)), [f"{part}.{n}" for n in types])
+                near = did_you_mean(f"{part}.{name}", dict(known_settings(system)), [f"{part}.{n}" for n in types])
                 raise RegardError(f"{why}{system} has no setting {part}.{name}{near}")
             values[part][name] = _typed(f"{part}.{name}", value, types[name])
 

@@ -21,7 +21,7 @@ from typing import Any
 
 import torch
 
-from regard.base.numbers import counted, grouped
+from regard.base.numbers import group_digits, pluralize
 from regard.runs.folder import pick_device
 from regard.runs.recipe import Recipe
 from regard.systems.translator import BY_CORPUS, dropout_for
@@ -59,11 +59,11 @@ def resolve(recipe: Recipe, corpus: CorpusFacts) -> tuple[Recipe, list[str]]:
     memory = memory_of(device) if corpus.fills_gpu and device.type == "cuda" else 0
     if changes := gpu_batch_defaults(recipe.training, corpus.tokens, memory, recipe.given):
         recipe = recipe.replace(training=changes)
-        tokens, rate = grouped(recipe.training.batch_tokens), recipe.training.learning_rate
+        tokens, rate = group_digits(recipe.training.batch_tokens), recipe.training.learning_rate
         notes.append(f"Training: steps of {tokens} tokens, which fill this GPU, with a rate of {rate:g}.")
     if changes := validation_schedule(recipe.training, recipe.given):
         recipe = recipe.replace(training=changes)
-        count = counted(recipe.training.validations, "validation")
+        count = pluralize(recipe.training.validations, "validation")
         notes.append(
             f"Training: up to {count}, spread over the time; --training.evaluate-every N makes one every N steps."
         )
@@ -97,7 +97,9 @@ def resolve_machine(recipe: Recipe, pairs: int) -> tuple[Recipe, list[str]]:
         return recipe, []
     chosen = dropout_for(pairs)
     many = "few, and soon memorised" if chosen == dropout_for(0) else "many"
-    return recipe.replace(model={"dropout": chosen}), [f"Dropout: {chosen}, since {grouped(pairs)} pairs are {many}."]
+    return recipe.replace(model={"dropout": chosen}), [
+        f"Dropout: {chosen}, since {group_digits(pairs)} pairs are {many}."
+    ]
 
 
 def resolve_device(settings: Learning | Counting) -> dict[str, Any]:
@@ -180,15 +182,15 @@ def validation_schedule(settings: Learning, given: Collection[str]) -> dict[str,
 
 def describe_plan(settings: Learning, tokens: int) -> str:
     """One sentence for the log: how training on a small corpus differs."""
-    few = f"{grouped(tokens)} tokens{' of both sides' * settings.on_pairs} are few"
+    few = f"{group_digits(tokens)} tokens{' of both sides' * settings.on_pairs} are few"
     if settings.budget:
         return (
-            f"Training: {few}, so steps have {grouped(settings.batch_tokens)} of them, "
-            f"with {grouped(settings.warmup)} of warm-up."
+            f"Training: {few}, so steps have {group_digits(settings.batch_tokens)} of them, "
+            f"with {group_digits(settings.warmup)} of warm-up."
         )
-    most = counted(max(1, round(epochs(settings, tokens))), "epoch")
-    ends = f", or until {counted(settings.patience, 'validation')} bring no improvement" if settings.patience else ""
+    most = pluralize(max(1, round(epochs(settings, tokens))), "epoch")
+    ends = f", or until {pluralize(settings.patience, 'validation')} bring no improvement" if settings.patience else ""
     return (
-        f"Training: {few}, so at most {grouped(settings.steps)} steps of "
-        f"{grouped(settings.batch_tokens)} tokens ({most}){ends}; --training.steps or --budget asks for more."
+        f"Training: {few}, so at most {group_digits(settings.steps)} steps of "
+        f"{group_digits(settings.batch_tokens)} tokens ({most}){ends}; --training.steps or --budget asks for more."
     )

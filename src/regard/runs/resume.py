@@ -12,8 +12,8 @@ import torch
 
 from regard.base.arguments import checked
 from regard.base.errors import RegardError
-from regard.base.files import write_text
-from regard.base.numbers import counted
+from regard.base.numbers import pluralize
+from regard.base.writing import write_text
 from regard.report.progress import say
 from regard.runs.folder import MAY_CHANGE, build_model, is_counted, open_recipe, stays
 from regard.runs.load import AnyRun
@@ -103,6 +103,6 @@ def _restore(trainer: Trainer) -> None:
     if trainer.at.best_step > 0 and trainer.group.is_first:
         load_tensors(folder / "model.safetensors")  # missing or damaged: known now, and not after the training
     if trainer.at.finished:
-        say(f"{folder} was already finished, after {counted(trainer.at.step, 'step')}.")
+        say(f"{folder} was already finished, after {pluralize(trainer.at.step, 'step')}.")
     else:
         say(f"{folder}: continuing from step {trainer.at.step}")

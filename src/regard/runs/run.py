@@ -15,7 +15,7 @@ import numpy as np
 from regard.base.arguments import checked
 from regard.base.errors import RegardError
 from regard.base.install import Install, as_written
-from regard.base.numbers import grouped
+from regard.base.numbers import group_digits
 from regard.layers.state import State
 from regard.report.progress import say
 from regard.runs.ancestors import seen_in_training
@@ -58,7 +58,7 @@ class Run:
         model.eval()
 
     def __repr__(self) -> str:
-        size = f"{grouped(self.parameters)} parameters"
+        size = f"{group_digits(self.parameters)} parameters"
         return f"{type(self).__name__}({str(self.folder)!r}: {self.recipe.system}, {size}, on {self.model.device})"
 
     @property
@@ -262,8 +262,8 @@ class PairRun(Run):
         if len(ids) <= longest or truncate:
             return ids[:longest]
         raise RegardError(
-            f"Line {grouped(number)} has {grouped(len(ids))} tokens, and this model was trained on at most {longest}: "
-            "split the line into sentences, or let --truncate cut it."
+            f"Line {group_digits(number)} has {group_digits(len(ids))} tokens, and this model was trained "
+            f"on at most {longest}: split the line into sentences, or let --truncate cut it."
         )
 
 

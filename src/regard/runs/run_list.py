@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from regard.base.errors import RegardError
-from regard.base.files import is_held
+from regard.base.locks import is_locked
 from regard.runs.facts import BEGINNING, CHECKPOINT, WEIGHTS, parent_of, read_facts, read_note
 
 DEPTH = 3  # folders between the one asked for and a run: runs/compare-my/lstm has one
@@ -57,7 +57,7 @@ def describe(folder: Path) -> dict[str, Any]:
          "best", "measure", "best_step")
     )  # fmt: skip
     row |= {"run": str(folder), "bytes": size_on_disk(folder)}
-    running = is_held(folder / ".lock")
+    running = is_locked(folder / ".lock")
     at: dict[str, Any] = {}
     best: dict[str, Any] = {}
     try:

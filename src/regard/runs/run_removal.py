@@ -10,8 +10,11 @@ import sys
 from contextlib import AbstractContextManager, nullcontext, suppress
 from pathlib import Path
 
+from regard.base.digests import MAX_JSON_BYTES
 from regard.base.errors import RegardError
-from regard.base.files import MOST_JSON, is_partial, locked, read_whole
+from regard.base.locks import try_lock
+from regard.base.reading import read_whole
+from regard.base.writing import is_partial
 from regard.runs.facts import ANCESTORS, BEGINNING, BEGUN, CHECKPOINT, WEIGHTS, is_report, read_facts
 from regard.runs.run_list import is_run
 
@@ -46,11 +49,11 @@ def _is_ours(folder: Path) -> bool:
         return isinstance(read_facts(folder).get("recipe"), dict)
     if (folder / "run.json").is_file():
         with suppress(RegardError, ValueError, RecursionError):
-            facts = json.loads(read_whole(folder / "run.json", MOST_JSON))
+            facts = json.loads(read_whole(folder / "run.json", MAX_JSON_BYTES))
             if not isinstance(facts, dict) or not {"format", "regard"} <= facts.keys():
                 return False  # whole, and someone else's
     with suppress(RegardError):
-        if read_whole(folder / BEGINNING, MOST_JSON).decode("utf-8", "replace") == BEGUN:
+        if read_whole(folder / BEGINNING, MAX_JSON_BYTES).decode("utf-8", "replace") == BEGUN:
             return True
     from regard.runs.recipe import read_recipe
     from regard.systems.catalogue import SYSTEMS
@@ -145,6 +148,6 @@ def _remove_inside(folder: Path, pattern: str) -> list[Path]:
 def _held(folder: Path) -> AbstractContextManager[None]:
     """The run, held so that no training begins in it."""
     if sys.platform == "win32":  # there an open file keeps its folder from being moved or removed
-        with locked(folder / ".lock"):
+        with try_lock(folder / ".lock"):
             return nullcontext()
-    return locked(folder / ".lock")
+    return try_lock(folder / ".lock")

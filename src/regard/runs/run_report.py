@@ -13,8 +13,9 @@ from itertools import islice
 from typing import Any
 
 from regard.base.errors import RegardError
-from regard.base.files import locked, sweep, write_text
-from regard.base.numbers import grouped
+from regard.base.locks import try_lock
+from regard.base.numbers import group_digits
+from regard.base.writing import remove_partial_files, write_text
 from regard.report.figures import Line
 from regard.report.page import (
     beside,
@@ -60,8 +61,8 @@ def write_report(
         written = run_page(run, shown, evaluation)
         with ExitStack() as held:
             with suppress(RegardError):  # a training holds it
-                held.enter_context(locked(run.folder / ".lock"))
-                sweep(run.folder)
+                held.enter_context(try_lock(run.folder / ".lock"))
+                remove_partial_files(run.folder)
             write_text(path, written)
         say(f"its page is {path}")
     except Exception as error:  # the run is complete without its page
@@ -114,7 +115,7 @@ def _finding(entries: Sequence[Entry], evaluation: Mapping[str, Any] | None) -> 
     by_bleu = any("bleu" in entry for entry in checked)
     best = max(checked, key=lambda entry: entry.get("bleu", 0)) if by_bleu else min(checked, key=lambda e: e["loss"])
     key = next(key for key in SCORES if is_number(best.get(key)))
-    return f"{_named(key)} on the validation split: {_number(best[key])}, at step {grouped(best['step'])}."
+    return f"{_named(key)} on the validation split: {_number(best[key])}, at step {group_digits(best['step'])}."
 
 
 def _unmeasured(run: AnyRun) -> str:
@@ -135,10 +136,13 @@ def _number(value: Any) -> str:
 
 
 def _effort(run: AnyRun, facts: Mapping[str, Any], entries: Sequence[Entry]) -> str:
-    said = f"{grouped(run.parameters)} parameters"
+    said = f"{group_digits(run.parameters)} parameters"
     if entries:
         last = entries[-1]
-        said += f"; {grouped(last['step'])} steps over {grouped(last['tokens'])} tokens in {clock(last['seconds'])}"
+        said += (
+            f"; {group_digits(last['step'])} steps over {group_digits(last['tokens'])} tokens in "
+            f"{clock(last['seconds'])}"
+        )
     return f"{said}, on {facts.get('device', 'an unknown device')}."
 
 

@@ -16,7 +16,7 @@ import torch
 
 from regard.base.arguments import checked
 from regard.base.errors import RegardError, Stopped
-from regard.base.numbers import counted, grouped
+from regard.base.numbers import group_digits, pluralize
 from regard.report.progress import clock, progress, say
 from regard.runs.compose import compose_recipe
 from regard.runs.folder import Tokenizers, count_parameters, has_source, is_counted, pick_device
@@ -149,12 +149,12 @@ def train_recipe(
         return _count(ready, folder)
     with new_folder(ready.recipe, folder) as made:
         trainer = build_trainer(ready, made)
-        size = grouped(count_parameters(ready.model))
+        size = group_digits(count_parameters(ready.model))
         say(f"{find(ready.recipe.system).label}: {size} parameters, on {trainer.device}")
         tokens = trainer.settings.batch_tokens
         limit = trainer.settings.limit
         if limit.unit == "tokens" and limit.amount < tokens:
-            said = f"{limit.amount:g} tokens are less than one step of {grouped(tokens)}"
+            said = f"{limit.amount:g} tokens are less than one step of {group_digits(tokens)}"
             say(f"Budget: {said}; a time has its unit, as in {limit.amount:g}s.")
         write_folder(made, ready.recipe, ready.data.tokenizers, ready.ancestors)
         trainer.save()
@@ -187,7 +187,7 @@ def _train_together(
         parameters = count_parameters(ready.model)  # before they are shared out
         trainer = build_trainer(ready, folder, group)
         where = f"{group.size} processes on {trainer.device.type}"
-        say(f"{find(recipe.system).label}: {grouped(parameters)} parameters, {where}")
+        say(f"{find(recipe.system).label}: {group_digits(parameters)} parameters, {where}")
         trainer.save()
         if group.is_first:
             write_facts(folder, ready.recipe, ready.model, ready.origin, group.size, ancestors=ready.ancestors)
@@ -241,10 +241,10 @@ def continue_training(
         trainer.group.barrier()  # the files are the leader's
         say(
             f"best validation {at.best_words} at step {at.best_step}; "
-            f"{grouped(at.tokens)} tokens in {where_time_went(at)}; saved in {folder}"
+            f"{group_digits(at.tokens)} tokens in {where_time_went(at)}; saved in {folder}"
         )
         if trainer.settings.limit.unit == "seconds" and at.step < FEW_STEPS:
-            steps = counted(at.step, "step")
+            steps = pluralize(at.step, "step")
             smaller = "a smaller --size or " * has_smaller(recipe)
             say(f"Only {steps} fitted into this budget: {smaller}a longer --budget learns more.")
         run = load(folder, device=str(trainer.device))
@@ -279,7 +279,7 @@ def _count(ready: Prepared, asked: Path | None) -> LanguageRun:
         save_tensors(folder / "model.safetensors", weights_of(model), note)
         origin = data.origin
         write_facts(folder, recipe, model, origin, seconds=seconds)
-    grams = grouped(count_parameters(model))
+    grams = group_digits(count_parameters(model))
     say(f"counted {grams} n-grams in {clock(seconds)}; validation loss {loss:.4f}; saved in {folder}")
     run = LanguageRun(folder, recipe, data.tokenizers.target, model, origin["unseen_bytes"])
     write_report(run)

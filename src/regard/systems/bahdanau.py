@@ -33,7 +33,7 @@ from regard.systems.translator import Translator, explain_through, is_shared, ra
 class Settings(RecurrentPairSettings):
     cell: str = setting("gru", "{}", choices=tuple(CELLS))
     score: str = setting("additive", "α: {}", choices=SCORES)
-    bandwidth: float = setting(0.0, f"h, the reach of a kernel ({', '.join(KERNELS)}); 0 = √width", least=0)
+    bandwidth: float = setting(0.0, f"h, the reach of a kernel ({', '.join(KERNELS)}); 0 = √width", ge=0)
     feed: bool = setting(True, "the context enters the cell (input feeding); false = only the prediction")
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from regard.base.errors import RegardError
-from regard.base.settings import meant
+from regard.base.settings import did_you_mean
 from regard.systems.code import in_use, is_own
 
 # For type checkers, by task: what `regard.train` returns follows from the name. A test compares them with SYSTEMS.
@@ -169,7 +169,7 @@ def find(name: str) -> System:
             raise RegardError(
                 f"{name!r} is a file, not a system: `regard train lstm --data {name}` trains an LSTM on it."
             )
-        raise RegardError(f"There is no system {name!r}{meant(name, [system.name for system in SYSTEMS])}")
+        raise RegardError(f"There is no system {name!r}{did_you_mean(name, [system.name for system in SYSTEMS])}")
     from regard.systems.own import open_own
 
     code = in_use(name)

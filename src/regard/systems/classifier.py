@@ -20,7 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.base.errors import RegardError
-from regard.base.settings import MOST_LAYERS, RATE, Checked, at_least, setting
+from regard.base.settings import MAX_LAYERS, RATE, CheckedSettings, check_range, setting
 from regard.layers.attention import FullSelfAttention
 from regard.layers.blocks import FeedForward, PreNormEncoderBlock
 from regard.layers.embedding import Embedding, Output
@@ -36,18 +36,18 @@ ENCODERS = ("dan", *CELLS, *ATTENTION)
 
 
 @dataclass(frozen=True)
-class Settings(Checked):
+class Settings(CheckedSettings):
     encoder: str = setting("lstm", "{}", choices=ENCODERS)
     pool: str = setting(
         "mean", "what the label is read off: the mean of all vectors, or the last", choices=("mean", "last")
     )
     layers: int = setting(
-        1, "layers of the encoder; of dan those above the average, 0 = a bag of words", least=0, most=MOST_LAYERS
+        1, "layers of the encoder; of dan those above the average, 0 = a bag of words", ge=0, le=MAX_LAYERS
     )
-    width: int = setting(128, "components of a vector between layers, of a recurrent one in each direction", least=1)
-    embedding: int = setting(0, "components of a word vector; 0 = width, as attention needs it", least=0)
+    width: int = setting(128, "components of a vector between layers, of a recurrent one in each direction", ge=1)
+    embedding: int = setting(0, "components of a word vector; 0 = width, as attention needs it", ge=0)
     bidirectional: bool = setting(True, "rnn, lstm, gru: read the source from both ends")
-    heads: int = setting(4, "self-attention, transformer: heads, which share the width equally", least=1)
+    heads: int = setting(4, "self-attention, transformer: heads, which share the width equally", ge=1)
     position: str = setting(
         "sinusoid", "self-attention, transformer: {}", choices=("none", "sinusoid", "rotary", "alibi")
     )
@@ -55,7 +55,7 @@ class Settings(Checked):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        at_least("model.layers", self.layers, 0 if self.encoder == "dan" else 1)
+        check_range("model.layers", self.layers, 0 if self.encoder == "dan" else 1)
         if self.encoder == "dan" and self.pool == "last":
             raise RegardError("model.encoder dan averages the words, of which the last is always <eos>: pool the mean.")
         if self.encoder in ATTENTION:

@@ -26,7 +26,7 @@ from typing import Any
 
 from regard.base.cache import cache_folder
 from regard.base.errors import RegardError
-from regard.base.settings import meant
+from regard.base.settings import did_you_mean
 
 NAMED = "own-code.txt"  # in the cache: a line `sha256  path` for each version of a file that was named
 MOST_CODE = 1 << 24  # bytes of a file of code
@@ -189,7 +189,7 @@ def load(code: Code) -> tuple[ModuleType, Any]:
     if not isinstance(getattr(module, code.label, None), type):
         if not classes:
             raise RegardError(f"{code.file.name} has no class {code.label}, nor any other.")
-        raise RegardError(f"{code.file.name} has no class {code.label}{meant(code.label, classes)}")
+        raise RegardError(f"{code.file.name} has no class {code.label}{did_you_mean(code.label, classes)}")
     return module, getattr(module, code.label)
 
 

@@ -23,10 +23,10 @@ from regard.systems import gpt
 class Settings(gpt.Settings):
     position: str = setting("sinusoid", "{}", choices=INPUT_POSITIONS)
     feature: str = setting("elu", "φ of queries and keys: {} (random features)", choices=FEATURES)
-    features: int = setting(0, "gaussian: number of random features; 0 = a head's width", least=0)
+    features: int = setting(0, "gaussian: number of random features; 0 = a head's width", ge=0)
     decay: str = setting("none", "of the state at each word: {} (fixed for each head, or by a gate)", choices=DECAYS)
     rule: str = setting("sum", "what a word does to the state: sum adds, delta replaces: {}", choices=RULES)
-    dropout: float = setting(0.1, "rate on the embedding and each part's output", least=0, below=1)
+    dropout: float = setting(0.1, "rate on the embedding and each part's output", ge=0, lt=1)
 
 
 class LinearTransformer(gpt.GPT):

@@ -20,7 +20,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from regard.base.settings import Checked, setting
+from regard.base.settings import CheckedSettings, setting
 from regard.layers.state import Span, State, last
 from regard.systems.kneser_ney import FALLBACK, Estimate, count_grams, kneser_ney, relative_frequencies
 from regard.systems.model import Model
@@ -29,12 +29,12 @@ ORDERS = range(1, 8)
 
 
 @dataclass(frozen=True)
-class Settings(Checked):
+class Settings(CheckedSettings):
     order: int = setting(
         5,
         "words in the longest n-gram: the one predicted and those before it",
-        least=ORDERS[0],
-        most=ORDERS[-1],
+        ge=ORDERS[0],
+        le=ORDERS[-1],
     )
     smoothing: str = setting(
         "kneser-ney",

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from regard.base.settings import MOST_LAYERS, RATE, Checked, setting
+from regard.base.settings import MAX_LAYERS, RATE, CheckedSettings, setting
 from regard.layers.embedding import Embedding, Output
 from regard.layers.encoder import RecurrentEncoder, backwards
 from regard.layers.recurrent import CELLS
@@ -22,13 +22,13 @@ from regard.systems.translator import BY_CORPUS, Translator, explain_through, is
 
 
 @dataclass(frozen=True)
-class RecurrentPairSettings(Checked):
+class RecurrentPairSettings(CheckedSettings):
     """The settings that both recurrent translators share."""
 
     cell: str = setting("lstm", "{}", choices=tuple(CELLS))
-    layers: int = setting(1, "layers of the encoder, and of the decoder", least=1, most=MOST_LAYERS)
-    width: int = setting(512, "components of a layer's hidden state, in each direction", least=1)
-    embedding: int = setting(256, "components of a word vector; 0 = width", least=0)
+    layers: int = setting(1, "layers of the encoder, and of the decoder", ge=1, le=MAX_LAYERS)
+    width: int = setting(512, "components of a layer's hidden state, in each direction", ge=1)
+    embedding: int = setting(256, "components of a word vector; 0 = width", ge=0)
     dropout: float = setting(
         BY_CORPUS,
         "rate on word vectors, between layers and before the prediction; -1 = by the corpus",
@@ -46,7 +46,7 @@ class RecurrentPairSettings(Checked):
 
 @dataclass(frozen=True)
 class Settings(RecurrentPairSettings):
-    layers: int = setting(2, "layers of the encoder, and of the decoder", least=1, most=MOST_LAYERS)
+    layers: int = setting(2, "layers of the encoder, and of the decoder", ge=1, le=MAX_LAYERS)
     reverse: bool = setting(True, "read the source backwards")
 
 

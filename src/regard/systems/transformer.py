@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from regard.base.settings import MOST_LAYERS, RATE, setting
+from regard.base.settings import MAX_LAYERS, RATE, setting
 from regard.layers.attention import CausalSelfAttention, CrossAttention, FullSelfAttention
 from regard.layers.blocks import (
     ACTIVATIONS,
@@ -40,18 +40,18 @@ QUIET = 4.0  # factor by which initial word vectors are smaller than in the pape
 
 @dataclass(frozen=True)
 class Settings(PositionSettings):
-    layers: int = setting(3, "blocks of the encoder, one above the other", least=1, most=MOST_LAYERS)
-    decoder_layers: int = setting(0, "blocks of the decoder; 0 = layers", least=0, most=MOST_LAYERS)
-    width: int = setting(256, "components of a vector between blocks", least=1)
-    heads: int = setting(4, "attention heads; they share the width equally", least=1)
-    feedforward: int = setting(0, "components inside the feed-forward; 0 = 4 × width", least=0)
+    layers: int = setting(3, "blocks of the encoder, one above the other", ge=1, le=MAX_LAYERS)
+    decoder_layers: int = setting(0, "blocks of the decoder; 0 = layers", ge=0, le=MAX_LAYERS)
+    width: int = setting(256, "components of a vector between blocks", ge=1)
+    heads: int = setting(4, "attention heads; they share the width equally", ge=1)
+    feedforward: int = setting(0, "components inside the feed-forward; 0 = 4 × width", ge=0)
     position: str = setting("sinusoid", "{}", choices=tuple(POSITIONS))
     combine: str = setting(
         "add",
         "add the position to the word vector, or concatenate it (a quarter of the width)",
         choices=("add", "concatenate"),
     )
-    context: int = setting(256, "most tokens of a source or target, where positions end (one-hot, learned)", least=1)
+    context: int = setting(256, "most tokens of a source or target, where positions end (one-hot, learned)", ge=1)
     norm: str = setting(
         "pre",
         "layer norm before each part (pre) or after each sum (post, as the first Transformer)",

@@ -18,7 +18,7 @@ from itertools import accumulate, islice, pairwise
 from pathlib import Path
 
 from regard.base.errors import RegardError
-from regard.base.numbers import counted, grouped
+from regard.base.numbers import group_digits, pluralize
 from regard.corpora.builtin import BUILTIN, built_in
 from regard.corpora.downloads import CATALOGUE, DOWNLOADS, Download
 from regard.corpora.fetch import data_folders
@@ -88,7 +88,7 @@ class Overlap:
     def sentence(self) -> str:
         if not self.shared:
             return f"No line of {self.split} occurs in train."
-        shared = f"{grouped(self.shared)} of {counted(self.lines, 'line')} of {self.split}"
+        shared = f"{group_digits(self.shared)} of {pluralize(self.lines, 'line')} of {self.split}"
         verb = "occurs" if self.shared == 1 else "occur"
         return f"{shared} ({100 * self.shared / self.lines:.1f} %) also {verb} in train."
 

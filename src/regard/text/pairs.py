@@ -17,13 +17,14 @@ from itertools import chain, islice
 from pathlib import Path
 
 from regard.base.errors import RegardError
-from regard.base.numbers import counted, grouped
+from regard.base.numbers import group_digits, pluralize
 from regard.corpora.builtin import TOYS, phrases, toy_task
 from regard.corpora.downloads import CATALOGUE, Download
 from regard.corpora.fetch import data_folders
 from regard.corpora.split import PARTS, line_hash
 from regard.text.cached_text import kept_of_text
 from regard.text.corpus import SPLITS, entries, is_named
+from regard.text.readers.columns import Wanted
 from regard.text.readers.encodings import UTF8, check_encoding
 from regard.text.readers.pair_files import (
     PairSource,
@@ -33,7 +34,6 @@ from regard.text.readers.pair_files import (
     open_pair_source,
     read_pair_source,
 )
-from regard.text.readers.tables import Wanted
 from regard.text.split import HELD_OUT_MOST, Drawn, PairOverlap, are_labels, bare, count_pair_overlap, draw_pairs
 
 Links = Sequence[tuple[int, int]]  # (source word, target word)
@@ -257,7 +257,9 @@ def _split(
         if cuts[1] < 1:
             raise _too_few(name, len(pairs))
         splits = {split: pairs.take(range(a, b)) for split, a, b in zip(SPLITS, cuts, cuts[1:])}
-        origin = f"Cut in file order: the last {grouped(2 * held)} pairs are valid and test, {grouped(held)} each."
+        origin = (
+            f"Cut in file order: the last {group_digits(2 * held)} pairs are valid and test, {group_digits(held)} each."
+        )
         return PairCorpus(name, splits, origin=(origin, *about))
     drawn = kept_of_text(
         "split",
@@ -275,8 +277,8 @@ def _split(
 
 def _too_few(name: str, count: int) -> RegardError:
     return RegardError(
-        f"Nothing can be held out of the {grouped(count)} pairs of {name!r} that is not also trained on; give more "
-        "pairs, or a folder with train.tsv and valid.tsv."
+        f"Nothing can be held out of the {group_digits(count)} pairs of {name!r} that is not also trained "
+        "on; give more pairs, or a folder with train.tsv and valid.tsv."
     )
 
 
@@ -294,7 +296,8 @@ def _open_built_in(name: str, pairs: int, longest: int) -> PairCorpus:
         }
         count = sum(map(len, splits.values()))
         origin = (
-            f"{grouped(count)} pairs of the built-in English–French grammar, made by seed 0, with their word alignment."
+            f"{group_digits(count)} pairs of the built-in English–French grammar, made by seed 0, with "
+            "their word alignment."
         )
         return PairCorpus(name, splits, "en", "fr", origin=(origin,))
     if name not in TOYS:
@@ -347,7 +350,7 @@ def _fewer(corpus: PairCorpus, count: int) -> PairCorpus:
     if count >= len(train):
         return corpus
     ranked = sorted(range(len(train)), key=lambda index: _pair_hash(train, index))
-    note = f"{grouped(count)} of the {grouped(len(train))} training pairs are used, drawn by their hash."
+    note = f"{group_digits(count)} of the {group_digits(len(train))} training pairs are used, drawn by their hash."
     splits = {**corpus.splits, "train": train.take(sorted(ranked[:count]))}
     return replace(corpus, splits=splits, origin=(*corpus.origin, note))
 
@@ -368,9 +371,9 @@ def _with_more(corpus: PairCorpus, also: str, source: str, target: str, encoding
         added = more.take(chosen)
         train = Pairs([*train.sources, *added.sources], [*train.targets, *added.targets])
         leaks = len(more) - len(clean)
-        left_out = f"; {grouped(leaks)} of which a side is held out were left out" if leaks else ""
+        left_out = f"; {group_digits(leaks)} of which a side is held out were left out" if leaks else ""
         notes += [
-            f"{counted(len(clean), 'more training pair')} from {path}, {weight:g} times per epoch{left_out}.",
+            f"{pluralize(len(clean), 'more training pair')} from {path}, {weight:g} times per epoch{left_out}.",
             *about,
         ]
     return replace(corpus, splits={**corpus.splits, "train": train}, origin=tuple(notes))

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from regard.base.numbers import counted, grouped
+from regard.base.numbers import group_digits, pluralize
 from regard.corpora.split import PARTS, line_hash
 
 HELD_OUT_MOST = 2000  # pairs of valid and of test: more would cost training data and time for little precision
@@ -64,10 +64,10 @@ class PairOverlap:
             return f"No source and no target of {self.split} occurs in train."
 
         def share(count: int) -> str:
-            return f"{grouped(count)} ({100 * count / self.pairs:.1f} %)"
+            return f"{group_digits(count)} ({100 * count / self.pairs:.1f} %)"
 
         return (
-            f"Of the {grouped(self.pairs)} pairs of {self.split}, {share(self.sources)} have a source, "
+            f"Of the {group_digits(self.pairs)} pairs of {self.split}, {share(self.sources)} have a source, "
             f"{share(self.targets)} a target and {share(self.both)} both together that also occur in train, up to case "
             "and punctuation."
         )
@@ -145,20 +145,20 @@ def draw_pairs(sources: Sequence[str], targets: Sequence[str], held_out: Sequenc
 def _origin(splits: Mapping[str, np.ndarray], large: np.ndarray, labels: list[bool]) -> str:
     """How they were drawn, in a sentence; `large`: the sizes of the large groups in train."""
     shares = " and ".join(
-        f"{counted(len(chosen), 'pair')} for {name}" for name, chosen in splits.items() if name != "train"
+        f"{pluralize(len(chosen), 'pair')} for {name}" for name, chosen in splits.items() if name != "train"
     )
     what = {(False, False): "source or a target", (False, True): "source", (True, False): "target"}[
         labels[0], labels[1]
     ]
     sentence = (
-        f"Drawn by hash: {shares} (5 % each, at most {grouped(HELD_OUT_MOST)}); pairs that share a {what}, up to case "
-        "and punctuation, share a split"
+        f"Drawn by hash: {shares} (5 % each, at most {group_digits(HELD_OUT_MOST)}); pairs that share a "
+        f"{what}, up to case and punctuation, share a split"
     )
     if any(labels):
         sentence += f", and the {'targets' if labels[1] else 'sources'}, being labels, are in all of them"
     if len(large):
-        groups, verb = counted(len(large), "large group"), "is" if len(large) == 1 else "are"
-        sentence += f"; {groups} of such pairs (up to {grouped(large.max())}) {verb} trained on"
+        groups, verb = pluralize(len(large), "large group"), "is" if len(large) == 1 else "are"
+        sentence += f"; {groups} of such pairs (up to {group_digits(large.max())}) {verb} trained on"
     return sentence + "."
 
 

@@ -22,7 +22,9 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from regard.base.errors import RegardError
-from regard.base.files import check_tensor_file, is_still, open_file, replacing
+from regard.base.locks import same_file
+from regard.base.reading import check_tensor_file, open_file
+from regard.base.writing import atomic_write
 from regard.training.distributed import like
 
 DIGEST = "blake2b_pieces"  # in the header's note
@@ -38,7 +40,7 @@ def save_tensors(path: Path, tensors: Mapping[str, Tensor], note: Mapping[str, A
     """
     ready = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     header = {"regard": json.dumps({**(note or {}), DIGEST: _digest(ready, note or {})}, sort_keys=True)}
-    with replacing(path) as temporary:
+    with atomic_write(path) as temporary:
         write_safetensors(temporary, ready, header)
 
 
@@ -65,10 +67,10 @@ def load_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
                         note = json.loads((file.metadata() or {}).get("regard", "{}"))
                         tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
                 except Exception:
-                    if is_still(stream, path):
+                    if same_file(stream, path):
                         raise
                 else:
-                    if is_still(stream, path):
+                    if same_file(stream, path):
                         break
     except FileNotFoundError:
         raise RegardError(f"{path} is missing.") from None

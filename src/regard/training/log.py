@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from regard.base.numbers import grouped
+from regard.base.numbers import group_digits
 from regard.report.progress import Bar
 from regard.training.budget import Progress
 from regard.training.metrics import append_metrics
@@ -53,7 +53,7 @@ class TrainingLog:
         self._write(
             loss=mean, perplexity=perplexity_of(mean), learning_rate=self.rate, tokens_per_second=round(speed, 1)
         )
-        self.note = f"loss {mean:.3f} · perplexity {perplexity_of(mean):.2f} · {grouped(speed)} tokens/s"
+        self.note = f"loss {mean:.3f} · perplexity {perplexity_of(mean):.2f} · {group_digits(speed)} tokens/s"
         for what, seconds in self.at.besides.items():
             if seconds > NOTABLE * self.at.elapsed:
                 self.note += f" · {what} {seconds / self.at.elapsed:.0%} of the time"

@@ -22,7 +22,7 @@ from torch import Tensor
 
 from regard.base.errors import RegardError, Stopped, Terminated
 from regard.base.install import Install, as_written
-from regard.base.numbers import counted
+from regard.base.numbers import pluralize
 from regard.layers.state import State
 from regard.report.progress import progress
 from regard.systems.model import Model
@@ -165,7 +165,7 @@ class Trainer:
                 if validated := clock.validation_is_due():
                     self._validate(log)
                     if clock.patience_is_over():
-                        bar.say(f"stopping: {counted(self.at.stuck, 'validation')} without improvement")
+                        bar.say(f"stopping: {pluralize(self.at.stuck, 'validation')} without improvement")
                         break
                 if clock.checkpoint_is_due(validated, stops=self.stop_requested, busy=self.files.is_busy):
                     self.save(wait=False)

@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from regard.base.errors import RegardError
-from regard.base.files import append_line, read_whole, write_text
+from regard.base.reading import read_whole
+from regard.base.writing import append_line, write_text
 
 Entry = dict[str, Any]
 MOST_METRICS = 1 << 28  # bytes: three weeks of a line each second

@@ -19,9 +19,9 @@ import pytest
 import torch
 
 import regard
+from regard.base.digests import DIGEST, read_with_digest, with_digest
 from regard.base.errors import RegardError, Stopped
-from regard.base.files import DIGEST, read_with_digest, with_digest
-from regard.base.numbers import grouped
+from regard.base.numbers import group_digits
 from regard.comparison import child, comparison, language_task, processes
 from regard.comparison import comparison_page as pages
 from regard.comparison.language_task import LANGUAGE
@@ -191,7 +191,7 @@ def test_matched_parameters_are_said_and_recorded(text, new, capsys):
     plan = new(question)
     target = plan.facts["target_parameters"]
     (said,) = (line for line in capsys.readouterr().err.splitlines() if line.startswith("parameters matched"))
-    assert said.startswith(f"parameters matched to {grouped(target)}, those of the tiny lstm: nnlm ")
+    assert said.startswith(f"parameters matched to {group_digits(target)}, those of the tiny lstm: nnlm ")
     assert int(said.rpartition("nnlm ")[2].replace(" ", "")) == pytest.approx(target, rel=0.02)
     assert plan.unit == "tokens"
 

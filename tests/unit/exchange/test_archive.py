@@ -11,8 +11,9 @@ import zipfile
 import pytest
 
 import regard
+from regard.base.digests import DIGEST
 from regard.base.errors import RegardError
-from regard.base.files import DIGEST, locked
+from regard.base.locks import try_lock
 from regard.exchange.archive import FILES, MANIFEST, TEXTS
 from regard.exchange.formats import export, import_file
 
@@ -73,7 +74,7 @@ def test_its_digests_can_be_checked_without_regard(archive):
 
 
 def test_a_run_that_is_being_trained_waits(trained, tmp_path):
-    with locked(trained.folder / ".lock"), pytest.raises(RegardError, match="Another process"):
+    with try_lock(trained.folder / ".lock"), pytest.raises(RegardError, match="Another process"):
         export(trained.folder, "archive", tmp_path / "x.zip")
     assert not list(tmp_path.iterdir())
 

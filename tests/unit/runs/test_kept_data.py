@@ -5,7 +5,7 @@ import shutil
 import pytest
 
 from regard import train
-from regard.base.files import locked
+from regard.base.locks import try_lock
 from regard.runs.compose import compose_recipe
 from regard.runs.prepare import open_data
 from regard.text import cached_text as kept_text
@@ -160,7 +160,7 @@ def test_while_another_process_writes_the_same_it_is_made_and_not_written(cache)
     assert keep(lambda: b"made") == b"made"
     (path,) = cache.iterdir()
     path.unlink()
-    with locked(path.with_name(f".{path.name}.lock")):
+    with try_lock(path.with_name(f".{path.name}.lock")):
         assert keep(lambda: b"made") == b"made"
         assert not path.exists()
     assert keep(lambda: b"made") == b"made"

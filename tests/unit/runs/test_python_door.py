@@ -13,9 +13,9 @@ import torch
 
 import regard
 from regard.base.errors import RegardError
-from regard.base.settings import meant
+from regard.base.settings import did_you_mean
 from regard.cli.commands import _instead
-from regard.cli.evaluating import weights_measured
+from regard.cli.evaluate import weights_measured
 from regard.cli.options import check_systems
 from regard.decoding.beam import Hypothesis
 from regard.exchange.formats import export
@@ -401,8 +401,8 @@ def test_a_file_and_a_run_in_the_wrong_place_are_recognised(lstm, tmp_path):
 
 def test_a_setting_without_its_section_is_found():
     known = ["--size", "--seed", "training.steps", "training.ema", "model.layers"]
-    assert meant("--steps", known) == ": did you mean training.steps?"
-    assert meant("--ema", known) == ": did you mean training.ema?"
+    assert did_you_mean("--steps", known) == ": did you mean training.steps?"
+    assert did_you_mean("--ema", known) == ": did you mean training.ema?"
 
 
 def test_a_run_where_a_system_or_another_name_was_meant_is_recognised(lstm):

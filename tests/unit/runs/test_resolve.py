@@ -7,7 +7,7 @@ import pytest
 
 import regard
 from regard.base.errors import RegardError
-from regard.base.numbers import grouped
+from regard.base.numbers import group_digits
 from regard.corpora.phrasebook import make_pairs
 from regard.runs import resolve
 from regard.runs.compose import compose_recipe
@@ -141,7 +141,7 @@ def test_filled_steps_are_said_and_kept_in_the_recipe(monkeypatch, capsys):
     monkeypatch.setattr(resolve, "memory_of", lambda device: ROOM)
     after, notes = resolve.resolve(there.recipe, facts)
     assert before.training.batch_tokens < after.training.batch_tokens <= FULL_STEP
-    assert f"steps of {grouped(after.training.batch_tokens)} tokens, which fill this GPU" in "".join(notes)
+    assert f"steps of {group_digits(after.training.batch_tokens)} tokens, which fill this GPU" in "".join(notes)
 
 
 def test_labels_have_no_filled_steps(tmp_path, monkeypatch):

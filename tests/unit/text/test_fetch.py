@@ -184,7 +184,7 @@ def test_a_full_disk_is_said_in_one_sentence(known, monkeypatch):
     def full(*_):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr("regard.base.files.os.fsync", full)
+    monkeypatch.setattr("regard.base.writing.os.fsync", full)
     assert "disk is full" in failure("plain")
 
 

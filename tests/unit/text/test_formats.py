@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regard.base import files
+from regard.base import reading
 from regard.base.errors import RegardError
 from regard.text.check.check_pairs import check_pairs
 from regard.text.check.check_text import check_text
@@ -415,7 +415,7 @@ def test_zstandard_is_unpacked(tmp_path, monkeypatch):
     assert pairs_in(write(tmp_path / "p.tsv.zst", zstd.compress(tsv(PAIRS).encode()))) == PAIRS
     for wrong in (b"plain text\n", packed[:-9]):
         assert "not a whole zst file" in text_refusal(write(tmp_path / "w.txt.zst", wrong))
-    monkeypatch.setattr(files, "SMALL", 1 << 17)
+    monkeypatch.setattr(reading, "MAX_SMALL_BYTES", 1 << 17)
     assert "200 times" in text_refusal(write(tmp_path / "b.txt.zst", zstd.compress(b"\n" * (1 << 18))))
 
 
@@ -471,7 +471,7 @@ def test_a_column_of_a_table_is_text(tmp_path):
 
 
 def test_a_packed_file_that_unfolds_without_end_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(files, "SMALL", 1 << 17)  # else the same, but slower
+    monkeypatch.setattr(reading, "MAX_SMALL_BYTES", 1 << 17)  # else the same, but slower
     for content in (b"\n" * (1 << 18), b"a" * (1 << 18)):
         assert "200 times" in text_refusal(write(tmp_path / "bomb.txt.gz", gzip.compress(content)))
     for content in (b"a\tb\n" * (1 << 16), b"a" * (1 << 18), b"a\tb\n" + b"\t\n" * (1 << 17)):

@@ -24,7 +24,7 @@ from collections.abc import Iterator
 from random import Random
 
 from regard.base.errors import RegardError
-from regard.base.numbers import grouped
+from regard.base.numbers import group_digits
 from regard.base.word_spans import find_words
 from regard.corpora.phrasebook.pair import Pair
 from regard.corpora.phrasebook.sentences import Sentences
@@ -64,8 +64,8 @@ def make_pairs(count: int, *, seed: int = 0, shortest: int = 1, longest: int = 1
             in_vain += 1
             if in_vain > PATIENCE:
                 raise RegardError(
-                    f"The phrasebook has little more than {grouped(len(seen))} sentences of {shortest} to {longest} "
-                    "words; ask for fewer pairs or allow longer ones."
+                    f"The phrasebook has little more than {group_digits(len(seen))} sentences of {shortest} "
+                    f"to {longest} words; ask for fewer pairs or allow longer ones."
                 )
             continue
         in_vain = 0

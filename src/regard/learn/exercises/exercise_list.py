@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from regard.base.errors import RegardError
-from regard.base.files import read_whole, write_new
-from regard.base.settings import meant
+from regard.base.locks import write_new
+from regard.base.reading import read_whole
+from regard.base.settings import did_you_mean
 
 SHEETS = Path(__file__).parent / "sheets"
 MOST_BYTES = 1 << 20  # of a file with an answer
@@ -62,7 +63,7 @@ BY_NAME = {exercise.name: exercise for exercise in EXERCISES}
 
 def find_exercise(name: str) -> Exercise:
     if name not in BY_NAME:
-        raise RegardError(f"There is no exercise {name!r}{meant(name, list(BY_NAME))}")
+        raise RegardError(f"There is no exercise {name!r}{did_you_mean(name, list(BY_NAME))}")
     return BY_NAME[name]
 
 

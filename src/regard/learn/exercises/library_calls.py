@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 from pathlib import Path
 
-from regard.base.files import read_whole
+from regard.base.reading import read_whole
 from regard.learn.exercises.exercise_list import MOST_BYTES, Exercise
 
 # Packages that hold whole answers to several exercises.

@@ -16,7 +16,7 @@ from itertools import pairwise
 import numpy as np
 
 from regard.base.errors import RegardError
-from regard.base.numbers import grouped
+from regard.base.numbers import group_digits
 from regard.text.tokenizers.pair_tokens import TokenPairs
 
 JITTER = 0.1  # random change of lengths before sorting
@@ -56,8 +56,8 @@ class PairBatches:
         largest = int((pairs.source_lengths + pairs.target_lengths).max())
         if largest > batch_tokens:
             raise RegardError(
-                f"A pair has {grouped(largest)} tokens, more than a batch of {grouped(batch_tokens)} holds; raise "
-                f"training.batch_tokens, or lower data.longest."
+                f"A pair has {group_digits(largest)} tokens, more than a batch of "
+                f"{group_digits(batch_tokens)} holds; raise training.batch_tokens, or lower data.longest."
             )
         self._plain, self._budget, self._seed, self._epochs = pairs, batch_tokens, seed, epochs
         orders = [(pairs, self._order(pairs, None))]

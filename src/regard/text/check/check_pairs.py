@@ -19,14 +19,14 @@ from pathlib import Path
 import numpy as np
 
 from regard.base.errors import RegardError
-from regard.base.numbers import grouped
+from regard.base.numbers import group_digits
 from regard.base.word_spans import find_words
 from regard.corpora.split import PARTS, line_hash
 from regard.text.check.check_text import ODDITIES, Oddity
+from regard.text.readers.columns import Wanted
 from regard.text.readers.encodings import UTF8, check_encoding
 from regard.text.readers.lines import why_not_utf8
 from regard.text.readers.pair_files import PairSource, find_pair_files, open_pair_source
-from regard.text.readers.tables import Wanted
 from regard.text.split import PairOverlap, are_labels, bare, by_character, count_pair_overlap
 
 BUCKETS = 1 << 18  # into which letter triples are hashed
@@ -166,7 +166,7 @@ class _Columns:
             self._note_where(f"empty {name}", length == 0)
             usual = int(np.quantile(length, 0.99, method="higher"))
             limit = MONSTROUS * max(usual, 40)
-            self._note_where(f"monstrous {name} (more than {grouped(limit)} characters)", length > limit)
+            self._note_where(f"monstrous {name} (more than {group_digits(limit)} characters)", length > limit)
         real = (lengths[0] > 0) & (lengths[1] > 0)
         ratios = np.where(real, lengths[1], 1) / np.where(real, lengths[0], 1)
         usual_ratio = float(np.median(ratios[real])) if real.any() else 1.0

@@ -16,10 +16,11 @@ from dataclasses import replace
 import numpy as np
 
 from regard.base.errors import RegardError
-from regard.base.numbers import grouped
+from regard.base.numbers import group_digits
 from regard.text.pairs import PairCorpus, Pairs
+from regard.text.tokenizers.engine import EOS, UNK
 from regard.text.tokenizers.pair_tokens import LONGEST, TokenPairs, encode_pairs
-from regard.text.tokenizers.tokenizer import EOS, UNK, Tokenizer
+from regard.text.tokenizers.tokenizer import Tokenizer
 
 MOST_LABELS = 1000  # more than this are not labels
 FEW = 10  # a file of few lines may have this many
@@ -41,8 +42,8 @@ def learn_labels(corpus: PairCorpus) -> Tokenizer:
             else "train a translator on it (seq2seq, bahdanau, transformer), or give lines of text⇥label"
         )
         raise RegardError(
-            f"{corpus.name} has {grouped(len(labels))} different targets in {grouped(len(train))} training pairs, "
-            f"which looks like translation and not like labels: {advice}."
+            f"{corpus.name} has {group_digits(len(labels))} different targets in {group_digits(len(train))} "
+            f"training pairs, which looks like translation and not like labels: {advice}."
         )
     if len(labels) < 2:
         raise RegardError(f"{corpus.name} has only one label ({''.join(labels)!r}): give lines of at least two.")

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 from regard.base.errors import RegardError
-from regard.base.files import PACKED, reading
+from regard.base.reading import PACKED, reading
 from regard.text.readers.encodings import UTF8, is_utf8, likely_encoding
 
 BOM = b"\xef\xbb\xbf"

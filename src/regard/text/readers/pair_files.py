@@ -16,21 +16,12 @@ from itertools import count
 from pathlib import Path
 
 from regard.base.errors import RegardError
-from regard.base.numbers import counted, grouped
+from regard.base.numbers import group_digits, pluralize
 from regard.text.corpus import SPLITS, entries, is_named, says, shards, unknown_corpus
+from regard.text.readers.columns import Wanted, pair_columns
 from regard.text.readers.encodings import UTF8
 from regard.text.readers.lines import encoding_of, read_head, read_lines, refuse_what_is_no_text, unpacked_name
-from regard.text.readers.tables import (
-    BINARY,
-    KINDS,
-    Problem,
-    Table,
-    Wanted,
-    has_tabs,
-    kind_of,
-    open_table,
-    pair_columns,
-)
+from regard.text.readers.tables import BINARY, KINDS, Problem, Table, has_tabs, kind_of, open_table
 
 TABBED = ("", ".txt", ".text", ".tab")  # suffixes of files that are tables if they have tabs
 LANGUAGE = re.compile(r"[a-z]{2,3}(?:[-_][A-Za-z0-9]+)*")
@@ -233,8 +224,9 @@ class PairSource:
         )
         if len(sources) != len(targets):
             raise RegardError(
-                f"{str(one)!r} has {grouped(len(sources))} lines and {str(other)!r} {grouped(len(targets))}; line n of "
-                f"one must be the translation of line n of the other: find the line where they part."
+                f"{str(one)!r} has {group_digits(len(sources))} lines and {str(other)!r} "
+                f"{group_digits(len(targets))}; line n of one must be the translation of line n of the other: find "
+                "the line where they part."
             )
         yield from zip(count(1), sources, targets)
 
@@ -273,11 +265,11 @@ def read_pair_source(found: PairSource) -> tuple[list[str], list[str], list[str]
         else:
             blank += 1
     units = found.table is not None and found.table.kind.startswith(("TMX", "XLIFF"))
-    passed = counted(blank, "unit") + " without both languages" if units else counted(blank, "blank line")
+    passed = pluralize(blank, "unit") + " without both languages" if units else pluralize(blank, "blank line")
     were = "was" if blank == 1 else "were"
     about = [f"{passed} of {found.paths[0].name} {were} passed over."] if blank else []
     if too_long and found.table is not None:
-        lines, width = counted(len(too_long), "line"), counted(len(found.table.columns), "field")
+        lines, width = pluralize(len(too_long), "line"), pluralize(len(found.table.columns), "field")
         has = "has" if len(too_long) == 1 else "have"
         where = f"{lines} of {found.paths[0].name} {has} more than {width}, first line {too_long[0]}"
         about.append(f"{where}: what follows them was not read.")

@@ -10,12 +10,13 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 
-from regard.base.files import PACKED, reading
-from regard.base.numbers import counted, grouped
+from regard.base.numbers import group_digits, pluralize
+from regard.base.reading import PACKED, reading
 from regard.corpora.split import PARTS, Draw
+from regard.text.readers.columns import text_column
 from regard.text.readers.encodings import UTF8, is_utf8
 from regard.text.readers.lines import encoding_of, read_head, read_lines, refuse_what_is_no_text
-from regard.text.readers.tables import BINARY, Table, kind_of, open_table, text_column
+from regard.text.readers.tables import BINARY, Table, kind_of, open_table
 
 
 class Lines(ABC):
@@ -152,8 +153,8 @@ class TableLines(Source):
         described, width = self.table.describe([self.chosen]), len(self.table.columns)
         if not (too_long := sum(any(fields[width:]) for fields in self.table.sample)):
             return described
-        share = f"{grouped(too_long)} of its first {counted(len(self.table.sample), 'row')}"
-        has, field = "has" if too_long == 1 else "have", counted(width, "field")
+        share = f"{group_digits(too_long)} of its first {pluralize(len(self.table.sample), 'row')}"
+        has, field = "has" if too_long == 1 else "have", pluralize(width, "field")
         return f"{described} {share} {has} more than {field}, and the rest is not read: quote fields with a delimiter."
 
     def __iter__(self) -> Iterator[str]:

@@ -19,7 +19,7 @@ from typing import Any
 from xml.parsers import expat
 
 from regard.base.errors import RegardError
-from regard.base.files import reading
+from regard.base.reading import reading
 from regard.text.readers.lines import LONGEST_LINE
 
 BLOCK = 1 << 16

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from regard.base.errors import RegardError
-from regard.base.files import most_unpacked, reading, unpacks_to_too_much
+from regard.base.reading import max_unpacked_bytes, reading, unpacks_to_too_much
 
 MOST_ROWS = 1 << 20  # of a sheet, as Excel has it
 MOST_FIELDS = 1000
@@ -51,7 +51,7 @@ class Workbook:
     def _first_sheet(self, stream: BinaryIO) -> tuple[Any, int]:
         """The first sheet that is not hidden, and the number of such sheets."""
         with zipfile.ZipFile(stream) as archive:
-            if sum(entry.file_size for entry in archive.infolist()) > most_unpacked(self.path):
+            if sum(entry.file_size for entry in archive.infolist()) > max_unpacked_bytes(self.path):
                 raise unpacks_to_too_much(self.path)
         book = self._openpyxl().load_workbook(stream, read_only=True, data_only=True, keep_links=False)
         shown = [sheet for sheet in book.worksheets if sheet.sheet_state == "visible"]

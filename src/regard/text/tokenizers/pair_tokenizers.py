@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from itertools import chain
 
-from regard.base.numbers import grouped
+from regard.base.numbers import group_digits
 from regard.text.cached_text import kept_tokenizer
 from regard.text.pairs import PairCorpus
 from regard.text.readers.sources import digest_of
-from regard.text.tokenizers.tokenizer import CHARACTERS_PER_SYMBOL, LARGEST_BPE, Tokenizer
+from regard.text.tokenizers.tokenizer import Tokenizer
+from regard.text.tokenizers.vocabulary import CHARACTERS_PER_SYMBOL, MAX_BPE_SYMBOLS
 
 
 def train_tokenizers(
@@ -46,9 +47,11 @@ def why_this_vocabulary(corpus: PairCorpus, tokenizers: tuple[Tokenizer, Tokeniz
     joint = source is target
     what = {"bpe": "byte pairs", "word": "words", "char": "characters", "byte": "bytes"}[target.kind]
     sizes = (
-        f"{grouped(target.vocabulary)} {what} for both sides"
+        f"{group_digits(target.vocabulary)} {what} for both sides"
         if joint
-        else (f"{grouped(source.vocabulary)} {what} for the source, {grouped(target.vocabulary)} for the target")
+        else (
+            f"{group_digits(source.vocabulary)} {what} for the source, {group_digits(target.vocabulary)} for the target"
+        )
     )
     if asked:
         return f"Vocabulary: {sizes}, as asked for."
@@ -58,7 +61,7 @@ def why_this_vocabulary(corpus: PairCorpus, tokenizers: tuple[Tokenizer, Tokeniz
         )
     train = corpus.splits["train"]
     return (
-        f"Vocabulary: {sizes}: one per {CHARACTERS_PER_SYMBOL} characters of the {grouped(len(train))} pairs "
-        f"({grouped(train.characters)} characters) and every character itself, at most {grouped(LARGEST_BPE)}, so that "
-        "each is seen often enough to be learned."
+        f"Vocabulary: {sizes}: one per {CHARACTERS_PER_SYMBOL} characters of the {group_digits(len(train))} pairs "
+        f"({group_digits(train.characters)} characters) and every character itself, at most "
+        f"{group_digits(MAX_BPE_SYMBOLS)}, so that each is seen often enough to be learned."
     )

@@ -12,10 +12,11 @@ from typing import Any
 import numpy as np
 import safetensors.numpy
 
-from regard.base.numbers import counted, grouped
+from regard.base.numbers import group_digits, pluralize
 from regard.text.cached_text import kept_of_text
 from regard.text.pairs import Pairs
-from regard.text.tokenizers.tokenizer import Tokenizer, blocks
+from regard.text.tokenizers.tokenizer import Tokenizer
+from regard.text.tokenizers.vocabulary import blocks
 
 LONGEST = 256
 REASONS = ("empty source", "empty target", "long source", "long target")
@@ -66,10 +67,12 @@ class TokenPairs:
         }
         found, total = [], len(self) + sum(self.dropped.values())
         if count := sum(self.dropped.values()):
-            reasons = ", ".join(f"{grouped(number)} {wording[reason]}" for reason, number in self.dropped.items())
-            found.append(f"{grouped(count)} of {counted(total, 'pair')} dropped: {reasons}.")
+            reasons = ", ".join(f"{group_digits(number)} {wording[reason]}" for reason, number in self.dropped.items())
+            found.append(f"{group_digits(count)} of {pluralize(total, 'pair')} dropped: {reasons}.")
         if self.truncated:
-            found.append(f"{grouped(self.truncated)} of {counted(total, 'pair')} cut off at {self.longest} tokens.")
+            found.append(
+                f"{group_digits(self.truncated)} of {pluralize(total, 'pair')} cut off at {self.longest} tokens."
+            )
         return found
 
 

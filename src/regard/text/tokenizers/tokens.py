@@ -28,10 +28,15 @@ from typing import BinaryIO
 import numpy as np
 
 from regard.base.cache import cache_folder
+from regard.base.digests import file_digest
 from regard.base.errors import RegardError
-from regard.base.files import file_digest, reading, sweep, waiting_for, write_text
+from regard.base.locks import lock
+from regard.base.reading import reading
+from regard.base.writing import remove_partial_files, write_text
 from regard.text.corpus import Corpus
-from regard.text.tokenizers.tokenizer import EOS, Tokenizer, blocks
+from regard.text.tokenizers.engine import EOS
+from regard.text.tokenizers.tokenizer import Tokenizer
+from regard.text.tokenizers.vocabulary import blocks
 
 Progress = Callable[[int, int | None], None]  # bytes of text done, about how many in all if known
 # Some token files write <eos> out; it is then the line end itself. The pattern starts at the first of several blanks,
@@ -268,9 +273,9 @@ def cached(
                 "REGARD_CACHE names another folder"
             )
         path = Path(_scratch().name) / path.name
-    with waiting_for(path.with_suffix(".lock")):  # other processes that need the same text wait
+    with lock(path.with_suffix(".lock")):  # other processes that need the same text wait
         with suppress(RegardError):
             return load_tokens(path)
         for name in (path.with_suffix(".json"), path.with_suffix(".part.json")):
-            sweep(path.parent, name.name)
+            remove_partial_files(path.parent, name.name)
         return tokenise(lines, tokenizer, path, progress)

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from regard.base.errors import RegardError
-from regard.base.files import open_own_file, write_text
+from regard.base.writing import open_own_file, write_text
 from regard.report.table import finite
 from regard.web.lab.runs_folder import RunsFolder, is_working
 

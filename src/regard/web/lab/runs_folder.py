@@ -21,8 +21,9 @@ from pathlib import Path
 from typing import Any
 
 from regard.base.errors import RegardError
-from regard.base.files import PLAIN, is_held
-from regard.base.numbers import counted
+from regard.base.locks import is_locked
+from regard.base.numbers import pluralize
+from regard.base.reading import PLAIN
 from regard.runs.facts import CHECKPOINT, WEIGHTS, parent_of, read_facts, read_note
 from regard.runs.history import is_number
 from regard.systems.catalogue import SYSTEMS
@@ -261,8 +262,8 @@ class RunsFolder:
         damage = self._remembered(folder / "run.json", "damage", lambda: _damage(folder)).get("why", "")
         progress = _mapping(self._note(folder / CHECKPOINT).get("progress"))
         last = self._remembered(folder / "metrics.jsonl", "last", lambda: last_row(folder / "metrics.jsonl"))
-        counted = not (folder / CHECKPOINT).exists()
-        state = "done" if counted or progress.get("finished") else "stopped"
+        is_counted = not (folder / CHECKPOINT).exists()
+        state = "done" if is_counted or progress.get("finished") else "stopped"
         state = "running" if is_working(folder) else "damaged" if damage else state
         label = str(recipe.get("system", "?"))
         known = next((system for system in SYSTEMS if system.name == label), None)
@@ -279,7 +280,7 @@ class RunsFolder:
             "parameters": facts.get("parameters"),
             "device": str(facts.get("device", "")),
             "created": str(facts.get("created", "")),
-            "counted": counted,
+            "counted": is_counted,
             "state": state,
             "why": damage,
             "goal": str(training.get("budget") or "") or f"{training.get('steps', '')} steps",
@@ -380,7 +381,7 @@ class Curve:
     def note(self) -> str:
         """A sentence for a file that is not shown whole."""
         parts = [f"only its last {MAX_METRICS >> 20} MiB are shown"] if self.skipped else []
-        parts += [f"{counted(self.damaged, 'damaged line')} left out of the curves"] if self.damaged else []
+        parts += [f"{pluralize(self.damaged, 'damaged line')} left out of the curves"] if self.damaged else []
         return "; ".join(parts)
 
     def read(self) -> None:
@@ -505,7 +506,7 @@ def best_of(note: Mapping[str, Any]) -> dict[str, Any] | None:
 
 def is_working(folder: Path) -> bool:
     """Does a process train in it now?"""
-    return is_held(folder / ".lock")
+    return is_locked(folder / ".lock")
 
 
 def _damage(folder: Path) -> dict[str, str]:

@@ -7,11 +7,11 @@ from functools import lru_cache
 from typing import Any
 
 from regard.base.errors import RegardError
-from regard.base.numbers import grouped
+from regard.base.numbers import group_digits
 from regard.insight.arithmetic.calculation import Calculation
 from regard.insight.trace import Trace
-from regard.insight.trace_facts import part
-from regard.insight.trace_page import trace_page
+from regard.insight.views.as_json import part
+from regard.insight.views.page import trace_page
 from regard.report.packed_arrays import pack
 from regard.runs.load import AnyRun
 from regard.runs.tasks.task import task_of
@@ -50,7 +50,7 @@ def trace_of(folder: RunsFolder, asked: requests.TraceRequest) -> Trace:
 
 
 def matrices(folder: RunsFolder, asked: requests.MatrixRequest) -> bytes:
-    """Matrices of a trace by their names, as `trace_facts.part` gives them: as many of the first as are not too much
+    """Matrices of a trace by their names, as `as_json.part` gives them: as many of the first as are not too much
     for one answer, and at least one."""
     trace = trace_of(folder, asked)
     arrays, bounds = {}, {}
@@ -89,11 +89,13 @@ def _made(run: AnyRun, text: str, target: str | None, prefix: str, beam: int, gr
     count, most = _length(run, text)
     if count > most:
         whose = "this model reads" if most < MOST_TOKENS else "the page shows"
-        raise RegardError(f"This text has {grouped(count)} tokens, and {whose} at most {most}: take some of it away.")
+        raise RegardError(
+            f"This text has {group_digits(count)} tokens, and {whose} at most {most}: take some of it away."
+        )
     for given in (target or "", prefix):
         if (count := len(run.tokenizer.encode(given))) > MOST_TOKENS:
             raise RegardError(
-                f"A translation of {grouped(count)} tokens is too long: the page shows at most {MOST_TOKENS}."
+                f"A translation of {group_digits(count)} tokens is too long: the page shows at most {MOST_TOKENS}."
             )
     task = task_of(run)
     if task.has_source:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from regard.base.errors import RegardError
-from regard.base.files import write_text
+from regard.base.writing import write_text
 from regard.web.lab.runs_folder import ALLOWED, UPLOADS, RunsFolder, is_plain_folder, is_working
 
 

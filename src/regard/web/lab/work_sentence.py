@@ -9,7 +9,7 @@ import numpy as np
 
 from regard.base.errors import RegardError
 from regard.decoding.sampling import Sampling
-from regard.insight.trace_facts import facts
+from regard.insight.views.as_json import facts
 from regard.insight.words import labels_after
 from regard.runs.tasks.language.run import LanguageRun
 from regard.runs.tasks.task import task_of

@@ -15,7 +15,7 @@ import numpy as np
 from safetensors import safe_open
 
 from regard.base.errors import RegardError
-from regard.base.files import check_tensor_file
+from regard.base.reading import check_tensor_file
 from regard.insight.words import labels
 from regard.report.packed_arrays import pack
 from regard.runs.folder import has_source, moments, open_recipe, open_tokenizers

@@ -9,7 +9,7 @@ import numpy as np
 
 from regard.base.errors import RegardError
 from regard.evaluation.bleu import Statistics
-from regard.insight.trace_facts import facts
+from regard.insight.views.as_json import facts
 from regard.runs.tasks.translation.run import TranslationRun
 from regard.web.lab import requests
 from regard.web.lab.held_out import held_out

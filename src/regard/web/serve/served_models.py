@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from regard.base.errors import RegardError
-from regard.base.numbers import counted, grouped
-from regard.base.settings import one_of
+from regard.base.numbers import group_digits, pluralize
+from regard.base.settings import check_choice
 from regard.decoding.engine import Prompt
 from regard.report.progress import say
 from regard.runs.folder import pick_device
@@ -118,7 +118,7 @@ class ServedModels:
         device: str = "auto",
         precision: str = "fp32",
     ) -> None:
-        one_of("--precision", precision, ("fp32", "bf16"))
+        check_choice("--precision", precision, ("fp32", "bf16"))
         self.weights, self.device, self.precision, self.scheduler = weights, device, precision, Scheduler()
         self.languages: dict[str, tuple[str, str]] = {}  # of each translator: from, into
         self.folders: dict[str, Path] = {}
@@ -242,6 +242,8 @@ def longest_of(run: LanguageRun) -> int:
 def refuse_length(name: str, longest: int, prompt: int, more: int) -> None:
     if 1 + prompt + more > longest:
         raise RegardError(
-            f"{name} holds {grouped(longest)} tokens, and this needs {grouped(1 + prompt + more)} (1 for the boundary, "
-            f"{grouped(prompt)} of the prompt, {counted(more, 'token')} to write): shorten the prompt or max_tokens."
+            f"{name} holds {group_digits(longest)} tokens, and this needs {group_digits(1 + prompt + more)} "
+            f"(1 for the boundary, {group_digits(prompt)} of the prompt, {pluralize(more, 'token')} to write): "
+            "shorten the "
+            "prompt or max_tokens."
         )

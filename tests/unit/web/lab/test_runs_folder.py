@@ -9,7 +9,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from regard.base.errors import RegardError
-from regard.base.files import locked
+from regard.base.locks import try_lock
 from regard.training.metrics import append_metrics
 from regard.web.lab.application import application
 from regard.web.lab.new_run import NewRun
@@ -114,7 +114,7 @@ def test_lines_that_are_not_numbers_are_left_out(folder):
 def test_a_run_that_another_process_works_in_is_training(folder):
     path = folder.root / "lstm"
     assert folder.summary(path)["state"] == "stopped"
-    with locked(path / ".lock"):
+    with try_lock(path / ".lock"):
         assert folder.summary(path)["state"] == "running"
         with pytest.raises(RegardError, match="stop it first"):
             Trash(folder).put("lstm")

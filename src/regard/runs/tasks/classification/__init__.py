@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from regard.text.tokenizers.tokenizer import Tokenizer
 
 
-class Classifying(PairTask):
+class ClassificationTask(PairTask):
     name, noun = "classification", "a classifier"
     purpose, verb = "which labels", "classify"
     reference = "label"
@@ -68,4 +68,4 @@ class Classifying(PairTask):
         return getattr(run, how)(text, target, **kept)
 
 
-TASK = Classifying()
+TASK = ClassificationTask()

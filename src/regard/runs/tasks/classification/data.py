@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from regard.base.numbers import counted, grouped
+from regard.base.numbers import group_digits, pluralize
 from regard.evaluation.accuracy import label_log_probabilities
 from regard.runs.folder import Tokenizers
 from regard.runs.recipe import Recipe
@@ -32,8 +32,8 @@ class LabelData(PairData):
         assert self.tokenizers.source is not None
         source, count = self.tokenizers.source, len(label_numbers(self.tokenizers.target))
         return (
-            f"{self.corpus.name}: {counted(len(self.train), 'labelled training line')}, {counted(count, 'label')}, "
-            f"{source.kind} vocabulary of {grouped(source.vocabulary)}"
+            f"{self.corpus.name}: {pluralize(len(self.train), 'labelled training line')}, {pluralize(count, 'label')}, "
+            f"{source.kind} vocabulary of {group_digits(source.vocabulary)}"
         )
 
     def validation(self, recipe: Recipe, model: Model) -> Validation:

@@ -20,8 +20,8 @@ import numpy as np
 
 from regard.base.arguments import checked
 from regard.base.errors import RegardError
-from regard.base.numbers import counted, grouped
-from regard.base.settings import at_least
+from regard.base.numbers import group_digits, pluralize
+from regard.base.settings import check_range
 from regard.decoding.translate import AHEAD
 from regard.evaluation.accuracy import label_log_probabilities, label_quality
 from regard.evaluation.scoring import alone_by_default
@@ -38,7 +38,7 @@ from regard.text.tokenizers.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
     from regard.insight.arithmetic.calculation import Calculation
-    from regard.insight.arithmetic.equation import Work
+    from regard.insight.arithmetic.equation import WorkedExample
     from regard.insight.trace import Trace
 
 
@@ -73,7 +73,7 @@ class Labelling:
         Raises:
             RegardError: If an argument is wrong.
         """
-        at_least("count", count, 0)
+        check_range("count", count, 0)
         return list(islice(self.labels.items(), count))
 
     def __repr__(self) -> str:
@@ -300,8 +300,8 @@ class ClassificationRun(PairRun):
             else:
                 yield text, label
         if left_out:
-            reasons = ", ".join(f"{grouped(number)} {why}" for why, number in left_out.items())
-            say(f"{grouped(left_out.total())} of {counted(total, 'pair')} left out: {reasons}.")
+            reasons = ", ".join(f"{group_digits(number)} {why}" for why, number in left_out.items())
+            say(f"{group_digits(left_out.total())} of {pluralize(total, 'pair')} left out: {reasons}.")
 
     def _known(self, label: str, which: str) -> int:
         number = self._numbers.get(clean(label))
@@ -350,7 +350,7 @@ class ClassificationRun(PairRun):
         head: int | None = None,
         *,
         label: str | None = None,
-    ) -> Work:
+    ) -> WorkedExample:
         """Show the arithmetic of a label with the model's numbers.
 
         Args:

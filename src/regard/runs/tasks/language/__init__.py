@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 SAMPLE = {"max_tokens": 48, "temperature": 0.8}  # of a text that the run writes for its page
 
 
-class LanguageModeling(Task):
+class LanguageTask(Task):
     """Running text in, its probability and its continuation out."""
 
     name, noun, has_source = "language model", "a language model", False
@@ -68,4 +68,4 @@ class LanguageModeling(Task):
         return getattr(run, how)(text, **kept)
 
 
-TASK = LanguageModeling()
+TASK = LanguageTask()

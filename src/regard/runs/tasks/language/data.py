@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from regard.base.errors import RegardError
-from regard.base.numbers import counted, grouped
+from regard.base.numbers import group_digits, pluralize
 from regard.layers.state import State
 from regard.runs.data import Data, origin_of
 from regard.runs.data_lookup import tokens_of
@@ -45,8 +45,8 @@ class TextData(Data):
     def sentence(self) -> str:
         tokenizer = self.tokenizers.target
         return (
-            f"{self.corpus.name}: {counted(self.tokens, 'training token')}, "
-            f"{tokenizer.kind} vocabulary of {grouped(tokenizer.vocabulary)}"
+            f"{self.corpus.name}: {pluralize(self.tokens, 'training token')}, "
+            f"{tokenizer.kind} vocabulary of {group_digits(tokenizer.vocabulary)}"
         )
 
     @property

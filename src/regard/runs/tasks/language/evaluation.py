@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from regard.base.numbers import grouped
+from regard.base.numbers import group_digits
 from regard.evaluation.documents import Documents
 from regard.evaluation.perplexity import Likelihood, Method, token_losses
 from regard.report.progress import progress
@@ -72,7 +72,7 @@ def evaluate_text(
 def no_bits_per_character(tokenizer: Tokenizer, array: TokenArray) -> str:
     """Why a text has no bits per character, which mean something only where the tokens determine the text."""
     if array.unknown:
-        return f"{grouped(array.unknown)} tokens are <unk>, which stands for more than one word"
+        return f"{group_digits(array.unknown)} tokens are <unk>, which stands for more than one word"
     if tokenizer.kind == "word" and not tokenizer.pretokenised:
         return "word tokens do not say where the spaces were"
     return ""

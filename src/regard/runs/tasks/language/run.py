@@ -22,7 +22,7 @@ import torch
 
 from regard.base.arguments import checked
 from regard.base.errors import RegardError
-from regard.base.settings import at_least
+from regard.base.settings import check_range
 from regard.evaluation.perplexity import Method
 from regard.evaluation.scoring import line_losses, text_losses
 from regard.layers.state import State
@@ -48,7 +48,7 @@ from regard.text.readers.encodings import UTF8
 
 if TYPE_CHECKING:
     from regard.insight.arithmetic.calculation import Calculation
-    from regard.insight.arithmetic.equation import Work
+    from regard.insight.arithmetic.equation import WorkedExample
     from regard.insight.arithmetic.ngram import Counted
     from regard.insight.trace import Trace
 
@@ -240,7 +240,7 @@ class LanguageRun(WritingRun):
         Raises:
             RegardError: If an argument is wrong.
         """
-        at_least("--top", top, 0)
+        check_range("--top", top, 0)
         eos = self.tokenizer.eos
         bounded = list(ids[:1]) == [eos]
         text = list(ids[1:] if bounded else ids)
@@ -291,7 +291,9 @@ class LanguageRun(WritingRun):
             run=self.folder.resolve().name,
         )
 
-    def work(self, text: str, step: int | None = None, layer: str | int | None = None, head: int | None = None) -> Work:
+    def work(
+        self, text: str, step: int | None = None, layer: str | int | None = None, head: int | None = None
+    ) -> WorkedExample:
         """Show the arithmetic of one step with the model's numbers.
 
         Args:

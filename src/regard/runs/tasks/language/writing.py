@@ -11,7 +11,7 @@ import torch
 
 from regard.base.arguments import checked
 from regard.base.errors import RegardError
-from regard.base.settings import at_least
+from regard.base.settings import check_range
 from regard.decoding.beam import WIDEST, beam_search
 from regard.decoding.engine import Engine, Prompt
 from regard.decoding.generate import read_prompts
@@ -124,7 +124,7 @@ class WritingRun(Run):
         Raises:
             RegardError: If an argument is wrong.
         """
-        at_least("--top", top, 0)
+        check_range("--top", top, 0)
         opening = self.opening(prompt)
         read, written = list(opening.tokens[1:]), self.as_read(prompt)
         end = opening.tokens[-self.model.context :] if self.model.context else opening.tokens
@@ -226,7 +226,7 @@ class WritingRun(Run):
             RegardError: If an argument is wrong.
         """
         if rows is not None:
-            at_least("--rows", rows, 1)
+            check_range("--rows", rows, 1)
         forbidden, eos = forbidden_tokens(self.tokenizer, self.unseen, one_line=one_line), self.tokenizer.eos
         return Engine(self.model, eos=eos, sampling=sampling, forbidden=forbidden, rows=rows, install=self.install)
 
@@ -271,8 +271,8 @@ class WritingRun(Run):
         Raises:
             RegardError: If prompt and `max_tokens` exceed the model's context, or an argument is wrong.
         """
-        at_least("--beam", width, 1, WIDEST)
-        at_least("--max-tokens", max_tokens, 1)
+        check_range("--beam", width, 1, WIDEST)
+        check_range("--max-tokens", max_tokens, 1)
         read = [self.tokenizer.eos, *self.tokenizer.encode(prompt)]
         limit = self.model.context
         if limit is not None and len(read) + max_tokens > limit:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 SEARCH = ("prefix", "beam", "length_penalty")  # options of the search
 
 
-class Translating(PairTask):
+class TranslationTask(PairTask):
     name, noun = "translation", "a translator"
     purpose, verb = "which translates", "translate"
     comparison = ".comparison.translation_task:TRANSLATION"
@@ -52,4 +52,4 @@ def _absolute(path: str) -> str:
     return str(Path(path).resolve()) if path else ""
 
 
-TASK = Translating()
+TASK = TranslationTask()

@@ -14,8 +14,8 @@ from pathlib import Path
 
 from regard.base.cache import cache_folder
 from regard.base.errors import RegardError
-from regard.base.files import write_text
-from regard.base.numbers import counted, grouped
+from regard.base.numbers import group_digits, pluralize
+from regard.base.writing import write_text
 from regard.report.progress import progress, say
 from regard.runs.folder import pick_device
 from regard.runs.load import load_translator
@@ -48,9 +48,9 @@ def back_translated(recipe: Recipe, corpus: PairCorpus) -> Pairs:
     said = Pairs([source for source, _ in lines if source], [target for source, target in lines if source])
     found = said.take(not_held_out(corpus, said))
     empty, held = len(lines) - len(said), len(said) - len(found)
-    left_out = f" ({counted(empty, 'line')} without a translation and {grouped(held)} held-out ones left out)"
+    left_out = f" ({pluralize(empty, 'line')} without a translation and {group_digits(held)} held-out ones left out)"
     made_by = f"their sources made up by {folder}{left_out if empty + held else ''}"
-    say(f"{counted(len(found), 'pair')} from {text.name}, {made_by}")
+    say(f"{pluralize(len(found), 'pair')} from {text.name}, {made_by}")
     if not len(found):
         raise RegardError(f"Nothing of {text} is left to learn from: {folder} translates none, or all is held out.")
     return found

@@ -11,7 +11,7 @@ from typing import Any, Self
 import torch
 
 from regard.base.errors import RegardError
-from regard.base.numbers import counted, grouped
+from regard.base.numbers import group_digits, pluralize
 from regard.decoding.beam import GREEDY_BEAM
 from regard.decoding.beam_engine import BeamEngine
 from regard.decoding.translate import translate
@@ -90,9 +90,9 @@ class PairData(Data):
     def sentence(self) -> str:
         assert self.tokenizers.source is not None
         kind, target, source = self.tokenizers.target.kind, self.tokenizers.target, self.tokenizers.source
-        sizes = grouped(target.vocabulary) if source is target else f"{source.vocabulary} and {target.vocabulary}"
+        sizes = group_digits(target.vocabulary) if source is target else f"{source.vocabulary} and {target.vocabulary}"
         joint = "joint " if source is target else ""
-        return f"{self.corpus.name}: {counted(len(self.train), 'training pair')}, {joint}{kind} vocabulary of {sizes}"
+        return f"{self.corpus.name}: {pluralize(len(self.train), 'training pair')}, {joint}{kind} vocabulary of {sizes}"
 
     @property
     def tokens(self) -> int:

@@ -38,7 +38,7 @@ from regard.text.readers.encodings import UTF8
 
 if TYPE_CHECKING:
     from regard.insight.arithmetic.calculation import Calculation
-    from regard.insight.arithmetic.equation import Work
+    from regard.insight.arithmetic.equation import WorkedExample
     from regard.insight.trace import Trace
 
 
@@ -383,7 +383,7 @@ class TranslationRun(PairRun):
         head: int | None = None,
         *,
         target: str | None = None,
-    ) -> Work:
+    ) -> WorkedExample:
         """Show the arithmetic of one step, and the sums of beam search, with the model's numbers.
 
         Args:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TypedDict
 
 from regard.base.errors import RegardError
-from regard.base.settings import at_least
+from regard.base.settings import check_range
 from regard.decoding.beam import BEAM, WIDEST, Beam
 from regard.decoding.sampling import Sampling, one_sampling
 
@@ -29,7 +29,7 @@ def one_beam(beam: int | Beam | None, length_penalty: float | None) -> Beam:
     if isinstance(beam, Beam):
         return beam
     if beam is not None:
-        at_least("--beam", beam, 1, WIDEST)
+        check_range("--beam", beam, 1, WIDEST)
     return Beam(BEAM.width if beam is None else beam, BEAM.length_penalty if length_penalty is None else length_penalty)
 
 
