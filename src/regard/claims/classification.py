@@ -131,15 +131,14 @@ def shuffled_share() -> float:
 
 def trigram(trial: Trial) -> LanguageRun:
     """Kneser-Ney, counted on the same sentences: it has no seed."""
-    run = trained(
+    return trained(
+        LanguageRun,
         "ngram",
         corpora.keep("grammar", known_grammar.sentences(), "txt", trial.store),
         size="tiny",
         store=trial.store,
         settings={"data": {"tokenizer": "word", "vocabulary": 1200}, "model": {"order": 3}},
     )
-    assert isinstance(run, LanguageRun)
-    return run
 
 
 @cache
@@ -169,7 +168,8 @@ def naive_bayes(rows: corpora.Splits) -> float:
 
 def classifier(trial: Trial, encoder: str, seed: int) -> ClassificationRun:
     steps = QUICK_STEPS if trial.quick else STEPS
-    run = trained(
+    return trained(
+        ClassificationRun,
         "classifier",
         corpora.keep("agreement", known_grammar.agreement(), "tsv", trial.store),
         seed=seed,
@@ -184,8 +184,6 @@ def classifier(trial: Trial, encoder: str, seed: int) -> ClassificationRun:
             },
         },
     )  # fmt: skip
-    assert isinstance(run, ClassificationRun)
-    return run
 
 
 def words_right(run: TranslationRun) -> float:

@@ -36,7 +36,8 @@ def reader(trial: Trial, system: str, seed: int, text: str = "sentences") -> Lan
     """A language model trained on one of the texts."""
     folder = corpora.keep(text, TEXTS[text](), "txt", trial.store)
     steps = QUICK_STEPS if trial.quick else STEPS
-    run = trained(
+    return trained(
+        LanguageRun,
         system,
         folder,
         seed=seed,
@@ -58,5 +59,3 @@ def reader(trial: Trial, system: str, seed: int, text: str = "sentences") -> Lan
             },
         },
     )
-    assert isinstance(run, LanguageRun)
-    return run

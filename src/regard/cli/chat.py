@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from typing import Annotated
+from typing import Annotated, Any
 
 from cyclopts import Parameter
 
@@ -12,7 +12,7 @@ from regard.base.errors import RegardError
 from regard.base.settings import check_range
 from regard.cli.completion import RunFolder
 from regard.cli.conversation import Talk, Translating, Writing, say
-from regard.cli.options import refuse
+from regard.cli.options import given_options
 from regard.cli.stdin import stdin_lines
 
 
@@ -68,26 +68,28 @@ def chat(
     """
     from regard.decoding.sampling import Sampling
     from regard.runs.load import load
-    from regard.runs.tasks.language.run import LanguageRun
-    from regard.runs.tasks.translation.run import TranslationRun
+    from regard.runs.tasks.task import task_of
 
     check_range("--max-tokens", max_tokens, 1)
     check_range("--lines", lines, 0)
-    loaded = load(run, weights=weights, device=device)
+    loaded: Any = load(run, weights=weights, device=device)
+    task = task_of(loaded)
+    search = {"--beam": beam, "--n-best": n_best, "--length-penalty": length_penalty}
     talk: Writing | Translating
-    if isinstance(loaded, LanguageRun):
-        refuse(loaded, "a language model", {"--beam": beam, "--n-best": n_best, "--length-penalty": length_penalty})
+    known = task.options.get("chat", ())
+    if known:
+        given_options(loaded, "chat", search | {"--prompt": prompt or None})
+    if "--prompt" in known:
         sampling = Sampling(1.0 if temperature is None else temperature, top_k, top_p)
         talk = Writing(loaded, sampling, max_tokens, lines, seed, prompt)
-    elif isinstance(loaded, TranslationRun):
-        refuse(loaded, "a translator", {"--prompt": prompt or None})
+    elif "--beam" in known:
         if temperature is None and (top_k or top_p != 1.0):
             raise RegardError("--top-k and --top-p are for drawing: give --temperature, too.")
         sampling = Sampling(temperature or 0.0, top_k, top_p)
         talk = Translating(loaded, sampling, seed=seed)
         talk.choose_search(beam, n_best, length_penalty)
     else:
-        raise RegardError(f"{run} is a classifier: use `regard classify {run}`.")
+        raise RegardError(f"{run} is {task.noun}: use `regard {task.verb} {run}`.")
     talk_with(talk)
 
 

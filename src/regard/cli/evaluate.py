@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from regard.base.errors import RegardError
 from regard.base.settings import check_range
 from regard.cli.completion import Corpus, RunFolder
-from regard.cli.options import Columns, Encoding, Flag, beam_search, refuse
+from regard.cli.options import Columns, Encoding, Flag, given_options
 from regard.cli.printing import print_facts, print_labels, print_quality
 
 
@@ -82,10 +82,9 @@ def evaluate(
     """
     from regard.runs.load import load
     from regard.runs.run_report import write_report
-    from regard.runs.tasks.classification.run import ClassificationRun
-    from regard.runs.tasks.language.run import LanguageRun
+    from regard.runs.tasks.task import task_of
 
-    loaded = load(run, weights=weights, average=average, device=device)
+    loaded: Any = load(run, weights=weights, average=average, device=device)
     own = data is None and split in (None, "test") and weights == "best" and average is None
     which = weights_measured(weights, average, getattr(loaded.recipe.training, "ema", 0.0))
     reading = {"--stream": stream or None, "--segment": segment, "--overlap": overlap, "--rows": rows}
@@ -100,47 +99,16 @@ def evaluate(
     }
     if texts and not json:
         raise RegardError("--texts adds sentences to the object that --json prints: give both.")
-    if isinstance(loaded, LanguageRun):
-        refuse(loaded, "a language model", searching)
-        facts = loaded.evaluate(
-            split,
-            data=data,
-            columns=columns,
-            encoding=encoding,
-            stream=stream,
-            segment=segment,
-            overlap=overlap,
-            rows=rows,
-        )
-        print_facts(facts | which, json)
-        if own:
-            write_report(loaded, evaluation=facts)
-        return
-    if isinstance(loaded, ClassificationRun):
-        refuse(loaded, "a classifier", reading | searching)
-        facts = loaded.evaluate(split, data=data, columns=columns, encoding=encoding)
-        print_labels(facts | which, json)
-        if own:
-            write_report(loaded, loaded.pairs(None, split), facts)
-        return
-    refuse(loaded, "a translator", reading)
-    facts = loaded.evaluate(
-        split,
-        data=data,
-        columns=columns,
-        encoding=encoding,
-        beam=beam_search(beam, length_penalty),
-        lengths=by_length,
-        texts=texts,
-        bleu_tokenizer=bleu_tokenizer,
-    )
-    sentences: dict[str, Any] = {}
-    if texts:
-        sources, references = zip(*loaded.pairs(data, split, columns, encoding))
-        sentences = {"sources": sources, "references": references, "translations": facts.pop("translations")}
-    print_quality(facts | which | sentences, json)
+    task = task_of(loaded)
+    given = given_options(loaded, "evaluate", reading | searching)
+    facts = task.evaluate(loaded, split, data=data, columns=columns, encoding=encoding, **given)
+    sentences = facts.pop("texts", {})
+    PRINTED.get(task.name, print_facts)(facts | which | sentences, json)
     if own:
-        write_report(loaded, loaded.pairs(None, split), facts)
+        write_report(loaded, loaded.pairs(None, split) if task.has_source else (), facts)
+
+
+PRINTED = {"translation": print_quality, "classification": print_labels}  # by the name of a task; others as plain facts
 
 
 def weights_measured(weights: str, average: int | None, ema: float) -> dict[str, str]:

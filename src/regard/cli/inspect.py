@@ -12,7 +12,7 @@ from cyclopts import Parameter
 from regard.base.errors import RegardError
 from regard.base.settings import check_range
 from regard.cli.completion import RunFolder
-from regard.cli.options import Flag, refuse
+from regard.cli.options import Flag, given_options
 from regard.cli.stdin import stdin_text
 from regard.report.screen import for_stdout
 
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from regard.insight.arithmetic.equation import WorkedExample
     from regard.insight.trace import Trace
     from regard.runs.load import AnyRun
-    from regard.runs.run import PairRun
 
 LECTURE = "lecture:"
 
@@ -133,23 +132,17 @@ def _given(text: str | None) -> str:
 
 def _read(loaded: AnyRun, how: str, text: str, target: str | None, search: dict[str, Any], **options: Any) -> Any:
     """The run's `trace` or `calculation` of a text, after checking which options apply to it."""
-    from regard.runs.tasks.classification.run import ClassificationRun
-    from regard.runs.tasks.language.run import LanguageRun
+    from regard.runs.tasks.task import task_of
 
-    read = getattr(loaded, how)
-    if isinstance(loaded, LanguageRun):
-        refuse(loaded, "a language model", {"--target": target, **search})
-        return read(text, **options)
-    _check_source(loaded, text)
-    if isinstance(loaded, ClassificationRun):
-        refuse(loaded, "a classifier", search)
-        return read(text, target, **options)
-    if target is not None:
-        given = [name for name, value in search.items() if value is not None]
-        if given:
-            raise RegardError(f"--target replaces the search, so {given[0]} does not apply: leave one of them out.")
-    asked = {name.removeprefix("--").replace("-", "_"): value for name, value in search.items() if value is not None}
-    return read(text, target, **options, **asked)
+    task = task_of(loaded)
+    asked = given_options(loaded, "inspect", {"--target": target, **search})
+    if task.has_source:
+        _check_source(loaded, text)
+    asked.pop("target", None)
+    if target is not None and asked:
+        name = next(name for name, value in search.items() if value is not None)
+        raise RegardError(f"--target replaces the search, so {name} does not apply: leave one of them out.")
+    return task.look_inside(loaded, how, text, target, **options, **asked)
 
 
 def _print_work(worked: WorkedExample, json: bool) -> None:
@@ -166,7 +159,7 @@ def _print_example(name: str, text: str | None, options: dict[str, Any], json: b
     _print_work(lecture_example(name, text), json)
 
 
-def _check_source(loaded: PairRun, text: str) -> None:
+def _check_source(loaded: Any, text: str) -> None:
     """A source is one line, and no longer than what the model has learned from."""
     if "\n" in text:
         raise RegardError("There is more than one line: inspect looks at one sentence, so give one of them.")

@@ -8,7 +8,7 @@ from json import JSONEncoder
 from typing import Annotated, Any
 
 from regard.cli.completion import Corpus, RunFolder
-from regard.cli.options import Columns, Encoding, Flag, refuse
+from regard.cli.options import Columns, Encoding, Flag, given_options
 from regard.cli.stdin import stdin_batches, stdin_pairs
 from regard.report.screen import harmless
 
@@ -53,29 +53,21 @@ def score(
         print one JSON object per line
     """
     from regard.runs.load import load
-    from regard.runs.tasks.classification.run import ClassificationRun
-    from regard.runs.tasks.language.run import LanguageRun
+    from regard.runs.tasks.task import task_of
 
-    loaded = load(run, weights=weights, device=device)
-    if isinstance(loaded, LanguageRun):
-        reading = {"--data.columns": columns or None, "--data.encoding": None if encoding == "utf-8" else encoding}
-        refuse(loaded, "a language model", {"--data": data, "--split": split} | reading)
+    loaded: Any = load(run, weights=weights, device=device)
+    task = task_of(loaded)
+    reading = {"--data.columns": columns or None, "--data.encoding": None if encoding == "utf-8" else encoding}
+    another = given_options(loaded, "score", {"--data": data, "--split": split} | reading)
 
     def batches() -> Iterator[Iterator[Any]]:
-        """The scores of what has come so far, again and again."""
-        another = data is not None or split is not None or columns or encoding != "utf-8"
-        if not isinstance(loaded, LanguageRun) and another:
-            pairs = loaded.pairs(data, split, columns, encoding)
-            yield loaded.score(loaded.scorable(pairs) if isinstance(loaded, ClassificationRun) else pairs)
+        """The scores of the lines read so far, again and again."""
+        if another:
+            yield task.score(loaded, loaded.pairs(data, split, columns, encoding))
             return
         done = 0
         for lines in stdin_batches():
-            if isinstance(loaded, LanguageRun):
-                yield loaded.score(lines)
-            elif isinstance(loaded, ClassificationRun):
-                yield loaded.score(stdin_pairs(lines, done + 1), before=done)
-            else:
-                yield loaded.score(stdin_pairs(lines, done + 1))
+            yield task.score(loaded, stdin_pairs(lines, done + 1) if task.has_source else lines, before=done)
             done += len(lines)
 
     shown = harmless if sys.stdout.isatty() else str  # as `for_stdout`; asked once, since n-grams score in microseconds

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from regard.text.pairs import PairCorpus, Pairs
 
 
+READING = ("--data", "--split", "--data.columns", "--data.encoding")  # options that name the pairs to score
+
+
 class PairTask(Task):
     """A task that learns from pairs."""
 

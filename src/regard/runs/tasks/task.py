@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pkgutil
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -99,6 +99,11 @@ class Task(ABC):
     def evaluate(self, run: Any, split: str | None, **options: Any) -> dict[str, Any]:
         """The run's scores; `options` are those of `evaluate` that this task has."""
         return dict(run.evaluate(split, **options))
+
+    def score(self, run: Any, items: Iterable[Any], before: int | None = None) -> Iterator[Any]:
+        """The log-probability of each line or pair; `before` lines of a pipe came earlier, None: a file is read."""
+        scores: Iterator[Any] = run.score(items)
+        return scores
 
     def look_inside(self, run: Any, how: str, text: str, target: str | None = None, **options: Any) -> Any:
         """The run's `trace` or `calculation` of a text; options that this task does not have are left out."""

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from regard.base.errors import RegardError
-from regard.runs.tasks.pair_task import PairTask
+from regard.runs.tasks.pair_task import READING, PairTask
 
 if TYPE_CHECKING:
     from regard.runs.folder import Tokenizers
@@ -19,9 +19,12 @@ if TYPE_CHECKING:
 
 
 class ClassificationTask(PairTask):
+    """A text in, its label out."""
+
     name, noun = "classification", "a classifier"
     purpose, verb = "which labels", "classify"
     reference = "label"
+    options: ClassVar[Mapping[str, Collection[str]]] = {"inspect": ("--target",), "score": READING}
 
     @property
     def data(self) -> type[LabelData]:
@@ -62,6 +65,10 @@ class ClassificationTask(PairTask):
     def described_answers(self, run: ClassificationRun, sources: Sequence[str]) -> list[str]:
         shown = run.labellings(sources, truncate=True)
         return [f"{one.label} ({100 * one.labels[one.label]:.0f} %)" for one in shown]
+
+    def score(self, run: ClassificationRun, items: Iterable[Any], before: int | None = None) -> Iterator[Any]:
+        """Pairs of a file that cannot be scored are left out."""
+        return run.score(run.scorable(items)) if before is None else run.score(items, before=before)
 
     def look_inside(self, run: Any, how: str, text: str, target: str | None = None, **options: Any) -> Any:
         kept = {name: value for name, value in options.items() if name in ("top", "gradients") and how == "trace"}

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from regard.runs.data_settings import DataSettings
 from regard.runs.tasks.task import Task
@@ -28,6 +28,10 @@ class LanguageTask(Task):
     name, noun, has_source = "language model", "a language model", False
     purpose, verb = "a language model with no source to translate or label", "generate"
     data_settings, training_settings = DataSettings, Training
+    options: ClassVar[Mapping[str, Collection[str]]] = {
+        "evaluate": ("--stream", "--segment", "--overlap", "--rows"),
+        "chat": ("--prompt",),
+    }
     comparison = ".comparison.language_task:LANGUAGE"
 
     def open_corpus(self, recipe: Recipe) -> Corpus:
