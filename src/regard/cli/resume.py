@@ -19,7 +19,7 @@ def resume(run: RunFolder, *settings: Settings, track: Track = "") -> None:
         draw the curves, those of before included: tensorboard or mlflow
     """
     began = time.perf_counter()
-    from regard.runs import train as fit
     from regard.runs.recipe import parse_overrides
+    from regard.runs.resume import resume as continue_run
 
-    print(fit.resume(run, parse_overrides(settings, ("track",)), track=track, began=began).folder)
+    print(continue_run(run, parse_overrides(settings, ("track",)), track=track, began=began).folder)

@@ -60,13 +60,15 @@ def train(
     """
     began = time.perf_counter()  # before anything heavy is imported
     check_systems([target] if target is not None and not target.startswith("--") else [])
-    from regard.runs import train as fit
+    from regard.runs.compose import compose_recipe
+    from regard.runs.dry_run import dry_run as estimate
     from regard.runs.recipe import parse_overrides
+    from regard.runs.train import train_recipe
 
     if target is not None and target.startswith("--"):  # no system was named, so the first setting stands in its place
         settings, target = (target, *settings), None
     is_file = target is not None and target.endswith(".toml")
-    recipe = fit.compose_recipe(
+    recipe = compose_recipe(
         None if is_file else target,
         data=data,
         size=size,
@@ -79,6 +81,6 @@ def train(
     if print_recipe:
         print(recipe.documented(), end="")
     elif dry_run:
-        print_facts(fit.dry_run(recipe), json)
+        print_facts(estimate(recipe), json)
     else:
-        print(fit.train_recipe(recipe, run, track=track, began=began).folder)
+        print(train_recipe(recipe, run, track=track, began=began).folder)
