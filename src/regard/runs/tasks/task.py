@@ -136,5 +136,5 @@ def find_task(name: str) -> Task:
 
 def task_of(thing: Run | Recipe | str) -> Task:
     """The task of a run, of a recipe, or of a system by its name."""
-    recipe = getattr(thing, "recipe", thing)
+    recipe: Any = getattr(thing, "recipe", thing)
     return find_task(find(recipe if isinstance(recipe, str) else recipe.system).task)
