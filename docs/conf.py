@@ -29,6 +29,7 @@ myst_enable_extensions = ["dollarmath", "colon_fence"]
 myst_heading_anchors = 3
 autodoc_member_order = "bysource"
 default_role = "literal"
+smartquotes = False  # --option has two hyphens
 suppress_warnings = ["docutils"]  # of docstrings, which are plain text
 copybutton_prompt_text = r"\$ |>>> |\.\.\. "
 copybutton_prompt_is_regexp = True

@@ -1,6 +1,6 @@
 """Every input has limits: what exceeds them is refused in one sentence, with bounded memory and in bounded time.
 
-Each command may take 1 GiB beyond what importing PyTorch takes; the limits are listed in docs/trust.md.
+Each command may take 1 GiB beyond what importing PyTorch takes; the limits are listed in docs/reference/limits.md.
 """
 
 import gzip

@@ -13,6 +13,7 @@ from regard.cli.options import Flag
 def demo(
     *,
     budget: str | None = None,
+    minute: Annotated[bool, Flag] = False,
     everything: Annotated[bool, Parameter(name="--all", negative=())] = False,
     run: Path | None = None,
     json: Annotated[bool, Flag] = False,
@@ -25,6 +26,8 @@ def demo(
     ----------
     budget
         training time of each neural system, such as 30s; default: what fits into five minutes in all
+    minute
+        train four systems in one minute instead
     everything
         also the language models that came after GPT, which takes longer
     run
@@ -34,4 +37,4 @@ def demo(
     """
     from regard.demo import run_demo
 
-    run_demo(budget=budget, everything=everything, folder=run, as_json=json)
+    run_demo(budget=budget, minute=minute, everything=everything, folder=run, as_json=json)

@@ -94,7 +94,7 @@ def test_a_run_goes_where_it_is_sent(lstm):
 
 
 def test_the_page_about_python_is_true(folder, monkeypatch, capsys):
-    page = (Path(__file__).parents[3] / "docs" / "python.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[3] / "docs" / "guides" / "python.md").read_text(encoding="utf-8")
     monkeypatch.chdir(folder)
     exec(compile("".join(re.findall(r"```python\n(.*?)```", page, flags=re.S)), "python.md", "exec"), {})
     printed = capsys.readouterr().out
