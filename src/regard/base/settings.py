@@ -1,7 +1,7 @@
 """How a setting is declared and checked: a field with one line of documentation and its bounds; errors name its key.
 
 @dataclass(frozen=True)
-class Settings(Checked):
+class Settings(CheckedSettings):
     dropout: float = setting(0.1, "rate on the embedding", **RATE)
     norm: str = setting("tanh", "of the hidden layer: {}", choices=("tanh", "relu"))
 """

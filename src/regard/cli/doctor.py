@@ -117,15 +117,14 @@ def _machine() -> dict[str, Any]:
     try:
         import torch
 
-        from regard.runs.resolve import cores
-        from regard.training.out_of_memory import memory_of
+        from regard.base.device import cores, device_memory
     except (ImportError, OSError) as error:  # what a doctor is called for
         return facts | {"torch": f"cannot be loaded: {error}"}
     facts |= {
         "torch": torch.__version__,
         "cores": cores(),
         "threads": torch.get_num_threads(),
-        "memory_bytes": memory_of(torch.device("cpu")),
+        "memory_bytes": device_memory(torch.device("cpu")),
         "gpus": [],
     }
     for number in range(torch.cuda.device_count()):
@@ -257,7 +256,7 @@ def _packages() -> Iterator[dict[str, Any]]:
 
 
 def _faster_code(device: str) -> dict[str, Any]:
-    from regard.runs.folder import pick_device
+    from regard.base.device import pick_device
     from regard.runs.speed import on_this_machine
 
     where = pick_device(device)

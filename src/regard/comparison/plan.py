@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import regard
+from regard.base.device import pick_device
 from regard.base.digests import MAX_JSON_BYTES, check_digests, file_digest, with_digest, without_digest
 from regard.base.errors import RegardError
 from regard.base.numbers import group_digits
@@ -28,7 +29,7 @@ from regard.comparison.question import MATCHES, Question, Rung
 from regard.comparison.task import Ground, Task, task_named
 from regard.comparison.width import match_parameters, size_of
 from regard.report.progress import say
-from regard.runs.folder import TOKENIZER_FILES, Tokenizers, pick_device
+from regard.runs.folder import TOKENIZER_FILES, Tokenizers
 from regard.runs.new_folder import begin, others_files, tidy
 from regard.runs.recipe import Recipe, compose
 from regard.systems.catalogue import find

@@ -23,7 +23,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
@@ -267,16 +266,3 @@ def is_counted(recipe: Recipe) -> bool:
 def count_parameters(model: Model) -> int:
     stored = getattr(model, "stored_numbers", None)
     return stored if stored is not None else sum(p.numel() for p in model.parameters())
-
-
-def pick_device(name: str) -> torch.device:
-    if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    try:
-        device = torch.device(name)
-        torch.empty(0, device=device)
-    except (RuntimeError, AssertionError):
-        device = torch.device("meta")
-    if device.type not in ("cpu", "cuda"):
-        raise RegardError(f"The device {name!r} is not available here; use cpu, cuda or auto.")
-    return device

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import NoReturn, TypeVar, overload
 
 from regard.base.arguments import checked
+from regard.base.device import pick_device
 from regard.base.errors import RegardError
 from regard.base.numbers import with_article
 from regard.runs.classification_run import ClassificationRun
@@ -14,7 +15,6 @@ from regard.runs.folder import (
     build_model,
     open_recipe,
     open_tokenizers,
-    pick_device,
     read_weights,
     recorded_unseen,
     set_weights,

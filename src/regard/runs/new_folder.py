@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 import regard
+from regard.base.device import device_name
 from regard.base.digests import file_digest, with_digest
 from regard.base.errors import RegardError
 from regard.base.locks import try_lock
@@ -200,7 +201,3 @@ def write_facts(
             stream.write(code.source)
     write_text(folder / "run.json", json.dumps(with_digest(facts), indent=2, ensure_ascii=False) + "\n")
     (folder / BEGINNING).unlink(missing_ok=True)
-
-
-def device_name(device: torch.device) -> str:
-    return torch.cuda.get_device_name(device) if device.type == "cuda" else f"{device} ({platform.machine()})"

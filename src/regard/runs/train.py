@@ -6,7 +6,6 @@ that holds something already is never written into.
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
@@ -18,6 +17,7 @@ from typing import Any, TypedDict, Unpack, overload
 import torch
 
 from regard.base.arguments import checked
+from regard.base.device import device_memory, device_name, peak_memory, pick_device
 from regard.base.errors import RegardError, Stopped
 from regard.base.numbers import group_digits, pluralize, with_article
 from regard.base.writing import write_text
@@ -33,7 +33,6 @@ from regard.runs.folder import (
     has_source,
     is_counted,
     open_recipe,
-    pick_device,
     read_weights,
     recorded_unseen,
     stays,
@@ -41,7 +40,7 @@ from regard.runs.folder import (
 from regard.runs.language_run import LanguageRun
 from regard.runs.lists import GivenData, as_file
 from regard.runs.load import AnyRun, load
-from regard.runs.new_folder import check_free, claimed, device_name, new_folder, tidy, write_facts, write_folder
+from regard.runs.new_folder import check_free, claimed, new_folder, tidy, write_facts, write_folder
 from regard.runs.recipe import Recipe, Start, compose, has_smaller, read_in, read_recipe, written_in
 from regard.runs.resolve import MAX_EPOCHS, is_small_file, resolve_device
 from regard.runs.run_report import write_report
@@ -59,7 +58,7 @@ from regard.training.distributed import Group, join, local_rank
 from regard.training.hyperparameters import Learning, PairTraining, Training
 from regard.training.log import Callback
 from regard.training.loop import Trainer
-from regard.training.out_of_memory import is_out_of_memory, memory_of
+from regard.training.out_of_memory import is_out_of_memory
 from regard.training.probe import measure_steps, probe_peak_memory
 from regard.training.validation import TextValidation
 
@@ -293,7 +292,7 @@ def check_room(recipe: Recipe, tokenizers: Tokenizers) -> None:
         numbers = 2**63
     copies = {"adamw": 4, "muon": 3}.get(settings.optimizer, 2)  # weights, gradients, moments
     device = pick_device(settings.device)
-    wanted, room = 4 * copies * numbers, memory_of(device)
+    wanted, room = 4 * copies * numbers, device_memory(device)
     if wanted > room:
         raise RegardError(
             f"This model has {numbers:.2g} parameters, and training it takes {wanted / 2**30:.2g} GiB for its weights, "
@@ -627,17 +626,3 @@ def resident_bytes(trainer: Trainer) -> int:
     moments = (t for values in trainer.optimizer.state.values() for t in values.values() if isinstance(t, torch.Tensor))
     averaged = trainer.average.weights.values()
     return held + sum(t.numel() * t.element_size() for t in (*moments, *averaged))
-
-
-def peak_memory(device: torch.device) -> int:
-    """The most bytes held so far: of the GPU's memory by tensors, or of the machine's by this whole process."""
-    if device.type == "cuda":
-        return torch.cuda.max_memory_allocated(device)
-    if sys.platform == "linux":  # getrusage would count what a parent held when it started this process
-        status = Path("/proc/self/status").read_text(encoding="ascii", errors="replace")
-        return next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmHWM:")) * 1024
-    if sys.platform == "win32":
-        return 0  # Windows keeps no such count for a process
-    import resource
-
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)

@@ -136,7 +136,7 @@ def test_filled_steps_are_said_and_kept_in_the_recipe(monkeypatch, capsys):
     assert "fill this GPU" not in capsys.readouterr().err
     there = read_data(compose_recipe("transformer", data="phrasebook", size="medium", settings=settings))
     monkeypatch.setattr(resolve, "pick_device", lambda name: SimpleNamespace(type="cuda"))
-    monkeypatch.setattr(resolve, "memory_of", lambda device: ROOM)
+    monkeypatch.setattr(resolve, "device_memory", lambda device: ROOM)
     data, notes = there.resolved()
     after = data.recipe
     assert before.training.batch_tokens < after.training.batch_tokens <= FULL_STEP
@@ -149,7 +149,7 @@ def test_labels_have_no_filled_steps(tmp_path, monkeypatch):
     recipe = compose_recipe("classifier", data=str(path), size="medium", settings={"training": {"device": "cpu"}})
     there = read_data(recipe)
     monkeypatch.setattr(resolve, "pick_device", lambda name: SimpleNamespace(type="cuda"))
-    monkeypatch.setattr(resolve, "memory_of", lambda device: ROOM)
+    monkeypatch.setattr(resolve, "device_memory", lambda device: ROOM)
     data, notes = there.resolved()
     assert data.recipe.training.batch_tokens <= recipe.training.batch_tokens
     assert "fill this GPU" not in "".join(notes)

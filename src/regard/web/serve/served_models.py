@@ -15,13 +15,13 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
+from regard.base.device import pick_device
 from regard.base.errors import RegardError
 from regard.base.numbers import group_digits, pluralize
 from regard.base.settings import check_choice
 from regard.decoding.engine import Prompt
 from regard.report.progress import say
 from regard.runs.classification_run import ClassificationRun
-from regard.runs.folder import pick_device
 from regard.runs.language_run import LanguageRun
 from regard.runs.load import AnyRun, load
 from regard.runs.translation_run import TranslationRun
