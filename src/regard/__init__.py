@@ -34,11 +34,11 @@ if TYPE_CHECKING:
     from regard.layers.layer import Layer
     from regard.layers.pooling import attention, density
     from regard.runs.classification_run import ClassificationRun, Labelling
-    from regard.runs.history import History
     from regard.runs.language_run import LanguageRun
     from regard.runs.load import load
     from regard.runs.prediction import Prediction
     from regard.runs.run import Run
+    from regard.runs.store.history import History
     from regard.runs.train import resume, train
     from regard.runs.translation_run import Translation, TranslationRun
     from regard.systems.model import Model
@@ -48,7 +48,7 @@ _HOMES = {
     "Cell": "layers.cell",
     "ClassificationRun": "runs.classification_run",
     "Comparison": "comparison.comparison",
-    "History": "runs.history",
+    "History": "runs.store.history",
     "Labelling": "runs.classification_run",
     "LanguageRun": "runs.language_run",
     "Layer": "layers.layer",

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from regard.base.errors import RegardError
-from regard.runs.facts import read_facts
-from regard.runs.folder import MAY_CHANGE, MAY_MOVE, open_recipe
+from regard.runs.store.facts import read_facts
+from regard.runs.store.folder import MAY_CHANGE, MAY_MOVE, open_recipe
 from regard.training.checkpoint import load_tensors
 from regard.training.metrics import sound_metrics
 

@@ -14,7 +14,7 @@ from regard.base.reading import BLOCK, read_whole, reading
 from regard.base.writing import append_line, write_text
 from regard.cli.file_to_file import line_by_line
 from regard.cli.writing import _digests
-from regard.runs.new_folder import tidy
+from regard.runs.store.lock import tidy
 from regard.text.readers.lines import BOM, read_lines
 
 

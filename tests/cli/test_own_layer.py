@@ -16,8 +16,8 @@ from regard.base.errors import RegardError
 from regard.layers.cell import Cell
 from regard.layers.layer import Layer
 from regard.layers.state import Span
-from regard.runs.facts import read_facts
 from regard.runs.recipe import compose
+from regard.runs.store.facts import read_facts
 from regard.systems.catalogue import find, load_class
 from regard.systems.code import name_code
 from regard.systems.sizes import SIZES

@@ -15,7 +15,7 @@ import pytest
 
 from regard.base.digests import DIGEST
 from regard.base.locks import is_locked, try_lock
-from regard.runs.history import read_metrics
+from regard.runs.store.history import read_metrics
 
 
 @pytest.fixture

@@ -13,8 +13,8 @@ from regard.base.errors import RegardError
 from regard.base.writing import append_line
 from regard.comparison.plan import Plan
 from regard.comparison.question import Question
-from regard.runs.folder import open_recipe
 from regard.runs.recipe import compose
+from regard.runs.store.folder import open_recipe
 from regard.systems.catalogue import find
 from regard.systems.code import load, locate, name_code
 from regard.training.checkpoint import load_tensors, save_tensors

@@ -19,7 +19,7 @@ from regard.base.errors import RegardError
 from regard.base.locks import try_lock
 from regard.comparison.processes import read_result
 from regard.runs import train as fit
-from regard.runs.new_folder import BEGINNING, BEGUN, free_folder
+from regard.runs.store.lock import BEGINNING, BEGUN, free_folder
 from regard.training.checkpoint import load_tensors
 
 GOLDEN = Path(__file__).parents[1] / "golden"

@@ -152,7 +152,7 @@ def _size(file: Path) -> int:
 def _own_names(part: str) -> re.Pattern[str]:
     """The paths of the files that Regard writes into a part of the cache; $REGARD_CACHE may hold other files, too."""
     from regard.corpora.downloads import CATALOGUE
-    from regard.runs.run_removal import OWN_FILES, OWN_FOLDERS
+    from regard.runs.store.remove import OWN_FILES, OWN_FOLDERS
 
     fetched = [rf"\.{name}\.lock" for name in map(re.escape, CATALOGUE)]
     for name, download in CATALOGUE.items():

@@ -23,10 +23,10 @@ from regard.evaluation.perplexity import SEGMENT, Method, likelihood
 from regard.report.table import seconds, significant
 from regard.runs.data import check_tokens, origin_of, read_text
 from regard.runs.data_lookup import choose_split, tokens_of
-from regard.runs.folder import Tokenizers
 from regard.runs.language_run import LanguageRun
 from regard.runs.recipe import Recipe
 from regard.runs.run import Run
+from regard.runs.store.folder import Tokenizers
 
 if TYPE_CHECKING:
     from regard.comparison.plan import Entrant, Plan

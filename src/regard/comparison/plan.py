@@ -29,9 +29,9 @@ from regard.comparison.question import MATCHES, Question, Rung
 from regard.comparison.task import Ground, Task, task_named
 from regard.comparison.width import match_parameters, size_of
 from regard.report.progress import say
-from regard.runs.folder import TOKENIZER_FILES, Tokenizers
-from regard.runs.new_folder import begin, others_files, tidy
 from regard.runs.recipe import Recipe, compose
+from regard.runs.store.folder import TOKENIZER_FILES, Tokenizers
+from regard.runs.store.lock import begin, others_files, tidy
 from regard.systems.catalogue import find
 from regard.systems.code import admit, is_own, locate
 from regard.training.hyperparameters import Learning

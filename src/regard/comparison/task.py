@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 import numpy as np
 
 from regard.base.errors import RegardError
-from regard.runs.folder import Tokenizers
 from regard.runs.recipe import Recipe
 from regard.runs.run import Run
+from regard.runs.store.folder import Tokenizers
 
 if TYPE_CHECKING:
     from regard.comparison.comparison import Comparison

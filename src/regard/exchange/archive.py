@@ -32,9 +32,9 @@ from regard.base.numbers import pluralize
 from regard.base.reading import reading
 from regard.base.writing import atomic_folder
 from regard.report.progress import say
-from regard.runs.facts import ANCESTORS, CHECKPOINT, WEIGHTS, read_facts
-from regard.runs.new_folder import check_free
 from regard.runs.recipe import read_recipe, without_folders
+from regard.runs.store.facts import ANCESTORS, CHECKPOINT, WEIGHTS, read_facts
+from regard.runs.store.lock import check_free
 from regard.training.checkpointing import kept_weights
 
 MANIFEST = "regard-archive.json"

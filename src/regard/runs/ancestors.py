@@ -23,9 +23,9 @@ from regard.base.errors import RegardError
 from regard.base.numbers import group_digits, pluralize
 from regard.corpora.split import line_hash
 from regard.runs.data_lookup import corpus_of, pairs_of
-from regard.runs.facts import ANCESTORS, read_facts
-from regard.runs.folder import has_source, labels, open_recipe, open_tokenizers
 from regard.runs.recipe import Recipe, without_folders
+from regard.runs.store.facts import ANCESTORS, read_facts
+from regard.runs.store.folder import has_source, labels, open_recipe, open_tokenizers
 from regard.text.corpus import Corpus
 from regard.text.pairs import PairCorpus, Pairs
 from regard.text.readers.labels import encode_labelled

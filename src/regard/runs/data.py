@@ -30,7 +30,10 @@ from regard.layers.state import State
 from regard.report.progress import say
 from regard.runs.back_translation import back_translated
 from regard.runs.data_lookup import corpus_of, pairs_asked_for, pairs_of, text_asked_for, tokens_of
-from regard.runs.folder import (
+from regard.runs.recipe import Recipe
+from regard.runs.resolve import CorpusFacts, resolve, resolve_device, resolve_dropout
+from regard.runs.speed import install, recordable
+from regard.runs.store.folder import (
     Tokenizers,
     forbidden_tokens,
     has_source,
@@ -39,9 +42,6 @@ from regard.runs.folder import (
     read_facts,
     unseen_bytes,
 )
-from regard.runs.recipe import Recipe
-from regard.runs.resolve import CorpusFacts, resolve, resolve_device, resolve_dropout
-from regard.runs.speed import install, recordable
 from regard.runs.translation_run import both_sides
 from regard.systems.model import Model
 from regard.text.batches.pair_batches import PairBatches

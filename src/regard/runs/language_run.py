@@ -1,4 +1,4 @@
-"""The run of a language model: call it, evaluate it, let it write, let it score (`folder.py` says what is on disk).
+"""The run of a language model: call it, evaluate it, let it write, let it score (`store/folder.py` says what is on disk).
 
 In Python the lecture's loop works on it with plain strings:
 
@@ -47,10 +47,10 @@ from regard.runs.data_lookup import (
     tokens_of,
     with_data_found,
 )
-from regard.runs.folder import forbidden_tokens
 from regard.runs.lists import GivenLines, each_line, lines_of
 from regard.runs.prediction import Prediction
 from regard.runs.run import GIVEN, WHOLE, Run, given_state
+from regard.runs.store.folder import forbidden_tokens
 from regard.systems.ngram import NGram
 from regard.text.corpus import Corpus, open_corpus, open_whole
 from regard.text.readers import sources

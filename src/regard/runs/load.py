@@ -10,7 +10,10 @@ from regard.base.device import pick_device
 from regard.base.errors import RegardError
 from regard.base.numbers import with_article
 from regard.runs.classification_run import ClassificationRun
-from regard.runs.folder import (
+from regard.runs.language_run import LanguageRun
+from regard.runs.run import Run
+from regard.runs.speed import get_ready, install
+from regard.runs.store.folder import (
     average_weights,
     build_model,
     open_recipe,
@@ -19,9 +22,6 @@ from regard.runs.folder import (
     recorded_unseen,
     set_weights,
 )
-from regard.runs.language_run import LanguageRun
-from regard.runs.run import Run
-from regard.runs.speed import get_ready, install
 from regard.runs.translation_run import TranslationRun
 from regard.systems.classifier import Classifier
 from regard.systems.translator import Translator

@@ -34,12 +34,12 @@ from regard.report.svg import line_chart
 from regard.report.table import significant
 from regard.runs.ancestors import Ancestors, provenance
 from regard.runs.classification_run import ClassificationRun
-from regard.runs.facts import REPORT_MARK, WEIGHTS, is_report, read_facts, read_note
-from regard.runs.folder import is_counted
-from regard.runs.history import Entry, is_number, read_metrics
 from regard.runs.language_run import LanguageRun
 from regard.runs.load import AnyRun
 from regard.runs.recipe import written_in
+from regard.runs.store.facts import REPORT_MARK, WEIGHTS, is_report, read_facts, read_note
+from regard.runs.store.folder import is_counted
+from regard.runs.store.history import Entry, is_number, read_metrics
 from regard.runs.translation_run import TranslationRun
 
 NAME = "report.html"

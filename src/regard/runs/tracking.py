@@ -23,9 +23,9 @@ from regard.base.reading import read_whole
 from regard.base.settings import check_choice
 from regard.base.writing import write_text
 from regard.report.progress import say
-from regard.runs.facts import read_facts
-from regard.runs.history import Entry, is_number, read_metrics
 from regard.runs.recipe import Recipe, written_in
+from regard.runs.store.facts import read_facts
+from regard.runs.store.history import Entry, is_number, read_metrics
 from regard.systems.catalogue import find
 
 TRACKERS = ("tensorboard", "mlflow")

@@ -25,7 +25,15 @@ from regard.report.progress import clock, progress, say
 from regard.runs.ancestors import NONE, Ancestors
 from regard.runs.classification_run import ClassificationRun
 from regard.runs.data import Data, PairData, TextData, data_of, read_data
-from regard.runs.folder import (
+from regard.runs.language_run import LanguageRun
+from regard.runs.lists import GivenData, as_file
+from regard.runs.load import AnyRun, load
+from regard.runs.recipe import Recipe, Start, compose, has_smaller, read_in, read_recipe, written_in
+from regard.runs.resolve import MAX_EPOCHS, is_small_file, resolve_device
+from regard.runs.run_report import write_report
+from regard.runs.speed import get_ready, install
+from regard.runs.store.create import write_facts, write_folder
+from regard.runs.store.folder import (
     MAY_CHANGE,
     Tokenizers,
     build_model,
@@ -37,14 +45,7 @@ from regard.runs.folder import (
     recorded_unseen,
     stays,
 )
-from regard.runs.language_run import LanguageRun
-from regard.runs.lists import GivenData, as_file
-from regard.runs.load import AnyRun, load
-from regard.runs.new_folder import check_free, claimed, new_folder, tidy, write_facts, write_folder
-from regard.runs.recipe import Recipe, Start, compose, has_smaller, read_in, read_recipe, written_in
-from regard.runs.resolve import MAX_EPOCHS, is_small_file, resolve_device
-from regard.runs.run_report import write_report
-from regard.runs.speed import get_ready, install
+from regard.runs.store.lock import check_free, claimed, new_folder, tidy
 from regard.runs.tracking import check_tracker, tracking
 from regard.runs.translation_run import TranslationRun
 from regard.systems.catalogue import ClassificationSystem, LanguageSystem, TranslationSystem, find

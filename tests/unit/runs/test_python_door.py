@@ -20,9 +20,9 @@ from regard.cli.options import check_systems
 from regard.decoding.beam import Hypothesis
 from regard.exchange.formats import export
 from regard.runs import language_run, translation_run
-from regard.runs.facts import BEGINNING, read_note
 from regard.runs.recipe import parse_overrides
 from regard.runs.run_report import run_page
+from regard.runs.store.facts import BEGINNING, read_note
 from regard.runs.train import compose_recipe, dry_run, how_losses_differ
 
 LINES = [f"{who} {does} {what}." for who in ("The cat", "A dog") for does in ("sees", "eats") for what in ("it", "été")]

@@ -12,8 +12,8 @@ from regard.corpora.phrasebook import make_pairs
 from regard.report.offline_page import script_of
 from regard.report.table import significant
 from regard.runs import run as run_module
-from regard.runs.facts import read_facts
 from regard.runs.run_report import NAME, read_metrics, run_page, samples, write_report
+from regard.runs.store.facts import read_facts
 
 HOSTILE = """<script>alert("1")</script><img src=x onerror='alert(1)'>&"'"""
 SHORT = {"steps": 4, "evaluate_every": 2, "batch_tokens": 256, "threads": 1}

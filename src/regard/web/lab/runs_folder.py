@@ -24,8 +24,8 @@ from regard.base.errors import RegardError
 from regard.base.locks import is_locked
 from regard.base.numbers import pluralize
 from regard.base.reading import PLAIN
-from regard.runs.facts import CHECKPOINT, WEIGHTS, parent_of, read_facts, read_note
-from regard.runs.history import is_number
+from regard.runs.store.facts import CHECKPOINT, WEIGHTS, parent_of, read_facts, read_note
+from regard.runs.store.history import is_number
 from regard.systems.catalogue import SYSTEMS
 from regard.training.metrics import as_written
 

@@ -9,9 +9,9 @@ from typing import Any, get_type_hints
 from regard.base.errors import RegardError
 from regard.base.settings import documentation
 from regard.runs.data_lookup import choose_split, corpus_of, tokens_of
-from regard.runs.folder import has_source, open_recipe, open_tokenizers
 from regard.runs.language_run import LanguageRun, no_bits_per_character
 from regard.runs.recipe import Recipe
+from regard.runs.store.folder import has_source, open_recipe, open_tokenizers
 from regard.runs.train import compose_recipe
 from regard.runs.translation_run import TranslationRun
 from regard.systems.sizes import SIZES

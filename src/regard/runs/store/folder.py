@@ -31,8 +31,8 @@ from regard.base.errors import RegardError
 from regard.base.fields import shown, whole_number
 from regard.base.numbers import pluralize
 from regard.report.progress import say
-from regard.runs.facts import read_facts
 from regard.runs.recipe import Recipe, compose, read_in
+from regard.runs.store.facts import read_facts
 from regard.systems.catalogue import find, load_class
 from regard.systems.code import admit, admit_copy, is_own, locate, was_named
 from regard.systems.model import Model

@@ -15,7 +15,7 @@ from typing import Any
 
 from regard.base.errors import RegardError
 from regard.base.locks import is_locked
-from regard.runs.facts import BEGINNING, CHECKPOINT, WEIGHTS, parent_of, read_facts, read_note
+from regard.runs.store.facts import BEGINNING, CHECKPOINT, WEIGHTS, parent_of, read_facts, read_note
 
 DEPTH = 3  # folders between the one asked for and a run: runs/compare-my/lstm has one
 
