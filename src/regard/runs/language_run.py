@@ -1,4 +1,4 @@
-"""The run of a language model: call it, evaluate it, let it write, let it score (`store/folder.py` says what is on disk).
+"""The run of a language model: call it, evaluate it, let it write, let it score (its files: `store/folder.py`).
 
 In Python the lecture's loop works on it with plain strings:
 

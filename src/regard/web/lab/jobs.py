@@ -23,7 +23,8 @@ from typing import Any
 from regard.base.errors import RegardError
 from regard.base.writing import open_own_file, write_text
 from regard.report.table import finite
-from regard.web.lab.runs_folder import RunsFolder, is_working
+from regard.runs.store.list import is_running
+from regard.web.lab.runs_folder import RunsFolder
 
 MOST_AT_ONCE = 4  # that stay, and as many that do not
 MOST_LOG = 1 << 16  # bytes of a log that a page shows
@@ -175,7 +176,7 @@ class Jobs:
         except RegardError:
             return False
         names_it = f"--run={path}" in words or words == ["resume", str(path)]
-        return pid > 1 and names_it and is_working(path) and _runs(pid, ["-m", "regard", *words])
+        return pid > 1 and names_it and is_running(path) and _runs(pid, ["-m", "regard", *words])
 
     def _forget_old(self, place: Path) -> None:
         for number in self._numbers()[:-KEPT]:
