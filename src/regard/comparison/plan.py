@@ -20,10 +20,10 @@ from typing import Any
 
 import regard
 from regard.base.device import pick_device
-from regard.base.digests import MAX_JSON_BYTES, check_digests, file_digest, with_digest, without_digest
+from regard.base.digests import check_digests, file_digest, with_digest, without_digest
 from regard.base.errors import RegardError
 from regard.base.numbers import group_digits
-from regard.base.reading import read_whole
+from regard.base.reading import MAX_JSON_BYTES, read_whole
 from regard.base.writing import write_text
 from regard.comparison.question import MATCHES, Question, Rung
 from regard.comparison.task import Ground, Task, task_named

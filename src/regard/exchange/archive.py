@@ -26,6 +26,7 @@ from typing import Any, BinaryIO
 import tomli_w
 
 import regard
+from regard.base.digests import with_digest
 from regard.base.errors import RegardError
 from regard.base.locks import exclusive_name, try_lock
 from regard.base.numbers import pluralize
@@ -116,7 +117,7 @@ def _recipe(folder: Path) -> bytes:
 def _facts(facts: dict[str, Any]) -> bytes:
     recipe = facts.get("recipe")
     plain = facts | ({"recipe": without_folders(recipe)} if isinstance(recipe, dict) else {})
-    return json.dumps(plain, indent=2, ensure_ascii=False).encode() + b"\n"
+    return json.dumps(with_digest(plain), indent=2, ensure_ascii=False).encode() + b"\n"
 
 
 # -- in ----------------------------------------------------------------------------------------------------------------

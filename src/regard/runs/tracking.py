@@ -17,9 +17,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Protocol
 
-from regard.base.digests import MAX_JSON_BYTES
 from regard.base.errors import RegardError
-from regard.base.reading import read_whole
+from regard.base.reading import MAX_JSON_BYTES, read_whole
 from regard.base.settings import check_choice
 from regard.base.writing import write_text
 from regard.report.progress import say

@@ -8,6 +8,7 @@ from html.parser import HTMLParser
 import pytest
 
 import regard
+from regard.base.digests import with_digest
 from regard.corpora.phrasebook import make_pairs
 from regard.report.offline_page import script_of
 from regard.report.table import significant
@@ -117,7 +118,7 @@ def test_no_word_of_a_text_a_name_or_a_recipe_becomes_markup(tmp_path):
     facts = read_facts(folder)
     facts |= {"device": HOSTILE, "platform": HOSTILE, "code": {"file": HOSTILE, "sha256": HOSTILE}}
     facts["corpus"] |= {"name": HOSTILE, "notes": [HOSTILE]}
-    (folder / "run.json").write_text(json.dumps(facts))
+    (folder / "run.json").write_text(json.dumps(with_digest(facts)))
     page = run_page(run, samples(run, [(HOSTILE, HOSTILE)]), {"split": HOSTILE, "perplexity": 2.0, HOSTILE: HOSTILE})
     written = (folder / NAME).read_text(encoding="utf-8")
     for text in (page, written):

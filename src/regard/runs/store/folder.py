@@ -54,7 +54,7 @@ def open_recipe(folder: Path) -> Recipe:
         recipe = compose(str(tree["system"]), None, tree)
     except RegardError as error:
         raise RegardError(f"{folder / 'recipe.toml'} was changed or is damaged: {error}") from None
-    if isinstance(made := facts.get("recipe"), dict):  # older runs have none
+    if isinstance(made := facts.get("recipe"), dict):
         _check_kept(made, json.loads(json.dumps(recipe.tree() | {"system": named})), folder)
     return recipe
 
@@ -115,7 +115,7 @@ class Tokenizers:
 
 
 def open_tokenizers(folder: Path, recipe: Recipe) -> Tokenizers:
-    if isinstance(recorded := read_facts(folder).get("files"), dict):  # older runs have none
+    if isinstance(recorded := read_facts(folder).get("files"), dict):
         check_digests(folder, TOKENIZER_FILES, recorded)
     return Tokenizers.load(folder, has_source(recipe))
 
@@ -243,7 +243,7 @@ def unseen_bytes(tokenizer: Tokenizer, ids: np.ndarray) -> list[int]:
 
 
 def recorded_unseen(folder: Path, tokenizer: Tokenizer) -> list[int]:
-    """The `unseen_bytes` of a run's training text; none of a run that was imported or made by an earlier version."""
+    """The `unseen_bytes` of a run's training text; none of a run that was imported."""
     corpus = read_facts(folder).get("corpus")
     recorded = corpus.get("unseen_bytes") if isinstance(corpus, dict) else None
     known = {n for n in recorded if isinstance(n, int)} if isinstance(recorded, list) else set()

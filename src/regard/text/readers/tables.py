@@ -19,7 +19,6 @@ import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from difflib import get_close_matches
 from functools import partial
 from itertools import chain, dropwhile, islice
 from pathlib import Path
@@ -27,6 +26,7 @@ from typing import Any
 
 from regard.base.errors import RegardError
 from regard.base.reading import max_unpacked_bytes, unpacks_to_too_much
+from regard.base.settings import closest
 from regard.text.readers.encodings import UTF8
 from regard.text.readers.lines import (
     LONGEST_LINE,
@@ -348,7 +348,7 @@ def _prose(table: Table, column: int) -> int:
 
 
 def _no_column(table: Table, name: str) -> str:
-    near = get_close_matches(name.casefold(), [column.casefold() for column in table.columns])
+    near = closest(name, table.columns)
     return f"there is no column {name!r}" + (f" (did you mean {near[0]}?)" if near else "")
 
 

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from regard.base.errors import RegardError
+from regard.base.reading import parse_object
 from regard.runs.store.facts import CHECKPOINT, parent_of
 from regard.runs.store.history import is_number
 from regard.runs.store.list import is_running, mapping, perplexity, summarize
@@ -220,7 +221,7 @@ class RunsFolder(GuardedFolder):
     # -- files, remembered -------------------------------------------------------------------------------------------
 
     def _json(self, path: Path) -> dict[str, Any]:
-        return self._remembered(path, "json", lambda: mapping(json.loads(read_plain(path))))
+        return self._remembered(path, "json", lambda: parse_object(read_plain(path)) or {})
 
     def _toml(self, path: Path) -> dict[str, Any]:
         return self._remembered(path, "toml", lambda: tomllib.loads(read_plain(path).decode()))

@@ -9,6 +9,7 @@ import pytest
 from safetensors.numpy import save_file
 from starlette.testclient import TestClient
 
+from regard.base.digests import with_digest
 from regard.base.errors import RegardError
 from regard.base.locks import try_lock
 from regard.runs.store.list import describe
@@ -35,7 +36,7 @@ def folder(tmp_path):
 def make_run(path, rows=(ROW,)):
     path.mkdir(parents=True)
     recipe = {"system": "lstm", "size": "tiny", "training": {"steps": 4, "budget": ""}}
-    (path / "run.json").write_text(json.dumps({"format": 1, "created": "2026-01-01", "recipe": recipe}))
+    (path / "run.json").write_text(json.dumps(with_digest({"format": 1, "created": "2026-01-01", "recipe": recipe})))
     (path / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     (path / "recipe.toml").write_text('system = "lstm"\n')
     save_file({}, path / "training.safetensors", {"regard": json.dumps({"progress": {"step": 1}})})
