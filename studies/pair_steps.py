@@ -35,7 +35,7 @@ from regard.bench.training_step import RegardTraining
 from regard.bench.translators import random_pairs, recipe, regard_transformer, vocabulary
 from regard.fast import uninstall
 from regard.fast.attention.short_attention import attend_packed
-from regard.runs.data import PairData, read_data
+from regard.runs.prepare import open_data
 from regard.runs.recipe import compose
 from regard.text.batches.pair_batches import PairBatches
 from regard.text.batches.pair_shapes import GRIDS, ShapedPairBatches
@@ -166,8 +166,7 @@ def rounds(work: Callable[[], object]) -> float:
 def padding(corpus: str, source: str, target: str) -> list[dict[str, Any]]:
     """Of the batches of an epoch, in as many shapes as they come and in few."""
     data = {"corpus": corpus, "source": source, "target": target, "vocabulary": 6000}
-    found = read_data(compose("transformer", "small", {"data": data}))
-    assert isinstance(found, PairData)
+    found: Any = open_data(compose("transformer", "small", {"data": data})).cut()
     pairs = found.train
     rows = []
     for budget in (4096, 8192, 32768):

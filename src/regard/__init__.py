@@ -33,24 +33,26 @@ if TYPE_CHECKING:
     from regard.layers.cell import Cell
     from regard.layers.layer import Layer
     from regard.layers.pooling import attention, density
-    from regard.runs.classification_run import ClassificationRun, Labelling
-    from regard.runs.language_run import LanguageRun
     from regard.runs.load import load
     from regard.runs.prediction import Prediction
+    from regard.runs.resume import resume
     from regard.runs.run import Run
     from regard.runs.store.history import History
-    from regard.runs.train import resume, train
-    from regard.runs.translation_run import Translation, TranslationRun
+    from regard.runs.tasks.classification.run import ClassificationRun, Labelling
+    from regard.runs.tasks.language.run import LanguageRun
+    from regard.runs.tasks.translation.answers import Translation
+    from regard.runs.tasks.translation.run import TranslationRun
+    from regard.runs.train import train
     from regard.systems.model import Model
 
 _HOMES = {
     "Beam": "decoding.beam",
     "Cell": "layers.cell",
-    "ClassificationRun": "runs.classification_run",
+    "ClassificationRun": "runs.tasks.classification.run",
     "Comparison": "comparison.comparison",
     "History": "runs.store.history",
-    "Labelling": "runs.classification_run",
-    "LanguageRun": "runs.language_run",
+    "Labelling": "runs.tasks.classification.run",
+    "LanguageRun": "runs.tasks.language.run",
     "Layer": "layers.layer",
     "Model": "systems.model",
     "Prediction": "runs.prediction",
@@ -58,15 +60,15 @@ _HOMES = {
     "Run": "runs.run",
     "Sampling": "decoding.sampling",
     "Trace": "insight.trace",
-    "Translation": "runs.translation_run",
-    "TranslationRun": "runs.translation_run",
+    "Translation": "runs.tasks.translation.answers",
+    "TranslationRun": "runs.tasks.translation.run",
     "attention": "layers.pooling",
     "compare": "comparison.comparison",
     "density": "layers.pooling",
     "export": "exchange.export_and_import",
     "import_model": "exchange.export_and_import",
     "load": "runs.load",
-    "resume": "runs.train",
+    "resume": "runs.resume",
     "train": "runs.train",
 }
 __all__ = [

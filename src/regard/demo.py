@@ -14,6 +14,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -36,15 +37,24 @@ NOTHING = "(nothing: it was trained for too short a time)"
 
 
 def run_demo(
-    *, budget: str | None = None, everything: bool = False, folder: Path | None = None, as_json: bool = False
+    *,
+    budget: str | None = None,
+    minute: bool = False,
+    everything: bool = False,
+    folder: Path | None = None,
+    as_json: bool = False,
 ) -> None:
     began = time.perf_counter()
+    if minute and (budget or everything):
+        raise RegardError("--minute chooses the systems and their time: leave --budget and --all out.")
     language, translation = (
         LANGUAGE.question(budget or LANGUAGE.budget(), everything=everything),
         TRANSLATION.question(budget or TRANSLATION.budget()),
     )
+    if minute:
+        language, translation = (replace(one, **_in_a_minute(one)) for one in (language, translation))
     for ladder, question in ((LANGUAGE, language), (TRANSLATION, translation)):
-        if question.limit.unit == "seconds" and question.limit.amount < ladder.seconds / 2:
+        if not minute and question.limit.unit == "seconds" and question.limit.amount < ladder.seconds / 2:
             say(ladder.too_short(question.limit.amount))
     with nullcontext(folder) if folder is not None else free_folder(Path("runs") / "demo") as place:
         with climbing_aside(translation, place / TRANSLATION.folder):
@@ -58,6 +68,12 @@ def run_demo(
         _print_next(models, translators, time.perf_counter() - began)
     if failed := {**models.failed, **translators.failed}:
         raise RegardError(f"Some runs failed: {'; '.join(failed.values())}")
+
+
+def _in_a_minute(question: Question) -> dict[str, Any]:
+    """The systems and the time of each that fit into a minute in all."""
+    systems, seconds = (("transformer",), 34) if "transformer" in question.systems else (("ngram", "lstm", "gpt"), 14)
+    return {"systems": systems, "budget": f"{seconds if side_by_side() else seconds / 2:g}s"}
 
 
 def climb(question: Question, folder: Path) -> Comparison:
@@ -148,5 +164,4 @@ def _print_next(models: Comparison, translators: Comparison, seconds: float) -> 
     print(f"\n{clock(seconds)} in all. Look at {models.report} and {translators.report}, then for example:")
     print(f"  regard generate {writer} --prompt '{PROMPT}' --temperature 0.8")
     print(f"  echo 'They are watching.' | regard translate {translator} --alignment")
-    print("  regard compare lstm gpt llama --data my.txt")
-    print("  regard train transformer --data pairs.tsv")
+    print("  regard train lstm --data my.txt --budget 60s")

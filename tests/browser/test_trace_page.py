@@ -5,8 +5,8 @@ import torch
 from playwright.sync_api import expect
 
 from regard.insight.arithmetic.calculation import calculate_language
-from regard.insight.trace_page import trace_page
 from regard.insight.tracing import trace_language, trace_translation
+from regard.insight.views.page import trace_page
 from regard.laws.registry import builder, stirred
 from regard.text.tokenizers.tokenizer import Tokenizer
 

@@ -13,7 +13,8 @@ import pytest
 import regard as package
 from regard.cli.commands import app
 from regard.exchange.formats import FORMATS
-from regard.runs.recipe import DataSettings, PairDataSettings, system_module
+from regard.runs.data_settings import DataSettings, PairDataSettings
+from regard.runs.recipe import system_module
 from regard.systems.catalogue import SYSTEMS
 from regard.training.hyperparameters import Counting, PairTraining, Training
 

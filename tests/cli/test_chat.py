@@ -64,7 +64,7 @@ def test_after_a_long_text_the_context_is_read_from_its_end(trained):
 
 
 def test_words_are_set_apart_unless_asked_otherwise():
-    from regard.cli.chatting import joined
+    from regard.cli.conversation import joined
 
     assert joined("The cat", "sat") == "The cat sat"
     assert joined("The cat ", "sat") == "The cat sat"

@@ -12,8 +12,7 @@ from regard.base.errors import RegardError
 from regard.base.locks import Locked, exclusive_name, try_lock, write_new
 from regard.base.reading import BLOCK, read_whole, reading
 from regard.base.writing import append_line, write_text
-from regard.cli.file_to_file import line_by_line
-from regard.cli.writing import _digests
+from regard.cli.file_to_file import line_by_line, run_digests
 from regard.runs.store.lock import tidy
 from regard.text.readers.lines import BOM, read_lines
 
@@ -209,11 +208,11 @@ def test_a_file_is_finished_only_by_the_weights_that_began_it(tmp_path, changed)
         *(f"kept/0000000{n}.safetensors" for n in "123"),
     ):
         (tmp_path / name).write_text("before")
-    before = _digests(tmp_path, "best", 2), _digests(tmp_path, "best", 1)
+    before = run_digests(tmp_path, "best", 2), run_digests(tmp_path, "best", 1)
     (tmp_path / "kept" / "00000001.safetensors").write_text("it is not among the last two")
-    assert _digests(tmp_path, "best", 2) == before[0]
+    assert run_digests(tmp_path, "best", 2) == before[0]
     (tmp_path / changed).write_text("afterwards")
-    assert all(a != b for a, b in zip(before, (_digests(tmp_path, "best", 2), _digests(tmp_path, "best", 1))))
+    assert all(a != b for a, b in zip(before, (run_digests(tmp_path, "best", 2), run_digests(tmp_path, "best", 1))))
 
 
 def test_what_a_kill_left_of_the_note_beside_an_unfinished_file_is_swept(tmp_path):

@@ -1,6 +1,6 @@
 """Every input has limits: what exceeds them is refused in one sentence, with bounded memory and in bounded time.
 
-Each command may take 1 GiB beyond what importing PyTorch takes; the limits are listed in docs/trust.md.
+Each command may take 1 GiB beyond what importing PyTorch takes; the limits are listed in docs/reference/limits.md.
 """
 
 import gzip
@@ -119,7 +119,7 @@ def test_a_run_with_absurd_files_is_refused(trained, tmp_path):
     del facts["files"], facts["blake2b"]
     (run / "run.json").write_text(json.dumps(with_digest(facts)))
     with open(run / "tokenizer.json", "wb") as stream:
-        stream.truncate(tokenizer_module.MOST_BYTES + 1)
+        stream.truncate(tokenizer_module.MAX_FILE_BYTES + 1)
     refused_for("tokenizer.json", "has more than 256 MiB")
 
 

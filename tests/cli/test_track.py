@@ -97,7 +97,8 @@ def test_a_run_can_be_tracked_from_the_middle(regard, text_file, tmp_path):
         if stop["count"] == 2:
             raise RuntimeError("enough")
 
-    from regard.runs.train import resume, train
+    from regard.runs.resume import resume
+    from regard.runs.train import train
 
     settings = {
         "data": {"tokenizer": "char"},

@@ -21,9 +21,9 @@ from regard.base.numbers import group_digits
 from regard.bench.contenders import Contender, Place, Row
 from regard.evaluation.perplexity import Method, token_losses
 from regard.exchange.arpa import write_arpa
-from regard.runs.language_run import LanguageRun
 from regard.runs.recipe import compose
 from regard.runs.speed import install
+from regard.runs.tasks.language.run import LanguageRun
 from regard.systems.ngram import NGram, Settings
 from regard.text.corpus import open_corpus
 from regard.text.tokenizers.tokenizer import Tokenizer

@@ -23,9 +23,9 @@ from regard.bench.training_step import LEARNING, RegardTraining, adamw, count
 from regard.comparison.ladders import LANGUAGE, TRANSLATION
 from regard.layers.state import State, detach
 from regard.report.progress import hushed
+from regard.runs.prepare import Prepared, prepare
 from regard.runs.recipe import Recipe
 from regard.runs.speed import install
-from regard.runs.train import Prepared, prepare
 from regard.systems.model import Stack
 from regard.training.objective import to_device
 
@@ -38,7 +38,7 @@ QUICK: dict[str, dict[str, Any]] = {
 class RegardSteps(RegardTraining):
     def __init__(self, ready: Prepared, place: Place) -> None:
         model = copy.deepcopy(ready.model)
-        super().__init__(model, ready.data.batches(model), ready.recipe.training, place)
+        super().__init__(model, ready.data.batches(ready.recipe, model), ready.recipe.training, place)
 
     def __call__(self) -> int:
         with one_thread():
@@ -49,7 +49,7 @@ class PlainLoop:
     def __init__(self, ready: Prepared, place: Place) -> None:
         self.model = copy.deepcopy(ready.model).to(place.device).train()
         install(self.model, training=True)
-        self.batches, self.parameters = ready.data.batches(self.model), count(self.model)
+        self.batches, self.parameters = ready.data.batches(ready.recipe, self.model), count(self.model)
         self.carries = getattr(ready.recipe.training, "batches", "") == "stream"
         self.optimizer, self.number = adamw(self.model, captured=False), 0
         self.state: State | None = None

@@ -34,7 +34,8 @@ from regard.bench.turns import sentence, spread
 from regard.runs.store.create import write_facts, write_folder
 from regard.runs.store.folder import Tokenizers
 from regard.runs.store.lock import new_folder
-from regard.text.tokenizers.tokenizer import EOS, UNK, Tokenizer
+from regard.text.tokenizers.engine import EOS, UNK
+from regard.text.tokenizers.tokenizer import Tokenizer
 from regard.training.checkpoint import save_tensors
 
 CLIENTS = {"full": (1, 16, 64, 256), "small": (1, 16, 64), "quick": (1, 4)}

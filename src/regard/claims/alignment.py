@@ -39,7 +39,7 @@ from regard.evaluation.alignment_error import (
 )
 from regard.report.figures import Heat, Intervals, Mark
 from regard.runs.store.folder import Tokenizers, build_model
-from regard.runs.translation_run import TranslationRun
+from regard.runs.tasks.translation.run import TranslationRun
 from regard.systems.translator import Translator
 
 MADE, LONGEST, HELD_OUT, PROBED = 30_000, 8, 400, 60
@@ -149,7 +149,8 @@ def learn(trial: Trial, pairs: Sequence[Pair], seed: int, system: str = "bahdana
     rows = [f"{' '.join(cut(pair.source))}\t{' '.join(cut(pair.target))}" for pair in pairs]
     splits = {"train": rows[HELD_OUT + DOUBLED :], "valid": rows[: HELD_OUT // 2], "test": rows[:HELD_OUT]}
     steps = QUICK_STEPS if trial.quick else STEPS
-    run = trained(
+    return trained(
+        TranslationRun,
         system,
         corpora.keep("reordered", splits, "tsv", trial.store),
         seed=seed,
@@ -165,8 +166,6 @@ def learn(trial: Trial, pairs: Sequence[Pair], seed: int, system: str = "bahdana
             },
         },
     )  # fmt: skip
-    assert isinstance(run, TranslationRun)
-    return run
 
 
 def untrained(run: TranslationRun, seed: int) -> TranslationRun:

@@ -33,9 +33,9 @@ from regard.decoding.sampling import Sampling
 from regard.layers.attention import FullSelfAttention
 from regard.layers.encoder import RecurrentEncoder
 from regard.report.figures import Line, Lines
-from regard.runs.classification_run import ClassificationRun
-from regard.runs.language_run import LanguageRun
-from regard.runs.translation_run import TranslationRun
+from regard.runs.tasks.classification.run import ClassificationRun
+from regard.runs.tasks.language.run import LanguageRun
+from regard.runs.tasks.translation.run import TranslationRun
 
 WIDTH, WORDS, FAR, DRAWS = 32, 41, 15, 20  # of the probe: components, words of the text, how far is far, and encoders
 DRAWN, LONGEST = 500, 30  # sentences that each model writes, and the most words of one
@@ -131,15 +131,14 @@ def shuffled_share() -> float:
 
 def trigram(trial: Trial) -> LanguageRun:
     """Kneser-Ney, counted on the same sentences: it has no seed."""
-    run = trained(
+    return trained(
+        LanguageRun,
         "ngram",
         corpora.keep("grammar", known_grammar.sentences(), "txt", trial.store),
         size="tiny",
         store=trial.store,
         settings={"data": {"tokenizer": "word", "vocabulary": 1200}, "model": {"order": 3}},
     )
-    assert isinstance(run, LanguageRun)
-    return run
 
 
 @cache
@@ -169,7 +168,8 @@ def naive_bayes(rows: corpora.Splits) -> float:
 
 def classifier(trial: Trial, encoder: str, seed: int) -> ClassificationRun:
     steps = QUICK_STEPS if trial.quick else STEPS
-    run = trained(
+    return trained(
+        ClassificationRun,
         "classifier",
         corpora.keep("agreement", known_grammar.agreement(), "tsv", trial.store),
         seed=seed,
@@ -184,8 +184,6 @@ def classifier(trial: Trial, encoder: str, seed: int) -> ClassificationRun:
             },
         },
     )  # fmt: skip
-    assert isinstance(run, ClassificationRun)
-    return run
 
 
 def words_right(run: TranslationRun) -> float:

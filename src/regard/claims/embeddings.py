@@ -34,7 +34,7 @@ from regard.claims.models import trained
 from regard.claims.word_judgements import JUDGED
 from regard.corpora.phrasebook import lexicon
 from regard.report.figures import Heat
-from regard.runs.language_run import LanguageRun
+from regard.runs.tasks.language.run import LanguageRun
 from regard.text.corpus import open_corpus
 
 OFTEN = 8  # times a word must occur in the training text
@@ -100,7 +100,8 @@ def judgements(trial: Trial) -> tuple[dict[str, list[float]], str]:
 def real_reader(trial: Trial, text: corpora.Splits, seed: int) -> LanguageRun:
     steps = QUICK_STEPS if trial.quick else REAL_STEPS
     lowered = {split: [line.lower() for line in lines] for split, lines in text.items()}
-    run = trained(
+    return trained(
+        LanguageRun,
         "gpt",
         corpora.keep("real", lowered, "txt", trial.store),
         seed=seed,
@@ -115,8 +116,6 @@ def real_reader(trial: Trial, text: corpora.Splits, seed: int) -> LanguageRun:
             },
         },
     )  # fmt: skip
-    assert isinstance(run, LanguageRun)
-    return run
 
 
 def likenesses(run: LanguageRun, pairs: Sequence[tuple[str, str]]) -> list[float]:

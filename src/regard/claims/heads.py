@@ -24,8 +24,8 @@ from regard.claims.claim import Claim, Evidence, Expect, Trial
 from regard.claims.language_models import WINDOW, reader, spoken
 from regard.layers.attention import CausalSelfAttention
 from regard.report.figures import Line, Lines
-from regard.runs.language_run import LanguageRun
 from regard.runs.store.folder import Tokenizers, build_model
+from regard.runs.tasks.language.run import LanguageRun
 from regard.systems.model import Model
 
 ROWS = 64  # windows that are looked at

@@ -20,6 +20,7 @@ from regard.claims.claim import Claim, Evidence, Expect, Trial
 from regard.claims.models import trained
 from regard.layers.scores import named_score
 from regard.report.figures import Line, Lines
+from regard.runs.tasks.language.run import LanguageRun
 from regard.systems.catalogue import load_class
 from regard.systems.model import Model
 
@@ -78,7 +79,7 @@ def in_a_model(trial: Trial) -> tuple[dict[str, object], ...]:
         "training": {"steps": 300, "threads": 1, "device": "cpu"},
         "data": {"tokenizer": "word"},
     }
-    run = trained("gpt", "pyref", seed=1, size="tiny", settings=settings, store=trial.store)
+    run = trained(LanguageRun, "gpt", "pyref", seed=1, size="tiny", settings=settings, store=trial.store)
     tokens = torch.tensor([run.tokenizer.encode(LINES)])
     torch.manual_seed(1)
     fresh = load_class("gpt")(run.model.vocabulary, run.model.settings).eval()

@@ -1,7 +1,7 @@
 """The command line: `regard VERB TARGET [--section.key value]`.
 
 stdout is data, stderr is log. Exit codes: 2 for a user's mistake, with one sentence; 130 after Ctrl-C; 143 after
-SIGTERM; 141 if the reader of the output has left. Each verb is a function in a module of its group. Everything heavy is
+SIGTERM; 141 if the reader of the output has left. Each verb is a module of its name. Everything heavy is
 imported inside the verb that needs it, so that `regard --help` and `regard systems` answer at once; this module imports
 nothing heavy, so that Ctrl-C is understood from the first moment.
 """

@@ -17,22 +17,19 @@ from regard.base.synonyms import COMMANDS, RUN_FIRST, SETTINGS, from_synonym
 from regard.cli import MEMORY
 
 GROUPS: dict[str, dict[str, str]] = {  # each verb, and where in regard.cli it is: imported when it is asked for
-    "Start": {"demo": "comparing:demo", "systems": "listing:systems", "data": "datasets:data_app"},
+    "Start": {"demo": "demo:demo", "systems": "systems:systems", "data": "data:data_app"},
     "Train": {
-        "train": "training:train", "resume": "training:resume", "compare": "comparing:compare",
-        "runs": "keeping:runs_app",
+        "train": "train:train", "resume": "resume:resume", "compare": "compare:compare", "runs": "runs:runs_app",
     },
     "Use": {
-        "generate": "writing:generate", "chat": "chatting:chat", "translate": "writing:translate",
-        "classify": "writing:classify", "score": "evaluating:score",
+        "generate": "generate:generate", "chat": "chat:chat", "translate": "translate:translate",
+        "classify": "classify:classify", "score": "score:score",
     },
-    "Serve": {"serve": "serving:serve"},
-    "Look inside": {
-        "lab": "workbench:lab", "inspect": "inspecting:inspect", "claims": "claiming:claims", "laws": "listing:laws",
-    },
-    "Learn": {"lecture": "lecturing:lecture", "exercise": "practising:exercise_app"},
-    "Exchange": {"export": "exchanging:export_run", "import": "exchanging:import_run"},
-    "Measure": {"evaluate": "evaluating:evaluate", "bench": "benching:bench", "doctor": "doctor:doctor"},
+    "Serve": {"serve": "serve:serve"},
+    "Look inside": {"lab": "lab:lab", "inspect": "inspect:inspect", "claims": "claims:claims", "laws": "laws:laws"},
+    "Learn": {"lecture": "lecture:lecture", "exercise": "exercise:exercise_app"},
+    "Exchange": {"export": "export:export_run", "import": "import_:import_run"},
+    "Measure": {"evaluate": "evaluate:evaluate", "bench": "bench:bench", "doctor": "doctor:doctor"},
 }  # fmt: skip
 # As PyTorch, CUDA and the loader of shared libraries say it:
 NO_MEMORY = "out of memory|can't allocate|allocate memory|failed to map segment|bad_alloc"
@@ -46,7 +43,7 @@ app = App(
     suppress_keyboard_interrupt=False,  # `main` says so
     group_commands=Group("Options", sort_key=len(GROUPS)),  # --help and --version, after the verbs
 )
-app.command("regard.cli.completing:install_completion", name="--install-completion")
+app.command("regard.cli.completion:install_completion", name="--install-completion")
 for place, (title, verbs) in enumerate(GROUPS.items()):
     group = Group(title, sort_key=place)
     for order, (name, verb) in enumerate(verbs.items()):

@@ -1,4 +1,4 @@
-"""What this machine has and what runs on it: `doctor`."""
+"""`doctor`: report on this machine, and clean the cache."""
 
 from __future__ import annotations
 

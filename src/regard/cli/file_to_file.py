@@ -10,6 +10,7 @@ import json
 import os
 import time
 from codecs import BOM_UTF8
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import chain, islice
 from pathlib import Path
@@ -129,3 +130,35 @@ def _counted(lines: Iterable[bytes], bar: Bar) -> Iterator[bytes]:
     for line in lines:
         bar.advance(len(line))
         yield line
+
+
+def run_digests(run: Path, weights: str, average: int | None = None) -> dict[str, str]:
+    """What a run's answers depend on, so that a file is finished only by the model that began it."""
+    from regard.base.fields import whole_number
+    from regard.runs.store.folder import moments
+    from regard.text.readers.sources import content_digest
+    from regard.training.checkpointing import kept_weights
+
+    last = (run / "training.safetensors").exists() and (weights != "best" or not (run / "model.safetensors").exists())
+    files = [run / ("training.safetensors" if last else "model.safetensors")]
+    if (step := whole_number(weights)) is not None:
+        files = [moments(run).get(step, files[0])]
+    if average is not None:
+        files = kept_weights(run)[-average:]
+    beside = [run / name for name in ("recipe.toml", "tokenizer.json", "tokenizer.source.json")]
+    return {path.name: content_digest(path) for path in [*files, *beside] if path.exists()}
+
+
+class ReadAhead:
+    """Lines that a model reads ahead; `take` returns them again, one by one, in their order."""
+
+    def __init__(self, lines: Iterator[str]):
+        self._lines, self._waiting = lines, deque[str]()
+
+    def __iter__(self) -> Iterator[str]:
+        for line in self._lines:
+            self._waiting.append(line)
+            yield line
+
+    def take(self) -> str:
+        return self._waiting.popleft()

@@ -55,7 +55,13 @@ def beam_search(width: int | None, length_penalty: float | None, n_best: int = 1
     return Beam(width, 1.0 if length_penalty is None else length_penalty, n_best)
 
 
-def refuse(loaded: Any, kind: str, options: dict[str, Any]) -> None:
-    """One sentence for options that mean nothing here."""
-    if given := [name for name, value in options.items() if value is not None]:
-        raise RegardError(f"{loaded.folder} is {kind} ({loaded.recipe.system}): {given[0]} does not apply here.")
+def given_options(loaded: Any, verb: str, options: dict[str, Any]) -> dict[str, Any]:
+    """The options that are not None, by their names in Python; one that the run's task does not have is refused."""
+    from regard.runs.tasks.task import task_of
+
+    task = task_of(loaded)
+    given = {name: value for name, value in options.items() if value is not None}
+    for name in given:
+        if name not in task.options.get(verb, ()):
+            raise RegardError(f"{loaded.folder} is {task.noun} ({loaded.recipe.system}): {name} does not apply here.")
+    return {name.removeprefix("--").replace("-", "_"): value for name, value in given.items()}

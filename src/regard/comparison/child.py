@@ -24,10 +24,11 @@ from regard.base.errors import RegardError, Stopped
 from regard.base.writing import write_text
 from regard.comparison.plan import Entrant, Plan
 from regard.report.progress import hush
+from regard.runs.resume import resume
 from regard.runs.run import Run
 from regard.runs.run_report import write_report
 from regard.runs.store.facts import read_facts
-from regard.runs.train import resume, train_recipe
+from regard.runs.train import train_recipe
 from regard.systems.code import named_before
 from regard.training.checkpoint import load_tensors
 

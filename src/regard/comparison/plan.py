@@ -26,12 +26,13 @@ from regard.base.numbers import group_digits
 from regard.base.reading import MAX_JSON_BYTES, read_whole
 from regard.base.writing import write_text
 from regard.comparison.question import MATCHES, Question, Rung
-from regard.comparison.task import Ground, Task, task_named
+from regard.comparison.task import ComparedTask, Ground, task_named
 from regard.comparison.width import match_parameters, size_of
 from regard.report.progress import say
 from regard.runs.recipe import Recipe, compose
 from regard.runs.store.folder import TOKENIZER_FILES, Tokenizers
 from regard.runs.store.lock import begin, others_files, tidy
+from regard.runs.tasks.task import find_task
 from regard.systems.catalogue import find
 from regard.systems.code import admit, is_own, locate
 from regard.training.hyperparameters import Learning
@@ -67,12 +68,12 @@ class Plan:
     facts: dict[str, Any]  # corpus, tokenizer, split and conditions of the test, command
 
     @property
-    def task(self) -> Task:
+    def task(self) -> ComparedTask:
         return task_named(find(self.entrants[0].recipe.system).task)
 
     @property
     def tokenizers(self) -> Tokenizers:
-        return Tokenizers.load(self.folder, self.task.name == "translation")
+        return Tokenizers.load(self.folder, find_task(self.task.name).has_source)
 
     @property
     def runs(self) -> list[tuple[Entrant, int]]:

@@ -16,8 +16,8 @@ from regard.base.errors import RegardError
 from regard.base.settings import check_choice, check_range, did_you_mean
 from regard.comparison.task import task_named
 from regard.corpora.downloads import CATALOGUE
+from regard.runs.compose import compose_recipe
 from regard.runs.recipe import Recipe
-from regard.runs.train import compose_recipe
 from regard.systems.catalogue import SYSTEMS, System, find
 from regard.systems.code import is_own, locate
 from regard.systems.sizes import SIZES
@@ -110,7 +110,7 @@ class Question:
             raise RegardError(f"{twice} is named twice; each system stands in the table once.")
         task = task_named(self.task)
         named = list(self.systems) or [system.name for system in SYSTEMS if system.task == task.name]
-        always = ["ngram"] if task.name == "language model" else []
+        always = list(task.always)
         entries = [find(name) for name in dict.fromkeys([*always, *named])]
         order = [system.name for system in SYSTEMS]
         entries.sort(key=lambda entry: order.index(entry.name) if entry.name in order else len(order))

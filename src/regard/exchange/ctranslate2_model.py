@@ -33,15 +33,15 @@ from regard.exchange.parity import Parity, texts, token_rows
 from regard.layers.attention import CrossAttention, MultiHeadSelfAttention
 from regard.layers.blocks import FeedForward
 from regard.layers.embedding import Embedding
-from regard.runs.language_run import LanguageRun
 from regard.runs.load import AnyRun
 from regard.runs.run import PairRun
 from regard.runs.store.folder import Tokenizers
-from regard.runs.translation_run import TranslationRun
+from regard.runs.tasks.task import task_of
+from regard.runs.tasks.translation.run import TranslationRun
 from regard.systems.gpt import GPT
 from regard.systems.gpt import Settings as GPTSettings
 from regard.systems.transformer import Settings, Transformer
-from regard.text.tokenizers.tokenizer import EOS, UNK
+from regard.text.tokenizers.engine import EOS, UNK
 
 SENTENCES = 200  # that are translated to compare
 ROWS = 1024  # of the table of positions at least, where the model has no limit
@@ -69,12 +69,12 @@ def save_spec(spec: Any, out: Path, quantization: str) -> None:
 # -- the specification -----------------------------------------------------------------------------------------------
 
 
-def specify(run: AnyRun) -> Any:
+def specify(run: Any) -> Any:
     """CTranslate2's specification, filled with the run's weights."""
-    if isinstance(run, TranslationRun) and isinstance(run.model, Transformer):
+    if isinstance(run.model, Transformer):
         rows = max(ROWS, 2 * run.recipe.data.longest + 16)
         return translator_spec(run.model, symbols(run.source_tokenizer), symbols(run.tokenizer), rows)
-    if isinstance(run, LanguageRun) and isinstance(run.model, GPT):
+    if isinstance(run.model, GPT):
         spec = TransformerDecoderModelSpec(_decoder_alone(run.model))
         spec.register_vocabulary(symbols(run.tokenizer))
         return _configured(spec, symbols(run.tokenizer))
@@ -278,10 +278,10 @@ def _digest(run: TranslationRun, quantization: str) -> str:
 
 
 @torch.no_grad()
-def check(run: AnyRun, out: Path, quantization: str = "float32") -> Parity:
+def check(run: Any, out: Path, quantization: str = "float32") -> Parity:
     """CTranslate2 beside Regard: log-probabilities of the same tokens, and the texts that both find best."""
     program = f"CTranslate2 {ctranslate2.__version__}, {quantization}"
-    if isinstance(run, TranslationRun):
+    if task_of(run).has_source:
         return Parity(run.recipe.system, "ctranslate2", program, *_compare_translations(run, out))
     rows = [[run.tokenizer.eos, *row[:-1]] for row in token_rows(run)]
     theirs = np.asarray(ctranslate2.Generator(str(out), device="cpu").forward_batch(rows, return_log_probs=True))

@@ -6,7 +6,7 @@ from regard.base.errors import RegardError
 from regard.base.numbers import with_article
 from regard.base.settings import check_choice
 from regard.decoding.beam_engine import Searcher
-from regard.runs.translation_run import TranslationRun
+from regard.runs.tasks.translation.run import TranslationRun
 
 ENGINES = {"regard": "", "ctranslate2": "float32", "ctranslate2-int8": "int8"}  # each with its quantization
 

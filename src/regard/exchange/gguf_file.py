@@ -22,7 +22,7 @@ from regard.exchange import hf_gpt2, hf_llama
 from regard.exchange.parity import Parity, texts, token_rows, without_parts
 from regard.layers.blocks import RMS_EPSILON
 from regard.report.progress import say
-from regard.runs.language_run import LanguageRun
+from regard.runs.tasks.language.run import LanguageRun
 from regard.text.tokenizers.tokenizer import Tokenizer
 
 KINDS = {

@@ -16,7 +16,7 @@ from regard.base.errors import RegardError
 from regard.base.settings import MAX_LAYERS
 from regard.exchange.foreign_folder import Config, Weights
 from regard.layers.position import INPUT_POSITIONS
-from regard.runs.language_run import LanguageRun
+from regard.runs.tasks.language.run import LanguageRun
 from regard.systems.gpt import GPT, Settings
 
 SYSTEM, PREFIX = "gpt", "transformer."

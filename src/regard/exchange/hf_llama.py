@@ -14,7 +14,7 @@ from torch import Tensor
 from regard.base.settings import MAX_LAYERS
 from regard.exchange.foreign_folder import Config, Weights
 from regard.layers.blocks import RMS_EPSILON
-from regard.runs.language_run import LanguageRun
+from regard.runs.tasks.language.run import LanguageRun
 from regard.systems.llama import Llama, Settings
 
 SYSTEM, PREFIX = "llama", "model."

@@ -21,7 +21,7 @@ from regard.base.errors import RegardError
 from regard.base.settings import MAX_LAYERS
 from regard.exchange.foreign_folder import Config, Weights
 from regard.layers.position import Sinusoid
-from regard.runs.translation_run import TranslationRun
+from regard.runs.tasks.translation.run import TranslationRun
 from regard.systems.transformer import QUIET, Settings, Transformer
 from regard.systems.translator import rate
 

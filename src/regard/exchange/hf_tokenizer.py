@@ -20,7 +20,8 @@ from tokenizers import Tokenizer as Engine
 
 from regard.base.errors import RegardError
 from regard.exchange.foreign_folder import Config, read_json
-from regard.text.tokenizers.tokenizer import EOS, UNK, Tokenizer
+from regard.text.tokenizers.engine import EOS, UNK
+from regard.text.tokenizers.tokenizer import Tokenizer
 
 CLOSING, OPENING = ".,;:!?…)]}”", "([{“"  # as in Tokenizer.decode
 LEVELS = {True: "bpe", False: "byte"}

@@ -23,7 +23,8 @@ from regard.runs.recipe import compose
 from regard.runs.store.create import write_facts, write_folder
 from regard.runs.store.folder import Tokenizers, build_model, set_weights
 from regard.runs.store.lock import check_free, new_folder
-from regard.text.tokenizers.tokenizer import EOS, UNK, Tokenizer
+from regard.text.tokenizers.engine import EOS, UNK
+from regard.text.tokenizers.tokenizer import Tokenizer
 from regard.training.checkpoint import save_tensors
 
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"

@@ -16,7 +16,7 @@ from regard.runs.load import AnyRun
 from regard.runs.recipe import without_folders
 from regard.runs.store.facts import read_facts
 from regard.runs.store.history import is_number, read_metrics
-from regard.runs.translation_run import TranslationRun
+from regard.runs.tasks.task import task_of
 from regard.systems.catalogue import find
 
 METRICS = {"bleu": "BLEU", "chrf": "chrF", "perplexity": "perplexity", "bits_per_character": "bits per character"}
@@ -37,7 +37,7 @@ print(tokenizer.batch_decode(written, skip_special_tokens=True))""",
 
 
 def model_card(run: AnyRun, architecture: str, *, license: str, scored: bool) -> str:
-    task = "translation" if isinstance(run, TranslationRun) else "text-generation"
+    task = "translation" if task_of(run).has_source else "text-generation"
     facts, system = read_facts(run.folder), find(run.recipe.system)
     corpus = facts.get("corpus", {})
     found, why_not = _scores(run) if scored else ({}, "")

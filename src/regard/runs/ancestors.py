@@ -22,16 +22,14 @@ import torch
 from regard.base.errors import RegardError
 from regard.base.numbers import group_digits, pluralize
 from regard.corpora.split import line_hash
-from regard.runs.data_lookup import corpus_of, pairs_of
 from regard.runs.recipe import Recipe, without_folders
 from regard.runs.store.facts import ANCESTORS, read_facts
-from regard.runs.store.folder import has_source, labels, open_recipe, open_tokenizers
+from regard.runs.store.folder import open_recipe
+from regard.runs.tasks.task import task_of
 from regard.text.corpus import Corpus
 from regard.text.pairs import PairCorpus, Pairs
-from regard.text.readers.labels import encode_labelled
 from regard.text.readers.sources import Lines
 from regard.text.split import bare
-from regard.text.tokenizers.pair_tokens import encode_pairs, kept_token_pairs
 from regard.training.checkpoint import load_tensors, save_tensors
 
 LINES = "lines"
@@ -135,17 +133,8 @@ def digests(some: Lines | Pairs) -> Iterator[int]:
 
 
 def trained_on(folder: Path, recipe: Recipe) -> Iterator[int]:
-    """The digests of what a run was trained on, if its text still is what it was. Pairs that were dropped, since a side
-    was empty or too long, were not trained on."""
-    if not has_source(recipe):
-        return digests(corpus_of(folder, recipe).splits["train"])
-    pairs, tokenizers, data = pairs_of(folder, recipe).splits["train"], open_tokenizers(folder, recipe), recipe.data
-    assert tokenizers.source is not None
-    encode = encode_labelled if labels(recipe) else encode_pairs
-    cut = kept_token_pairs(
-        encode, pairs, tokenizers.source, tokenizers.target, longest=data.longest, truncate=data.truncate
-    )
-    return digests(pairs.take(cut.kept))
+    """The digests of the lines or pairs that a run was trained on, if its text is unchanged."""
+    return digests(task_of(recipe).trained_on(folder, recipe))
 
 
 def seen_in_training(folder: Path, recipe: Recipe, asked: Lines | Pairs) -> dict[str, Any]:

@@ -7,7 +7,8 @@ from typing import TypeGuard, TypeVar
 
 from regard.base.errors import RegardError
 from regard.report.progress import progress, say
-from regard.runs.recipe import DataSettings, PairDataSettings, Recipe
+from regard.runs.data_settings import DataSettings, PairDataSettings
+from regard.runs.recipe import Recipe
 from regard.runs.store.facts import read_facts
 from regard.text.corpus import Corpus, is_named, open_corpus
 from regard.text.pairs import PairCorpus, open_pairs
@@ -59,8 +60,7 @@ def with_data_found(folder: Path, recipe: Recipe) -> Recipe:
     That they are the same data is seen by their checksum.
     """
     if not recipe.data.corpus:
-        what = "pairs: say which ones" if isinstance(recipe.data, PairDataSettings) else "a text: say which one"
-        raise RegardError(f"{folder} was imported without {what} with --data.")
+        raise RegardError(f"{folder} was imported without {recipe.data.missing} with --data.")
     if is_named(recipe.data.corpus):
         return recipe
     there = Path(recipe.data.corpus)

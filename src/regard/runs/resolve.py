@@ -25,8 +25,10 @@ from regard.base.device import cores, device_memory, pick_device
 from regard.base.numbers import group_digits, pluralize
 from regard.runs.recipe import Recipe
 from regard.systems.translator import BY_CORPUS, dropout_for
-from regard.text.corpus import is_named
-from regard.training.hyperparameters import Counting, Learning, PairTraining
+from regard.text.corpus import Corpus, is_named
+from regard.text.pairs import PairCorpus
+from regard.text.tokenizers.tokenizer import Tokenizer
+from regard.training.hyperparameters import Counting, Learning
 
 MAX_EPOCHS = 100
 STEPS_PER_EPOCH = 20
@@ -36,6 +38,7 @@ DROPOUT = 0.3
 FULL_STEP, MEDIUM_STEP = 32_768, 8192  # tokens of both sides, in a step that fills a GPU, and in one of size medium
 ROOM = 16 << 30  # bytes of a GPU that has room for full steps of either size
 VALIDATIONS, MINUTE = 10, 60  # at least so many in a budget in seconds; in a long one, one a minute
+BY_FILE = "size"  # in a recipe's `given`: nobody chose a size, and the file is small
 SMALL_FILE = 200_000  # bytes: from a smaller file, a model of the smallest size learns as much, and faster
 
 
@@ -45,14 +48,14 @@ class CorpusFacts:
 
     tokens: int  # read in one epoch, as training.batch_tokens counts them
     longest: int  # the fewest tokens that a batch must hold
-    translates: bool = False
+    fills_gpu: bool = False  # steps may grow with the memory of a GPU
 
 
 def resolve(recipe: Recipe, corpus: CorpusFacts) -> tuple[Recipe, list[str]]:
     """The recipe with every setting decided, and one sentence for each decision that the log should have."""
     notes = []
     device = pick_device(recipe.training.device)
-    memory = device_memory(device) if corpus.translates and device.type == "cuda" else 0
+    memory = device_memory(device) if corpus.fills_gpu and device.type == "cuda" else 0
     if changes := gpu_batch_defaults(recipe.training, corpus.tokens, memory, recipe.given):
         recipe = recipe.replace(training=changes)
         tokens, rate = group_digits(recipe.training.batch_tokens), recipe.training.learning_rate
@@ -73,6 +76,31 @@ def resolve(recipe: Recipe, corpus: CorpusFacts) -> tuple[Recipe, list[str]]:
     return recipe, notes
 
 
+def resolve_data(recipe: Recipe, found: Corpus | PairCorpus, tokenizer: Tokenizer) -> dict[str, Any]:
+    """The settings of [data] that were left to choose, for every task."""
+    corpus = recipe.data.corpus
+    return {
+        "corpus": corpus if is_named(corpus) else str(Path(corpus).resolve()),
+        "columns": found.columns,
+        "header": found.header,
+        "normalise": tokenizer.normalisation,
+        "tokenizer": tokenizer.kind,
+        "vocabulary": tokenizer.vocabulary,
+    }
+
+
+def resolve_machine(recipe: Recipe, pairs: int) -> tuple[Recipe, list[str]]:
+    """The recipe with threads, device, precision and, for `pairs` training pairs, dropout; and a sentence if chosen."""
+    recipe = recipe.replace(training=resolve_device(recipe.training))
+    if getattr(recipe.model, "dropout", None) != BY_CORPUS:
+        return recipe, []
+    chosen = dropout_for(pairs)
+    many = "few, and soon memorised" if chosen == dropout_for(0) else "many"
+    return recipe.replace(model={"dropout": chosen}), [
+        f"Dropout: {chosen}, since {group_digits(pairs)} pairs are {many}."
+    ]
+
+
 def resolve_device(settings: Learning | Counting) -> dict[str, Any]:
     """Threads, device and precision as they will be used: a resume elsewhere must not change them silently."""
     chosen: dict[str, Any] = {"threads": settings.threads or int(os.environ.get("OMP_NUM_THREADS") or 0) or cores()}
@@ -82,17 +110,6 @@ def resolve_device(settings: Learning | Counting) -> dict[str, Any]:
         chosen["device"] = str(device)
         chosen["precision"] = settings.precision.replace("auto", "bf16" if has_bf16 else "fp32")
     return chosen
-
-
-def resolve_dropout(recipe: Recipe, pairs: int) -> tuple[Recipe, list[str]]:
-    """The recipe of a translator with the dropout that suits this many pairs, if it was left open; and a sentence."""
-    if recipe.model.dropout != BY_CORPUS:
-        return recipe, []
-    chosen = dropout_for(pairs)
-    many = "few, and soon memorised" if chosen == dropout_for(0) else "many"
-    return recipe.replace(model={"dropout": chosen}), [
-        f"Dropout: {chosen}, since {group_digits(pairs)} pairs are {many}."
-    ]
 
 
 def is_small_file(data: str | None) -> bool:
@@ -135,7 +152,7 @@ def gpu_batch_defaults(settings: Learning, tokens: int, memory: float, given: Co
     small = settings.batch_tokens
     large = min(FULL_STEP, tokens // STEPS_PER_EPOCH)
     asked = not {"training.batch_tokens", "training.learning_rate"}.isdisjoint(given)
-    if asked or memory < ROOM or not isinstance(settings, PairTraining) or not MEDIUM_STEP <= small < large:
+    if asked or memory < ROOM or not settings.on_pairs or not MEDIUM_STEP <= small < large:
         return {}
     times = large / small
     fewer = {  # as many tokens in all; a validation takes as long as before, so there are fewer
@@ -159,7 +176,7 @@ def validation_schedule(settings: Learning, given: Collection[str]) -> dict[str,
 
 def describe_plan(settings: Learning, tokens: int) -> str:
     """One sentence for the log: how training on a small corpus differs."""
-    few = f"{group_digits(tokens)} tokens{' of both sides' if isinstance(settings, PairTraining) else ''} are few"
+    few = f"{group_digits(tokens)} tokens{' of both sides' * settings.on_pairs} are few"
     if settings.budget:
         return (
             f"Training: {few}, so steps have {group_digits(settings.batch_tokens)} of them, "

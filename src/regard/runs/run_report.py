@@ -33,17 +33,15 @@ from regard.report.progress import clock, say
 from regard.report.svg import line_chart
 from regard.report.table import significant
 from regard.runs.ancestors import Ancestors, provenance
-from regard.runs.classification_run import ClassificationRun
-from regard.runs.language_run import LanguageRun
 from regard.runs.load import AnyRun
 from regard.runs.recipe import written_in
 from regard.runs.store.facts import REPORT_MARK, WEIGHTS, is_report, read_facts, read_note
 from regard.runs.store.folder import is_counted
 from regard.runs.store.history import Entry, is_number, read_metrics
-from regard.runs.translation_run import TranslationRun
+from regard.runs.tasks.task import task_of
 
 NAME = "report.html"
-SAMPLES, LONG, EXAMPLES = 2, 48, 5  # texts that a language model writes, their tokens; sentences of the others
+SAMPLES, EXAMPLES = 2, 5  # texts that a language model writes; examples that the others answer
 POINTS = 300  # of a curve, at most
 
 
@@ -85,7 +83,7 @@ def run_page(run: AnyRun, shown: Sequence[dict[str, str]] = (), evaluation: Mapp
         paragraph(_effort(run, facts, entries), "lead"),
         _score(evaluation) if evaluation else "",
         *_curves(run, entries),
-        *_what_it_writes(run, shown),
+        *_written(shown),
         heading("Where it comes from"),
         side_by_side_texts(_provenance(facts, Ancestors.of(run.folder).runs)),
         listing(corpus.get("notes", [])) if corpus.get("notes") else "",
@@ -234,33 +232,27 @@ def _why_they_differ(run: AnyRun) -> str:
 
 def samples(run: AnyRun, examples: Iterable[tuple[str, str]]) -> list[dict[str, str]]:
     """Texts that a language model writes, or the first held-out examples with a run's answers."""
-    if isinstance(run, LanguageRun):
-        texts = (run.generate(max_tokens=LONG, temperature=0.8, seed=seed) for seed in range(1, SAMPLES + 1))
+    task = task_of(run)
+    if texts := task.texts(run, SAMPLES):
         return [{"": text} for text in texts]
     shown = list(islice(((source, target) for source, target in examples if source.strip()), EXAMPLES))
-    answers = _answers(run, [source for source, _ in shown]) if shown else []
-    wanted = "reference" if isinstance(run, TranslationRun) else "label"
+    answers = task.described_answers(run, [source for source, _ in shown]) if shown else []
     return [
-        {"source": source, wanted: target, _system(run): answer} for (source, target), answer in zip(shown, answers)
+        {"source": source, task.reference: target, _system(run): answer}
+        for (source, target), answer in zip(shown, answers)
     ]
 
 
-def _what_it_writes(run: AnyRun, shown: Sequence[dict[str, str]]) -> list[str]:
+def _written(shown: Sequence[dict[str, str]]) -> list[str]:
     if not shown:
         return []
-    if isinstance(run, LanguageRun):
+    if "" in shown[0]:
         lead = "From the beginning of a line, at temperature 0.8, with the seeds 1 and 2."
         texts = [sample("", one[""]) for one in shown]
     else:
         lead = "The first held-out examples, with its answers."
         texts = [side_by_side_texts(one, quiet=["source"]) for one in shown]
     return [heading("What it writes"), paragraph(lead, "lead"), *texts]
-
-
-def _answers(run: TranslationRun | ClassificationRun, sources: Sequence[str]) -> list[str]:
-    if isinstance(run, TranslationRun):
-        return [best.text for best, *_ in run.translations(sources, truncate=True)]
-    return [f"{one.label} ({100 * one.labels[one.label]:.0f} %)" for one in run.labellings(sources, truncate=True)]
 
 
 # -- where it comes from ---------------------------------------------------------------------------------------------

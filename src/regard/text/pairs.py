@@ -24,6 +24,7 @@ from regard.corpora.fetch import data_folders
 from regard.corpora.split import PARTS, line_hash
 from regard.text.cached_text import kept_of_text
 from regard.text.corpus import SPLITS, entries, is_named
+from regard.text.readers.columns import Wanted
 from regard.text.readers.encodings import UTF8, check_encoding
 from regard.text.readers.pair_files import (
     PairSource,
@@ -33,7 +34,6 @@ from regard.text.readers.pair_files import (
     open_pair_source,
     read_pair_source,
 )
-from regard.text.readers.tables import Wanted
 from regard.text.split import HELD_OUT_MOST, Drawn, PairOverlap, are_labels, bare, count_pair_overlap, draw_pairs
 
 Links = Sequence[tuple[int, int]]  # (source word, target word)

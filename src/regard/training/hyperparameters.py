@@ -20,6 +20,7 @@ class Learning(CheckedSettings):
     """What every neural system's training is made of."""
 
     section = "training"
+    on_pairs = False  # it learns from pairs of a source and a target
     steps: int = setting(2000, "optimiser steps (--dry-run says how many epochs); a budget overrides them", ge=1)
     budget: str = setting(
         "",
@@ -77,6 +78,21 @@ class Learning(CheckedSettings):
     def limit(self) -> Budget:
         return Budget.parse(self.budget, self.steps)
 
+    @property
+    def carries(self) -> bool:
+        """True if a batch begins with the state after the one before."""
+        return False
+
+    @property
+    def terms(self) -> dict[str, float]:
+        """Terms of the objective beside −log P."""
+        return {}
+
+    @property
+    def kept(self) -> int:
+        """Validations whose weights are kept."""
+        return 0
+
 
 @dataclass(frozen=True)
 class Training(Learning):
@@ -111,6 +127,10 @@ class Training(Learning):
     def rows(self) -> int:
         return self.batch_tokens // self.window
 
+    @property
+    def carries(self) -> bool:
+        return self.batches == "stream"
+
     def for_context(self, context: int | None) -> Training:
         """The same with the window filled in: positions that are never trained must not be a default."""
         if not self.window:
@@ -124,6 +144,7 @@ class Training(Learning):
 class PairTraining(Learning):
     """How a translation system learns from pairs: each target given its source and its own beginning."""
 
+    on_pairs = True
     label_smoothing: float = setting(
         0.1, "share of the probability spread over all words (Szegedy et al. 2016); 0 = none", **RATE
     )
@@ -140,6 +161,14 @@ class PairTraining(Learning):
     capture: str = setting(
         "auto", "steps as CUDA graphs, pairs in few shapes: on, off, or auto = on a GPU, where it pays", choices=SWITCH
     )
+
+    @property
+    def terms(self) -> dict[str, float]:
+        return {"smoothing": self.label_smoothing, "consistency": self.consistency}
+
+    @property
+    def kept(self) -> int:
+        return self.keep
 
 
 @dataclass(frozen=True)

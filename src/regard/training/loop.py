@@ -29,7 +29,7 @@ from regard.systems.model import Model
 from regard.training.budget import BudgetClock, Progress
 from regard.training.checkpointing import Checkpointer
 from regard.training.distributed import Group
-from regard.training.hyperparameters import Learning, PairTraining, Training
+from regard.training.hyperparameters import Learning
 from regard.training.log import Callback, TrainingLog
 from regard.training.muon import hidden_matrices
 from regard.training.objective import Objective, TensorBatch
@@ -69,10 +69,8 @@ class Trainer:
         self.model, self.batches, self.validation = model, batches, validation
         self.settings, self.folder, self.bf16 = settings, folder, bf16
         self.device = model.device
-        pairs = settings if isinstance(settings, PairTraining) else None
-        self.carries = isinstance(settings, Training) and settings.batches == "stream"
-        terms = {"smoothing": pairs.label_smoothing, "consistency": pairs.consistency} if pairs else {}
-        self.objective = Objective(model, keeps=self.carries, **terms)
+        self.carries = settings.carries
+        self.objective = Objective(model, keeps=self.carries, **settings.terms)
         self.wrapped = self.group.wrap(self.objective, sharded=settings.shard)
         install(self)
         refuse_capture_without_gpu(settings, self.device)
@@ -83,7 +81,7 @@ class Trainer:
             training=True,
             bf16=bf16,
             captured=self.runner.needs_tensor_learning_rate,
-            pairs=pairs is not None,
+            pairs=settings.on_pairs,
             compile=getattr(settings, "compile", "off"),
         )
         self.optimizer = build_optimizer(
@@ -98,9 +96,15 @@ class Trainer:
         self.average = Average(settings.ema or 1.0)
         self.state: State | None = None  # carried from window to window, on streams
         self.clock = BudgetClock(settings, Progress(), self.group)
-        keep = pairs.keep if pairs else 0
         self.files = Checkpointer(
-            folder, model, self.optimizer, self.average, self.clock, self.group, keep=keep, snapshots=settings.snapshots
+            folder,
+            model,
+            self.optimizer,
+            self.average,
+            self.clock,
+            self.group,
+            keep=settings.kept,
+            snapshots=settings.snapshots,
         )
         self.feed = Feed(self.batches, self.device)
         self.stop_requested, self.stop_signal = False, signal.SIGINT

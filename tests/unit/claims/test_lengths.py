@@ -147,7 +147,7 @@ def test_the_entropy_of_equal_scores_is_log_n_and_of_unit_ones_about_half_a_nat_
 def test_the_trained_gpt_is_trained_on_the_cpu_and_asked_where_it_is(monkeypatch):
     asked = {}
 
-    def trained(system, data, *, settings, **other):
+    def trained(kind, system, data, *, settings, **other):
         asked.update(settings["training"])
         raise InterruptedError
 

@@ -6,8 +6,8 @@ import pytest
 
 from regard import train
 from regard.base.locks import try_lock
-from regard.runs.data import TextData, read_data
-from regard.runs.train import compose_recipe
+from regard.runs.compose import compose_recipe
+from regard.runs.prepare import open_data
 from regard.text import cached_text as kept_text
 from regard.text.cached_text import kept_of_text
 from regard.text.pairs import open_pairs
@@ -42,13 +42,14 @@ def corpora(tmp_path_factory):
     return folder
 
 
-def facts(data, folder):
+def facts(opened, folder):
     """Everything a training takes from its data, as bytes."""
-    found = {"recipe": data.recipe.toml(), "origin": data.origin, "sentence": data.sentence}
+    data = opened.cut()
+    found = {"recipe": opened.recipe.toml(), "origin": data.origin, "sentence": data.sentence}
     for side in {data.tokenizers.target, data.tokenizers.source} - {None}:
         side.save(folder / "tokenizer.json")
         found[f"{side is data.tokenizers.target} tokenizer"] = (folder / "tokenizer.json").read_bytes()
-    cuts = data.arrays if isinstance(data, TextData) else {"train": data.train, "valid": data.valid}
+    cuts = data.arrays if hasattr(data, "arrays") else {"train": data.train, "valid": data.valid}
     for name, cut in cuts.items():
         arrays = {key: value for key, value in vars(cut).items() if hasattr(value, "dtype")}
         found[name] = {key: (str(value.dtype), value.tobytes()) for key, value in arrays.items()}
@@ -96,13 +97,13 @@ DAMAGES = (damage_nothing, cut_short, empty, flip_a_bit, put_a_folder_there)
 )
 def test_a_cold_a_warm_a_damaged_and_no_cache_give_the_same_bytes(corpora, cache, tmp_path, system, corpus, settings):
     recipe = compose_recipe(system, data=str(corpora / corpus), size="tiny", settings={"data": settings})
-    cold = facts(read_data(recipe), tmp_path)
+    cold = facts(open_data(recipe), tmp_path)
     made = {path: path.read_bytes() for path in cache.iterdir() if path.suffix in (".tokenizer", ".pairs", ".overlap")}
     assert {path.suffix for path in made} == {".tokenizer", ".overlap"} | ({".pairs"} if corpus != "text" else set())
     for damage in DAMAGES:
         for path in made:
             damage(path)
-        assert facts(read_data(recipe), tmp_path) == cold
+        assert facts(open_data(recipe), tmp_path) == cold
         if damage is put_a_folder_there:
             for path in made:
                 path.rmdir()
@@ -112,7 +113,7 @@ def test_a_cold_a_warm_a_damaged_and_no_cache_give_the_same_bytes(corpora, cache
     shutil.rmtree(cache)
     cache.parent.rmdir()
     cache.parent.write_text("no folder")
-    assert facts(read_data(recipe), tmp_path) == cold
+    assert facts(open_data(recipe), tmp_path) == cold
     assert cache.parent.read_text() == "no folder"
 
 

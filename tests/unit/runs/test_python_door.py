@@ -15,15 +15,18 @@ import regard
 from regard.base.errors import RegardError
 from regard.base.settings import did_you_mean
 from regard.cli.commands import _instead
-from regard.cli.evaluating import weights_measured
+from regard.cli.evaluate import weights_measured
 from regard.cli.options import check_systems
 from regard.decoding.beam import Hypothesis
 from regard.exchange.formats import export
-from regard.runs import language_run, translation_run
+from regard.runs.compose import compose_recipe
+from regard.runs.dry_run import dry_run
 from regard.runs.recipe import parse_overrides
 from regard.runs.run_report import run_page
 from regard.runs.store.facts import BEGINNING, read_note
-from regard.runs.train import compose_recipe, dry_run, how_losses_differ
+from regard.runs.tasks.language import writing
+from regard.runs.tasks.translation import run as translation_run
+from regard.runs.train import how_losses_differ
 
 LINES = [f"{who} {does} {what}." for who in ("The cat", "A dog") for does in ("sees", "eats") for what in ("it", "été")]
 PAIRS = [(line, line.upper()) for line in LINES]
@@ -91,7 +94,7 @@ def test_a_run_goes_where_it_is_sent(lstm):
 
 
 def test_the_page_about_python_is_true(folder, monkeypatch, capsys):
-    page = (Path(__file__).parents[3] / "docs" / "python.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[3] / "docs" / "guides" / "python.md").read_text(encoding="utf-8")
     monkeypatch.chdir(folder)
     exec(compile("".join(re.findall(r"```python\n(.*?)```", page, flags=re.S)), "python.md", "exec"), {})
     printed = capsys.readouterr().out
@@ -167,7 +170,7 @@ def test_one_way_to_say_how_to_search(translator):
 def test_the_second_text_builds_no_engine(lstm, monkeypatch):
     lstm.to("cpu")
     lstm.generate("The", max_tokens=3, temperature=0.5)
-    monkeypatch.setattr(language_run, "Engine", None)
+    monkeypatch.setattr(writing, "Engine", None)
     lstm.generate("A", max_tokens=5, temperature=0.5, seed=7)
     list(lstm.stream("A", max_tokens=5, sampling=regard.Sampling(0.5)))
 

@@ -9,7 +9,7 @@ from random import Random
 import pytest
 
 from regard.base.errors import RegardError
-from regard.cli.datasets import data_check
+from regard.cli.data import data_check
 from regard.text.check.check_pairs import _Letters, _random_leak, check_pairs, swapped
 
 ENGLISH, FRENCH = map(

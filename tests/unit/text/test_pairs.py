@@ -21,8 +21,8 @@ from regard.text.pairs import (
     read_pairs,
     weighted,
 )
+from regard.text.readers.columns import Wanted
 from regard.text.readers.pair_files import _is_language, find_pair_files, open_pair_source
-from regard.text.readers.tables import Wanted
 from regard.text.split import count_pair_overlap
 from regard.text.tokenizers.pair_tokenizers import train_tokenizers
 

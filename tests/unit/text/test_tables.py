@@ -7,27 +7,22 @@ import pytest
 
 from regard.base.errors import RegardError
 from regard.text.readers import tables
+from regard.text.readers.columns import Wanted, _find, _numbers_rows, _says_nothing, pair_columns, text_column
 from regard.text.readers.sources import open_text
 from regard.text.readers.tables import (
     Table,
-    Wanted,
     _are_names,
     _check_width,
     _delimiter,
-    _find,
     _has_quotes,
     _is_header,
     _is_name,
-    _numbers_rows,
-    _says_nothing,
     _some,
     flat,
     has_tabs,
     kind_of,
     one_line,
     open_table,
-    pair_columns,
-    text_column,
 )
 
 

@@ -19,8 +19,9 @@ from regard.base.errors import RegardError
 from regard.text.corpus import Corpus, GivenLines, open_corpus
 from regard.text.tokenizers import tokens as tokens_module
 from regard.text.tokenizers.pair_tokens import encode_side
-from regard.text.tokenizers.tokenizer import Tokenizer, blocks
+from regard.text.tokenizers.tokenizer import Tokenizer
 from regard.text.tokenizers.tokens import WRITTEN_EOS, cached, load_tokens, tokenise
+from regard.text.tokenizers.vocabulary import blocks
 
 law = settings(derandomize=True, deadline=None, max_examples=40)
 some_line = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\n"))

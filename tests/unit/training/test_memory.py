@@ -255,7 +255,7 @@ def test_the_command_that_is_named_goes_on_with_less_memory(tmp_path):
 MEASURED = """
 import sys, torch
 from regard.cli import main
-from regard.runs.train import peak_memory
+from regard.runs.dry_run import peak_memory
 main(sys.argv[1:])
 print(peak_memory(torch.device("cpu")))
 """
@@ -282,7 +282,7 @@ def test_the_memory_that_a_dry_run_states_is_what_the_training_takes(tmp_path, w
 
 
 def test_a_run_keeps_what_decides_its_result(tmp_path):
-    from regard.runs.train import _changed
+    from regard.runs.resume import _changed
 
     recipe = compose("gpt", "tiny", {})
     assert _changed(recipe, {"training": {"accumulate": "4"}}).training.accumulate == 4

@@ -33,7 +33,7 @@ from regard.systems.seq2seq import Seq2Seq
 from regard.systems.transformer import Transformer
 from regard.text.batches.pair_batches import PairBatch
 from regard.text.batches.text_batches import Batch
-from regard.training.hyperparameters import Learning, PairTraining, Training
+from regard.training.hyperparameters import Learning
 from regard.training.loop import Trainer
 from regard.training.objective import TensorBatch, count, to_device
 from regard.training.steps import StepRunner
@@ -47,10 +47,10 @@ Update = Callable[[TensorBatch, State | None], tuple[Tensor, State | None]]
 
 def captures(model: Model, settings: Learning) -> bool:
     """Should the step be captured? `auto` captures where it was measured to pay: recurrent models, translators."""
-    wanted = settings.capture if isinstance(settings, Training | PairTraining) else "off"
+    wanted = getattr(settings, "capture", "off")
     if wanted == "on" and model.device.type != "cuda":
         raise RegardError(f"training.capture on needs a CUDA device, not {model.device}: leave it at auto.")
-    if wanted == "on" and isinstance(settings, PairTraining) and not recordable(model):
+    if wanted == "on" and settings.on_pairs and not recordable(model):
         raise RegardError(
             f"training.capture on is not for this {type(model).__name__}: it packs sources by lengths that only the "
             "host knows; leave it at auto."
@@ -180,7 +180,7 @@ class CapturedStep(StepRunner):
 
     def __init__(self, trainer: Trainer) -> None:
         super().__init__(trainer)
-        model, pairs = trainer.model, isinstance(trainer.settings, PairTraining)
+        model, pairs = trainer.model, trainer.settings.on_pairs
         begin = (lambda rows: model.begin(rows=rows)) if trainer.carries else None
         self.captured = Captured(self._whole_step, begin, shapes=PAIR_SHAPES if pairs else 1)
         self.padded: padded_step.PaddedStep | None = None

@@ -33,6 +33,7 @@ from regard.base.numbers import pluralize
 from regard.report.progress import say
 from regard.runs.recipe import Recipe, compose, read_in
 from regard.runs.store.facts import read_facts
+from regard.runs.tasks.task import task_of
 from regard.systems.catalogue import find, load_class
 from regard.systems.code import admit, admit_copy, is_own, locate, was_named
 from regard.systems.model import Model
@@ -251,12 +252,8 @@ def recorded_unseen(folder: Path, tokenizer: Tokenizer) -> list[int]:
 
 
 def has_source(recipe: Recipe) -> bool:
-    """Whether it learns from pairs: it begins with a source, which it translates or labels."""
-    return find(recipe.system).task != "language model"
-
-
-def labels(recipe: Recipe) -> bool:
-    return find(recipe.system).task == "classification"
+    """True if it learns from pairs: it begins with a source, which it translates or labels."""
+    return task_of(recipe).has_source
 
 
 def is_counted(recipe: Recipe) -> bool:

@@ -23,10 +23,10 @@ from regard.base.numbers import group_digits
 from regard.base.word_spans import find_words
 from regard.corpora.split import PARTS, line_hash
 from regard.text.check.check_text import ODDITIES, Oddity
+from regard.text.readers.columns import Wanted
 from regard.text.readers.encodings import UTF8, check_encoding
 from regard.text.readers.lines import why_not_utf8
 from regard.text.readers.pair_files import PairSource, find_pair_files, open_pair_source
-from regard.text.readers.tables import Wanted
 from regard.text.split import PairOverlap, are_labels, bare, by_character, count_pair_overlap
 
 BUCKETS = 1 << 18  # into which letter triples are hashed

@@ -21,7 +21,7 @@ from regard.text.corpus import Overlap, count_overlap, split_files
 from regard.text.readers.encodings import UTF8, check_encoding
 from regard.text.readers.lines import BOM, bounded_lines, encoding_of, read_head, reading_text, why_not_utf8
 from regard.text.readers.sources import FileLines, Source, open_text
-from regard.text.tokenizers.tokenizer import UNK
+from regard.text.tokenizers.engine import UNK
 
 KNOWN_WORDS = 10_000  # vocabulary size for the rate of unknown words on held-out text
 MIXED = "CR LF line ends among LF"

@@ -18,8 +18,9 @@ import numpy as np
 from regard.base.errors import RegardError
 from regard.base.numbers import group_digits
 from regard.text.pairs import PairCorpus, Pairs
+from regard.text.tokenizers.engine import EOS, UNK
 from regard.text.tokenizers.pair_tokens import LONGEST, TokenPairs, encode_pairs
-from regard.text.tokenizers.tokenizer import EOS, UNK, Tokenizer
+from regard.text.tokenizers.tokenizer import Tokenizer
 
 MOST_LABELS = 1000  # more than this are not labels
 FEW = 10  # a file of few lines may have this many

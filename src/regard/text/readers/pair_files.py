@@ -18,19 +18,10 @@ from pathlib import Path
 from regard.base.errors import RegardError
 from regard.base.numbers import group_digits, pluralize
 from regard.text.corpus import SPLITS, entries, is_named, says, shards, unknown_corpus
+from regard.text.readers.columns import Wanted, pair_columns
 from regard.text.readers.encodings import UTF8
 from regard.text.readers.lines import encoding_of, read_head, read_lines, refuse_what_is_no_text, unpacked_name
-from regard.text.readers.tables import (
-    BINARY,
-    KINDS,
-    Problem,
-    Table,
-    Wanted,
-    has_tabs,
-    kind_of,
-    open_table,
-    pair_columns,
-)
+from regard.text.readers.tables import BINARY, KINDS, Problem, Table, has_tabs, kind_of, open_table
 
 TABBED = ("", ".txt", ".text", ".tab")  # suffixes of files that are tables if they have tabs
 LANGUAGE = re.compile(r"[a-z]{2,3}(?:[-_][A-Za-z0-9]+)*")

@@ -13,9 +13,10 @@ from pathlib import Path
 from regard.base.numbers import group_digits, pluralize
 from regard.base.reading import PACKED, reading
 from regard.corpora.split import PARTS, Draw
+from regard.text.readers.columns import text_column
 from regard.text.readers.encodings import UTF8, is_utf8
 from regard.text.readers.lines import encoding_of, read_head, read_lines, refuse_what_is_no_text
-from regard.text.readers.tables import BINARY, Table, kind_of, open_table, text_column
+from regard.text.readers.tables import BINARY, Table, kind_of, open_table
 
 
 class Lines(ABC):

@@ -1,13 +1,10 @@
-"""Tables of text in common formats, and the choice of their columns.
+"""Tables of text in common formats.
 
 TSV, CSV        by tab, comma or semicolon; header, quotes (RFC 4180, Excel) and byte-order mark are recognised
 JSON Lines      an object on each line; keys are columns, {"translation": {"de": …}} is the column translation.de
 TMX, XLIFF      translation memories (`translation_memory.py`); languages are columns
 XLSX            the first sheet of a workbook (`workbook.py`)
 Parquet, Arrow  files of Hugging Face datasets, through pyarrow
-
-`--data.columns` names or numbers (from 1) the columns. Without it, if the file leaves them open, an error lists the
-columns and the first row: Regard never guesses, and so never trains on line numbers.
 """
 
 from __future__ import annotations
@@ -19,14 +16,13 @@ import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cache, partial
 from itertools import chain, dropwhile, islice
 from pathlib import Path
 from typing import Any
 
 from regard.base.errors import RegardError
 from regard.base.reading import max_unpacked_bytes, unpacks_to_too_much
-from regard.base.settings import closest
 from regard.text.readers.encodings import UTF8
 from regard.text.readers.lines import (
     LONGEST_LINE,
@@ -68,58 +64,9 @@ SAMPLE_CHARACTERS = 1 << 20
 MOST_COLUMNS = 1000
 AT_ONCE = 1 << 28  # bytes of a Parquet file that are unfolded together
 QUOTED = re.compile(r'"(?:[^"]|"")*"')
-CODE = re.compile(r"[!-~]*\d[!-~]*")  # an identifier or a number; words of other scripts may have no spaces
 LINE_ENDS = re.compile(r"[\r\n\t]+")
 BROKEN_QUOTES = "a quote that is not closed or not doubled"
 NO_OBJECT = "no JSON object"
-PAIR_NAMES = (("source", "target"), ("src", "tgt"), ("src", "trg"), ("text", "label"), ("sentence", "label"))
-TEXT_NAMES = ("text", "content", "sentence")
-NUMBER_NAMES = ("id", "ids", "nr", "no.", "num", "number", "index", "key", "line", "row", "url", "date")
-ATTRIBUTION = re.compile(r"Attribution: tatoeba\.org", re.IGNORECASE)  # the third column of ManyThings' files
-
-_LANGUAGES = (
-    "aa ab ae af ak am an ar as av ay az ba be bg bi bm bn bo br bs ca ce ch co cr cs cu cv cy da de dv dz ee el en eo "
-    "es et eu fa ff fi fj fo fr fy ga gd gl gn gu gv ha he hi ho hr ht hu hy hz ia id ie ig ii ik io is it iu ja jv ka "
-    "kg ki kj kk kl km kn ko kr ks ku kv kw ky la lb lg li ln lo lt lu lv mg mh mi mk ml mn mr ms mt my na nb nd ne ng "
-    "nl nn no nr nv ny oc oj om or os pa pi pl ps pt qu rm rn ro ru rw sa sc sd se sg si sk sl sm sn so sq sr ss st su "
-    "sv sw ta te tg th ti tk tl tn to tr ts tt tw ty ug uk ur uz ve vi vo wa wo xh yi yo za zh zu "
-    "eng fra fre deu ger spa ita por nld dut rus ukr pol ces cze tur ara heb hin ben tam tel swa swh zho chi jpn kor "
-    "vie tha ind"
-)
-_WORDS = (
-    "source target src tgt trg text texts sentence sentences phrase phrases segment translation translations original "
-    "reference mt id ids nr num number index key line row label labels class category sentiment intent topic tag score "
-    "rating quality language lang code context comment comments note notes author user attribution licence license "
-    "domain url date file premise hypothesis query question answer response prompt input output "
-    "english french german spanish italian portuguese dutch russian ukrainian polish czech turkish arabic hebrew hindi "
-    "bengali tamil telugu swahili chinese japanese korean vietnamese thai indonesian greek latin swedish danish "
-    "norwegian finnish hungarian romanian bulgarian croatian serbian persian urdu amharic yoruba hausa igbo zulu "
-    # the same languages, as they call themselves
-    "français deutsch español castellano italiano português nederlands русский українська polski čeština türkçe "
-    "العربية عربي עברית हिन्दी हिंदी বাংলা தமிழ் తెలుగు kiswahili 中文 汉语 漢語 日本語 한국어 tiếng việt ไทย ภาษาไทย "
-    "bahasa indonesia ελληνικά latina svenska dansk norsk bokmål nynorsk suomi magyar română български hrvatski "
-    "српски srpski فارسی اردو አማርኛ yorùbá isizulu"
-)
-
-
-@dataclass(frozen=True)
-class Wanted:
-    """The user's choices about a table of pairs."""
-
-    columns: str = ""  # names or numbers of source and target
-    header: str = "auto"  # yes, no, or auto: look
-    source: str = ""  # languages
-    target: str = ""
-    usual: str = ""  # columns to take if present: those of the evaluated run, or of the training file
-    encoding: str = UTF8  # of files without a byte-order mark
-
-    @property
-    def languages(self) -> tuple[str, str]:
-        """For parallel files: source and target language; their suffixes are the columns."""
-        if self.source or self.target:
-            return self.source, self.target
-        one, other, *_ = [*_parts(self.columns or self.usual), "", ""]
-        return ("", "") if not self.columns and (one + other).isdecimal() else (one, other)
 
 
 @dataclass(frozen=True)
@@ -177,6 +124,11 @@ def split_fields(line: str) -> list[str]:
     return line.split("\t")
 
 
+def split_names(columns: str) -> list[str]:
+    """ "en, sw" → en, sw"""
+    return [part for part in map(str.strip, columns.split(",")) if part]
+
+
 def kind_of(path: Path) -> str:
     """The kind of table that a file is by its name or its first bytes; "" for plain text."""
     kind = KINDS.get(unpacked_name(path).suffix.lower(), "")
@@ -210,9 +162,9 @@ def open_table(
         if kind not in BINARY:
             refuse_what_is_no_text(part, encoding)
     if kind in ("TSV", "CSV"):
-        return _delimited(path, kind, header, _parts(columns), undecodable, encoding)
+        return _delimited(path, kind, header, split_names(columns), undecodable, encoding)
     if kind == "XLSX":
-        return _sheet(path, header, _parts(columns))
+        return _sheet(path, header, split_names(columns))
     records: Callable[[Problem], Iterator[Record]]
     languages: Mapping[str, str] = {}
     details = [encoding_name(path, encoding)] if kind not in BINARY else []
@@ -236,138 +188,6 @@ def open_table(
         return ((number, [record.get(name, "") for name in names]) for number, record in records(problem))
 
     return Table(tuple(paths), kind, tuple(details), names, False, rows, read, languages, encoding)
-
-
-# -- which columns -----------------------------------------------------------------------------------------------------
-
-
-def pair_columns(table: Table, wanted: Wanted) -> tuple[int, int]:
-    """The columns of source and target: the requested ones, those of the languages, the usual ones, or the only two."""
-    if columns := wanted.columns:
-        asked = _parts(columns)
-        if len(asked) != 2:
-            raise _ask(table, f"pairs need two columns, not {columns!r}", 2)
-        one, other = (_find(table, name) for name in asked)
-        if one is None or other is None:
-            raise _ask(table, _no_column(table, asked[one is not None]), 2)
-        if one == other:
-            raise _ask(table, f"{columns!r} is one column twice", 2)
-        return one, other
-    usual = _parts(wanted.usual) if len(table.columns) == 2 or wanted.usual != "1,2" else []
-    for names in ((wanted.source, wanted.target), usual, *PAIR_NAMES):
-        found = [number for name in names if name and (number := _find(table, name)) is not None]
-        if len(set(found)) == 2:
-            return found[0], found[1]
-    candidates = list(range(len(table.columns)))
-    inside = [number for number in candidates if "." in table.columns[number]]  # translation.de, translation.en
-    if len(inside) == 2 and len({table.columns[number].rpartition(".")[0] for number in inside}) == 1:
-        candidates = inside
-    while len(candidates) > 2 and table.kind in BY_ROWS and _says_nothing(table, candidates[-1]):
-        candidates.pop()
-    coded = [_is_code(table, column) for column in candidates]
-    if len(candidates) == 2 and not any(_numbers_rows(table, column) for column in candidates) and sum(coded) != 1:
-        return candidates[0], candidates[1]
-    if len(candidates) == 1 and table.kind in BY_ROWS:
-        raise RegardError(
-            f"{str(table.paths[0])!r} has no pairs: most lines have only one field; write source, tab, target on every "
-            "line."
-        )
-    raise _ask(table, "which is the source and which the target is not known", 2)
-
-
-def text_column(table: Table, columns: str = "", *, usual: str = "") -> int:
-    """The column that a language model reads: the requested one, the one called text, or the only one."""
-    if columns:
-        if len(wanted := _parts(columns)) != 1:
-            raise _ask(table, f"a language model reads one column, not {columns!r}", 1)
-        found = _find(table, wanted[0])
-        if found is None:
-            raise _ask(table, _no_column(table, wanted[0]), 1)
-        return found
-    for name in (*_parts(usual), *TEXT_NAMES):
-        if (found := _find(table, name)) is not None and (name != "1" or len(table.columns) == 1):
-            return found
-    if len(table.columns) == 1:
-        return 0
-    raise _ask(table, "which of them is the text is not known", 1)
-
-
-def _parts(columns: str) -> list[str]:
-    return [part for part in map(str.strip, columns.split(",")) if part]
-
-
-def _find(table: Table, wanted: str) -> int | None:
-    """A column by its name, its number, its language (en-US by en) or the last part of its name (translation.de)."""
-    word = wanted.casefold()
-    names = [name.casefold() for name in table.columns]
-    for candidates in (
-        [number for number, name in enumerate(names) if name == word],
-        [int(word) - 1] if re.fullmatch(r"[1-9]\d{0,5}", word) and int(word) <= len(names) else [],
-        [n for n, name in enumerate(table.columns) if word and table.languages.get(name, "").casefold() == word],
-        [number for number, name in enumerate(names) if name.rpartition(".")[2] == word],
-        [number for number, name in enumerate(names) if re.split("[-_]", name)[0] == word],
-    ):
-        if len(candidates) == 1:
-            return candidates[0]
-    return None
-
-
-def _says_nothing(table: Table, column: int) -> bool:
-    """Is a column the same in all rows, such as a licence, or an attribution?"""
-    fields = [row[column] for row in table.sample if len(row) > column]
-    return (len(fields) > 1 and len(set(fields)) == 1) or all(map(ATTRIBUTION.search, fields))
-
-
-def _numbers_rows(table: Table, column: int) -> bool:
-    """Whether a column counts or identifies the rows."""
-    name = table.columns[column].casefold()
-    if name in NUMBER_NAMES or re.search(r"[\s_-]ids?$", name):
-        return True
-    fields = [row[column].strip() for row in table.sample if len(row) > column]
-    if len(fields) < 3 or not all(re.fullmatch(r"\d{1,15}", text) for text in fields):
-        return False
-    first = int(fields[0])
-    return [int(text) for text in fields] == list(range(first, first + len(fields)))
-
-
-def _is_code(table: Table, column: int) -> bool:
-    """Whether a column has another number in each row, and the same around it: s-017, s-018, …"""
-    fields = [row[column].strip() for row in table.sample if len(row) > column]
-    around = {re.sub(r"\d+", "0", text) for text in fields}
-    if len(fields) < 3 or len(around) > 1 or len({*fields}) < len(fields):
-        return False
-    return not fields[0].isdecimal() and bool(CODE.fullmatch(fields[0]))
-
-
-def _prose(table: Table, column: int) -> int:
-    """The number of rows in which a column looks like text: with letters, and not like a number or an identifier."""
-    if _numbers_rows(table, column):
-        return 0
-    fields = (row[column] for row in table.sample if len(row) > column)
-    return sum(any(map(str.isalpha, text)) and not CODE.fullmatch(text) for text in fields)
-
-
-def _no_column(table: Table, name: str) -> str:
-    near = closest(name, table.columns)
-    return f"there is no column {name!r}" + (f" (did you mean {near[0]}?)" if near else "")
-
-
-def _ask(table: Table, why: str, count: int) -> RegardError:
-    def shown(number: int, name: str) -> str:
-        text = table.sample[0][number] if table.sample and number < len(table.sample[0]) else ""
-        sample = repr(text if len(text) <= 20 else f"{text[:19]}…")
-        return f"{number + 1} {sample}" if name.isdecimal() else f"{name} {sample}"
-
-    listed = ", ".join(shown(number, name) for number, name in enumerate(table.columns[:12]))
-    places = range(len(table.columns))
-    rows = [_prose(table, number) for number in places]
-    most = sorted(filter(rows.__getitem__, places), key=lambda number: -rows[number])[:count]
-    example = table.named(sorted(most) if len(most) == count else places[:count])
-    plural = "s" if len(table.columns) > 1 else ""
-    return RegardError(
-        f"{str(table.paths[0])!r} has {len(table.columns)} column{plural} ({listed}), and {why}; say so with "
-        f"--data.columns, for example --data.columns {example}."
-    )
 
 
 # -- TSV and CSV -------------------------------------------------------------------------------------------------------
@@ -519,14 +339,17 @@ def _words(text: str) -> list[str]:
     return "".join(char if unicodedata.category(char)[0] in "LMN" else " " for char in composed).split()
 
 
-HEADER_WORDS = frozenset(_words(f"{_LANGUAGES} {_WORDS}"))
+@cache
+def header_words() -> frozenset[str]:
+    """Words that name columns: languages and their codes, and what a column may hold."""
+    return frozenset(_words(Path(__file__).with_name("header_words.txt").read_text(encoding="utf-8")))
 
 
 def _is_name(text: str) -> bool:
     words = _words(text)
     if re.fullmatch(r"[A-Za-z]{2,3}[-_][A-Za-z]{2,4}", text):  # en-US, eng_Latn
         words = words[:1]
-    return 0 < len(words) <= 3 and all(word in HEADER_WORDS for word in words)
+    return 0 < len(words) <= 3 and all(word in header_words() for word in words)
 
 
 # -- records -----------------------------------------------------------------------------------------------------------

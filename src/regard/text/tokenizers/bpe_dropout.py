@@ -23,7 +23,8 @@ from regard.base.errors import RegardError
 from regard.corpora.split import line_hash
 from regard.text.pairs import Pairs
 from regard.text.tokenizers.pair_tokens import TokenPairs, gather, offsets_of
-from regard.text.tokenizers.tokenizer import PIECES, Tokenizer, blocks
+from regard.text.tokenizers.tokenizer import PIECES, Tokenizer
+from regard.text.tokenizers.vocabulary import blocks
 
 VARIANTS = 16
 

@@ -13,7 +13,8 @@ from regard.base.numbers import group_digits
 from regard.text.cached_text import kept_tokenizer
 from regard.text.pairs import PairCorpus
 from regard.text.readers.sources import digest_of
-from regard.text.tokenizers.tokenizer import CHARACTERS_PER_SYMBOL, LARGEST_BPE, Tokenizer
+from regard.text.tokenizers.tokenizer import Tokenizer
+from regard.text.tokenizers.vocabulary import CHARACTERS_PER_SYMBOL, MAX_BPE_SYMBOLS
 
 
 def train_tokenizers(
@@ -62,5 +63,5 @@ def why_this_vocabulary(corpus: PairCorpus, tokenizers: tuple[Tokenizer, Tokeniz
     return (
         f"Vocabulary: {sizes}: one per {CHARACTERS_PER_SYMBOL} characters of the {group_digits(len(train))} pairs "
         f"({group_digits(train.characters)} characters) and every character itself, at most "
-        f"{group_digits(LARGEST_BPE)}, so that each is seen often enough to be learned."
+        f"{group_digits(MAX_BPE_SYMBOLS)}, so that each is seen often enough to be learned."
     )

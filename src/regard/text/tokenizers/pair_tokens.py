@@ -15,7 +15,8 @@ import safetensors.numpy
 from regard.base.numbers import group_digits, pluralize
 from regard.text.cached_text import kept_of_text
 from regard.text.pairs import Pairs
-from regard.text.tokenizers.tokenizer import Tokenizer, blocks
+from regard.text.tokenizers.tokenizer import Tokenizer
+from regard.text.tokenizers.vocabulary import blocks
 
 LONGEST = 256
 REASONS = ("empty source", "empty target", "long source", "long target")

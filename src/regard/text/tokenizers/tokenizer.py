@@ -13,8 +13,8 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 from itertools import count as counter
 from itertools import islice
@@ -23,54 +23,35 @@ from threading import Lock
 from typing import Literal
 
 import numpy as np
-from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, trainers
 from tokenizers import Tokenizer as Engine
 
 from regard.base.errors import RegardError
 from regard.base.reading import read_whole
 from regard.base.writing import writing
+from regard.text.tokenizers.engine import (
+    BYTE_OF_SYMBOL,
+    BYTE_SYMBOLS,
+    EOS,
+    SPLIT_CHARACTERS,
+    SPLIT_SPACES,
+    WHITE,
+    Kind,
+    Normalise,
+    check_parts,
+    recognise,
+    word_level,
+)
 from regard.text.tokenizers.piece_table import PieceTable, cut_spaced, cut_words
-
-Kind = Literal["word", "char", "byte", "bpe"]
-Normalise = Literal["nfc", "nfkc", "none"]
-
-EOS, UNK = "<eos>", "<unk>"
-KINDS = ("word", "char", "byte", "bpe")
-LARGEST_BPE, CHARACTERS_PER_SYMBOL = 8000, 200  # the default size: few enough that each symbol is frequent
-
-# Python's and the engine's regular expressions agree on white space except for U+001C–U+001F, named here explicitly.
-WHITE = r"\t\x0b\x0c\r \x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000"
-WORD = r"[\p{L}\p{M}\p{N}_]+"  # with combining marks, which Hindi words contain
-SPLIT_WORDS = rf"<unk>|\p{{N}}+(?:[.,:]\p{{N}}+)+|{WORD}(?:['’‑-]{WORD})*|[^\s\x1c-\x1f]"
-SPLIT_SPACES = r"[^\s\x1c-\x1f]+"
-SPLIT_CHARACTERS = r"[\s\S]"
-# The engine's own pattern for byte pairs (GPT-2's), here to learn from characters.
-SPLIT_BYTE_PAIRS = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
+from regard.text.tokenizers.vocabulary import compose, encode_utf8, train_engine, valid_unicode
 
 # Pieces are encoded independently of their neighbours, so each distinct one is encoded only once.
 # Words are pieces between white space; byte pairs keep the white space before a piece.
-LONGEST_WORD = 1000  # characters that byte pairs are learned from as one word
-LONG_RUN = re.compile(rf"\s{{{LONGEST_WORD + 1}}}|\S{{{LONGEST_WORD + 1}}}")
 PIECES = re.compile(rf"\n|[{WHITE}]*+[^\n{WHITE}]++|[{WHITE}]++")
-MOST_BYTES = 1 << 28  # of a tokenizer.json: seven million words
-REMEMBERED = 4_000_000  # characters of pieces whose ids are kept: bounds the memory
-SHORT = 8000  # characters of a text that is cut faster into strings than as bytes
+MAX_FILE_BYTES = 1 << 28  # of a tokenizer.json: seven million words
+CACHED_CHARACTERS = 4_000_000  # characters of pieces whose ids are kept: bounds the memory
+SHORT_TEXT = 8000  # characters of a text that is cut faster into strings than as bytes
 
 CLOSING, OPENING = re.compile(r" ([.,;:!?…)\]}”])(?= |$)", re.M), re.compile(r"(?<!\S)([(\[{“]) ")
-
-
-def blocks(lines: Iterable[str], characters: int = 1 << 20) -> Iterator[tuple[str, int]]:
-    """Lines joined into texts of about a million characters, each with its number of lines."""
-    block: list[str] = []
-    size = 0
-    for line in lines:
-        block.append(line)
-        size += len(line) + 1
-        if size >= characters:
-            yield "\n".join(block), len(block)
-            block, size = [], 0
-    if block:
-        yield "\n".join(block), len(block)
 
 
 class Tokenizer:
@@ -82,7 +63,7 @@ class Tokenizer:
 
     def __init__(self, engine: Engine):
         self._engine = engine
-        self.kind, self.normalisation, self.pretokenised = _recognise(engine)
+        self.kind, self.normalisation, self.pretokenised = recognise(engine)
         self.vocabulary: int = engine.get_vocab_size()
         self.id_type = np.dtype(np.uint16 if self.vocabulary <= 1 << 16 else np.uint32)  # of ids that are kept
         self.eos: int = 0
@@ -108,41 +89,22 @@ class Tokenizer:
         those that occur twice), or, for byte pairs, all characters and one symbol per 200 characters of text, at most
         8,000. At most half of the symbols of byte pairs are characters: the rarest of a larger alphabet stay bytes.
         """
-        _check(kind, vocabulary, normalise)
-        normalizer = {"nfc": normalizers.NFC(), "nfkc": normalizers.NFKC(), "none": None}[normalise]
-        if kind == "byte":
-            engine = _byte_pairs({EOS: 0, **{symbol: 1 + byte for byte, symbol in enumerate(BYTE_SYMBOLS)}}, [], False)
-        elif kind == "bpe":
-            engine = _train_byte_pairs(lines, vocabulary, normalizer)
-        elif kind == "char":
-            characters = _count_characters(lines, normalizer)
-            del characters["\n"]
-            engine = _look_up(_most_frequent(characters, vocabulary), SPLIT_CHARACTERS)
-        else:
-            split = SPLIT_SPACES if pretokenised else SPLIT_WORDS
-            counts = _count_words(lines, normalizer, split)
-            if (
-                vocabulary is None and not pretokenised
-            ):  # words that occur once become <unk>, so that the model learns it
-                counts = Counter({word: count for word, count in counts.items() if count > 1}) or counts
-            engine = _look_up(_most_frequent(counts, vocabulary), split)
-        if normalizer is not None:
-            engine.normalizer = normalizer
+        engine = train_engine(lines, kind, vocabulary, normalise, pretokenised)
         return cls(engine)
 
     @classmethod
     def of_tokens(cls, tokens: Sequence[str], kind: Literal["word", "char"]) -> Tokenizer:
         """A vocabulary given by id, `<eos>` first and `<unk>` second; words are what stands between white space."""
         split = SPLIT_CHARACTERS if kind == "char" else SPLIT_SPACES
-        return cls(_look_up({token: number for number, token in enumerate(tokens)}, split))
+        return cls(word_level({token: number for number, token in enumerate(tokens)}, split))
 
     @classmethod
     def load(cls, path: str | Path) -> Tokenizer:
-        content = read_whole(Path(path), MOST_BYTES)
+        content = read_whole(Path(path), MAX_FILE_BYTES)
         try:
-            made = cls(Engine.from_str(content.decode()))
-            _check_parts(made)
-            return made
+            engine = Engine.from_str(content.decode())
+            check_parts(engine)
+            return cls(engine)
         except RegardError as error:
             raise RegardError(
                 f"{str(path)!r} was not written by Regard{error}; train a tokenizer on your text."
@@ -170,7 +132,7 @@ class Tokenizer:
 
     def normalise(self, text: str) -> str:
         """The text as the tokenizer reads it: Unicode's canonical (nfc) or compatibility (nfkc) composition."""
-        return _compose(_valid(text), self._engine.normalizer)
+        return compose(valid_unicode(text), self._engine.normalizer)
 
     def encode(self, text: str) -> list[int]:
         """The ids of a piece of text. A line end within it is `<eos>`; nothing is added at the end."""
@@ -209,7 +171,7 @@ class Tokenizer:
             symbols = np.frombuffer(f"{text}\n".encode(coding), size)
             return self._table[symbols], np.flatnonzero(symbols == ord("\n")) + 1
         with self._lock:
-            if self._remembered_characters > REMEMBERED:
+            if self._remembered_characters > CACHED_CHARACTERS:
                 self._forget()
             number = self._number_pieces(text)
             self._encode_new()
@@ -246,13 +208,13 @@ class Tokenizer:
 
     def _number_pieces(self, text: str) -> np.ndarray:
         """The number of each piece of the text. In a long text those that were met before are found by their bytes."""
-        if self._piece_table is None or len(text) < SHORT:
-            number = self._number_strings(self._cut_strings(_valid(text)))
+        if self._piece_table is None or len(text) < SHORT_TEXT:
+            number = self._number_strings(self._cut_strings(valid_unicode(text)))
         else:
-            pieces = (cut_spaced if self.kind == "bpe" else cut_words)(_encoded(text + "\n"))
+            pieces = (cut_spaced if self.kind == "bpe" else cut_words)(encode_utf8(text + "\n"))
             number, missing = self._piece_table.find(pieces)
             number[missing] = self._number_strings(pieces.strings(missing))
-        if len(text) >= SHORT and self._looked_up > len(self._remembered):  # as many as the table takes to make
+        if len(text) >= SHORT_TEXT and self._looked_up > len(self._remembered):  # as many as the table takes to make
             self._piece_table, self._looked_up = PieceTable([*self._remembered]), 0
         return number
 
@@ -353,222 +315,3 @@ def _is_text(token: bytes) -> bool:
     except UnicodeDecodeError:
         return False
     return True
-
-
-def _byte_symbols() -> list[str]:
-    """The printable character that stands for each byte in a byte-level vocabulary: itself where it has a shape, else
-    the next free one from U+0100 on (the convention of GPT-2, which the engine follows)."""
-    hidden = [byte for byte in range(256) if not chr(byte).isprintable() or chr(byte) == " "]
-    return [chr(256 + hidden.index(byte)) if byte in hidden else chr(byte) for byte in range(256)]
-
-
-BYTE_SYMBOLS = _byte_symbols()
-BYTE_OF_SYMBOL = {symbol: byte for byte, symbol in enumerate(BYTE_SYMBOLS)}
-
-
-def _check(kind: str, vocabulary: int | None, normalise: str) -> None:
-    if kind not in KINDS:
-        raise RegardError(f"There is no tokenizer {kind!r}; choose one of {', '.join(KINDS)}.")
-    if normalise not in ("nfc", "nfkc", "none"):
-        raise RegardError(f"There is no normalisation {normalise!r}; choose one of nfc, nfkc, none.")
-    if vocabulary is None:
-        return
-    if kind == "byte" and vocabulary != 257:
-        raise RegardError("A byte vocabulary always has 257 symbols (256 bytes and <eos>); leave its size out.")
-    smallest = 257 if kind == "bpe" else 3
-    if vocabulary < smallest:
-        raise RegardError(f"A {kind} vocabulary of {vocabulary} is too small; give at least {smallest}.")
-
-
-def _recognise(engine: Engine) -> tuple[Kind, Normalise, bool]:
-    """The arguments of `train`, inferred from the engine's parts, so that the file needs nothing else."""
-    cutting = repr(engine.pre_tokenizer)
-    kinds: dict[str, tuple[Kind, bool]] = {
-        repr(_splitter(SPLIT_WORDS)): ("word", False),
-        repr(_splitter(SPLIT_SPACES)): ("word", True),
-        repr(_splitter(SPLIT_CHARACTERS)): ("char", False),
-        repr(_byte_level(False)): ("byte", False),
-        repr(_byte_level(True)): ("bpe", False),
-    }
-    normalisations: dict[str, Normalise] = {
-        "None": "none",
-        repr(normalizers.NFC()): "nfc",
-        repr(normalizers.NFKC()): "nfkc",
-    }
-    normalising = repr(engine.normalizer)
-    if (
-        cutting not in kinds
-        or normalising not in normalisations
-        or engine.token_to_id(EOS) != 0
-        or (kinds[cutting][0] in ("word", "char") and engine.token_to_id(UNK) != 1)
-    ):
-        raise RegardError("")
-    kind, pretokenised = kinds[cutting]
-    return kind, normalisations[normalising], pretokenised
-
-
-def _check_parts(tokenizer: Tokenizer) -> None:
-    """Refuses files with parts that would silently change tokens: the engine must follow from its vocabulary alone."""
-    there = json.loads(tokenizer.json)
-    vocabulary, merges = there["model"]["vocab"], there["model"].get("merges", [])
-    if sorted(vocabulary.values()) != list(range(len(vocabulary))):
-        raise RegardError(" (its ids have gaps)")
-    if tokenizer.kind in ("byte", "bpe"):
-        symbols = sorted(vocabulary, key=vocabulary.__getitem__)[1:]
-        if not {*BYTE_SYMBOLS} <= {*symbols} or not {*"".join(symbols)} <= {*BYTE_SYMBOLS}:
-            raise RegardError(" (its symbols are not made of bytes)")
-        if tokenizer.kind == "byte" and symbols != BYTE_SYMBOLS:
-            raise RegardError(" (its bytes are in another order)")
-        plain = _byte_pairs(vocabulary, [(left, right) for left, right in merges], tokenizer.kind == "bpe")
-    else:
-        split = (
-            SPLIT_CHARACTERS if tokenizer.kind == "char" else SPLIT_SPACES if tokenizer.pretokenised else SPLIT_WORDS
-        )
-        if tokenizer.kind == "char" and any(len(symbol) > 1 for symbol in vocabulary.keys() - {EOS, UNK}):
-            raise RegardError(" (a symbol is longer than a character)")
-        plain = _look_up(vocabulary, split)
-    made = json.loads(plain.to_str())
-    for part in there.keys() - {"decoder", "normalizer", "version"}:  # the first is not used, the second was recognised
-        if there[part] != made[part]:
-            parts = there[part].keys() | made[part].keys() if isinstance(there[part], dict) and made[part] else []
-            unlike = [name for name in sorted(parts) if there[part].get(name) != made[part].get(name)]
-            raise RegardError(f" (its {'.'.join([part, *unlike[:1]])} is not used here, and would change the tokens)")
-
-
-def _splitter(pattern: str) -> pre_tokenizers.Split:
-    return pre_tokenizers.Split(Regex(pattern), "removed", invert=True)
-
-
-def _byte_level(into_words: bool) -> pre_tokenizers.ByteLevel:
-    return pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=into_words)
-
-
-def _look_up(vocabulary: dict[str, int], split: str) -> Engine:
-    engine = Engine(models.WordLevel(vocabulary, unk_token=UNK))
-    engine.pre_tokenizer = _splitter(split)
-    if split == SPLIT_CHARACTERS:
-        engine.decoder = decoders.Fuse()
-    return engine
-
-
-def _byte_pairs(vocabulary: dict[str, int], merges: list[tuple[str, str]], into_words: bool) -> Engine:
-    # <eos> is in the vocabulary but not one of the engine's added tokens: the characters "<eos>" in a text stay text.
-    engine = Engine(models.BPE(vocabulary, merges))
-    engine.pre_tokenizer = _byte_level(into_words)
-    engine.decoder = decoders.ByteLevel()
-    return engine
-
-
-def _train_byte_pairs(lines: Iterable[str], size: int | None, normalizer: normalizers.Normalizer | None) -> Engine:
-    """First merges the bytes of each character of the text, then the most frequent neighbors among characters."""
-    lines = list(lines) if isinstance(lines, Iterator) else lines  # they are read twice
-    counts = _count_characters(lines, normalizer)
-    vocabulary = {EOS: 0, **{symbol: 1 + place for place, symbol in enumerate(sorted(BYTE_SYMBOLS))}}
-    room = len(vocabulary) + ((size or LARGEST_BPE) - len(vocabulary)) // 2
-    alphabet, merges = _merge_characters(counts, vocabulary, room)
-    size = size or min(LARGEST_BPE, len(vocabulary) + counts.total() // CHARACTERS_PER_SYMBOL)
-    splits = [pre_tokenizers.Split(Regex(SPLIT_BYTE_PAIRS), "isolated")]
-    if rare := "".join(char for char in counts if not char.isascii() and char not in alphabet):
-        splits.insert(0, pre_tokenizers.Split(Regex(f"[{rare}]"), "removed"))
-
-    def words() -> Iterator[str]:
-        for line in lines:
-            line = _compose(line, normalizer)
-            if LONG_RUN.search(line):  # as one word it would take quadratic time
-                yield from (line[begin : begin + LONGEST_WORD] for begin in range(0, len(line), LONGEST_WORD))
-            else:
-                yield line
-
-    # Ties go to the lower ids: ASCII in the order of its symbols, then the other characters.
-    ascii_symbols = sorted(map(chr, range(128)), key=_spell_bytes)
-    engine = Engine(models.BPE())
-    engine.pre_tokenizer = pre_tokenizers.Sequence(splits)
-    learned = 1 + len(ascii_symbols) + len(alphabet) + size - len(vocabulary)
-    engine.train_from_iterator(
-        words(),
-        trainers.BpeTrainer(
-            vocab_size=learned, min_frequency=2, special_tokens=[EOS, *ascii_symbols], show_progress=False
-        ),
-    )
-    for left, right in json.loads(engine.to_str())["model"]["merges"]:
-        pair = _spell_bytes(left), _spell_bytes(right)
-        if len(vocabulary) == size and "".join(pair) not in vocabulary:
-            break
-        vocabulary.setdefault("".join(pair), len(vocabulary))
-        merges.append(pair)
-    return _byte_pairs(vocabulary, merges, True)
-
-
-def _merge_characters(
-    counts: Counter[str], vocabulary: dict[str, int], room: int
-) -> tuple[set[str], list[tuple[str, str]]]:
-    """Adds characters of several bytes to the vocabulary, the most frequent first, up to `room` symbols.
-
-    Returns them, and the merges that spell them: a character begins with none of another's merges but a common prefix.
-    """
-    alphabet: set[str] = set()
-    merges: list[tuple[str, str]] = []
-    for char in sorted((char for char in counts if not char.isascii()), key=lambda char: (-counts[char], char)):
-        symbols = _spell_bytes(char)
-        new = [end for end in range(2, len(symbols) + 1) if symbols[:end] not in vocabulary]
-        if len(vocabulary) + len(new) > room:
-            break
-        alphabet.add(char)
-        for end in new:
-            vocabulary[symbols[:end]] = len(vocabulary)
-            merges.append((symbols[: end - 1], symbols[end - 1]))
-    return alphabet, merges
-
-
-def _spell_bytes(text: str) -> str:
-    """A text as the symbols of its bytes."""
-    return "".join(map(BYTE_SYMBOLS.__getitem__, text.encode()))
-
-
-def _count_words(lines: Iterable[str], normalizer: normalizers.Normalizer | None, split: str) -> Counter[str]:
-    pieces: Counter[str] = Counter()
-    for text, _ in blocks(lines):
-        pieces.update(_compose(text, normalizer).split())
-    return split_words(pieces, split)
-
-
-def split_words(pieces: Mapping[str, int], split: str) -> Counter[str]:
-    """Counts of the words in counted pieces of text that stood between white space."""
-    words: Counter[str] = Counter()
-    splitter = _splitter(split)
-    for piece, count in pieces.items():
-        for word, _ in splitter.pre_tokenize_str(piece):
-            words[word] += count
-    return words
-
-
-def _count_characters(lines: Iterable[str], normalizer: normalizers.Normalizer | None) -> Counter[str]:
-    """Counts of the characters, with a line end for each line."""
-    counts = np.zeros(0x110000, np.int64)
-    for text, _ in blocks(lines):
-        codes = np.frombuffer(f"{_compose(_valid(text), normalizer)}\n".encode("utf-32-le"), np.uint32)
-        counts += np.bincount(codes, minlength=len(counts))
-    return Counter({chr(code): int(counts[code]) for code in np.flatnonzero(counts).tolist()})
-
-
-def _valid(text: str) -> str:
-    if not text.isascii():
-        _encoded(text)
-    return text
-
-
-def _encoded(text: str) -> bytes:
-    try:
-        return text.encode()
-    except UnicodeEncodeError as error:
-        piece = text[max(error.start - 10, 0) : error.start + 1]
-        raise RegardError(f"The text has half a surrogate pair after {piece!r}; give valid Unicode.") from None
-
-
-def _compose(text: str, normalizer: normalizers.Normalizer | None) -> str:
-    return text if normalizer is None or text.isascii() else normalizer.normalize_str(text)
-
-
-def _most_frequent(counts: Counter[str], size: int | None) -> dict[str, int]:
-    ordinary = sorted(counts.keys() - {EOS, UNK}, key=lambda token: (-counts[token], token))
-    return {token: symbol for symbol, token in enumerate([EOS, UNK, *ordinary][:size])}

@@ -35,7 +35,9 @@ from regard.base.locks import lock
 from regard.base.reading import reading
 from regard.base.writing import remove_partial_files, write_text
 from regard.text.corpus import Corpus
-from regard.text.tokenizers.tokenizer import EOS, Tokenizer, blocks
+from regard.text.tokenizers.engine import EOS
+from regard.text.tokenizers.tokenizer import Tokenizer
+from regard.text.tokenizers.vocabulary import blocks
 
 Progress = Callable[[int, int | None], None]  # bytes of text done, about how many in all if known
 # Some token files write <eos> out; it is then the line end itself. The pattern starts at the first of several blanks,

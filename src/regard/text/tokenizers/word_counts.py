@@ -17,7 +17,7 @@ from itertools import accumulate
 import numpy as np
 
 from regard.base.word_spans import find_words
-from regard.text.tokenizers.tokenizer import UNK
+from regard.text.tokenizers.engine import UNK
 
 MOST = 40_000_000  # characters of a split that are counted
 POINTS = 120  # of a curve: the first ranks, then evenly spaced in their logarithm

@@ -14,7 +14,7 @@ from urllib.parse import parse_qsl
 from regard.base.errors import RegardError
 from regard.base.numbers import group_digits
 from regard.decoding.beam import BEAM, GREEDY_BEAM, Beam
-from regard.runs.translation_run import Translation
+from regard.runs.tasks.translation.answers import Translation
 from regard.web.serve.html_segments import HtmlSegments
 from regard.web.serve.json_fields import BadRequest, integer, read_object, refuse_unknown, shown, string
 from regard.web.serve.sentences_of import Sentences

@@ -4,7 +4,7 @@
 //   const one = reading({ parts: async (names) => ({ name: array }), onStep, onEdit, onGradients });
 //   root.append(one.node); one.show(facts); one.section("attention"); one.end();
 //
-// `facts` and the names of parts are those of insight/trace_facts.py; `parts` may answer with some of those it was asked
+// `facts` and the names of parts are those of insight/views/as_json.py; `parts` may answer with some of those it was asked
 // for, at least one, and is asked again for the rest. `onStep(step)` tells which word was chosen;
 // `onEdit({step, token, keep})`, if it is given, makes the alternatives buttons; `onGradients()` asks for what is costly;
 // `onWork({step, layer, head})` gives the arithmetic of a step, as insight/arithmetic/equation.py has it.
