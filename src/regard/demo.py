@@ -27,7 +27,7 @@ from regard.comparison.question import Question
 from regard.comparison.translation_task import read_test
 from regard.report.progress import clock, say
 from regard.report.table import print_json, print_table
-from regard.runs.new_folder import free_folder
+from regard.runs.store.lock import free_folder
 
 FAMILIES = (
     "Newer is not always better: rnn, lstm and gru are one family, nnlm's window is another, "

@@ -19,7 +19,7 @@ from regard.base.errors import RegardError
 from regard.base.locks import try_lock
 from regard.comparison.processes import read_result
 from regard.runs import train as fit
-from regard.runs.new_folder import BEGINNING, BEGUN, free_folder
+from regard.runs.store.lock import BEGINNING, BEGUN, free_folder
 from regard.training.checkpoint import load_tensors
 
 GOLDEN = Path(__file__).parents[1] / "golden"
@@ -231,7 +231,7 @@ def test_weights_of_another_shape(wrong, broken):
     assert "model.width was 32 and is 48" in wrong("evaluate", broken)
     facts = json.loads((broken / "run.json").read_text())
     del facts["recipe"], facts["blake2b"]
-    (broken / "run.json").write_text(json.dumps(facts))
+    (broken / "run.json").write_text(json.dumps(with_digest(facts)))
     assert "do not fit" in wrong("evaluate", broken)
 
 
@@ -415,8 +415,8 @@ def test_a_checkpoint_of_other_layers_is_not_gone_on_with(wrong, broken):
         path.write_text(re.sub(r"(?m)^layers = \d+", f"layers = {layers}", text), encoding="utf-8")
         assert f"model.layers was 1 and is {layers}" in wrong("resume", broken)
     facts = json.loads((broken / "run.json").read_text())
-    del facts["recipe"], facts["blake2b"]  # a run of an older version does not know what it was made with
-    (broken / "run.json").write_text(json.dumps(facts))
+    del facts["recipe"], facts["blake2b"]  # a stranger's: it does not say what it was made with
+    (broken / "run.json").write_text(json.dumps(with_digest(facts)))
     assert "does not fit its recipe.toml" in wrong("resume", broken)
 
 

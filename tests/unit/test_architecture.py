@@ -129,7 +129,7 @@ def test_only_one_door_leads_to_fast():
 
 
 AMBIGUOUS = {  # class names that still mean two things; none may be added
-    "Answer", "Average", "Batch", "Choice", "Command", "Comparison", "Curve", "Draw", "Entry", "Job", "Kernel",
+    "Answer", "Average", "Batch", "Choice", "Command", "Comparison", "Draw", "Entry", "Job", "Kernel",
     "Learned", "Lines", "Loop", "Memory", "Output", "Place", "Question", "Recording", "Result", "Row",
     "Sentences", "Served", "Step", "Table", "Task", "Trial", "Verb", "Verdict", "Weights", "Work", "Worker",
 }  # fmt: skip

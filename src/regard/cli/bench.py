@@ -63,10 +63,10 @@ def bench(
         _print_list(chosen, json)
         return
 
+    from regard.base.device import pick_device
     from regard.bench.contenders import Place
     from regard.bench.measure import run_benches
     from regard.report.table import print_json
-    from regard.runs.folder import pick_device
 
     if repeats is not None:
         check_range("--repeats", repeats, 1)
@@ -203,7 +203,7 @@ def _load_line(load: Load) -> dict[str, Any]:
 def _print_loads(loads: Sequence[Load], place: Place) -> None:
     import os
 
-    from regard.bench.machine import device_name
+    from regard.base.device import device_name
     from regard.report.table import print_table
 
     headings = {

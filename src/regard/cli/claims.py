@@ -80,9 +80,9 @@ def claims(
     if explores and len(chosen) != 1:
         raise RegardError("--data, --first-seed and --knob are for one claim, as in `regard claims any-b --knob q=12`.")
 
+    from regard.base.device import pick_device
     from regard.claims.runner import run_claim, run_claims
     from regard.report.table import print_json
-    from regard.runs.folder import pick_device
 
     check_range("--jobs", 1 if jobs is None else jobs, 1)
     device = str(pick_device(device))

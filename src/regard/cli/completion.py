@@ -17,7 +17,7 @@ from regard.base.errors import RegardError
 
 def complete_run(context: Any) -> Iterator[str]:
     """Runs below the folder that is being typed, or below this one."""
-    from regard.runs.run_list import find_runs
+    from regard.runs.store.list import find_runs
 
     typed = context.incomplete
     where = Path(os.path.dirname(typed) or ".")

@@ -117,15 +117,14 @@ def _machine() -> dict[str, Any]:
     try:
         import torch
 
-        from regard.runs.resolve import cores
-        from regard.training.out_of_memory import memory_of
+        from regard.base.device import cores, device_memory
     except (ImportError, OSError) as error:  # what a doctor is called for
         return facts | {"torch": f"cannot be loaded: {error}"}
     facts |= {
         "torch": torch.__version__,
         "cores": cores(),
         "threads": torch.get_num_threads(),
-        "memory_bytes": memory_of(torch.device("cpu")),
+        "memory_bytes": device_memory(torch.device("cpu")),
         "gpus": [],
     }
     for number in range(torch.cuda.device_count()):
@@ -153,7 +152,7 @@ def _size(file: Path) -> int:
 def _own_names(part: str) -> re.Pattern[str]:
     """The paths of the files that Regard writes into a part of the cache; $REGARD_CACHE may hold other files, too."""
     from regard.corpora.downloads import CATALOGUE
-    from regard.runs.run_removal import OWN_FILES, OWN_FOLDERS
+    from regard.runs.store.remove import OWN_FILES, OWN_FOLDERS
 
     fetched = [rf"\.{name}\.lock" for name in map(re.escape, CATALOGUE)]
     for name, download in CATALOGUE.items():
@@ -257,7 +256,7 @@ def _packages() -> Iterator[dict[str, Any]]:
 
 
 def _faster_code(device: str) -> dict[str, Any]:
-    from regard.runs.folder import pick_device
+    from regard.base.device import pick_device
     from regard.runs.speed import on_this_machine
 
     where = pick_device(device)

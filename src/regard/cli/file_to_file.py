@@ -135,7 +135,7 @@ def _counted(lines: Iterable[bytes], bar: Bar) -> Iterator[bytes]:
 def run_digests(run: Path, weights: str, average: int | None = None) -> dict[str, str]:
     """What a run's answers depend on, so that a file is finished only by the model that began it."""
     from regard.base.fields import whole_number
-    from regard.runs.folder import moments
+    from regard.runs.store.folder import moments
     from regard.text.readers.sources import content_digest
     from regard.training.checkpointing import kept_weights
 

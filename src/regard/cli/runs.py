@@ -32,7 +32,7 @@ def runs_list(folder: Path = Path("runs"), *, json: Annotated[bool, Flag] = Fals
         print a list of objects
     """
     from regard.report.table import print_json, print_table
-    from regard.runs.run_list import list_runs
+    from regard.runs.store.list import list_runs
 
     near = did_you_mean(str(folder), ["compare", "rename", "remove"])
     if not folder.exists() and near.startswith(": did"):
@@ -93,7 +93,7 @@ def runs_compare(*runs: RunFolder, json: Annotated[bool, Flag] = False) -> None:
         print one object
     """
     from regard.report.table import print_json, print_table
-    from regard.runs.run_list import compare_runs, short_names
+    from regard.runs.store.list import compare_runs, short_names
 
     found = compare_runs(runs)
     if json:
@@ -135,7 +135,7 @@ def runs_rename(run: RunFolder, name: str) -> None:
     name
         its new name, without folders
     """
-    from regard.runs.run_removal import rename_run
+    from regard.runs.store.remove import rename_run
 
     print(rename_run(run, name))
 
@@ -153,8 +153,8 @@ def runs_remove(*runs: RunFolder, yes: Annotated[bool, Flag] = False) -> None:
     """
     from regard.base.locks import is_locked
     from regard.report.progress import say
-    from regard.runs.run_list import size_on_disk
-    from regard.runs.run_removal import check_removable, remove_run
+    from regard.runs.store.list import size_on_disk
+    from regard.runs.store.remove import check_removable, remove_run
 
     if not runs:
         raise RegardError("Name the runs to remove: regard runs remove runs/old.")

@@ -6,7 +6,6 @@ is read, so nothing that a file claims is allocated.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -17,24 +16,16 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from regard.base.errors import RegardError
-from regard.base.reading import check_tensor_file, reading
+from regard.base.reading import check_tensor_file, read_object
 
-LARGEST_JSON = 1 << 26  # bytes; the largest tokenizer.json there is has about 30 MB
 INDEX, WEIGHTS = "model.safetensors.index.json", "model.safetensors"
 PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl")
 FLOATS = {"F64", "F32", "F16", "BF16"}
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    with reading(path) as stream:
-        content = stream.read(LARGEST_JSON + 1)
-    if len(content) > LARGEST_JSON:
-        raise RegardError(f"{path} has more than {LARGEST_JSON >> 20} MiB, which no such file needs: check the folder.")
-    try:
-        found = json.loads(content)
-    except (ValueError, RecursionError):
-        found = None
-    if not isinstance(found, dict):
+    found = read_object(path)
+    if found is None:
         raise RegardError(f"{path} is not a JSON object: it is damaged; copy the folder again.")
     return found
 

@@ -21,9 +21,9 @@ from regard.decoding.beam import Hypothesis
 from regard.exchange.formats import export
 from regard.runs.compose import compose_recipe
 from regard.runs.dry_run import dry_run
-from regard.runs.facts import BEGINNING, read_note
 from regard.runs.recipe import parse_overrides
 from regard.runs.run_report import run_page
+from regard.runs.store.facts import BEGINNING, read_note
 from regard.runs.tasks.language import writing
 from regard.runs.tasks.translation import run as translation_run
 from regard.runs.train import how_losses_differ

@@ -18,9 +18,9 @@ from regard.systems.catalogue import find
 
 if TYPE_CHECKING:
     from regard.runs.data import Data
-    from regard.runs.folder import Tokenizers
     from regard.runs.recipe import Recipe
     from regard.runs.run import Run
+    from regard.runs.store.folder import Tokenizers
     from regard.systems.model import Model
     from regard.text.corpus import Corpus
     from regard.text.pairs import PairCorpus, Pairs

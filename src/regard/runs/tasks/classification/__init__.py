@@ -10,8 +10,8 @@ from regard.base.errors import RegardError
 from regard.runs.tasks.pair_task import READING, PairTask
 
 if TYPE_CHECKING:
-    from regard.runs.folder import Tokenizers
     from regard.runs.recipe import Recipe
+    from regard.runs.store.folder import Tokenizers
     from regard.runs.tasks.classification.data import LabelData
     from regard.runs.tasks.classification.run import ClassificationRun
     from regard.text.tokenizers.tokenizer import Tokenizer
