@@ -100,17 +100,6 @@ def test_the_engine_writes_what_the_plain_loop_writes(number, sampling, lines):
     assert list(engine.texts(prompts, **options)) == expected  # with what the first call has recorded
 
 
-@pytest.mark.parametrize("number", [2, 7, 8])
-def test_a_reading_that_comes_again_is_recorded(number):
-    model, options = systems()[number].double().cuda().eval(), {"max_tokens": 20, "seed": 1}
-    prompts = [[0, *range(1, length)] for length in (3, 1, 9, 12, 5, 7, 2, 2)]
-    engine = Engine(model, eos=0, sampling=Sampling(), rows=4, install=install)
-    for given in (prompts, prompts[::-1], prompts[1:] + prompts):
-        expected = by_the_plain_loop(model, given, sampling=Sampling(), **options)
-        assert list(engine.texts(given, **options)) == expected
-    assert is_swapped(engine.batch.writer.read)
-
-
 @pytest.mark.parametrize("precision", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize(
     "sampling",

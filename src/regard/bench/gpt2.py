@@ -20,6 +20,7 @@ from regard.bench.contenders import Contender, Cost, Place, Row
 from regard.bench.plain_gpt import PlainGPT
 from regard.bench.training_step import LEARNING, PlainTraining, RegardTraining, count, full_windows, random_tokens
 from regard.decoding.engine import Engine
+from regard.decoding.sampling import GREEDY, Sampling
 from regard.layers.state import State
 from regard.runs.recipe import Recipe, compose
 from regard.runs.speed import install
@@ -161,10 +162,10 @@ def training_row(name: str, place: Place, sizes: Shape, rows: int) -> Row:
 class RegardGeneration:
     """The engine of `regard generate`; graphs recorded during warm-up are reused."""
 
-    def __init__(self, place: Place, rows: int, new: int) -> None:
+    def __init__(self, place: Place, rows: int, new: int, sampling: Sampling = GREEDY) -> None:
         self.model = regard_gpt(place, rows).to(place.device, place.dtype)
         install(self.model)
-        self.engine = Engine(self.model, eos=0, rows=rows, install=install)
+        self.engine = Engine(self.model, eos=0, sampling=sampling, rows=rows, install=install)
         self.prompts, self.new, self.parameters = prompts(place, rows), new, count(self.model)
 
     def __call__(self) -> int:

@@ -264,7 +264,7 @@ class Engine:
     def _read(self, batch: Batch) -> None:
         reading, self.reading = self.reading, []
         texts = [text for _, text in reading]
-        batch.writer.read(
+        batch.writer.admit(
             [row for row, _ in reading],
             [text.tokens for text in texts],
             [text.draws.random() for text in texts],

@@ -76,25 +76,20 @@ class Writer:
 
     # -- reading -----------------------------------------------------------------------------------------------------
 
-    def read(self, rows: Sequence[int], prompts: Prompts, uniform: Sequence[float], unfit: Prompts) -> None:
+    def admit(self, rows: Sequence[int], prompts: Prompts, uniform: Sequence[float], unfit: Prompts) -> None:
         """Reads the prompts into these rows in one call, and chooses their next tokens, which may not be `unfit`."""
         tokens, _ = pad(prompts, self.device)
-        lengths = torch.tensor(
-            [len(prompt) for prompt in prompts]
-        )  # on the CPU: reading them from a GPU would synchronise
-        self.take_in(tokens, lengths, self.on_device(rows), self.on_device(uniform), unfit)
-
-    def take_in(self, tokens: Tensor, lengths: Tensor, rows: Tensor, uniform: Tensor, unfit: Prompts = ()) -> None:
-        """`read`, from tensors: tokens [n, T], lengths [n], rows [n], uniform [n]."""
-        logits, state = self.one_step.read(tokens, lengths)
+        # Lengths stay on the CPU: reading them from a GPU would synchronize.
+        logits, state = self.one_step.read(tokens, torch.tensor([len(prompt) for prompt in prompts]))
         for place, words in enumerate(unfit):
             if words:
                 logits[place] = mask_tokens(logits[place], words)
-        chosen, highest = torch.empty_like(rows), torch.empty_like(uniform)
-        self.one_step.choose(logits, uniform, chosen, highest)
-        replace_rows(self.state, rows, state)
-        self.written[0].index_copy_(0, rows, chosen)
-        self.highest[0].index_copy_(0, rows, highest)
+        where, draws = self.on_device(rows), self.on_device(uniform)
+        chosen, highest = torch.empty_like(where), torch.empty_like(draws)
+        self.one_step.choose(logits, draws, chosen, highest)
+        replace_rows(self.state, where, state)
+        self.written[0].index_copy_(0, where, chosen)
+        self.highest[0].index_copy_(0, where, highest)
 
     @property
     def limit(self) -> int:

@@ -30,7 +30,6 @@ Why = str | None  # the reason why not, in a sentence; None = no objection
 MODULES = (
     "training.cpu_dropout",
     "attention.causal_attention",
-    "attention.short_attention",
     "attention.short_blocks",
     "attention.fused_block",
     "recurrence.cpu_recurrence",

@@ -59,19 +59,13 @@ def choice():
 def writer():
     rows = random.randint(1, 4)
     made = Writer(Step(a_gpt(device=DEVICE), Sampling(1.3), []), 3, rows, 20)
-    made.read(range(rows), [[0, 4, 5]] * rows, [0.5] * rows, [()] * rows)
+    made.admit(range(rows), [[0, 4, 5]] * rows, [0.5] * rows, [()] * rows)
     made.draw(np.random.default_rng(0).random((3, rows)))
     return made
 
 
 def steps():
     return Example(writer(), (3,), left=lambda writer, arguments: (writer.written, writer.highest, writer.state))
-
-
-def readings():
-    made = writer()
-    given = [0], [[0, 7]], [0.3], [()]
-    return Example(made, given, left=lambda writer, arguments: (writer.written[0], writer.state["seen"]))
 
 
 # -- beam search -----------------------------------------------------------------------------------------------------
@@ -162,7 +156,6 @@ EXAMPLES = {
     "GPT step in few kernels": lambda: gpt_step(torch.float32, DEVICE),
     "next token by one kernel": choice,
     "steps in a CUDA graph": steps,
-    "prompts in a CUDA graph": readings,
     "beam step in a CUDA graph": beam_steps,
     "beam's choice by kernels": beam_choice,
     "beam step of the Transformer": beam_reader,

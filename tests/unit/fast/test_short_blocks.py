@@ -7,7 +7,6 @@ from torch import nn
 from regard.fast.attention.residual import written
 from regard.fast.attention.short_attention import is_short
 from regard.fast.attention.short_blocks import are_known, are_short
-from regard.fast.attention.word_vectors import is_plain
 from regard.fast.training.half_products import Halves, JoinedProduct
 from regard.layers.blocks import FeedForward
 from regard.systems.transformer import Settings, Transformer
@@ -94,10 +93,3 @@ def test_blocks_with_parts_of_ones_own_are_not_known():
     model = Transformer(20, Settings(width=16, layers=2))
     model.layers[1].feedforward = Own(16, 64)
     assert not are_known(list(model.layers))
-
-
-def test_only_words_and_waves_are_read_in_one_kernel():
-    plain = [{}, {"position": "none"}, {"position": "rotary"}]
-    other = [{"position": "learned"}, {"position": "index"}, {"combine": "concatenate", "tied": False}]
-    for settings in plain + other:
-        assert is_plain(Transformer(20, Settings(width=16, layers=1, **settings)).embedding) == (settings in plain)

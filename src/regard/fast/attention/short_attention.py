@@ -19,11 +19,7 @@ from torch import Tensor
 
 from regard.fast.attention.bias_gradients import DeferredSums, Place
 from regard.fast.attention.causal_attention import precision
-from regard.fast.table import Row, Use, Why, needs_triton
 from regard.fast.training.gradient_buffer import Chunk, Slot
-from regard.layers.attention import CrossAttention, FullSelfAttention
-from regard.layers.position import Position
-from regard.layers.state import State
 
 LONGEST = 64  # the most words of a side that fit on the chip
 DEPTHS = (16, 32, 64, 128)  # components of a head
@@ -161,39 +157,3 @@ def _launch(
 def _tile(columns: int) -> int:
     """The next power of two, at least 16, as `tl.dot` requires."""
     return max(16, 1 << (columns - 1).bit_length())
-
-
-# -- rows ------------------------------------------------------------------------------------------------------------
-
-
-def _is_plain(attention: FullSelfAttention, use: Use) -> Why:
-    return None if type(attention.position) is Position else "a position acts on queries, keys or scores"
-
-
-def _fits_source(attention: FullSelfAttention, x: Tensor, valid: Tensor | None) -> bool:
-    return is_short(x, x.size(1), x.size(1), attention.width // attention.heads)
-
-
-def _attend_within_source(attention: FullSelfAttention, x: Tensor, valid: Tensor | None) -> Tensor:
-    context = attend_packed(attention.project(x), None, attention.heads, valid=valid, dropout=attention.weight_dropout)
-    return attention.drop_output(attention.output(context))
-
-
-def _fits_cross(cross: CrossAttention, x: Tensor, source: State, valid: Tensor | None) -> bool:
-    memory = source["keys_values"]
-    queries = len(x) // len(memory) * x.size(1)  # all hypotheses of a source
-    return is_short(x, queries, memory.size(1), x.size(-1) // cross.heads)
-
-
-def _attend_to_source(cross: CrossAttention, x: Tensor, source: State, valid: Tensor | None) -> Tensor:
-    memory = source["keys_values"]
-    query = cross.query(x).view(len(memory), -1, x.size(-1))
-    context = attend_packed(query, memory.to(query.dtype), cross.heads, valid=valid, dropout=cross.weight_dropout)
-    return cross.drop_output(cross.output(context.view_as(x)))
-
-
-FULL, CROSS = (f"regard.layers.attention:{name}.forward" for name in ("FullSelfAttention", "CrossAttention"))
-ROWS = (
-    Row("attention within a short source", FULL, _attend_within_source, _fits_source, _is_plain, needs_triton),
-    Row("attention to a short source", CROSS, _attend_to_source, _fits_cross, needs=needs_triton),
-)

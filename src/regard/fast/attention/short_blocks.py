@@ -22,7 +22,6 @@ from regard.fast.attention.bias_gradients import DeferredSums, split_rows
 from regard.fast.attention.causal_attention import precision
 from regard.fast.attention.residual import add_norm, vectors_of
 from regard.fast.attention.short_attention import attend_packed, is_short
-from regard.fast.attention.word_vectors import is_plain, read_words
 from regard.fast.table import Row, Use, Why, needs_triton
 from regard.fast.training.gradient_buffer import Chunk, chunks
 from regard.fast.training.half_products import BiasGradient, Halves, JoinedProduct
@@ -36,7 +35,6 @@ from regard.layers.blocks import (
     PreNormDecoderBlock,
     PreNormEncoderBlock,
 )
-from regard.layers.embedding import Embedding
 from regard.layers.encoder import TransformerEncoder, real_columns
 from regard.layers.position import Position
 from regard.layers.state import Span, State
@@ -241,39 +239,13 @@ def _fits_target(model: Transformer, tokens: Tensor, state: State, span: Span) -
 
 def _decode(model: Transformer, tokens: Tensor, state: State, span: Span) -> tuple[Tensor, State]:
     source, (names, blocks) = state["source"], zip(*model.named_blocks(), strict=True)
-    shared = model.source_embedding is None  # source and target read the same table
-    x = _vectors(model, model.embedding, tokens, blocks, again=shared)
+    x = model.dropout(model.embedding(tokens, span))
     hidden, states = decode(blocks, model.finish, x, source["all_blocks"], source["valid"])
     return hidden, dict(zip(names, states, strict=True))
 
 
-def _knows_source(model: Transformer, use: Use) -> Why:
-    return _knows_encoder(model.encoder, use)
-
-
-def _fits_words(model: Transformer, source: Tensor) -> bool:
-    table = (model.source_embedding or model.embedding).table
-    return are_short(list(model.encoder.blocks), table.weight, source.size(1), source.size(1))
-
-
-def _words(model: Transformer, source: Tensor) -> Tensor:
-    return _vectors(model, model.source_embedding or model.embedding, source, list(model.encoder.blocks))
-
-
-def _vectors(
-    model: Transformer, embedding: Embedding, tokens: Tensor, blocks: Sequence[nn.Module], *, again: bool = False
-) -> Tensor:
-    """The stack's input vectors; all rows begin at position 0."""
-    if not is_plain(embedding):
-        span = Span(torch.zeros(len(tokens), dtype=torch.int64, device=tokens.device))
-        return model.dropout(embedding(tokens, span))
-    rate, dtype = model.dropout.p if model.training else 0.0, running_precision(blocks, embedding.table.weight)
-    return read_words(embedding, tokens, rate, dtype, again=again)
-
-
 ENCODER, MODEL = "regard.layers.encoder:TransformerEncoder", "regard.systems.transformer:Transformer"
 ROWS = (
-    Row("a short source's words", f"{MODEL}._source_vectors", _words, _fits_words, _knows_source, needs_triton),
     Row("an encoder of short sources", f"{ENCODER}.forward", _encode, _fits_encoder, _knows_encoder, needs_triton),
     Row("a short source's keys", f"{MODEL}.remember", _remember, _fits_memory, _knows_decoder, needs_triton),
     Row("a decoder of short targets", f"{MODEL}.contextualise", _decode, _fits_target, _knows_decoder, needs_triton),
