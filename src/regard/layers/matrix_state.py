@@ -51,6 +51,7 @@ class LinearAttention(CausalSelfAttention):
     """Causal attention in several heads; `features` is m, the number of random ω (0 = a head's width)."""
 
     caches = False
+    exact = ("run", "exponent")
     directions: Tensor  # ω [H, d, m]
 
     def __init__(
@@ -85,9 +86,11 @@ class LinearAttention(CausalSelfAttention):
 
     def forward(self, x: Tensor, state: State, span: Span) -> tuple[Tensor, State]:
         query, key, value, decay, write = self.prepare(x, span)
-        with torch.autocast(x.device.type, enabled=False):
-            read, matrix = read_chunks(query, key, value, decay, write, self.opened(state, query.dtype))
+        read, matrix = self.run(query, key, value, decay, write, self.opened(state, query.dtype))
         return self.join_heads(self.divide(read).to(x.dtype)), self.closed(matrix)
+
+    def run(self, *parts: Tensor | None) -> tuple[Tensor, Tensor]:
+        return read_chunks(*parts)  # type: ignore[arg-type]  # of `prepare`, and the matrix before them
 
     def explain(self, x: Tensor, state: State, span: Span) -> tuple[Tensor, State, State]:
         """The recurrent form, word by word."""
@@ -136,11 +139,14 @@ class LinearAttention(CausalSelfAttention):
         if self.feature == "relu":
             return vectors.relu()
         vectors = vectors * vectors.size(-1) ** -0.25  # so that q·k is the scaled dot product
-        with torch.autocast(vectors.device.type, enabled=False):
-            power = vectors @ self.directions.to(vectors.dtype) - vectors.square().sum(dim=-1, keepdim=True)
+        power = self.exponent(vectors)
         if of_query:  # a factor of the query alone cancels out
             power = power - power.amax(dim=-1, keepdim=True).detach()
         return power.exp() * self.features**-0.5
+
+    def exponent(self, vectors: Tensor) -> Tensor:
+        """ωu − |u|² of [R, H, T, d]: [R, H, T, m]."""
+        return vectors @ self.directions.to(vectors.dtype) - vectors.square().sum(dim=-1, keepdim=True)
 
     def log_decay(self, x: Tensor) -> Tensor:
         """log λ_t of each head: [R, H, T], or [H, 1] if it is the same for all words."""

@@ -289,9 +289,10 @@ class Stack(Model):
         return {name: layer.begin(rows, capacity=capacity, device=device, dtype=dtype) for name, layer in self._named()}
 
     def without_cache(self, rows: int) -> State:
-        """`begin(rows=rows)` for a text that is read in one call: attention then keeps no keys and values."""
+        """`begin(rows=rows)` for texts that are read in one call: attention then keeps no keys and values, and all rows
+        share one position."""
         state = self.begin(rows=rows)
-        state["seen"] = state["seen"][:1].expand(rows)  # expanded: positions are looked up once for all rows
+        state["seen"] = state["seen"][:1]
         past = {name: {} if layer.caches else state["past"][name] for name, layer in self._named()}
         return {**state, "past": past}
 

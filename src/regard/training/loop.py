@@ -42,6 +42,7 @@ from regard.training.optimisers import (
     warmup_within,
 )
 from regard.training.out_of_memory import how_to_go_on, is_out_of_memory
+from regard.training.precision import keep_exact
 from regard.training.prefetch import Batches as Batches
 from regard.training.prefetch import Feed
 from regard.training.steps import StepRunner
@@ -69,6 +70,8 @@ class Trainer:
         self.model, self.batches, self.validation = model, batches, validation
         self.settings, self.folder, self.bf16 = settings, folder, bf16
         self.device = model.device
+        if bf16:
+            keep_exact(model)
         self.carries = settings.carries
         self.objective = Objective(model, keeps=self.carries, **settings.terms)
         self.wrapped = self.group.wrap(self.objective, sharded=settings.shard)
