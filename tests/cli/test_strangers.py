@@ -16,7 +16,7 @@ from regard.comparison.question import Question
 from regard.runs.folder import open_recipe
 from regard.runs.recipe import compose
 from regard.systems.catalogue import find
-from regard.systems.code import load, locate, name_code
+from regard.systems.own.code import load, locate, name_code
 from regard.training.checkpoint import load_tensors, save_tensors
 from regard.training.checkpointing import kept_weights
 

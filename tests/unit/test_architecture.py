@@ -16,6 +16,7 @@ ORDER = [
     {"corpora"},
     {"text", "report"},
     {"layers"},
+    {"pooling"},
     {"systems"},
     {"decoding"},
     {"evaluation"},

@@ -15,8 +15,8 @@ from torch import Tensor
 from regard.claims.claim import Claim, Evidence, Expect, Trial, Worked
 from regard.claims.through_time import opening
 from regard.layers.attention import FullSelfAttention, SelfAttention, written
-from regard.layers.pooling import attention
 from regard.layers.scores import KERNELS, SCORES, named_score
+from regard.pooling import attention
 from regard.report.figures import Figure, Line, Lines
 
 HEADS = 2

@@ -33,7 +33,7 @@ from regard.runs.new_folder import begin, others_files, tidy
 from regard.runs.recipe import Recipe, compose
 from regard.runs.tasks.task import find_task
 from regard.systems.catalogue import find
-from regard.systems.code import admit, is_own, locate
+from regard.systems.own.code import admit, is_own, locate
 from regard.training.hyperparameters import Learning
 
 FORMAT = 1

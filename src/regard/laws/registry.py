@@ -23,9 +23,9 @@ from regard.laws.learning import it_can_memorise, micro_batches_are_one_batch, u
 from regard.laws.searching import beam_one_is_greedy
 from regard.report.progress import say
 from regard.systems.catalogue import load_class, load_module
-from regard.systems.code import crash, is_own, name_code
 from regard.systems.model import Model
-from regard.systems.own import BY_SIZE, OwnLayer
+from regard.systems.own.code import crash, is_own, name_code
+from regard.systems.own.stack import BY_SIZE, OwnLayer
 from regard.systems.sizes import sizes_of
 
 VOCABULARY = 17

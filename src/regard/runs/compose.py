@@ -13,7 +13,7 @@ from regard.runs.folder import is_counted, open_recipe
 from regard.runs.recipe import Recipe, Start, compose, read_in, read_recipe
 from regard.runs.resolve import BY_FILE, is_small_file
 from regard.systems.catalogue import find
-from regard.systems.code import admit, is_own, locate, name_code
+from regard.systems.own.code import admit, is_own, locate, name_code
 
 
 def compose_recipe(

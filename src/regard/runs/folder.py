@@ -36,8 +36,8 @@ from regard.runs.facts import read_facts
 from regard.runs.recipe import Recipe, compose, read_in
 from regard.runs.tasks.task import task_of
 from regard.systems.catalogue import find, load_class
-from regard.systems.code import admit, admit_copy, is_own, locate, was_named
 from regard.systems.model import Model
+from regard.systems.own.code import admit, admit_copy, is_own, locate, was_named
 from regard.text.tokenizers.tokenizer import Tokenizer
 from regard.training.checkpoint import load_tensors, unflatten
 from regard.training.checkpointing import SNAPSHOTS, kept_weights, weights_in
@@ -125,7 +125,7 @@ def open_tokenizers(folder: Path, recipe: Recipe) -> Tokenizers:
 def own_code(system: str, facts: dict[str, Any], folder: Path) -> str:
     """The name of the code a run was trained with: the file it names or, if that has changed since, the run's copy.
 
-    It is run only if this very code was named on this machine before; see `systems/code.py`.
+    It is run only if this very code was named on this machine before; see `systems/own/code.py`.
     """
     recorded = facts.get("code")
     recorded = recorded if isinstance(recorded, dict) else {}

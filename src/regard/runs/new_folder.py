@@ -23,8 +23,8 @@ from regard.runs.facts import ANCESTORS, BEGINNING, BEGUN, FORMAT
 from regard.runs.folder import TOKENIZER_FILES, Tokenizers, count_parameters
 from regard.runs.recipe import Recipe, written_in
 from regard.systems.catalogue import find
-from regard.systems.code import in_use, is_own
 from regard.systems.model import Model
+from regard.systems.own.code import in_use, is_own
 from regard.training.checkpointing import SNAPSHOTS, weights_in
 
 OWN_FILES = {

@@ -26,7 +26,7 @@ from regard.runs.folder import (
 from regard.runs.recipe import Recipe, Start
 from regard.runs.resolve import BY_FILE, resolve, resolve_data, resolve_machine
 from regard.runs.tasks.task import task_of
-from regard.systems.code import is_own
+from regard.systems.own.code import is_own
 from regard.systems.model import Model
 from regard.training.checkpoint import weights_digest
 from regard.training.hyperparameters import Learning

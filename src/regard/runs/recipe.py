@@ -29,7 +29,7 @@ from regard.base.settings import check_choice, did_you_mean, documentation
 from regard.base.synonyms import SECTIONS, SYSTEM_FIRST, from_synonym
 from regard.runs.tasks.task import find_task
 from regard.systems.catalogue import SYSTEMS, System, find, load_module
-from regard.systems.code import is_own
+from regard.systems.own.code import is_own
 from regard.systems.sizes import SIZES, sizes_of
 from regard.text.corpus import is_named
 from regard.text.pairs import weighted

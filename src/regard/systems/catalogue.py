@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from regard.base.errors import RegardError
 from regard.base.settings import did_you_mean
-from regard.systems.code import in_use, is_own
+from regard.systems.own.code import in_use, is_own
 
 # For type checkers, by task: what `regard.train` returns follows from the name. A test compares them with SYSTEMS.
 LanguageSystem = Literal[
@@ -170,7 +170,7 @@ def find(name: str) -> System:
                 f"{name!r} is a file, not a system: `regard train lstm --data {name}` trains an LSTM on it."
             )
         raise RegardError(f"There is no system {name!r}{did_you_mean(name, [system.name for system in SYSTEMS])}")
-    from regard.systems.own import open_own
+    from regard.systems.own.stack import open_own
 
     code = in_use(name)
     title, *_ = (open_own(code).kind.__doc__ or "").strip().splitlines() or [""]
@@ -187,7 +187,7 @@ def load_class(name: str) -> Any:
 def load_module(name: str) -> Any:
     """The module of a system with its Settings; of a user's own file, its `OwnLayer` or `OwnModel`."""
     if is_own(name):
-        from regard.systems.own import open_own
+        from regard.systems.own.stack import open_own
 
         return open_own(in_use(name))
     return import_module(find(name).target.partition(":")[0])

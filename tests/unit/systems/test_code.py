@@ -5,7 +5,7 @@ import sys
 import pytest
 
 from regard.base.errors import RegardError
-from regard.systems.code import admit_copy, load, locate, name_code
+from regard.systems.own.code import admit_copy, load, locate, name_code
 
 MINE = "import {neighbour}\nclass Mine: pass\n"
 

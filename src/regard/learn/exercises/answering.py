@@ -19,7 +19,7 @@ from torch import Tensor
 from regard.base.errors import RegardError
 from regard.learn.exercises.exercise_list import Exercise, exercise_of
 from regard.learn.exercises.wire import decoded, encoded, floats, read_bytes, write_message
-from regard.systems.code import crash, name_code, run_code
+from regard.systems.own.code import crash, name_code, run_code
 
 
 def load_function(path: Path, exercise: Exercise) -> Any:

@@ -12,10 +12,10 @@ from regard.laws.registry import Build
 from regard.layers.attention import additive_mask, written
 from regard.layers.cache import visible
 from regard.layers.layer import Layer
-from regard.layers.pooling import attention
 from regard.layers.state import Span, State
 from regard.learn.exercises.grading import Function, Grader, Mistake, Output, RandomInputs
 from regard.learn.exercises.small_models import WIDTH, model_of
+from regard.pooling import attention
 
 # -- layers around the function that is graded -------------------------------------------------------------------------
 

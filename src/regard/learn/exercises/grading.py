@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from regard.laws.registry import Build, Result, run_laws
-from regard.systems.code import crash
+from regard.systems.own.code import crash
 
 Function = Callable[..., Any]
 
