@@ -12,10 +12,10 @@ from tempfile import TemporaryDirectory
 
 import torch
 
-from regard.bench.contenders import Contender, Cost, Place, Row
+from regard.bench.contenders import BenchRow, Contender, Cost, Place
 from regard.bench.training_step import count, random_tokens
 from regard.decoding.beam import Beam
-from regard.decoding.beam_slots import Terms
+from regard.decoding.beam_slots import BeamConfig
 from regard.decoding.translate import translate
 from regard.runs.recipe import compose
 from regard.runs.speed import install
@@ -45,7 +45,7 @@ class CTranslate2Translations:
 
         words = symbols(vocabulary)
         self.engine, self.sources = CTranslate2Engine(folder, words, words), sources
-        self.terms = Terms(width, eos=0, n_best=1, length_penalty=Beam().length_penalty, min_tokens=NEW)
+        self.terms = BeamConfig(width, eos=0, n_best=1, length_penalty=Beam().length_penalty, min_tokens=NEW)
 
     def __call__(self) -> int:
         found = self.engine.search(self.sources, [NEW] * len(self.sources), self.terms)
@@ -53,7 +53,7 @@ class CTranslate2Translations:
         return len(self.written)
 
 
-def rows(place: Place) -> list[Row]:
+def rows(place: Place) -> list[BenchRow]:
     here = Place(torch.device("cpu"), place.size)
     vocabulary, sentences = here.of(10_000, 8000, 100), here.of(256, 64, 3)
     sizes = {"layers": here.of(6, 3, 1), "width": here.of(512, 256, 32), "heads": 4}
@@ -79,7 +79,7 @@ def rows(place: Place) -> list[Row]:
     work = f"{sentences} sources of {LENGTH}, {NEW} new tokens"
     stacks = f"{sizes['layers']}+{sizes['layers']}×{sizes['width']}"
     return [
-        Row(
+        BenchRow(
             "translate-cpu",
             here,
             f"{stacks}, {f'beam {width}' if width > 1 else 'greedy'}, {work}",

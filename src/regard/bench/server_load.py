@@ -29,7 +29,7 @@ from typing import Any
 
 from regard.bench.contenders import Place
 from regard.bench.gpt2 import PROMPT, prompts, recipe, regard_gpt, shape, vocabulary
-from regard.bench.http_load import Answer, load
+from regard.bench.http_load import HttpAnswer, load
 from regard.bench.turns import sentence, spread
 from regard.runs.folder import Tokenizers
 from regard.runs.new_folder import new_folder, write_facts, write_folder
@@ -46,7 +46,7 @@ PEER_TURNS = 2
 # -- the servers -----------------------------------------------------------------------------------------------------
 
 
-class Served:
+class ServerProcess:
     """A server in a process of its own."""
 
     def __init__(self, command: list[str]) -> None:
@@ -66,8 +66,8 @@ class Served:
 
 
 @contextmanager
-def running(command: list[str]) -> Iterator[Served]:
-    server = Served(command)
+def running(command: list[str]) -> Iterator[ServerProcess]:
+    server = ServerProcess(command)
     try:
         yield server
     finally:
@@ -88,7 +88,7 @@ def random_run(place: Place, folder: Path) -> Path:
 
 
 @contextmanager
-def regard_server(place: Place) -> Iterator[Served]:
+def regard_server(place: Place) -> Iterator[ServerProcess]:
     with tempfile.TemporaryDirectory() as folder:
         run = random_run(place, Path(folder))
         options = ["--port", "0", "--device", str(place.device), "--precision", place.precision]
@@ -97,7 +97,7 @@ def regard_server(place: Place) -> Iterator[Served]:
 
 
 @contextmanager
-def hugging_face_server(place: Place) -> Iterator[Served]:
+def hugging_face_server(place: Place) -> Iterator[ServerProcess]:
     sizes = shape(place)
     settings = {
         "vocab_size": vocabulary(place), "n_positions": sizes["context"], "n_embd": sizes["width"],
@@ -124,13 +124,13 @@ class Load:
     place: Place
     new: int  # tokens of a request
     rates: list[float] = field(default_factory=list)  # tokens/s of each turn
-    answers: list[Answer] = field(default_factory=list)
+    answers: list[HttpAnswer] = field(default_factory=list)
     tokens: int = 0
     busy: float = 0.0  # processor seconds of the server
     one: Load | None = None  # the same server with one client
     why: str = ""  # it could not run
 
-    def take_turn(self, server: Served, questions: Iterator[tuple[int, dict[str, Any]]], seconds: float) -> None:
+    def take_turn(self, server: ServerProcess, questions: Iterator[tuple[int, dict[str, Any]]], seconds: float) -> None:
         before, began = server.processor_seconds(), time.perf_counter()
         found = load(server.address, questions, self.clients, seconds)
         took = time.perf_counter() - began
@@ -214,7 +214,7 @@ def measure(
 
 
 def take_turns(
-    server: Served, loads: Sequence[Load], turns: int, seconds: float, each: Callable[[Load], object]
+    server: ServerProcess, loads: Sequence[Load], turns: int, seconds: float, each: Callable[[Load], object]
 ) -> None:
     place, new = loads[0].place, loads[0].new
     asked = [{"model": "gpt", "prompt": prompt, "max_tokens": new, "temperature": 0}

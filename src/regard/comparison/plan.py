@@ -34,7 +34,7 @@ from regard.runs.recipe import Recipe, compose
 from regard.runs.tasks.task import find_task
 from regard.systems.catalogue import find
 from regard.systems.own.code import admit, is_own, locate
-from regard.training.hyperparameters import Learning
+from regard.training.hyperparameters import GradientTraining
 
 FORMAT = 1
 SHARED = (*TOKENIZER_FILES, "test.json")  # files that all runs share
@@ -202,7 +202,7 @@ def make_plan(question: Question, folder: Path, jobs: int = 1) -> Plan:
         target, widths = match_parameters(question, rungs, ground.tokenizers.target, ground.tokenizers.source)
         recipes = [question.recipe(rung, widths.get(rung.label)) for rung in rungs]
     for recipe in recipes:
-        if isinstance(recipe.training, Learning):
+        if isinstance(recipe.training, GradientTraining):
             pick_device(recipe.training.device)
     entrants = tuple(_entrant(question, rung, recipe, ground, jobs) for rung, recipe in zip(rungs, recipes))
     facts = {

@@ -20,7 +20,7 @@ from regard.decoding.beam import Hypothesis, extend
 
 
 @dataclass(frozen=True)
-class Terms:
+class BeamConfig:
     """The parameters of a search, the same for all sources."""
 
     width: int
@@ -34,7 +34,7 @@ class Terms:
 class Slots:
     """The hypotheses of N sources with W slots each: open ones, ended ones, and their words."""
 
-    def __init__(self, sources: int, room: int, vocabulary: int, terms: Terms, device: torch.device) -> None:
+    def __init__(self, sources: int, room: int, vocabulary: int, terms: BeamConfig, device: torch.device) -> None:
         self.terms, self.room = terms, room  # room: the most tokens of a hypothesis
         shape, ended = (sources, terms.width), (sources, terms.width + 1)  # one spare, for masked writes
 

@@ -21,7 +21,7 @@ from regard.base.errors import RegardError
 from regard.decoding.ancestral import sample_hypotheses
 from regard.decoding.beam import BEAM, GREEDY_BEAM, Beam, Hypothesis, beam_search
 from regard.decoding.beam_engine import Searcher
-from regard.decoding.beam_slots import Terms
+from regard.decoding.beam_slots import BeamConfig
 from regard.decoding.generate import pad
 from regard.decoding.sampling import Sampling
 from regard.layers.state import State
@@ -75,7 +75,7 @@ def translate(
         _check_lengths(model, chunk)
         found: dict[int, list[Hypothesis]] = {}
         if how is not None and engine is not None:
-            terms = Terms(how.width, n_best=how.n_best, length_penalty=how.length_penalty, **bounds)
+            terms = BeamConfig(how.width, n_best=how.n_best, length_penalty=how.length_penalty, **bounds)
             found.update(enumerate(engine.search([source for _, source in chunk], limits, terms)))
         else:
             for batch in batches([len(source) for _, source in chunk], budget):

@@ -16,19 +16,19 @@ from torch import Tensor
 
 from regard.base.install import Install, as_written
 from regard.decoding.generate import last_column, pad, replace_rows
-from regard.decoding.sampling import Sampling, mask_tokens, pick
+from regard.decoding.sampling import Sampling, mask_tokens, sample_tokens
 from regard.layers.state import State, map_state, select_rows
 from regard.systems.model import Model
 
 Prompts = Sequence[Sequence[int]]  # tokens, for each row
 
 
-class Step:
+class DecodingStep:
     """One step of a model for any rows: the next logits, and the choice of a token."""
 
     def __init__(self, model: Model, sampling: Sampling, forbidden: Sequence[int]) -> None:
         self.model, self.device, self.sampling, self.forbidden = model, model.device, sampling, forbidden
-        self.fills = fills(model)
+        self.cache_grows = has_growing_cache(model)
         self.banned = torch.tensor(list(forbidden), device=self.device) if forbidden else None
 
     def read(self, tokens: Tensor, lengths: Tensor) -> tuple[Tensor, State]:
@@ -44,7 +44,7 @@ class Step:
 
     def choose(self, logits: Tensor, uniform: Tensor, written: Tensor, highest: Tensor) -> None:
         """Chooses tokens from logits [R, V] and uniform [R]; fills `written` [R], and `highest` with the top logits."""
-        tokens, top = pick(self.allowed(logits), self.sampling, uniform)
+        tokens, top = sample_tokens(self.allowed(logits), self.sampling, uniform)
         written.copy_(tokens)
         highest.copy_(top)
 
@@ -57,7 +57,7 @@ class Writer:
 
     def __init__(
         self,
-        one_step: Step,
+        one_step: DecodingStep,
         most: int,
         rows: int,
         capacity: int,
@@ -94,7 +94,7 @@ class Writer:
     @property
     def limit(self) -> int:
         """The most tokens that a row can read."""
-        most, context = self.capacity if self.one_step.fills else 2**62, self.one_step.model.context
+        most, context = self.capacity if self.one_step.cache_grows else 2**62, self.one_step.model.context
         return most if context is None else min(most, context)
 
     # -- writing -----------------------------------------------------------------------------------------------------
@@ -103,7 +103,7 @@ class Writer:
         """The random numbers [steps, R] of the next steps."""
         self.uniform[: len(uniform)].copy_(self.on_device(uniform), non_blocking=True)
 
-    def take(self, steps: int) -> Tensor:
+    def run_steps(self, steps: int) -> Tensor:
         """Takes steps of every row: [steps + 1, R] the tokens read first and written, −1 for a NaN prediction."""
         self.run(steps)
         found = self.written[: steps + 1].where(self.highest[: steps + 1] < math.inf, -1)
@@ -121,13 +121,13 @@ class Writer:
         """Resets these idle rows."""
         self.state["seen"].index_fill_(0, self.on_device(rows), 0)
 
-    def take_over(self, smaller: Writer) -> None:
+    def copy_from(self, smaller: Writer) -> None:
         """The rows of a writer that has no more rows and no more room."""
         replace_rows(self.state, torch.arange(smaller.rows, device=self.device), smaller.state)
         self.written[:, : smaller.rows].copy_(smaller.written)
         self.highest[:, : smaller.rows].copy_(smaller.highest)
 
-    def only(self, rows: Sequence[int]) -> Writer:
+    def subset(self, rows: Sequence[int]) -> Writer:
         """Some of the rows."""
         where = self.on_device(rows)
         state = select_rows(self.state, where)
@@ -146,7 +146,7 @@ class Writer:
         )
 
 
-def fills(model: Model) -> bool:
+def has_growing_cache(model: Model) -> bool:
     """Does a state of fixed capacity have room for only that many tokens?"""
 
     def shapes(capacity: int) -> list[torch.Size]:

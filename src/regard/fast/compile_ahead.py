@@ -25,7 +25,7 @@ import torch
 
 from regard import __version__
 from regard.fast.kernels.epilogue import epilogues
-from regard.fast.kernels.nvrtc import Kernel
+from regard.fast.kernels.nvrtc import CompiledKernel
 from regard.fast.known_kernels import KnownKernels, file_for
 from regard.fast.table import needs_triton, rows
 from regard.systems.model import Model
@@ -144,10 +144,13 @@ def _not_launched(device: torch.device, thread: int | None) -> Iterator[list[Fut
                 compiling.append(threads.submit(make, kernel, arguments, options))
         return None
 
-    before = Kernel.is_held
-    JITFunction.run, Kernel.is_held = run, held  # a persistent kernel would wait for numbers that are never written
+    before = CompiledKernel.is_held
+    JITFunction.run, CompiledKernel.is_held = (
+        run,
+        held,
+    )  # a persistent kernel would wait for numbers that are never written
     try:
         yield compiling
     finally:
-        JITFunction.run, Kernel.is_held = launch, before
+        JITFunction.run, CompiledKernel.is_held = launch, before
         threads.shutdown()

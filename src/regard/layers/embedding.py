@@ -55,7 +55,7 @@ class Embedding(nn.Module):
             return torch.cat([words, places.expand(*words.shape[:2], -1)], dim=-1)
         return words + F.pad(places, (0, self.width - places.size(-1)))  # a narrow encoding takes the first components
 
-    def looked_up(self, tied: bool) -> int:
+    def lookup_parameters(self, tied: bool) -> int:
         """Number of weights that are only looked up, not multiplied: the tables, unless tied to the output."""
         places = 0 if self.position is None else sum(weight.numel() for weight in self.position.parameters())
         return places + (0 if tied else self.table.weight.numel())

@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.layers.blocks import EncoderBlock
-from regard.layers.cell import walk
+from regard.layers.cell import unroll
 from regard.layers.recurrent import elman, gru, lstm, set_forget_bias
 from regard.layers.state import Span, State
 
@@ -82,8 +82,8 @@ class RecurrentEncoder(nn.Module):
         span = Span(torch.zeros(x.size(0), dtype=torch.int64, device=x.device), lengths)
         first = {name: x.new_zeros(x.size(0), self.fused.hidden_size) for name in self.memory}
         if way == "forward":
-            return walk(step, x, first, span)
-        hidden, end, parts = walk(step, backwards(x, lengths), first, span)
+            return unroll(step, x, first, span)
+        hidden, end, parts = unroll(step, backwards(x, lengths), first, span)
         return backwards(hidden, lengths), end, {name: backwards(part, lengths) for name, part in parts.items()}
 
 

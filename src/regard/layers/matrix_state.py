@@ -44,7 +44,7 @@ DECAYS = ("none", "fixed", "gated")
 RULES = ("sum", "delta")
 CHUNK = 64
 TEMPERATURE = 16.0  # of the gate: at first it keeps 96 % of the state
-LEAST = 1e-6  # of what is divided by: with relu a query may match no key
+MIN_NORMALIZER = 1e-6  # of what is divided by: with relu a query may match no key
 
 
 class LinearAttention(CausalSelfAttention):
@@ -111,7 +111,9 @@ class LinearAttention(CausalSelfAttention):
             "read": self.divide(read),  # what each head reads: [R, H, T, d]
         }
         if write is None:  # what each word of this call weighs; words of earlier calls are in the state alone
-            parts["weights"] = remaining(decay.cumsum(dim=-1)) * (query @ key.mT) / read[..., -1:].clamp(min=LEAST)
+            parts["weights"] = (
+                remaining(decay.cumsum(dim=-1)) * (query @ key.mT) / read[..., -1:].clamp(min=MIN_NORMALIZER)
+            )
         else:
             parts["write"] = write.transpose(1, 2)
         return self.join_heads(self.divide(read).to(x.dtype)), self.closed(matrix), parts
@@ -156,7 +158,7 @@ class LinearAttention(CausalSelfAttention):
         return (torch.log1p(-(2.0 ** (-5 - head))) if self.decay == "fixed" else torch.zeros_like(head))[:, None]
 
     def divide(self, read: Tensor) -> Tensor:
-        return read if self.rule == "delta" else read[..., :-1] / read[..., -1:].clamp(min=LEAST)
+        return read if self.rule == "delta" else read[..., :-1] / read[..., -1:].clamp(min=MIN_NORMALIZER)
 
     def opened(self, state: State, dtype: torch.dtype) -> Tensor:
         """The state as one tensor [R, H, m, d], or [R, H, m, d + 1] with the normaliser last."""

@@ -36,7 +36,7 @@ class Position(nn.Module):
         """At the input: positions [R, T] → vectors [R, T, width]."""
         raise NotImplementedError
 
-    def turn(self, vectors: Tensor, positions: Tensor) -> Tensor:
+    def rotate(self, vectors: Tensor, positions: Tensor) -> Tensor:
         """In attention: rotates queries or keys [R, T, H, d] at positions [R, T]."""
         return vectors
 
@@ -101,7 +101,7 @@ class Learned(AtInput):
 
 
 class Rotary(Position):
-    def turn(self, vectors: Tensor, positions: Tensor) -> Tensor:
+    def rotate(self, vectors: Tensor, positions: Tensor) -> Tensor:
         return rotate(vectors, positions)
 
 

@@ -97,7 +97,7 @@ class GPT(Stack):
             dropout_output=settings.dropout,
             position=in_attention(settings.position),
         )
-        return around(attention, settings)
+        return make_block(attention, settings)
 
     @property
     def flops_per_token(self) -> float:
@@ -109,7 +109,7 @@ class GPT(Stack):
         return 12.0 * self.settings.layers * self.settings.width * self.settings.context
 
 
-def around(attention: CausalSelfAttention, settings: Settings) -> Block:
+def make_block(attention: CausalSelfAttention, settings: Settings) -> Block:
     """The block of this attention and a feed-forward."""
     feedforward = FeedForward(
         settings.width,

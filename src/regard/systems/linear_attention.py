@@ -45,7 +45,7 @@ class LinearTransformer(gpt.GPT):
             bias=settings.bias,
             dropout_output=settings.dropout,
         )
-        return gpt.around(attention, settings)
+        return gpt.make_block(attention, settings)
 
     @property
     def looking_back(self) -> float:

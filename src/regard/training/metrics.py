@@ -20,7 +20,7 @@ from regard.base.reading import read_whole
 from regard.base.writing import append_line, write_text
 
 Entry = dict[str, Any]
-MOST_METRICS = 1 << 28  # bytes: three weeks of a line each second
+MAX_METRICS_BYTES = 1 << 28  # bytes: three weeks of a line each second
 CHECKED = re.compile(rb', "crc32": "[0-9a-f]{8}"\}')  # the end of a line
 SUM = len(', "crc32": "5f0a1c22"}')
 
@@ -63,7 +63,7 @@ def cut_metrics(path: Path, step: int) -> None:
 def _lines(path: Path) -> list[str]:
     if not path.is_file():
         return []
-    content = read_whole(path, MOST_METRICS).decode(errors="replace")
+    content = read_whole(path, MAX_METRICS_BYTES).decode(errors="replace")
     return [line for line in re.split(r"(?<=\n)", content) if line]
 
 

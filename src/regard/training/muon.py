@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from regard.layers.embedding import Embedding, Output
 from regard.systems.model import Model
-from regard.training.distributed import like, whole
+from regard.training.distributed import gather_full, shard_like
 from regard.training.eager import AdamW, Eager
 
 MOMENTUM = 0.95
@@ -60,10 +60,10 @@ class Muon(Eager):
             momenta = [self._momentum(weight) for weight in weights]
             torch._foreach_lerp_(momenta, gradients, 1 - MOMENTUM)
             ahead = torch._foreach_lerp(gradients, momenta, MOMENTUM)
-            updates = orthogonalised(torch.stack([whole({"": update})[""] for update in ahead]))  # [N, A, B]
+            updates = orthogonalised(torch.stack([gather_full({"": update})[""] for update in ahead]))  # [N, A, B]
             updates = updates.to(weights[0].dtype) * (group["lr"] * (SIZE * max(shape) ** 0.5))
             torch._foreach_mul_(weights, 1 - group["lr"] * group["weight_decay"])
-            torch._foreach_sub_(weights, [like(update, w) for update, w in zip(updates, weights, strict=True)])
+            torch._foreach_sub_(weights, [shard_like(update, w) for update, w in zip(updates, weights, strict=True)])
 
     def _momentum(self, weight: Tensor) -> Tensor:
         state = self.state[weight]

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from regard.fast.attention.residual import written
+from regard.fast.attention.residual import add_norm_reference
 from regard.fast.attention.short_attention import is_short
 from regard.fast.attention.short_blocks import are_known, are_short
 from regard.fast.training.half_products import Halves, JoinedProduct
@@ -64,7 +64,7 @@ def test_gradients_of_halves_come_in_the_weights_own_precision():
 
 def test_the_end_of_a_part_as_it_is_written():
     norm, x, part, bias = nn.LayerNorm(4), torch.randn(3, 4), torch.randn(3, 4), torch.randn(4)
-    total, normed = written(x, part, bias, norm, 0.0)
+    total, normed = add_norm_reference(x, part, bias, norm, 0.0)
     torch.testing.assert_close(total, x + part + bias)
     torch.testing.assert_close(normed, norm(x + part + bias))
 

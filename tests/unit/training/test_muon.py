@@ -8,7 +8,7 @@ from regard.runs.recipe import compose
 from regard.systems import gpt, nnlm
 from regard.systems.catalogue import load_class
 from regard.training.muon import Muon, hidden_matrices, orthogonalised
-from regard.training.optimisers import build_optimizer
+from regard.training.optimizers import build_optimizer
 
 RATES = {"learning_rate": 0.02, "weight_decay": 0.1, "beta2": 0.99}
 

@@ -59,7 +59,7 @@ def _unbiased(attention: CausalSelfAttention, use: Use) -> Why:
 
 def _read(attention: CausalSelfAttention, x: Tensor, state: State, span: Span) -> tuple[Tensor, State]:
     query, key, value = attention.queries_keys_values(x, span.positions(x.size(1)))
-    shared = attention.share(key), attention.share(value)
+    shared = attention.expand_kv_heads(key), attention.expand_kv_heads(value)
     context = attend_causal(query, *shared, dropout=attention.weight_dropout)
     _, _, new = cache.remember(state, key, value, span)
     return attention.join_heads(context), new

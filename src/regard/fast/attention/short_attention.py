@@ -4,7 +4,7 @@
 
 PyTorch's fused kernels are made for long sequences. With some 32 words, all that matters is to read Q, K, V once and to
 write O once, and likewise backward. Q, K and V are read packed, as the projections return them, and their gradients are
-written packed, without a copy. The reference is `attention.written`; the kernels are in kernels/packed_attention.py.
+written packed, without a copy. The reference is `attention_reference`; the kernels are in kernels/packed_attention.py.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from regard.fast.attention.bias_gradients import DeferredSums, Place
+from regard.fast.attention.bias_gradients import BufferPlace, DeferredSums
 from regard.fast.attention.causal_attention import precision
 from regard.fast.training.gradient_buffer import Chunk, Slot
 
-LONGEST = 64  # the most words of a side that fit on the chip
+MAX_WORDS = 64  # the most words of a side that fit on the chip
 DEPTHS = (16, 32, 64, 128)  # components of a head
 WARPS = 4
 
@@ -31,8 +31,8 @@ def is_short(x: Tensor, queries: int, keys: int, depth: int) -> bool:
     return (
         x.is_cuda
         and precision(x) in (torch.bfloat16, torch.float16)
-        and 1 < queries <= LONGEST
-        and 1 <= keys <= LONGEST
+        and 1 < queries <= MAX_WORDS
+        and 1 <= keys <= MAX_WORDS
         and depth in DEPTHS
         and has_triton()
     )
@@ -80,7 +80,7 @@ class ShortAttention(torch.autograd.Function):
         causal: bool,
         dropout: float,
         slot: Slot | None = None,
-        place: Place | None = None,
+        place: BufferPlace | None = None,
         *biases: Tensor,
     ) -> Tensor:
         from regard.fast.kernels import packed_attention as kernels

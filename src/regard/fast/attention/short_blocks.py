@@ -8,7 +8,7 @@ dropout with residual sum and norm (residual.py). Gradients of biases and gains 
 blocks called one by one. The residual stream of post-norm blocks is in half precision, too.
 
 `remember` adds the keys and values of all blocks, side by side, as state["source"]["all_blocks"], beside those that the
-written code reads. `contextualise` is replaced only if that entry exists.
+written code reads. `hidden_states` is replaced only if that entry exists.
 """
 
 from __future__ import annotations
@@ -248,5 +248,5 @@ ENCODER, MODEL = "regard.layers.encoder:TransformerEncoder", "regard.systems.tra
 ROWS = (
     Row("an encoder of short sources", f"{ENCODER}.forward", _encode, _fits_encoder, _knows_encoder, needs_triton),
     Row("a short source's keys", f"{MODEL}.remember", _remember, _fits_memory, _knows_decoder, needs_triton),
-    Row("a decoder of short targets", f"{MODEL}.contextualise", _decode, _fits_target, _knows_decoder, needs_triton),
+    Row("a decoder of short targets", f"{MODEL}.hidden_states", _decode, _fits_target, _knows_decoder, needs_triton),
 )

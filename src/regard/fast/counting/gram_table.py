@@ -19,7 +19,7 @@ from regard.layers.state import State
 from regard.systems.ngram import Grams, NGram, follow, look_up
 
 
-class Table:
+class GramTable:
     """The hash table of grams. Making it takes as long as it saves in about two look-ups per gram, so it is made after
     so many: until then the keys are searched."""
 
@@ -83,7 +83,7 @@ class Table:
         return name
 
 
-MADE: WeakKeyDictionary[Grams, Table] = WeakKeyDictionary()
+MADE: WeakKeyDictionary[Grams, GramTable] = WeakKeyDictionary()
 
 
 def find(grams: Grams, queries: Tensor) -> Tensor:
@@ -97,11 +97,11 @@ def find(grams: Grams, queries: Tensor) -> Tensor:
     return torch.where(look_up(grams.keys, index) == queries, index, grams.nothing)
 
 
-def table_of(grams: Grams) -> Table:
+def table_of(grams: Grams) -> GramTable:
     """Of these grams as they are now."""
     table, now = MADE.get(grams), (grams.keys, grams.log_probability, grams.log_backoff)
     if table is None or any(before is not tensor for before, tensor in zip(table.grams, now)):
-        table = MADE[grams] = Table(*now)
+        table = MADE[grams] = GramTable(*now)
     return table
 
 

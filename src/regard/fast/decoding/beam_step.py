@@ -4,7 +4,7 @@
 
 Matrix products are PyTorch's. Between them stands one kernel each: self-attention through a table of ancestors, so
 that no cache is ever reordered; cross-attention of all hypotheses to their source; the residual sum with its layer
-norm. The reference is `Transformer.contextualise` for one column.
+norm. The reference is `Transformer.hidden_states` for one column.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.decoding.beam_engine import REFILL, BeamBatch, BeamEngine, StateReader
-from regard.decoding.beam_slots import Slots, Terms
+from regard.decoding.beam_slots import BeamConfig, Slots
 from regard.fast.compile_ahead import compile_ahead, describe, size_class
 from regard.fast.graphs import recorded, synchronises
 from regard.fast.table import Row, Use, Why, needs_cuda, needs_triton
@@ -193,7 +193,7 @@ def known_numbers(numbers: Tensor, width: int) -> bool:
     return numbers.dtype in (torch.float32, torch.bfloat16, torch.float16) and width <= WIDEST
 
 
-def transformer_reader(engine: BeamEngine, terms: Terms, places: int, longest: int, room: int) -> TransformerRows:
+def transformer_reader(engine: BeamEngine, terms: BeamConfig, places: int, longest: int, room: int) -> TransformerRows:
     return TransformerRows(engine.model, places, longest, room, terms.width)  # type: ignore[arg-type]
 
 

@@ -10,7 +10,7 @@ from functools import cached_property
 
 import torch
 
-from regard.decoding.writer import Step, Writer
+from regard.decoding.writer import DecodingStep, Writer
 from regard.fast.compile_ahead import compile_ahead, describe, size_class
 from regard.fast.graphs import Recorder, synchronises
 from regard.fast.table import Row, Use, Why, is_swapped, needs_cuda
@@ -18,10 +18,10 @@ from regard.fast.table import Row, Use, Why, is_swapped, needs_cuda
 WARM_UP = 2  # warm-up steps before capture, as CUDA graphs require
 
 
-class Recording:
+class DecodingRecording:
     """The recorder of one model's steps, and whether they can be recorded; that is tested once."""
 
-    def __init__(self, step: Step) -> None:
+    def __init__(self, step: DecodingStep) -> None:
         self.step = step
         self.recorder = Recorder(step.device)
 
@@ -36,8 +36,8 @@ class Recording:
         return lambda: self.step.step(tokens, state)
 
 
-def recording_of(writer: Writer) -> Recording:
-    found: Recording = vars(writer.one_step).setdefault("_recording", Recording(writer.one_step))
+def recording_of(writer: Writer) -> DecodingRecording:
+    found: DecodingRecording = vars(writer.one_step).setdefault("_recording", DecodingRecording(writer.one_step))
     return found
 
 

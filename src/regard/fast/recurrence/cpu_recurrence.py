@@ -43,10 +43,10 @@ def walk(mode: str, weights: Sequence[Tensor], x: Tensor, first: Tensor, lengths
     """A layer over x [R, T, D] from the state `first` on: h_t [R, T, H]. Padded columns repeat a row's last state."""
     columns = x.transpose(0, 1)
     if lengths is None:
-        return Loop.apply(mode, [x.size(0)] * x.size(1), columns, first, *weights).transpose(0, 1)
+        return RecurrentLoop.apply(mode, [x.size(0)] * x.size(1), columns, first, *weights).transpose(0, 1)
     order = lengths.argsort(descending=True)
     counts = (lengths[:, None] > torch.arange(x.size(1), device=lengths.device)).sum(dim=0).tolist()
-    hidden = Loop.apply(mode, counts, columns.index_select(1, order), first.index_select(0, order), *weights)
+    hidden = RecurrentLoop.apply(mode, counts, columns.index_select(1, order), first.index_select(0, order), *weights)
     return hidden.transpose(0, 1).index_select(0, order.argsort())
 
 
@@ -82,7 +82,7 @@ class Steps(NamedTuple):
         return [step[:n] for n, step in zip(self.counts, sequence.unbind(0), strict=True)]
 
 
-class Loop(torch.autograd.Function):
+class RecurrentLoop(torch.autograd.Function):
     """x [T, R, D], how many rows take each step, the state before the first, W, U and their biases → h_t [T, R, H]."""
 
     @staticmethod

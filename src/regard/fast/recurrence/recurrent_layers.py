@@ -63,7 +63,7 @@ def _as_tanh(w: Tensor, u: Tensor, b: Tensor, b_u: Tensor) -> Sequence[Tensor]:
 
 CLOSED = {"LSTM": (-1, 1, 0, 0), "GRU": (0, 1, 0)}  # which gates a padded word closes (−1) and opens (1)
 FAR = 1e4  # added to a gate, whose sigmoid then is exactly 0 or 1, and its slope 0
-LEAST_REAL = 0.6  # the share of a batch that is no padding
+MIN_REAL_SHARE = 0.6  # the share of a batch that is no padding
 MARKS = 8  # columns for the mark of padding, of which one is used: tensor cores read sixteen bytes at a time
 
 
@@ -94,7 +94,7 @@ def closes(mode: str, x: Tensor, lengths: Tensor) -> bool:
     """On a CPU: does it learn faster if it reads padding too?"""
     if not (mode == "LSTM" and torch.is_grad_enabled() and torch.backends.mkldnn.is_available()):
         return False
-    return int(lengths.sum()) >= LEAST_REAL * x.size(0) * x.size(1)
+    return int(lengths.sum()) >= MIN_REAL_SHARE * x.size(0) * x.size(1)
 
 
 def mark_padding(x: Tensor, lengths: Tensor) -> Tensor:
@@ -115,7 +115,7 @@ def closing(mode: str, into: Tensor) -> Tensor:
 # -- PyTorch's fused kernels -----------------------------------------------------------------------------------------
 
 
-LONGEST = 1 << 15  # steps of one call: cuDNN refuses 65 536
+MAX_STEPS = 1 << 15  # steps of one call: cuDNN refuses 65 536
 
 
 def fused(layer: Recurrent, weights: Sequence[Tensor], x: Tensor, state: State, span: Span) -> tuple[Tensor, State]:
@@ -138,9 +138,9 @@ def kernel(layer: Recurrent, weights: Sequence[Tensor], x: Any, state: State) ->
     The kernel gets the weights of this call. `nn.LSTM` itself, given weights of which some were dropped, would move its
     parameters to a new address on the GPU, where neither the optimiser nor a CUDA graph finds them.
     """
-    if isinstance(x, Tensor) and x.size(1) > LONGEST:
-        first, state = kernel(layer, weights, x[:, :LONGEST].contiguous(), state)
-        rest, state = kernel(layer, weights, x[:, LONGEST:].contiguous(), state)
+    if isinstance(x, Tensor) and x.size(1) > MAX_STEPS:
+        first, state = kernel(layer, weights, x[:, :MAX_STEPS].contiguous(), state)
+        rest, state = kernel(layer, weights, x[:, MAX_STEPS:].contiguous(), state)
         return torch.cat([first, rest], dim=1), state
     initial = [state[name][None] for name in layer.memory]  # [layers = 1, R, H]
     options = (True, 1, 0.0, layer.training, False)  # bias, layers, dropout between them, training, both directions

@@ -33,7 +33,7 @@ from regard.systems.seq2seq import Seq2Seq
 from regard.systems.transformer import Transformer
 from regard.text.batches.pair_batches import PairBatch
 from regard.text.batches.text_batches import Batch
-from regard.training.hyperparameters import Learning
+from regard.training.hyperparameters import GradientTraining
 from regard.training.loop import Trainer
 from regard.training.objective import TensorBatch, count, to_device
 from regard.training.steps import StepRunner
@@ -45,7 +45,7 @@ PAIR_SHAPES = 48  # the most shapes of sentence pairs that are recorded
 Update = Callable[[TensorBatch, State | None], tuple[Tensor, State | None]]
 
 
-def captures(model: Model, settings: Learning) -> bool:
+def captures(model: Model, settings: GradientTraining) -> bool:
     """Should the step be captured? `auto` captures where it was measured to pay: recurrent models, translators."""
     wanted = getattr(settings, "capture", "off")
     if wanted == "on" and model.device.type != "cuda":

@@ -246,7 +246,7 @@ def linear_prediction(model: Model) -> tuple[Tensor, Tensor | None]:
 
 def text_loss(objective: Objective, batch: TensorBatch, state: State | None) -> tuple[Tensor, int | Tensor, State]:
     model, linear = objective.model, linear_prediction(objective.model)
-    hidden, state = model.read(batch.tokens, objective.first(batch, state), batch.lengths)
+    hidden, state = model.read(batch.tokens, objective.initial_state(batch, state), batch.lengths)
     valid = span_of(state["seen"], batch.lengths).valid(batch.tokens.size(1))
     loss = linear_cross_entropy(hidden, *linear, batch.targets, valid=valid)
     if model.training and (more := model.auxiliary_loss(hidden)) is not None:

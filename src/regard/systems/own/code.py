@@ -29,7 +29,7 @@ from regard.base.errors import RegardError
 from regard.base.settings import did_you_mean
 
 NAMED = "own-code.txt"  # in the cache: a line `sha256  path` for each version of a file that was named
-MOST_CODE = 1 << 24  # bytes of a file of code
+MAX_CODE = 1 << 24  # bytes of a file of code
 _named_here: set[str] = set()  # the same lines for this process: the cache may not be writable
 _in_use: dict[str, Code] = {}  # by full name, what this process named or opened last, even if the file has changed
 _loaded: dict[tuple[Path, str], ModuleType] = {}  # a changed file is another module
@@ -86,8 +86,8 @@ def _resolved(path: Path) -> Path:
 
 def read_code(file: Path) -> bytes:
     try:
-        if file.stat().st_size > MOST_CODE:
-            raise RegardError(f"{file} has more than {MOST_CODE >> 20} MiB, too much for a file of code: check it.")
+        if file.stat().st_size > MAX_CODE:
+            raise RegardError(f"{file} has more than {MAX_CODE >> 20} MiB, too much for a file of code: check it.")
         return file.read_bytes()
     except OSError as error:
         raise RegardError(f"{file} cannot be read ({error.strerror}); check the file.") from None

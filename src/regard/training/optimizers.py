@@ -18,7 +18,7 @@ from regard.training.muon import Muon
 
 FLOOR = 0.1  # cosine ends at this share of the peak
 PLATEAU_FACTOR = 0.25  # as in Mikolov's and PyTorch's recurrent recipes
-LEAST_WARMUP = 200  # steps
+MIN_WARMUP_STEPS = 200  # steps
 AVERAGE_AFTER = 5  # validations without a new best before averaging begins
 
 
@@ -98,11 +98,11 @@ def learning_rate_at(
 
 def warmup_within(warmup: int, step: int, spent: float) -> int:
     """The warm-up of a budget in seconds: at most a tenth of the steps that it has room for, at this pace, or up to
-    `LEAST_WARMUP` steps, which some nets need, if they are at most a third."""
+    `MIN_WARMUP_STEPS` steps, which some nets need, if they are at most a third."""
     if not spent:
         return warmup
     room = step / spent
-    return min(warmup, max(round(room / 10), min(LEAST_WARMUP, round(room / 3))))
+    return min(warmup, max(round(room / 10), min(MIN_WARMUP_STEPS, round(room / 3))))
 
 
 def averaging_is_due(losses: Sequence[float]) -> bool:
@@ -110,7 +110,7 @@ def averaging_is_due(losses: Sequence[float]) -> bool:
     return len(losses) > AVERAGE_AFTER + 1 and losses[-1] > min(losses[: -AVERAGE_AFTER - 1])
 
 
-class Average:
+class WeightAverage:
     """A mean of the weights over steps: w̄ ← w̄ + max(6/(n + 5), 1 − decay) (w − w̄) after the n-th.
 
     That is the exponential moving average after the first 6/(1 − decay) steps; before, about the last sixth of the
