@@ -1,8 +1,7 @@
 """tools/plain_english.py finds the slips it is there for, and nothing in code; the pages have none."""
 
-import pytest
-
 import plain_english
+import pytest
 
 
 @pytest.fixture
