@@ -80,7 +80,7 @@ class Pretended:
 def test_what_is_recorded_once_writes_every_later_text(subject, monkeypatch):
     """What a CUDA graph needs: steps read their words from tensors that keep their addresses."""
     monkeypatch.setattr(writing, "Recorder", Pretended)
-    monkeypatch.setattr(writing, "synchronises", lambda work: False)
+    monkeypatch.setattr(writing, "synchronizes", lambda work: False)
     monkeypatch.setattr(table, "rows", lambda: tuple(replace(row, needs=lambda device: None) for row in writing.ROWS))
     model, options = build(subject), {"max_tokens": 26, "seed": 1}  # past the context
     prompts = ragged([1, 8, 5, 19, 0, 4])

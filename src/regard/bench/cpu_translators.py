@@ -94,7 +94,7 @@ def rows(place: Place) -> list[BenchRow]:
 
 
 def cost(model: Transformer, width: int, sentences: int) -> Cost:
-    """Of a sentence: it is read once, and its hypotheses take NEW steps."""
+    """The cost of a sentence: it is read once, and its hypotheses take NEW steps."""
     decoder, held = count(model.layers) + count(model.embedding), torch.float32.itemsize
     looks = 4.0 * len(model.layers) * model.settings.width * (LENGTH + NEW / 2)  # QKᵀ and weights × V: across, and back
     caches = 2 * len(model.layers) * model.settings.width * held * (LENGTH + width * NEW / 2)
@@ -109,7 +109,7 @@ def symbols(vocabulary: int) -> list[str]:
 
 
 def convert_once(model: Callable[[], Transformer], vocabulary: int) -> Callable[[], Path]:
-    """A folder with the model in each kind, made when it is first asked for: converting is no part of the work."""
+    """A folder with the model in each format, made at the first use: conversion is not timed."""
     folder = TemporaryDirectory(prefix="regard-bench-")
 
     def converted() -> Path:

@@ -87,7 +87,7 @@ def rows(place: Place) -> list[BenchRow]:
 
 
 def recipes(more: Mapping[str, Mapping[str, Any]]) -> list[Recipe]:
-    """Of every neural system of both ladders, with these settings, too."""
+    """The recipes of every neural system of both ladders, with these settings added."""
     questions = (ladder.question("1s") for ladder in (LANGUAGE, TRANSLATION))
     rungs = ((question, rung) for question in questions for rung in question.rungs() if not rung.counted)
     return [question.recipe(rung, {"training": LEARNING, **more}) for question, rung in rungs]

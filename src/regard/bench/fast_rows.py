@@ -1,4 +1,4 @@
-"""What each row of the table of fast code brings: real work with the row, and the same work without it.
+"""The gain of each row of the table of fast code: real work with the row, and the same work without it.
 
 Rows can hide each other: a GPT whose blocks run by hand never calls its attention row. Such rows are left out on both
 sides. A row that the work does not use is an error, so no ratio is of two equal things.

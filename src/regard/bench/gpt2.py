@@ -193,7 +193,7 @@ class HuggingFaceGeneration:
 
 
 class PlainGeneration:
-    """The plain model with a key-value cache; on a GPU a step is one CUDA graph, replayed without synchronising."""
+    """The plain model with a key-value cache; on a GPU a step is one CUDA graph, replayed without synchronizing."""
 
     def __init__(self, place: Place, rows: int, new: int) -> None:
         self.model = plain_gpt(place).to(place.device, place.dtype).eval()

@@ -56,7 +56,7 @@ class Client:
         self.socket.sendall(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
 
     def receive(self) -> bool:
-        """Takes what has come; is this the end of the answer?"""
+        """Reads the bytes that have arrived; True if the answer is complete."""
         came, answer = self.socket.recv(2**16), self.answer
         if not came:
             raise RuntimeError("the server has closed the connection")
@@ -77,8 +77,8 @@ class Client:
 def load(
     address: str, questions: Iterator[tuple[int, dict[str, Any]]], clients: int, seconds: float = 0.0
 ) -> list[HttpAnswer]:
-    """The answers to the next questions, as they came. Each client asks at least once, and again until so many seconds
-    are over; what has begun is finished."""
+    """The answers to the next requests, in the order of arrival. Each client sends at least one, and more until
+    `seconds` have passed; a request in flight is completed."""
     place, found = urlsplit(address), list[HttpAnswer]()
     with selectors.DefaultSelector() as selector:
         asking: list[Client] = []

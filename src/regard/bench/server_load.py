@@ -6,7 +6,7 @@ asks for some seconds, one after the other, so that disturbances affect all alik
 
     rate = tokens of a turn / its seconds          times one client = median over turns of (its rate / that of one)
 
-Tokens per second of the server's own processor time are said, too: other programs on the machine change them little.
+Tokens per second of the server's own processor time are printed, too: other programs hardly change them.
 Regard comes first; then, for fewer turns, Hugging Face's `generate` behind the same kind of server.
 """
 
@@ -47,7 +47,7 @@ PEER_TURNS = 2
 
 
 class ServerProcess:
-    """A server in a process of its own."""
+    """A server in its own process."""
 
     def __init__(self, command: list[str]) -> None:
         self.process = subprocess.Popen([sys.executable, "-m", *command], stdout=subprocess.PIPE, text=True)
@@ -57,7 +57,7 @@ class ServerProcess:
             raise RuntimeError(f"{command[0]} did not start")
 
     def processor_seconds(self) -> float:
-        """What the server has used so far, which does not depend on what else runs; 0 where the system does not say."""
+        """The server's processor time, which other programs do not change; 0 if the system does not report it."""
         try:
             fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
         except OSError:
@@ -117,7 +117,7 @@ def hugging_face_server(place: Place) -> Iterator[ServerProcess]:
 
 @dataclass
 class Load:
-    """What so many clients of one server got."""
+    """The answers that a number of clients got from one server."""
 
     server: str
     clients: int

@@ -224,7 +224,7 @@ def beam_rows(place: Place) -> list[BenchRow]:
 
 
 def beam_cost(place: Place, sources: int, length: int, new: int) -> Cost:
-    """Of each written token: one step of all hypotheses of a source, and its share of reading the source."""
+    """The cost of a written token: one step of all hypotheses of a source, and a share of reading the source."""
     model, width, held = regard_transformer(place), shape(place)["width"], place.dtype.itemsize
     decoder = count(model.layers) + count(model.embedding)
     looks = 4.0 * len(model.layers) * width * (length + new / 2)  # QKᵀ and weights × V: across, and back

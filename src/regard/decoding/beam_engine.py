@@ -28,7 +28,7 @@ from regard.systems.model import Model
 STEPS_BETWEEN_LOOKS = {
     "cpu": 1,
     "cuda": 4,
-}  # how often the host checks which sources are done, which synchronises a GPU
+}  # how often the host checks which sources are done, which synchronizes a GPU
 BATCH_TOKENS = 131_072  # sources × hypotheses of each × tokens of the longest source
 REFILL = 8  # waiting sources are admitted when 1/8 of the places is free
 CAPACITY_STEP = 32  # limits are rounded up to multiples, so that few shapes are recorded
@@ -114,7 +114,7 @@ class BeamBatch:
 
 
 class SlotTable:
-    """The host's bookkeeping: which source is in which place. It rarely synchronises with the device."""
+    """The host's bookkeeping: which source is in which place. It rarely synchronizes with the device."""
 
     def __init__(self, batch: BeamBatch, longest: int) -> None:
         self.batch, self.longest, self.device = batch, longest, batch.device
@@ -149,9 +149,8 @@ class SlotTable:
     def work(self) -> None:
         """Launches as many steps as can run before the next `look`."""
         age, limit = self.age[~self.done], self.limit[~self.done]
-        earliest = int(
-            (np.minimum(limit, self.batch.slots.terms.min_tokens) - age).min()
-        )  # no hypothesis can end earlier
+        # No hypothesis can end earlier.
+        earliest = int((np.minimum(limit, self.batch.slots.terms.min_tokens) - age).min())
         steps = min(int((limit - age).max()), max(earliest, STEPS_BETWEEN_LOOKS.get(self.device.type, 1)))
         self.batch.run(steps)
         self.age += steps
@@ -169,7 +168,7 @@ class SlotTable:
 
 
 class BeamEngine:
-    """Beam search for a translator; the batches of the last shapes are kept for sources still to come."""
+    """Beam search for a translator; the batches of the last shapes are reused for later sources."""
 
     def __init__(self, model: Model, *, batch_tokens: int | None = None, install: Install = as_written) -> None:
         self.model, self.device, self.install = model, model.device, install

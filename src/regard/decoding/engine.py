@@ -31,7 +31,7 @@ from regard.systems.model import Model
 
 STEPS = {"cuda": 8}  # steps per launch; elsewhere 1
 BATCH_ROWS = {"cuda": 64}  # texts written at once; elsewhere 16
-RECORDED = {"cuda"}  # where a number of rows costs a recorded graph: it is a power of two, and its writer is kept
+RECORDED = {"cuda"}  # devices that record a graph per number of rows: it is a power of two, and its writer is reused
 # Reading several prompts takes about as long as one: they wait until 1/8 of the rows is free, for at most 8 launches.
 REFILL = 8
 FIRST_CAPACITY = 512  # new tokens for which a row is first allocated, unless its text or the context is shorter
@@ -40,7 +40,7 @@ AHEAD = 4096  # finished texts that may wait for an earlier one
 
 @dataclass(frozen=True)
 class Prompt:
-    """What is read first; never empty: a language model's first token is <eos>, the boundary before every line."""
+    """The tokens read first; never empty: a language model's first token is <eos>, the boundary before every line."""
 
     tokens: Sequence[int]
     unfit: Sequence[int] = ()  # tokens that may not come next
@@ -52,7 +52,7 @@ class Text:
 
     number: int
     prompt: Prompt
-    tokens: list[int]  # the end of what was read and written, as far as re-reading needs it
+    tokens: list[int]  # the last tokens read and written, as many as re-reading needs
     draws: np.random.Generator
     most: int  # tokens
     lines: int  # it ends after this many lines; 0: only after `most` tokens
@@ -100,7 +100,7 @@ class Flight:
 
 
 class Engine:
-    """Writes texts with one model. Rows and recorded CUDA graphs are kept between calls."""
+    """Writes texts with one model. Later calls reuse its rows and recorded CUDA graphs."""
 
     def __init__(
         self,
@@ -363,7 +363,7 @@ class Engine:
         return min(self.rows, 1 << (rows - 1).bit_length() if self.recorded else rows)
 
     def _writer(self, rows: int, least: int, capacity: int) -> Writer:
-        """An earlier writer of so many rows, if its capacity is at least `least`; else a new one, of `capacity`."""
+        """Reuses the writer with this many rows if its capacity is at least `least`; else makes one of `capacity`."""
         writer = self.writers.pop(rows, None)
         if writer is not None and writer.capacity < least:
             writer.close()  # frees its memory for the new one

@@ -57,7 +57,7 @@ GREEDY = Sampling(temperature=0.0)
 def one_sampling(
     sampling: Sampling | None, temperature: float | None, top_k: int | None, top_p: float | None
 ) -> Sampling:
-    """How to draw, said by a Sampling or by its fields; what is None is as in Sampling()."""
+    """The Sampling given as such or by its fields; a field that is None has its default."""
     fields = {"temperature": temperature, "top_k": top_k, "top_p": top_p}
     given = {name: value for name, value in fields.items() if value is not None}
     if sampling is not None and given:
@@ -93,7 +93,7 @@ def damaged() -> RegardError:
 
 def sample_tokens(logits: Tensor, sampling: Sampling, uniform: Tensor) -> tuple[Tensor, Tensor]:
     """The chosen tokens [R] and the highest logits [R], which are not below infinity if a prediction is NaN. It never
-    synchronises, so a CUDA graph can record it."""
+    synchronizes, so a CUDA graph can record it."""
     if sampling.temperature == 0:
         highest, tokens = logits.max(-1)
         return tokens, highest
@@ -102,14 +102,14 @@ def sample_tokens(logits: Tensor, sampling: Sampling, uniform: Tensor) -> tuple[
 
 
 def sampling_weights(logits: Tensor, highest: Tensor, sampling: Sampling) -> Tensor:
-    """The weights [R, V] that a draw is made by: of the words that may be drawn P^(1/temperature), of others 0."""
+    """Unnormalized sampling weights [R, V]: P^(1/temperature) for words that may be drawn, else 0."""
     least = least_logit(logits, highest, sampling)
     weights = weigh(logits, highest, sampling)
     return weights if least is None else weights.masked_fill_(logits < least, 0.0)
 
 
 def sampling_probabilities(logits: Tensor, sampling: Sampling) -> Tensor:
-    """How probable each word is to be chosen [R, V], all in all 1; with temperature 0 the most probable one is."""
+    """The probability [R, V] that each word is chosen; with temperature 0 it is 1 for the most probable word."""
     highest, best = logits.max(-1)
     if sampling.temperature == 0:
         return torch.zeros_like(logits, dtype=torch.float64).scatter_(-1, best[:, None], 1.0)

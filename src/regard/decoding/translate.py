@@ -109,7 +109,7 @@ def batches(lengths: Sequence[int], tokens: int) -> Iterator[list[int]]:
 def _begin(model: Model, read: Sequence[Sequence[int]], eos: int) -> tuple[State, Tensor]:
     """The state after the sources and the boundary, and what it predicts: logits [N, V]."""
     tokens, _ = pad(read, model.device)
-    lengths = torch.tensor([len(source) for source in read])  # on the CPU: reading them from a GPU would synchronise
+    lengths = torch.tensor([len(source) for source in read])  # on the CPU: reading them from a GPU would synchronize
     hidden, state = model.read(torch.full_like(tokens[:, :1], eos), model.begin(tokens, lengths))
     return state, model.predict(hidden[:, 0])
 

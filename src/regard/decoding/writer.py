@@ -1,8 +1,8 @@
 """The engine's rows: a state at fixed addresses, and the tokens that its steps write.
 
-    read      prompts into rows: w_1 from P(· | prompt)           take      steps of all rows: w_{t+1} from P(· | state)
+    admit     prompts into rows: w_1 from P(· | prompt)       run_steps     of all rows: w_{t+1} from P(· | state)
 
-Neither synchronises with the device: rows, tokens and random numbers are given as tensors.
+Neither waits for the device: rows, tokens and random numbers are given as tensors.
 """
 
 from __future__ import annotations
@@ -122,13 +122,13 @@ class Writer:
         self.state["seen"].index_fill_(0, self.on_device(rows), 0)
 
     def copy_from(self, smaller: Writer) -> None:
-        """The rows of a writer that has no more rows and no more room."""
+        """Copies the rows of a writer that has at most as many rows and as much capacity."""
         replace_rows(self.state, torch.arange(smaller.rows, device=self.device), smaller.state)
         self.written[:, : smaller.rows].copy_(smaller.written)
         self.highest[:, : smaller.rows].copy_(smaller.highest)
 
     def subset(self, rows: Sequence[int]) -> Writer:
-        """Some of the rows."""
+        """A new writer with some of the rows."""
         where = self.on_device(rows)
         state = select_rows(self.state, where)
         fewer = Writer(self.one_step, self.most, len(rows), self.capacity, state, install=self.install)
@@ -147,7 +147,7 @@ class Writer:
 
 
 def has_growing_cache(model: Model) -> bool:
-    """Does a state of fixed capacity have room for only that many tokens?"""
+    """True if a state of fixed capacity grows with the capacity, so that it can fill up."""
 
     def shapes(capacity: int) -> list[torch.Size]:
         found: list[torch.Size] = []

@@ -23,9 +23,9 @@ from regard.systems.model import Model
 from regard.text.batches.text_batches import segment_batches
 
 SEGMENT = 256  # tokens that a segment reads of a model without a context; in a comparison and a validation, at most
-MAX_SEGMENT = 4096  # … of a model with a longer context: attention's memory grows with the square of it
+MAX_SEGMENT = 4096  # … if the context is longer: attention's memory grows with its square
 NUMBERS_AT_ONCE = 2**26  # a batch holds at most this many logits (256 MiB in fp32), or 1/128 of a larger GPU's memory
-BATCH_ROWS = {"cuda": 256}  # and so many rows; elsewhere 64
+BATCH_ROWS = {"cuda": 256}  # at most this many rows in a batch; elsewhere 64
 STREAM_CHUNK = 256  # tokens of the one row read per call; only memory depends on it
 LOOKED_UP = 2**15  # … by a model that only looks up counts: enough that calls cost little, and near in memory
 

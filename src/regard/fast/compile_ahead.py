@@ -1,11 +1,10 @@
 """A short way to the first step: Triton's kernels are compiled side by side, and while other work is done.
 
 Triton compiles a kernel when it is launched for the first time, one after the other; a training step has some twenty.
-`compile_ahead(work)` does the work once without launching any of them, and compiles each in a thread of its own. What
-the work computes is meaningless then, so it must keep nothing. Triton keeps what it compiled in a folder, and a file
-there remembers for which work that was done, so that it is done once. `get_ready` loads what every kernel needs beside
-the reading of a corpus or of weights. Both only save time: a kernel that does not compile here is compiled again, and
-its error reported, where it is needed.
+`compile_ahead(work)` does the work once without launching any of them, and compiles each in its own thread. The
+results of the work are then meaningless, so it must store nothing. Triton caches its binaries in a folder; a file there
+lists the work done, so that it is done once. `get_ready` loads the compiler while a corpus or weights are read. Both
+only save time: if a kernel does not compile here, its launch compiles it again and reports the error.
 """
 
 from __future__ import annotations
@@ -56,7 +55,7 @@ def _ready(device: torch.device) -> None:
 
 
 def describe(model: Model) -> tuple[object, ...]:
-    """What a model's kernels depend on."""
+    """The facts about a model that its kernels depend on."""
     weights = [(tuple(weight.shape), weight.dtype) for weight in model.parameters()]
     return type(model).__name__, getattr(model, "settings", None), weights
 

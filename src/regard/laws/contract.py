@@ -364,9 +364,8 @@ def nothing_flows_across_a_detach(model: Model, draw: RandomCase) -> None:
         return
     _, state = torch.func.functional_call(model, weights, (draw.tokens(model), draw.start(model)))
     more = draw.tokens(model, "more")
-    matters = not torch.equal(
-        model(more, state)[0], model(more, draw.start(model))[0]
-    )  # to a window of one word it does not
+    # To a window of one word it does not.
+    matters = not torch.equal(model(more, state)[0], model(more, draw.start(model))[0])
     carries = any(leaf.requires_grad for _, leaf in leaves(state))  # words alone carry no gradient
 
     def flows(given: State) -> bool:

@@ -43,9 +43,10 @@ class RecurrentEncoder(nn.Module):
         super().__init__()
         between = dropout if layers > 1 else 0.0  # PyTorch warns about dropout with one layer
         module, self.equation = KINDS[cell]
+        # Only its weights are used here; saved runs know them by this name.
         self.fused: nn.RNNBase = module(
             inputs, width, num_layers=layers, batch_first=True, bidirectional=bidirectional, dropout=between
-        )  # only its weights are used here; saved runs know them by this name
+        )
         self.memory = ("hidden", "cell") if cell == "lstm" else ("hidden",)
         self.directions = ("forward", "backward") if bidirectional else ("forward",)
         self.width = width * len(self.directions)

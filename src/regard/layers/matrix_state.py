@@ -15,7 +15,7 @@ It is the same regression as Nadaraya's and Watson's, with a sum that can be kep
             gated       σ(w·x_t)^(1/16)                                    Yang et al. 2024, here one gate for each head
     rule    sum         as above
             delta       S_t = λ_t S_{t-1} + β_t φ(k_t) (v_t − λ_t S_{t-1}ᵀφ(k_t))ᵀ,  β_t = σ(u·x_t),  y_t = S_tᵀφ(q_t):
-                        what the key had stored is replaced. φ(q) and φ(k) then have length 1, and nothing is divided.
+                        the key's old value is replaced. φ(q) and φ(k) then have length 1, and nothing is divided.
                         Schlag et al. 2021; with a gate: Yang et al. 2025
 
 A text of T words is read in chunks of C, all at once: within a chunk by products of matrices, and S from chunk to chunk
@@ -44,7 +44,7 @@ DECAYS = ("none", "fixed", "gated")
 RULES = ("sum", "delta")
 CHUNK = 64
 TEMPERATURE = 16.0  # of the gate: at first it keeps 96 % of the state
-MIN_NORMALIZER = 1e-6  # of what is divided by: with relu a query may match no key
+MIN_NORMALIZER = 1e-6  # the smallest divisor: with relu a query may match no key
 
 
 class LinearAttention(CausalSelfAttention):

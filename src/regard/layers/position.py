@@ -41,7 +41,7 @@ class Position(nn.Module):
         return vectors
 
     def bias(self, positions: Tensor, slots: int, heads: int) -> Tensor | None:
-        """In attention: what is added to scores of queries at positions [R, T] and keys at 0, 1, …: [R, H, T, S]."""
+        """In attention: the bias of the scores of queries at positions [R, T] and keys at 0, 1, …: [R, H, T, S]."""
         return None
 
 

@@ -23,7 +23,7 @@ class Span(NamedTuple):
 
     start: Tensor  # [R] tokens the row had seen before this call; [1] = all rows as many
     lengths: Tensor | None = None  # [R] real columns in this call; None = all of them
-    host: Tensor | None = None  # the lengths on the CPU, if given there: reading them from a GPU would synchronise
+    host: Tensor | None = None  # the lengths on the CPU, if given there: reading them from a GPU would synchronize
 
     def positions(self, columns: int) -> Tensor:
         """The position of each column in its row's text: [R, T], or [1, T] if all rows began together."""

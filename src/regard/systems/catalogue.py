@@ -41,7 +41,7 @@ class System:
 
     @property
     def after_gpt(self) -> bool:
-        """Does it come after the lectures?"""
+        """True if it is more recent than the lectures."""
         return self.year is not None and self.year > LAST_LECTURE
 
 

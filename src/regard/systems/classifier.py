@@ -97,9 +97,8 @@ class Classifier(Translator):
         self.deepen = feedforward(settings) if settings.encoder == "dan" else nn.Identity()
         self.init_embeddings()
         assert self.output.weight is not None
-        nn.init.normal_(
-            self.output.weight, std=0.25 * settings.pooled**-0.5
-        )  # small, so that an untrained model prefers no label
+        # Small, so that an untrained model prefers no label.
+        nn.init.normal_(self.output.weight, std=0.25 * settings.pooled**-0.5)
 
     def encode(self, source: Tensor, lengths: Tensor | None) -> State:
         memory, last = self._read(self._source_vectors(source), lengths)

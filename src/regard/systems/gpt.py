@@ -67,9 +67,9 @@ class GPT(Stack):
             finish=nn.LayerNorm(settings.width, bias=settings.bias) if settings.norm == "pre" else None,
         )
         self.settings = settings
-        self._initialise()
+        self._initialize()
 
-    def _initialise(self) -> None:
+    def _initialize(self) -> None:
         """GPT-2's: N(0, 0.02²), and smaller for the 2 × layers terms that are added to the residual stream.
 
         The output matrix stays small, so that an untrained model prefers no word: if `initial` is larger, `scale`

@@ -74,7 +74,7 @@ class Grams(nn.Module):
         return len(self)
 
     def find(self, queries: Tensor) -> Tensor:
-        """The names of the grams with these keys, `nothing` where there is none."""
+        """The names of the grams with these keys, `nothing` for unknown keys."""
         name = torch.searchsorted(self.keys, queries)
         return torch.where(look_up(self.keys, name) == queries, name, self.nothing)
 

@@ -78,9 +78,8 @@ class Seq2Seq(Translator):
     def explain_encode(self, source: Tensor, lengths: Tensor | None) -> tuple[State, State]:
         vectors = self._source_vectors(source)
         memory, last, layers = self.encoder.explain(self._order(vectors, lengths), lengths)
-        layers = map_state(
-            lambda part: self._order(part, lengths), layers
-        )  # in the source's order, not in reading order
+        # In the source's order, not in reading order.
+        layers = map_state(lambda part: self._order(part, lengths), layers)
         return {"memory": self._order(memory, lengths), "last": last}, {"embedding": vectors, "layers": layers}
 
     def _order(self, rows: Tensor, lengths: Tensor | None) -> Tensor:

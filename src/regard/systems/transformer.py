@@ -84,15 +84,15 @@ class Transformer(Translator):
             dropout=rate(settings.dropout),
         )
         self.settings = settings
-        final = settings.norm == "pre"  # pre-norm: the residual stream itself was never normalised
+        final = settings.norm == "pre"  # pre-norm: the residual stream itself was never normalized
         self.encoder = TransformerEncoder(
             (encoder_block(settings) for _ in range(settings.layers)), nn.LayerNorm(settings.width) if final else None
         )
         self.layers = nn.ModuleList(decoder_block(settings) for _ in range(settings.decoder_layers or settings.layers))
         self.finish = nn.LayerNorm(settings.width) if final else nn.Identity()
-        self._initialise()
+        self._initialize()
 
-    def _initialise(self) -> None:
+    def _initialize(self) -> None:
         """Xavier for every linear layer; word vectors that, scaled, are as large as a sinusoid."""
         length = 1 / QUIET
         for module in self.modules():

@@ -93,7 +93,7 @@ class Translator(Model):
         """A state that has read the source [N, S] and written nothing, for `width` hypotheses of each source.
 
         Of row n, lengths[n] columns are real: at least one, since every source ends in <eos>. Lengths on the CPU avoid
-        synchronising. As for every model, capacity=C makes room for C target tokens in tensors of fixed shape.
+        synchronizing. As for every model, capacity=C makes room for C target tokens in tensors of fixed shape.
         """
         if source is None:
             raise TypeError(f"{type(self).__name__} translates: it begins with a source, model.begin(source, lengths)")
@@ -135,7 +135,7 @@ class Translator(Model):
 
     @property
     def flops_per_token(self) -> float:
-        """Of a target token with one source token: a multiplication and an addition per weight forward, twice that
+        """FLOP per target token, with one source token: a multiplication and an addition per weight forward, twice that
         backward; a looked-up table costs none."""
         weights = sum(weight.numel() for weight in self.parameters())
         looked_up = self.embedding.lookup_parameters(tied=self.output.weight is None)

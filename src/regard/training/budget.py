@@ -24,7 +24,7 @@ class Progress:
     seconds: float = 0.0  # of the steps alone
     elapsed: float = 0.0  # of everything, from the command on
     started: float = 0.0  # elapsed before the first step
-    besides: dict[str, float] = field(default_factory=dict)  # seconds of validation and of saving
+    besides: dict[str, float] = field(default_factory=dict)  # overhead: seconds of validation and of saving
     best: float = math.inf  # of the validations: the lowest loss, nats per token, or −BLEU
     criterion: str = "loss"  # what `best` measures
     best_step: int = -1
@@ -81,7 +81,7 @@ class BudgetClock:
         return parts * max(0.0, spent - self.progress.started) / max(steps, self.limit.amount / 2)
 
     def sync(self, stop: bool = False, writing: float = 0.0) -> bool:
-        """Sets the clocks to those of rank 0, in every process; returns whether any process was asked to stop."""
+        """Sets the clocks to those of rank 0, in every process; returns whether any process received a stop signal."""
         elapsed = self.earlier + time.perf_counter() - self.began
         clocks = (self.progress.seconds, elapsed, writing)
         (self.progress.seconds, self.progress.elapsed, self.writing), stop = self.group.all_reduce(clocks, stop)

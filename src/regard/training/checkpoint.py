@@ -1,6 +1,6 @@
 """Checkpoints, written atomically.
 
-A checkpoint is one safetensors file with everything a resume needs: weights, optimiser state, the state carried over
+A checkpoint is one safetensors file with everything a resume needs: weights, optimizer state, the state carried over
 windows, random generators, and, as JSON in its header, the progress. It is written beside the old one, flushed and
 renamed, so a process killed at any moment leaves either the old checkpoint or the new one. No pickle.
 """
@@ -92,8 +92,8 @@ def weights_digest(weights: Mapping[str, Tensor]) -> str:
 
 
 def _digest(tensors: Mapping[str, Tensor], note: Mapping[str, Any], *, in_pieces: bool = True) -> str:
-    """Of the note and of each tensor, in the order of their names. `in_pieces`: of a tensor's bytes the digests of its
-    pieces, which threads compute."""
+    """The digest of the note and of every tensor, in the order of their names. `in_pieces`: threads digest the pieces
+    of a tensor's bytes."""
     names = sorted(tensors)
     contents = [tensors[name].reshape(-1).view(torch.uint8).numpy().data for name in names]
     parts: Sequence[bytes | memoryview] = _piece_digests(contents) if in_pieces else contents

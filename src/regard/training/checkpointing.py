@@ -66,7 +66,7 @@ class Checkpointer:
         return self.writer.is_busy(COPIES[1])
 
     def copy_weights(self) -> dict[str, Tensor]:
-        """The weights of now, to be written while the training goes on."""
+        """A copy of the current weights, to be written while training continues."""
         return self._copy(COPIES[0], weights_of(self.model))
 
     def _copy(self, kind: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:

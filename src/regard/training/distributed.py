@@ -50,12 +50,12 @@ class Group:
         return self.size == 1
 
     def local_rows(self, rows: int) -> slice:
-        """This process's rows of a batch; at least one, see `weight`."""
+        """This process's rows of a batch; at least one, see `loss_weight`."""
         start, stop = rows * self.rank // self.size, rows * (self.rank + 1) // self.size
         return slice(start, stop) if stop > start else slice(0, 1)
 
     def loss_weight(self, rows: int) -> float:
-        """The weight of this process's loss: 0 if it has no row of its own and reads another's."""
+        """The weight of this process's loss: 0 if it reads a row that belongs to another process."""
         return float(rows * (self.rank + 1) // self.size > rows * self.rank // self.size)
 
     def sum(self, tensor: Tensor) -> Tensor:
@@ -178,7 +178,7 @@ def shard_like(tensor: Tensor, pattern: Tensor) -> Tensor:
 
 
 def is_dtensor(tensor: Tensor) -> bool:
-    """Is it a DTensor, of which each process holds a part?"""
+    """True for a DTensor, which is sharded over the processes."""
     return hasattr(tensor, "full_tensor")
 
 

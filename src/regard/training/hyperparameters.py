@@ -90,7 +90,7 @@ class GradientTraining(CheckedSettings):
 
     @property
     def kept(self) -> int:
-        """Validations whose weights are kept."""
+        """The number of last validations whose weights are saved."""
         return 0
 
 
@@ -173,7 +173,7 @@ class PairTraining(GradientTraining):
 
 @dataclass(frozen=True)
 class CountTraining(CheckedSettings):
-    """A counted system (the n-gram) reads the text once; nothing is optimised."""
+    """A counted system (the n-gram) reads the text once; nothing is optimized."""
 
     section = "training"
     threads: int = setting(0, "CPU threads; 0 = one per core", ge=0, le=MAX_THREADS)

@@ -68,8 +68,7 @@ def _lines(path: Path) -> list[str]:
 
 
 def as_written(line: bytes, entry: Mapping[str, Any]) -> bool:
-    """Is a line, without its end, what was written? Its checksum tells; where it has none, it must have no other text
-    than its split, which a damaged checksum would be."""
+    """Verifies a line's CRC-32. Lines from before the checksum are accepted if `split` is their only string."""
     if CHECKED.fullmatch(line[-SUM:]):
         return zlib.crc32(line[:-SUM] + b"}") == int(line[-10:-2], 16)
     return not any(isinstance(value, str) for name, value in entry.items() if name != "split")

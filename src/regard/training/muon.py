@@ -44,7 +44,7 @@ class Muon(Eager):
         for group in self.param_groups:
             if group["orthogonal"]:
                 self._orthogonal(group)
-        # AdamW shares this optimiser's groups and state, which a resume replaces
+        # AdamW shares this optimizer's groups and state, which a resume replaces
         self.adamw.param_groups = [group for group in self.param_groups if not group["orthogonal"]]
         self.adamw.state = self.state
         self.adamw.step()
@@ -97,5 +97,5 @@ def hidden_matrices(model: Model) -> list[nn.Parameter]:
 
 
 def _predicts(module: nn.Module, model: Model) -> bool:
-    """Does it add to the logits, as the direct connections of Bengio et al. 2003 do?"""
+    """True if the module adds to the logits, as the direct connections of Bengio et al. 2003 do."""
     return module in set(model.children()) and isinstance(module, nn.Linear) and module.out_features == model.vocabulary

@@ -1,4 +1,4 @@
-"""Optimisers and learning-rate schedules.
+"""Optimizers and learning-rate schedules.
 
 AdamW (Loshchilov & Hutter 2019), Muon (muon.py), SGD, and SGD averaged once validation stops improving (Merity et al.
 2018, after Polyak & Juditsky 1992); the moving average of any of them. Schedules are functions of the step and of the
@@ -43,9 +43,8 @@ def build_optimizer(
     groups += [{"params": orthogonal, "weight_decay": weight_decay, "orthogonal": True}]
     groups = [group for group in groups if group["params"]]
     device = trained[0].device
-    rate = (
-        torch.tensor(learning_rate, device=device) if captured else learning_rate
-    )  # a graph would record a Python number as a constant
+    # A graph would record a Python number as a constant.
+    rate = torch.tensor(learning_rate, device=device) if captured else learning_rate
     fused = device.type in ("cpu", "cuda")  # one pass over the weights instead of several
     if kind in ("adamw", "muon"):
         family = Muon if kind == "muon" else AdamW

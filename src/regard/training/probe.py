@@ -1,4 +1,4 @@
-"""What a training will need: the seconds of a step and the peak of memory, measured on a few steps (--dry-run)."""
+"""The seconds of a step and the peak memory of a training, measured on a few steps (--dry-run)."""
 
 from __future__ import annotations
 

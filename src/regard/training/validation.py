@@ -19,8 +19,8 @@ from regard.systems.model import Model
 @dataclass(frozen=True)
 class ValidationResult:
     loss: float
-    figures: dict[str, float] = field(default_factory=dict)  # what else was measured, such as bleu
-    criterion: str = "loss"  # "loss", or one of the figures, of which more is better
+    figures: dict[str, float] = field(default_factory=dict)  # other measures, such as bleu
+    criterion: str = "loss"  # "loss", or the name of a figure; more of a figure is better
 
     @property
     def objective(self) -> float:

@@ -40,7 +40,7 @@ def needs_cudnn(device: torch.device) -> Why:
 
 
 def is_fresh(state: State) -> bool:
-    """Is the state still empty? Decided from its shapes alone."""
+    """True if the state is still empty, which its shapes tell."""
     return not state or ("keys" in state and state["keys"].size(2) == 0)
 
 
@@ -77,7 +77,7 @@ def _read_one_more(attention: CausalSelfAttention, x: Tensor, state: State, span
     positions = span.positions(1)
     query, key, value = attention.queries_keys_values(x, positions)
     keys, values, new = cache.remember(state, key, value, span)
-    # The queries that share a key stand one below the other: [R, G, H/G, d].
+    # The queries that share a key are stacked: [R, G, H/G, d].
     query = (query * query.size(-1) ** -0.5).reshape(len(query), keys.size(1), -1, query.size(-1))
     hidden = ~visible(positions, keys.size(2))
     weights = (query @ keys.transpose(2, 3)).masked_fill(hidden, -torch.inf).softmax(dim=-1)  # [R, G, H/G, S]

@@ -2,7 +2,7 @@
 
     a = x + W_o Attention(W_qkv LN(x)),     y = a + W_2 GELU(W_1 LN(a))
 
-It computes what `PreNormBlock` computes, with few passes over memory: between two matrix products stands one kernel
+It computes what `PreNormBlock` computes, with few passes over memory: one kernel runs between two matrix products
 (kernels/block_norm.py). Norms, sums and the GELU's derivative are fused with the gradients of biases and gains, which
 sum over the same rows. Activations between blocks have the precision of the products; weight gradients are fp32.
 """

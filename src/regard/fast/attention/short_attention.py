@@ -27,7 +27,7 @@ WARPS = 4
 
 
 def is_short(x: Tensor, queries: int, keys: int, depth: int) -> bool:
-    """Do these sizes fit the kernels? Only on a GPU in half precision, where they were measured to pay."""
+    """True if these sizes fit the kernels: on a GPU in half precision only, where they were measured to pay."""
     return (
         x.is_cuda
         and precision(x) in (torch.bfloat16, torch.float16)

@@ -2,7 +2,7 @@
 
     post-norm   x = LN(x + drop(part(x)))                 pre-norm   x = x + drop(part(LN(x)))
 
-Matrix products are cuBLAS's (half_products.py). Between them stand two kernels: attention (short_attention.py), and
+Matrix products are cuBLAS's (half_products.py). Two kernels run between them: attention (short_attention.py), and
 dropout with residual sum and norm (residual.py). Gradients of biases and gains are added up once per stack
 (bias_gradients.py), and one product makes the source's keys and values for all decoder blocks. The result equals the
 blocks called one by one. The residual stream of post-norm blocks is in half precision, too.
@@ -46,7 +46,7 @@ Part = Look | FeedForward
 
 
 def are_known(blocks: Sequence[nn.Module]) -> bool:
-    """Are all blocks exactly of known classes? A user's subclass may compute something else."""
+    """True if all blocks are exactly of known classes: a user's subclass may compute something else."""
     if not blocks or any(type(block) not in KNOWN for block in blocks):
         return False
     looks = [part for block in blocks for part in parts_of(block)]
@@ -59,7 +59,7 @@ def are_known(blocks: Sequence[nn.Module]) -> bool:
 
 
 def are_short(blocks: Sequence[nn.Module], like: Tensor, columns: int, keys: int) -> bool:
-    """Does this call fit? Only in training, on a GPU, in half precision, with few words on both sides; `like` gives
+    """True if this call fits: only in training, on a GPU, in half precision, with few words on both sides; `like` gives
     device and precision."""
     attention: CausalSelfAttention | FullSelfAttention = blocks[0].attention  # type: ignore[assignment]
     if not attention.training:
@@ -71,7 +71,7 @@ def are_short(blocks: Sequence[nn.Module], like: Tensor, columns: int, keys: int
 
 
 def running_precision(blocks: Sequence[nn.Module], like: Tensor) -> torch.dtype:
-    """The residual stream's precision: half for post-norm blocks, which normalise it after every sublayer."""
+    """The residual stream's precision: half for post-norm blocks, which normalize it after every sublayer."""
     return like.dtype if blocks[0].norm_first else precision(like)
 
 
@@ -117,7 +117,7 @@ class _Residual:
     """The residual stream x through the blocks, and `read`, the input of the next sublayer."""
 
     def __init__(self, x: Tensor, blocks: Sequence[nn.Module], norms: list[nn.Module], remembers: bool = False) -> None:
-        """`remembers`: do the projections of the source's keys and values get gradients?"""
+        """`remembers`: the projections of the source's keys and values get gradients."""
         half = precision(x)
         crossing = {id(block.cross.project) for block in blocks if isinstance(block, DecoderBlock)}  # in `remember`
         maps = [module for block in blocks for module in block.modules() if isinstance(module, nn.Linear)]
@@ -230,7 +230,7 @@ def _remember(model: Transformer, encoded: State) -> State:
 
 
 def _fits_target(model: Transformer, tokens: Tensor, state: State, span: Span) -> bool:
-    """Is the target read from its start, with one row per source? Decided from shapes alone."""
+    """True if the target is read from its start, with one row per source; decided from shapes alone."""
     source, keys = state["source"], state["past"]["0"].get("keys")
     if "all_blocks" not in source or keys is None or keys.size(2) > 0 or len(source["valid"]) != len(tokens):
         return False

@@ -31,7 +31,7 @@ INTERPRETED = False  # for tests: run the kernels on a CPU (TRITON_INTERPRET=1)
 
 
 def is_known(model: nn.Module) -> bool:
-    """Is this an embedding, pre-norm blocks and an output layer, in one precision, on a GPU with Triton?"""
+    """True for an embedding, pre-norm blocks and an output layer, in one precision, on a GPU with Triton."""
     embedding, output = getattr(model, "embedding", None), getattr(model, "output", None)
     blocks, finish = getattr(model, "layers", None), getattr(model, "finish", None)
     if not isinstance(embedding, Embedding) or not isinstance(output, Output) or not isinstance(blocks, nn.ModuleList):

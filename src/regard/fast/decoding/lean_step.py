@@ -26,7 +26,7 @@ from regard.systems.model import Model, Stack
 
 
 def is_usual(model: Model) -> bool:
-    """Is this a stack of layers that a user's subclass has not changed, neither its methods nor its modules?"""
+    """True for a stack of layers whose methods and modules no user's subclass has changed."""
     kind = type(model)
     return (
         isinstance(model, Stack)
@@ -41,7 +41,7 @@ def is_usual(model: Model) -> bool:
 
 
 def is_known(model: Model) -> bool:
-    """Is this an unmodified stack of an embedding, pre-norm blocks and an output layer?"""
+    """True for an unmodified stack of an embedding, pre-norm blocks and an output layer."""
     if not is_usual(model):
         return False
     assert isinstance(model, Stack)

@@ -12,7 +12,7 @@ import torch
 
 from regard.decoding.writer import DecodingStep, Writer
 from regard.fast.compile_ahead import compile_ahead, describe, size_class
-from regard.fast.graphs import Recorder, synchronises
+from regard.fast.graphs import Recorder, synchronizes
 from regard.fast.table import Row, Use, Why, is_swapped, needs_cuda
 
 WARM_UP = 2  # warm-up steps before capture, as CUDA graphs require
@@ -27,8 +27,8 @@ class DecodingRecording:
 
     @cached_property
     def steps(self) -> bool:
-        known = is_swapped(self.step.step)  # fast steps never synchronise
-        return known or not synchronises(self._a_step())
+        known = is_swapped(self.step.step)  # fast steps never synchronize
+        return known or not synchronizes(self._a_step())
 
     def _a_step(self) -> Callable[[], object]:
         model, device = self.step.model, self.step.device

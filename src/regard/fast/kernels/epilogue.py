@@ -146,7 +146,7 @@ class Epilogues:
         return dw if self._made(product, lambda some: [multiplied(some, product)]) else None
 
     def quickest(self, kind: str, rows: int, sure: Callable[[], Found], *others: Callable[[], Found | None]) -> Found:
-        """The result of the fastest of several functions, timed once for this kind of product and about so many rows;
+        """The result of the fastest of several functions, timed once for this kind of product and number of rows;
         `sure` never returns None."""
         ways = (sure, *others)
         if (kind, rows) not in self.choices:
@@ -333,7 +333,7 @@ def sloped(some: Tensor, product: Product) -> tuple[Tensor, Tensor]:
 
 
 def is_close(found: Tensor, expected: Tensor) -> bool:
-    """Equal within the precision of bf16?"""
+    """True if equal within the precision of bf16."""
     wrong, most = found.float() - expected, 2e-2
     return bool((wrong.norm() <= most * expected.norm()) & (wrong.abs().max() <= most * expected.abs().max()))
 

@@ -191,7 +191,7 @@ def best(kind: str, rows: int, width: int, device: torch.device, *, backward: bo
 
 @cache
 def fits(kind: str, rows: int, width: int, device: torch.device) -> bool:
-    """Can this layer run: a GPU with thread block clusters, and enough registers and shared memory for U?"""
+    """True on a GPU with thread block clusters, and enough registers and shared memory for U."""
     if device.type != "cuda" or kind not in CELLS or torch.cuda.get_device_capability(device)[0] < 9:
         return False
     if Path(os.environ.get("CUDA_MPS_PIPE_DIRECTORY", "/tmp/nvidia-mps"), "control").exists():

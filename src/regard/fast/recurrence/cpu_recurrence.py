@@ -70,7 +70,7 @@ def encode(encoder: RecurrentEncoder, x: Tensor, lengths: Tensor | None = None) 
 
 
 class Steps(NamedTuple):
-    """What a text goes through."""
+    """The intermediate values of a forward pass, for its gradient."""
 
     counts: list[int]  # how many rows take each step: never more than the step before
     hidden: Tensor  # [T + 1, R, H], from the state before the first step on
@@ -78,7 +78,7 @@ class Steps(NamedTuple):
     asked: Tensor  # [T, R, H], a GRU's U_n h_{t-1} + b_u; empty for Elman
 
     def rows(self, sequence: Tensor) -> list[Tensor]:
-        """Of every step of [T, R, …] the rows that take it."""
+        """For every step of [T, R, …], the rows that take it."""
         return [step[:n] for n, step in zip(self.counts, sequence.unbind(0), strict=True)]
 
 

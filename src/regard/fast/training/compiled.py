@@ -32,8 +32,8 @@ SECONDS = 120.0  # compiling pays if training takes longer: it costs 8 seconds a
 
 
 def compiles(model: Model, settings: GradientTraining) -> bool:
-    """Should the blocks be compiled? `auto` compiles on a GPU if the blocks have no hand-written kernels and training
-    will take at least `SECONDS`. It depends on the settings alone, so a resumed run decides the same."""
+    """True if the blocks are to be compiled; `auto` compiles on a GPU if the blocks have no hand-written kernels and
+    training will take at least `SECONDS`. It depends on the settings alone, so a resumed run decides the same."""
     if not isinstance(settings, Training) or settings.batches != "windows" or settings.shard or not blocks_of(model):
         if getattr(settings, "compile", "auto") == "on":
             raise RegardError(

@@ -23,7 +23,7 @@ TILE, BLOCK, WARPS = 2, 1024, 4  # rows and columns at a time in sums over rows,
 
 
 class Halves:
-    """The weights of linear layers cast to half precision in one pass; valid until the next optimiser step."""
+    """The weights of linear layers cast to half precision in one pass; valid until the next optimizer step."""
 
     def __init__(self, maps: Iterable[nn.Linear], dtype: torch.dtype) -> None:
         weights = [weight for each in maps for weight in (each.weight, each.bias) if weight is not None]

@@ -229,8 +229,7 @@ def fused() -> Any:
 
 
 def is_linear(model: Model) -> bool:
-    """Are `predict` and the loss known ones? Not if a subclass changed them, nor if the matrix is sharded over
-    processes."""
+    """True if `predict` and the loss are the known ones: no subclass changed them, and the matrix is not sharded."""
     known = type(model).predict in (Stack.predict, Translator.predict, NNLM.predict) and type(model).loss is Model.loss
     return known and not hasattr(model.output.of(model.embedding.table.weight)[0], "full_tensor")  # type: ignore[union-attr, operator]
 

@@ -36,7 +36,7 @@ _loaded: dict[tuple[Path, str], ModuleType] = {}  # a changed file is another mo
 
 
 def is_own(name: str) -> bool:
-    """Does this name a user's code, rather than a registered system?"""
+    """True if the name is a user's code, not a registered system."""
     return ":" in name or name.endswith(".py")
 
 
@@ -110,13 +110,13 @@ def name_code(name: str) -> Code:
 
 
 def was_named(digest: str, file: Path) -> bool:
-    """Has this user named this file, with this content, before?"""
+    """True if this user has named this file with this content before."""
     line = _line(digest, file)
     return line in _named_here or line in _named()
 
 
 def admit(code: Code, where: str | Path = "This") -> Code:
-    """Refuses code that `where` (a run, a recipe, a comparison) names, unless this content was named by the user."""
+    """Refuses code that `where` (a run, a recipe, a comparison) names, unless the user has named this content."""
     if not was_named(code.digest, code.file):
         raise RegardError(
             f"{where} would run {code.file}, and that file as it is now was never named on this machine: read it, and "
