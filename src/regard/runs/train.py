@@ -256,7 +256,7 @@ def continue_training(
 
 def where_time_went(at: Progress) -> str:
     """ "52 s (start 4.1 s, validation 6.0 s, saving 1.2 s)": all of it, and what was not training."""
-    besides = {"start": at.started, **at.besides}
+    besides = {"start": at.started, **at.overhead_seconds}
     parts = [f"{what} {clock(seconds)}" for what, seconds in besides.items() if seconds >= 0.01 * at.elapsed]
     return clock(at.elapsed) + (f" ({', '.join(parts)})" if parts else "")
 

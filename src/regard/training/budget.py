@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 import time
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
 
 from regard.training.distributed import Group
 from regard.training.hyperparameters import GradientTraining
@@ -13,6 +15,7 @@ from regard.training.validation import best_words
 SAVED_SECONDS = 60.0  # between checkpoints at most, in one process …
 SAVED_REST = 50  # … but at least this many times as long as one takes
 REST = 4  # a validation is followed by this many times its own seconds of training, in the seconds of a whole command
+NAMES_ON_DISK = {"overhead_seconds": "besides", "validations_since_best": "stuck"}  # of fields, in checkpoints
 
 
 @dataclass
@@ -24,16 +27,26 @@ class Progress:
     seconds: float = 0.0  # of the steps alone
     elapsed: float = 0.0  # of everything, from the command on
     started: float = 0.0  # elapsed before the first step
-    besides: dict[str, float] = field(default_factory=dict)  # overhead: seconds of validation and of saving
+    overhead_seconds: dict[str, float] = field(default_factory=dict)  # of validation and of saving
     best: float = math.inf  # of the validations: the lowest loss, nats per token, or −BLEU
     criterion: str = "loss"  # what `best` measures
     best_step: int = -1
-    stuck: int = 0  # validations since the best
+    validations_since_best: int = 0
     drops: int = 0  # times the plateau schedule lowered the learning rate
     averaged: int = 0  # weights in the running mean
     finished: bool = False
     history: list[tuple[int, float]] = field(default_factory=list)  # (step, validation loss)
     validated: float = 0.0  # budget used when the last validation finished
+
+    def as_note(self) -> dict[str, Any]:
+        return {NAMES_ON_DISK.get(name, name): value for name, value in asdict(self).items()}
+
+    @classmethod
+    def from_note(cls, note: Mapping[str, Any]) -> Progress:
+        fields = {saved: name for name, saved in NAMES_ON_DISK.items()}
+        progress = cls(**{fields.get(saved, saved): value for saved, value in note.items()})
+        progress.history = [(int(step), float(loss)) for step, loss in progress.history]
+        return progress
 
     @property
     def best_words(self) -> str:
@@ -90,7 +103,7 @@ class BudgetClock:
     def overhead(self, kind: str, began: float) -> float:
         """Records the seconds since `began` as validation or saving, and returns them."""
         seconds = time.perf_counter() - began
-        self.progress.besides[kind] = self.progress.besides.get(kind, 0.0) + seconds
+        self.progress.overhead_seconds[kind] = self.progress.overhead_seconds.get(kind, 0.0) + seconds
         return seconds
 
     def validation_is_due(self) -> bool:
@@ -123,4 +136,4 @@ class BudgetClock:
         return progress.step % every == 0 if every else validated
 
     def patience_is_over(self) -> bool:
-        return 0 < self.settings.patience <= self.progress.stuck
+        return 0 < self.settings.patience <= self.progress.validations_since_best

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -135,7 +134,9 @@ class Checkpointer:
         tensors = flatten(weights, "model") | optimizer_tensors(self.optimizer)
         tensors |= flatten(self.group.all_gather(state) or {}, "state") | flatten(self.average.weights, "average")
         tensors |= self.generators()
-        self._write(self.folder / CHECKPOINT, COPIES[1], self._copy(COPIES[1], tensors), {"progress": asdict(progress)})
+        self._write(
+            self.folder / CHECKPOINT, COPIES[1], self._copy(COPIES[1], tensors), {"progress": progress.as_note()}
+        )
         self.clock.saving, self.clock.saved = time.perf_counter() - began, progress.elapsed
         if wait:
             self.writer.wait()
@@ -149,8 +150,7 @@ class Checkpointer:
         # Cloned because in the file they start at any address, and products of numbers that are not aligned as in
         # PyTorch's own memory may round differently.
         tensors = {name: tensor.clone() for name, tensor in tensors.items()}
-        progress = Progress(**note["progress"])
-        progress.history = [(int(step), float(loss)) for step, loss in progress.history]
+        progress = Progress.from_note(note["progress"])
         self.clock.resumed(progress)
         patterns = weights_of(self.model)
         saved = unflatten(tensors, "model")

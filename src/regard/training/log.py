@@ -54,7 +54,7 @@ class TrainingLog:
             loss=mean, perplexity=perplexity_of(mean), learning_rate=self.rate, tokens_per_second=round(speed, 1)
         )
         self.note = f"loss {mean:.3f} · perplexity {perplexity_of(mean):.2f} · {group_digits(speed)} tokens/s"
-        for what, seconds in self.progress.besides.items():
+        for what, seconds in self.progress.overhead_seconds.items():
             if seconds > NOTABLE * self.progress.elapsed:
                 self.note += f" · {what} {seconds / self.progress.elapsed:.0%} of the time"
         self.pending, self.since = [], time.monotonic()

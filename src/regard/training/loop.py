@@ -107,8 +107,7 @@ class Trainer:
         )
         self.feed = PrefetchingLoader(self.batches, self.device)
         self.stop_requested, self.stop_signal = False, signal.SIGINT
-        self.validating = False  # for error messages
-        self.rows = 0  # of the current batch
+        self.validating, self.rows = False, 0  # for error messages: rows of the current batch
         self.random: dict[str, Tensor] = {}  # the generators before the current step
         self.callbacks: tuple[Callback, ...] = ()
 
@@ -165,7 +164,8 @@ class Trainer:
                 if validated := clock.validation_is_due():
                     self._validate(log)
                     if clock.patience_is_over():
-                        bar.say(f"stopping: {pluralize(self.progress.stuck, 'validation')} without improvement")
+                        worse = pluralize(self.progress.validations_since_best, "validation")
+                        bar.say(f"stopping: {worse} without improvement")
                         break
                 if clock.checkpoint_is_due(validated, stops=self.stop_requested, busy=self.files.is_busy):
                     self.save(wait=False)
@@ -239,14 +239,14 @@ class Trainer:
             self.files.save_best(progress.step, verdict, weights)
             progress.best, progress.best_step, progress.criterion = verdict.objective, progress.step, verdict.criterion
         self.files.keep_validated(progress.step, weights)
-        progress.stuck = 0 if improved else progress.stuck + 1
+        progress.validations_since_best = 0 if improved else progress.validations_since_best + 1
         progress.history.append((progress.step, verdict.loss))
         self.files.snapshot(progress, weights)
         if self.average.active:
             self.average.swap(self.model)
         elif self.settings.optimizer == "asgd" and averaging_is_due([loss for _, loss in progress.history]):
             self.average.add(self.model)
-            progress.stuck = 0  # patience starts again for the average
+            progress.validations_since_best = 0  # patience starts again for the average
         if self.settings.schedule == "plateau" and not improved:
             progress.drops += 1
         self.model.train()

@@ -7,7 +7,7 @@ import signal
 import threading
 import weakref
 from contextlib import contextmanager
-from dataclasses import asdict, replace
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -139,12 +139,12 @@ def test_the_log_is_a_mean_over_tokens_about_once_a_second(tmp_path, bar, clock)
     assert bar.steps[0][1] == ""
     assert bar.steps[1][1] == "loss 3.500 · perplexity 33.12 · 400 tokens/s"
     assert bar.steps[4][1] == "loss 800.000 · perplexity inf · 35 tokens/s · validation 11% of the time"
-    assert at.besides == {"validation": 1.125, "saving": 0.125}
+    assert at.overhead_seconds == {"validation": 1.125, "saving": 0.125}
     assert at.seconds == pytest.approx(4.25006)
 
 
 def test_what_takes_more_than_a_twentieth_of_the_time_is_mentioned(tmp_path, clock):
-    at = Progress(elapsed=160.0, besides={"validation": 8.0, "saving": 9.6})
+    at = Progress(elapsed=160.0, overhead_seconds={"validation": 8.0, "saving": 9.6})
     log = TrainingLog(None, Bar(), at)
     clock.now += 1.0
     log.trained(torch.tensor(1.0), 10, 0.1)
@@ -266,7 +266,7 @@ def test_of_a_budget_of_seconds_the_end_is_left_free_for_the_last_validation_and
     at = one.train()
     assert [step for step, _ in at.history] == validated
     assert all(share == pytest.approx(expected) for share, expected in shares)
-    assert at.besides == {"validation": 10.0 * len(at.history), "saving": 2.0}
+    assert at.overhead_seconds == {"validation": 10.0 * len(at.history), "saving": 2.0}
     assert at.started == 20.0
 
 
@@ -477,7 +477,8 @@ def test_before_the_first_step_nothing_was_done(tmp_path):
     nothing = {"step": 0, "tokens": 0, "seconds": 0.0, "elapsed": 0.0, "started": 0.0, "besides": {}, "best": math.inf}
     nothing |= {"criterion": "loss", "best_step": -1, "stuck": 0, "drops": 0, "averaged": 0, "finished": False}
     assert progress == nothing | {"history": [], "validated": 0.0}
-    assert asdict(Progress()) == progress
+    assert Progress().as_note() == progress
+    assert Progress.from_note(progress) == Progress()
     assert one.runner.warm_up_steps == 0
     assert not one.runner.needs_tensor_learning_rate
 
@@ -593,12 +594,12 @@ def test_sgd_is_averaged_from_the_validation_on_that_is_worse_than_an_older_one(
 
     one, at, weights = trained("asgd")
     assert at.averaged == 4
-    assert at.stuck == 3  # counted anew for the average
+    assert at.validations_since_best == 3  # counted anew for the average
     torch.testing.assert_close(one.average.weights["embedding.table.weight"], torch.stack(weights[6:]).mean(0))
     torch.testing.assert_close(one.model.embedding.table.weight.detach(), weights[-1])
     one, at, _ = trained("sgd")
     assert at.averaged == 0
-    assert at.stuck == 9
+    assert at.validations_since_best == 9
 
 
 # -- a group ---------------------------------------------------------------------------------------------------------
