@@ -33,7 +33,7 @@ from regard.runs.new_folder import begin, others_files, tidy
 from regard.runs.recipe import Recipe, compose
 from regard.runs.tasks.task import find_task
 from regard.systems.catalogue import find
-from regard.systems.own.code import admit, is_own, locate
+from regard.systems.own.code import is_own, locate, require_trusted
 from regard.training.hyperparameters import GradientTraining
 
 FORMAT = 1
@@ -161,7 +161,7 @@ def _read_entrant(entry: Mapping[str, Any], path: Path) -> Entrant:
     if not all(type(seed) is int for seed in seeds) or not isinstance(entry["label"], str):
         raise TypeError
     if is_own(tree["system"]):
-        admit(locate(tree["system"]), path)
+        require_trusted(locate(tree["system"]), path)
     return Entrant(entry["label"], entry["year"], entry["counted"], compose(tree["system"], None, tree), seeds)
 
 

@@ -24,7 +24,7 @@ from regard.laws.searching import beam_one_is_greedy
 from regard.report.progress import say
 from regard.systems.catalogue import load_class, load_module
 from regard.systems.model import Model
-from regard.systems.own.code import crash, is_own, name_code
+from regard.systems.own.code import crash, is_own, trust_code
 from regard.systems.own.stack import BY_SIZE, OwnLayer
 from regard.systems.sizes import sizes_of
 
@@ -97,7 +97,7 @@ def _outside(error: Exception, advice: str) -> str:
 
 def builder(system: str) -> Build:
     """A function that builds a small model of a system, registered or the user's own."""
-    name = name_code(system).name if is_own(system) else system
+    name = trust_code(system).name if is_own(system) else system
     parts, kind = load_module(name), load_class(name)
     if isinstance(parts, OwnLayer):
         with suppress_but(RegardError):  # a crash is reported with its law

@@ -160,7 +160,7 @@ SYSTEMS: tuple[System, ...] = (
 
 
 def find(name: str) -> System:
-    """The entry of a system by name; a user's own file is run, if it was named (`code.name_code`)."""
+    """The entry of a system by name; a user's own file is run, if it was named (`code.trust_code`)."""
     for system in SYSTEMS:
         if system.name == name:
             return system

@@ -118,11 +118,6 @@ class Translator(Model):
         unread = self._unread(source.size(0) * width, capacity, source.device)
         return {**unread, "past": past, "source": {"valid": valid, **self.remember(encoded)}}
 
-    def explain_source(self, source: Tensor, lengths: Tensor | None = None) -> tuple[Tensor, State]:
-        """The memory [N, S, D] by the written equation, and every part it goes through."""
-        encoded, parts = self.explain_encode(source, lengths)
-        return encoded["memory"], parts
-
     def init_embeddings(self) -> None:
         """Word vectors of length ½: tied they are output weights, and an untrained model should prefer no word. As they
         are read they are scaled to components of size ½, or the cells could hardly distinguish words at first."""

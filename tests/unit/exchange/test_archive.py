@@ -141,9 +141,9 @@ def test_code_of_ones_own_travels_and_is_not_trusted_on_arrival(tmp_path, monkey
     monkeypatch.setattr("regard.systems.own.code._in_use", {})
     with pytest.raises(RegardError, match="was never named on this machine"):
         regard.load(back)
-    from regard.systems.own.code import name_code
+    from regard.systems.own.code import trust_code
 
-    name_code(f"{back}/mine.py:Mine")  # as `regard laws` does
+    trust_code(f"{back}/mine.py:Mine")  # as `regard laws` does
     assert regard.load(back).generate("The", max_tokens=2)
 
 

@@ -1,9 +1,9 @@
 """A user's own code, `./mine.py:MyCell` or `my.package:MyCell`, wherever a system is named.
 
 Naming a file runs it, as `python mine.py` would, and stores its path and SHA-256 in the cache. Code that a run, a
-recipe or a comparison names is run only if exactly this content was named before (`admit`), so opening a folder from a
-stranger runs nothing. A `Code` holds the file's bytes; these are hashed, checked and run. Files that it imports are not
-checked. Nothing here imports torch.
+recipe or a comparison names is run only if exactly this content was named before (`require_trusted`), so opening a
+stranger's folder runs nothing. A `Code` holds the file's bytes; these are hashed, checked and run. Files that it
+imports are not checked. Nothing here imports torch.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ def read_code(file: Path) -> bytes:
 # -- trust -----------------------------------------------------------------------------------------------------------
 
 
-def name_code(name: str) -> Code:
+def trust_code(name: str) -> Code:
     """The user names this code: the file's current content may run, in this process and later."""
     code = locate(name)
     line = _line(code.digest, code.file)
@@ -106,7 +106,7 @@ def name_code(name: str) -> Code:
             with open(cache_folder() / NAMED, "a", encoding="utf-8", opener=_for_its_owner) as stream:
                 stream.write(f"{line}\n")
     _named_here.add(line)
-    return use(code)
+    return register(code)
 
 
 def was_named(digest: str, file: Path) -> bool:
@@ -115,23 +115,23 @@ def was_named(digest: str, file: Path) -> bool:
     return line in _named_here or line in _named()
 
 
-def admit(code: Code, where: str | Path = "This") -> Code:
+def require_trusted(code: Code, where: str | Path = "This") -> Code:
     """Refuses code that `where` (a run, a recipe, a comparison) names, unless the user has named this content."""
     if not was_named(code.digest, code.file):
         raise RegardError(
             f"{where} would run {code.file}, and that file as it is now was never named on this machine: read it, and "
             f"if you trust it, run `regard laws {code.name}` and try again."
         )
-    return use(code)
+    return register(code)
 
 
-def admit_copy(copy: Code, original: Path) -> Code:
+def trust_copy(copy: Code, original: Path) -> Code:
     """A run's copy of code that was named as `original`: the same bytes; it imports from the original's folder."""
     _named_here.add(_line(copy.digest, copy.file))
-    return use(Code(copy.name, copy.file, copy.label, copy.source, original.parent))
+    return register(Code(copy.name, copy.file, copy.label, copy.source, original.parent))
 
 
-def use(code: Code) -> Code:
+def register(code: Code) -> Code:
     _in_use[code.name] = code
     return code
 
@@ -176,7 +176,7 @@ def _for_its_owner(path: str, flags: int) -> int:
 
 def run_code(code: Code) -> ModuleType:
     """Runs the code, once per content, and returns the module. Nothing else runs a user's code."""
-    admit(code)
+    require_trusted(code)
     module = _loaded.get((code.file, code.digest)) or (_run(code) if code.is_file else _import(code))
     _loaded[code.file, code.digest] = module
     return module
@@ -198,7 +198,7 @@ def _is_from(kind: type, module: ModuleType) -> bool:
 
 
 def _run(code: Code) -> ModuleType:
-    reach(code.neighbours)
+    add_to_path(code.neighbours)
     module = ModuleType(f"own_{code.file.stem}_{code.digest[:12]}")
     module.__file__ = str(code.file)
     sys.modules[module.__name__] = module  # dataclasses look up their module there
@@ -212,7 +212,7 @@ def _run(code: Code) -> ModuleType:
 
 
 def _import(code: Code) -> ModuleType:
-    reach(code.neighbours)
+    add_to_path(code.neighbours)
     if sys.modules.get(code.name.rpartition(":")[0]) in _loaded.values():  # an older version of the same file
         del sys.modules[code.name.rpartition(":")[0]]
     try:
@@ -245,7 +245,7 @@ def _these_bytes(code: Code) -> Iterator[str]:
         sys.meta_path.remove(finder)
 
 
-def reach(folder: Path) -> None:
+def add_to_path(folder: Path) -> None:
     """Lets a file import modules of its folder; last on the path, so that none of them hides an installed package.
 
     Never a run's folder: its code is only a record, and its other files may be a stranger's.
