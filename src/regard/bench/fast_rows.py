@@ -135,7 +135,7 @@ TRANSFORMER = pair_training("transformer", norm="post", dropout=0.1)
 
 @dataclass(frozen=True)
 class RowTrial:
-    """The work that shows what a row brings, and the rows that would hide it."""
+    """The workload that measures a row, and the rows that would hide it."""
 
     work: str
     open: Open

@@ -31,7 +31,7 @@ MAX_TEXTS = 256  # texts at once
 
 
 class Streamer:
-    """What `generate` calls with each step's tokens of all rows."""
+    """The callback of `generate`: receives each step's tokens of all rows."""
 
     def __init__(self, jobs: list[HuggingFaceJob], loop: asyncio.AbstractEventLoop) -> None:
         self.jobs, self.loop, self.prompt = jobs, loop, True

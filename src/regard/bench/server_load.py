@@ -174,7 +174,7 @@ class Load:
         return median(ours / alone for ours, alone in zip(self.rates, one)) if one and self.rates else None
 
     def texts_as_alone(self) -> str | None:
-        """How many texts are what a client got that asked alone, of those whose prompt it had, too."""
+        """The number of texts equal to those of a client alone, among the prompts of both."""
         if self.one is None or self.one is self or not self.answers:
             return None
         alone = {answer.question: answer.text() for answer in self.one.answers}

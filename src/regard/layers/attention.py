@@ -228,7 +228,7 @@ class CrossAttention(nn.Module):
 
 
 def _by_hypothesis(part: Tensor, x: Tensor) -> Tensor:
-    """What all hypotheses of a source ask or find, [N, H, width·T, …] → [R, H, T, …]."""
+    """The queries or contexts of all hypotheses of a source, [N, H, width·T, …] → [R, H, T, …]."""
     rows, columns, _ = x.shape
     return part.unflatten(2, (-1, columns)).transpose(1, 2).reshape(rows, part.size(1), columns, -1)
 

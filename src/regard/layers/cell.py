@@ -104,7 +104,7 @@ class Memory(dict[str, Any]):
 
 
 def unroll(step: Callable[[Tensor, State], State], x: Tensor, state: State, span: Span) -> tuple[Tensor, State, State]:
-    """One step for each column of x [R, T, D]: what "hidden" was, the state at the end, and all parts, each [R, T, …].
+    """One step for each column of x [R, T, D]: "hidden" at each, the state at the end, and all parts, each [R, T, …].
 
     A padded column leaves its row's memory as it was, so that the state at the end is each row's own.
     """

@@ -64,14 +64,14 @@ class RecurrentEncoder(nn.Module):
         parts: State = {}
         for layer in map(str, range(self.fused.num_layers)):
             x = F.dropout(x, self.fused.dropout, self.training) if last else x
-            ways = {way: self._walk(next(weights), x, lengths, way) for way in self.directions}
+            ways = {way: self._unroll_layer(next(weights), x, lengths, way) for way in self.directions}
             x = torch.cat([hidden for hidden, _, _ in ways.values()], dim=-1)
             ends = [end for _, end, _ in ways.values()]
             last[layer] = {name: torch.cat([end[name] for end in ends], dim=-1) for name in self.memory}
             parts[layer] = {way: inside for way, (_, _, inside) in ways.items()}
         return x, last, parts
 
-    def _walk(
+    def _unroll_layer(
         self, weights: Sequence[Tensor], x: Tensor, lengths: Tensor | None, way: str
     ) -> tuple[Tensor, State, State]:
         """One layer in one direction; backwards is forwards over the reversed row."""

@@ -185,7 +185,7 @@ def cut(part: Tensor, size: int) -> Tensor:
 def read_chunks(
     query: Tensor, key: Tensor, value: Tensor, decay: Tensor, write: Tensor | None, matrix: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """What T words read [R, H, T, d], and the matrix after them; `write` is β under the delta rule."""
+    """The contexts [R, H, T, d] of T words, and the matrix after them; `write` is β under the delta rule."""
     words = query.size(2)
     size = min(CHUNK, words)
     query, key, value = (cut(part, size) for part in (query, key, value))

@@ -66,7 +66,7 @@ class Group:
         return tensor
 
     def all_reduce(self, clocks: Sequence[float], stop: bool) -> tuple[Sequence[float], bool]:
-        """Rank 0's clocks, and whether any rank was asked to stop."""
+        """Rank 0's clocks, and whether any rank received a stop signal."""
         if self.alone:
             return clocks, stop
         mine = clocks if self.is_first else [0.0] * len(clocks)

@@ -17,7 +17,7 @@ SWITCH = ("auto", "on", "off")
 
 @dataclass(frozen=True)
 class GradientTraining(CheckedSettings):
-    """What every neural system's training is made of."""
+    """The settings of every neural system's training."""
 
     section = "training"
     on_pairs = False  # it learns from pairs of a source and a target
@@ -182,7 +182,7 @@ class CountTraining(CheckedSettings):
 
 @dataclass(frozen=True)
 class Budget:
-    """What ends a training: a number of steps, of tokens, or of seconds. The first two make a resume exact."""
+    """The end of a training: a number of steps, of tokens, or of seconds. The first two make a resume exact."""
 
     amount: float
     unit: str  # "steps", "tokens" or "seconds"

@@ -123,7 +123,7 @@ class Trainer:
     # -- the loop ----------------------------------------------------------------------------------------------------
 
     def train(self) -> Progress:
-        """Trains from `self.at` on. Raises Stopped when interrupted."""
+        """Trains from `self.progress` on. Raises Stopped when interrupted."""
         try:
             return self._train()
         except (RuntimeError, MemoryError) as error:

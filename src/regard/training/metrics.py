@@ -31,8 +31,7 @@ def append_metrics(path: Path, row: Mapping[str, Any]) -> None:
 
 
 def sound_metrics(path: Path) -> tuple[list[Entry], int | None]:
-    """The lines that are as they were written, and the number of the first that is not. A last line that was cut short
-    is left out: a kill may do that."""
+    """The undamaged lines, and the number of the first damaged one. A last line that a kill cut short is left out."""
     found: list[Entry] = []
     damaged = None
     for number, line in enumerate(_lines(path), 1):
@@ -45,7 +44,7 @@ def sound_metrics(path: Path) -> tuple[list[Entry], int | None]:
 
 
 def cut_metrics(path: Path, step: int) -> None:
-    """Removes what was logged after the checkpoint, and an incomplete last line; refuses a file that is damaged."""
+    """Removes rows logged after the checkpoint, and an incomplete last line; refuses a file that is damaged."""
     if not path.is_file():
         return
     lines, kept = _lines(path), []

@@ -64,7 +64,7 @@ def clip(model: nn.Module, most: float, optimizer: torch.optim.Optimizer) -> Non
 
 
 def divisor(gradients: Sequence[Tensor], most: float) -> Tensor:
-    """What clipped gradients are divided by."""
+    """The divisor of clipped gradients."""
     norm = torch.nn.utils.get_total_norm(gradients).float()
     return ((norm + 1e-6) / most).clamp(min=1.0)
 

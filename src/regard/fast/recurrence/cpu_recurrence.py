@@ -35,11 +35,11 @@ by_tanh = torch.ops.aten.tanh_backward  # (d, y) → d · (1 − y²)
 
 def learn(layer: Recurrent, weights: Sequence[Tensor], x: Tensor, state: State, span: Span) -> tuple[Tensor, State]:
     """A way for `recurrence.run`."""
-    hidden = walk(layer.fused.mode, weights, x.to(weights[1].dtype), state["hidden"], span.lengths)
+    hidden = unroll(layer.fused.mode, weights, x.to(weights[1].dtype), state["hidden"], span.lengths)
     return hidden, {"hidden": hidden[:, -1].clone()}  # a view would keep all steps in memory
 
 
-def walk(mode: str, weights: Sequence[Tensor], x: Tensor, first: Tensor, lengths: Tensor | None) -> Tensor:
+def unroll(mode: str, weights: Sequence[Tensor], x: Tensor, first: Tensor, lengths: Tensor | None) -> Tensor:
     """A layer over x [R, T, D] from the state `first` on: h_t [R, T, H]. Padded columns repeat a row's last state."""
     columns = x.transpose(0, 1)
     if lengths is None:
@@ -59,10 +59,10 @@ def encode(encoder: RecurrentEncoder, x: Tensor, lengths: Tensor | None = None) 
         zero, lengths = x.new_zeros(x.size(0), fused.hidden_size), known_padding(x, lengths)
         for layer in map(str, range(fused.num_layers)):
             x = F.dropout(x, fused.dropout, fused.training) if last else x
-            found = [walk(fused.mode, next(weights), x, zero, lengths)]
+            found = [unroll(fused.mode, next(weights), x, zero, lengths)]
             ended = [found[0][:, -1]]
             if fused.bidirectional:
-                back = walk(fused.mode, next(weights), backwards(x, lengths), zero, lengths)
+                back = unroll(fused.mode, next(weights), backwards(x, lengths), zero, lengths)
                 found.append(backwards(back, lengths))
                 ended.append(back[:, -1])
             x, last[layer] = torch.cat(found, dim=-1), {"hidden": torch.cat(ended, dim=-1)}

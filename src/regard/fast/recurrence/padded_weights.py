@@ -101,7 +101,7 @@ _used: ContextVar[Mapping[int, PaddedWeight]] = ContextVar("padded weights")
 
 @contextmanager
 def using(weights: Mapping[int, PaddedWeight]) -> Iterator[None]:
-    """Meanwhile forward passes in this thread find these weights, by `id(weight)`."""
+    """In this context, forward passes in this thread find these weights, by `id(weight)`."""
     before = _used.set(weights)
     try:
         yield
