@@ -5,7 +5,7 @@ file's name alone, so no path of this machine is in it; `report.html` is left ou
 
 An archive may come from anyone. Only the files of a run come out of it, each of exactly the size and digest that was
 recorded, and nothing is unpacked that is not as large as it lies there. Code of one's own comes along, and is not run
-before it was named on this machine (systems/code.py).
+before it was named on this machine (systems/own/code.py).
 """
 
 from __future__ import annotations
