@@ -54,8 +54,8 @@ def next_symbol(string: str) -> str:
 def worked() -> list[Worked]:
     """002:27–57, all at once."""
 
-    def same(what: str, noted: str, found: str, where: str) -> Worked:
-        return Worked(what, noted, found, noted == found, where)
+    def same(what: str, noted: str, computed: str, where: str) -> Worked:
+        return Worked(what, noted, computed, noted == computed, where)
 
     strings = [
         same(f"after {s}", s + n, s + next_symbol(s), "002:29")
@@ -242,9 +242,9 @@ def experiment(trial: Trial) -> Evidence:
 def curve(learnt: dict[tuple[str, int], list[float]]) -> Figure:
     lines = []
     for system in dict.fromkeys(system for system, _ in learnt):
-        found = [(d, values) for (name, d), values in learnt.items() if name == system]
-        points = [(d, sum(values) / len(values)) for d, values in found]
-        band = [share_interval(int(sum(values)), len(values), 0.99) for _, values in found]
+        by_distance = [(d, values) for (name, d), values in learnt.items() if name == system]
+        points = [(d, sum(values) / len(values)) for d, values in by_distance]
+        band = [share_interval(int(sum(values)), len(values), 0.99) for _, values in by_distance]
         lines.append(Line(system, points, band=band))
     return Lines(
         title="Learnt from strings whose only B is far back",

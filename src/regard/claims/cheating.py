@@ -68,7 +68,7 @@ def losses(model: Model, steps: int) -> list[float]:
     if not list(model.parameters()):  # it counts one text and is tried on others
         model.count(torch.randint(model.vocabulary, (20_000,)).numpy())  # type: ignore[operator]
     optimiser = torch.optim.Adam([*model.parameters()], lr=3e-3) if list(model.parameters()) else None
-    found = []
+    values = []
     for _ in range(steps if optimiser else LAST):
         words = torch.randint(model.vocabulary, (ROWS, WORDS + 1))
         state = model.begin(torch.randint(model.vocabulary, (ROWS, 4))) if isinstance(model, Translator) else None
@@ -77,12 +77,12 @@ def losses(model: Model, steps: int) -> list[float]:
             optimiser.zero_grad()
             loss.backward()
             optimiser.step()
-        found.append(float(loss.detach()))
-    return found
+        values.append(float(loss.detach()))
+    return values
 
 
-def settled(found: list[float]) -> float:
-    return sum(found[-LAST:]) / LAST
+def settled(losses: list[float]) -> float:
+    return sum(losses[-LAST:]) / LAST
 
 
 @torch.no_grad()
@@ -123,7 +123,7 @@ def experiment(trial: Trial) -> Evidence:
             if name == NO_MASK:
                 unseen.append(unseen_loss(model) / most)
             trial.step(f"{name}, seed {seed}")
-    final = {name: [settled(found) for found in each] for name, each in curves.items()}
+    final = {name: [settled(curve) for curve in each] for name, each in curves.items()}
     causal = [name for name in final if name in SMALL]
     torch.manual_seed(0)
     floor = floor_without_places(vocabulary)

@@ -38,7 +38,7 @@ from regard.runs.tasks.language.run import LanguageRun
 from regard.runs.tasks.translation.run import TranslationRun
 
 WIDTH, WORDS, FAR, DRAWS = 32, 41, 15, 20  # of the probe: components, words of the text, how far is far, and encoders
-DRAWN, LONGEST = 500, 30  # sentences that each model writes, and the most words of one
+DRAWN, MAX_WORDS = 500, 30  # sentences that each model writes, and the most words of one
 TASKS = ("next word", "class", "translation", "generation")
 Scores = dict[str, float]
 
@@ -56,8 +56,8 @@ def experiment(trial: Trial) -> Evidence:
     bayes = naive_bayes(known_grammar.agreement())
     mixed = shuffled_share()
     influence = {name: [reach(name, draw) for draw in range(DRAWS)] for name in PROBES}
-    far = {name: [float(before[FAR] / before[1]) for before, _ in found] for name, found in influence.items()}
-    next_to = {name: [float(after[1]) for _, after in found] for name, found in influence.items()}
+    far = {name: [float(before[FAR] / before[1]) for before, _ in seeds] for name, seeds in influence.items()}
+    next_to = {name: [float(after[1]) for _, after in seeds] for name, seeds in influence.items()}
 
     def less(task: str, ones: Sequence[Scores], others: Sequence[Scores]) -> list[float]:
         return [one[task] - other[task] for one, other in zip(ones, others)]
@@ -113,7 +113,7 @@ def grammatical(run: LanguageRun, seed: int) -> float:
     eos = run.tokenizer.eos
     rows: list[list[int]] = [[] for _ in range(DRAWN)]
     for tokens in generate(
-        run.model, [[eos]] * DRAWN, max_tokens=LONGEST, eos=eos, lines=1, sampling=Sampling(), seed=seed
+        run.model, [[eos]] * DRAWN, max_tokens=MAX_WORDS, eos=eos, lines=1, sampling=Sampling(), seed=seed
     ):
         for row, token in zip(rows, tokens):
             if token is not None:
@@ -217,9 +217,9 @@ PROBES: dict[str, Callable[[], nn.Module]] = {
 
 def figure(influence: dict[str, list[tuple[Tensor, Tensor]]]) -> Lines:
     lines = []
-    for name, found in influence.items():
-        before = torch.stack([one for one, _ in found]).mean(0)
-        after = torch.stack([two for _, two in found]).mean(0)
+    for name, seeds in influence.items():
+        before = torch.stack([one for one, _ in seeds]).mean(0)
+        after = torch.stack([two for _, two in seeds]).mean(0)
         points = [(-float(d), float(before[d])) for d in range(len(before) - 1, 0, -1)]
         points += [(float(d), float(after[d])) for d in range(1, len(after))]
         lines.append(Line(name, [(d, size) for d, size in points if size > 0]))

@@ -13,7 +13,7 @@ from random import Random
 
 from regard.base.word_spans import find_words
 from regard.base.writing import write_text
-from regard.claims.models import kept
+from regard.claims.models import claims_cache
 from regard.corpora.phrasebook import make_pairs
 
 Symbols = Sequence[str]
@@ -27,7 +27,7 @@ def keep(name: str, splits: Splits, ending: str, store: Path | None = None) -> s
     """The folder with these lines, one file per split; its name is a hash of the content."""
     texts = {split: "".join(f"{line}\n" for line in lines) for split, lines in splits.items()}
     content = hashlib.sha256("\0".join(f"{split}\0{texts[split]}" for split in sorted(texts)).encode()).hexdigest()
-    folder = (store or kept()) / "data" / f"{name}-{content[:12]}"
+    folder = (store or claims_cache()) / "data" / f"{name}-{content[:12]}"
     folder.mkdir(parents=True, exist_ok=True)
     for split, text in texts.items():
         if not (folder / f"{split}.{ending}").exists():

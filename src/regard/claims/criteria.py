@@ -228,7 +228,7 @@ def experiment(trial: Trial) -> Evidence:
         table=tuple(
             {
                 "system": subject.name,
-                **{name: said(cells[subject.name, name]) for name in PROBES},
+                **{name: described(cells[subject.name, name]) for name in PROBES},
                 "weakest word": sum(weakest[subject.name]) / len(trial.seeds),
             }
             for subject in SUBJECTS
@@ -236,7 +236,7 @@ def experiment(trial: Trial) -> Evidence:
     )
 
 
-def said(values: list[float]) -> str:
+def described(values: list[float]) -> str:
     return "yes" if all(values) else "no" if not any(values) else "at times"
 
 

@@ -38,7 +38,7 @@ from regard.runs.tasks.language.run import LanguageRun
 from regard.text.corpus import open_corpus
 
 OFTEN = 8  # times a word must occur in the training text
-FEWEST, REAL_STEPS, VOCABULARY = 30, 3000, 10_000  # judged pairs that a real text must have; steps and words of it
+MIN_PAIRS, REAL_STEPS, VOCABULARY = 30, 3000, 10_000  # judged pairs that a real text must have; steps and words of it
 SHOWN = 5  # words of a class in the figure
 
 
@@ -46,11 +46,11 @@ def experiment(trial: Trial) -> Evidence:
     counts = Counter(word for line in spoken()["train"] for word in line.split())
     words = known(reader(trial, "gpt", trial.seeds[0]), counts)
     compared = comparisons(words, counts)
-    found, mixed, drawn = [], [], []
+    aucs, mixed, drawn = [], [], []
     for seed in trial.seeds:
         run = reader(trial, "gpt", seed)
         vectors = vectors_of(run, words)
-        found.append(auc(vectors, compared))
+        aucs.append(auc(vectors, compared))
         other = reader(trial, "gpt", seed, "shuffled")
         mixed.append(auc(vectors_of(other, words), compared))
         noise = torch.randn(vectors.shape, generator=torch.Generator().manual_seed(seed))
@@ -60,7 +60,7 @@ def experiment(trial: Trial) -> Evidence:
     apart = torch.pdist(one_hot)
     judged, remark = judgements(trial) if trial.data else ({}, f"No real text was given, so {ASK}")
     measured = {
-        ALIKE: found,
+        ALIKE: aucs,
         MIXED: mixed,
         ONE_HOT: [float((apart - math.sqrt(2)).abs().max())],
         RANDOM: drawn,
@@ -80,10 +80,10 @@ def judgements(trial: Trial) -> tuple[dict[str, list[float]], str]:
     counts = Counter(word for line in text["train"] for word in line.lower().split())
     often = {word for word, count in counts.most_common(VOCABULARY * 9 // 10) if count >= OFTEN}
     pairs = {pair: said for pair, said in JUDGED.items() if often.issuperset(pair)}
-    if len(pairs) < FEWEST:
+    if len(pairs) < MIN_PAIRS:
         raise RegardError(
             f"{trial.data} has {len(pairs)} of the {len(JUDGED)} judged pairs of words often enough, and "
-            f"{FEWEST} are needed; give a longer text in English, as --data wikitext-2."
+            f"{MIN_PAIRS} are needed; give a longer text in English, as --data wikitext-2."
         )
     said = list(pairs.values())
     texts = {AGREES: text, UNORDERED: corpora.shuffled(text)}
@@ -183,15 +183,15 @@ def comparisons(words: Mapping[str, str], counts: Mapping[str, int]) -> Tensor:
     """[comparisons, 3]: a word, a mate of its class, and a rival of another class that is as frequent as the mate."""
     names, kinds = list(words), list(words.values())
     rates = torch.tensor([math.log(counts[word]) for word in names])
-    found = []
+    triples = []
     for word, mate in permutations(range(len(names)), 2):
         if kinds[word] == kinds[mate]:
             apart = (rates - rates[mate]).abs()
             others = [n for n in range(len(names)) if kinds[n] != kinds[word]]
             nearest = min(float(apart[n]) for n in others)
             equal = [n for n in others if float(apart[n]) == nearest]
-            found.append((word, mate, equal[(word + mate) % len(equal)]))
-    return torch.tensor(found)
+            triples.append((word, mate, equal[(word + mate) % len(equal)]))
+    return torch.tensor(triples)
 
 
 def cosines(vectors: Tensor) -> Tensor:

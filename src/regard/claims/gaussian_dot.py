@@ -22,24 +22,24 @@ KEYS = 12
 
 def experiment(trial: Trial) -> Evidence:
     names = (EXPONENT, EQUAL, SCALED, UNEQUAL, LONG, NORMED, PROJECTED)
-    found: dict[str, list[float]] = {name: [] for name in names}
+    measured: dict[str, list[float]] = {name: [] for name in names}
     for seed in trial.seeds:
         random = np.random.default_rng(seed)
         width = int(random.integers(4, 33))
         queries, keys = random.normal(size=(5, width)), random.normal(size=(KEYS, width))
         alike = equally_long(keys)
         bandwidth = trial.knob("bandwidth")
-        found[EXPONENT].append(exponent_differs(queries, keys))
-        found[EQUAL].append(differ(queries, alike, "dot", bandwidth))
-        found[SCALED].append(differ(queries, alike, "scaled-dot", bandwidth * width**0.25))
-        found[UNEQUAL].append(differ(queries, keys, "dot", bandwidth))
+        measured[EXPONENT].append(exponent_differs(queries, keys))
+        measured[EQUAL].append(differ(queries, alike, "dot", bandwidth))
+        measured[SCALED].append(differ(queries, alike, "scaled-dot", bandwidth * width**0.25))
+        measured[UNEQUAL].append(differ(queries, keys, "dot", bandwidth))
         lengths = np.array([[0.01], [0.1], [1.0], [3.0], [10.0]])
-        found[LONG].append(differ(lengths * queries, alike, "dot", bandwidth))
+        measured[LONG].append(differ(lengths * queries, alike, "dot", bandwidth))
         normed, projected = after_layer_norm(3 * keys + 1, random)
-        found[NORMED].append(differ(queries, normed, "dot", bandwidth))
-        found[PROJECTED].append(differ(queries, projected, "dot", bandwidth))
+        measured[NORMED].append(differ(queries, normed, "dot", bandwidth))
+        measured[PROJECTED].append(differ(queries, projected, "dot", bandwidth))
         trial.step(f"draw {seed}")
-    return Evidence(found, figures=(by_spread(trial),))
+    return Evidence(measured, figures=(by_spread(trial),))
 
 
 def differ(queries: np.ndarray, keys: np.ndarray, score: str, bandwidth: float) -> float:

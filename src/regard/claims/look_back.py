@@ -35,17 +35,17 @@ KINDS: dict[str, tuple[Callable[[int, int], Layer], int]] = {  # the layer, and 
 
 
 def experiment(trial: Trial) -> Evidence:
-    found: dict[tuple[str, str], list[Tensor]] = {}  # by place in the text, for each seed
+    right_shares: dict[tuple[str, str], list[Tensor]] = {}  # by place in the text, for each seed
     for task in TASKS:
         for kind in KINDS:
             if kind == "mingru, two layers" and task != "parity":
                 continue
-            found[task, kind] = [right(task, kind, seed) for seed in trial.seeds]
+            right_shares[task, kind] = [right(task, kind, seed) for seed in trial.seeds]
             trial.step(f"{kind}, {task}")
-    late = {key: [float(each[LENGTH // 2 :].mean()) for each in seeds] for key, seeds in found.items()}
+    late = {key: [float(each[LENGTH // 2 :].mean()) for each in seeds] for key, seeds in right_shares.items()}
     lines = [
         Line(f"{kind}, {task}", list(enumerate(torch.stack(seeds).mean(0).tolist(), start=1)))
-        for (task, kind), seeds in found.items()
+        for (task, kind), seeds in right_shares.items()
     ]
     figure = Lines("Right answers by place in the text", "words read", "share right", lines)
     rows = tuple({"task": task, "layer": kind, "share right": shares} for (task, kind), shares in late.items())

@@ -43,8 +43,8 @@ def experiment(trial: Trial) -> Evidence:
     counts = {name: [at_work(reader(name, length), length) for length in lengths] for name in READERS}
     numbers: dict[str, list[float]] = defaultdict(list)
     further = lengths[-1] - lengths[0]
-    gained = {name: (found[-1] - found[0]) / further for name, found in counts.items()}
-    numbers[SAME] = [float(found - counts[name][0]) for name in RECURRENT for found in counts[name]]
+    gained = {name: (sizes[-1] - sizes[0]) / further for name, sizes in counts.items()}
+    numbers[SAME] = [float(sizes - counts[name][0]) for name in RECURRENT for sizes in counts[name]]
     numbers |= {WINDOW: [gained["nnlm"]], TABLE: [gained["gpt, learned positions"]]}
     numbers |= {ONE_HOT: [gained["self-attention, one-hot positions"]], DAN: [gained["dan"]]}
     numbers[WAVES] = [gained["gpt, sinusoids"]]
@@ -61,16 +61,16 @@ def experiment(trial: Trial) -> Evidence:
     figure = Lines(
         "Weights at work in a model that looks back so far", "words it looks back at",
         "weights that its prediction depends on, without word vectors",
-        [Line(name, list(zip(lengths, found, strict=True))) for name, found in counts.items()], log_x=True, log_y=True,
+        [Line(name, list(zip(lengths, sizes, strict=True))) for name, sizes in counts.items()], log_x=True, log_y=True,
     )  # fmt: skip
-    table = tuple({"model": name, **dict(zip(map(str, lengths), found))} for name, found in counts.items())
+    table = tuple({"model": name, **dict(zip(map(str, lengths), sizes))} for name, sizes in counts.items())
     return Evidence(numbers, (figure,), table=table)
 
 
 def reader(name: str, length: int) -> Model:
     """A model that can look back at `length` words, no larger than it need be."""
-    system, told = READERS[name]
-    settings = load_module(system).Settings(**{"width": WIDTH, "tied": False, "dropout": 0.0, **told(length)})
+    system, settings_at = READERS[name]
+    settings = load_module(system).Settings(**{"width": WIDTH, "tied": False, "dropout": 0.0, **settings_at(length)})
     model: Model = load_class(system)(VOCABULARY, settings)
     return model.double().eval()
 

@@ -14,7 +14,7 @@ from regard.report.figures import Figure, from_json
 
 
 @dataclass(frozen=True)
-class Result:
+class ClaimResult:
     name: str
     number: str
     kinds: tuple[str, ...]
@@ -97,7 +97,7 @@ class Result:
         }
 
     @classmethod
-    def from_json(cls, record: Mapping[str, Any]) -> Result:
+    def from_json(cls, record: Mapping[str, Any]) -> ClaimResult:
         numbers = record["numbers"]
         same = ("name", "number", "statement", "quote", "where", "conditions", "verdict", "breaks", "quick", "device")
         return cls(
@@ -114,7 +114,7 @@ class Result:
             seeds=tuple(record["seeds"]),
         )
 
-    def again(self) -> Result:
+    def again(self) -> ClaimResult:
         return replace(self, cached=True)
 
     def _repr_html_(self) -> str:
@@ -127,9 +127,9 @@ def verdict_words(verdict: str, quick: str) -> str:
     return f"quick: {verdict} at reduced size" if quick else verdict
 
 
-def result_of(claim: Claim, trial: Trial, evidence: Evidence, *, seconds: float, device: str, code: str) -> Result:
+def result_of(claim: Claim, trial: Trial, evidence: Evidence, *, seconds: float, device: str, code: str) -> ClaimResult:
     judgement = judge(claim, evidence)
-    return Result(
+    return ClaimResult(
         name=claim.name,
         number=claim.number,
         kinds=claim.kinds,

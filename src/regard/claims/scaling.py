@@ -52,7 +52,7 @@ def experiment(trial: Trial) -> Evidence:
     figure = Lines(
         f"Entropy of the weights over {KEYS} keys", "width d", "entropy (nats)",
         [
-            *(Line(name, [(d, mean(e)) for d, e in found.items()]) for name, found in level.items()),
+            *(Line(name, [(d, mean(e)) for d, e in points.items()]) for name, points in level.items()),
             Line("uniform weights", [(first, math.log(KEYS))], level=True),
         ],
         log_x=True, zero_y=True,
@@ -96,8 +96,8 @@ def heads(model: Model, tokens: Tensor) -> list[dict[str, object]]:
     _, _, parts = model.explain(tokens.to(model.device))
     words = tokens.size(1)
     rows: list[dict[str, object]] = []
-    for layer, found in parts["layers"].items():
-        for head, (scores, weights) in enumerate(zip(*(found["attention"][part][0] for part in ("scores", "weights")))):
+    for layer, block in parts["layers"].items():
+        for head, (scores, weights) in enumerate(zip(*(block["attention"][part][0] for part in ("scores", "weights")))):
             spread = [float(scores[t, : t + 1].var()) for t in range(1, words)]
             share = [float(torch.special.entr(weights[t, : t + 1]).sum()) / math.log(t + 1) for t in range(1, words)]
             rows.append({

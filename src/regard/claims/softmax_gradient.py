@@ -28,9 +28,9 @@ def experiment(trial: Trial) -> Evidence:
     gaps = sorted({*GAPS, trial.knob("gap")})
     for seed in trial.seeds:
         torch.manual_seed(seed)
-        found = [softmax_gradient(gap) for gap in gaps]
-        numbers[NEVER] += [size for size, _ in found]
-        numbers[WRITTEN] += [difference for gap, (_, difference) in zip(gaps, found, strict=True) if gap <= MODERATE]
+        sizes = [softmax_gradient(gap) for gap in gaps]
+        numbers[NEVER] += [size for size, _ in sizes]
+        numbers[WRITTEN] += [difference for gap, (_, difference) in zip(gaps, sizes, strict=True) if gap <= MODERATE]
         two = [two_keys(gap) for gap in gaps]
         numbers[CLOSED] += [size / closed_form(gap) - 1 for gap, size in zip(gaps, two, strict=True)]
         large = [math.log(two_keys(gap)) for gap in LARGE]
@@ -65,13 +65,13 @@ def softmax_gradient(gap: float) -> tuple[float, float]:
     side = torch.randn(WIDTH, dtype=torch.float64)
     query = leading(keys, gap).requires_grad_()
     weights = weigh("dot", query, keys)
-    (found,) = torch.autograd.grad(weights @ values @ side, query)
-    asked = values @ side
+    (gradient,) = torch.autograd.grad(weights @ values @ side, query)
+    along = values @ side
     with torch.no_grad():  # as a sum over pairs, α_i α_j (a_i − a_j)(k_i − k_j) / 2, in which nothing cancels
-        pairs = weights[:, None] * weights * (asked[:, None] - asked)
+        pairs = weights[:, None] * weights * (along[:, None] - along)
         written = 0.5 * (pairs[..., None] * (keys[:, None] - keys)).sum((0, 1))
         size = written.abs().max()
-        return float(size), float((found - written).abs().max() / size)
+        return float(size), float((gradient - written).abs().max() / size)
 
 
 def leading(keys: Tensor, gap: float) -> Tensor:
@@ -105,7 +105,7 @@ def boxcar_gradient() -> tuple[float, float]:
     keys, values = keys.requires_grad_(), values.requires_grad_()
     output = (weigh("boxcar", query, keys) @ values).sum()
     gradients = torch.autograd.grad(output, (query, keys, values), allow_unused=True)
-    on_query, on_keys, on_values = (0.0 if found is None else float(found.norm()) for found in gradients)
+    on_query, on_keys, on_values = (0.0 if gradient is None else float(gradient.norm()) for gradient in gradients)
     return on_query + on_keys, on_values
 
 

@@ -40,7 +40,7 @@ class Strings(NamedTuple):
     target: Tensor  # [N, PLACES] letters 0 … 15, capitals 16 … 31
 
 
-class Learned(NamedTuple):
+class DecoderErrors(NamedTuple):
     errors: np.ndarray  # [PLACES] on its own prefix
     oracle: np.ndarray  # [PLACES] what the rule makes unavoidable in the same strings
 
@@ -62,26 +62,28 @@ def growth(errors: np.ndarray) -> float:
 
 def experiment(trial: Trial) -> Evidence:
     q, steps = trial.knob("q"), QUICK_STEPS if trial.quick else STEPS
-    found: dict[str, list[Learned]] = {name: [] for name in (*DECODERS, "oracle", "lost")}
+    learned: dict[str, list[DecoderErrors]] = {name: [] for name in (*DECODERS, "oracle", "lost")}
     for seed in trial.seeds:
         for name, (task, taught) in DECODERS.items():
             random = torch.Generator().manual_seed(1000 + seed)  # for the test: not the strings of the training
             model = learn(task, taught, seed, steps, q)
             test = draw(TESTED, task, q, random)
-            found[name].append(Learned(error_by_place(write(model, test.source), test), unavoidable(test, task)))
+            errors = error_by_place(write(model, test.source), test)
+            learned[name].append(DecoderErrors(errors, unavoidable(test, task)))
             trial.step(f"{name}, seed {seed}")
         test = draw(TESTED, "chain", q, random)
         expected = unavoidable(test, "chain")
         for name in ("oracle", "lost"):
-            found[name].append(Learned(error_by_place(follow(test, random, lost=name == "lost"), test), expected))
-    forced, free, alone = (found[name] for name in DECODERS)
+            errors = error_by_place(follow(test, random, lost=name == "lost"), test)
+            learned[name].append(DecoderErrors(errors, expected))
+    forced, free, alone = (learned[name] for name in DECODERS)
     measured = {
         EXCESS: [one.excess for one in forced],
         OVER_FREE: [one.excess - other.excess for one, other in zip(forced, free)],
         FORCED_LEARNT: [one.early for one in forced],
         FREE_LEARNT: [one.early for one in free],
-        ORACLE: [one.excess for one in found["oracle"]],
-        LOST: [one.excess for one in found["lost"]],
+        ORACLE: [one.excess for one in learned["oracle"]],
+        LOST: [one.excess for one in learned["lost"]],
         ALONE: [one.excess for one in alone],
         GROWTH: [growth(one.errors) for one in forced],
         FREE: [one.excess for one in free],
@@ -90,9 +92,9 @@ def experiment(trial: Trial) -> Evidence:
         {"decoder": name, "errors, first third": float(np.mean([one.errors[: PLACES // 3] for one in given])),
          "errors, last third": float(np.mean([one.errors[-(PLACES // 3) :] for one in given])),
          "excess of growth": float(np.mean([one.excess for one in given]))}
-        for name, given in found.items()
+        for name, given in learned.items()
     )  # fmt: skip
-    return Evidence(measured, (figure(found),), table=table)
+    return Evidence(measured, (figure(learned),), table=table)
 
 
 # -- the task --------------------------------------------------------------------------------------------------------
@@ -168,9 +170,9 @@ def given_own(model: Bahdanau, source: Tensor) -> Tensor:
     """Logits [N, PLACES, V], each after what the model itself finds most probable at the places before."""
     state, last, logits = model.begin(source), torch.full((len(source), 1), OPENING), []
     for _ in range(PLACES):
-        found, state = model(last, state)
-        logits.append(found)
-        last = found.argmax(-1)
+        logit, state = model(last, state)
+        logits.append(logit)
+        last = logit.argmax(-1)
     return torch.cat(logits, dim=1)
 
 
@@ -186,13 +188,13 @@ DECODERS = {  # the task, and whether it is trained on true prefixes
 }
 
 
-def figure(found: dict[str, list[Learned]]) -> Lines:
+def figure(learned: dict[str, list[DecoderErrors]]) -> Lines:
     def line(name: str, errors: Sequence[np.ndarray]) -> Line:
         return Line(name, list(enumerate(np.mean(errors, axis=0).tolist(), 1)))
 
     chained = [name for name in DECODERS if not name.endswith("alone")]
-    lines = [line(name, [one.errors for one in found[name]]) for name in chained]
-    lines.append(line("the oracle", [one.oracle for one in found[chained[0]]]))
+    lines = [line(name, [one.errors for one in learned[name]]) for name in chained]
+    lines.append(line("the oracle", [one.oracle for one in learned[chained[0]]]))
     return Lines("Errors by place, in the chain", "place in the output", "share wrong", lines, zero_y=True)
 
 
@@ -205,7 +207,7 @@ LOST = "excess of the growth of errors over the oracle's, an oracle that is lost
 ALONE = "excess of the growth of errors over the oracle's, trained with teacher forcing, alone"
 GROWTH = "growth of errors from the first places to the last, trained with teacher forcing"
 FREE = "excess of the growth of errors over the oracle's, trained on its own prefixes"
-WORTH = 0.05  # one letter in twenty
+MIN_EFFECT = 0.05  # one letter in twenty
 
 CLAIM = Claim(
     name="teacher-forcing",
@@ -225,15 +227,15 @@ CLAIM = Claim(
     breaks="Most of the growth belongs to the task: the errors of an oracle grow as well. A decoder that is half "
     "trained does show an excess, since it is wrong more often than need be. Free running is no cure where a decoder "
     "cannot know that it was wrong.",
-    expected=(Expect(EXCESS, "at least", WORTH), Expect(OVER_FREE, "at least", WORTH)),
+    expected=(Expect(EXCESS, "at least", MIN_EFFECT), Expect(OVER_FREE, "at least", MIN_EFFECT)),
     control=(
-        Expect(ORACLE, "at most", WORTH),
-        Expect(LOST, "at least", WORTH),
-        Expect(FORCED_LEARNT, "at most", 2 * WORTH),
-        Expect(FREE_LEARNT, "at most", 2 * WORTH),
-        Expect(ALONE, "at most", WORTH),
+        Expect(ORACLE, "at most", MIN_EFFECT),
+        Expect(LOST, "at least", MIN_EFFECT),
+        Expect(FORCED_LEARNT, "at most", 2 * MIN_EFFECT),
+        Expect(FREE_LEARNT, "at most", 2 * MIN_EFFECT),
+        Expect(ALONE, "at most", MIN_EFFECT),
     ),
-    besides=(Expect(GROWTH, "at least", 0.1), Expect(FREE, "at most", WORTH)),
+    besides=(Expect(GROWTH, "at least", 0.1), Expect(FREE, "at most", MIN_EFFECT)),
     knobs={"q": Q},
     limits={"q": (0.0, 1.0)},
     experiment=experiment,

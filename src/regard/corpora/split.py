@@ -18,7 +18,7 @@ def line_hash(line: str) -> int:
 
 
 @dataclass(frozen=True)
-class Draw:
+class HashSplit:
     """Draws a line's split; in a text of very few lines by the rank of its hash, so that no split is empty."""
 
     held_out: tuple[str, ...] = ("valid", "test")

@@ -42,7 +42,7 @@ VERSION = 1
 TEXTS = ("recipe.toml", "run.json")  # in which paths are left out
 FILES = (*TEXTS, "tokenizer.json", "tokenizer.source.json", "metrics.jsonl", WEIGHTS, CHECKPOINT, ANCESTORS)
 NAME = re.compile(r"kept/[0-9]{1,12}\.safetensors|[A-Za-z_][\w-]{0,100}\.py|" + "|".join(map(re.escape, FILES)))
-LARGEST_TEXT = 1 << 26
+MAX_TEXT_BYTES = 1 << 26
 BLOCK = 1 << 20
 
 # -- out ---------------------------------------------------------------------------------------------------------------
@@ -70,13 +70,13 @@ def write(folder: Path, out: Path, *, training: str = "yes") -> None:
 
 def _files(folder: Path, facts: dict[str, Any], training: bool) -> dict[str, Path]:
     """The files of a run by the name that they get."""
-    found = {name: folder / name for name in FILES if (folder / name).exists()}
-    if WEIGHTS not in found and CHECKPOINT not in found:
+    files = {name: folder / name for name in FILES if (folder / name).exists()}
+    if WEIGHTS not in files and CHECKPOINT not in files:
         raise RegardError(f"{folder} holds no weights: its training never began; train it again.")
-    if not training and WEIGHTS in found:
-        found.pop(CHECKPOINT, None)
+    if not training and WEIGHTS in files:
+        files.pop(CHECKPOINT, None)
     elif training:
-        found |= {f"kept/{path.name}": path for path in kept_weights(folder)}
+        files |= {f"kept/{path.name}": path for path in kept_weights(folder)}
     if isinstance(code := facts.get("code"), dict):
         name = str(code.get("file", ""))
         if not NAME.fullmatch(name) or not name.endswith(".py") or not (folder / name).exists():
@@ -86,8 +86,8 @@ def _files(folder: Path, facts: dict[str, Any], training: bool) -> dict[str, Pat
                 f"{folder} was trained with {name}, which would hide the module of that name elsewhere: "
                 "give the file another name and train again."
             )
-        found[name] = folder / name
-    return found
+        files[name] = folder / name
+    return files
 
 
 @contextmanager
@@ -167,8 +167,8 @@ def _manifest(file: Path, archive: zipfile.ZipFile) -> dict[str, dict[str, Any]]
             )
     content = json.loads(_small(file, archive, MANIFEST))
     if not isinstance(content, dict) or content.get("archive") != VERSION:
-        found = content.get("archive") if isinstance(content, dict) else None
-        raise RegardError(f"{file} is an archive of version {found!r:.20}; this Regard reads version {VERSION}.")
+        version = content.get("archive") if isinstance(content, dict) else None
+        raise RegardError(f"{file} is an archive of version {version!r:.20}; this Regard reads version {VERSION}.")
     recorded = content.get("files")
     if not isinstance(recorded, dict) or sorted(names) != sorted([*recorded, MANIFEST]):
         raise _damaged(file, "it does not hold what it lists")
@@ -181,7 +181,7 @@ def _manifest(file: Path, archive: zipfile.ZipFile) -> dict[str, dict[str, Any]]
 
 
 def _small(file: Path, archive: zipfile.ZipFile, name: str) -> bytes:
-    if archive.getinfo(name).file_size > LARGEST_TEXT:
+    if archive.getinfo(name).file_size > MAX_TEXT_BYTES:
         raise _damaged(file, f"{name} is too large")
     return archive.read(name)
 

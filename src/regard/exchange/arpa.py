@@ -44,12 +44,12 @@ def escape(token: str) -> str:
     if token in ("", START, END, UNKNOWN):
         return LITERAL + token
     pictured = re.sub("[␀-␡]", rf"{LITERAL}\g<0>", token)
-    return re.sub("[\0-\x20]", lambda found: chr(0x2400 + ord(found[0])), pictured)
+    return re.sub("[\0-\x20]", lambda match: chr(0x2400 + ord(match[0])), pictured)
 
 
 def unescape(word: str) -> str:
     """The token that an ARPA word stands for."""
-    return re.sub("␡(.?)|([␀-␠])", lambda found: chr(ord(found[2]) - 0x2400) if found[2] else found[1], word)
+    return re.sub("␡(.?)|([␀-␠])", lambda match: chr(ord(match[2]) - 0x2400) if match[2] else match[1], word)
 
 
 def spell(tokens: list[str]) -> list[str]:
@@ -167,10 +167,10 @@ def _read_sizes(lines: _Lines) -> list[int]:
             lines.wrong(f"there is no \\data\\ on the first {PREAMBLE} lines")
     sizes: list[int] = []
     while line := lines.next("a blank line").strip():
-        found = re.fullmatch(r"ngram\s+(\d{1,99})\s*=\s*(\d{1,99})", line)  # int() refuses more than 4,300 digits
-        if not found or int(found[1]) != len(sizes) + 1:
+        match = re.fullmatch(r"ngram\s+(\d{1,99})\s*=\s*(\d{1,99})", line)  # int() refuses more than 4,300 digits
+        if not match or int(match[1]) != len(sizes) + 1:
             lines.wrong(f"expected `ngram {len(sizes) + 1}=…`, not {line[:40]!r}")
-        sizes.append(int(found[2]))
+        sizes.append(int(match[2]))
     if len(sizes) not in ORDERS:
         lines.wrong(f"Regard knows orders {ORDERS[0]} to {ORDERS[-1]}, and this file has {len(sizes)}")
     return sizes

@@ -54,7 +54,7 @@ def check(run: LanguageRun, out: Path) -> Parity:
         raise RegardError(f"{out} was written; to check it: pip install kenlm.") from None
     theirs, words, lines = kenlm.Model(str(out)), spell(run.tokenizer.tokens), texts(run, 64)
     scores = [theirs.score(" ".join(words[token] for token in run.tokenizer.encode(line))) for line in lines]
-    ours = [found.log_probability / log(10) for found in run.score(lines)]
+    ours = [score.log_probability / log(10) for score in run.score(lines)]
     return Parity(
         system=run.recipe.system,
         format="arpa",

@@ -302,11 +302,11 @@ def _compare_translations(run: TranslationRun, out: Path) -> tuple[str, float, s
     scores = engine.score(sources, [best.text_tokens for best in ours])
     largest = max(_largest(loss + np.asarray(score)) for loss, score in zip(losses, scores, strict=True))
     same = sum(one.tokens == other.tokens for one, other in zip(ours, theirs, strict=True))
-    found = f"{same} of {len(lines)} translations, beam 5"
+    sentence = f"{same} of {len(lines)} translations, beam 5"
     if references:
         written = [[run.tokenizer.decode(best.text_tokens).strip() for best in side] for side in (ours, theirs)]
-        found += "; BLEU here {:.2f}, there {:.2f}".format(*(bleu(side, references) for side in written))
-    return "log P of each token of our translations", largest, found
+        sentence += "; BLEU here {:.2f}, there {:.2f}".format(*(bleu(side, references) for side in written))
+    return "log P of each token of our translations", largest, sentence
 
 
 def _held_out(run: TranslationRun) -> tuple[list[str], list[str]]:

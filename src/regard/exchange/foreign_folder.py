@@ -1,7 +1,7 @@
 """A folder in the layout of Hugging Face, by anyone: its config.json and its tensors, looked at before use.
 
-Weights come from safetensors alone. Names, shapes and sizes are checked against what config.json says before a number
-is read, so nothing that a file claims is allocated.
+Weights come only from safetensors files. Names, shapes and sizes are checked against config.json before a number is
+read, so a size that a file merely claims is never allocated.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from torch import Tensor
 from regard.base.errors import RegardError
 from regard.base.reading import check_tensor_file, reading
 
-LARGEST_JSON = 1 << 26  # bytes; the largest tokenizer.json there is has about 30 MB
+MAX_JSON_BYTES = 1 << 26  # bytes; the largest tokenizer.json there is has about 30 MB
 INDEX, WEIGHTS = "model.safetensors.index.json", "model.safetensors"
 PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl")
 FLOATS = {"F64", "F32", "F16", "BF16"}
@@ -27,16 +27,18 @@ FLOATS = {"F64", "F32", "F16", "BF16"}
 
 def read_json(path: Path) -> dict[str, Any]:
     with reading(path) as stream:
-        content = stream.read(LARGEST_JSON + 1)
-    if len(content) > LARGEST_JSON:
-        raise RegardError(f"{path} has more than {LARGEST_JSON >> 20} MiB, which no such file needs: check the folder.")
+        content = stream.read(MAX_JSON_BYTES + 1)
+    if len(content) > MAX_JSON_BYTES:
+        raise RegardError(
+            f"{path} has more than {MAX_JSON_BYTES >> 20} MiB, which no such file needs: check the folder."
+        )
     try:
-        found = json.loads(content)
+        values = json.loads(content)
     except (ValueError, RecursionError):
-        found = None
-    if not isinstance(found, dict):
+        values = None
+    if not isinstance(values, dict):
         raise RegardError(f"{path} is not a JSON object: it is damaged; copy the folder again.")
-    return found
+    return values
 
 
 class Config:
@@ -81,12 +83,12 @@ class Config:
     def must_be(self, **expected: Any) -> None:
         """Refuse settings that Regard's model does not have; one that is absent has the expected value."""
         for name, value in expected.items():
-            found = self.values.get(name, value)
-            if found != value:
-                self.wrong(f"{name} is {found!r:.40}, and Regard reads such folders only with {value!r}")
+            actual = self.values.get(name, value)
+            if actual != value:
+                self.wrong(f"{name} is {actual!r:.40}, and Regard reads such folders only with {value!r}")
 
 
-class Weights:
+class ForeignWeights:
     """Tensors by name, without a prefix; each is read once it has the shape that it should have.
 
     `files`: for each name an open safetensors file, or whatever gives a slice and a tensor of that name.
@@ -98,7 +100,7 @@ class Weights:
         self.unread = set(self._names)
 
     @classmethod
-    def of_folder(cls, folder: Path, prefix: str = "") -> Weights:
+    def of_folder(cls, folder: Path, prefix: str = "") -> ForeignWeights:
         return cls(folder, _open_all(folder, _named_in(folder)), prefix)
 
     def shape(self, name: str) -> list[int]:

@@ -189,8 +189,8 @@ def check(run: LanguageRun, out: Path, **_: str) -> Parity:
 
 
 def _complete(server: Any, prompt: str | list[int], most: int, **more: Any) -> dict[str, Any]:
-    asked = {"prompt": prompt, "n_predict": most, "temperature": 0.0, "cache_prompt": False, **more}
-    (choice,) = server.handle_completions(asked)["choices"]
+    request = {"prompt": prompt, "n_predict": most, "temperature": 0.0, "cache_prompt": False, **more}
+    (choice,) = server.handle_completions(request)["choices"]
     return dict(choice)
 
 

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from regard.base.errors import RegardError
 from regard.base.settings import MAX_LAYERS
-from regard.exchange.foreign_folder import Config, Weights
+from regard.exchange.foreign_folder import Config, ForeignWeights
 from regard.layers.position import INPUT_POSITIONS
 from regard.runs.tasks.language.run import LanguageRun
 from regard.systems.gpt import GPT, Settings
@@ -136,7 +136,7 @@ def settings_in(config: Config) -> dict[str, Any]:
     }
 
 
-def state_in(config: Config, weights: Weights, settings: Settings, vocabulary: int) -> dict[str, Tensor]:
+def state_in(config: Config, weights: ForeignWeights, settings: Settings, vocabulary: int) -> dict[str, Tensor]:
     """The state of our model from the tensors of theirs; rows of word vectors in their order."""
     width, inner = settings.width, settings.feedforward or 4 * settings.width
     weights.ignore(r"h\.\d+\.attn\.(masked_)?bias")

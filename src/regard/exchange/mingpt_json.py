@@ -17,7 +17,7 @@ from torch import Tensor
 from regard.base.errors import RegardError
 from regard.base.numbers import group_digits
 from regard.exchange import hf_gpt2
-from regard.exchange.foreign_folder import Config, Weights, read_json
+from regard.exchange.foreign_folder import Config, ForeignWeights, read_json
 from regard.report.progress import say
 from regard.runs.folder import Tokenizers, build_model, set_weights
 from regard.runs.new_folder import check_free, new_folder, write_facts, write_folder
@@ -73,7 +73,7 @@ def read(file: Path, run: Path, tokenizer_file: Path | None = None) -> Path:
     settings = hf_gpt2.settings_in(config) | {"tied": False}
     recipe = compose("gpt", "", {"data": {"corpus": "", "tokenizer": "char"}, "model": settings})
     tensors = {name: Stored(file, name, values) for name, values in there.items() if name != "config"}
-    state = hf_gpt2.state_in(config, Weights(file, tensors, hf_gpt2.PREFIX), recipe.model, size)
+    state = hf_gpt2.state_in(config, ForeignWeights(file, tensors, hf_gpt2.PREFIX), recipe.model, size)
     for name in ("embedding.table.weight", "output.weight"):
         state[name] = torch.cat([torch.zeros(len(SPECIALS), recipe.model.width), state[name]])
     tokenizers = Tokenizers(Tokenizer.of_tokens([*SPECIALS, *LETTERS[:size]], "char"))

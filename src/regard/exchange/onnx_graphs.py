@@ -52,9 +52,9 @@ from regard.systems.model import Model
 from regard.systems.translator import Translator
 
 WEIGHTS, FACTS = "weights.bin", "model.json"
-LARGE = 256  # bytes of a tensor that is kept in the common file
+MIN_EXTERNAL_BYTES = 256  # bytes of a tensor that is kept in the common file
 ALIGNED = 64  # its place there is a multiple of this many bytes
-LONGEST = 1 << 20  # columns, where the model has no limit
+MAX_COLUMNS = 1 << 20  # columns, where the model has no limit
 
 
 # -- states by path --------------------------------------------------------------------------------------------------
@@ -62,10 +62,10 @@ LONGEST = 1 << 20  # columns, where the model has no limit
 
 def leaves(state: State, before: str = "") -> dict[str, Tensor]:
     """The tensors of a nested state by their paths."""
-    found: dict[str, Tensor] = {}
+    tensors: dict[str, Tensor] = {}
     for name, part in state.items():
-        found |= leaves(part, f"{before}{name}.") if isinstance(part, dict) else {before + name: part}
-    return found
+        tensors |= leaves(part, f"{before}{name}.") if isinstance(part, dict) else {before + name: part}
+    return tensors
 
 
 def nested(flat: Mapping[str, Tensor]) -> State:
@@ -211,22 +211,22 @@ class Example:
 def free_axes(model: Model) -> dict[str, dict[int, str]]:
     """For each leaf of the state the axes that are not of the model's size, found by changing one size at a time."""
     here = Example().state(model)
-    found: dict[str, dict[int, str]] = {path: {} for path in here}
+    axes: dict[str, dict[int, str]] = {path: {} for path in here}
     changed = {"rows": Example(sources=3), "past": Example(past=4), "source_columns": Example(source_columns=6)}
     for name, example in changed.items():
         for path, leaf in example.state(model).items():
             for axis, (one, other) in enumerate(zip(here[path].shape, leaf.shape, strict=True)):
                 if one != other:
                     shared = name == "rows" and path.startswith("source.")
-                    found[path][axis] = "sources" if shared else name
-    return found
+                    axes[path][axis] = "sources" if shared else name
+    return axes
 
 
 def named_sizes(model: Model) -> dict[str, Any]:
     """The free sizes as torch.export wants them, within what the model can read at once."""
     most = {"columns": model.context, "source_columns": getattr(model, "source_context", None)}
     names = ("rows", "sources", "columns", "source_columns", "past")
-    return {name: Dim(name, min=int(name != "past"), max=most.get(name) or LONGEST) for name in names}
+    return {name: Dim(name, min=int(name != "past"), max=most.get(name) or MAX_COLUMNS) for name in names}
 
 
 # -- writing ---------------------------------------------------------------------------------------------------------
@@ -361,7 +361,7 @@ class SharedWeights:
 def _save(graph: ir.Model, path: Path, shared: SharedWeights) -> dict[str, Any]:
     """Writes a graph, and returns the names, types and shapes of what goes in and out."""
     for value in graph.graph.initializers.values():
-        if value.const_value is not None and value.const_value.nbytes >= LARGE:
+        if value.const_value is not None and value.const_value.nbytes >= MIN_EXTERNAL_BYTES:
             value.const_value = shared.keep(value.const_value)
     ir.save(graph, path)
     sides = {"inputs": graph.graph.inputs, "outputs": graph.graph.outputs}
@@ -410,12 +410,12 @@ class Graphs:
         }
 
     def __call__(self, name: str, given: Mapping[str, Any]) -> dict[str, np.ndarray]:
-        found = self.sessions[name].run(None, {name: np.asarray(value) for name, value in given.items()})
-        return dict(zip((output.name for output in self.sessions[name].get_outputs()), found, strict=True))
+        outputs = self.sessions[name].run(None, {name: np.asarray(value) for name, value in given.items()})
+        return dict(zip((output.name for output in self.sessions[name].get_outputs()), outputs, strict=True))
 
 
 @dataclass
-class Comparison:
+class OutputComparison:
     """Regard beside the graphs: the largest difference so far, and how often both find the same token most probable."""
 
     largest: float = 0.0
@@ -438,7 +438,7 @@ class Comparison:
 
 def check(run: AnyRun, out: Path) -> Parity:
     """onnxruntime beside Regard: whole texts and then token by token, at several sizes, with ragged lengths."""
-    graphs, comparison, draw, model = Graphs(out), Comparison(), np.random.default_rng(0), plain(run)
+    graphs, comparison, draw, model = Graphs(out), OutputComparison(), np.random.default_rng(0), plain(run)
     for texts, columns in SIZES:
         _compare(model, graphs, texts, columns, draw, comparison)
     return Parity(
@@ -453,7 +453,7 @@ def check(run: AnyRun, out: Path) -> Parity:
 
 @torch.no_grad()
 def _compare(
-    model: Model, graphs: Graphs, texts: int, columns: int, draw: np.random.Generator, comparison: Comparison
+    model: Model, graphs: Graphs, texts: int, columns: int, draw: np.random.Generator, comparison: OutputComparison
 ) -> None:
     def ragged(rows: int, vocabulary: int, longest: int) -> dict[str, Tensor]:
         lengths = draw.integers(1, longest + 1, rows)
@@ -476,9 +476,9 @@ def _compare(
     carried: dict[str, Any] = leaves(state)
     for _ in range(1 + STEPS):
         logits, state = model(read["tokens"], state, read["lengths"])
-        found = graphs("model", {**read, **carried})
-        carried |= {name.removeprefix("new."): leaf for name, leaf in found.items() if name != "logits"}
+        outputs = graphs("model", {**read, **carried})
+        carried |= {name.removeprefix("new."): leaf for name, leaf in outputs.items() if name != "logits"}
         new = {f"new.{path}": leaf for path, leaf in leaves(state).items() if not path.startswith("source.")}
         real = torch.arange(logits.size(1)) < read["lengths"][:, None]  # padded columns hold anything
-        comparison.add({"logits": logits[real], **new}, {**found, "logits": found["logits"][real.numpy()]})
+        comparison.add({"logits": logits[real], **new}, {**outputs, "logits": outputs["logits"][real.numpy()]})
         read = ragged(rows, model.vocabulary, 1)

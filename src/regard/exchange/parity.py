@@ -40,10 +40,10 @@ def texts(run: AnyRun, count: int = 8) -> list[str]:
         splits = run.corpus().splits
         held_out = splits["test" if "test" in splits else "valid"]
         lines = iter(held_out.sources if isinstance(held_out, Pairs) else held_out)
-        found = [line for line, _ in zip(lines, range(count))]
+        chosen = [line for line, _ in zip(lines, range(count))]
     except RegardError:  # the data are elsewhere
-        found = []
-    return found or [_spelt(run, row) for row in token_rows(run, count, 8, source=True)]
+        chosen = []
+    return chosen or [_spelt(run, row) for row in token_rows(run, count, 8, source=True)]
 
 
 def without_parts(text: str) -> str:

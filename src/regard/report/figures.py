@@ -93,9 +93,9 @@ class Heat:
     @cached_property
     def scale(self) -> tuple[float, float]:
         """The values of the lightest and the darkest shade; around zero if the scale is diverging."""
-        found = [value for row in self.values for value in row if math.isfinite(value)] or [0.0]
-        low = min(found) if self.low is None else float(self.low)
-        high = max(found) if self.high is None else float(self.high)
+        finite = [value for row in self.values for value in row if math.isfinite(value)] or [0.0]
+        low = min(finite) if self.low is None else float(self.low)
+        high = max(finite) if self.high is None else float(self.high)
         if self.diverging:
             high = max(abs(low), abs(high))
             low = -high

@@ -16,7 +16,7 @@ SCREEN = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")  # Regard's own figures is
 def harmless(words: str, control: re.Pattern[str] = CONTROL) -> str:
     """The text with a visible sign in place of each control character: ␛ for escape."""
     return control.sub(
-        lambda found: chr(0x2400 + ord(found[0])) if found[0] < " " else "\N{REPLACEMENT CHARACTER}", words
+        lambda match: chr(0x2400 + ord(match[0])) if match[0] < " " else "\N{REPLACEMENT CHARACTER}", words
     )
 
 

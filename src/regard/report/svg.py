@@ -30,7 +30,7 @@ MARKS = 7  # per line, about: a mark on each of twenty points would hide the lin
 NEAREST = 52  # least distance of ticks
 LETTER = 14  # width of a letter, at most
 NAMES, NAME, APART = 8, 16, 28  # labels at curves: the most names, letters of a name, and least distance
-LONGEST, NEXT = 54, 26  # letters of a line below an axis, and how far below it the next one stands
+MAX_LINE_LETTERS, NEXT = 54, 26  # letters of a line below an axis, and how far below it the next one stands
 
 
 Path = list[tuple[float, float]]
@@ -260,7 +260,7 @@ def _interval(mark: Mark, axis: Axis, left: float, middle: float, best: bool) ->
 
 def _below(words: str, left: float, y: float) -> str:
     """An axis title, centred below the axis, or below the figure if long; wrapped if longer."""
-    lines = wrap(legible(words), LONGEST) or [""]
+    lines = wrap(legible(words), MAX_LINE_LETTERS) or [""]
     middle = (left + WIDTH - RIGHT) / 2 if len(words) * LETTER < WIDTH - left else WIDTH / 2
     return "".join(
         f'<text x="{middle:.1f}" y="{y + NEXT * row:.1f}" text-anchor="middle">{escape(line)}</text>'
@@ -270,7 +270,7 @@ def _below(words: str, left: float, y: float) -> str:
 
 def _more(words: str) -> float:
     """The height of further lines."""
-    return NEXT * (len(wrap(legible(words), LONGEST) or [""]) - 1)
+    return NEXT * (len(wrap(legible(words), MAX_LINE_LETTERS) or [""]) - 1)
 
 
 # -- styles ----------------------------------------------------------------------------------------------------------

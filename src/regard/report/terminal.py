@@ -91,13 +91,13 @@ def _headings(labels: Sequence[str], cell: int, names: int) -> Iterable[str]:
 
 def _letters(words: str) -> list[str]:
     """Letters with the marks that belong to them."""
-    found: list[str] = []
+    letters: list[str] = []
     for sign in words:
-        if found and category(sign) in ("Mn", "Mc", "Me", "Cf"):
-            found[-1] += sign
+        if letters and category(sign) in ("Mn", "Mc", "Me", "Cf"):
+            letters[-1] += sign
         else:
-            found.append(sign)
-    return found
+            letters.append(sign)
+    return letters
 
 
 def _cell(heat: Heat, value: float, cell: int, colour: bool, written: bool = False) -> str:

@@ -21,10 +21,10 @@ from regard.text.tokenizers.tokenizer import Tokenizer
 
 Made = TypeVar("Made")
 FOLDER = "tokens"  # in the cache
-WORTH = 1 << 16  # characters: what is made of fewer takes less than a twentieth of a second
+MIN_CACHED_CHARACTERS = 1 << 16  # characters: what is made of fewer takes less than a twentieth of a second
 
 
-def kept_of_text(
+def cached_for_text(
     what: str,
     size: int | None,
     key: Iterable[object],
@@ -33,7 +33,7 @@ def kept_of_text(
     parse: Callable[[bytes], Made],
 ) -> Made:
     """`make()`, or from the cache what it made of this text, known by `key`. `size`: characters; None = unknown."""
-    if size is not None and size < WORTH:
+    if size is not None and size < MIN_CACHED_CHARACTERS:
         return make()
     name = digest_of(what, _code_digest(), *map(str, key))
     return cached(FOLDER, f"{name}.{what}", make, dump, parse)
@@ -46,7 +46,7 @@ def _code_digest() -> str:
     return digest_of(tokenizers.__version__, unicodedata.unidata_version, *code)
 
 
-def kept_tokenizer(
+def cached_tokenizer(
     lines: Iterable[str],
     checksum: str,
     size: int | None,
@@ -57,7 +57,7 @@ def kept_tokenizer(
     pretokenised: bool,
 ) -> Tokenizer:
     """`Tokenizer.train` on lines with this checksum and so many characters."""
-    return kept_of_text(
+    return cached_for_text(
         "tokenizer",
         size,
         (checksum, kind, vocabulary, normalise, pretokenised),

@@ -42,7 +42,7 @@ FRONTED = (
 COMMANDED = ACTIONS - {"staying"}
 
 
-class Sentences(Clauses):
+class SentenceMaker(Clauses):
     """Sentences of at most `room` English words, and as close to it as possible."""
 
     def sentence(self, room: int) -> Pair:

@@ -12,7 +12,7 @@ from regard.base.reading import read_whole
 from regard.base.settings import did_you_mean
 
 SHEETS = Path(__file__).parent / "sheets"
-MOST_BYTES = 1 << 20  # of a file with an answer
+MAX_ANSWER_BYTES = 1 << 20  # of a file with an answer
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ def write_sheet(exercise: Exercise, path: Path) -> None:
 
 def exercise_of(path: Path) -> Exercise:
     """Which exercise a file answers, by its line `EXERCISE = …`; nothing of the file is run."""
-    content = read_whole(path, MOST_BYTES)
+    content = read_whole(path, MAX_ANSWER_BYTES)
     try:
         tree = ast.parse(content)
     except (SyntaxError, ValueError) as error:

@@ -31,7 +31,7 @@ from regard.learn.exercises.exercise_list import Exercise, exercise_of
 from regard.learn.exercises.library_calls import library_call
 
 if TYPE_CHECKING:
-    from regard.learn.exercises.grading import Grader, Verdict
+    from regard.learn.exercises.grading import Grade, Grader
 
 LIMIT = 20  # seconds for what takes less than one
 GRACE = 5  # seconds more, in which the process itself says where it was
@@ -44,19 +44,19 @@ class AnswerEnded(BaseException):
 def grade_file(path: Path, seed: int, limit: int = LIMIT) -> dict[str, Any]:
     """{"exercise", "right", "sentence", "inputs", "laws", "seed"} of a file, which runs in a process of its own."""
     exercise = exercise_of(path)
-    found: dict[str, Any] = {"right": False, "sentence": library_call(path, exercise), "inputs": 0, "laws": []}
-    if not found["sentence"]:
+    result: dict[str, Any] = {"right": False, "sentence": library_call(path, exercise), "inputs": 0, "laws": []}
+    if not result["sentence"]:
         answer = AnswerProcess(path, limit)
         try:
-            found = asdict(_graded(answer, exercise, seed))
+            result = asdict(_graded(answer, exercise, seed))
         except AnswerEnded:
-            found["sentence"] = answer.unfinished()
+            result["sentence"] = answer.unfinished()
         finally:
             answer.close()
-    return {"exercise": exercise.name, **found, "seed": seed}
+    return {"exercise": exercise.name, **result, "seed": seed}
 
 
-def _graded(answer: AnswerProcess, exercise: Exercise, seed: int) -> Verdict:
+def _graded(answer: AnswerProcess, exercise: Exercise, seed: int) -> Grade:
     grader = grader_of(exercise)  # loads torch, while the process does
     from regard.learn.exercises.grading import grade
     from regard.learn.exercises.remote_function import RemoteFunction

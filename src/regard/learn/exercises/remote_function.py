@@ -59,10 +59,10 @@ class RemoteFunction:
 
     def pull(self, call: int, mark: int, gradients: tuple[Tensor, ...], leaves: int) -> list[Any]:
         self._say("pull", call, mark, list(gradients))
-        found = self._hear()[1]
-        if not isinstance(found, list) or len(found) != leaves:
+        answer = self._hear()[1]
+        if not isinstance(answer, list) or len(answer) != leaves:
             raise AnswerEnded
-        return found
+        return answer
 
     def _say(self, *message: Any) -> None:
         def number(value: Any) -> int:

@@ -40,7 +40,7 @@ LINE = re.compile(r"(\d{3}):(\d{1,6})")
 
 
 @dataclass(frozen=True)
-class Lines:
+class LineRange:
     lecture: str
     first: int
     last: int
@@ -53,9 +53,9 @@ class Lines:
 
 
 @dataclass(frozen=True)
-class Entry:
+class LectureEntry:
     title: str
-    lines: tuple[Lines, ...]
+    lines: tuple[LineRange, ...]
     markdown: str  # with its heading
     code: tuple[Anchor, ...]
     commands: tuple[str, ...]
@@ -75,7 +75,7 @@ class Page:
     title: str
     summary: str
     markdown: str
-    entries: tuple[Entry, ...]
+    entries: tuple[LectureEntry, ...]
 
     @property
     def last_line(self) -> int:
@@ -94,8 +94,8 @@ class Found:
 
     place: str
     page: Page
-    entry: Entry
-    errata: tuple[Entry, ...]
+    entry: LectureEntry
+    errata: tuple[LectureEntry, ...]
 
     @property
     def runs(self) -> list[str]:
@@ -133,12 +133,12 @@ def find(place: str) -> Found:
 
 def with_places(markdown: str, show: Callable[[Anchor], str]) -> str:
     """The page with every line of code as `show` writes it."""
-    return CODE.sub(lambda found: show(Anchor(found[1], found[3], found[2] or "")), markdown)
+    return CODE.sub(lambda match: show(Anchor(match[1], match[3], match[2] or "")), markdown)
 
 
 def terminal_words(markdown: str) -> str:
     markdown = with_places(markdown, lambda anchor: f"- Code: {anchor.place}: `{anchor.text}`")
-    markdown = FIGURE.sub(lambda found: f"[Figure: {found[1]}]", markdown)
+    markdown = FIGURE.sub(lambda match: f"[Figure: {match[1]}]", markdown)
     return re.sub(r"(?<!!)\[([^\]]+)\]\([^)\s]+\)", r"\1", markdown)
 
 
@@ -156,10 +156,10 @@ def _read(path: Path) -> Page:
     return Page(path.stem, title, summary, markdown, tuple(map(_entry, filter(PLACES.search, sections))))
 
 
-def _entry(markdown: str) -> Entry:
+def _entry(markdown: str) -> LectureEntry:
     places = PLACES.search(markdown)
     assert places
-    return Entry(
+    return LectureEntry(
         title=markdown.partition("\n")[0].removeprefix("## "),
         lines=tuple(map(_lines, places[1].split("; "))),
         markdown=markdown.strip(),
@@ -177,7 +177,7 @@ def _named(markdown: str, what: str) -> tuple[str, ...]:
     )
 
 
-def _lines(words: str) -> Lines:
+def _lines(words: str) -> LineRange:
     lecture, _, lines = words.partition(":")
     first, _, last = lines.partition("–")
-    return Lines(lecture, int(first), int(last or first))
+    return LineRange(lecture, int(first), int(last or first))

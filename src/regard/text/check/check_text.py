@@ -16,7 +16,7 @@ import numpy as np
 
 from regard.base.errors import RegardError
 from regard.base.word_spans import find_words
-from regard.corpora.split import Draw, line_hash
+from regard.corpora.split import HashSplit, line_hash
 from regard.text.corpus import Overlap, count_overlap, split_files
 from regard.text.readers.encodings import UTF8, check_encoding
 from regard.text.readers.lines import BOM, bounded_lines, encoding_of, read_head, reading_text, why_not_utf8
@@ -96,7 +96,7 @@ class _Survey:
     """One pass over a text; words on lines that `open_corpus` would hold out are counted separately."""
 
     def __init__(self, text: Source):
-        self.text, self._draw = text, Draw()
+        self.text, self._draw = text, HashSplit()
         self.kept: Counter[str] = Counter()
         self.held_out: Counter[str] = Counter()
         self._lengths, self._hashes = array("Q"), array("Q")

@@ -41,10 +41,10 @@ COMMON_HAN = frozenset("的一是不了在人有我他这這个個们們中来�
 def check_encoding(name: str) -> str:
     """The name if Python knows a text encoding of files by it."""
     try:
-        found = codecs.lookup(name)
+        codec = codecs.lookup(name)
     except (LookupError, ValueError):
-        found = None
-    if found is None or not found._is_text_encoding or found.name.replace("-", "_") in NOT_OF_FILES:
+        codec = None
+    if codec is None or not codec._is_text_encoding or codec.name.replace("-", "_") in NOT_OF_FILES:
         raise RegardError(
             f"There is no text encoding {name!r}; data.encoding is utf-8, or for example cp1252 (Excel on Windows), "
             "cp1251, shift_jis, gb18030 or utf-16-le."

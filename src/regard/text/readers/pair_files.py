@@ -20,8 +20,8 @@ from regard.base.numbers import group_digits, pluralize
 from regard.text.corpus import SPLITS, entries, is_named, says, shards, unknown_corpus
 from regard.text.readers.columns import Wanted, pair_columns
 from regard.text.readers.encodings import UTF8
-from regard.text.readers.lines import encoding_of, read_head, read_lines, refuse_what_is_no_text, unpacked_name
-from regard.text.readers.tables import BINARY, KINDS, Problem, Table, has_tabs, kind_of, open_table
+from regard.text.readers.lines import encoding_of, read_head, read_lines, require_text_file, unpacked_name
+from regard.text.readers.tables import BINARY, KINDS, Problem, TextTable, has_tabs, kind_of, open_table
 
 TABBED = ("", ".txt", ".text", ".tab")  # suffixes of files that are tables if they have tabs
 LANGUAGE = re.compile(r"[a-z]{2,3}(?:[-_][A-Za-z0-9]+)*")
@@ -56,14 +56,14 @@ def find_pair_files(path: Path, source: str = "", target: str = "") -> dict[str,
 
 def _find_in_folder(folder: Path, source: str, target: str) -> dict[str, tuple[Path, ...]]:
     tables, files = _tables(folder), _parallel(folder)
-    asked = [code for code in (source, target) if code]
-    if "train" in tables and not (asked and len(files.get("train", {})) > 1):
+    requested = [code for code in (source, target) if code]
+    if "train" in tables and not (requested and len(files.get("train", {})) > 1):
         return {split: (path,) for split, path in tables.items()}
-    exact = _parallel(folder, asked) if len(asked) == 2 and source != target else {}
+    exact = _parallel(folder, requested) if len(requested) == 2 and source != target else {}
     if len(exact.get("train", {})) == 2:
-        for split, found in exact.items():
-            if len(found) == 1:
-                (path,), (missing,) = found.values(), set(asked) - found.keys()
+        for split, sides in exact.items():
+            if len(sides) == 1:
+                (path,), (missing,) = sides.values(), set(requested) - sides.keys()
                 raise RegardError(
                     f"{str(path)!r} has no {split} file in {missing!r} beside it; add that, or remove this."
                 )
@@ -108,9 +108,9 @@ def _beside(path: Path) -> dict[str, Path]:
     return {plain.suffix[1:]: file for plain, file in named if plain.stem == path.name and plain.suffix}
 
 
-def _which_languages(where: str, found: Iterable[str], source: str, target: str) -> RegardError:
-    languages = sorted(filter(_is_language, found))
-    if missing := [code for code in (source, target) if code and code not in found]:
+def _which_languages(where: str, codes: Iterable[str], source: str, target: str) -> RegardError:
+    languages = sorted(filter(_is_language, codes))
+    if missing := [code for code in (source, target) if code and code not in codes]:
         return RegardError(f"{where!r} has no training file in {missing[0]!r}; it has {', '.join(languages)}.")
     first, second = languages[:2]
     return RegardError(
@@ -129,22 +129,22 @@ def _only(split: str, folder: Path, files: Sequence[Path]) -> Path:
 def _tables(folder: Path) -> dict[str, Path]:
     """The files with tabs of a folder by split: train.tsv, dev.tsv.gz, …"""
     tables = [path for path in entries(folder) if path.is_file() and is_table(path)]
-    found = {split: [path for path in tables if says(split, unpacked_name(path).stem)] for split in SPLITS}
-    return {split: _only(split, folder, files) for split, files in found.items() if files}
+    by_split = {split: [path for path in tables if says(split, unpacked_name(path).stem)] for split in SPLITS}
+    return {split: _only(split, folder, files) for split, files in by_split.items() if files}
 
 
 def _parallel(folder: Path, wanted: Sequence[str] = ()) -> dict[str, dict[str, Path]]:
     """The parallel files of a folder by split and language: train.de, val.en.gz, test_2016_flickr.de, …"""
-    found: dict[str, dict[str, list[Path]]] = {}
+    by_split: dict[str, dict[str, list[Path]]] = {}
     for path in entries(folder):
         code = unpacked_name(path).suffix[1:]
         language = code in wanted if wanted else _is_language(code)
         for split in SPLITS:
             if language and path.is_file() and says(split, unpacked_name(path).stem):
-                found.setdefault(split, {}).setdefault(code, []).append(path)
+                by_split.setdefault(split, {}).setdefault(code, []).append(path)
     return {
         split: {code: _only(f"{code} {split}", folder, files) for code, files in languages.items()}
-        for split, languages in found.items()
+        for split, languages in by_split.items()
     }
 
 
@@ -153,7 +153,7 @@ class PairSource:
     """The pairs of one table, or of two parallel files, and facts about them."""
 
     paths: tuple[Path, ...]
-    table: Table | None  # None: parallel files
+    table: TextTable | None  # None: parallel files
     chosen: tuple[int, int] = (0, 1)
     undecodable: Callable[[int, int], None] | None = field(default=None, repr=False)
     given: str = UTF8  # the encoding of files without a byte-order mark
@@ -247,30 +247,30 @@ def open_pair_source(
     """Opens the files of a split and recognises their format."""
     if len(paths) == 2 and kind_of(paths[0]) not in BINARY:
         for path in paths:
-            refuse_what_is_no_text(path, wanted.encoding)
+            require_text_file(path, wanted.encoding)
         return PairSource(tuple(paths), None, undecodable=undecodable, given=wanted.encoding)
     columns = wanted.columns or wanted.usual
     table = open_table(paths, wanted.header, columns, undecodable, encoding=wanted.encoding)
     return PairSource(tuple(paths), table, pair_columns(table, wanted), given=wanted.encoding)
 
 
-def read_pair_source(found: PairSource) -> tuple[list[str], list[str], list[str]]:
+def read_pair_source(opened: PairSource) -> tuple[list[str], list[str], list[str]]:
     """Sources, targets, and sentences about what was left out. Blank lines are; an empty side is kept."""
     sources, targets, blank = [], [], 0
     too_long: list[int] = []
-    for _, source, target in found.rows(too_long=too_long.append):
+    for _, source, target in opened.rows(too_long=too_long.append):
         if source or target:
             sources.append(source)
             targets.append(target)
         else:
             blank += 1
-    units = found.table is not None and found.table.kind.startswith(("TMX", "XLIFF"))
+    units = opened.table is not None and opened.table.kind.startswith(("TMX", "XLIFF"))
     passed = pluralize(blank, "unit") + " without both languages" if units else pluralize(blank, "blank line")
     were = "was" if blank == 1 else "were"
-    about = [f"{passed} of {found.paths[0].name} {were} passed over."] if blank else []
-    if too_long and found.table is not None:
-        lines, width = pluralize(len(too_long), "line"), pluralize(len(found.table.columns), "field")
+    about = [f"{passed} of {opened.paths[0].name} {were} passed over."] if blank else []
+    if too_long and opened.table is not None:
+        lines, width = pluralize(len(too_long), "line"), pluralize(len(opened.table.columns), "field")
         has = "has" if len(too_long) == 1 else "have"
-        where = f"{lines} of {found.paths[0].name} {has} more than {width}, first line {too_long[0]}"
+        where = f"{lines} of {opened.paths[0].name} {has} more than {width}, first line {too_long[0]}"
         about.append(f"{where}: what follows them was not read.")
     return sources, targets, about

@@ -25,11 +25,11 @@ from regard.base.errors import RegardError
 from regard.base.reading import max_unpacked_bytes, unpacks_to_too_much
 from regard.text.readers.encodings import UTF8
 from regard.text.readers.lines import (
-    LONGEST_LINE,
+    MAX_LINE_BYTES,
     encoding_name,
     read_head,
     read_lines,
-    refuse_what_is_no_text,
+    require_text_file,
     unpacked_name,
 )
 from regard.text.readers.translation_memory import memory_kind, read_memory
@@ -61,7 +61,7 @@ BINARY = (*IN_PARTS, "XLSX")
 BY_ROWS = ("TSV", "CSV", "XLSX")  # with a header or without
 SAMPLE = 1000  # rows from which columns are recognised
 SAMPLE_CHARACTERS = 1 << 20
-MOST_COLUMNS = 1000
+MAX_COLUMNS = 1000
 AT_ONCE = 1 << 28  # bytes of a Parquet file that are unfolded together
 QUOTED = re.compile(r'"(?:[^"]|"")*"')
 LINE_ENDS = re.compile(r"[\r\n\t]+")
@@ -70,7 +70,7 @@ NO_OBJECT = "no JSON object"
 
 
 @dataclass(frozen=True)
-class Table:
+class TextTable:
     """A recognised table in one file or in several parts: its columns, and how to read its rows."""
 
     paths: tuple[Path, ...]
@@ -152,7 +152,7 @@ def open_table(
     undecodable: Any = None,
     *,
     encoding: str = UTF8,
-) -> Table:
+) -> TextTable:
     """Recognises the table in a file (or in its parts); a file without a known suffix is read as TSV.
 
     `header` is auto, yes or no; `columns` are names that make a first line with them a header.
@@ -160,7 +160,7 @@ def open_table(
     path, kind = paths[0], kind_of(paths[0]) or "TSV"
     for part in paths:
         if kind not in BINARY:
-            refuse_what_is_no_text(part, encoding)
+            require_text_file(part, encoding)
     if kind in ("TSV", "CSV"):
         return _delimited(path, kind, header, split_names(columns), undecodable, encoding)
     if kind == "XLSX":
@@ -187,19 +187,19 @@ def open_table(
     def read(problem: Problem) -> Iterator[Row]:
         return ((number, [record.get(name, "") for name in names]) for number, record in records(problem))
 
-    return Table(tuple(paths), kind, tuple(details), names, False, rows, read, languages, encoding)
+    return TextTable(tuple(paths), kind, tuple(details), names, False, rows, read, languages, encoding)
 
 
 # -- TSV and CSV -------------------------------------------------------------------------------------------------------
 
 
-def _delimited(path: Path, kind: str, header: str, columns: list[str], undecodable: Any, encoding: str) -> Table:
+def _delimited(path: Path, kind: str, header: str, columns: list[str], undecodable: Any, encoding: str) -> TextTable:
     lines = list(_some(read_lines(path, undecodable=undecodable and (lambda *_: None), encoding=encoding)))
     skip = 0
     delimiter, quotes = "\t", True
     if kind == "CSV":
-        if lines and (said := re.fullmatch(r"sep=(.)", lines[0])):  # Excel's own first line
-            delimiter, skip = said[1], 1
+        if lines and (match := re.fullmatch(r"sep=(.)", lines[0])):  # Excel's own first line
+            delimiter, skip = match[1], 1
         else:
             delimiter = _delimiter(lines)
     else:
@@ -220,7 +220,7 @@ def _delimited(path: Path, kind: str, header: str, columns: list[str], undecodab
     return replace(table, details=(encoding_name(path, encoding), *table.details, *details), encoding=encoding)
 
 
-def _sheet(path: Path, header: str, columns: list[str]) -> Table:
+def _sheet(path: Path, header: str, columns: list[str]) -> TextTable:
     """The first sheet of a workbook."""
     book = Workbook(path)
     rows = [list(map(one_line, fields)) for _, fields in islice(book.rows(), SAMPLE) if any(map(str.strip, fields))]
@@ -235,7 +235,7 @@ def _with_header(
     read: Callable[[Problem], Iterator[Row]],
     header: str,
     columns: list[str],
-) -> Table:
+) -> TextTable:
     """A table whose first row may name its columns; `rows` is a sample."""
     if not rows:
         raise RegardError(f"{str(path)!r} has no pairs; write source, tab, target on every line.")
@@ -249,18 +249,18 @@ def _with_header(
         names = tuple(numbers)
 
     def body(problem: Problem) -> Iterator[Row]:
-        found = read(problem)
+        rows = read(problem)
         if has_header:
-            found = islice(dropwhile(lambda row: not any(map(str.strip, row[1])), found), 1, None)
-        return ((number, list(map(one_line, fields))) for number, fields in found)
+            rows = islice(dropwhile(lambda row: not any(map(str.strip, row[1])), rows), 1, None)
+        return ((number, list(map(one_line, fields))) for number, fields in rows)
 
     named = f"header {', '.join(names)}" if has_header else "no header"
-    return Table((path,), kind, (named,), names, has_header, tuple(rows[has_header:]), body)
+    return TextTable((path,), kind, (named,), names, has_header, tuple(rows[has_header:]), body)
 
 
 def _check_width(path: Path, columns: int) -> None:
-    if columns > MOST_COLUMNS:
-        raise RegardError(f"{str(path)!r} has {columns} columns, more than {MOST_COLUMNS}: it is not a table of texts.")
+    if columns > MAX_COLUMNS:
+        raise RegardError(f"{str(path)!r} has {columns} columns, more than {MAX_COLUMNS}: it is not a table of texts.")
 
 
 def _some(lines: Iterable[str]) -> Iterator[str]:
@@ -322,9 +322,9 @@ def _has_quotes(lines: Sequence[str]) -> bool:
 def _is_header(rows: Sequence[Sequence[str]], columns: Sequence[str]) -> bool:
     """Does the first row name the columns: with the requested names, or only with usual ones?"""
     first = [name.casefold() for name in rows[0]]
-    asked = [name.casefold() for name in columns if not name.isdecimal()]
-    if asked:
-        return any(name in first for name in asked)  # a misspelt one is answered, not taken for text
+    requested = [name.casefold() for name in columns if not name.isdecimal()]
+    if requested:
+        return any(name in first for name in requested)  # a misspelt one is answered, not taken for text
     return len(set(first)) == len(first) and _are_names(first) and not (len(rows) > 1 and _are_names(rows[1]))
 
 
@@ -360,26 +360,27 @@ def _json_records(path: Path, undecodable: Any, encoding: str, problem: Problem)
         if not line.strip():
             continue
         try:
-            found = json.loads(line)
+            record = json.loads(line)
         except (ValueError, RecursionError):
-            found = None
-        if isinstance(found, str | list):
-            found = {str(place): value for place, value in enumerate([found] if isinstance(found, str) else found, 1)}
-        if isinstance(found, dict):
-            yield number, flat(found)
+            record = None
+        if isinstance(record, str | list):
+            values = [record] if isinstance(record, str) else record
+            record = {str(place): value for place, value in enumerate(values, 1)}
+        if isinstance(record, dict):
+            yield number, flat(record)
         else:
             problem(NO_OBJECT, number)
 
 
 def flat(record: Mapping[str, Any], before: str = "") -> dict[str, str]:
     """Texts, numbers and labels by name, those of a nested object by both names; lists are left out."""
-    found: dict[str, str] = {}
+    fields: dict[str, str] = {}
     for name, value in record.items():
         if isinstance(value, Mapping) and not before:
-            found |= flat(value, f"{name}.")
+            fields |= flat(value, f"{name}.")
         elif isinstance(value, str | int | float):
-            found[f"{before}{name}"] = one_line(str(value))
-    return found
+            fields[f"{before}{name}"] = one_line(str(value))
+    return fields
 
 
 def _arrow_records(paths: Sequence[Path], problem: Problem) -> Iterator[Record]:
@@ -416,8 +417,8 @@ def _arrow_records(paths: Sequence[Path], problem: Problem) -> Iterator[Record]:
                 for record in batch.to_pylist():
                     number += 1
                     fields = flat(record)
-                    if any(len(text) > LONGEST_LINE for text in fields.values()):
-                        problem(f"a text of more than {LONGEST_LINE >> 20} MiB", number)
+                    if any(len(text) > MAX_LINE_BYTES for text in fields.values()):
+                        problem(f"a text of more than {MAX_LINE_BYTES >> 20} MiB", number)
                     yield number, fields
         except (pyarrow.ArrowException, OSError) as error:
             raise RegardError(f"{str(path)!r} is not a complete {path.suffix} file ({error}); copy it again.") from None

@@ -13,12 +13,12 @@ import numpy as np
 import safetensors.numpy
 
 from regard.base.numbers import group_digits, pluralize
-from regard.text.cached_text import kept_of_text
+from regard.text.cached_text import cached_for_text
 from regard.text.pairs import Pairs
 from regard.text.tokenizers.tokenizer import Tokenizer
 from regard.text.tokenizers.vocabulary import blocks
 
-LONGEST = 256
+MAX_PAIR_TOKENS = 256
 REASONS = ("empty source", "empty target", "long source", "long target")
 ARRAYS = ("source", "source_offsets", "target", "target_offsets", "kept")
 COUNTS = ("truncated", "longest", "characters", "unknown")
@@ -65,15 +65,15 @@ class TokenPairs:
             "long source": f"whose source has more than {self.longest} tokens",
             "long target": f"whose target has more than {self.longest} tokens",
         }
-        found, total = [], len(self) + sum(self.dropped.values())
+        notes, total = [], len(self) + sum(self.dropped.values())
         if count := sum(self.dropped.values()):
             reasons = ", ".join(f"{group_digits(number)} {wording[reason]}" for reason, number in self.dropped.items())
-            found.append(f"{group_digits(count)} of {pluralize(total, 'pair')} dropped: {reasons}.")
+            notes.append(f"{group_digits(count)} of {pluralize(total, 'pair')} dropped: {reasons}.")
         if self.truncated:
-            found.append(
+            notes.append(
                 f"{group_digits(self.truncated)} of {pluralize(total, 'pair')} cut off at {self.longest} tokens."
             )
-        return found
+        return notes
 
 
 def encode_pairs(
@@ -81,7 +81,7 @@ def encode_pairs(
     source_tokenizer: Tokenizer,
     target_tokenizer: Tokenizer,
     *,
-    longest: int = LONGEST,
+    longest: int = MAX_PAIR_TOKENS,
     truncate: bool = False,
 ) -> TokenPairs:
     """The ids of all pairs that have two sides of at most `longest` tokens each; `truncate` cuts longer ones."""
@@ -93,10 +93,10 @@ def encode_pairs(
         np.fromiter((not text.strip() for text in side), bool, len(pairs)) for side in (pairs.sources, pairs.targets)
     ]
     kept, dropped = np.ones(len(pairs), bool), {}
-    for reason, found in zip(REASONS, [*empty, *([] if truncate else long)]):
-        if count := int(np.count_nonzero(kept & found)):
+    for reason, refused in zip(REASONS, [*empty, *([] if truncate else long)]):
+        if count := int(np.count_nonzero(kept & refused)):
             dropped[reason] = count
-        kept &= ~found
+        kept &= ~refused
     chosen = np.flatnonzero(kept)
     sides = [
         _cut(ids, offsets[:-1][chosen], np.diff(offsets)[chosen], longest, tokenizer.eos)
@@ -117,7 +117,7 @@ def encode_pairs(
     )
 
 
-def kept_token_pairs(
+def cached_token_pairs(
     encode: Callable[..., TokenPairs],
     pairs: Pairs,
     source_tokenizer: Tokenizer,
@@ -127,7 +127,7 @@ def kept_token_pairs(
     truncate: bool,
 ) -> TokenPairs:
     """What `encode_pairs`, or `encode_labelled`, makes of the pairs, from the cache if it was made before."""
-    return kept_of_text(
+    return cached_for_text(
         "pairs",
         pairs.characters,
         (encode.__name__, pairs.checksum(), source_tokenizer.digest, target_tokenizer.digest, longest, truncate),

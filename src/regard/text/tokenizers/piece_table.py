@@ -16,7 +16,7 @@ import numpy as np
 
 from regard.base.cuckoo import FACTORS, hash_keys, slot_of
 
-LONGEST = 16  # bytes of a piece with a key
+MAX_KEY_BYTES = 16  # bytes of a piece with a key
 # Bytes behind a piece are replaced by 0xFF, which UTF-8 does not use. By the piece's length, as signed numbers.
 BEHIND = np.array([-1 << 8 * length for length in range(8)] + [0])
 WHITE_OF_THREE_BYTES = [
@@ -80,7 +80,7 @@ class PieceTable:
         encoded = [piece.encode() for piece in pieces]
         lengths = np.fromiter(map(len, encoded), np.int64, len(encoded))
         first, key = _keys(Pieces(b"".join(encoded), lengths.cumsum() - lengths, lengths))
-        (numbers,) = (lengths <= LONGEST).nonzero()
+        (numbers,) = (lengths <= MAX_KEY_BYTES).nonzero()
         keys, distinct = np.unique(key[numbers], return_index=True)
         numbers = numbers[distinct]
         self._slots = hash_keys(keys)
@@ -103,7 +103,7 @@ class PieceTable:
 
 def _keys(pieces: Pieces) -> tuple[np.ndarray, np.ndarray]:
     """The first 8 bytes of each piece, and its key."""
-    text = pieces.text + bytes(LONGEST)
+    text = pieces.text + bytes(MAX_KEY_BYTES)
     eight = np.ndarray(len(text) - 7, "<i8", text, strides=(1,))  # the 8 bytes from each byte on
     first = eight.take(pieces.starts) | BEHIND.take(pieces.lengths, mode="clip")
     (long,) = (pieces.lengths > 8).nonzero()
@@ -111,5 +111,5 @@ def _keys(pieces: Pieces) -> tuple[np.ndarray, np.ndarray]:
     second = eight.take(pieces.starts[long] + 8) | BEHIND.take(lengths - 8, mode="clip")
     key = first.copy()
     key[long] ^= ~second * FACTORS[1]  # an odd factor gives no two the same product, and 0 none but all 0xFF
-    first[long[lengths > LONGEST]] = TOO_LONG
+    first[long[lengths > MAX_KEY_BYTES]] = TOO_LONG
     return first, key

@@ -237,10 +237,10 @@ class Tokenizer:
         if not missing:
             return
         new = [*islice(reversed(self._remembered), missing)][::-1]
-        found = [encoding.ids for encoding in self._engine.encode_batch_fast(new, add_special_tokens=False)]
-        lengths = [len(ids) for ids in found]
+        encoded = [encoding.ids for encoding in self._engine.encode_batch_fast(new, add_special_tokens=False)]
+        lengths = [len(ids) for ids in encoded]
         ends = self._piece_ends[-1] + np.cumsum(lengths)
-        ids = [number for piece in found for number in piece]
+        ids = [number for piece in encoded for number in piece]
         # What is already there is copied, not changed: an interrupted call leaves at most ids that no end includes.
         self._piece_ids = np.concatenate([self._piece_ids[: self._piece_ends[-1]], np.array(ids, dtype=np.int64)])
         self._one_each &= all(length == 1 for length in lengths)

@@ -42,8 +42,8 @@ Progress = Callable[[int, int | None], None]  # bytes of text done, about how ma
 # Some token files write <eos> out; it is then the line end itself. The pattern starts at the first of several blanks,
 # since a search from each of a million would be quadratic.
 WRITTEN_EOS = re.compile(rf"(?<![ \t])[ \t]*{EOS}[ \t]*$", re.M)
-LARGE = 64 << 20  # least bytes of text for which processes are started
-KEPT_EVERY = 64 << 20  # bytes of text after which progress is saved
+MIN_PARALLEL_BYTES = 64 << 20  # least bytes of text for which processes are started
+SAVE_EVERY = 64 << 20  # bytes of text after which progress is saved
 LAYOUT = 2  # version of the cached files; older ones are ignored
 
 
@@ -74,7 +74,7 @@ def tokenise(
     total = getattr(lines, "size", None)
     if processes is None:
         processes = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-        processes = processes if (total or 0) >= LARGE else 1
+        processes = processes if (total or 0) >= MIN_PARALLEL_BYTES else 1
     part, note = path.with_suffix(".part"), path.with_suffix(".part.json")
     path.parent.mkdir(parents=True, exist_ok=True)
     counted = _done(part, note, number.itemsize)
@@ -88,7 +88,7 @@ def tokenise(
             since += more["bytes"]
             if progress:
                 progress(counted["bytes"], total)
-            if since >= KEPT_EVERY:
+            if since >= SAVE_EVERY:
                 since = 0
                 _keep(stream, note, counted)
         if not counted["tokens"]:

@@ -32,7 +32,7 @@ from regard.training.metrics import as_written
 UPLOADS = "uploads"  # files that were dropped into the page
 MARKERS = ("run.json", "comparison.json", "claims.json")  # a folder that holds one was made by `regard`
 OWN = ".lab"  # what the lab itself keeps: jobs, samples, what was deleted
-DEEPEST = 3  # runs/demo/language-models/lstm
+MAX_DEPTH = 3  # runs/demo/language-models/lstm
 MOST_BYTES = 1 << 24  # of a JSON or TOML file that describes a run
 MOST_RUNS = 2000
 ALLOWED = re.compile(r"[^\x00-\x1f\x7f\\/]{1,200}")  # one part of a name
@@ -242,7 +242,7 @@ class RunsFolder:
                 found += 1
                 if found >= MOST_RUNS:
                     return
-            if "run.json" in names or depth == DEEPEST:
+            if "run.json" in names or depth == MAX_DEPTH:
                 continue
             todo += [
                 (Path(entry.path), depth + 1)

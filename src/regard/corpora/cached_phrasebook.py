@@ -18,7 +18,7 @@ from regard.corpora.phrasebook import Pair, phrasebook
 FOLDER = "phrasebook"  # in the cache
 
 
-def kept_phrasebook(count: int, longest: int) -> dict[str, list[Pair]]:
+def cached_phrasebook(count: int, longest: int) -> dict[str, list[Pair]]:
     """`phrasebook(count, longest=longest)`, made only if it is not in the cache."""
     name = f"{count}-{longest}-{_code_digest()}.json"
     return cached(FOLDER, name, lambda: phrasebook(count, longest=longest), _dump, _parse)
