@@ -245,9 +245,9 @@ CLAIM = Claim(
     conditions=f"Texts of {SHORTEST} to {MAX_LENGTH} symbols to be copied: independent letters of {LETTERS}, fresh "
     f"ones at every step, or words of {SENTENCES} phrasebook sentences. GRU; one vector of width {NARROW}, "
     f"{2 * NARROW} and {4 * NARROW} (seq2seq), attention of width {NARROW} (bahdanau, not fed). The learning rate is "
-    f"halved whenever two looks, {BLOCK} steps apart, find the held-out loss less than 1 % better; the third time training ends, "
-    f"after {MOST} steps at the latest. Greedy; quality is the share of symbols right at their place, the fall that "
-    "from the shortest quarter of lengths to the longest, the knee the length at which half is right.",
+    f"halved whenever two looks, {BLOCK} steps apart, find the held-out loss less than 1 % better; the third time "
+    f"training ends, after {MOST} steps at the latest. Greedy; quality is the share of symbols right at their place, "
+    "the fall that from the shortest quarter of lengths to the longest, the knee the length at which half is right.",
     control_words="A vector of four times the width moves the knee of strings: what runs out is its size, not the "
     "reader's memory of what it read first. Nearly all trainings ended by themselves; and before training there is no "
     "fall.",

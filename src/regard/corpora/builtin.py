@@ -62,7 +62,7 @@ def built_in(name: str) -> BuiltIn:
 @lru_cache(maxsize=4)  # opened several times
 def phrases(count: int, longest: int) -> Mapping[str, Sequence[Pair]]:
     """`count` pairs of the phrasebook with at most `longest` words a sentence (0: the defaults), in splits."""
-    from regard.corpora.cached_phrasebook import cached_phrasebook  # what makes them is large, so imported on demand
+    from regard.corpora.cached_phrasebook import cached_phrasebook  # a large module, imported on demand
 
     return cached_phrasebook(count or PHRASES, longest or MAX_PHRASE_WORDS)
 

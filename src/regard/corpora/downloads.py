@@ -8,7 +8,7 @@ from pathlib import PurePosixPath
 
 @dataclass(frozen=True)
 class File:
-    """One file of a download: its address without `https://`, and the SHA-256 of what is kept of it."""
+    """One file of a download: its address without `https://`, and the SHA-256 of its stored part."""
 
     address: str
     sha256: str | None = None  # None: the publisher changes the file now and then

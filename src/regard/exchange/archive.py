@@ -123,7 +123,7 @@ def _facts(facts: dict[str, Any]) -> bytes:
 
 
 def read(file: Path, run: Path, tokenizer_file: Path | None = None) -> Path:
-    """Open an archive as a run; damage and anything that is no file of a run are refused."""
+    """Open an archive as a run; damaged archives and files that do not belong to a run are refused."""
     if tokenizer_file is not None:
         raise RegardError("--tokenizer does not apply: an archive has its own.")
     check_free(run)
@@ -151,7 +151,7 @@ def _damaged(file: Path, how: str) -> RegardError:
 
 
 def _manifest(file: Path, archive: zipfile.ZipFile) -> dict[str, dict[str, Any]]:
-    """What the archive says that it holds, once it holds that and nothing else."""
+    """The archive's table of contents, after checking that it matches the files."""
     entries = archive.infolist()
     names = [entry.filename for entry in entries]
     if MANIFEST not in names:
@@ -198,7 +198,7 @@ def _unpack(file: Path, archive: zipfile.ZipFile, name: str, expected: dict[str,
 
 
 def _check_run(file: Path, made: Path, names: set[str]) -> None:
-    """It is a whole run, and code is only what run.json says the run was trained with."""
+    """Checks that the run is complete, and that its only code is the code named in run.json."""
     if missing := [name for name in TEXTS if name not in names]:
         raise RegardError(f"{file} holds no {missing[0]}, so it is no archive of a run: export the run again.")
     if not names & {WEIGHTS, CHECKPOINT}:

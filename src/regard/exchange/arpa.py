@@ -48,7 +48,7 @@ def escape(token: str) -> str:
 
 
 def unescape(word: str) -> str:
-    """The token that an ARPA word stands for."""
+    """The token of an ARPA word."""
     return re.sub("␡(.?)|([␀-␠])", lambda match: chr(ord(match[2]) - 0x2400) if match[2] else match[1], word)
 
 
@@ -161,7 +161,7 @@ def read_arpa(path: str | Path) -> tuple[NGram, list[str]]:
 
 
 def _read_sizes(lines: _Lines) -> list[int]:
-    """How many grams each order has: `ngram 1=…`, `ngram 2=…`."""
+    """The number of n-grams of each order: `ngram 1=…`, `ngram 2=…`."""
     while lines.next("\\data\\").strip() != "\\data\\":
         if lines.number == PREAMBLE:
             lines.wrong(f"there is no \\data\\ on the first {PREAMBLE} lines")
@@ -198,7 +198,7 @@ def _natural(log10: float) -> float:
 
 
 def _read_unigrams(lines: _Lines, sizes: list[int]) -> tuple[list[str], Estimate]:
-    """The words by id, </s> first and <unk> second, and what the file says of them; <s> is merged into </s>."""
+    """The words by id, </s> first and <unk> second, and their entries; <s> is merged into </s>."""
     entries: dict[str, tuple[float, float]] = {}
     for probability, (word,), weight in _read_entries(lines, 1, sizes):
         if word in entries:

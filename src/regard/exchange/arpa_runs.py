@@ -36,7 +36,7 @@ def write(run: LanguageRun, out: Path) -> None:
 
 
 def write_beside(run: LanguageRun, out: Path) -> str:
-    """Write the tokenizer into a file beside OUT, and return how to use both."""
+    """Write the tokenizer next to OUT, and return how to use both."""
     path, content = out.with_name(f"{out.name.removesuffix('.arpa')}.tokenizer.json"), run.tokenizer.json
     remove_partial_files(path.parent, of=path.name)  # while OUT is claimed
     if not (path.is_file() and path.read_bytes() == content.encode()):  # an earlier export of the run wrote it
@@ -47,7 +47,7 @@ def write_beside(run: LanguageRun, out: Path) -> str:
 
 
 def check(run: LanguageRun, out: Path) -> Parity:
-    """Let kenlm read the file and score the run's held-out lines."""
+    """Compare kenlm's scores of the run's held-out lines with Regard's."""
     try:
         import kenlm
     except ImportError:

@@ -82,7 +82,7 @@ def specify(run: Any) -> Any:
 
 
 def translator_spec(model: Transformer, source: list[str], target: list[str], rows: int = ROWS) -> Any:
-    """Of a model whose vocabularies are these, by id."""
+    """The configuration of a model with these vocabularies, by id."""
     spec = TransformerSpec(*_encoder_decoder(model, rows))
     spec.register_source_vocabulary(source)
     spec.register_target_vocabulary(target)
@@ -265,7 +265,7 @@ def open_engine(run: TranslationRun, quantization: str = "float32") -> CTranslat
 
 
 def _digest(run: TranslationRun, quantization: str) -> str:
-    """Of everything that a converted model is made from."""
+    """A digest of everything that determines the converted model."""
     digest = hashlib.blake2b(digest_size=16)
     for part in (ctranslate2.__version__, quantization, run.recipe.model, run.recipe.data.longest):
         digest.update(f"{part}\n".encode())
@@ -279,7 +279,7 @@ def _digest(run: TranslationRun, quantization: str) -> str:
 
 @torch.no_grad()
 def check(run: Any, out: Path, quantization: str = "float32") -> Parity:
-    """CTranslate2 beside Regard: log-probabilities of the same tokens, and the texts that both find best."""
+    """Compares CTranslate2 with Regard: log-probabilities of the same tokens, and the best texts of both."""
     program = f"CTranslate2 {ctranslate2.__version__}, {quantization}"
     if task_of(run).has_source:
         return Parity(run.recipe.system, "ctranslate2", program, *_compare_translations(run, out))

@@ -1,4 +1,4 @@
-"""A folder in the layout of Hugging Face, by anyone: its config.json and its tensors, looked at before use.
+"""A folder in Hugging Face's layout from any source: its config.json and its tensors, checked before use.
 
 Weights come only from safetensors files. Names, shapes and sizes are checked against config.json before a number is
 read, so a size that a file merely claims is never allocated.
@@ -74,7 +74,7 @@ class Config:
         return value
 
     def one(self, name: str, known: Mapping[Any, str], default: Any = None) -> str:
-        """What Regard calls a value of this name; one that it has no name for is refused."""
+        """Regard's name for this value; values without one are refused."""
         value = self.values.get(name, default)
         if not isinstance(value, (str, int, float)) or value not in known:
             self.wrong(f"{name} is {value!r:.40}, and Regard has only {', '.join(map(str, known))}")
@@ -120,11 +120,11 @@ class ForeignWeights:
         return tensor
 
     def ignore(self, *patterns: str) -> None:
-        """Tensors that repeat what is known."""
+        """Drops tensors that repeat others."""
         self.unread = {name for name in self.unread if not any(re.fullmatch(pattern, name) for pattern in patterns)}
 
     def finish(self, what: str) -> None:
-        """Refuse tensors that nobody asked for: the model would not be the one that was saved."""
+        """Refuse tensors that were not used: the model would not be the one that was saved."""
         if self.unread:
             raise RegardError(f"{self.where} holds the tensor {min(self.unread)}, which {what} does not have.")
 

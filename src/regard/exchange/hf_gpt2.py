@@ -32,7 +32,7 @@ NAMES = {  # ours → theirs, within a block
 
 
 def check_settings(settings: Settings, form: str) -> None:
-    """What a GPT-2 cannot be, with what to change."""
+    """Refuses settings that GPT-2 cannot have, and says what to change."""
     if settings.position not in INPUT_POSITIONS:
         raise RegardError(
             f"model.position {settings.position} acts inside attention, and {form} adds positions at the input: train "
@@ -91,7 +91,7 @@ def tensors_of(model: GPT) -> dict[str, Tensor]:
 
 
 def _positions(model: GPT) -> Tensor:
-    """What is added at each of the first `context` positions: [context, width]."""
+    """The vectors added at the first `context` positions: [context, width]."""
     settings, position = model.settings, model.embedding.position
     if position is None:
         return torch.zeros(settings.context, settings.width)
@@ -113,7 +113,7 @@ def as_huggingface(model: GPT, config: dict[str, Any]) -> dict[str, Tensor]:
 
 
 def settings_in(config: Config) -> dict[str, Any]:
-    """Our settings for a GPT-2 folder; what a `gpt` cannot be is refused."""
+    """Our settings for a GPT-2 folder; settings that `gpt` does not have are refused."""
     config.must_be(
         scale_attn_weights=True,
         scale_attn_by_inverse_layer_idx=False,

@@ -84,7 +84,7 @@ def as_huggingface(model: Llama, config: dict[str, Any]) -> dict[str, Tensor]:
 
 
 def settings_in(config: Config) -> dict[str, Any]:
-    """Our settings for a Llama folder; what a `llama` cannot be is refused."""
+    """Our settings for a Llama folder; settings that `llama` does not have are refused."""
     config.must_be(rms_norm_eps=RMS_EPSILON, hidden_act="silu", attention_bias=False, mlp_bias=False, pretraining_tp=1)
     width, layers, heads = (config.number(f"{n}") for n in ("hidden_size", "num_hidden_layers", "num_attention_heads"))
     if not 1 <= layers <= MAX_LAYERS:

@@ -33,7 +33,7 @@ Side = Literal["in", "out"]  # which sides of a map are vectors between blocks: 
 
 
 def check_settings(settings: Settings, form: str) -> None:
-    """What neither of their models can be, with what to change."""
+    """Refuses settings that neither of their models can have, and says what to change."""
     if settings.position != "sinusoid" or settings.combine != "add":
         what = f"model.position {settings.position}, combined by {settings.combine}"
         raise RegardError(f"{what}: {form} adds sine waves; train with --model.position sinusoid --model.combine add.")
@@ -171,7 +171,7 @@ def _positions(count: int, width: int) -> Tensor:
 
 
 def settings_in(config: Config) -> dict[str, Any]:
-    """Our settings for a Marian or Pegasus folder; what a `transformer` cannot be is refused."""
+    """Our settings for a Marian or Pegasus folder; settings that `transformer` does not have are refused."""
     norm = NORMS[config.values["model_type"]]
     config.must_be(static_position_embeddings=True, normalize_embedding=False, add_cross_attention=False)
     for name in ("ffn_dim", "attention_heads"):

@@ -28,7 +28,7 @@ LEVELS = {True: "bpe", False: "byte"}
 
 
 def tokenizer_files(tokenizer: Tokenizer, *, source: bool, longest: int) -> dict[str, str]:
-    """tokenizer.json and tokenizer_config.json. `source`: the boundary ends what is read; else it begins it."""
+    """tokenizer.json and tokenizer_config.json. `source`: the boundary ends the input; else it begins it."""
     engine = Engine.from_str(tokenizer.json)
     ends = normalizers.Replace("\n", EOS)
     engine.normalizer = ends if engine.normalizer is None else normalizers.Sequence([engine.normalizer, ends])
@@ -114,7 +114,7 @@ def _boundary(engine: Engine, config: Config) -> str:
 
 
 def _as_words(engine: Engine, model: dict[str, Any], boundary: str) -> Engine | None:
-    """What Regard wrote: words or characters, without what was added for Hugging Face."""
+    """A tokenizer that Regard wrote: words or characters, without the parts added for Hugging Face."""
     if boundary != EOS or model.get("unk_token") != UNK or EOS not in model["vocab"]:
         return None
     made = Engine(models.WordLevel(model["vocab"], unk_token=UNK))

@@ -68,8 +68,7 @@ def _write_json(path: Path, values: dict[str, Any]) -> None:
 
 
 def _generation(run: AnyRun, longest: int) -> dict[str, Any]:
-    """How Regard decodes, as far as their `generate` knows it: tokens that are never written, and for a translator its
-    beam."""
+    """Regard's decoding settings, as far as their `generate` has them: suppressed tokens, and a translator's beam."""
     boundary = run.tokenizer.eos
     common: dict[str, Any] = dict.fromkeys(("bos_token_id", "eos_token_id", "pad_token_id"), boundary)
     if run.forbidden:
@@ -128,7 +127,7 @@ def _theirs(model: Any, tokenizer: Any, text: str, most: int) -> str:
 
 
 def _greedy_texts(run: Any, model: Any, tokenizer: Any) -> list[bool]:
-    """For each text, whether both write the same: translations, or the second half of a line."""
+    """For each text, whether both write the same translation, or the same continuation of its first half."""
     same = []
     for line in filter(str.strip, texts(run)):
         if task_of(run).has_source:

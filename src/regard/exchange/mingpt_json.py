@@ -1,4 +1,4 @@
-"""A GPT as minGPT keeps it, in one JSON file: GPT-2's names, each tensor as a shape and base64 of float32.
+"""A GPT as minGPT stores it, in one JSON file: GPT-2's names, each tensor as a shape and base64 of float32.
 
 Such models were trained on plain numbers, without a boundary. They become runs over the letters A, B, C, … with
 `<eos>` and `<unk>` before them, whose vectors are zero: `run.model` computes on the letters what the original does.

@@ -1,4 +1,4 @@
-"""What another program makes of an exported model, beside what Regard makes of it."""
+"""Comparison of an exported model in another program with Regard's own."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Parity:
     system: str
     format: str
     program: str  # whose program checked it, with its version
-    compared: str  # what was compared
+    compared: str  # the compared quantity
     largest_difference: float
     same_text: str = ""  # "8 of 8 greedy texts"; empty where no text was compared
 
@@ -47,7 +47,7 @@ def texts(run: AnyRun, count: int = 8) -> list[str]:
 
 
 def without_parts(text: str) -> str:
-    """What another program wrote, without its marks for parts of characters, which Regard leaves out."""
+    """Another program's text without its marks for partial characters, which Regard leaves out."""
     return text.replace("\ufffd", "")
 
 

@@ -14,7 +14,7 @@ from regard.report.bundle_modules import bundle_modules
 from regard.report.colours import lab_module, lab_variables
 
 STATIC = Path(__file__).parent.parent / "web" / "lab" / "static"
-SPOKEN = '<div id="spoken" class="spoken" aria-live="polite"></div>'  # what a screen reader says
+SPOKEN = '<div id="spoken" class="spoken" aria-live="polite"></div>'  # for screen readers
 
 
 def offline_page(title: str, body: str, *, styles: Sequence[str], entry: str = "", style: str = "") -> str:

@@ -23,7 +23,7 @@ TYPES = {"uint8": np.uint8, "float16": np.float16, "float32": np.float32, "int32
 
 
 def pack(arrays: Mapping[str, np.ndarray], about: Any = None, bounds: Bounds | None = None) -> bytes:
-    """`bounds`: of an array that `in_bytes` made, what 0 and 255 stand for."""
+    """`bounds`: the values of 0 and 255 in an array made by `in_bytes`."""
     listed, parts, offset = [], [], 0
     for name, array in arrays.items():
         kind = next(name for name, kind in TYPES.items() if array.dtype == kind)
@@ -42,7 +42,7 @@ def pack(arrays: Mapping[str, np.ndarray], about: Any = None, bounds: Bounds | N
 def in_bytes(
     array: np.ndarray, low: float | None = None, high: float | None = None
 ) -> tuple[np.ndarray, tuple[float, float]]:
-    """The array as bytes between its bounds, and these bounds; what is not finite counts as 0."""
+    """The array as bytes between its bounds, and these bounds; values that are not finite count as 0."""
     real = np.nan_to_num(np.asarray(array, dtype=np.float64), nan=0.0, posinf=0.0, neginf=0.0)
     low = float(real.min(initial=0.0)) if low is None else low
     high = float(real.max(initial=low)) if high is None else high

@@ -1,5 +1,5 @@
-"""Figures as inline SVG, with descriptions; nothing is loaded. On a page the lab's own charts stand in for them
-(`web/lab/static/report.js`), drawn from the same data.
+"""Figures as inline SVG, with descriptions; nothing is loaded. With JavaScript, a page replaces them by the lab's
+charts (`web/lab/static/report.js`), drawn from the same data.
 
 Lines differ in dashes and marks as well as in colour. Text and axes use the page's colours, so figures suit dark
 and light pages.
@@ -30,7 +30,7 @@ MARKS = 7  # per line, about: a mark on each of twenty points would hide the lin
 NEAREST = 52  # least distance of ticks
 LETTER = 14  # width of a letter, at most
 NAMES, NAME, APART = 8, 16, 28  # labels at curves: the most names, letters of a name, and least distance
-MAX_LINE_LETTERS, NEXT = 54, 26  # letters of a line below an axis, and how far below it the next one stands
+MAX_LINE_LETTERS, NEXT = 54, 26  # letters of a line below an axis, and the distance between lines
 
 
 Path = list[tuple[float, float]]
@@ -172,7 +172,7 @@ def _names(ends: dict[str, tuple[float, float]], plot: _Plot, styles: dict[str, 
 
 
 def _entering(path: Path) -> Path:
-    """The path from where it last enters at the upper edge."""
+    """The path from its last entry at the upper edge."""
     above = [index for index, (_, height) in enumerate(path) if height < TOP]
     if not above:
         return path

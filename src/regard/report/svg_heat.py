@@ -177,7 +177,7 @@ def _labels(heat: Heat, left: float, top: float, width: float, height: float, tu
 
 
 def _scale(heat: Heat, left: float, top: float, width: float) -> Iterable[str]:
-    """The colours from the low end to the high end, with the numbers they stand for."""
+    """The colours from the low end to the high end, with their values."""
     bar = _image([bytes(range(1, STEPS + 1))], heat.diverging, width, 10)
     yield f'<g transform="translate({left:.1f} {top:.1f})">{bar}</g>'
     for share, anchor in ((0.0, "start"), (0.5, "middle"), (1.0, "end")):

@@ -21,7 +21,7 @@ from regard.report.colours import OKABE_ITO, Colour, ink_on, shade
 from regard.report.figures import Figure, Heat, Intervals, Line, Lines, Mark, isolated, legible
 
 WIDEST, NARROWEST = 100, 40  # default columns of a figure
-UNLIMITED = 1 << 20  # columns of what is not shown on a terminal: nothing is cut or wrapped
+UNLIMITED = 1 << 20  # columns of output that is not a terminal: nothing is cut or wrapped
 TALL = 14  # lines of a line chart
 LETTERS = 10  # of a heading from top to bottom
 SHADES = " ░▒▓█"
@@ -32,7 +32,7 @@ LEVELS = (0, 95, 135, 175, 215, 255)  # of red, green and blue in a terminal of 
 
 
 def terminal(figure: Figure, width: int | None = None, colour: bool | None = None) -> str:
-    """The figure as text not wider than `width`; by default what the terminal offers."""
+    """The figure as text of at most `width` columns; by default the terminal's width."""
     width = max(NARROWEST, width or min(WIDEST, shutil.get_terminal_size().columns))
     colour = _is_coloured() if colour is None else colour
     match figure:
@@ -125,7 +125,7 @@ def _strength(share: float, diverging: bool) -> float:
 
 
 def _key(heat: Heat, width: int, colour: bool) -> Iterable[str]:
-    """The scale, from its low end to its high end, with what a value is."""
+    """The scale, from its low end to its high end, with its unit."""
     low, high = heat.scale
     steps = [step / 8 for step in range(9)]
     cells = "".join(_cell(heat, heat.at(share), 2, colour) for share in steps) + RESET * colour
@@ -209,7 +209,7 @@ class _Canvas:
 
 
 def _axis(axis: Axis, name: str, left: int, width: int) -> Iterable[str]:
-    """The line below a plot, its numbers, and what they are."""
+    """The line below a plot, its numbers, and its label."""
     place = axis.onto(left, width - 1)
     ruler, numbers = [" "] * (left - 1) + ["└"] + ["─"] * (width - left), ""
     for tick in apart(axis.ticks, place, 9):

@@ -1,7 +1,7 @@
-"""What was found out about a text is kept in the cache: its vocabulary, its pairs as tokens, how far splits overlap.
+"""Results cached per text: its vocabulary, its pairs as tokens, and the overlap of its splits.
 
 The name of a file is a digest of the text and of everything that decides the result: the settings, the code of this
-package, the version of the tokenizers' library and of Python's Unicode tables. So nothing old is ever read.
+package, the version of the tokenizers' library and of Python's Unicode tables. So a stale result is never read.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from regard.text.tokenizers.tokenizer import Tokenizer
 
 Made = TypeVar("Made")
 FOLDER = "tokens"  # in the cache
-MIN_CACHED_CHARACTERS = 1 << 16  # characters: what is made of fewer takes less than a twentieth of a second
+MIN_CACHED_CHARACTERS = 1 << 16  # for fewer characters, computing takes less than 0.05 s
 
 
 def cached_for_text(
@@ -32,7 +32,7 @@ def cached_for_text(
     dump: Callable[[Made], bytes],
     parse: Callable[[bytes], Made],
 ) -> Made:
-    """`make()`, or from the cache what it made of this text, known by `key`. `size`: characters; None = unknown."""
+    """The result of `make()`, cached under `key`. `size` is the text's number of characters; None: unknown."""
     if size is not None and size < MIN_CACHED_CHARACTERS:
         return make()
     name = digest_of(what, _code_digest(), *map(str, key))
@@ -56,7 +56,7 @@ def cached_tokenizer(
     normalise: str,
     pretokenised: bool,
 ) -> Tokenizer:
-    """`Tokenizer.train` on lines with this checksum and so many characters."""
+    """`Tokenizer.train`, cached. `checksum` identifies the lines; `size` is their number of characters."""
     return cached_for_text(
         "tokenizer",
         size,

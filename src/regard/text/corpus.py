@@ -78,7 +78,7 @@ class Corpus:
 
 @dataclass(frozen=True)
 class Overlap:
-    """How many lines of a held-out split also occur in the training text (blank lines aside)."""
+    """The number of lines of a held-out split that also occur in the training text; blank lines do not count."""
 
     split: str
     lines: int
@@ -108,7 +108,7 @@ def count_overlap(splits: Mapping[str, TextLines]) -> list[Overlap]:
 
 
 def is_named(name: str) -> bool:
-    """Whether this is the name of a corpus, built in or known, rather than a file's."""
+    """True for the name of a built-in or downloadable corpus, rather than a file."""
     return name in BUILTIN or name in CATALOGUE
 
 
@@ -123,8 +123,8 @@ def open_corpus(
 ) -> Corpus:
     """Opens a built-in corpus, a fetched one, a file of text, or a folder: with train, valid and test files, or any.
 
-    `split` divides a single file: "lines" (what auto does) draws lines by their hash, "tail" holds out the last tenth.
-    Of a table `columns` names the one to read (`usual`: the one to take if it is there); `header`: auto, yes or no.
+    `split` divides a single file: "lines" (the default) draws lines by their hash, "tail" holds out the last tenth.
+    For a table, `columns` names the column to read (`usual`: used if it exists); `header`: auto, yes or no.
     `encoding` is that of your own files without a byte-order mark.
     """
     check_encoding(encoding)
@@ -148,14 +148,14 @@ def open_corpus(
 
 
 def open_whole(path: Path, split: str, *, columns: str = "", usual: str = "", encoding: str = UTF8) -> Corpus:
-    """A file of text as it stands, as one split of this name."""
+    """A whole text file as one split of this name."""
     text = open_text((path,), columns, "auto", usual, check_encoding(encoding))
     _require_distinct(text, 1)
     return replace(_corpus(text, {"train": text}, "", disjoint=True), splits={split: text})
 
 
 def available() -> list[dict[str, str]]:
-    """The corpora that have a name: what each is, and whether it is on this machine."""
+    """The named corpora: a description of each, and whether it is on this machine."""
     kinds = {"phrasebook": "built in, pairs"}
     rows = [
         {"name": name, "kind": kinds.get(name, "built in"), "here": "yes", "about": about}
@@ -283,7 +283,7 @@ def split_files(folder: Path) -> dict[str, tuple[Path, ...]]:
 
 
 def says(split: str, name: str) -> bool:
-    """Does a file's name contain this split's name?"""
+    """True if a file's name contains this split's name."""
     return bool(re.search(rf"(?:^|[._-])(?:{'|'.join(SPLITS[split])})(?:[._-]|$)", name, re.IGNORECASE))
 
 
@@ -389,6 +389,6 @@ def _next_line(path: Path, offset: int) -> int:
 
 
 def _line_starts(text: FileLines) -> list[int]:
-    """Where each line begins in the text as UTF-8, and where the last one ends."""
+    """The UTF-8 byte offset of each line, and of the end of the text."""
     with reading_text(text.path, text.encoding) as stream:
         return list(accumulate(map(len, bounded_lines(stream, repr(str(text.path)))), initial=0))

@@ -74,7 +74,7 @@ class Pairs:
 
     @cached_property
     def characters(self) -> int:
-        """Of both sides, a line end counting as one."""
+        """Characters of both sides, one per line end included."""
         return sum(sum(map(len, side)) + len(side) for side in (self.sources, self.targets))
 
     def checksum(self) -> str:
@@ -183,7 +183,7 @@ def open_pairs(
 
 
 def is_pairs(name_or_path: str | Path) -> bool:
-    """Whether `open_pairs` would take this; the built-in ones are also texts for `open_corpus`."""
+    """True if `open_pairs` can open this. `open_corpus` can open the built-in ones as well."""
     name = str(name_or_path)
     if is_named(name):
         return name == "phrasebook" or name in TOYS or (name in CATALOGUE and CATALOGUE[name].pairs)
@@ -200,7 +200,7 @@ def read_pairs(
     encoding: str = UTF8,
     say: Callable[[str], None] = lambda sentence: None,
 ) -> Pairs:
-    """The pairs of one file, or of two parallel ones by their common name, unchanged; `say`: what was not read."""
+    """The pairs of one file, or of two parallel ones by their common name; `say` gets notes on skipped lines."""
     wanted = Wanted(columns, "auto", source, target, usual, check_encoding(encoding))
     pairs, about = _read(open_pair_source(_single(Path(path), wanted), wanted))
     for sentence in about:
@@ -420,5 +420,5 @@ def weighted(also: str) -> list[tuple[str, float]]:
 
 
 def _times(weight: float, number: int) -> int:
-    """How often a pair counts; its hash decides about the fraction, the same in every epoch."""
+    """The number of copies of a pair; its hash rounds the fraction, the same way in every epoch."""
     return int(weight) + (number / 2**64 < weight % 1)

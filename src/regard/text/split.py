@@ -27,9 +27,9 @@ LABELS = 5  # least pairs per distinct text for a side to count as labels, which
 
 
 def normalize_for_comparison(texts: Sequence[str]) -> list[str]:
-    """Texts for comparing: composed (NFC), without case, punctuation and further spaces; of "?!" nothing is taken.
+    """Texts for comparing: composed (NFC), without case, punctuation and extra spaces; "?!" stays as it is.
 
-    All at once, as one array of characters: a regular expression over each text takes ten times as long.
+    Works on one array of all characters: a regular expression over each text takes ten times as long.
     """
     joined = "\n".join(texts)
     folded = (joined if joined.isascii() else unicodedata.normalize("NFC", joined)).casefold()
@@ -50,7 +50,7 @@ def by_character(codes: np.ndarray, function: Callable[[str], int]) -> np.ndarra
 
 @dataclass(frozen=True)
 class PairOverlap:
-    """How many pairs of a held-out split have a source, a target, or both, that also occur in train."""
+    """The number of pairs of a held-out split whose source, target, or both, also occur in train."""
 
     split: str
     pairs: int
@@ -108,7 +108,7 @@ class Drawn:
 
 
 def draw_pairs(sources: Sequence[str], targets: Sequence[str], held_out: Sequence[str] = ("valid", "test")) -> Drawn:
-    """Draws whole groups by the hash of their smallest pair: 5 % of the pairs for each held-out split, at most 2 000.
+    """Draws whole groups by the hash of their smallest pair: 5 % of the pairs for each held-out split, at most 2,000.
 
     Large groups are trained on. Without two groups nothing can be held out: then everything is train.
     """
@@ -143,7 +143,7 @@ def draw_pairs(sources: Sequence[str], targets: Sequence[str], held_out: Sequenc
 
 
 def _origin(splits: Mapping[str, np.ndarray], large: np.ndarray, labels: list[bool]) -> str:
-    """How they were drawn, in a sentence; `large`: the sizes of the large groups in train."""
+    """A sentence on how the splits were drawn; `large`: the sizes of the large groups in train."""
     shares = " and ".join(
         f"{pluralize(len(chosen), 'pair')} for {name}" for name, chosen in splits.items() if name != "train"
     )

@@ -1,4 +1,4 @@
-"""Exercises: files with one blank each, and the grader that compares what is written there with Regard's own code.
+"""Exercises: files with one blank each, and the grader that compares your solution with Regard's own code.
 
 exercise_list.py           names, titles, lecture lines; the sheets in `sheets/`. No torch
 grading.py                 one function against Regard's: random inputs, usual mistakes, gradients, laws

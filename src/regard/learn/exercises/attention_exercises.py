@@ -21,7 +21,7 @@ from regard.learn.exercises.small_models import WIDTH, model_of
 
 
 class AskedAttention(Layer):
-    """One head that remembers keys and values; a subclass says how the function is asked."""
+    """One head that remembers keys and values; a subclass defines how the function is called."""
 
     def __init__(self, function: Function) -> None:
         super().__init__()

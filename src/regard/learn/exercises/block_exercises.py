@@ -1,4 +1,4 @@
-"""Exercises on what stands around attention: positions, layer norm, the residual block; and on the plain average."""
+"""Exercises on the parts around attention: positions, layer norm, the residual block; and on the plain average."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Grading: a function that someone wrote, against Regard's own on random inputs, and by the laws.
+"""Grades a user's function against Regard's own on random inputs, and by the laws.
 
-A usual mistake is known by what it computes: if the answers to all inputs are exactly those of the mistake, its
-sentence is said. Otherwise the first entry that differs is named. What is right is then asked for its gradients, and,
-built into a small model, for the laws of the contract.
+A common mistake is recognized by its results: if all answers are exactly those of the mistake, its sentence is
+printed. Otherwise the first differing entry is named. For a right answer, the gradients are then compared, and the laws
+of the contract are tested on a small model built with it.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ class RandomInputs:
         return torch.randint(0, vocabulary, shape, generator=self.generator)
 
     def distinct(self, count: int, low: int, high: int) -> list[int]:
-        """Different whole numbers: sizes that cannot be taken for each other."""
+        """Distinct integers, so that no size can be mistaken for another."""
         return (torch.randperm(high + 1 - low, generator=self.generator)[:count] + low).tolist()
 
 
 @dataclass(frozen=True)
 class Mistake:
-    sentence: str  # what was done wrong, as a clause
-    answer: Function  # what it gives for the same inputs
+    sentence: str  # the mistake, as a clause
+    answer: Function  # its results for the same inputs
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class Grader:
     answer: Function  # Regard's own
     outputs: tuple[ExpectedOutput, ...]
     mistakes: tuple[Mistake, ...]
-    model: Callable[[Function], Build] | None = None  # a small model of which the function is a part
+    model: Callable[[Function], Build] | None = None  # a small model that contains the function
     laws: tuple[int, ...] = ()  # that this model must obey
     tolerance: float = 1e-9
     differentiable: bool = True
@@ -82,7 +82,7 @@ class Grade:
 
 
 def grade(function: Function, grader: Grader, seed: int) -> Grade:
-    """Compares the function with Regard's own; the sentence says the first thing that is wrong."""
+    """Compares the function with Regard's own; the sentence describes the first error."""
     cases = list(grader.cases(RandomInputs(seed)))
     wrong = (
         _wrong_values(function, grader, cases)
@@ -132,7 +132,7 @@ def _recognised(function: Function, grader: Grader, cases: Sequence[tuple[Any, .
                 not differs(answer, mistake.answer(*copied(arguments)), grader.outputs, grader.tolerance)
                 for arguments, answer in zip(cases, answers)
             )
-        except Exception:  # what is wrong need not always be computable
+        except Exception:  # a mistake may not be computable for every input
             continue
         if same:
             return mistake.sentence
@@ -183,7 +183,7 @@ def _equal(one: Any, other: Any) -> bool:
 
 
 def differs(given: Any, expected: Any, outputs: Sequence[ExpectedOutput], tolerance: float) -> str:
-    """How an answer differs from the right one, first in form and then in its first wrong entry; "" where it agrees."""
+    """The difference between an answer and the right one: its form, or its first wrong entry; "" if they agree."""
     if given is None:
         return "it returns nothing: is the return missing?"
     if len(outputs) == 1:
@@ -277,7 +277,7 @@ def _kind(value: Any) -> str:
 
 
 def _wrong_gradients(function: Function, grader: Grader, cases: Sequence[tuple[Any, ...]]) -> str:
-    """Does the gradient reach every input that it reaches in Regard's own, and with the same values?"""
+    """The first input whose gradient is missing or differs from Regard's own; "" if there is none."""
     if not grader.differentiable:
         return ""
     names = _names(function)

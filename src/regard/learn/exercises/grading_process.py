@@ -1,4 +1,4 @@
-"""Grades a user's file, which runs in a process of its own (`answering.py`).
+"""Grades a user's file, which runs in a separate process (`answering.py`).
 
 The verdict is made here, where no line of the file runs, from the values and gradients that its function returns for
 random arguments. So a file cannot forge it: whatever it writes to a descriptor, however it ends its process and
@@ -34,11 +34,11 @@ if TYPE_CHECKING:
     from regard.learn.exercises.grading import Grade, Grader
 
 LIMIT = 20  # seconds for what takes less than one
-GRACE = 5  # seconds more, in which the process itself says where it was
+GRACE = 5  # extra seconds, in which the process itself reports its last line
 
 
 class AnswerEnded(BaseException):
-    """The process is gone, or says what no answer says. Not an Exception: no step of the grading may catch it."""
+    """The process ended, or sent an invalid message. Not an Exception: no step of the grading may catch it."""
 
 
 def grade_file(path: Path, seed: int, limit: int = LIMIT) -> dict[str, Any]:
@@ -88,7 +88,7 @@ class AnswerProcess:
             [sys.executable, "-m", module, str(path), str(limit), str(self.faults)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            start_new_session=True,  # so that what it starts ends with it
+            start_new_session=True,  # so that its child processes end with it
         )
         self.heard: queue.Queue[bytes | None] = queue.Queue(maxsize=100)
         threading.Thread(target=self._listen, daemon=True).start()
@@ -138,7 +138,7 @@ class AnswerProcess:
             raise AnswerEnded from None
 
     def unfinished(self) -> str:
-        """What became of a process that gave no answer; faulthandler names the line that ran last, innermost first."""
+        """Why a process gave no answer; faulthandler names the line that ran last, innermost first."""
         late = time.monotonic() >= self.deadline
         self._kill()
         said = self.faults.read_text(encoding="utf-8", errors="replace")

@@ -1,7 +1,7 @@
 """Library calls that are themselves the answer to an exercise.
 
-They are found in the file's text, before it runs. The check reminds a learner of the task; it does not stop somebody
-who hides a call from it.
+They are found in the file's text, before it runs. The check reminds a learner of the task; a deliberately hidden call
+is not found.
 """
 
 from __future__ import annotations

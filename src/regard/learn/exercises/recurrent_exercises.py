@@ -20,7 +20,7 @@ LAWS = (1, 2, 3, 8, 11)
 
 
 def weights(random: RandomInputs, gates: int) -> Iterator[tuple[Any, ...]]:
-    """Vectors, a state, and the weights of so many gates, in different sizes."""
+    """Vectors, a state, and the weights of `gates` gates, in different sizes."""
     for _ in range(4):
         rows, inputs, width = random.distinct(3, 2, 6)
         yield (
@@ -34,7 +34,7 @@ def weights(random: RandomInputs, gates: int) -> Iterator[tuple[Any, ...]]:
 
 
 class AskedCell(Cell):
-    """A cell whose step is the function that is graded; `memory` names what it takes and returns after x."""
+    """A cell whose step is the function that is graded; `memory` names the state that it takes and returns after x."""
 
     def __init__(self, function: Function, gates: int, memory: tuple[str, ...]) -> None:
         super().__init__(WIDTH, WIDTH)

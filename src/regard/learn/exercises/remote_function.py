@@ -102,7 +102,7 @@ def _write_back(arguments: Any, changed: Any) -> None:
 
 
 class Piece(torch.autograd.Function):
-    """What the function sent, of what it had been given until then."""
+    """A value that the function sent, computed from its arguments until then."""
 
     @staticmethod
     def forward(ctx: Any, function: RemoteFunction, call: int, mark: int, sent: list[Tensor], *leaves: Tensor) -> Any:

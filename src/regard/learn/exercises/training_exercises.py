@@ -31,7 +31,7 @@ def _forced(step: RowsStep, state: Any, targets: Tensor, bos: int) -> Tensor:
 
 
 def _unforced(read: Function, carry: bool = True, ask: Function = lambda targets, t: targets[:, t]) -> Function:
-    """A wrong loop: `read` says what is read at step t, from the targets, <bos> and the logits before."""
+    """A wrong loop: `read` chooses the input at step t from the targets, <bos> and the previous logits."""
 
     @torch.no_grad()
     def answer(step: RowsStep, state: Any, targets: Tensor, bos: int) -> Tensor:

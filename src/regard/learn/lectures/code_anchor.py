@@ -18,7 +18,7 @@ SOURCE = Path(__file__).parents[2]  # the package regard, installed or in its re
 @dataclass(frozen=True)
 class Anchor:
     file: str  # within the package, as in layers/recurrent.py
-    text: str  # stands on exactly one line of it
+    text: str  # the text of exactly one line of it
     within: str = ""  # or of this function
 
     @property

@@ -61,7 +61,7 @@ class LectureEntry:
     commands: tuple[str, ...]
     claims: tuple[str, ...]
     exercises: tuple[str, ...]
-    figures: tuple[str, ...]  # files, beside the page
+    figures: tuple[str, ...]  # files next to the page
 
     @property
     def equations(self) -> list[str]:
@@ -90,7 +90,7 @@ class Page:
 
 @dataclass(frozen=True)
 class Found:
-    """What belongs to a line of the notes."""
+    """The entries for a line of the notes."""
 
     place: str
     page: Page
@@ -143,7 +143,7 @@ def terminal_words(markdown: str) -> str:
 
 
 def folder() -> Path:
-    """Of an installed package the pages are inside it, of a repository in docs/."""
+    """The folder of the pages: inside an installed package, or docs/ of a repository."""
     inside = SOURCE / "learn" / "lectures" / "pages"
     return inside if inside.is_dir() else SOURCE.parents[1] / "docs" / "lectures"
 

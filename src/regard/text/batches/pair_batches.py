@@ -118,9 +118,9 @@ def _sorted(pairs: TokenPairs, random: np.random.Generator | None) -> np.ndarray
 
 
 def _cut(pairs: TokenPairs, order: np.ndarray, budget: int) -> np.ndarray:
-    """Where batches start in the order, and its end; each has as many rows as fit.
+    """The start of each batch in the order, and the end of the order; each batch has as many rows as fit.
 
-    Only BPE-dropout can make a single pair larger than the budget; it then has a batch of its own.
+    Only BPE-dropout can make a single pair larger than the budget; it is then a batch by itself.
     """
     bounds, start = [0], 0
     longest_source = longest_target = 1  # <eos>

@@ -59,7 +59,7 @@ class PairFileReport:
     source: SideReport
     target: SideReport
     length_ratio: float  # median of target characters per source character
-    random_leak: PairOverlap  # what a random split of 5 % would share with the rest
+    random_leak: PairOverlap  # the overlap that a random split of 5 % would have
     findings: tuple[Oddity, ...]
     labels: Mapping[str, int]  # lines of each target, the commonest first, where targets are labels; else empty
     refused: str = ""  # the sentence with which training would stop
@@ -100,7 +100,7 @@ class _Columns:
         self._undecodable, self.blank = "", 0
         self.sources: list[str] = []
         self.targets: list[str] = []
-        self.lines: list[int] = []  # where each pair stands
+        self.lines: list[int] = []  # line of each pair
         self.opened: PairSource = open_pair_source(paths, wanted, self._note_byte)
         for number, source, target in self.opened.rows(self._note):
             if source or target:
@@ -261,7 +261,7 @@ def swapped(source: _Letters, target: _Letters) -> np.ndarray:
     sides = [source.triples(), target.triples()]
     counts = [np.bincount(bucket, minlength=BUCKETS).astype(np.float64) for bucket, _ in sides]
     totals = [max(1.0, count.sum()) for count in counts]
-    fits = []  # log-odds of each side for the column that it stands in
+    fits = []  # log-odds of each side for its own column
     for own, (bucket, line) in enumerate(sides):
         here = np.log((np.maximum(counts[own] - 1, 0) + 0.5) / totals[own])
         there = np.log((counts[1 - own] + 0.5) / totals[1 - own])

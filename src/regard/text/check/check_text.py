@@ -57,7 +57,7 @@ class FileReport:
     duplicate_lines: int  # that repeat an earlier line, blank ones aside
     line_lengths: Mapping[str, int]  # characters: median, 90 %, 99 %, longest
     longest_line: int  # its number
-    unknown_rate: float | None  # share of held-out words outside the 10 000 most frequent; None: nothing held out
+    unknown_rate: float | None  # share of held-out words outside the 10,000 most frequent; None: nothing held out
     oddities: tuple[Oddity, ...]
     refused: str = ""  # the sentence with which training would stop
 
@@ -102,7 +102,7 @@ class _Survey:
         self._lengths, self._hashes = array("Q"), array("Q")
         self._odd: dict[str, list[int]] = {}  # what: number of lines, first line
         self._bytes, self._plain_ends, self._blank, self._ascii, self._mark = 0, 0, 0, True, False
-        if isinstance(text, FileLines):  # reads bytes: what is not UTF-8 is counted, not refused
+        if isinstance(text, FileLines):  # reads bytes: lines that are not UTF-8 are counted, not refused
             with reading_text(text.path, text.encoding) as stream:
                 for number, raw in enumerate(bounded_lines(stream, repr(str(text.path))), 1):
                     self._read(number, raw)
@@ -170,7 +170,7 @@ class _Survey:
 
 
 def _count_words(pieces: Counter[str]) -> Counter[str]:
-    """Counts of the words in counted pieces of text that stood between spaces."""
+    """Word counts from counts of pieces between spaces."""
     words: Counter[str] = Counter()
     for piece, times in pieces.items():
         for start, end in find_words(piece):

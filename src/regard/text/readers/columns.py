@@ -1,7 +1,7 @@
-"""Which columns of a table are read: those that the user names, or those that the table leaves no doubt about.
+"""Chooses the columns of a table: those that the user names, or the only candidates.
 
 `--data.columns` names or numbers (from 1) the columns. Without it, if the file leaves them open, an error lists the
-columns and the first row: Regard never guesses, and so never trains on line numbers.
+columns and the first row: Regard does not guess, so it never trains on line numbers.
 """
 
 from __future__ import annotations
@@ -109,13 +109,13 @@ def _find(table: TextTable, wanted: str) -> int | None:
 
 
 def _is_constant(table: TextTable, column: int) -> bool:
-    """Is a column the same in all rows, such as a licence, or an attribution?"""
+    """True for a column that is the same in all rows, such as a license, or an attribution."""
     fields = [row[column] for row in table.sample if len(row) > column]
     return (len(fields) > 1 and len(set(fields)) == 1) or all(map(ATTRIBUTION.search, fields))
 
 
 def _numbers_rows(table: TextTable, column: int) -> bool:
-    """Whether a column counts or identifies the rows."""
+    """True for a column that numbers or identifies the rows."""
     name = table.columns[column].casefold()
     if name in NUMBER_NAMES or re.search(r"[\s_-]ids?$", name):
         return True
@@ -127,7 +127,7 @@ def _numbers_rows(table: TextTable, column: int) -> bool:
 
 
 def _is_code(table: TextTable, column: int) -> bool:
-    """Whether a column has another number in each row, and the same around it: s-017, s-018, …"""
+    """True for a column whose fields differ only in a number: s-017, s-018, …"""
     fields = [row[column].strip() for row in table.sample if len(row) > column]
     around = {re.sub(r"\d+", "0", text) for text in fields}
     if len(fields) < 3 or len(around) > 1 or len({*fields}) < len(fields):

@@ -29,7 +29,7 @@ CANDIDATES = {  # in this order where they fit equally well
     "cp1256": "ARABIC",
 }
 WORD = re.compile(r"[^\W\d_]+")
-WRONG = re.compile(  # what a wrong encoding shows
+WRONG = re.compile(  # characters that a wrong encoding produces
     r"(?<=[^\W\d_])[^\w\s'’·.,:;/\u0591-\u05c7\u3000-\u303f\uff00-\uff65-](?=[^\W\d_])"  # a sign within a word
     r"|(?<![\u0590-\u05ff])[\u0591-\u05c7]"  # a vowel point without its letter
     r"|[\x00-\x08\x0e-\x1f\x7f-\x9f\ue000-\uf8ff]"  # characters for control and for private use

@@ -1,10 +1,10 @@
 """Files of sentence pairs: finding them under a path, and reading them.
 
 pairs.tsv                        source⇥target; any table of `tables.py`: .csv, .tmx, .xlf, .jsonl, .parquet, …
-corpus/train.tsv, valid.tsv, …   the same with splits of their own
+corpus/train.tsv, valid.tsv, …   the same, already split
 corpus/train.de, train.en, …     parallel (Moses) files: line n of one is the translation of line n of the other
 corpus/train                     two such files alone
-corpus/train/data-0….arrow       a Hugging Face dataset as it lies on the disk, or its train-0….parquet files
+corpus/train/data-0….arrow       a Hugging Face dataset as it is stored on disk, or its train-0….parquet files
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ NO_LANGUAGE = {"txt", "raw", "md", "py", "gz", "zst", "zip", "log", "xml", "sgm"
 
 
 def holds_pairs(path: Path) -> bool:
-    """Whether there are pairs under this path."""
+    """True if there are pairs at this path."""
     if path.is_dir():
         parts = shards(path).get("train", ())
         return "train" in _tables(path) or len(_parallel(path).get("train", {})) > 1 or any(map(is_table, parts[:1]))
@@ -80,7 +80,7 @@ def _find_in_folder(folder: Path, source: str, target: str) -> dict[str, tuple[P
 
 
 def is_table(path: Path) -> bool:
-    """Whether a file is a table of pairs: by its name, or because its first line has a tab."""
+    """True if a file is a table of pairs: by its name, or because its first line has a tab."""
     suffix = unpacked_name(path).suffix.lower()
     if suffix not in KINDS:
         return suffix in TABBED and path.is_file() and (bool(kind_of(path)) or has_tabs(path))
@@ -255,7 +255,7 @@ def open_pair_source(
 
 
 def read_pair_source(opened: PairSource) -> tuple[list[str], list[str], list[str]]:
-    """Sources, targets, and sentences about what was left out. Blank lines are; an empty side is kept."""
+    """Sources, targets, and notes on skipped lines. Blank lines are skipped; pairs with one empty side are not."""
     sources, targets, blank = [], [], 0
     too_long: list[int] = []
     for _, source, target in opened.rows(too_long=too_long.append):

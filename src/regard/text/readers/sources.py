@@ -1,4 +1,4 @@
-"""Where the lines of a language model come from: memory, a file, a column of a table, many files."""
+"""Sources of lines for a language model: memory, a file, a column of a table, many files."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class Source(TextLines):
 
     @abstractmethod
     def content(self) -> str:
-        """A digest of what is read."""
+        """A digest of the text."""
 
 
 @dataclass(frozen=True)

@@ -35,7 +35,7 @@ from regard.text.readers.lines import (
 from regard.text.readers.translation_memory import memory_kind, read_memory
 from regard.text.readers.workbook import Workbook
 
-Problem = Callable[[str, int], None]  # what is wrong, and on which line; it may raise
+Problem = Callable[[str, int], None]  # called with a problem and its line; may raise
 Row = tuple[int, Sequence[str]]  # line (of a file without lines: row), fields
 Record = tuple[int, Mapping[str, str]]
 
@@ -80,7 +80,7 @@ class TextTable:
     header: bool
     sample: tuple[Sequence[str], ...] = field(repr=False)
     read: Callable[[Problem], Iterator[Row]] = field(repr=False)
-    languages: Mapping[str, str] = field(default_factory=dict)  # of XLIFF: what stands in source and target
+    languages: Mapping[str, str] = field(default_factory=dict)  # for XLIFF: the languages of source and target
     encoding: str = UTF8
 
     @property
@@ -89,11 +89,11 @@ class TextTable:
         return self.paths[0].name if parts == 1 else f"{self.paths[0].name} and {parts - 1} more"
 
     def rows(self, problem: Problem | None = None) -> Iterator[Row]:
-        """All rows, each as many fields as there are columns or fewer; `problem` is called for what cannot be read."""
+        """All rows, each with at most as many fields as columns; `problem` is called for unreadable rows."""
         yield from self.read(problem or refusing(self.paths[0]))
 
     def describe(self, chosen: Sequence[int]) -> str:
-        """One sentence for the log: what the file is, and which columns are read as what."""
+        """One sentence for the log: the kind of file, and the role of each column."""
         names = [f"column {name}" if name.isdecimal() else name for name in (self.columns[n] for n in chosen)]
         roles = f"{names[0]} is the source, {names[1]} the target" if len(names) == 2 else f"{names[0]} is read"
         return f"{self.name} is {self.kind} ({', '.join(self.details)}): {roles}."
@@ -106,7 +106,7 @@ class TextTable:
 def refusing(path: Path) -> Problem:
     def problem(what: str, line: int) -> None:
         raise RegardError(
-            f"{str(path)!r} has {what} on line {line}; mend it (`regard data check` finds all such lines)."
+            f"{str(path)!r} has {what} on line {line}; fix it (`regard data check` finds all such lines)."
         )
 
     return problem
@@ -136,7 +136,7 @@ def kind_of(path: Path) -> str:
 
 
 def has_tabs(path: Path) -> bool:
-    """Whether the first line that is not blank has a tab."""
+    """True if the first line that is not blank has a tab."""
     try:
         lines = read_lines(path, undecodable=lambda *_: None)  # in most encodings a tab is one byte
         first = next((line for line in islice(lines, 100) if line.strip()), "")
@@ -179,7 +179,7 @@ def open_table(
     names = tuple(dict.fromkeys(chain.from_iterable(sample)))
     _check_width(path, len(names))
     if not names:
-        next(records(refusing(path)), None)  # raises what is wrong with the first line
+        next(records(refusing(path)), None)  # raises the problem of the first line
         raise RegardError(f"{str(path)!r} is {kind} without any text; give a file that has some.")
     rows = tuple([record.get(name, "") for name in names] for record in sample)
     details += [f"{'languages' if kind == 'TMX' else 'columns'} {', '.join(names)}"]
@@ -299,7 +299,7 @@ def _delimiter(lines: Sequence[str]) -> str:
 
 
 def _has_quotes(lines: Sequence[str]) -> bool:
-    """Are quotes in a file with tabs Excel's, and not part of the text?
+    """True if quotes in a file with tabs are Excel's, not part of the text.
 
     Excel's: all fields have them, or those with a comma or a quote do, no others, and quotes inside are doubled. A
     field over several lines is Excel's too: without its quotes the rows would not have equally many fields.
@@ -320,11 +320,11 @@ def _has_quotes(lines: Sequence[str]) -> bool:
 
 
 def _is_header(rows: Sequence[Sequence[str]], columns: Sequence[str]) -> bool:
-    """Does the first row name the columns: with the requested names, or only with usual ones?"""
+    """True if the first row names the columns: with a requested name, or with common names only."""
     first = [name.casefold() for name in rows[0]]
     requested = [name.casefold() for name in columns if not name.isdecimal()]
     if requested:
-        return any(name in first for name in requested)  # a misspelt one is answered, not taken for text
+        return any(name in first for name in requested)  # a misspelled one raises an error later
     return len(set(first)) == len(first) and _are_names(first) and not (len(rows) > 1 and _are_names(rows[1]))
 
 
@@ -341,7 +341,7 @@ def _words(text: str) -> list[str]:
 
 @cache
 def header_words() -> frozenset[str]:
-    """Words that name columns: languages and their codes, and what a column may hold."""
+    """Words that name columns: languages, their codes, and roles such as source or label."""
     return frozenset(_words(Path(__file__).with_name("header_words.txt").read_text(encoding="utf-8")))
 
 

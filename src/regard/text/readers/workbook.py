@@ -1,7 +1,7 @@
 """The first sheet of a workbook (.xlsx), read row by row with openpyxl.
 
-A workbook is a zip archive of XML files. What these hold unpacked is bounded before they are read, as for every packed
-file, and so is the number of rows and columns that a sheet claims to have.
+A workbook is a zip archive of XML files. Their unpacked size is limited before they are read, as for every packed file,
+and so is the number of rows and columns.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Workbook:
         """The number of each row, and its fields."""
         with reading(self.path) as stream:
             sheet, _ = self._attempt(lambda: self._first_sheet(stream))
-            self._attempt(sheet.reset_dimensions)  # what a sheet claims about its size may be wrong
+            self._attempt(sheet.reset_dimensions)  # a sheet's stated size may be wrong
             cells = sheet.iter_rows(values_only=True)
             for number in range(1, MAX_ROWS + 1):
                 values = self._attempt(lambda: next(cells, None))

@@ -32,7 +32,7 @@ VARIANTS = 16
 def merge(symbols: Sequence[int], tokenizer: Tokenizer, dropout: float, random: Random) -> list[int]:
     """One segmentation of a word given as bytes."""
     merges, symbols = tokenizer.merges, list(symbols)
-    possible = [merges.get(pair) for pair in pairwise(symbols)]  # (rank, what they become) or None
+    possible = [merges.get(pair) for pair in pairwise(symbols)]  # (rank, merged symbol) or None
     while True:
         best: tuple[int, int] | None = None
         for place, candidate in enumerate(possible):  # the best-ranked merge that is not skipped

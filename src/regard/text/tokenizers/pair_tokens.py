@@ -34,7 +34,7 @@ class TokenPairs:
     target_offsets: np.ndarray
     kept: np.ndarray  # [N] indices of the kept pairs
     dropped: Mapping[str, int]  # reason → pairs
-    truncated: int  # pairs of which a side was cut off
+    truncated: int  # pairs with a truncated side
     longest: int  # most tokens of a side, <eos> aside
     characters: int  # of the kept targets, normalised, a line end counting as one
     unknown: int  # target tokens that are <unk>
@@ -58,7 +58,7 @@ class TokenPairs:
 
     @property
     def sentences(self) -> list[str]:
-        """Sentences about what was dropped or truncated."""
+        """Sentences about dropped and truncated pairs."""
         wording = {
             "empty source": "with an empty source",
             "empty target": "with an empty target",
@@ -126,7 +126,7 @@ def cached_token_pairs(
     longest: int,
     truncate: bool,
 ) -> TokenPairs:
-    """What `encode_pairs`, or `encode_labelled`, makes of the pairs, from the cache if it was made before."""
+    """The result of `encode_pairs` or `encode_labelled`, cached."""
     return cached_for_text(
         "pairs",
         pairs.characters,

@@ -27,7 +27,7 @@ NO_PIECE, TOO_LONG = -1, -2  # instead of the first 8 bytes: both contain bytes 
 
 
 class Pieces(NamedTuple):
-    """Where the pieces of a text are in its bytes."""
+    """The positions of a text's pieces in its bytes."""
 
     text: bytes
     starts: np.ndarray
@@ -40,7 +40,7 @@ class Pieces(NamedTuple):
 
 
 def cut_words(text: bytes) -> Pieces:
-    """What stands between white space, as `str.split` cuts; each line end is a piece."""
+    """The pieces between white space, as `str.split` cuts; each line end is a piece."""
     symbols = np.frombuffer(text, np.uint8)
     line_end = symbols == ord("\n")
     white = np.ones(len(symbols) + 2, dtype=bool)  # with one before and one behind the text
@@ -63,7 +63,7 @@ def cut_spaced(text: bytes) -> Pieces:
 
 
 def _white(symbols: np.ndarray) -> np.ndarray:
-    """Whether each byte belongs to white space (`tokenizer.WHITE`) or a line end; the last one is a line end."""
+    """A mask of the bytes that belong to white space (`tokenizer.WHITE`) or a line end; the last one is a line end."""
     white = (symbols - np.uint8(ord("\t")) <= 4) | (symbols == ord(" "))  # \t … \r: differences of bytes wrap around
     (two,) = (symbols == 0xC2).nonzero()  # the first byte of U+0085 and U+00A0
     two = two[np.isin(symbols[two + 1], (0x85, 0xA0))]
@@ -96,7 +96,7 @@ class PieceTable:
         return self._numbers.take(index), other[missing]
 
     def _look(self, key: np.ndarray, first: np.ndarray, factor: int) -> tuple[np.ndarray, tuple[np.ndarray, ...]]:
-        """What one slot of each key holds, and where that is another piece."""
+        """The content of one slot for each key, and the places where it is another piece."""
         index = self._slots.take(slot_of(key, factor, len(self._slots)))
         return index, ((self._keys.take(index) != key) | (self._first.take(index) != first)).nonzero()
 

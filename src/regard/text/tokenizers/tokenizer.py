@@ -2,7 +2,7 @@
 
     text  ->  pieces  ->  ids          "the cat\\n"  ->  the, cat  ->  17, 4, 0
 
-One boundary symbol, `<eos>` (id 0), stands for every line end; words and characters outside the vocabulary become
+Every line end becomes one boundary symbol, `<eos>` (id 0); words and characters outside the vocabulary become
 `<unk>` (id 1); bytes and byte pairs cover everything. Byte-pair encoding (Gage 1994; Sennrich 2016; over bytes: Radford
 2019) starts from the 256 bytes, here merged into the characters of the text, and merges the most frequent neighboring
 pair again and again. The tokenizer is one `tokenizer.json` of the `tokenizers` library; any other program can load it.
@@ -48,7 +48,7 @@ from regard.text.tokenizers.vocabulary import compose, encode_utf8, train_engine
 # Words are pieces between white space; byte pairs keep the white space before a piece.
 PIECES = re.compile(rf"\n|[{WHITE}]*+[^\n{WHITE}]++|[{WHITE}]++")
 MAX_FILE_BYTES = 1 << 28  # of a tokenizer.json: seven million words
-CACHED_CHARACTERS = 4_000_000  # characters of pieces whose ids are kept: bounds the memory
+CACHED_CHARACTERS = 4_000_000  # characters of pieces whose ids are cached: bounds the memory
 SHORT_TEXT = 8000  # characters of a text that is cut faster into strings than as bytes
 
 CLOSING, OPENING = re.compile(r" ([.,;:!?…)\]}”])(?= |$)", re.M), re.compile(r"(?<!\S)([(\[{“]) ")
@@ -65,12 +65,12 @@ class Tokenizer:
         self._engine = engine
         self.kind, self.normalisation, self.pretokenised = recognise(engine)
         self.vocabulary: int = engine.get_vocab_size()
-        self.id_type = np.dtype(np.uint16 if self.vocabulary <= 1 << 16 else np.uint32)  # of ids that are kept
+        self.id_type = np.dtype(np.uint16 if self.vocabulary <= 1 << 16 else np.uint32)  # of stored ids
         self.eos: int = 0
         self.unk: int | None = 1 if self.kind in ("word", "char") else None
         self.specials: tuple[int, ...] = (self.eos,) if self.unk is None else (self.eos, self.unk)
         self.lossless: bool = self.kind in ("byte", "bpe") and self.normalisation == "none"
-        self._lock = Lock()  # of what is remembered: threads of a server share a tokenizer
+        self._lock = Lock()  # guards the piece cache: threads of a server share a tokenizer
         self._forget()
 
     @classmethod
@@ -94,7 +94,7 @@ class Tokenizer:
 
     @classmethod
     def of_tokens(cls, tokens: Sequence[str], kind: Literal["word", "char"]) -> Tokenizer:
-        """A vocabulary given by id, `<eos>` first and `<unk>` second; words are what stands between white space."""
+        """A vocabulary given by id, `<eos>` first and `<unk>` second; words are separated by white space."""
         split = SPLIT_CHARACTERS if kind == "char" else SPLIT_SPACES
         return cls(word_level({token: number for number, token in enumerate(tokens)}, split))
 
@@ -214,7 +214,7 @@ class Tokenizer:
             pieces = (cut_spaced if self.kind == "bpe" else cut_words)(encode_utf8(text + "\n"))
             number, missing = self._piece_table.find(pieces)
             number[missing] = self._number_strings(pieces.strings(missing))
-        if len(text) >= SHORT_TEXT and self._looked_up > len(self._remembered):  # as many as the table takes to make
+        if len(text) >= SHORT_TEXT and self._looked_up > len(self._remembered):  # about the cost of building the table
             self._piece_table, self._looked_up = PieceTable([*self._remembered]), 0
         return number
 
@@ -241,7 +241,7 @@ class Tokenizer:
         lengths = [len(ids) for ids in encoded]
         ends = self._piece_ends[-1] + np.cumsum(lengths)
         ids = [number for piece in encoded for number in piece]
-        # What is already there is copied, not changed: an interrupted call leaves at most ids that no end includes.
+        # Existing arrays are copied, not changed: an interrupted call leaves at most ids that no end includes.
         self._piece_ids = np.concatenate([self._piece_ids[: self._piece_ends[-1]], np.array(ids, dtype=np.int64)])
         self._one_each &= all(length == 1 for length in lengths)
         self._piece_ends = np.concatenate([self._piece_ends, ends])

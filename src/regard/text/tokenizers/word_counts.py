@@ -1,4 +1,4 @@
-"""What a corpus is made of: words per line, how frequent each word is, and how much of it a vocabulary covers.
+"""Statistics of a corpus: words per line, word frequencies, and the coverage of a vocabulary.
 
     Zipf's curve      the count of the r-th commonest word against r
     coverage          the share of running words that are among the V commonest of the training text
