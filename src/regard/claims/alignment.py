@@ -43,7 +43,7 @@ from regard.runs.tasks.translation.run import TranslationRun
 from regard.systems.translator import Translator
 
 MADE, MAX_WORDS, HELD_OUT, PROBED = 30_000, 8, 400, 60
-DOUBLED = 60  # further held-out pairs, in which a word stands twice: of the others few do
+DOUBLED = 60  # further held-out pairs with a repeated word, which is rare in the others
 WIDTH, RATE = 48, 8e-3
 COMMON, STEPS = 400, 2000  # words the sentences are made of, and steps of training
 QUICK_COMMON, QUICK_STEPS = 250, 1000
@@ -114,7 +114,7 @@ def experiment(trial: Trial) -> Evidence:
 
 
 def repeated(source: Sequence[str], gold: Iterable[Link]) -> list[int]:
-    """The target words that come from one source word of which the sentence has another like it."""
+    """The target words that come from a source word that occurs twice in the sentence."""
     of: dict[int, list[int]] = {}
     for word, place in gold:
         of.setdefault(place, []).append(word)
@@ -123,8 +123,8 @@ def repeated(source: Sequence[str], gold: Iterable[Link]) -> list[int]:
 
 @cache
 def sentences(common: int) -> list[Pair]:
-    """Pairs made of the phrasebook's commonest English words: those to hold out, of the last of which each has a word
-    that stands twice, and those to train on; in a random order."""
+    """Pairs of the phrasebook's most common English words in random order: first the held-out ones, the last of which
+    repeat a word, then those to train on."""
     made = list(make_pairs(MADE, seed=0, longest=MAX_WORDS))
     counts = Counter(word for pair in made for word in cut(pair.source))
     known = {word for word, _ in counts.most_common(common)}
@@ -177,7 +177,7 @@ def untrained(run: TranslationRun, seed: int) -> TranslationRun:
 
 
 def looks(run: TranslationRun, sides: Sequence[tuple[list[str], list[str]]]) -> list[np.ndarray]:
-    """Of each pair the weights [target, source + end] of the steps that predict the target, given the words before."""
+    """For each pair the weights [target, source + end] of the steps that predict the target, under teacher forcing."""
     sources = [run.source_tokenizer.encode(" ".join(source)) for source, _ in sides]
     targets = [[*run.tokenizer.encode(" ".join(target)), run.tokenizer.eos] for _, target in sides]
     matrices = []
@@ -194,7 +194,7 @@ def links(looked: Sequence[np.ndarray]) -> Links:
 
 
 def focus(looked: Sequence[np.ndarray], gold: Links, which: Sequence[int]) -> float:
-    """The mean share of its weight that a step gives to the words that what it predicts comes from."""
+    """The mean share of weight that a step gives to the source words of its prediction."""
     shares = []
     for n in which:
         linked = np.zeros_like(looked[n])
@@ -208,7 +208,7 @@ def focus(looked: Sequence[np.ndarray], gold: Links, which: Sequence[int]) -> fl
 def relevance(
     run: TranslationRun, sides: Sequence[tuple[list[str], list[str]]], links: Links, which: Sequence[int]
 ) -> float:
-    """Nats that a target word loses when the source word it is linked with becomes unknown, less what it loses when
+    """Nats that a target word loses when the source word it is linked with becomes unknown, minus the loss when
     another one does; the mean over target words."""
     gains, unknown = [], run.source_tokenizer.unk
     assert unknown is not None
@@ -221,7 +221,7 @@ def relevance(
         tokens = torch.tensor([written] * len(hidden), device=run.model.device)
         logits, _ = run.model(tokens[:, :-1], run.model.begin(hidden.to(run.model.device)))
         chances = logits.log_softmax(-1).gather(2, tokens[:, 1:, None])[..., 0]  # [source + 1, target]
-        lost = (chances[-1] - chances[:-1]).cpu()  # what is lost without each source word
+        lost = (chances[-1] - chances[:-1]).cpu()  # the loss without each source word
         for word, place in links[n] if len(source) > 1 else ():
             others = [other for other in range(len(source)) if other != word]
             gains.append(float(lost[word, place] - lost[others, place].mean()))
@@ -291,7 +291,7 @@ def figure(learned: Sequence[float], diagonal: float, model1: float) -> Interval
 
 
 def heat(run: TranslationRun) -> Heat:
-    """Where each word of an example looks."""
+    """The attention of each word of an example."""
     source, target = (side.split() for side in EXAMPLE)
     ids = run.source_tokenizer.encode(EXAMPLE[0]), [*run.tokenizer.encode(EXAMPLE[1]), run.tokenizer.eos]
     (seen,) = explain_hypotheses(run.model, [ids[0]], [ids[1]], eos=run.tokenizer.eos)

@@ -107,7 +107,7 @@ def strings(longest: int) -> CopyTask:
 
 @cache
 def sentences(longest: int) -> CopyTask:
-    """The phrasebook's sentences, as many of each length as there are; a batch has one length."""
+    """All of the phrasebook's sentences by length; a batch has one length."""
     split = corpora.sentences(SENTENCES, longest)
     words = sorted({word for lines in split.values() for line in lines for word in line.split()})
     number = {word: place for place, word in enumerate(words)}
@@ -189,7 +189,7 @@ def right_by_length(model: Translator, task: CopyTask) -> ByLength:
         state, last, written = model.eval().begin(torch.cat([texts, end], dim=1)), end, []
         for _ in range(length):
             logits, state = model(last, state)
-            last = logits[..., :-1].argmax(-1)  # the length is given, so that the end is no choice
+            last = logits[..., :-1].argmax(-1)  # the length is given, so that the model does not choose the end
             written.append(last)
         shares[length] = float((torch.cat(written, dim=1) == texts).double().mean())
     return shares
@@ -205,7 +205,7 @@ def fall(curve: ByLength) -> float:
 
 
 def knee(curve: ByLength) -> float:
-    """The length at which half is right, on straight lines between the lengths; the end where it never falls so far."""
+    """The length at which half is right, linearly interpolated; the longest length if it never falls that far."""
     points = list(curve.items())
     if points[0][1] < 0.5:
         return float(points[0][0])

@@ -24,7 +24,7 @@ from regard.systems.model import Model
 from regard.systems.translator import Translator
 
 WORDS, ROWS, STEPS, LAST = 16, 32, 300, 50  # the loss is the mean of the last 50 steps, 25 600 words
-SMALL: dict[str, dict[str, object]] = {  # of every system that predicts the next word; a label is no next word
+SMALL: dict[str, dict[str, object]] = {  # for every system that predicts the next word; classifiers do not
     "ngram": {"order": 3},
     "rnn": {"layers": 1, "width": 32, "dropout": 0.0},
     "lstm": {"layers": 1, "width": 32, "dropout": 0.0},
@@ -94,8 +94,8 @@ def unseen_loss(model: Model) -> float:
 
 
 def floor_without_places(vocabulary: int) -> float:
-    """The least loss of who sees all words but no order: the next word is any of the others, or, in the last column,
-    none of them. Averaged over 20 000 random texts."""
+    """The smallest loss for a model that sees all words without their order: the next word is any of the others, or, in
+    the last column, none of them. Averaged over 20,000 random texts."""
     words = torch.randint(vocabulary, (20_000, WORDS + 1))
     seen, after = words[:, :-1], words[:, 1:]
     counts = torch.nn.functional.one_hot(seen, vocabulary).sum(dim=1)[:, None]  # [texts, 1, V]
@@ -169,7 +169,7 @@ def leaks(final: dict[str, list[float]], most: float) -> Figure:
 
 
 def worked() -> list[Worked]:
-    """How many weights each of three words gives: a₁ one, a₂ two, a₃ three, none of them to a later word."""
+    """The number of weights of each of three words: a₁ one, a₂ two, a₃ three, none of them for a later word."""
     torch.manual_seed(0)
     layer = SelfAttention(8).double()
     x = torch.randn(1, 3, 8, dtype=torch.float64)

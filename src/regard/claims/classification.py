@@ -101,7 +101,7 @@ def scores(trial: Trial, seed: int, language: str, encoder: str, translator: str
 
 
 def above_entropy(run: LanguageRun) -> float:
-    """Nats per held-out word, line ends included, that the model loses beyond what the grammar makes unavoidable."""
+    """Nats per held-out word, line ends included, that the model loses beyond the grammar's own entropy."""
     lines = known_grammar.sentences()["test"]
     lost = [-score.log_probability for score in run.score(lines)]
     least = [-known_grammar.log_probability(line.split()) for line in lines]
@@ -196,7 +196,7 @@ def words_right(run: TranslationRun) -> float:
 
 
 def reach(name: str, seed: int) -> tuple[Tensor, Tensor]:
-    """‖∂m_s/∂x_{s−d}‖ and ‖∂m_s/∂x_{s+d}‖ for d = 0, 1, …: the middle word's vector by what stands around it."""
+    """‖∂m_s/∂x_{s−d}‖ and ‖∂m_s/∂x_{s+d}‖ for d = 0, 1, …: the middle word's vector by the words around it."""
     torch.manual_seed(seed)
     encoder = PROBES[name]().double().eval()
     text = torch.randn(1, WORDS, WIDTH, dtype=torch.float64, requires_grad=True)

@@ -75,7 +75,7 @@ def experiment(trial: Trial) -> Evidence:
 
 
 def judgements(trial: Trial) -> tuple[dict[str, list[float]], str]:
-    """The rank correlations on the given text, and a sentence on what they are of."""
+    """The rank correlations on the given text, and a sentence that describes them."""
     text = {split: [line for line in lines if line.strip()] for split, lines in open_corpus(trial.data).splits.items()}
     counts = Counter(word for line in text["train"] for word in line.lower().split())
     often = {word for word, count in counts.most_common(VOCABULARY * 9 // 10) if count >= OFTEN}
@@ -172,7 +172,7 @@ def vectors_of(run: LanguageRun, words: Mapping[str, str]) -> Tensor:
 
 
 def auc(vectors: Tensor, compared: Tensor) -> float:
-    """How often a word is nearer to its mate than to the rival; a tie is a half."""
+    """The share of words that are nearer to their mate than to the rival; a tie counts as a half."""
     likeness = cosines(vectors)
     word, mate, rival = compared.unbind(1)
     nearer = likeness[word, mate] - likeness[word, rival]

@@ -34,7 +34,7 @@ SHRINKING, STAYING = (0.5, 0.8, 0.9, 0.95), (1.0, 1.02)  # spectral radii
 FAR, FAR_WIDTH = 10_000, 8
 MEASURED = (0.0, 1.0, 3.0, 5.0, 8.0)  # forget biases
 FOR_HUNDREDS, FOR_THOUSANDS = 5.0, 7.0  # forget biases: log 0.01 / log σ(b) is 686 and 5052 steps
-LEFT = 0.01  # what is left of a word that counts as forgotten
+LEFT = 0.01  # the remaining influence of a word that counts as forgotten
 
 
 def experiment(trial: Trial) -> Evidence:

@@ -53,14 +53,14 @@ def equally_long(keys: np.ndarray) -> np.ndarray:
 
 
 def exponent_differs(queries: np.ndarray, keys: np.ndarray) -> float:
-    """004:177 as it is written, against what stands in the Gaussian's exponent."""
+    """004:177 as written, against the Gaussian's exponent."""
     gaussian = named_score("gaussian", keys.shape[1]).score(torch.from_numpy(queries), torch.from_numpy(keys)).numpy()
     noted = queries @ keys.T - (keys**2).sum(1) / 2 - (queries**2).sum(1)[:, None] / 2
     return float(abs(gaussian - noted).max())
 
 
 def after_layer_norm(x: np.ndarray, random: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-    """What comes out of a layer norm as it begins (gain 1, bias 0), and that through a random W_k."""
+    """The output of a new layer norm (gain 1, bias 0), and its product with a random W_k."""
     width = x.shape[1]
     norm = nn.LayerNorm(width, eps=1e-12).double()
     out = norm(torch.from_numpy(x)).detach().numpy()

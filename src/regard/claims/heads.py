@@ -128,13 +128,13 @@ def untrained(run: LanguageRun, seed: int) -> Model:
 
 @torch.no_grad()
 def distances(model: Model, text: Tensor) -> Tensor:
-    """How far back each head looks on average: [layers, heads]."""
+    """The mean distance that each head looks back: [layers, heads]."""
     _, _, parts = model.eval().explain(text.to(model.device))
     return torch.stack([attended(layer["attention"]["weights"]) for layer in parts["layers"].values()])
 
 
 def attended(weights: Tensor) -> Tensor:
-    """Of weights [rows, heads, T, T] the mean distance of each head; the first word has no choice and is left out."""
+    """The mean distance of each head from weights [rows, heads, T, T]; without the first word, which sees only itself."""
     steps = torch.arange(weights.size(-1), device=weights.device)
     back = (steps[:, None] - steps).clamp(min=0).to(weights.dtype)
     return (weights * back).sum(-1)[..., 1:].mean(dim=(0, 2))

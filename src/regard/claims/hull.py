@@ -65,15 +65,15 @@ def nearness(kernel: str, query: Tensor, keys: Tensor) -> Tensor:
 
 
 def signed(count: int) -> Tensor:
-    """Weights of which one is −½, and which still sum to 1."""
+    """Weights that sum to 1, one of them −½."""
     alpha = torch.full((count,), 1.5 / (count - 1), dtype=torch.float64)
     alpha[0] = -0.5
     return alpha
 
 
 def layer(width: int) -> dict[str, float]:
-    """Where a head, a whole layer and its parts lie with respect to the values W_v x of a head: the smallest coordinate
-    of the head itself, of it under dropout (20 masks), after W_o, and with the residual added."""
+    """The position of a head, a whole layer and its parts relative to the values W_v x of a head: the smallest
+    coordinate of the head itself, of it under dropout (20 masks), after W_o, and with the residual added."""
     each = width * HEADS
     full = FullSelfAttention(each, HEADS).double()
     x = random(1, width + 1, each)

@@ -73,7 +73,7 @@ def asked(kernel: str, queries: np.ndarray, x: np.ndarray, y: np.ndarray, bandwi
 
 
 def weight_beyond(kernel: str, queries: np.ndarray, x: np.ndarray, y: np.ndarray, bandwidth: float) -> float:
-    """The most weight that a query gives, in all, to points further than h; not where it found none nearer."""
+    """The largest total weight of a query on points further than h, over queries with a nearer point."""
     answer = asked(kernel, queries, x, y, bandwidth)
     beyond = np.where(abs(queries[:, None] - x) > bandwidth, answer.weights, 0.0).sum(axis=1)
     return float(beyond[~answer.empty].max())

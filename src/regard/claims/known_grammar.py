@@ -44,12 +44,12 @@ class State(NamedTuple):
     nested: int = 0  # prepositions so far
 
 
-Choices = dict[str, tuple[float, State]]  # by word: its probability, and where it leads
+Choices = dict[str, tuple[float, State]]  # by word: its probability, and the next state
 
 
 @cache
 def choices(state: State) -> Choices:
-    """What may come next. Probabilities sum to 1."""
+    """The possible next words. Probabilities sum to 1."""
     match state.place:
         case "determiner":
             options = {
@@ -157,8 +157,8 @@ def sentences(count: int = 8000) -> Mapping[str, list[str]]:
 
 @cache
 def agreement(count: int = 8000) -> Mapping[str, list[str]]:
-    """text⇥label: does the verb agree with its noun, from which other words part it? In half of the lines its number
-    was changed; what stands between says nothing about it."""
+    """text⇥label: whether the verb agrees with its noun, which other words separate from it. In half of the lines the
+    verb's number was changed; the words between do not reveal it."""
     random = Random("agreement")
     rows: list[str] = []
     while len(rows) < count:

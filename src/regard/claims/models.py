@@ -54,5 +54,5 @@ def trained(
 
 
 def claims_cache() -> Path:
-    """Where results and models of claims are kept between runs."""
+    """The folder of cached results and models of claims."""
     return cache_folder() / "claims"

@@ -37,7 +37,7 @@ TIMED: dict[str, dict[str, Any]] = {  # two layers of one width
     "mingru": {"layers": 2, "width": 128, "expansion": 1.0, "dropout": 0.0},
 }
 MAX_WORDS = {("cpu", True): 1024, ("cpu", False): 8192, ("cuda", True): 4096, ("cuda", False): 65536}  # words
-FITTED = 4  # exponents are fitted over the longest lengths, so many of them
+FITTED = 4  # number of the longest lengths over which exponents are fitted
 
 
 def experiment(trial: Trial) -> Evidence:

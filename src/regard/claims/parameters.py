@@ -20,7 +20,7 @@ from regard.systems.model import Model
 
 VOCABULARY, WIDTH, NARROW = 30, 16, 8
 LENGTHS = (8, 16, 32, 64, 128, 256)
-Told = Callable[[int], dict[str, Any]]  # the settings of a model that is to look back at so many words
+Told = Callable[[int], dict[str, Any]]  # the settings of a model that looks back at this many words
 READERS: dict[str, tuple[str, Told]] = {
     "rnn": ("rnn", lambda length: {"layers": 1, "dropout": 0.0}),
     "lstm": ("lstm", lambda length: {"layers": 1, "dropout": 0.0}),

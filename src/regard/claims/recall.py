@@ -101,7 +101,7 @@ def growth(layer: CausalSelfAttention, length: int) -> float:
 
 
 class Recaller(nn.Module):
-    """One look back: each word is a pair's key and value added up, or a key alone, whose value is to be named."""
+    """One attention layer: each word is the sum of a pair's key and value, or a key alone, whose value is predicted."""
 
     def __init__(self, look: CausalSelfAttention) -> None:
         super().__init__()

@@ -111,7 +111,7 @@ CLIPPINGS = ("clipped", "not clipped", "a smaller rate")
 
 def train(seeds: Sequence[int], gain: float, how: str, steps: int = 300) -> list[float]:
     """The loss, in parts of the answer's variance, of linear networks trained by SGD to add up the last three of forty
-    numbers; one network for each seed, side by side. What is no number any more counts as infinite.
+    numbers; one network for each seed, side by side. A loss that is not a number counts as infinite.
 
     "a smaller rate" is so small that the first step is as long as the clipped one.
     """
@@ -173,7 +173,7 @@ def rows(slopes: dict[str, list[float]]) -> tuple[dict[str, object], ...]:
 
 
 def gate_of_the_notes() -> list[Worked]:
-    """The gate (1 0 0 .5) as a forget gate: what it does to a cell, and what to the gradient."""
+    """The gate (1 0 0 .5) as a forget gate: its effect on a cell, and on the gradient."""
     shut, wide = -torch.inf, torch.inf
     forget = torch.tensor([[wide, shut, shut, 0.0]])  # σ of it is 1, 0, 0, ½
     drive = torch.cat([torch.full((1, 4), shut), forget, torch.zeros(1, 4), torch.full((1, 4), wide)], dim=-1)

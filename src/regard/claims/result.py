@@ -56,7 +56,7 @@ class ClaimResult:
 
     @property
     def parts(self) -> dict[str, str]:
-        """The verdict of each part of a statement that says several things."""
+        """The verdict of each part of a statement with several parts."""
         return parts(self.expected, self.control)
 
     @property

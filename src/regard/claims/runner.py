@@ -48,7 +48,7 @@ def run_claim(
     """One claim, from the cache if it was measured before; other seeds (from `first_seed` on) or `knobs` explore it.
     `data` is the text of a claim that reads one."""
     claim = get_claim(name)
-    claim.trial(quick=quick, device=device, first_seed=first_seed, data=data, **knobs)  # refuses what it does not have
+    claim.trial(quick=quick, device=device, first_seed=first_seed, data=data, **knobs)  # refuses unknown knobs
     path = record_of(claim, quick, device, knobs, first_seed, data)
     if not again and (record := read_record(path)) is not None:
         return record
@@ -95,7 +95,7 @@ def run_claims(
                 failed.append(outcome)
                 bar.advance(1)
     if failed:
-        raise RegardError(f"Not all could be measured: {' '.join(failed)} The others are kept.")
+        raise RegardError(f"Not all could be measured: {' '.join(failed)} The other results are saved.")
     return [results[name] for name in claims]
 
 

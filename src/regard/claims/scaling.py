@@ -61,7 +61,7 @@ def experiment(trial: Trial) -> Evidence:
 
 
 def variance(width: int, shift: float = 0.0) -> float:
-    """Of qᵀk, over pairs of independent vectors whose components have this mean and variance 1."""
+    """The variance of qᵀk over pairs of independent vectors whose components have this mean and variance 1."""
     query, key = torch.randn(2, PAIRS, width) + shift
     return float((query * key).sum(-1).var())
 
@@ -92,7 +92,7 @@ def in_a_model(trial: Trial) -> tuple[dict[str, object], ...]:
 
 @torch.no_grad()
 def heads(model: Model, tokens: Tensor) -> list[dict[str, object]]:
-    """Of each head: the variance of qᵀk/√d over the keys a query may see, and the entropy as a share of log n."""
+    """For each head: the variance of qᵀk/√d over the keys a query may see, and the entropy as a share of log n."""
     _, _, parts = model.explain(tokens.to(model.device))
     words = tokens.size(1)
     rows: list[dict[str, object]] = []

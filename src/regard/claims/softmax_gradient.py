@@ -99,7 +99,7 @@ def closed_form(gap: float) -> float:
 
 
 def boxcar_gradient() -> tuple[float, float]:
-    """Of a boxcar with keys inside and outside: the size of the gradient on query and keys, and on the values."""
+    """For a boxcar with keys inside and outside: the size of the gradient on query and keys, and on the values."""
     keys, values = torch.randn(2, KEYS, WIDTH, dtype=torch.float64)
     query = (keys[0] + 0.1 * torch.randn(WIDTH, dtype=torch.float64)).requires_grad_()
     keys, values = keys.requires_grad_(), values.requires_grad_()
@@ -110,7 +110,7 @@ def boxcar_gradient() -> tuple[float, float]:
 
 
 def far_key_gradient() -> float:
-    """Of a triangular kernel: the size of the gradient on a key beyond its reach, while another is near."""
+    """For a triangular kernel: the size of the gradient on a key beyond its reach, while another is near."""
     query = torch.randn(WIDTH, dtype=torch.float64)
     away = torch.nn.functional.normalize(torch.randn(3, WIDTH, dtype=torch.float64), dim=-1)
     keys = (query + torch.tensor([[0.3], [0.6], [1.5]]) * away).requires_grad_()

@@ -28,7 +28,7 @@ def digest(*modules: str) -> str:
 
 
 def files_of(modules: tuple[str, ...]) -> set[Path]:
-    """The source files of these modules and of all they import, with the non-Python files beside them."""
+    """The source files of these modules and of all they import, with the non-Python files next to them."""
     files: set[Path] = set()
     waiting = [path for module in modules for path in source(module)]
     while waiting:

@@ -42,7 +42,7 @@ class Strings(NamedTuple):
 
 class DecoderErrors(NamedTuple):
     errors: np.ndarray  # [PLACES] on its own prefix
-    oracle: np.ndarray  # [PLACES] what the rule makes unavoidable in the same strings
+    oracle: np.ndarray  # [PLACES] the unavoidable errors in the same strings
 
     @property
     def excess(self) -> float:
@@ -121,8 +121,8 @@ def unavoidable(strings: Strings, task: str) -> np.ndarray:
 
 
 def follow(strings: Strings, random: torch.Generator, *, lost: bool = False) -> Tensor:
-    """What the oracle writes in the chain: it guesses what is illegible and goes on from its guess. One that is `lost`
-    writes nothing right any more after its first mistake: the worst that own prefixes can do."""
+    """The oracle's output in the chain: it guesses illegible symbols and continues from its guess. A `lost` one writes
+    nothing right after its first mistake, which is the worst effect of its own prefix."""
     read = strings.source[:, :-1]
     guesses = torch.randint(LETTERS, read.shape, generator=random)
     letters = torch.where(read == SMUDGED, guesses, read)
@@ -167,7 +167,7 @@ def given_truth(model: Bahdanau, strings: Strings) -> Tensor:
 
 
 def given_own(model: Bahdanau, source: Tensor) -> Tensor:
-    """Logits [N, PLACES, V], each after what the model itself finds most probable at the places before."""
+    """Logits [N, PLACES, V], each after the model's own most probable symbols at the places before."""
     state, last, logits = model.begin(source), torch.full((len(source), 1), OPENING), []
     for _ in range(PLACES):
         logit, state = model(last, state)

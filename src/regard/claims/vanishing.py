@@ -90,7 +90,7 @@ def cell_against_gates(layer: LSTM, words: Tensor, cut: bool) -> float:
     _, end, parts = walk(step, inputs, *opening(layer, inputs))
     (gradient,) = torch.autograd.grad(
         end["cell"].sum(), nudges
-    )  # [T, H]: along the cell it is diagonal, so a sum tells all
+    )  # [T, H]: along the cell the Jacobian is diagonal, so a sum is enough
     after_s = parts["forget"][0].detach().roll(-1, 0)
     after_s[-1] = 1.0  # ∂c_T/∂c_T
     product = after_s.flip(0).cumprod(0).flip(0)  # Π_{t>s} f_t
@@ -98,8 +98,9 @@ def cell_against_gates(layer: LSTM, words: Tensor, cut: bool) -> float:
 
 
 def gates_alone(bias: float, steps: int = STEPS, width: int = 8) -> np.ndarray:
-    """What an LSTM passes back whose gates do not hear h and whose forget gate reads its bias alone, on a text that
-    repeats one word, too faint to saturate the cell; from distance 1 on, since at 0 the output gate hears x_T too."""
+    """The gradient through an LSTM whose gates ignore h and whose forget gate depends only on its bias, on a text that
+    repeats one word, too faint to saturate the cell; from distance 1 on, since at 0 the output gate also depends on
+    x_T."""
     layer = LSTM(width, width, forget_bias=bias).double()
     with torch.no_grad():
         for name in ("weight_hh", "bias_ih", "bias_hh"):

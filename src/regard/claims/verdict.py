@@ -84,7 +84,7 @@ def decide(expected: Sequence[Finding], control: Sequence[Finding]) -> str:
 
 
 def parts(expected: Sequence[Finding], control: Sequence[Finding]) -> dict[str, str]:
-    """The verdict of each part of the statement, by the same rule; none where it has no parts."""
+    """The verdict of each part of the statement, by the same rule; empty if it has no parts."""
     names = dict.fromkeys(finding.expect.part for finding in expected if finding.expect.part)
     return {
         name: decide(

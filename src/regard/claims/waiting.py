@@ -44,7 +44,7 @@ TIMED: dict[str, dict[str, Any]] = {  # by system, what makes them alike: two la
     "lstm": {"layers": 2, "width": 128, "dropout": 0.0},
     "gpt": {"layers": 2, "width": 128, "heads": 4, "position": "sinusoid", "dropout": 0.0},
 }
-REPETITIONS, ENOUGH = 5, 6.0  # of the clock; a text whose times sum to so many seconds is not measured again
+REPETITIONS, ENOUGH = 5, 6.0  # seconds; a text whose runs sum to this much is not measured again
 LABELS = {"train": "training", "write": "generating"}
 MAX_WORDS = {  # words while training and while generating
     ("cpu", True): (512, 256), ("cpu", False): (4096, 1024), ("cuda", True): (1024, 512), ("cuda", False): (8192, 8192),
@@ -106,7 +106,7 @@ def reads(stack: Layer | Sequence[Layer], words: int) -> Tensor:
 
 
 def writes(stack: Layer | Sequence[Layer], words: int) -> Tensor:
-    """The last output of a model that reads what it wrote: each output is the next input."""
+    """The last output of a model that reads its own outputs: each output is the next input."""
     x = torch.randn(1, 1, WIDTH, requires_grad=True)
     steps = [stack] if isinstance(stack, Layer) else list(stack)
     states: list[State] = [opening(layer, x)[0] for layer in steps]
@@ -157,7 +157,7 @@ def make(system: str, device: torch.device) -> Model:
 
 
 def measure(task: Callable[[Model, int], None], model: Model, length: int) -> float:
-    """Seconds; of what is short, the least of a few times, since others can only add to it."""
+    """Seconds; for short runs the minimum of a few, since other load can only add time."""
     spent: list[float] = []
     while sum(spent) < 0.05 and len(spent) < 5:
         began = now(model.device)
@@ -219,7 +219,7 @@ def times(timed: Times) -> tuple[dict[str, object], ...]:
 
 
 def remarks(timed: Times) -> tuple[str, ...]:
-    """Where attention is the slower of the two, and by how much the longest text sets them apart."""
+    """The lengths at which attention is the slower of the two, and the ratio at the longest text."""
     said = []
     for task, words in LABELS.items():
         recurrent, attention = timed["lstm", task], timed["gpt", task]

@@ -226,7 +226,7 @@ class PairSource:
             raise RegardError(
                 f"{str(one)!r} has {group_digits(len(sources))} lines and {str(other)!r} "
                 f"{group_digits(len(targets))}; line n of one must be the translation of line n of the other: find "
-                "the line where they part."
+                "the first line where they stop matching."
             )
         yield from zip(count(1), sources, targets)
 
