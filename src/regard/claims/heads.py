@@ -134,7 +134,7 @@ def distances(model: Model, text: Tensor) -> Tensor:
 
 
 def attended(weights: Tensor) -> Tensor:
-    """The mean distance of each head from weights [rows, heads, T, T]; without the first word, which sees only itself."""
+    """The mean distance of each head, from weights [rows, heads, T, T]; the first word sees only itself: left out."""
     steps = torch.arange(weights.size(-1), device=weights.device)
     back = (steps[:, None] - steps).clamp(min=0).to(weights.dtype)
     return (weights * back).sum(-1)[..., 1:].mean(dim=(0, 2))

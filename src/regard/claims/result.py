@@ -66,8 +66,8 @@ class ClaimResult:
         return next(doubted, self.expected[0])
 
     def as_json(self) -> dict[str, Any]:
-        """`numbers` holds each quantity by name; `control` is the control's verdict. `verdict` is of what was measured,
-        `label` says also whether this was the quick form, and `quick` how that differs."""
+        """`numbers` holds each quantity by name; `control` is the control's verdict. `verdict` judges the
+        measurement, `label` adds whether this was the quick form, and `quick` how that differs."""
         findings = {"expected": self.expected, "control": self.control, "besides": self.besides}
         return {
             "name": self.name,

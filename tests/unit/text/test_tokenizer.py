@@ -496,7 +496,7 @@ def test_smaller_ones_are_refused(arguments):
 def test_byte_pairs_have_a_largest_default(monkeypatch):
     assert (vocabulary.MAX_BPE_SYMBOLS, vocabulary.CHARACTERS_PER_SYMBOL) == (8000, 200)
     monkeypatch.setattr(vocabulary, "MAX_BPE_SYMBOLS", 260)
-    monkeypatch.setattr(tokenizer_module, "CHARACTERS_PER_SYMBOL", 1)
+    monkeypatch.setattr(vocabulary, "CHARACTERS_PER_SYMBOL", 1)
     assert Tokenizer.train(TEXT * 3, "bpe").vocabulary == 260
     rare = Tokenizer.train(["abab", "cd"], "bpe", 400)
     assert rare.tokens[257:] == ["ab"]  # what occurs once is not merged
