@@ -23,7 +23,7 @@ from regard.systems.catalogue import load_class, load_module
 from regard.systems.model import Model
 from regard.systems.translator import Translator
 
-WORDS, ROWS, STEPS, LAST = 16, 32, 300, 50  # the loss is the mean of the last 50 steps, 25 600 words
+WORDS, ROWS, STEPS, LAST = 16, 32, 300, 50  # the loss is the mean of the last 50 steps, 25,600 words
 SMALL: dict[str, dict[str, object]] = {  # for every system that predicts the next word; classifiers do not
     "ngram": {"order": 3},
     "rnn": {"layers": 1, "width": 32, "dropout": 0.0},

@@ -148,7 +148,7 @@ def _features(text: str) -> tuple[str, ...]:
 
 
 def naive_bayes(rows: corpora.Splits) -> float:
-    """The share of test labels that naive Bayes gets right, by words and neighbouring pairs, add-one smoothed."""
+    """The share of test labels that naive Bayes gets right, by words and neighboring pairs, add-one smoothed."""
     counts: dict[str, Counter[str]] = {}
     labels: Counter[str] = Counter()
     for row in rows["train"]:

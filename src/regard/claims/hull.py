@@ -34,7 +34,7 @@ def experiment(trial: Trial) -> Evidence:
             output, alpha, _ = attention(query, keys, values, rule)
             measured[INSIDE].append(float(coordinates(output, values).min()))
             measured[ON].append(float((alpha.sum() - 1).abs() + (-alpha).relu().sum()))
-        for kernel in KERNELS:  # before they are normalised
+        for kernel in KERNELS:  # before they are normalized
             alpha = nearness(kernel, query, keys[:width])
             measured[CONE].append(float(torch.linalg.solve(values[:width].T, alpha @ values[:width]).min()))
         measured[SIGNED].append(float(coordinates(signed(width + 1) @ values, values).min()))

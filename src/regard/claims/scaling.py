@@ -73,7 +73,7 @@ def entropy(kind: str, queries: Tensor, keys: Tensor) -> float:
 
 
 def in_a_model(trial: Trial) -> tuple[dict[str, object], ...]:
-    """Head by head, the scaled scores of a small gpt at its initialisation and after training on pyref."""
+    """Head by head, the scaled scores of a small gpt at its initialization and after training on pyref."""
     trial.step("a trained gpt")
     settings: dict[str, dict[str, Any]] = {
         "training": {"steps": 300, "threads": 1, "device": "cpu"},

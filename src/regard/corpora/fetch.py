@@ -1,6 +1,6 @@
 """Downloads known corpora: streamed, checked against their SHA-256, and cached only if complete.
 
-The SHA-256 is the catalogue's, or where the publisher changes a file, that of its first download."""
+The SHA-256 is the catalog's, or where the publisher changes a file, that of its first download."""
 
 from __future__ import annotations
 

@@ -80,7 +80,7 @@ def _files(folder: Path, facts: dict[str, Any], training: bool) -> dict[str, Pat
     if isinstance(code := facts.get("code"), dict):
         name = str(code.get("file", ""))
         if not NAME.fullmatch(name) or not name.endswith(".py") or not (folder / name).exists():
-            raise RegardError(f"{folder} was trained with code of its own, and {name!r:.80} is not there: put it back.")
+            raise RegardError(f"{folder} was trained with its own code, and {name!r:.80} is missing: put it back.")
         if _hides_module(name):
             raise RegardError(
                 f"{folder} was trained with {name}, which would hide the module of that name elsewhere: "
@@ -174,7 +174,7 @@ def _manifest(file: Path, archive: zipfile.ZipFile) -> dict[str, dict[str, Any]]
         raise _damaged(file, "it does not hold what it lists")
     for name, expected in recorded.items():
         if not NAME.fullmatch(name):
-            raise RegardError(f"{file} holds {name!r:.80}, which is no file of a run: it is not unpacked.")
+            raise RegardError(f"{file} holds {name!r:.80}, which does not belong to a run: it is not unpacked.")
         if not isinstance(expected, dict) or archive.getinfo(name).file_size != expected.get("bytes"):
             raise _damaged(file, f"{name} has another size than recorded")
     return recorded
@@ -200,9 +200,9 @@ def _unpack(file: Path, archive: zipfile.ZipFile, name: str, expected: dict[str,
 def _check_run(file: Path, made: Path, names: set[str]) -> None:
     """Checks that the run is complete, and that its only code is the code named in run.json."""
     if missing := [name for name in TEXTS if name not in names]:
-        raise RegardError(f"{file} holds no {missing[0]}, so it is no archive of a run: export the run again.")
+        raise RegardError(f"{file} holds no {missing[0]}, so it is not an archive of a run: export the run again.")
     if not names & {WEIGHTS, CHECKPOINT}:
-        raise RegardError(f"{file} holds no weights, so it is no archive of a run: export the run again.")
+        raise RegardError(f"{file} holds no weights, so it is not an archive of a run: export the run again.")
     try:
         read_recipe(made / "recipe.toml")
         code = read_facts(made).get("code")

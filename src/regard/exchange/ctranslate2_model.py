@@ -129,7 +129,7 @@ def _decoder_alone(model: GPT) -> Any:
     alibi = settings.position == "alibi"
     if alibi and settings.heads & (settings.heads - 1):
         raise RegardError(
-            f"CTranslate2 has other ALiBi slopes where the heads are no power of two, so model.heads {settings.heads} "
+            f"CTranslate2 has other ALiBi slopes unless the heads are a power of two, so model.heads {settings.heads} "
             "with model.position alibi cannot be written."
         )
     decoder = TransformerDecoderSpec(

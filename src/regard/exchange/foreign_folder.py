@@ -153,7 +153,7 @@ def _named_in(folder: Path) -> list[str]:
     names = sorted({str(name) for name in places.values()})
     for name in names:
         if not re.fullmatch(r"[\w][\w.-]*\.safetensors", name):
-            raise RegardError(f"{folder / INDEX} names {name!r:.80}, which is no safetensors file of this folder.")
+            raise RegardError(f"{folder / INDEX} names {name!r:.80}, which is not a safetensors file of this folder.")
     return names
 
 

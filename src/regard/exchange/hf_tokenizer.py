@@ -65,7 +65,7 @@ def tokenizer_files(tokenizer: Tokenizer, *, source: bool, longest: int) -> dict
 def _joined_words(pretokenised: bool) -> decoders.Decoder:
     """Words with one space between them, and none before closing or after opening punctuation."""
     steps = [decoders.Replace(Regex("^"), " "), decoders.Fuse()]
-    if not pretokenised:  # one mark after the other, so the neighbour may have been moved already
+    if not pretokenised:  # one mark after the other, so the neighbor may have been moved already
         closing, opening = (re.escape(marks) for marks in (CLOSING, OPENING))
         steps += [decoders.Replace(Regex(rf" {re.escape(mark)}(?=[ {closing}]|$)"), mark) for mark in CLOSING]
         steps += [decoders.Replace(Regex(rf"(?<![^\s{opening}]){re.escape(mark)} "), mark) for mark in OPENING]
@@ -109,7 +109,7 @@ def _boundary(engine: Engine, config: Config) -> str:
     eos = config.values.get("eos_token_id")
     token = engine.id_to_token(eos) if isinstance(eos, int) and 0 <= eos < 2**31 else None
     if token is None:
-        config.wrong(f"eos_token_id is {eos!r:.40}, which is no token of tokenizer.json")
+        config.wrong(f"eos_token_id is {eos!r:.40}, which is not a token of tokenizer.json")
     return str(token)
 
 
@@ -141,7 +141,7 @@ def _as_byte_pairs(engine: Engine, model: dict[str, Any], boundary: str) -> Engi
 
 
 def _normalised(made: Engine, engine: Engine) -> Engine | None:
-    """With the normalisation of Unicode, if that is all that theirs does (besides making a line end a boundary)."""
+    """With the normalization of Unicode, if that is all that theirs does (besides making a line end a boundary)."""
     written = json.loads(engine.to_str())["normalizer"]
     steps = [written] if written and written["type"] != "Sequence" else written["normalizers"] if written else []
     line_end = json.loads(normalizers.Replace("\n", EOS).__getstate__())

@@ -38,7 +38,7 @@ class Stored:
         data = values.get("data") if isinstance(values, dict) else None
         sizes = self.shape if isinstance(self.shape, list) else ["?"]
         if not all(type(size) is int and size >= 0 for size in sizes) or not isinstance(data, str):
-            raise RegardError(f"{path}: {name} is no tensor with a shape and data: it is damaged.")
+            raise RegardError(f"{path}: {name} is not a tensor with a shape and data: the file is damaged.")
         try:
             self.bytes = base64.b64decode(data, validate=True)
         except ValueError:

@@ -1,4 +1,4 @@
-"""A model card, README.md with the Hub's YAML front matter: data, licence, scores, use and recipe."""
+"""A model card, README.md with the Hub's YAML front matter: data, license, scores, use and recipe."""
 
 from __future__ import annotations
 

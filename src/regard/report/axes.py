@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 FARTHEST = 1e300  # the largest value of an axis; its inverse is the smallest of a logarithmic one
 BEYOND = 1e6  # in lengths of the axis: points further out are drawn at this distance
-DECADES = 8  # labelled powers of ten, at most
+DECADES = 8  # labeled powers of ten, at most
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from unicodedata import bidirectional, category
 
 @dataclass(frozen=True)
 class Line:
-    """Points (x, y) joined by a line; lines of one name share a colour and one entry in the legend."""
+    """Points (x, y) joined by a line; lines of one name share a color and one entry in the legend."""
 
     name: str
     points: Sequence[tuple[float, float]]

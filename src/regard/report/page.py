@@ -74,7 +74,7 @@ def beside(*parts: str) -> str:
 
 
 def sample(prompt: str, written: str) -> str:
-    """Text as a model wrote it, its prompt in a quieter colour; a space that ends the prompt may have become a line."""
+    """Text as a model wrote it, its prompt in a quieter color; a space that ends the prompt may have become a line."""
     begin = next((words for words in (prompt, prompt.rstrip()) if written.startswith(words)), "")
     quiet = f"<b>{escape(begin)}</b>" if begin else ""
     return f'<pre dir="auto">{quiet}{escape(written.removeprefix(begin))}</pre>'

@@ -21,12 +21,12 @@ def harmless(words: str, control: re.Pattern[str] = CONTROL) -> str:
 
 
 def for_stdout(words: str) -> str:
-    """Words of a model, a corpus or a file: without codes on a terminal, not even colours; unchanged in a pipe."""
+    """Words of a model, a corpus or a file: without codes on a terminal, not even colors; unchanged in a pipe."""
     return harmless(words) if sys.stdout.isatty() else words
 
 
 class Screen:
-    """A terminal stream on which Regard's own colours are the only control codes."""
+    """A terminal stream on which Regard's own colors are the only control codes."""
 
     def __init__(self, stream: TextIO) -> None:
         self.stream = stream

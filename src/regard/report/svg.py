@@ -1,7 +1,7 @@
 """Figures as inline SVG, with descriptions; nothing is loaded. With JavaScript, a page replaces them by the lab's
 charts (`web/lab/static/report.js`), drawn from the same data.
 
-Lines differ in dashes and marks as well as in colour. Text and axes use the page's colours, so figures suit dark
+Lines differ in dashes and marks as well as in color. Text and axes use the page's colors, so figures suit dark
 and light pages.
 """
 
@@ -34,7 +34,7 @@ MAX_LINE_LETTERS, NEXT = 54, 26  # letters of a line below an axis, and the dist
 
 
 Path = list[tuple[float, float]]
-Style = tuple[str, str, int]  # colour, dashes, mark
+Style = tuple[str, str, int]  # color, dashes, mark
 
 
 def svg(figure: Figure) -> str:
@@ -259,7 +259,7 @@ def _interval(mark: Mark, axis: Axis, left: float, middle: float, best: bool) ->
 
 
 def _below(words: str, left: float, y: float) -> str:
-    """An axis title, centred below the axis, or below the figure if long; wrapped if longer."""
+    """An axis title, centered below the axis, or below the figure if long; wrapped if longer."""
     lines = wrap(legible(words), MAX_LINE_LETTERS) or [""]
     middle = (left + WIDTH - RIGHT) / 2 if len(words) * LETTER < WIDTH - left else WIDTH / 2
     return "".join(
@@ -277,12 +277,12 @@ def _more(words: str) -> float:
 
 
 def _styles(lines: Sequence[Line]) -> dict[str, Style]:
-    """Colour, dashes and mark of each name, in the order of first appearance; level lines are drawn in ink."""
+    """Color, dashes and mark of each name, in the order of first appearance; level lines are drawn in ink."""
     levels = list(dict.fromkeys(line.name for line in lines if line.level))
     others = list(dict.fromkeys(line.name for line in lines if not line.level))
     styles = {name: (INK, DASHES[1 + index % 3], 0) for index, name in enumerate(levels)}
     for index, name in enumerate(others):
-        again = index // len(OKABE_ITO)  # a repeated colour has other dashes
+        again = index // len(OKABE_ITO)  # a repeated color has other dashes
         styles[name] = (OKABE_ITO[index % len(OKABE_ITO)], DASHES[(index + again) % len(DASHES)], index % 4)
     return styles
 

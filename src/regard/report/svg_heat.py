@@ -131,7 +131,7 @@ def _image(rows: Sequence[bytes], diverging: bool, width: float, height: float) 
 
 
 def png(rows: Sequence[bytes], palette: Sequence[Colour]) -> bytes:
-    """A picture of one byte for each pixel, the number of a colour of the palette; the first of them is transparent."""
+    """A picture of one byte for each pixel, the number of a color of the palette; the first of them is transparent."""
 
     def chunk(kind: bytes, data: bytes) -> bytes:
         return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
@@ -177,7 +177,7 @@ def _labels(heat: Heat, left: float, top: float, width: float, height: float, tu
 
 
 def _scale(heat: Heat, left: float, top: float, width: float) -> Iterable[str]:
-    """The colours from the low end to the high end, with their values."""
+    """The colors from the low end to the high end, with their values."""
     bar = _image([bytes(range(1, STEPS + 1))], heat.diverging, width, 10)
     yield f'<g transform="translate({left:.1f} {top:.1f})">{bar}</g>'
     for share, anchor in ((0.0, "start"), (0.5, "middle"), (1.0, "end")):

@@ -1,6 +1,6 @@
 """Figures as lines of text: a heat map in shades, lines in Braille dots with marks at points, intervals as ├──●──┤.
 
-With colour, shades are those of the page; without, ░▒▓█ stand for them, and a sign for the side of a diverging scale.
+With color, shades are those of the page; without, ░▒▓█ stand for them, and a sign for the side of a diverging scale.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ SHADES = " ░▒▓█"
 MARKS, LEVEL = "●■▲◆○□△◇", "┄"
 MARKED = 12  # points of a line, about
 RESET = "\x1b[0m"
-LEVELS = (0, 95, 135, 175, 215, 255)  # of red, green and blue in a terminal of 216 colours
+LEVELS = (0, 95, 135, 175, 215, 255)  # of red, green and blue in a terminal of 216 colors
 
 
 def terminal(figure: Figure, width: int | None = None, colour: bool | None = None) -> str:
@@ -168,7 +168,7 @@ class _Canvas:
         self.width, self.height = width, height
         self.dots: dict[tuple[int, int], int] = {}  # (row, column) → dots of that character
         self.marks: dict[tuple[int, int], str] = {}
-        self.owner: dict[tuple[int, int], int] = {}  # whose colour
+        self.owner: dict[tuple[int, int], int] = {}  # whose color
 
     def draw(self, line: Line, index: int, across: Axis, up: Axis) -> None:
         place_x, place_y = across.onto(0.5, 2 * self.width - 1.5), up.onto(4 * self.height - 2, 2)
@@ -262,7 +262,7 @@ def _interval(mark: Mark, axis: Axis, left: int, width: int) -> list[str]:
     return row
 
 
-# -- signs and colours -----------------------------------------------------------------------------------------------
+# -- signs and colors -----------------------------------------------------------------------------------------------
 
 
 def _cut(words: str, width: int) -> str:
@@ -291,7 +291,7 @@ def _background(colour: Colour) -> str:
 
 
 def _code(colour: Colour) -> str:
-    """The terminal's code for a colour: exact if it supports true colour, else the nearest of 216."""
+    """The terminal's code for a color: exact if it supports true color, else the nearest of 216."""
     if os.environ.get("COLORTERM") in ("truecolor", "24bit"):
         return "2;{};{};{}".format(*colour)
     red, green, blue = (min(range(6), key=lambda n: abs(part - LEVELS[n])) for part in colour)

@@ -347,7 +347,7 @@ def test_broken_quotes_are_named_by_the_line_where_they_begin(tmp_path):
     rows = list(broken.rows(lambda what, line: found.append((what, line))))
     assert rows == [(1, ["a", "b"]), (3, ["f", "g"])]
     assert found == [("a quote that is not closed or not doubled", line) for line in (2, 4)]
-    assert "not doubled on line 2; mend it" in asked(lambda: list(broken.rows()))
+    assert "not doubled on line 2; fix it" in asked(lambda: list(broken.rows()))
 
 
 # -- records ---------------------------------------------------------------------------------------------------------

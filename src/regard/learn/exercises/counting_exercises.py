@@ -27,7 +27,7 @@ from regard.systems.kneser_ney import (
 
 TABLE = ("word before", "next word")
 
-# -- count and normalise -----------------------------------------------------------------------------------------------
+# -- count and normalize -----------------------------------------------------------------------------------------------
 
 
 def _texts(random: RandomInputs) -> Iterator[tuple[Any, ...]]:

@@ -121,7 +121,7 @@ def find(place: str) -> Found:
     """The entry of a line, as in 003:49."""
     named = LINE.fullmatch(place)
     if not named:
-        raise RegardError(f"{place!r} is no line of a lecture: write its number and the line, as in 003:49.")
+        raise RegardError(f"{place!r} is not a line of a lecture: write its number and the line, as in 003:49.")
     page, line = get_lecture(named[1]), int(named[2])
     at = (page.number, line)
     for entry in page.entries:

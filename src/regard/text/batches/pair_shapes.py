@@ -56,7 +56,7 @@ class ShapedPairBatches(PairBatches):
         return cls(batches._plain, batches._budget, batches._seed, epochs=batches._epochs, seconds=seconds)
 
     def _order(self, pairs: TokenPairs, random: np.random.Generator | None) -> np.ndarray:
-        """Cell by cell, alternately up and down so that neighbours are similar; random within a cell."""
+        """Cell by cell, alternately up and down so that neighbors are similar; random within a cell."""
         strip, source, target = self._cells(pairs)
         tie = np.arange(len(pairs)) if random is None else random.permutation(len(pairs))
         return np.lexsort([tie, target, np.where(strip % 2, -source, source), strip])

@@ -143,7 +143,7 @@ class _Survey:
         self._odd.setdefault(what, [0, number])[0] += 1
 
     def report(self, train: Counter[str], held_out: Counter[str] | None) -> FileReport:
-        count = Counter if UNK in train else _count_words  # a text with <unk> is already tokenised
+        count = Counter if UNK in train else _count_words  # a text with <unk> is already tokenized
         words = count(self.kept + self.held_out)
         lengths = np.asarray(self._lengths)
         quantiles = np.quantile(lengths, [0.5, 0.9, 0.99, 1], method="higher").astype(int).tolist()

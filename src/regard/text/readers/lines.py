@@ -24,7 +24,7 @@ WIDE = {  # in this order: the mark of UTF-16 begins that of UTF-32
     codecs.BOM_UTF16_LE: "UTF-16",
     codecs.BOM_UTF16_BE: "UTF-16",
 }
-LOOK = 1 << 16  # bytes that are read at once; by the first of them a binary file is recognised
+LOOK = 1 << 16  # bytes that are read at once; by the first of them a binary file is recognized
 MAX_LINE_BYTES = 1 << 22
 Undecodable = Callable[[int, int], None]  # line, byte
 

@@ -65,7 +65,7 @@ def _find_in_folder(folder: Path, source: str, target: str) -> dict[str, tuple[P
             if len(sides) == 1:
                 (path,), (missing,) = sides.values(), set(requested) - sides.keys()
                 raise RegardError(
-                    f"{str(path)!r} has no {split} file in {missing!r} beside it; add that, or remove this."
+                    f"{str(path)!r} has no {split} file in {missing!r} next to it; add one, or remove this file."
                 )
         return {split: (exact[split][source], exact[split][target]) for split in SPLITS if split in exact}
     if len(files.get("train", {})) > 1:
@@ -244,7 +244,7 @@ def _too_few_fields(path: Path) -> Problem:
 def open_pair_source(
     paths: Sequence[Path], wanted: Wanted, undecodable: Callable[[int, int], None] | None = None
 ) -> PairSource:
-    """Opens the files of a split and recognises their format."""
+    """Opens the files of a split and recognizes their format."""
     if len(paths) == 2 and kind_of(paths[0]) not in BINARY:
         for path in paths:
             require_text_file(path, wanted.encoding)

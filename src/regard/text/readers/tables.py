@@ -1,6 +1,6 @@
 """Tables of text in common formats.
 
-TSV, CSV        by tab, comma or semicolon; header, quotes (RFC 4180, Excel) and byte-order mark are recognised
+TSV, CSV        by tab, comma or semicolon; header, quotes (RFC 4180, Excel) and byte-order mark are recognized
 JSON Lines      an object on each line; keys are columns, {"translation": {"de": …}} is the column translation.de
 TMX, XLIFF      translation memories (`translation_memory.py`); languages are columns
 XLSX            the first sheet of a workbook (`workbook.py`)
@@ -59,7 +59,7 @@ KINDS = {
 IN_PARTS = ("Parquet", "Arrow")  # a dataset may have many such files
 BINARY = (*IN_PARTS, "XLSX")
 BY_ROWS = ("TSV", "CSV", "XLSX")  # with a header or without
-SAMPLE = 1000  # rows from which columns are recognised
+SAMPLE = 1000  # rows from which columns are recognized
 SAMPLE_CHARACTERS = 1 << 20
 MAX_COLUMNS = 1000
 AT_ONCE = 1 << 28  # bytes of a Parquet file that are unfolded together
@@ -71,7 +71,7 @@ NO_OBJECT = "no JSON object"
 
 @dataclass(frozen=True)
 class TextTable:
-    """A recognised table in one file or in several parts: its columns, and how to read its rows."""
+    """A recognized table in one file or in several parts: its columns, and how to read its rows."""
 
     paths: tuple[Path, ...]
     kind: str
@@ -153,7 +153,7 @@ def open_table(
     *,
     encoding: str = UTF8,
 ) -> TextTable:
-    """Recognises the table in a file (or in its parts); a file without a known suffix is read as TSV.
+    """Recognizes the table in a file (or in its parts); a file without a known suffix is read as TSV.
 
     `header` is auto, yes or no; `columns` are names that make a first line with them a header.
     """
@@ -264,7 +264,7 @@ def _check_width(path: Path, columns: int) -> None:
 
 
 def _some(lines: Iterable[str]) -> Iterator[str]:
-    """The first lines, of bounded size, for recognising the format."""
+    """The first lines, of bounded size, for recognizing the format."""
     room = SAMPLE_CHARACTERS
     for line in islice(lines, SAMPLE):
         yield line

@@ -1,6 +1,6 @@
 """BPE-dropout: a word is segmented differently each time it is read (Provilkov, Emelianenko & Voita 2020).
 
-Byte-pair encoding merges the best-ranked neighbouring pair, again and again. Here every possible merge is skipped with
+Byte-pair encoding merges the best-ranked neighboring pair, again and again. Here every possible merge is skipped with
 probability p at each step, until nothing is left to merge. p = 0 is the plain encoding, p = 1 bytes.
 
     watching   →   watch ing   ·   w atch ing   ·   watch i n g

@@ -84,7 +84,7 @@ def check_parts(engine: Engine) -> None:
             raise RegardError(" (a symbol is longer than a character)")
         plain = word_level(vocabulary, split)
     made = json.loads(plain.to_str())
-    for part in there.keys() - {"decoder", "normalizer", "version"}:  # the first is not used, the second was recognised
+    for part in there.keys() - {"decoder", "normalizer", "version"}:  # the first is not used, the second was recognized
         if there[part] != made[part]:
             parts = there[part].keys() | made[part].keys() if isinstance(there[part], dict) and made[part] else []
             unlike = [name for name in sorted(parts) if there[part].get(name) != made[part].get(name)]

@@ -54,7 +54,7 @@ def why_this_vocabulary(corpus: PairCorpus, tokenizers: tuple[Tokenizer, Tokeniz
         )
     )
     if requested:
-        return f"Vocabulary: {sizes}, as asked for."
+        return f"Vocabulary: {sizes}, as requested."
     if target.kind != "bpe":
         return f"Vocabulary: {sizes}, all that the training pairs have" + (
             " at least twice." if target.kind == "word" and not target.pretokenised else "."

@@ -36,7 +36,7 @@ class TokenPairs:
     dropped: Mapping[str, int]  # reason → pairs
     truncated: int  # pairs with a truncated side
     longest: int  # most tokens of a side, <eos> aside
-    characters: int  # of the kept targets, normalised, a line end counting as one
+    characters: int  # of the kept targets, normalized, a line end counting as one
     unknown: int  # target tokens that are <unk>
 
     def __len__(self) -> int:

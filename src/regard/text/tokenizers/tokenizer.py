@@ -44,7 +44,7 @@ from regard.text.tokenizers.engine import (
 from regard.text.tokenizers.piece_table import PieceTable, cut_spaced, cut_words
 from regard.text.tokenizers.vocabulary import compose, encode_utf8, train_engine, valid_unicode
 
-# Pieces are encoded independently of their neighbours, so each distinct one is encoded only once.
+# Pieces are encoded independently of their neighbors, so each distinct one is encoded only once.
 # Words are pieces between white space; byte pairs keep the white space before a piece.
 PIECES = re.compile(rf"\n|[{WHITE}]*+[^\n{WHITE}]++|[{WHITE}]++")
 MAX_FILE_BYTES = 1 << 28  # of a tokenizer.json: seven million words
@@ -139,7 +139,7 @@ class Tokenizer:
         return self._encode(text)[0][:-1].tolist()
 
     def offsets(self, text: str) -> list[tuple[int, int]]:
-        """The span of each token in the normalised line; for words and characters."""
+        """The span of each token in the normalized line; for words and characters."""
         return list(self._engine.encode(self.normalise(text), add_special_tokens=False).offsets)
 
     def encode_lines(self, lines: Sequence[str]) -> list[np.ndarray]:
@@ -160,12 +160,12 @@ class Tokenizer:
         return ids, ends
 
     def _encode(self, text: str) -> tuple[np.ndarray, np.ndarray]:
-        """The ids of any text, as `encode_normalised` gives them. White space stays white space when it is normalised,
-        and composes with nothing: so pieces may be cut first, and the engine normalises those it has not met."""
+        """The ids of any text, as `encode_normalised` gives them. White space stays white space when it is normalized,
+        and composes with nothing: so pieces may be cut first, and the engine normalizes those it has not met."""
         return self.encode_normalised(self.normalise(text) if self.kind in ("char", "byte") else text)
 
     def encode_normalised(self, text: str) -> tuple[np.ndarray, np.ndarray]:
-        """The ids of normalised text, each line followed by `<eos>`, and the end of each line (past its `<eos>`)."""
+        """The ids of normalized text, each line followed by `<eos>`, and the end of each line (past its `<eos>`)."""
         if self.kind in ("char", "byte"):
             coding, size = ("utf-32-le", np.uint32) if self.kind == "char" else ("utf-8", np.uint8)
             symbols = np.frombuffer(f"{text}\n".encode(coding), size)

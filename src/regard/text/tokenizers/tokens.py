@@ -52,7 +52,7 @@ class TokenArray:
     """The ids of a split, and the counts that perplexity per character needs."""
 
     ids: np.ndarray  # [N] uint16 or uint32
-    characters: int  # of the normalised text, a line end counting as one
+    characters: int  # of the normalized text, a line end counting as one
     lines: int
     unknown: int  # tokens that are <unk>
 
@@ -66,7 +66,7 @@ def tokenise(
 ) -> TokenArray:
     """Writes the ids of all lines to `path` (.npy) in constant memory, and opens it.
 
-    Large texts are tokenised by several processes (`processes`; None = one per core, and one for a small text). If this
+    Large texts are tokenized by several processes (`processes`; None = one per core, and one for a small text). If this
     process is killed, its progress stays next to `path`, and the next call resumes.
     """
     path = Path(path)
@@ -92,7 +92,7 @@ def tokenise(
                 since = 0
                 _keep(stream, note, counted)
         if not counted["tokens"]:
-            raise RegardError("There are no lines to tokenise; give a text that is not empty.")
+            raise RegardError("There are no lines to tokenize; give a text that is not empty.")
         stream.seek(0)
         _write_header(stream, number, counted["tokens"])  # NumPy pads headers, so the length does not change
     del counted["bytes"]
@@ -225,7 +225,7 @@ def load_tokens(path: str | Path) -> TokenArray:
             raise ValueError
         return TokenArray(ids, **counted)
     except (ValueError, KeyError, TypeError, AttributeError, OSError, EOFError, RecursionError):
-        raise RegardError(f"{str(path)!r} is damaged; delete it and tokenise the text again.") from None
+        raise RegardError(f"{str(path)!r} is damaged; delete it and tokenize the text again.") from None
 
 
 def _digest(path: Path, counted: Mapping[str, int]) -> str:
@@ -269,7 +269,7 @@ def cached(
     if why := _unwritable(path.parent):
         if not _scratch.cache_info().currsize:  # only once
             say(
-                f"note: the cache {cache_folder()} cannot be written ({why}), so the text is tokenised each time; "
+                f"note: the cache {cache_folder()} cannot be written ({why}), so the text is tokenized each time; "
                 "REGARD_CACHE names another folder"
             )
         path = Path(_scratch().name) / path.name
