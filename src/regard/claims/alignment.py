@@ -3,11 +3,11 @@
     link of y_t = argmax_s α(s_{t-1}, h_s)        read at the step that predicts y_t, not at the one that reads it
     relevant      log P(y_t | x) − log P(y_t | x without the word that y_t is linked with), less that of the other words
 
-Against it stands the diagonal (each word comes from the one at its place), which needs no learning, and beside it IBM
-model 1 (Brown et al. 1993), which learns from the same training pairs which words go together and knows nothing of
-order or context: of a word that stands twice in a sentence it cannot say which is meant. A third translator, word by
-word, is the notes' RNN that smiles and frowns: it writes y_t when it has read x_t. Sentences are the phrasebook's, with
-their gold alignment; error rates are Och & Ney's, over all links of a set of sentences.
+It is compared with the diagonal (each word comes from the one at the same position), which needs no learning, and with
+IBM model 1 (Brown et al. 1993), which learns word pairs from the same training data and ignores order and context: it
+cannot tell two occurrences of a word apart. A third translator, word by word, is the notes' RNN that smiles and frowns:
+it writes y_t when it has read x_t. Sentences are the phrasebook's, with their gold alignment; error rates are Och &
+Ney's, over all links of a set of sentences.
 """
 
 from __future__ import annotations

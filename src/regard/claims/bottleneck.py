@@ -2,10 +2,10 @@
 
     s_0 = h_S,  whatever S                against                c_t = Σ_s α(s_t, h_s) h_s  for every t
 
-Texts are to be copied. Of strings each letter is independent of the others, so that n of them hold n · log₂ 16 = 4n
-bits: nothing in it is repeated, joined by "and", or to be guessed from the rest. Of the phrasebook's sentences much can
-be guessed. Width must not be mistaken for training: every model is trained until it no longer improves, and the length
-at which half is right, the knee, is given for each width.
+The task is to copy texts. The letters of a string are independent, so that n of them hold n · log₂ 16 = 4n bits:
+nothing is repeated, joined by "and", or predictable from the rest. Much of the phrasebook's sentences is predictable.
+To separate width from training, every model is trained until it no longer improves, and the length at which half is
+right, the knee, is given for each width.
 """
 
 from __future__ import annotations

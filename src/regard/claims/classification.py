@@ -1,13 +1,13 @@
 """C23, classification: an RNN does well where the whole text has one answer, less well where every word needs its own.
 
-    next word       P(w_{t+1} | w_1 … w_t)          an LSTM beside a gpt: nats per word above the grammar's own entropy
-    class           P(label | w_1 … w_S)            an LSTM beside a Transformer: does the verb agree with its noun?
-    translation     P(y_1 … y_T | w_1 … w_S)        seq2seq, which ends in one vector, beside bahdanau
-    generation      w_1 … w_T drawn from the model  an LSTM beside a gpt: the share that is grammatical
+    next word       P(w_{t+1} | w_1 … w_t)          an LSTM against a gpt: nats per word above the grammar's entropy
+    class           P(label | w_1 … w_S)            an LSTM against a Transformer: does the verb agree with its noun?
+    translation     P(y_1 … y_T | w_1 … w_S)        seq2seq, which encodes into one vector, against bahdanau
+    generation      w_1 … w_T drawn from the model  an LSTM against a gpt: the share that is grammatical
 
-The grammar of next words, labels and generation is known (known_grammar.py), so that its entropy is, too, and so is
-what is grammatical. Cheap models must be beaten: a Kneser-Ney 3-gram at next words and generation, naive Bayes over
-words and pairs at the class; a task at which they do as well says nothing of networks. The notes' second remedy, the
+The grammar of next words, labels and generation is known (known_grammar.py), and so are its entropy and its
+sentences. Cheap models must be beaten: a Kneser-Ney 3-gram at next words and generation, naive Bayes over
+words and pairs at the class; a task at which they do as well says nothing about networks. The notes' second remedy, the
 bidirectional RNN, sees both sides, and yet a word's influence dies with its distance, on either side.
 """
 

@@ -7,7 +7,7 @@ pushes frequent words together whatever they mean: hence the mean ē of all of t
 as b. One half is chance. The notes speak of meaning; what a text can teach is use, and their own figure puts HAPPY
 beside SAD.
 
-A grammar's own classes are no judgement of meaning. That part needs real text, which Regard does not contain:
+A grammar's own classes are not judgments of meaning. That part needs real text, which Regard does not contain:
 
     regard data fetch wikitext-2
     regard claims embeddings --data wikitext-2

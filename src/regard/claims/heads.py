@@ -3,10 +3,10 @@
     distance of a head = mean over t of Σ_s α_ts (t − s),        spread = standard deviation over the heads of a layer
     use of the far     = L(a head cannot see beyond 3 words) − L,    use of the near = L(… cannot see those 3) − L
 
-The largest difference between h heads grows with h even where all are drawn alike; the standard deviation (divided by
-h − 1) does not, and models with the same number of heads are compared. Distances may drift where they do not matter:
-hence the ablation, which asks what is lost if a head is kept from looking there. The null has the same words in a
-random order and lines that end at random, so that nothing in it can be predicted from anything.
+The largest difference between h heads grows with h even if all have one distribution; the standard deviation (divided
+by h − 1) does not, and models with the same number of heads are compared. Distances may drift where they do not matter:
+hence the ablation, which measures the loss if a head cannot look there. The null has the same words in random order and
+lines that end at random, so that nothing in it can be predicted.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""C26, look-back: what it costs that a minimal GRU's gates do not see the state.
+"""C26, look-back: the cost of a minimal GRU, whose gates do not see the state.
 
 GRU       z_t = σ(W x_t + U h_{t-1}),   n_t = tanh(W x_t + r_t * U h_{t-1})      the state takes part
 minGRU    z_t = σ(W x_t),               n_t = W x_t                              it does not: h_t is an average

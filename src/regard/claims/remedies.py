@@ -1,4 +1,4 @@
-"""C3, remedies: what is said to help against gradients that vanish or explode, each by itself, at several gains.
+"""C3, remedies: the notes' remedies against vanishing and exploding gradients, each alone, at several gains.
 
 h_t = f(W_x x_t + W_h h_{t−1} + b)     f in {tanh, ReLU, sigmoid}  ×  W_h of variance g²/H, g in {1/√3, 1, √2}, or I
 c_t = f_t * c_{t−1} + i_t * g_t        and gates: LSTM, GRU

@@ -2,7 +2,7 @@
 
 Var(qᵀk) = Σ_i Var(q_i k_i) = d,   Var(qᵀk / √d) = 1        independent components of mean 0 and variance 1
 
-Of scores from N(0, s²) over n keys the softmax has an entropy of about log n − s²/2 while s is small. Vaswani et al.
+The softmax of scores from N(0, s²) over n keys has an entropy of about log n − s²/2 while s is small. Vaswani et al.
 2017 give the reason: where scores are large, its gradient is small.
 """
 

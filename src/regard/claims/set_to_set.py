@@ -1,4 +1,4 @@
-"""C8, set-to-set: attention without mask and positions does not know in which order its words stand.
+"""C8, set-to-set: attention without mask and positions does not know the order of its words.
 
     f(ΠX) = Π f(X)   for every permutation Π, at any depth
 
@@ -69,7 +69,7 @@ def experiment(trial: Trial) -> Evidence:
 
 
 def shuffled(count: int) -> Tensor:
-    """A random order that is not the one they stand in."""
+    """A random order other than the given one."""
     while True:
         order = torch.randperm(count)
         if not torch.equal(order, torch.arange(count)):

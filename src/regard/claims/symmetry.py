@@ -70,10 +70,10 @@ NOTED = [[0.75, 0.25, 0, 0, 0], [0.5, 0.5, 0, 0, 0], [0, 0, 1, 0, 0], [0, 0, 0, 
 
 
 def sentence() -> np.ndarray:
-    """Word vectors whose softmax(XXᵀ) is the notes' table: each block of words on axes of its own, far from the rest.
+    """Word vectors whose softmax(XXᵀ) is the notes' table: each block of words on separate axes, far from the rest.
 
-    Of two words with x_2 = (r, 0) and x_1 = (r, √(log o)), the first has odds o for itself, the second even ones; for a
-    word that looks at itself alone, x_2 is much longer than x_1's share on its axis.
+    For two words with x_2 = (r, 0) and x_1 = (r, √(log o)), the first has odds o for itself, the second even ones; for
+    a word that looks at itself alone, x_2 is much longer than x_1's share on its axis.
     """
     r = 7.0  # words of other blocks weigh e^(−r²) = 5e-22
     x = np.zeros((5, 5))

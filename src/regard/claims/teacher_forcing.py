@@ -4,15 +4,15 @@
     growth    of the errors on its own prefix, from the first third of the places to the last
     excess    growth of a decoder − growth of an oracle that follows the rule
 
-Errors must grow where a mistake passes on, whoever writes. Only what goes beyond that is teacher forcing's fault; hence
-the oracle, and a twin that is trained without. Letters are read, of which each is smudged with probability q, and
-written again as capitals or small letters:
+If a mistake affects later symbols, errors must grow for every decoder. Only the excess is due to teacher forcing; hence
+the oracle, and a twin that is trained without it. The input is letters, each smudged with probability q, and the output
+is the same letters as capitals or small letters:
 
     chain    a letter a … h changes from small to capital letters or back, and so it stays until the next
     alone    a letter a … h is a capital, any other small: nothing depends on what was written before
 
 A smudged letter can only be guessed, one of sixteen; in the chain its form is then a toss for all that follows. The
-oracle reads what is legible, guesses the rest and goes on from its own guess: no decoder can do better on average.
+oracle reads the legible letters, guesses the rest and continues from its guess: no decoder can do better on average.
 """
 
 from __future__ import annotations

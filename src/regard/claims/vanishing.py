@@ -1,4 +1,4 @@
-"""C1, vanishing: the further back a word lies, the less the error can change how it was read.
+"""C1, vanishing: the further back a word is, the less the error can change how it was read.
 
 tanh network    ∂h_T/∂h_s = Π_{s<t≤T} diag(1 − h_t²) W_h                     a product of matrices, each a shrinking one
 LSTM, its cell  ∂c_T/∂c_s = Π_{s<t≤T} diag(f_t)                              a product of gates, and no matrix

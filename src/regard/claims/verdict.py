@@ -1,6 +1,6 @@
 """From numbers to a verdict, by one rule for all claims.
 
-A finding *holds* when its whole interval lies where it was expected, *fails* when its whole interval lies elsewhere,
+A finding *holds* when its whole interval is where it was expected, *fails* when its whole interval is elsewhere,
 and is *inconclusive* otherwise. A claim holds when all it says holds. If its control does not come out the other way,
 it is inconclusive whatever else was measured: an experiment that cannot fail shows nothing.
 """

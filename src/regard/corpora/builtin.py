@@ -3,7 +3,7 @@
 The phrasebook and the toy tasks are sentence pairs as well (`pairs.py`); here they are lines for a language model.
 
 any-b     A A B A B           the last symbol is B if any before it is         (lecture: the A/B strings)
-copy      c a d | c a d       what is before the bar, again
+copy      c a d | c a d       repeat the symbols before the bar
 reverse   c a d | d a c       … backwards
 recall    c 4 a 9 f 1 ? a 9   the value after the key
 """

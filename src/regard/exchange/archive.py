@@ -4,8 +4,8 @@ The same run gives the same bytes: names are sorted, times are left out, nothing
 file's name alone, so no path of this machine is in it; `report.html` is left out (`regard evaluate` writes it again).
 
 An archive may come from anyone. Only the files of a run come out of it, each of exactly the size and digest that was
-recorded, and nothing is unpacked that is not as large as it lies there. Code of one's own comes along, and is not run
-before it was named on this machine (systems/code.py).
+recorded; nothing is unpacked whose size differs. The run's own code is included, and does not run until it is trusted
+on this machine (systems/code.py).
 """
 
 from __future__ import annotations
@@ -218,7 +218,7 @@ def _check_run(file: Path, made: Path, names: set[str]) -> None:
 
 
 def _hides_module(name: str) -> bool:
-    """Would Python, in the folder of this file, import it in place of a module of its own or an installed one?"""
+    """True if Python, started in the folder of this file, would import it instead of a standard or installed module."""
     stem = name.removesuffix(".py")
     if stem in sys.stdlib_module_names or stem in ("regard", "sitecustomize", "usercustomize"):
         return True

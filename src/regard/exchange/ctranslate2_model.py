@@ -209,7 +209,7 @@ def _numbers(tensor: Tensor) -> np.ndarray:
     return tensor.detach().float().cpu().numpy().copy()
 
 
-# -- the page beside it ----------------------------------------------------------------------------------------------
+# -- its README ------------------------------------------------------------------------------------------------------
 
 TRANSLATE = """\
 import ctranslate2
@@ -251,7 +251,7 @@ Written by Regard. It needs `pip install ctranslate2 tokenizers`, and no Regard 
 """
 
 
-# -- beside Regard ---------------------------------------------------------------------------------------------------
+# -- compared with Regard --------------------------------------------------------------------------------------------
 
 
 def open_engine(run: TranslationRun, quantization: str = "float32") -> CTranslate2Engine:

@@ -3,8 +3,8 @@
 Ours is already a tokenizer.json of the `tokenizers` library. Added for theirs: `<eos>` as a special token, which a line
 end in a text becomes too; where it is put (before a line, or after a source); and how tokens are joined to text.
 
-Of theirs, those that cut text as ours do can be read: byte-level BPE as in GPT-2, and what Regard wrote itself. The
-boundary gets id 0, and the other tokens follow in their order.
+Of theirs, those that split text as ours do can be read: byte-level BPE as in GPT-2, and tokenizers that Regard wrote.
+The boundary gets id 0, and the other tokens follow in their order.
 """
 
 from __future__ import annotations

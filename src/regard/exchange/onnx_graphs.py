@@ -7,8 +7,8 @@
     model.json     what goes in and out of each graph, by name
 
 All sizes in words are free: one token is columns = 1, a state before any token has past = 0. A state goes in and out by
-the paths of its leaves, `past.0.hidden` in and `new.past.0.hidden` out. What a translator's hypotheses share,
-`source.…`, only goes in; the rows of a source are adjacent: rows = sources × hypotheses of each.
+the paths of its leaves, `past.0.hidden` in and `new.past.0.hidden` out. The part that a translator's hypotheses share,
+`source.…`, is only an input; the rows of a source are adjacent: rows = sources × hypotheses of each.
 """
 
 from __future__ import annotations

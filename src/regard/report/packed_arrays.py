@@ -4,7 +4,7 @@
     header     {"about": …, "arrays": [{"name", "type", "shape", "offset", "low", "high"}, …]}, padded to 8 bytes
     numbers    each array at its offset behind the header, which is a multiple of 8
 
-A weight between 0 and 1 is a byte: at 255 shades nobody sees the difference, and 144 heads of 64 × 64 are 0.6 MB
+A weight between 0 and 1 is a byte: with 255 shades the difference is invisible, and 144 heads of 64 × 64 are 0.6 MB
 instead of 12 MB of JSON. `api.js` reads it with `arrays()`.
 """
 

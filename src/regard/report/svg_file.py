@@ -1,4 +1,4 @@
-"""A figure of a page as an SVG file of its own, with the page's colors, dark and light."""
+"""A figure of a page as a standalone SVG file, with the page's colors, dark and light."""
 
 from __future__ import annotations
 

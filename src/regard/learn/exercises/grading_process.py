@@ -42,7 +42,7 @@ class AnswerEnded(BaseException):
 
 
 def grade_file(path: Path, seed: int, limit: int = LIMIT) -> dict[str, Any]:
-    """{"exercise", "right", "sentence", "inputs", "laws", "seed"} of a file, which runs in a process of its own."""
+    """{"exercise", "right", "sentence", "inputs", "laws", "seed"} of a file, which runs in a separate process."""
     exercise = exercise_of(path)
     result: dict[str, Any] = {"right": False, "sentence": library_call(path, exercise), "inputs": 0, "laws": []}
     if not result["sentence"]:

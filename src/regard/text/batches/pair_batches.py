@@ -147,7 +147,7 @@ def _halved(bounds: np.ndarray, steps: int) -> np.ndarray:
 def pair_batches_in_order(pairs: TokenPairs, batch_tokens: int) -> Iterator[tuple[PairBatch, np.ndarray]]:
     """All pairs for evaluation, in batches of similar lengths: each batch, and the indices [N] of its pairs.
 
-    A pair that is larger than `batch_tokens` has a batch of its own.
+    A pair that is larger than `batch_tokens` is a batch alone.
     """
     order = _sorted(pairs, None)
     for start, stop in pairwise(_cut(pairs, order, batch_tokens)):

@@ -5,8 +5,8 @@
     <i>The cat sees                       text: its lines are one sentence, broken for the screen
     the house.</i>                        a blank line ends the cue
 
-A line that begins with a dash, or in WebVTT with <v NAME>, is another speaker's, and a sentence of its own. What
-surrounds a sentence stays (dashes, ♪, {\\an8}, <i>…</i>); formatting inside it is left out. A translation has as many
+A line that begins with a dash, or in WebVTT with <v NAME>, is another speaker's, and a separate sentence. Marks
+around a sentence stay (dashes, ♪, {\\an8}, <i>…</i>); formatting inside it is left out. A translation has as many
 lines as the sentence had, of similar lengths; one with more than LINE characters has at least two.
 """
 

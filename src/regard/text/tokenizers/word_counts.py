@@ -3,8 +3,8 @@
     Zipf's curve      the count of the r-th commonest word against r
     coverage          the share of running words that are among the V commonest of the training text
 
-Words are cut as in `regard data check`, at Unicode's word boundaries; <unk> is one. Of a large split only the
-beginning is counted, and that is said.
+Words are cut as in `regard data check`, at Unicode's word boundaries; <unk> is one. For a large split only
+the beginning is counted, which `whole` records.
 """
 
 from __future__ import annotations
