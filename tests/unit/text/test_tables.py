@@ -431,9 +431,9 @@ def test_parquet_and_arrow_are_read_in_bounded_pieces(tmp_path, monkeypatch):
     in_parquet = sum(batch.nbytes for batch in parquet.ParquetFile(parts[0]).iter_batches(8192))
     for name, most in (("a.parquet", max(in_parquet, largest)), ("b.arrow", in_arrow)):
         path = tmp_path / name
-        monkeypatch.setattr(tables, "most_unpacked", lambda path, most=most: most)
+        monkeypatch.setattr(tables, "max_unpacked_bytes", lambda path, most=most: most)
         assert len(list(open_table([path]).rows())) == 200
-        monkeypatch.setattr(tables, "most_unpacked", lambda path, most=most: most - 1)
+        monkeypatch.setattr(tables, "max_unpacked_bytes", lambda path, most=most: most - 1)
         assert "200 times" in asked(lambda path=path: list(open_table([path]).rows()))
 
 
@@ -449,7 +449,7 @@ def test_a_text_without_end_in_a_binary_file_is_named_by_its_row(tmp_path, monke
 
 def test_a_table_is_shown_without_its_rows(tmp_path):
     shown = repr(made(tmp_path, "a secret\tb\n"))
-    assert shown.startswith("Table(paths=")
+    assert shown.startswith("TextTable(paths=")
     assert "secret" not in shown
     assert "function" not in shown
 
@@ -481,9 +481,9 @@ def test_a_file_of_exactly_the_largest_size_is_read(tmp_path, monkeypatch):
     file = parquet.ParquetFile(path)
     largest = file.metadata.row_group(0).total_byte_size
     assert largest > sum(batch.nbytes for batch in file.iter_batches())
-    monkeypatch.setattr(tables, "most_unpacked", lambda path: largest)
+    monkeypatch.setattr(tables, "max_unpacked_bytes", lambda path: largest)
     assert list(open_table([path]).rows()) == [(1, ["a"])]
-    monkeypatch.setattr(tables, "most_unpacked", lambda path: largest - 1)
+    monkeypatch.setattr(tables, "max_unpacked_bytes", lambda path: largest - 1)
     assert "200 times" in asked(open_table, [path])
 
 
