@@ -257,10 +257,7 @@ CLAIM = Claim(
     expected=tuple(
         expect
         for part in PARTS
-        for expect in (
-            Expect(FALL[part], "at least", 0.3, part=part),
-            Expect(LEVEL[part], "at most", 0.1, part=part),
-        )
+        for expect in (Expect(FALL[part], "at least", 0.3, part=part), Expect(LEVEL[part], "at most", 0.1, part=part))
     ),
     control=(
         Expect(KNEE["strings"], "at least", 1.0, unit="letters", part="strings"),

@@ -208,10 +208,7 @@ CLAIM = Claim(
     "part of the way, as far as the mere counts allow. And the cheater is worthless where it matters: when a text is "
     "generated the next word is not there, and it does worse than guessing.",
     expected=(Expect(CHEATED, "at most", 0.5),),
-    control=(
-        Expect(MASKED, "within", 1.0, tolerance=0.01),
-        Expect(HONEST, "at least", 0.99),
-    ),
+    control=(Expect(MASKED, "within", 1.0, tolerance=0.01), Expect(HONEST, "at least", 0.99)),
     besides=(
         Expect(FLOOR, "within", 0.0, tolerance=0.05, unit="nats"),
         Expect(PART, "at most", 0.95),

@@ -142,13 +142,7 @@ class Claim:
         return (*self.expected, *self.control, *self.besides)
 
     def trial(
-        self,
-        *,
-        quick: bool = False,
-        device: str = "cpu",
-        first_seed: int | None = None,
-        data: str = "",
-        **knobs: float,
+        self, *, quick: bool = False, device: str = "cpu", first_seed: int | None = None, data: str = "", **knobs: float
     ) -> Trial:
         if data and not self.reads_data:
             raise RegardError(f"{self.name} reads no text: leave --data out.")

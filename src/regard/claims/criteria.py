@@ -312,10 +312,7 @@ CLAIM = Claim(
         Expect(PLACED_ORDER, "at least", 1.0, over="draws"),
         Expect(AVERAGE_ORDER, "at most", 0.0, over="draws"),
     ),
-    control=(
-        Expect(LACKING, "at most", 0.0, over="draws"),
-        Expect(HAVING, "at least", 1.0, over="draws"),
-    ),
+    control=(Expect(LACKING, "at most", 0.0, over="draws"), Expect(HAVING, "at least", 1.0, over="draws")),
     besides=(
         Expect(DENSE_ORDER, "at most", 0.0, over="draws"),
         Expect(DENSE_LENGTH, "at most", 0.0, over="draws"),

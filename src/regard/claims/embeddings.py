@@ -242,10 +242,7 @@ CLAIM = Claim(
     breaks="Use is not meaning: HAPPY and SAD are used alike and get similar vectors, as in the notes' own figure. A "
     "word that the text has a few times only stays where it was drawn. The intervals are over trainings, not over "
     f"pairs: {len(JUDGED)} pairs alone leave a rank correlation uncertain by about ±0.2.",
-    expected=(
-        Expect(ALIKE, "at least", 0.7, part=USE),
-        Expect(AGREES, "at least", 0.2, part=MEANING),
-    ),
+    expected=(Expect(ALIKE, "at least", 0.7, part=USE), Expect(AGREES, "at least", 0.2, part=MEANING)),
     control=(
         Expect(MIXED, "within", 0.5, tolerance=0.1, part=USE),
         Expect(ONE_HOT, "at most", 1e-12, over="draws", part=USE),

@@ -119,10 +119,7 @@ CLAIM = Claim(
         Expect(LONG, "at most", 1e-12, over="draws"),
     ),
     control=(Expect(UNEQUAL, "at least", 0.01, over="draws"),),
-    besides=(
-        Expect(NORMED, "at most", 1e-9, over="draws"),
-        Expect(PROJECTED, "at least", 0.01, over="draws"),
-    ),
+    besides=(Expect(NORMED, "at most", 1e-9, over="draws"), Expect(PROJECTED, "at least", 0.01, over="draws")),
     experiment=experiment,
     knobs={"bandwidth": 1.0},
     limits={"bandwidth": (0.1, 10.0)},

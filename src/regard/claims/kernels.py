@@ -158,10 +158,7 @@ CLAIM = Claim(
         Expect(TO_MEAN, "at most", 0.5),
         Expect(TO_NEAREST, "at most", 0.8),
     ),
-    control=(
-        Expect(NO_CURVE, "at least", 0.5),
-        Expect(REACHES, "at least", 0.01, over="draws"),
-    ),
+    control=(Expect(NO_CURVE, "at least", 0.5), Expect(REACHES, "at least", 0.01, over="draws")),
     besides=(Expect(VANISHED, "at least", 0.9, over="draws"),),
     experiment=experiment,
     knobs={"bandwidth": 0.2},

@@ -160,14 +160,8 @@ CLAIM = Claim(
     control_words="A GRU's chain grows with every word, and so does the minimal GRU's own when it generates.",
     breaks="A tree is shallow, not free: it does all the work of the chain. On one core the clock grows with T for "
     "both, and the minimal GRU's gain is a constant factor. What the gates no longer see is lost (look-back, C26).",
-    expected=(
-        Expect(LEVELS, "within", 0.0, 0.0, over="draws"),
-        Expect(FLAT, "at most", 0.05, over="draws"),
-    ),
-    control=(
-        Expect(WAITS, "at least", 1.0, over="draws"),
-        Expect(WRITING, "at least", 1.0, over="draws"),
-    ),
+    expected=(Expect(LEVELS, "within", 0.0, 0.0, over="draws"), Expect(FLAT, "at most", 0.05, over="draws")),
+    control=(Expect(WAITS, "at least", 1.0, over="draws"), Expect(WRITING, "at least", 1.0, over="draws")),
     besides=(
         Expect(EXPONENTS["mingru"], "at most", 1.15),
         Expect(EXPONENTS["gru"], "at least", 0.85),

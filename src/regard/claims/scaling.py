@@ -132,15 +132,9 @@ CLAIM = Claim(
     "√d with itself and the weights saturate although they are scaled. A gpt at its initialisation has scores of "
     "variance far below 1, since its projections are small; training then makes of each head what it needs (see the "
     "table).",
-    expected=(
-        Expect(VARIANCE, "at most", 0.05),
-        Expect(LEVEL, "within", 0.0, 0.1, unit="nats"),
-    ),
+    expected=(Expect(VARIANCE, "at most", 0.05), Expect(LEVEL, "within", 0.0, 0.1, unit="nats")),
     control=(Expect(SATURATES, "at most", -1.0, unit="nats"),),
-    besides=(
-        Expect(SHIFTED, "within", 1.5, 0.05),
-        Expect(ITSELF, "at most", 0.1, unit="nats"),
-    ),
+    besides=(Expect(SHIFTED, "within", 1.5, 0.05), Expect(ITSELF, "at most", 0.1, unit="nats")),
     experiment=experiment,
     quick_words="4 draws instead of 10, and no trained model",
     knobs={"width": 1024},

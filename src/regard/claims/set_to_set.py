@@ -185,10 +185,7 @@ CLAIM = Claim(
     breaks="A causal mask breaks it too, for then it matters who stands before whom. Yet in one causal layer the last "
     "output is still blind to the order of what came before (002:33: order comes later); in two it is not, "
     "because the words in between have already seen different prefixes.",
-    expected=(
-        Expect(BARE, "at most", 1e-10, over="draws"),
-        Expect(BLOCKS, "at most", 1e-10, over="draws"),
-    ),
+    expected=(Expect(BARE, "at most", 1e-10, over="draws"), Expect(BLOCKS, "at most", 1e-10, over="draws")),
     control=(Expect(POSITIONS, "at least", 1e-3, over="draws"),),
     besides=(
         Expect(CAUSAL, "at least", 1e-3, over="draws"),

@@ -54,9 +54,7 @@ DOWNLOADS = (
         licence="public domain",
         files=_files(
             "raw.githubusercontent.com/karpathy/char-rnn/master/data/tinyshakespeare",
-            {
-                "input.txt": "86c4e6aa9db7c042ec79f339dcb96d42b0075e16b8fc2e86bf0ca57e2dc565ed",
-            },
+            {"input.txt": "86c4e6aa9db7c042ec79f339dcb96d42b0075e16b8fc2e86bf0ca57e2dc565ed"},
         ),
         tokenizer="char",
         cuts=(0.9,),

@@ -18,24 +18,11 @@ from regard.corpora.phrasebook.frames import (
     Complement,
     transitive_for,
 )
-from regard.corpora.phrasebook.lexicon import (
-    GIVING,
-)
-from regard.corpora.phrasebook.nouns import (
-    Nominal,
-    adjectives_for,
-    after,
-    nouns_with,
-)
+from regard.corpora.phrasebook.lexicon import GIVING
+from regard.corpora.phrasebook.nouns import Nominal, adjectives_for, after, nouns_with
 from regard.corpora.phrasebook.pair import Word, length
 from regard.corpora.phrasebook.predicates import Predicates
-from regard.corpora.phrasebook.verbs import (
-    PRESENT,
-    THIRD,
-    Agreement,
-    english_parts,
-    french_words,
-)
+from regard.corpora.phrasebook.verbs import PRESENT, THIRD, Agreement, english_parts, french_words
 
 
 class Clauses(Predicates):

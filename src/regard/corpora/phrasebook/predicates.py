@@ -44,14 +44,7 @@ from regard.corpora.phrasebook.lexicon import (
     WILLING,
     Verb,
 )
-from regard.corpora.phrasebook.nouns import (
-    Nominal,
-    Pronoun,
-    adjective_form,
-    adjectives_for,
-    after,
-    nouns_with,
-)
+from regard.corpora.phrasebook.nouns import Nominal, Pronoun, adjective_form, adjectives_for, after, nouns_with
 from regard.corpora.phrasebook.pair import Word, length
 from regard.corpora.phrasebook.verbs import (
     CONDITION,

@@ -98,8 +98,7 @@ class SentenceMaker(Clauses):
         main = self.clause(room - length(first.english) - len(english.split()), outer)
         links: list[Word] = [(word, key) for word in words.split()]
         return Clause(
-            [(english, key), *first.english, (",", ()), *main.english],
-            [*links, *first.french, (",", ()), *main.french],
+            [(english, key), *first.english, (",", ()), *main.english], [*links, *first.french, (",", ()), *main.french]
         )
 
     # ---- commands ----

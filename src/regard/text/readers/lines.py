@@ -118,12 +118,7 @@ def bounded_lines(stream: BinaryIO, name: str) -> Iterator[bytes]:
 
 
 def read_lines(
-    path: Path,
-    start: int = 0,
-    stop: int | None = None,
-    undecodable: Undecodable | None = None,
-    *,
-    encoding: str = UTF8,
+    path: Path, start: int = 0, stop: int | None = None, undecodable: Undecodable | None = None, *, encoding: str = UTF8
 ) -> Iterator[str]:
     """The lines of a text file that begin in [start, stop), without line ends (LF or CR LF) and byte-order mark.
 

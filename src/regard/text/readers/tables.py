@@ -146,12 +146,7 @@ def has_tabs(path: Path) -> bool:
 
 
 def open_table(
-    paths: Sequence[Path],
-    header: str = "auto",
-    columns: str = "",
-    undecodable: Any = None,
-    *,
-    encoding: str = UTF8,
+    paths: Sequence[Path], header: str = "auto", columns: str = "", undecodable: Any = None, *, encoding: str = UTF8
 ) -> TextTable:
     """Recognizes the table in a file (or in its parts); a file without a known suffix is read as TSV.
 
