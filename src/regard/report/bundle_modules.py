@@ -13,7 +13,7 @@ IMPORT = re.compile(r'^import (?:\{([^}]*)\}|\* as (\w+)) from "\./([\w/-]+)\.js
 EXPORT = re.compile(r"^export ((?:async )?(?:const|let|function|class)\*? (\w+))", re.MULTILINE)
 
 
-def one_script(entry: str, read: Callable[[str], str]) -> str:
+def bundle_modules(entry: str, read: Callable[[str], str]) -> str:
     """The module `entry` and all that it imports; `read` gives a module's text by its name, without .js."""
     done: dict[str, str] = {}
     _add(entry, read, done, ())
