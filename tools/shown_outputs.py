@@ -112,7 +112,8 @@ def _parts(line: str) -> tuple[list[str], list[float], list[bool]]:
     words = [" ".join(part.split()) for part in NUMBER.split(line)]
     found = list(NUMBER.finditer(line))
     numbers = [float(match[0].replace("−", "-")) for match in found]
-    return words, numbers, [bool(UNIT.match(line, match.end())) for match in found]
+    free = line.startswith("seconds")
+    return words, numbers, [free or bool(UNIT.match(line, match.end())) for match in found]
 
 
 def difference(step: Step, printed: list[str]) -> str:
