@@ -25,14 +25,14 @@ def javascript(module: str, body: str, given):
     whole = (
         f"(async () => {{ {script}\n{READ}\n{WRITE}\nconst {{ {', '.join(names)} }} = {scope};\n"
         f"const given = JSON.parse({json.dumps(json.dumps(given))}, back);\n"
-        f"const answer = await (async () => {{ {body} }})();\nreturn JSON.stringify(answer, plain); }})()"
+        f"const returned = await (async () => {{ {body} }})();\nreturn JSON.stringify(returned, plain); }})()"
     )
     return _decoded(json.loads(_evaluated(whole)))
 
 
 def _evaluated(whole: str) -> str:
     if node := shutil.which("node"):
-        program = f"{whole}.then((text) => process.stdout.write(text))"
+        program = f"{whole}.then((text) => process.stdout.write(text, () => process.exit(0)))"
         done = subprocess.run([node, "-"], input=program, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr[-3000:]
         return done.stdout

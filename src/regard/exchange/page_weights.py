@@ -41,7 +41,7 @@ class PageWeights:
         return self._known[digest]
 
     def _write(self, array: np.ndarray) -> int:
-        if array.dtype.kind != "f" or array.size < FEW or self.form == "fp32":
+        if array.dtype.kind != "f" or array.size < FEW or self.form == "fp32" or not np.isfinite(array).all():
             kind = {"f": np.float32, "i": np.int32, "u": array.dtype, "b": np.uint8}[array.dtype.kind]
             return self._keep(array.astype(kind), str(np.dtype(kind)))
         if self.form == "fp16":
