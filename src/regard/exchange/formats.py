@@ -62,6 +62,16 @@ FORMATS: dict[str, Format] = {
         folder=True,
         package="'regard[onnx]'",
     ),
+    "page": Format(
+        "page_file",
+        "one HTML file that runs the model by itself in any browser",
+        options={
+            "weights": "fp32 (default), fp16 or int8: 8 bits per number",
+            "license": "stated on the page",
+            "scores": "no: do not measure it now",
+            "embed": "yes: a part that another page can include",
+        },
+    ),
     "gguf": Format(
         "gguf_file",
         "one file that llama.cpp and the programs built on it read",

@@ -271,17 +271,17 @@ def _graphs(model: Model) -> Iterator[tuple[str, ir.Model]]:
     source = dict(zip(("source", "lengths"), example.source()))
     free = {"source": {0: "sources", 1: "source_columns"}, "lengths": {0: "sources"}}
     if isinstance(model, Classifier):
-        yield "model", _trace(model, Classify(model), source, free)
+        yield "model", trace(model, Classify(model), source, free)
         return
     if isinstance(model, Translator):
-        yield "begin", _trace(model, Begin(model), source, free)
+        yield "begin", trace(model, Begin(model), source, free)
     tokens = torch.zeros(example.rows, 4, dtype=torch.int64)
     given = {"tokens": tokens, "lengths": torch.full((example.rows,), 4), **example.state(model)}
     free = {"tokens": {0: "rows", 1: "columns"}, "lengths": {0: "rows"}, **free_axes(model)}
-    yield "model", _trace(model, Read(model), given, free)
+    yield "model", trace(model, Read(model), given, free)
 
 
-def _trace(
+def trace(
     model: Model, call: nn.Module, given: Mapping[str, Tensor], free: Mapping[str, Mapping[int, str]]
 ) -> ir.Model:
     """The graph of a call, for any size of the named axes."""

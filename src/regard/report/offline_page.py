@@ -17,11 +17,14 @@ STATIC = Path(__file__).parent.parent / "web" / "lab" / "static"
 SPOKEN = '<div id="spoken" class="spoken" aria-live="polite"></div>'  # for screen readers
 
 
-def offline_page(title: str, body: str, *, styles: Sequence[str], entry: str = "", style: str = "") -> str:
-    """`body` is HTML. `styles` are files of the lab, `style` is further CSS; `entry`: the module that runs, if any."""
+def offline_page(
+    title: str, body: str, *, styles: Sequence[str], entry: str = "", style: str = "", sources: str = ""
+) -> str:
+    """`body` is HTML. `styles` are files of the lab, `style` is further CSS; `entry`: the module that runs, if any.
+    `sources` are further sentences of the content policy."""
     whole, program = style_of(*styles) + style, script_of(entry) if entry else ""
     runs = f"; script-src '{_hash(program)}'" if program else ""
-    policy = f"default-src 'none'; img-src data:; style-src '{_hash(whole)}'{runs}"
+    policy = f"default-src 'none'; img-src data:; style-src '{_hash(whole)}'{runs}{sources}"
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
