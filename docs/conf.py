@@ -17,6 +17,7 @@ from latex2mathml.converter import convert
 sys.path.insert(0, str(Path(__file__).parent))
 
 from reference_pages import PAGES, api_reference
+
 from regard import __version__
 from regard.learn.lectures import Anchor, with_places
 
@@ -45,6 +46,7 @@ html_theme_options = {
     "light_css_variables": {"color-brand-primary": "#0072B2", "color-brand-content": "#0072B2"},
     "dark_css_variables": {"color-brand-primary": "#56B4E9", "color-brand-content": "#56B4E9"},
 }
+
 
 def complete(app: Any, name: str, source: list[str]) -> None:
     """Generated pages get their content, lectures the code itself with its line numbers; notes are in no sidebar."""

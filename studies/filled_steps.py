@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 
-from regard.runs.folder import pick_device
+from regard.base.device import pick_device
 from regard.runs.prepare import prepare
 from regard.runs.recipe import compose
 from regard.runs.train import build_trainer

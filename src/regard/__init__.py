@@ -33,11 +33,11 @@ if TYPE_CHECKING:
     from regard.layers.cell import Cell
     from regard.layers.layer import Layer
     from regard.layers.pooling import attention, density
-    from regard.runs.history import History
     from regard.runs.load import load
     from regard.runs.prediction import Prediction
     from regard.runs.resume import resume
     from regard.runs.run import Run
+    from regard.runs.store.history import History
     from regard.runs.tasks.classification.run import ClassificationRun, Labelling
     from regard.runs.tasks.language.run import LanguageRun
     from regard.runs.tasks.translation.answers import Translation
@@ -50,7 +50,7 @@ _HOMES = {
     "Cell": "layers.cell",
     "ClassificationRun": "runs.tasks.classification.run",
     "Comparison": "comparison.comparison",
-    "History": "runs.history",
+    "History": "runs.store.history",
     "Labelling": "runs.tasks.classification.run",
     "LanguageRun": "runs.tasks.language.run",
     "Layer": "layers.layer",

@@ -159,7 +159,7 @@ def test_a_setting_of_the_data_without_its_section_leads_to_it(wrong, data, verb
 def test_an_option_without_a_verb_is_answered_with_our_name(wrong):
     assert "did you mean `regard train SYSTEM --training.learning_rate`?" in wrong("--lr", "3")
     assert "did you mean `regard train SYSTEM --training.steps`?" in wrong("--training.steps=3")
-    assert "the verb comes first" in wrong("--colour", "red")
+    assert "put the verb first" in wrong("--colour", "red")
 
 
 def test_a_text_on_the_command_line_is_answered_with_the_pipe(wrong):

@@ -13,7 +13,7 @@ from regard.base.locks import Locked, exclusive_name, try_lock, write_new
 from regard.base.reading import BLOCK, read_whole, reading
 from regard.base.writing import append_line, write_text
 from regard.cli.file_to_file import line_by_line, run_digests
-from regard.runs.new_folder import tidy
+from regard.runs.store.lock import tidy
 from regard.text.readers.lines import BOM, read_lines
 
 

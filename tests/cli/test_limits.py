@@ -11,8 +11,8 @@ import struct
 import pytest
 
 from forked import forked
-from regard.base.digests import MAX_JSON_BYTES
-from regard.base.reading import MAX_HEADER_BYTES, MAX_UNPACKING
+from regard.base.digests import with_digest
+from regard.base.reading import MAX_HEADER_BYTES, MAX_JSON_BYTES, MAX_UNPACKING
 from regard.exchange.arpa import PREAMBLE
 from regard.runs.recipe import MOST_RECIPE
 from regard.text.readers.lines import MAX_LINE_BYTES
@@ -117,7 +117,7 @@ def test_a_run_with_absurd_files_is_refused(trained, tmp_path):
     refused_for("tokenizer.json", "has more than 256 MiB")
     facts = json.loads((run / "run.json").read_text())
     del facts["files"], facts["blake2b"]
-    (run / "run.json").write_text(json.dumps(facts))
+    (run / "run.json").write_text(json.dumps(with_digest(facts)))
     with open(run / "tokenizer.json", "wb") as stream:
         stream.truncate(tokenizer_module.MAX_FILE_BYTES + 1)
     refused_for("tokenizer.json", "has more than 256 MiB")

@@ -12,12 +12,13 @@ import pytest
 import torch
 
 import regard as package
+from regard.base.digests import with_digest
 from regard.base.errors import RegardError
 from regard.layers.cell import Cell
 from regard.layers.layer import Layer
 from regard.layers.state import Span
-from regard.runs.facts import read_facts
 from regard.runs.recipe import compose
+from regard.runs.store.facts import read_facts
 from regard.systems.catalogue import find, load_class
 from regard.systems.code import name_code
 from regard.systems.sizes import SIZES
@@ -637,7 +638,7 @@ def test_opening_a_run_never_runs_code_that_was_not_named_here(run, here, regard
         facts = read_facts(run)
         facts["code"] = {"file": "trap.py", "sha256": hashlib.sha256(trap.read_bytes()).hexdigest()}
         facts["recipe"]["system"] = facts["recipe"]["system"].replace("/mine.py:", "/trap.py:")
-        (run / "run.json").write_text(json.dumps(facts))
+        (run / "run.json").write_text(json.dumps(with_digest(facts)))
         recipe = (run / "recipe.toml").read_text().replace("/mine.py:", "/trap.py:")
         (run / "recipe.toml").write_text(recipe)
         if copied:
@@ -669,7 +670,7 @@ def test_a_file_that_was_edited_after_it_was_named_is_not_run_unasked(run, here,
     assert f"recipe.toml would run {mine}" in err
     facts = read_facts(run)  # a run that says it was trained with what the file is now
     facts["code"]["sha256"] = hashlib.sha256(mine.read_bytes()).hexdigest()
-    (run / "run.json").write_text(json.dumps(facts))
+    (run / "run.json").write_text(json.dumps(with_digest(facts)))
     assert regard("evaluate", run)[0] == 2
     assert not (here / "sprung").exists()
     assert not (here / "again").exists()

@@ -9,12 +9,13 @@ import sys
 
 import pytest
 
+from regard.base.digests import with_digest, without_digest
 from regard.base.errors import RegardError
 from regard.base.writing import append_line
 from regard.comparison.plan import Plan
 from regard.comparison.question import Question
-from regard.runs.folder import open_recipe
 from regard.runs.recipe import compose
+from regard.runs.store.folder import open_recipe
 from regard.systems.catalogue import find
 from regard.systems.code import load, locate, name_code
 from regard.training.checkpoint import load_tensors, save_tensors
@@ -53,7 +54,7 @@ def comparison(folder, systems=("lstm",), **changes):
     entry = {"label": "lstm", "year": 1997, "counted": False, "seeds": [1], "recipe": recipe} | changes
     tree = {"format": 1, "question": question, "match": "tokens", "budget": 500, "unit": "tokens", "entrants": [entry]}
     folder.mkdir(exist_ok=True)
-    (folder / "comparison.json").write_text(json.dumps(tree | {"facts": {}}), encoding="utf-8")
+    (folder / "comparison.json").write_text(json.dumps(with_digest(tree | {"facts": {}})), encoding="utf-8")
     return ["compare", *systems, "--data", "my.txt", "--budget", "500", "--run", folder]
 
 
@@ -167,7 +168,7 @@ def test_a_runs_folder_is_never_on_the_path(here, regard):
     (run / "mine.py").write_bytes((home / "mine.py").read_bytes())
     (run / "neighbour.py").write_text(f"open({str(here / 'sprung')!r}, 'w')")
     digest = hashlib.sha256((run / "mine.py").read_bytes()).hexdigest()
-    (run / "run.json").write_text(json.dumps({"format": 1, "code": {"file": "mine.py", "sha256": digest}}))
+    (run / "run.json").write_text(json.dumps(with_digest({"format": 1, "code": {"file": "mine.py", "sha256": digest}})))
     (run / "recipe.toml").write_text(f'system = "{home}/mine.py:Mine"\n')
     (home / "mine.py").unlink()
     assert open_recipe(run).system == f"{run}/mine.py:Mine"
@@ -230,10 +231,10 @@ def test_seeds_are_whole_numbers_and_differ(here, wrong, seeds):
 def test_two_labels_that_a_file_system_may_confuse_are_refused(here, wrong):
     words = comparison(here / "gift")
     path = here / "gift" / "comparison.json"
-    tree = json.loads(path.read_text())
+    tree = without_digest(json.loads(path.read_text()), path)
     for other in ("LSTM", "\uff4cstm"):
         tree["entrants"] = [tree["entrants"][0], tree["entrants"][0] | {"label": other}]
-        path.write_text(json.dumps(tree))
+        path.write_text(json.dumps(with_digest(tree)))
         assert "two runs of one name" in wrong(*words)
 
 

@@ -7,7 +7,7 @@ import signal
 import pytest
 
 from interrupted import wait_for_step
-from regard.runs.history import read_metrics
+from regard.runs.store.history import read_metrics
 from regard.runs.tracking import scalars
 from torchrun_command import ended, torchrun
 

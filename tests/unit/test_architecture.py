@@ -129,8 +129,8 @@ def test_only_one_door_leads_to_fast():
 
 
 AMBIGUOUS = {  # class names that still mean two things; none may be added
-    "Answer", "Average", "Batch", "Choice", "Command", "Curve", "Job", "Kernel", "Loop", "Memory", "Place",
-    "Question", "Recording", "Result", "Row", "Served", "Step", "Trial", "Work", "Worker",
+    "Answer", "Average", "Batch", "Choice", "Command", "Job", "Kernel", "Loop", "Memory", "Place", "Question",
+    "Recording", "Result", "Row", "Served", "Step", "Trial", "Worker",
 }  # fmt: skip
 
 

@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from regard.base.errors import RegardError
-from regard.base.reading import check_size, open_file, read_whole
+from regard.base.reading import check_size, open_file, read_object
 
-MAX_JSON_BYTES = 1 << 26  # bytes
 MAX_SHARED_BYTES = 1 << 28  # bytes of a tokenizer.json (seven million words), or of a comparison's test sentences
 DIGEST = "blake2b"  # the entry of a JSON object that holds the digest of the others
 
@@ -39,22 +38,19 @@ def with_digest(tree: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def without_digest(tree: dict[str, Any], path: Path) -> dict[str, Any]:
-    """The object that `with_digest` was given; refused if `path`, where it stood, was changed since. Files of older
-    versions have no digest and are taken as they are."""
+    """The object that `with_digest` was given; refused if `path`, which holds it, was changed since."""
+    if DIGEST not in tree:
+        raise RegardError(f"{path} has no digest: an older Regard wrote it, or it was changed; make it again.")
     entries = {key: value for key, value in tree.items() if key != DIGEST}
-    if DIGEST in tree and tree[DIGEST] != _entries_digest(entries):
+    if tree[DIGEST] != _entries_digest(entries):
         raise RegardError(f"{path} is damaged or was changed: put it back from a copy.")
     return entries
 
 
 def read_with_digest(path: Path) -> dict[str, Any]:
     """The object of a JSON file that Regard wrote."""
-    content = read_whole(path, MAX_JSON_BYTES)
-    try:
-        tree = json.loads(content)
-    except (ValueError, RecursionError):
-        tree = None
-    if not isinstance(tree, dict):
+    tree = read_object(path)
+    if tree is None:
         raise RegardError(f"{path} is damaged: put it back from a copy.")
     return without_digest(tree, path)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import io
+import json
 import os
 import stat
 import zlib
@@ -16,6 +17,7 @@ from typing import Any, BinaryIO, cast
 
 from regard.base.errors import RegardError
 
+MAX_JSON_BYTES = 1 << 26
 BLOCK = 1 << 16  # bytes
 PACKED = (".gz", ".zst")
 MAX_HEADER_BYTES = 1 << 24  # bytes of a safetensors file's header: names and shapes of a hundred thousand tensors
@@ -104,6 +106,20 @@ def read_whole(path: Path, most: int) -> bytes:
     if len(content) > most:
         raise _too_large(path, most)
     return content
+
+
+def read_object(path: Path, most: int = MAX_JSON_BYTES) -> dict[str, Any] | None:
+    """The object of a JSON file; None if it is damaged."""
+    return parse_object(read_whole(path, most))
+
+
+def parse_object(content: bytes | str) -> dict[str, Any] | None:
+    """A JSON object; None for anything else, also for what nests too deep."""
+    try:
+        tree = json.loads(content)
+    except (ValueError, RecursionError):
+        return None
+    return tree if isinstance(tree, dict) else None
 
 
 def check_size(stream: BinaryIO, path: Path, most: int) -> None:

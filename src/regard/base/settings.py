@@ -1,7 +1,7 @@
 """How a setting is declared and checked: a field with one line of documentation and its bounds; errors name its key.
 
 @dataclass(frozen=True)
-class Settings(Checked):
+class Settings(CheckedSettings):
     dropout: float = setting(0.1, "rate on the embedding", **RATE)
     norm: str = setting("tanh", "of the hidden layer: {}", choices=("tanh", "relu"))
 """
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import difflib
 import operator
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import Field, field, fields
 from typing import Any, ClassVar
 
@@ -96,6 +96,11 @@ def did_you_mean(word: str, known: Sequence[str] | Mapping[str, str], listed: Se
     last = word.lstrip("-").replace("-", "_")
     if whole := [name for name in known if name.rpartition(".")[2] == last and "." in name]:  # --steps: training.steps
         return f": did you mean {whole[0]}?"
-    by_letters = {name.lower(): name for name in known}  # LSTM is lstm
-    near = difflib.get_close_matches(word.lower(), by_letters, n=1, cutoff=0.6)
-    return f": did you mean {by_letters[near[0]]}?" if near else f" (there are {', '.join(listed or known)})."
+    near = closest(word, known)
+    return f": did you mean {near[0]}?" if near else f" (there are {', '.join(listed or known)})."
+
+
+def closest(word: str, known: Iterable[str]) -> list[str]:
+    """The known names that are spelled much alike, the nearest first; capitals do not matter."""
+    by_letters = {name.casefold(): name for name in known}  # LSTM is lstm
+    return [by_letters[near] for near in difflib.get_close_matches(word.casefold(), by_letters)]

@@ -31,8 +31,9 @@ from regard.bench.contenders import Place
 from regard.bench.gpt2 import PROMPT, prompts, recipe, regard_gpt, shape, vocabulary
 from regard.bench.http_load import Answer, load
 from regard.bench.turns import sentence, spread
-from regard.runs.folder import Tokenizers
-from regard.runs.new_folder import new_folder, write_facts, write_folder
+from regard.runs.store.create import write_facts, write_folder
+from regard.runs.store.folder import Tokenizers
+from regard.runs.store.lock import new_folder
 from regard.text.tokenizers.engine import EOS, UNK
 from regard.text.tokenizers.tokenizer import Tokenizer
 from regard.training.checkpoint import save_tensors

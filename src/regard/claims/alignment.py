@@ -38,7 +38,7 @@ from regard.evaluation.alignment_error import (
     translation_table,
 )
 from regard.report.figures import Heat, Intervals, Mark
-from regard.runs.folder import Tokenizers, build_model
+from regard.runs.store.folder import Tokenizers, build_model
 from regard.runs.tasks.translation.run import TranslationRun
 from regard.systems.translator import Translator
 

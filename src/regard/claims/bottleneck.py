@@ -20,10 +20,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from regard.base.device import pick_device
 from regard.claims import corpora
 from regard.claims.claim import Claim, Evidence, Expect, Trial
 from regard.report.figures import Line, Lines
-from regard.runs.folder import pick_device
 from regard.runs.speed import install
 from regard.systems.catalogue import load_class, load_module
 from regard.systems.translator import Translator

@@ -24,7 +24,7 @@ from regard.claims.claim import Claim, Evidence, Expect, Trial
 from regard.claims.language_models import WINDOW, reader, spoken
 from regard.layers.attention import CausalSelfAttention
 from regard.report.figures import Line, Lines
-from regard.runs.folder import Tokenizers, build_model
+from regard.runs.store.folder import Tokenizers, build_model
 from regard.runs.tasks.language.run import LanguageRun
 from regard.systems.model import Model
 

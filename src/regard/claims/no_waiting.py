@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from regard.base.device import pick_device
 from regard.claims.chains import longest_chain
 from regard.claims.claim import Claim, Evidence, Expect, Trial
 from regard.claims.through_time import opening
@@ -24,7 +25,6 @@ from regard.layers.recurrent import GRU
 from regard.layers.scan import MinGRU
 from regard.layers.state import State
 from regard.report.figures import Line, Lines
-from regard.runs.folder import pick_device
 from regard.runs.speed import install
 from regard.systems.catalogue import load_class, load_module
 from regard.systems.model import Model

@@ -21,6 +21,7 @@ from threading import Thread
 
 import torch
 
+from regard.base.device import cores, device_name, pick_device
 from regard.base.errors import RegardError
 from regard.base.writing import write_text
 from regard.claims.all_claims import get_claim, module_of
@@ -29,9 +30,6 @@ from regard.claims.models import claims_cache
 from regard.claims.result import ClaimResult, result_of
 from regard.claims.source_digest import digest
 from regard.report.progress import hushed, progress
-from regard.runs.folder import pick_device
-from regard.runs.new_folder import device_name
-from regard.runs.resolve import cores
 from regard.text.corpus import open_corpus
 
 

@@ -19,6 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from regard.base.device import pick_device
 from regard.claims.chains import longest_chain
 from regard.claims.claim import Claim, Evidence, Expect, Trial
 from regard.claims.through_time import opening
@@ -30,7 +31,6 @@ from regard.layers.recurrent import GRU, LSTM, Elman
 from regard.layers.scan import MinGRU
 from regard.layers.state import Span, State
 from regard.report.figures import Line, Lines
-from regard.runs.folder import pick_device
 from regard.systems.catalogue import load_class, load_module
 from regard.systems.gpt import GPT
 from regard.systems.gpt import Settings as GPTSettings

@@ -148,5 +148,7 @@ def stdin_pairs(lines: Iterable[str], first: int = 1) -> Iterator[tuple[str, str
         fields = split_fields(line)
         if len(fields) != 2:
             count = "one field" if len(fields) == 1 else f"{len(fields)} fields"
-            raise RegardError(f"Line {number} of the input has {count}: a pair is source⇥target, with a tab between.")
+            raise RegardError(
+                f"Line {number} of the input has {count}: write each pair as source⇥target, separated by a tab."
+            )
         yield fields[0], fields[1]

@@ -27,7 +27,7 @@ from regard.comparison.task import Results
 from regard.evaluation.intervals import LEVEL, interval
 from regard.report.table import csv_text, latex_text, plain_table
 from regard.runs.lists import GivenData, as_file
-from regard.runs.new_folder import claimed, free_folder
+from regard.runs.store.lock import claimed, free_folder
 from regard.systems.code import is_own, name_code
 
 MIN_SEEDS = 3  # of each trained system, before a difference is called significant

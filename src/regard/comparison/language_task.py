@@ -23,9 +23,9 @@ from regard.evaluation.perplexity import SEGMENT, Method, likelihood
 from regard.report.table import seconds, significant
 from regard.runs.data import origin_of
 from regard.runs.data_lookup import choose_split, tokens_of
-from regard.runs.folder import Tokenizers
 from regard.runs.prepare import open_data
 from regard.runs.recipe import Recipe
+from regard.runs.store.folder import Tokenizers
 from regard.runs.tasks.language.data import check_tokens
 from regard.runs.tasks.language.run import LanguageRun
 

@@ -19,18 +19,19 @@ from pathlib import Path
 from typing import Any
 
 import regard
-from regard.base.digests import MAX_JSON_BYTES, check_digests, file_digest, with_digest, without_digest
+from regard.base.device import pick_device
+from regard.base.digests import check_digests, file_digest, with_digest, without_digest
 from regard.base.errors import RegardError
 from regard.base.numbers import group_digits
-from regard.base.reading import read_whole
+from regard.base.reading import MAX_JSON_BYTES, read_whole
 from regard.base.writing import write_text
 from regard.comparison.question import MATCHES, Question, Rung
 from regard.comparison.task import ComparedTask, Ground, task_named
 from regard.comparison.width import match_parameters, size_of
 from regard.report.progress import say
-from regard.runs.folder import TOKENIZER_FILES, Tokenizers, pick_device
-from regard.runs.new_folder import begin, others_files, tidy
 from regard.runs.recipe import Recipe, compose
+from regard.runs.store.folder import TOKENIZER_FILES, Tokenizers
+from regard.runs.store.lock import begin, others_files, tidy
 from regard.runs.tasks.task import find_task
 from regard.systems.catalogue import find
 from regard.systems.code import admit, is_own, locate

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 import numpy as np
 
 from regard.base.errors import RegardError
-from regard.runs.folder import Tokenizers
 from regard.runs.recipe import Recipe
+from regard.runs.store.folder import Tokenizers
 from regard.runs.tasks.task import find_task
 
 if TYPE_CHECKING:

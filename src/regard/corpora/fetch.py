@@ -13,7 +13,6 @@ import zipfile
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from difflib import get_close_matches
 from pathlib import Path
 from tempfile import TemporaryFile
 from time import monotonic
@@ -23,6 +22,7 @@ from regard.base.cache import cache_folder
 from regard.base.errors import RegardError
 from regard.base.locks import lock
 from regard.base.numbers import group_digits
+from regard.base.settings import closest
 from regard.base.writing import writing
 from regard.corpora.downloads import CATALOGUE, File
 
@@ -45,7 +45,7 @@ def fetch(name: str, *, progress: Progress | None = None, mirror: str | None = N
     A mirror ($REGARD_MIRROR) is a base address that serves each file under its usual host and path.
     """
     if name not in CATALOGUE:
-        close = get_close_matches(name, CATALOGUE, 1)
+        close = closest(name, CATALOGUE)
         advice = f"did you mean {close[0]!r}?" if close else f"known are {', '.join(CATALOGUE)}."
         raise RegardError(f"There is no download {name!r}; {advice}")
     mirror = mirror or os.environ.get("REGARD_MIRROR")

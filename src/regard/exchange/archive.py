@@ -26,15 +26,16 @@ from typing import Any, BinaryIO
 import tomli_w
 
 import regard
+from regard.base.digests import with_digest
 from regard.base.errors import RegardError
 from regard.base.locks import exclusive_name, try_lock
 from regard.base.numbers import pluralize
 from regard.base.reading import reading
 from regard.base.writing import atomic_folder
 from regard.report.progress import say
-from regard.runs.facts import ANCESTORS, CHECKPOINT, WEIGHTS, read_facts
-from regard.runs.new_folder import check_free
 from regard.runs.recipe import read_recipe, without_folders
+from regard.runs.store.facts import ANCESTORS, CHECKPOINT, WEIGHTS, read_facts
+from regard.runs.store.lock import check_free
 from regard.training.checkpointing import kept_weights
 
 MANIFEST = "regard-archive.json"
@@ -116,7 +117,7 @@ def _recipe(folder: Path) -> bytes:
 def _facts(facts: dict[str, Any]) -> bytes:
     recipe = facts.get("recipe")
     plain = facts | ({"recipe": without_folders(recipe)} if isinstance(recipe, dict) else {})
-    return json.dumps(plain, indent=2, ensure_ascii=False).encode() + b"\n"
+    return json.dumps(with_digest(plain), indent=2, ensure_ascii=False).encode() + b"\n"
 
 
 # -- in ----------------------------------------------------------------------------------------------------------------

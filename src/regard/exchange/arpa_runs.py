@@ -12,9 +12,10 @@ from regard.base.writing import remove_partial_files, write_text
 from regard.exchange.arpa import read_arpa, spell, write_straight
 from regard.exchange.parity import Parity, texts
 from regard.report.progress import say
-from regard.runs.folder import Tokenizers
-from regard.runs.new_folder import check_free, new_folder, write_facts, write_folder
 from regard.runs.recipe import compose
+from regard.runs.store.create import write_facts, write_folder
+from regard.runs.store.folder import Tokenizers
+from regard.runs.store.lock import check_free, new_folder
 from regard.runs.tasks.language.run import LanguageRun
 from regard.systems.ngram import NGram
 from regard.text.tokenizers.tokenizer import Tokenizer

@@ -33,9 +33,9 @@ from regard.exchange.parity import Parity, texts, token_rows
 from regard.layers.attention import CrossAttention, MultiHeadSelfAttention
 from regard.layers.blocks import FeedForward
 from regard.layers.embedding import Embedding
-from regard.runs.folder import Tokenizers
 from regard.runs.load import AnyRun
 from regard.runs.run import PairRun
+from regard.runs.store.folder import Tokenizers
 from regard.runs.tasks.task import task_of
 from regard.runs.tasks.translation.run import TranslationRun
 from regard.systems.gpt import GPT

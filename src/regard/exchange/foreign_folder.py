@@ -6,7 +6,6 @@ read, so a size that a file merely claims is never allocated.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -17,26 +16,16 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from regard.base.errors import RegardError
-from regard.base.reading import check_tensor_file, reading
+from regard.base.reading import check_tensor_file, read_object
 
-MAX_JSON_BYTES = 1 << 26  # bytes; the largest tokenizer.json there is has about 30 MB
 INDEX, WEIGHTS = "model.safetensors.index.json", "model.safetensors"
 PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl")
 FLOATS = {"F64", "F32", "F16", "BF16"}
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    with reading(path) as stream:
-        content = stream.read(MAX_JSON_BYTES + 1)
-    if len(content) > MAX_JSON_BYTES:
-        raise RegardError(
-            f"{path} has more than {MAX_JSON_BYTES >> 20} MiB, which no such file needs: check the folder."
-        )
-    try:
-        values = json.loads(content)
-    except (ValueError, RecursionError):
-        values = None
-    if not isinstance(values, dict):
+    values = read_object(path)
+    if values is None:
         raise RegardError(f"{path} is not a JSON object: it is damaged; copy the folder again.")
     return values
 

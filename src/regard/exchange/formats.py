@@ -90,7 +90,7 @@ def export(
             takes = ", ".join(f"--{known}" for known in form.options or {}) or "none"
             raise RegardError(f"--to {to} has no option --{name}; its own are: {takes}.")
     from regard.report.progress import say
-    from regard.runs.facts import read_facts
+    from regard.runs.store.facts import read_facts
 
     read_facts(folder)  # this error comes first: RUN and OUT may be in the wrong order
     if out.exists() or out.is_symlink():

@@ -27,10 +27,11 @@ from regard.exchange.hf_tokenizer import read_tokenizer, tokenizer_files
 from regard.exchange.model_card import model_card
 from regard.exchange.parity import Parity, texts, token_rows, without_parts
 from regard.report.progress import say
-from regard.runs.folder import Tokenizers, build_model, has_source, set_weights
 from regard.runs.load import AnyRun
-from regard.runs.new_folder import check_free, new_folder, write_facts, write_folder
 from regard.runs.recipe import compose
+from regard.runs.store.create import write_facts, write_folder
+from regard.runs.store.folder import Tokenizers, build_model, has_source, set_weights
+from regard.runs.store.lock import check_free, new_folder
 from regard.runs.tasks.task import task_of
 from regard.text.tokenizers.tokenizer import Tokenizer
 from regard.training.checkpoint import save_tensors, write_safetensors

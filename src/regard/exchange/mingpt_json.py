@@ -19,9 +19,10 @@ from regard.base.numbers import group_digits
 from regard.exchange import hf_gpt2
 from regard.exchange.foreign_folder import Config, ForeignWeights, read_json
 from regard.report.progress import say
-from regard.runs.folder import Tokenizers, build_model, set_weights
-from regard.runs.new_folder import check_free, new_folder, write_facts, write_folder
 from regard.runs.recipe import compose
+from regard.runs.store.create import write_facts, write_folder
+from regard.runs.store.folder import Tokenizers, build_model, set_weights
+from regard.runs.store.lock import check_free, new_folder
 from regard.text.tokenizers.engine import EOS, UNK
 from regard.text.tokenizers.tokenizer import Tokenizer
 from regard.training.checkpoint import save_tensors

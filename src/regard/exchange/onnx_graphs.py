@@ -44,9 +44,9 @@ from regard.layers import cell
 from regard.layers.matrix_state import LinearAttention
 from regard.layers.scan import MinGRU
 from regard.layers.state import Span, State
-from regard.runs.folder import Tokenizers, build_model
 from regard.runs.load import AnyRun
 from regard.runs.run import PairRun
+from regard.runs.store.folder import Tokenizers, build_model
 from regard.systems.classifier import Classifier
 from regard.systems.model import Model
 from regard.systems.translator import Translator

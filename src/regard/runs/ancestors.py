@@ -22,9 +22,9 @@ import torch
 from regard.base.errors import RegardError
 from regard.base.numbers import group_digits, pluralize
 from regard.corpora.split import line_hash
-from regard.runs.facts import ANCESTORS, read_facts
-from regard.runs.folder import open_recipe
 from regard.runs.recipe import Recipe, without_folders
+from regard.runs.store.facts import ANCESTORS, read_facts
+from regard.runs.store.folder import open_recipe
 from regard.runs.tasks.task import task_of
 from regard.text.corpus import Corpus
 from regard.text.pairs import PairCorpus, Pairs

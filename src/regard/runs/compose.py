@@ -9,9 +9,9 @@ from typing import Any
 
 from regard.base.errors import RegardError
 from regard.base.numbers import with_article
-from regard.runs.folder import is_counted, open_recipe
 from regard.runs.recipe import Recipe, Start, compose, read_in, read_recipe
 from regard.runs.resolve import BY_FILE, is_small_file
+from regard.runs.store.folder import is_counted, open_recipe
 from regard.systems.catalogue import find
 from regard.systems.code import admit, is_own, locate, name_code
 

@@ -10,9 +10,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from typing import Any
 
-from regard.runs.folder import Tokenizers
 from regard.runs.recipe import Recipe
 from regard.runs.resolve import CorpusFacts
+from regard.runs.store.folder import Tokenizers
 from regard.systems.model import Model
 from regard.text.corpus import Corpus
 from regard.text.pairs import PairCorpus

@@ -8,8 +8,8 @@ from typing import TypeGuard, TypeVar
 from regard.base.errors import RegardError
 from regard.report.progress import progress, say
 from regard.runs.data_settings import DataSettings, PairDataSettings
-from regard.runs.facts import read_facts
 from regard.runs.recipe import Recipe
+from regard.runs.store.facts import read_facts
 from regard.text.corpus import Corpus, is_named, open_corpus
 from regard.text.pairs import PairCorpus, open_pairs
 from regard.text.readers.encodings import check_encoding, is_utf8

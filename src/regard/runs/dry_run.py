@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
 
+from regard.base.device import device_name, peak_memory
 from regard.base.errors import RegardError
 from regard.report.progress import clock
-from regard.runs.folder import count_parameters, is_counted
-from regard.runs.new_folder import device_name
 from regard.runs.prepare import prepare
 from regard.runs.recipe import Recipe
 from regard.runs.resolve import MAX_EPOCHS
+from regard.runs.store.folder import count_parameters, is_counted
 from regard.runs.train import build_trainer
 from regard.training.loop import Trainer
 from regard.training.out_of_memory import is_out_of_memory
@@ -93,17 +92,3 @@ def resident_bytes(trainer: Trainer) -> int:
     moments = (t for values in trainer.optimizer.state.values() for t in values.values() if isinstance(t, torch.Tensor))
     averaged = trainer.average.weights.values()
     return held + sum(t.numel() * t.element_size() for t in (*moments, *averaged))
-
-
-def peak_memory(device: torch.device) -> int:
-    """The most bytes held so far: of the GPU's memory by tensors, or of the machine's by this whole process."""
-    if device.type == "cuda":
-        return torch.cuda.max_memory_allocated(device)
-    if sys.platform == "linux":  # getrusage would count what a parent held when it started this process
-        status = Path("/proc/self/status").read_text(encoding="ascii", errors="replace")
-        return next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmHWM:")) * 1024
-    if sys.platform == "win32":
-        return 0  # Windows keeps no such count for a process
-    import resource
-
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)

@@ -6,20 +6,20 @@ from pathlib import Path
 from typing import TypeVar, overload
 
 from regard.base.arguments import checked
+from regard.base.device import pick_device
 from regard.base.errors import RegardError
 from regard.base.numbers import with_article
-from regard.runs.folder import (
+from regard.runs.run import Run
+from regard.runs.speed import get_ready, install
+from regard.runs.store.folder import (
     average_weights,
     build_model,
     open_recipe,
     open_tokenizers,
-    pick_device,
     read_weights,
     recorded_unseen,
     set_weights,
 )
-from regard.runs.run import Run
-from regard.runs.speed import get_ready, install
 from regard.runs.tasks.classification.run import ClassificationRun
 from regard.runs.tasks.language.run import LanguageRun
 from regard.runs.tasks.task import task_of

@@ -9,28 +9,20 @@ from typing import Any
 
 import torch
 
+from regard.base.device import device_memory, pick_device
 from regard.base.errors import RegardError
 from regard.report.progress import say
 from regard.runs.ancestors import NONE, Ancestors
 from regard.runs.data import Data
-from regard.runs.facts import read_facts
-from regard.runs.folder import (
-    Tokenizers,
-    build_model,
-    is_counted,
-    open_tokenizers,
-    pick_device,
-    read_weights,
-    recorded_unseen,
-)
 from regard.runs.recipe import Recipe, Start
 from regard.runs.resolve import BY_FILE, resolve, resolve_data, resolve_machine
+from regard.runs.store.facts import read_facts
+from regard.runs.store.folder import Tokenizers, build_model, is_counted, open_tokenizers, read_weights, recorded_unseen
 from regard.runs.tasks.task import task_of
 from regard.systems.code import is_own
 from regard.systems.model import Model
 from regard.training.checkpoint import weights_digest
 from regard.training.hyperparameters import Learning
-from regard.training.out_of_memory import memory_of
 
 
 @dataclass(frozen=True)
@@ -154,7 +146,7 @@ def check_room(recipe: Recipe, tokenizers: Tokenizers) -> None:
         numbers = 2**63
     copies = {"adamw": 4, "muon": 3}.get(settings.optimizer, 2)  # weights, gradients, moments
     device = pick_device(settings.device)
-    wanted, room = 4 * copies * numbers, memory_of(device)
+    wanted, room = 4 * copies * numbers, device_memory(device)
     if wanted > room:
         raise RegardError(
             f"This model has {numbers:.2g} parameters, and training it takes {wanted / 2**30:.2g} GiB for its weights, "

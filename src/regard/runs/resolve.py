@@ -21,15 +21,14 @@ from typing import Any
 
 import torch
 
+from regard.base.device import cores, device_memory, pick_device
 from regard.base.numbers import group_digits, pluralize
-from regard.runs.folder import pick_device
 from regard.runs.recipe import Recipe
 from regard.systems.translator import BY_CORPUS, dropout_for
 from regard.text.corpus import Corpus, is_named
 from regard.text.pairs import PairCorpus
 from regard.text.tokenizers.tokenizer import Tokenizer
 from regard.training.hyperparameters import Counting, Learning
-from regard.training.out_of_memory import memory_of
 
 MAX_EPOCHS = 100
 STEPS_PER_EPOCH = 20
@@ -56,7 +55,7 @@ def resolve(recipe: Recipe, corpus: CorpusFacts) -> tuple[Recipe, list[str]]:
     """The recipe with every setting decided, and one sentence for each decision that the log should have."""
     notes = []
     device = pick_device(recipe.training.device)
-    memory = memory_of(device) if corpus.fills_gpu and device.type == "cuda" else 0
+    memory = device_memory(device) if corpus.fills_gpu and device.type == "cuda" else 0
     if changes := gpu_batch_defaults(recipe.training, corpus.tokens, memory, recipe.given):
         recipe = recipe.replace(training=changes)
         tokens, rate = group_digits(recipe.training.batch_tokens), recipe.training.learning_rate
@@ -111,11 +110,6 @@ def resolve_device(settings: Learning | Counting) -> dict[str, Any]:
         chosen["device"] = str(device)
         chosen["precision"] = settings.precision.replace("auto", "bf16" if has_bf16 else "fp32")
     return chosen
-
-
-def cores() -> int:
-    """The CPU cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def is_small_file(data: str | None) -> bool:

@@ -15,12 +15,12 @@ from regard.base.errors import RegardError
 from regard.base.numbers import pluralize
 from regard.base.writing import write_text
 from regard.report.progress import say
-from regard.runs.folder import MAY_CHANGE, build_model, is_counted, open_recipe, stays
 from regard.runs.load import AnyRun
-from regard.runs.new_folder import claimed, tidy
 from regard.runs.prepare import Prepared, data_of
 from regard.runs.recipe import Recipe, compose, written_in
 from regard.runs.resolve import resolve_device
+from regard.runs.store.folder import MAY_CHANGE, build_model, is_counted, open_recipe, stays
+from regard.runs.store.lock import claimed, tidy
 from regard.runs.tasks.task import task_of
 from regard.runs.tracking import check_tracker
 from regard.runs.train import build_trainer, continue_training

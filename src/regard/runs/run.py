@@ -13,6 +13,7 @@ from typing import Any, Self
 import numpy as np
 
 from regard.base.arguments import checked
+from regard.base.device import pick_device
 from regard.base.errors import RegardError
 from regard.base.install import Install, as_written
 from regard.base.numbers import group_digits
@@ -20,11 +21,11 @@ from regard.layers.state import State
 from regard.report.progress import say
 from regard.runs.ancestors import seen_in_training
 from regard.runs.data_lookup import ALL, choose_split, is_whole_file, pairs_of, refuse_reading
-from regard.runs.folder import count_parameters, forbidden_tokens, pick_device
-from regard.runs.history import History, read_metrics
 from regard.runs.lists import GivenPairs, sides
 from regard.runs.recipe import Recipe
 from regard.runs.speed import install
+from regard.runs.store.folder import count_parameters, forbidden_tokens
+from regard.runs.store.history import History, read_metrics
 from regard.systems.model import Model
 from regard.text.pairs import PairCorpus, Pairs, open_pairs, read_pairs
 from regard.text.readers.encodings import UTF8

@@ -33,11 +33,11 @@ from regard.report.progress import clock, say
 from regard.report.svg import line_chart
 from regard.report.table import significant
 from regard.runs.ancestors import Ancestors, provenance
-from regard.runs.facts import REPORT_MARK, WEIGHTS, is_report, read_facts, read_note
-from regard.runs.folder import is_counted
-from regard.runs.history import Entry, is_number, read_metrics
 from regard.runs.load import AnyRun
 from regard.runs.recipe import written_in
+from regard.runs.store.facts import REPORT_MARK, WEIGHTS, is_report, read_facts, read_note
+from regard.runs.store.folder import is_counted
+from regard.runs.store.history import Entry, is_number, read_metrics
 from regard.runs.tasks.task import task_of
 
 NAME = "report.html"

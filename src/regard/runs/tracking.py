@@ -17,15 +17,14 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Protocol
 
-from regard.base.digests import MAX_JSON_BYTES
 from regard.base.errors import RegardError
-from regard.base.reading import read_whole
+from regard.base.reading import MAX_JSON_BYTES, read_whole
 from regard.base.settings import check_choice
 from regard.base.writing import write_text
 from regard.report.progress import say
-from regard.runs.facts import read_facts
-from regard.runs.history import Entry, is_number, read_metrics
 from regard.runs.recipe import Recipe, written_in
+from regard.runs.store.facts import read_facts
+from regard.runs.store.history import Entry, is_number, read_metrics
 from regard.systems.catalogue import find
 
 TRACKERS = ("tensorboard", "mlflow")

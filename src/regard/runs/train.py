@@ -15,18 +15,20 @@ from typing import Any, TypedDict, Unpack, overload
 import torch
 
 from regard.base.arguments import checked
+from regard.base.device import pick_device
 from regard.base.errors import RegardError, Stopped
 from regard.base.numbers import group_digits, pluralize
 from regard.report.progress import clock, progress, say
 from regard.runs.compose import compose_recipe
-from regard.runs.folder import Tokenizers, count_parameters, has_source, is_counted, pick_device
 from regard.runs.lists import GivenData, as_file
 from regard.runs.load import AnyRun, load
-from regard.runs.new_folder import check_free, new_folder, write_facts, write_folder
 from regard.runs.prepare import Prepared, prepare
 from regard.runs.recipe import Recipe, compose, has_smaller, read_in
 from regard.runs.run_report import write_report
 from regard.runs.speed import get_ready, install
+from regard.runs.store.create import write_facts, write_folder
+from regard.runs.store.folder import Tokenizers, count_parameters, has_source, is_counted
+from regard.runs.store.lock import check_free, new_folder
 from regard.runs.tasks.classification.run import ClassificationRun
 from regard.runs.tasks.language.data import TextData
 from regard.runs.tasks.language.run import LanguageRun

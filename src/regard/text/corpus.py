@@ -12,13 +12,13 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from difflib import get_close_matches
 from functools import cached_property
 from itertools import accumulate, islice, pairwise
 from pathlib import Path
 
 from regard.base.errors import RegardError
 from regard.base.numbers import group_digits, pluralize
+from regard.base.settings import closest
 from regard.corpora.builtin import BUILTIN, built_in
 from regard.corpora.downloads import CATALOGUE, DOWNLOADS, Download
 from regard.corpora.fetch import data_folders
@@ -172,8 +172,8 @@ def available() -> list[dict[str, str]]:
 
 def unknown_corpus(name: str, path: Path) -> RegardError:
     beside = [entry.name for entry in entries(path.parent)] if os.path.isdir(path.parent) else []
-    close = get_close_matches(name, [*BUILTIN, *CATALOGUE]) or [
-        str(path.with_name(match)) for match in get_close_matches(path.name, beside)
+    close = closest(name, [*BUILTIN, *CATALOGUE]) or [
+        str(path.with_name(match)) for match in closest(path.name, beside)
     ]
     advice = f"did you mean {close[0]!r}?" if close else "`regard data` lists the corpora that have a name."
     return RegardError(f"There is no corpus, file or folder {name!r}; {advice}")

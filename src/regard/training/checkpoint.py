@@ -28,7 +28,6 @@ from regard.base.writing import atomic_write
 from regard.training.distributed import like
 
 DIGEST = "blake2b_pieces"  # in the header's note
-WHOLE_DIGEST = "blake2b"  # of files of before: one digest of all bytes in a row
 PIECE = 1 << 22  # bytes
 MOST_THREADS = 8
 
@@ -78,10 +77,7 @@ def load_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
         raise RegardError(f"{path} cannot be read as safetensors ({error}): it is damaged or was cut short.") from None
     if not isinstance(note, dict):
         raise RegardError(f"{path} is damaged: its header is not what Regard writes.")
-    written, whole = note.pop(DIGEST, None), note.pop(WHOLE_DIGEST, None)  # still older files have none
-    if (written is not None and written != _digest(tensors, note)) or (
-        whole is not None and whole != _digest(tensors, note, in_pieces=False)
-    ):
+    if note.pop(DIGEST, None) != _digest(tensors, note):
         raise RegardError(f"{path} is damaged: its content is not what was written. Put it back from a copy.")
     return tensors, note
 
@@ -91,14 +87,12 @@ def weights_digest(weights: Mapping[str, Tensor]) -> str:
     return _digest({name: weight.contiguous() for name, weight in weights.items()}, {})
 
 
-def _digest(tensors: Mapping[str, Tensor], note: Mapping[str, Any], *, in_pieces: bool = True) -> str:
-    """Of the note and of each tensor, in the order of their names. `in_pieces`: of a tensor's bytes the digests of its
-    pieces, which threads compute."""
+def _digest(tensors: Mapping[str, Tensor], note: Mapping[str, Any]) -> str:
+    """The digest of the note and of each tensor by name: of the digests of its pieces, which threads compute."""
     names = sorted(tensors)
     contents = [tensors[name].reshape(-1).view(torch.uint8).numpy().data for name in names]
-    parts: Sequence[bytes | memoryview] = _piece_digests(contents) if in_pieces else contents
     digest = _blake2b(json.dumps(note, sort_keys=True).encode())
-    for name, part in zip(names, parts, strict=True):
+    for name, part in zip(names, _piece_digests(contents), strict=True):
         digest.update(f"\n{name!r} {tensors[name].dtype} {list(tensors[name].shape)}\n".encode())
         digest.update(part)
     return digest.hexdigest()

@@ -7,7 +7,6 @@ memory, the same gradient. Once a micro-batch is a single row, the row must beco
 from __future__ import annotations
 
 import math
-import os
 import re
 from pathlib import Path
 
@@ -18,17 +17,6 @@ from regard.training.prefetch import Batches
 
 MESSAGE = re.compile(r"out of memory|can't allocate|cannot allocate memory|ALLOC_FAILED", re.I)
 SEARCHED = 500  # number of first batches among which the largest is searched
-
-
-def memory_of(device: torch.device) -> float:
-    """The device's memory in bytes; infinite if the system does not report it."""
-    if device.type == "cuda":
-        return torch.cuda.get_device_properties(device).total_memory
-    if not hasattr(os, "sysconf"):
-        return math.inf
-    limit = Path("/sys/fs/cgroup/memory.max")  # of a container
-    text = limit.read_text(encoding="ascii").strip() if limit.is_file() else "max"
-    return min(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"), math.inf if text == "max" else int(text))
 
 
 def is_out_of_memory(error: BaseException | None) -> bool:

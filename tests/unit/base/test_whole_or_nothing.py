@@ -157,8 +157,8 @@ def test_a_lock_is_held_by_one_and_free_afterwards(tmp_path):
 
 @pytest.mark.parametrize("anew", [False, True])
 def test_who_waited_for_a_lock_that_was_removed_holds_the_new_one(tmp_path, monkeypatch, anew):
-    """One opens the lock; who held it removes it (`claiming` does), and perhaps a third makes it anew. The lock that
-    the first then takes is no file's: it must take the one that has the name, or two hold it."""
+    """One process opens the lock, its holder deletes it (`exclusive_name` does), and perhaps a third makes it anew. The
+    first must then take the file that has the name, or two processes hold the lock."""
     path, take, taken = tmp_path / ".lock", locks._take, []
 
     def take_late(handle, **how):

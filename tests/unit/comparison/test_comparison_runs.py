@@ -31,7 +31,7 @@ from regard.comparison.question import Question
 from regard.evaluation.perplexity import Method, likelihood
 from regard.report import progress
 from regard.runs.data_lookup import tokens_of
-from regard.runs.facts import read_facts
+from regard.runs.store.facts import read_facts
 from regard.training.checkpoint import load_tensors
 
 STEP, BUDGET = 64, 2000  # tokens

@@ -11,7 +11,7 @@ import zipfile
 import pytest
 
 import regard
-from regard.base.digests import DIGEST
+from regard.base.digests import DIGEST, with_digest
 from regard.base.errors import RegardError
 from regard.base.locks import try_lock
 from regard.exchange.archive import FILES, MANIFEST, TEXTS
@@ -116,7 +116,7 @@ def test_code_that_is_a_link_is_never_packed(trained, tmp_path):
     shutil.copytree(trained.folder, run)
     facts = json.loads((run / "run.json").read_text()) | {"code": {"file": "mine.py", "sha256": ""}}
     facts.pop(DIGEST, None)
-    (run / "run.json").write_text(json.dumps(facts))
+    (run / "run.json").write_text(json.dumps(with_digest(facts)))
     (tmp_path / "secret.py").write_text(MINE)
     (run / "mine.py").symlink_to(tmp_path / "secret.py")
     with pytest.raises(RegardError, match=r"mine.py is a link or no plain file"):
@@ -189,7 +189,7 @@ def test_code_that_would_hide_a_module_is_not_unpacked(archive, tmp_path, name):
         facts = json.loads(opened.read("run.json"))
     facts.pop(DIGEST, None)
     facts["code"] = {"file": f"{name}.py", "sha256": hashlib.sha256(b"evil").hexdigest()}
-    change = {"run.json": json.dumps(facts).encode(), f"{name}.py": b"evil"}
+    change = {"run.json": json.dumps(with_digest(facts)).encode(), f"{name}.py": b"evil"}
     file = rebuilt(archive, tmp_path / "x.zip", change=change)
     if name == "mine":
         assert (import_file(file, tmp_path / "run") / "mine.py").exists()

@@ -21,9 +21,9 @@ from regard.decoding.beam import Hypothesis
 from regard.exchange.formats import export
 from regard.runs.compose import compose_recipe
 from regard.runs.dry_run import dry_run
-from regard.runs.facts import BEGINNING, read_note
 from regard.runs.recipe import parse_overrides
 from regard.runs.run_report import run_page
+from regard.runs.store.facts import BEGINNING, read_note
 from regard.runs.tasks.language import writing
 from regard.runs.tasks.translation import run as translation_run
 from regard.runs.train import how_losses_differ
@@ -394,7 +394,7 @@ def test_a_file_and_a_run_in_the_wrong_place_are_recognised(lstm, tmp_path):
     file, run = tmp_path / "lines.txt", str(lstm.folder)
     file.write_text("The cat\n", encoding="utf-8")
     assert _instead("regard score", str(file), ["score", run]).endswith(f"`regard score {run} < {file}`.")
-    assert _instead("regard score", run, ["score", str(file)]) == f"the run comes first, as in `regard score {run}`."
+    assert _instead("regard score", run, ["score", str(file)]) == f"put the run first, as in `regard score {run}`."
     with pytest.raises(RegardError, match=r"lines\.txt is not a run"):
         export(file, "arpa", lstm.folder)
 

@@ -11,9 +11,9 @@ from regard.base.errors import RegardError
 from regard.corpora.downloads import CATALOGUE
 from regard.corpora.phrasebook import make_pairs
 from regard.runs.compose import compose_recipe
-from regard.runs.history import read_metrics
 from regard.runs.recipe import SHIPPED
 from regard.runs.resolve import small_corpus_defaults
+from regard.runs.store.history import read_metrics
 
 ROOT = Path(__file__).parents[3]
 RECIPES = sorted(SHIPPED.glob("*.toml"))

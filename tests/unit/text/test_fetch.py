@@ -144,7 +144,7 @@ def test_another_file_than_the_recorded_one_is_refused_until_it_is_accepted(know
 
 def test_fetching_says_where_the_catalogue_has_no_sum(known, capsys):
     main(["data", "fetch", "changing"])
-    assert "the catalogue has no SHA-256 for inside" in capsys.readouterr().err
+    assert "the publisher changes inside" in capsys.readouterr().err
     main(["data", "fetch", "plain"])
     assert "SHA-256" not in capsys.readouterr().err
 

@@ -15,14 +15,15 @@ import pytest
 import torch
 
 from forked import forked
+from regard.base import device
+from regard.base.device import device_memory
 from regard.base.errors import RegardError, Stopped
 from regard.runs.recipe import compose
 from regard.systems.catalogue import load_class
 from regard.text.batches.text_batches import Streams, Windows
-from regard.training import out_of_memory
 from regard.training.checkpoint import load_tensors
 from regard.training.loop import Trainer
-from regard.training.out_of_memory import how_to_go_on, is_out_of_memory, largest_steps, memory_of
+from regard.training.out_of_memory import how_to_go_on, is_out_of_memory, largest_steps
 from regard.training.validation import TextValidation
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="memory is limited as Linux does it")
@@ -196,9 +197,9 @@ def test_the_first_500_steps_are_searched_and_the_last():
 def test_memory_is_the_machines_or_what_a_container_may_take(tmp_path, monkeypatch, limit):
     if limit is not None:
         (tmp_path / "memory.max").write_text(limit)
-    monkeypatch.setattr(out_of_memory, "Path", lambda path: tmp_path / Path(path).name)
-    monkeypatch.setattr(out_of_memory.os, "sysconf", {"SC_PAGE_SIZE": 4096, "SC_PHYS_PAGES": 1000}.__getitem__)
-    assert memory_of(torch.device("cpu")) == (1_000_000 if limit == "1000000\n" else 4_096_000)
+    monkeypatch.setattr(device, "Path", lambda path: tmp_path / Path(path).name)
+    monkeypatch.setattr(device.os, "sysconf", {"SC_PAGE_SIZE": 4096, "SC_PHYS_PAGES": 1000}.__getitem__)
+    assert device_memory(torch.device("cpu")) == (1_000_000 if limit == "1000000\n" else 4_096_000)
 
 
 def test_the_sentence_names_what_helps_where_memory_ran_out():

@@ -5,8 +5,8 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from regard.runs.folder import average_weights
 from regard.runs.recipe import compose
+from regard.runs.store.folder import average_weights
 from regard.systems.catalogue import load_class
 from regard.text.batches.pair_batches import PairBatch, side_by_side
 from regard.text.tokenizers.pair_tokens import TokenPairs, offsets_of

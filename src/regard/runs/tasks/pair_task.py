@@ -11,8 +11,8 @@ from regard.runs.tasks.task import Task
 from regard.training.hyperparameters import PairTraining
 
 if TYPE_CHECKING:
-    from regard.runs.folder import Tokenizers
     from regard.runs.recipe import Recipe
+    from regard.runs.store.folder import Tokenizers
     from regard.runs.tasks.translation.data import PairData
     from regard.text.pairs import PairCorpus, Pairs
 
@@ -56,7 +56,7 @@ class PairTask(Task):
 
     def trained_on(self, folder: Path, recipe: Recipe) -> Pairs:
         """Pairs that were dropped, since a side was empty or too long, were not trained on."""
-        from regard.runs.folder import open_tokenizers
+        from regard.runs.store.folder import open_tokenizers
         from regard.text.tokenizers.pair_tokens import cached_token_pairs
 
         pairs, tokenizers, data = (

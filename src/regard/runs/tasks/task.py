@@ -18,9 +18,9 @@ from regard.systems.catalogue import find
 
 if TYPE_CHECKING:
     from regard.runs.data import Data
-    from regard.runs.folder import Tokenizers
     from regard.runs.recipe import Recipe
     from regard.runs.run import Run
+    from regard.runs.store.folder import Tokenizers
     from regard.systems.model import Model
     from regard.text.corpus import Corpus
     from regard.text.pairs import PairCorpus, Pairs
@@ -136,5 +136,5 @@ def find_task(name: str) -> Task:
 
 def task_of(thing: Run | Recipe | str) -> Task:
     """The task of a run, of a recipe, or of a system by its name."""
-    recipe = getattr(thing, "recipe", thing)
+    recipe: Any = getattr(thing, "recipe", thing)
     return find_task(find(recipe if isinstance(recipe, str) else recipe.system).task)

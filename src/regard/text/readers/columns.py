@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from difflib import get_close_matches
 
 from regard.base.errors import RegardError
+from regard.base.settings import closest
 from regard.text.readers.encodings import UTF8
 from regard.text.readers.tables import BY_ROWS, TextTable, split_names
 
@@ -144,7 +144,7 @@ def _prose(table: TextTable, column: int) -> int:
 
 
 def _no_column(table: TextTable, name: str) -> str:
-    near = get_close_matches(name.casefold(), [column.casefold() for column in table.columns])
+    near = closest(name, table.columns)
     return f"there is no column {name!r}" + (f" (did you mean {near[0]}?)" if near else "")
 
 

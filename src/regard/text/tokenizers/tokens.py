@@ -28,6 +28,7 @@ from typing import BinaryIO
 import numpy as np
 
 from regard.base.cache import cache_folder
+from regard.base.device import cores
 from regard.base.digests import file_digest
 from regard.base.errors import RegardError
 from regard.base.locks import lock
@@ -73,8 +74,7 @@ def tokenise(
     number = tokenizer.id_type
     total = getattr(lines, "size", None)
     if processes is None:
-        processes = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-        processes = processes if (total or 0) >= MIN_PARALLEL_BYTES else 1
+        processes = cores() if (total or 0) >= MIN_PARALLEL_BYTES else 1
     part, note = path.with_suffix(".part"), path.with_suffix(".part.json")
     path.parent.mkdir(parents=True, exist_ok=True)
     counted = _done(part, note, number.itemsize)

@@ -16,8 +16,8 @@ import numpy as np
 from regard.base.errors import RegardError
 from regard.evaluation.perplexity import Method, likelihood
 from regard.runs.data_lookup import corpus_of, pairs_of, tokens_of
-from regard.runs.facts import WEIGHTS, read_note
-from regard.runs.folder import has_source, open_recipe, open_tokenizers
+from regard.runs.store.facts import WEIGHTS, read_note
+from regard.runs.store.folder import has_source, open_recipe, open_tokenizers
 from regard.systems.ngram import NGram, Settings
 from regard.text.tokenizers.tokenizer import Tokenizer
 

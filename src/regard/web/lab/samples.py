@@ -16,7 +16,7 @@ from starlette.concurrency import run_in_threadpool
 
 from regard.base.errors import RegardError
 from regard.base.writing import append_line
-from regard.runs.facts import WEIGHTS, read_note
+from regard.runs.store.facts import WEIGHTS, read_note
 from regard.web.lab.runs_folder import RunsFolder
 from regard.web.lab.worker import Answer
 

@@ -14,7 +14,8 @@ from typing import Any
 
 from regard.base.errors import RegardError
 from regard.base.writing import open_own_file, rename_new
-from regard.web.lab.runs_folder import MARKERS, UPLOADS, RunsFolder, is_plain_file, is_plain_folder
+from regard.web.lab.guarded_folder import UPLOADS, is_plain_file, is_plain_folder
+from regard.web.lab.runs_folder import MARKERS, RunsFolder
 
 MOST_UPLOAD = 4 << 30  # bytes of all files that wait together
 MOST_PARTS = 100

@@ -10,8 +10,8 @@ from regard.base.errors import RegardError
 from regard.base.settings import documentation
 from regard.runs.compose import compose_recipe
 from regard.runs.data_lookup import choose_split, corpus_of, tokens_of
-from regard.runs.folder import has_source, open_recipe, open_tokenizers
 from regard.runs.recipe import Recipe
+from regard.runs.store.folder import has_source, open_recipe, open_tokenizers
 from regard.runs.tasks.language.evaluation import no_bits_per_character
 from regard.runs.tasks.task import task_of
 from regard.systems.sizes import SIZES

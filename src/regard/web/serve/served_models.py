@@ -16,12 +16,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from regard.base.device import pick_device
 from regard.base.errors import RegardError
 from regard.base.numbers import group_digits, pluralize
 from regard.base.settings import check_choice
 from regard.decoding.engine import Prompt
 from regard.report.progress import say
-from regard.runs.folder import pick_device
 from regard.runs.load import AnyRun, load
 from regard.runs.tasks.language.run import LanguageRun
 from regard.runs.tasks.task import task_of
@@ -188,7 +188,7 @@ class ServedModels:
                 continue
             say(f"{name} was replaced")
 
-    def _load(self, folder: Path, device: str) -> LanguageRun | TranslationRun:
+    def _load(self, folder: Path, device: str) -> Any:
         run: Any = load(folder, weights=self.weights, device=device)
         kind = worker_of(run)
         if self.precision == "bf16" and kind.in_bf16:

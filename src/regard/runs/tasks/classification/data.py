@@ -8,8 +8,8 @@ import numpy as np
 
 from regard.base.numbers import group_digits, pluralize
 from regard.evaluation.accuracy import label_log_probabilities
-from regard.runs.folder import Tokenizers
 from regard.runs.recipe import Recipe
+from regard.runs.store.folder import Tokenizers
 from regard.runs.tasks.translation.data import PairData
 from regard.runs.tasks.translation.evaluation import both_sides
 from regard.systems.model import Model

@@ -11,8 +11,8 @@ from regard.runs.tasks.task import Task
 from regard.training.hyperparameters import Training
 
 if TYPE_CHECKING:
-    from regard.runs.folder import Tokenizers
     from regard.runs.recipe import Recipe
+    from regard.runs.store.folder import Tokenizers
     from regard.runs.tasks.language.data import TextData
     from regard.runs.tasks.language.run import LanguageRun
     from regard.systems.model import Model

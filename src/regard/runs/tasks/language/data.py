@@ -11,9 +11,9 @@ from regard.base.numbers import group_digits, pluralize
 from regard.layers.state import State
 from regard.runs.data import Data, origin_of
 from regard.runs.data_lookup import tokens_of
-from regard.runs.folder import Tokenizers, unseen_bytes
 from regard.runs.recipe import Recipe
 from regard.runs.resolve import CorpusFacts
+from regard.runs.store.folder import Tokenizers, unseen_bytes
 from regard.systems.model import Model
 from regard.text.batches.text_batches import Streams, Windows
 from regard.text.cached_text import cached_tokenizer

@@ -16,9 +16,9 @@ from regard.decoding.beam import WIDEST, beam_search
 from regard.decoding.engine import Engine, Prompt
 from regard.decoding.generate import read_prompts
 from regard.decoding.sampling import Sampling, chances, mask_tokens, one_sampling
-from regard.runs.folder import forbidden_tokens
 from regard.runs.lists import each_line
 from regard.runs.run import Run
+from regard.runs.store.folder import forbidden_tokens
 from regard.runs.tasks.language.scores import NextToken
 
 

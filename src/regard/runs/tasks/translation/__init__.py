@@ -10,8 +10,8 @@ from regard.runs.tasks.pair_task import READING, PairTask
 from regard.text.pairs import weighted
 
 if TYPE_CHECKING:
-    from regard.runs.folder import Tokenizers
     from regard.runs.recipe import Recipe
+    from regard.runs.store.folder import Tokenizers
     from regard.runs.tasks.translation.run import TranslationRun
     from regard.systems.model import Model
 

@@ -13,11 +13,11 @@ import hashlib
 from pathlib import Path
 
 from regard.base.cache import cache_folder
+from regard.base.device import pick_device
 from regard.base.errors import RegardError
 from regard.base.numbers import group_digits, pluralize
 from regard.base.writing import write_text
 from regard.report.progress import progress, say
-from regard.runs.folder import pick_device
 from regard.runs.load import load_translator
 from regard.runs.recipe import Recipe
 from regard.text.pairs import PairCorpus, Pairs, not_held_out

@@ -20,10 +20,10 @@ from regard.evaluation.scoring import pair_losses
 from regard.evaluation.scripts import bleu_cut
 from regard.report.progress import say
 from regard.runs.data import Data, origin_of
-from regard.runs.folder import Tokenizers, forbidden_tokens, unseen_bytes
 from regard.runs.recipe import Recipe
 from regard.runs.resolve import CorpusFacts
 from regard.runs.speed import install, recordable
+from regard.runs.store.folder import Tokenizers, forbidden_tokens, unseen_bytes
 from regard.runs.tasks.translation.back_translation import back_translated
 from regard.runs.tasks.translation.evaluation import both_sides
 from regard.systems.model import Model

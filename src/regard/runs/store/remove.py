@@ -10,13 +10,12 @@ import sys
 from contextlib import AbstractContextManager, nullcontext, suppress
 from pathlib import Path
 
-from regard.base.digests import MAX_JSON_BYTES
 from regard.base.errors import RegardError
 from regard.base.locks import try_lock
-from regard.base.reading import read_whole
+from regard.base.reading import MAX_JSON_BYTES, read_whole
 from regard.base.writing import is_partial
-from regard.runs.facts import ANCESTORS, BEGINNING, BEGUN, CHECKPOINT, WEIGHTS, is_report, read_facts
-from regard.runs.run_list import is_run
+from regard.runs.store.facts import ANCESTORS, BEGINNING, BEGUN, CHECKPOINT, WEIGHTS, is_report, read_facts
+from regard.runs.store.list import is_run
 
 OWN_FILES = {
     "run.json", "recipe.toml", "tokenizer.json", "tokenizer.source.json", WEIGHTS, CHECKPOINT, ANCESTORS,

@@ -9,14 +9,16 @@ import json
 import math
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from regard.base.errors import RegardError
 from regard.base.locks import is_locked
-from regard.runs.facts import BEGINNING, CHECKPOINT, WEIGHTS, parent_of, read_facts, read_note
+from regard.runs.store.facts import BEGINNING, CHECKPOINT, WEIGHTS, parent_of, read_facts, read_note
 
+Cached = Callable[[Path, Callable[[], dict[str, Any]]], dict[str, Any]]
 DEPTH = 3  # folders between the one asked for and a run: runs/compare-my/lstm has one
 
 
@@ -50,46 +52,71 @@ def list_runs(folder: Path) -> list[dict[str, Any]]:
     return sorted(map(describe, find_runs(folder)), key=lambda row: (row["created"] or "", row["run"]))
 
 
-def describe(folder: Path) -> dict[str, Any]:
-    """One run: what it is, its state, and the figure by which its weights were chosen."""
-    row: dict[str, Any] = dict.fromkeys(
-        ("run", "system", "size", "from", "data", "created", "state", "why", "step", "tokens", "seconds", "parameters",
-         "best", "measure", "best_step")
-    )  # fmt: skip
-    row |= {"run": str(folder), "bytes": size_on_disk(folder)}
-    running = is_locked(folder / ".lock")
-    at: dict[str, Any] = {}
-    best: dict[str, Any] = {}
+@dataclass(frozen=True)
+class Summary:
+    """One run, for the command line and the lab: what its small files say, and the state that follows."""
+
+    folder: Path
+    facts: Mapping[str, Any]  # run.json; empty if that is damaged
+    progress: Mapping[str, Any]  # of the checkpoint; empty for a counted run
+    best: Mapping[str, Any]  # the validation that chose the weights, as noted beside them
+    state: str  # running, done, stopped, damaged or not begun
+    damage: str  # why it cannot be opened
+
+
+def is_running(folder: Path) -> bool:
+    """True while a process trains in this run or comparison."""
+    return is_locked(folder / ".lock")
+
+
+def read_now(path: Path, read: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    return read()
+
+
+def summarize(folder: Path, cached: Cached = read_now) -> Summary:
+    """`cached(path, read)`: `read()`, or its result as long as the file at `path` is the same."""
+
+    def note(name: str) -> dict[str, Any]:
+        return cached(folder / name, lambda: read_note(folder / name))
+
+    running = is_running(folder)
+    facts: dict[str, Any] = {}
     try:
-        facts = read_facts(folder)
-        row |= _named(facts)
-        if (folder / WEIGHTS).is_file():
-            best = read_note(folder / WEIGHTS)
-        if (folder / CHECKPOINT).is_file():
-            at = read_note(folder / CHECKPOINT).get("progress") or {}
-        elif not best and not (folder / WEIGHTS).is_file() and not running:
+        facts = cached(folder / "run.json", lambda: read_facts(folder))
+        found = note(WEIGHTS) if (folder / WEIGHTS).is_file() else None
+        at = mapping(note(CHECKPOINT).get("progress")) if (folder / CHECKPOINT).is_file() else None
+        if found is None and at is None and not running:
             raise RegardError(f"{folder} holds no weights.")
         if not (folder / "recipe.toml").is_file():
             raise RegardError(f"{folder / 'recipe.toml'} is missing.")
     except RegardError as error:
-        if running:
-            return row | {"state": "running"}
-        return row | {"state": "not begun" if (folder / BEGINNING).is_file() else "damaged", "why": str(error)}
-    row |= {key: at.get(key) for key in ("step", "tokens")} | {"seconds": at.get("seconds", facts.get("seconds"))}
-    row |= _best(best)
-    row["state"] = "running" if running else "done" if not at or at.get("finished") else "stopped"
-    return row
+        begun = "not begun" if (folder / BEGINNING).is_file() else "damaged"
+        return Summary(folder, facts, {}, {}, "running" if running else begun, str(error))
+    progress = at or {}
+    state = "running" if running else "done" if not progress or progress.get("finished") else "stopped"
+    return Summary(folder, facts, progress, found or {}, state, "")
 
 
-def _named(facts: Mapping[str, Any]) -> dict[str, Any]:
-    recipe, corpus = _mapping(facts.get("recipe")), _mapping(facts.get("corpus"))
+def describe(folder: Path) -> dict[str, Any]:
+    """One run as a row of `regard runs`, with the figure by which its weights were chosen."""
+    run = summarize(folder)
+    recipe, corpus = mapping(run.facts.get("recipe")), mapping(run.facts.get("corpus"))
+    readable = not run.damage
     return {
+        "run": str(folder),
         "system": recipe.get("system"),
         "size": recipe.get("size"),
-        "from": parent_of(facts),
+        "from": parent_of(run.facts),
         "data": corpus.get("name"),
-        "created": facts.get("created"),
-        "parameters": facts.get("parameters"),
+        "created": run.facts.get("created"),
+        "state": run.state,
+        "why": run.damage if run.damage and run.state != "running" else None,
+        "step": run.progress.get("step"),
+        "tokens": run.progress.get("tokens"),
+        "seconds": run.progress.get("seconds", run.facts.get("seconds")) if readable else None,
+        "parameters": run.facts.get("parameters"),
+        **_best(run.best),
+        "bytes": size_on_disk(folder),
     }
 
 
@@ -99,9 +126,12 @@ def _best(note: Mapping[str, Any]) -> dict[str, Any]:
     if isinstance(note.get("bleu"), (int, float)):
         return {"best": note["bleu"], "measure": "bleu", "best_step": note.get("step")}
     if not isinstance(loss, (int, float)):
-        return {}
-    value = math.exp(loss) if loss < 700 else math.inf
-    return {"best": value, "measure": "perplexity", "best_step": note.get("step")}
+        return {"best": None, "measure": None, "best_step": None}
+    return {"best": perplexity(loss), "measure": "perplexity", "best_step": note.get("step")}
+
+
+def perplexity(loss: float) -> float:
+    return math.exp(loss) if loss < 700 else math.inf
 
 
 def size_on_disk(folder: Path) -> int:
@@ -121,8 +151,8 @@ def _files(folder: Path) -> Iterator[os.DirEntry[str]]:
         return
 
 
-def _mapping(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}
+def mapping(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
 
 
 # -- in what they differ ---------------------------------------------------------------------------------------------
@@ -152,12 +182,12 @@ def compare_runs(folders: Sequence[Path]) -> dict[str, Any]:
 
 def _settings(facts: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     """Every setting by its name; then what is no setting and may explain a difference."""
-    for part, values in _mapping(facts.get("recipe")).items():
+    for part, values in mapping(facts.get("recipe")).items():
         if isinstance(values, Mapping):
             yield from ((f"{part}.{name}", value) for name, value in values.items())
         else:
             yield part, values
-    yield "data.checksum", _mapping(facts.get("corpus")).get("checksum")
+    yield "data.checksum", mapping(facts.get("corpus")).get("checksum")
     yield from ((name, facts.get(name)) for name in ("processes", "device", "regard", "torch", "python", "platform"))
 
 
@@ -174,7 +204,7 @@ def _comparable(rows: Sequence[Mapping[str, Any]], facts: Sequence[Mapping[str, 
     """Why the figures of these runs may not be compared; "" where they may."""
     if _unlike([row["measure"] for row in rows if row["measure"]]):
         return "Their figures measure different things."
-    corpora = [_mapping(one.get("corpus")) for one in facts]
+    corpora = [mapping(one.get("corpus")) for one in facts]
     if _unlike([one.get("checksum", one.get("name")) for one in corpora]):
         return "They were validated on different data, so their figures cannot be compared."
     if any(row["measure"] == "perplexity" for row in rows) and _unlike([one.get("files") for one in facts]):

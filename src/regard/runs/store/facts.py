@@ -4,21 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
 from safetensors import SafetensorError, safe_open
 
-from regard.base.digests import DIGEST, MAX_JSON_BYTES, without_digest
+from regard.base.digests import without_digest
 from regard.base.errors import RegardError
-from regard.base.reading import check_tensor_file, read_whole
+from regard.base.reading import MAX_JSON_BYTES, check_tensor_file, read_object, read_whole
+from regard.base.settings import closest
 
 FORMAT = 1  # of the run folder; raised when an older Regard could not read it
-# The entries of a run.json without a digest (of an archive, or of an older version); if there is another, it is the
-# digest with a damaged name.
-FACTS = {"format", "regard", "torch", "python", "platform", "device", "threads", "processes", "seed", "created"}
-FACTS |= {"parameters", "seconds", "corpus", "recipe", "files", "code", "ancestors"}
 BEGINNING = ".beginning"  # in a folder that is not a run yet: what is beside it was made by the start of a training
 BEGUN = "Regard is making a run here. If nothing does any more, the next training in this folder begins anew.\n"
 WEIGHTS, CHECKPOINT = "model.safetensors", "training.safetensors"
@@ -29,7 +25,7 @@ REPORT_MARK = "<!-- the page of a run, written by Regard -->"  # a report.html w
 def read_facts(folder: Path) -> dict[str, Any]:
     """run.json: which version wrote the run, on what, from which text."""
     if not folder.exists():
-        near = get_close_matches(folder.name, _names(folder.parent), n=1)
+        near = closest(folder.name, _names(folder.parent))
         raise RegardError(
             f"There is no run {folder}"
             + (f": did you mean {folder.parent / near[0]}?" if near else "; `regard train` makes one.")
@@ -43,12 +39,8 @@ def read_facts(folder: Path) -> dict[str, Any]:
                 "are left as they are."
             )
         raise RegardError(f"{folder} is not a run: it has no run.json; `regard train` makes one.")
-    content = read_whole(folder / "run.json", MAX_JSON_BYTES)
-    try:
-        facts = json.loads(content)
-    except (ValueError, RecursionError):
-        facts = None
-    if not isinstance(facts, dict) or (DIGEST not in facts and not facts.keys() <= FACTS):
+    facts = read_object(folder / "run.json")
+    if facts is None:
         raise RegardError(f"{folder / 'run.json'} is damaged; restore it, or train the run again.")
     if facts.get("format") != FORMAT:
         raise RegardError(

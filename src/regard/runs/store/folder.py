@@ -23,7 +23,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
@@ -32,8 +31,8 @@ from regard.base.errors import RegardError
 from regard.base.fields import shown, whole_number
 from regard.base.numbers import pluralize
 from regard.report.progress import say
-from regard.runs.facts import read_facts
 from regard.runs.recipe import Recipe, compose, read_in
+from regard.runs.store.facts import read_facts
 from regard.runs.tasks.task import task_of
 from regard.systems.catalogue import find, load_class
 from regard.systems.code import admit, admit_copy, is_own, locate, was_named
@@ -56,7 +55,7 @@ def open_recipe(folder: Path) -> Recipe:
         recipe = compose(str(tree["system"]), None, tree)
     except RegardError as error:
         raise RegardError(f"{folder / 'recipe.toml'} was changed or is damaged: {error}") from None
-    if isinstance(made := facts.get("recipe"), dict):  # older runs have none
+    if isinstance(made := facts.get("recipe"), dict):
         _check_kept(made, json.loads(json.dumps(recipe.tree() | {"system": named})), folder)
     return recipe
 
@@ -117,7 +116,7 @@ class Tokenizers:
 
 
 def open_tokenizers(folder: Path, recipe: Recipe) -> Tokenizers:
-    if isinstance(recorded := read_facts(folder).get("files"), dict):  # older runs have none
+    if isinstance(recorded := read_facts(folder).get("files"), dict):
         check_digests(folder, TOKENIZER_FILES, recorded)
     return Tokenizers.load(folder, has_source(recipe))
 
@@ -245,7 +244,7 @@ def unseen_bytes(tokenizer: Tokenizer, ids: np.ndarray) -> list[int]:
 
 
 def recorded_unseen(folder: Path, tokenizer: Tokenizer) -> list[int]:
-    """The `unseen_bytes` of a run's training text; none of a run that was imported or made by an earlier version."""
+    """The `unseen_bytes` of a run's training text; none of a run that was imported."""
     corpus = read_facts(folder).get("corpus")
     recorded = corpus.get("unseen_bytes") if isinstance(corpus, dict) else None
     known = {n for n in recorded if isinstance(n, int)} if isinstance(recorded, list) else set()
@@ -264,16 +263,3 @@ def is_counted(recipe: Recipe) -> bool:
 def count_parameters(model: Model) -> int:
     stored = getattr(model, "stored_numbers", None)
     return stored if stored is not None else sum(p.numel() for p in model.parameters())
-
-
-def pick_device(name: str) -> torch.device:
-    if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    try:
-        device = torch.device(name)
-        torch.empty(0, device=device)
-    except (RuntimeError, AssertionError):
-        device = torch.device("meta")
-    if device.type not in ("cpu", "cuda"):
-        raise RegardError(f"The device {name!r} is not available here; use cpu, cuda or auto.")
-    return device
