@@ -74,9 +74,7 @@ def slips(page: Path) -> list[str]:
 
 
 def main() -> int:
-    found = [
-        slip for page in PAGES if page.relative_to(ROOT).as_posix() not in OTHERS for slip in slips(page)
-    ]
+    found = [slip for page in PAGES if page.relative_to(ROOT).as_posix() not in OTHERS for slip in slips(page)]
     print("\n".join(found) or f"plain English: {len(PAGES)} pages")
     return bool(found)
 

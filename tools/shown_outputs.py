@@ -119,7 +119,11 @@ def difference(step: Step, printed: list[str]) -> str:
     """Where the page is wrong, or nothing."""
     if step.sampled:
         right = "…" in step.shown or len(printed) == len(step.shown)
-        return "" if right and any(line.strip() for line in printed) else _message(step, printed, "another number of lines")
+        return (
+            ""
+            if right and any(line.strip() for line in printed)
+            else _message(step, printed, "another number of lines")
+        )
     place = 0
     skip = False
     for shown in step.shown:
@@ -144,7 +148,11 @@ def renewed(step: Step, printed: list[str]) -> list[str]:
     if not step.shown or (step.sampled and "…" not in step.shown):
         return printed
     if not any(line.strip() == "…" for line in step.shown):
-        return [_cut(shown, line) for shown, line in zip(step.shown, printed)] if len(step.shown) == len(printed) else printed
+        return (
+            [_cut(shown, line) for shown, line in zip(step.shown, printed)]
+            if len(step.shown) == len(printed)
+            else printed
+        )
     lines, place = [], 0
     for shown in step.shown:
         if shown.strip() == "…":
@@ -222,7 +230,9 @@ def main() -> int:
             for step in reversed([(step, session.printed(step)) for step in steps(page)]):
                 step, printed = step
                 if write:
-                    lines[step.first : step.first + len(step.shown)] = renewed(step, printed) if step.kind != "file" else []
+                    lines[step.first : step.first + len(step.shown)] = (
+                        renewed(step, printed) if step.kind != "file" else []
+                    )
                 elif found := difference(step, printed):
                     print(found, end="\n\n")
                     wrong += 1

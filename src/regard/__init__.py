@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from regard.insight.trace import Trace
     from regard.layers.cell import Cell
     from regard.layers.layer import Layer
-    from regard.layers.pooling import attention, density
+    from regard.pooling import attention, density
     from regard.runs.load import load
     from regard.runs.prediction import Prediction
     from regard.runs.resume import resume
@@ -62,9 +62,9 @@ _HOMES = {
     "Trace": "insight.trace",
     "Translation": "runs.tasks.translation.answers",
     "TranslationRun": "runs.tasks.translation.run",
-    "attention": "layers.pooling",
+    "attention": "pooling",
     "compare": "comparison.comparison",
-    "density": "layers.pooling",
+    "density": "pooling",
     "export": "exchange.export_and_import",
     "import_model": "exchange.export_and_import",
     "load": "runs.load",

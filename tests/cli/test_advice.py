@@ -16,7 +16,7 @@ from regard.exchange.formats import FORMATS
 from regard.runs.data_settings import DataSettings, PairDataSettings
 from regard.runs.recipe import system_module
 from regard.systems.catalogue import SYSTEMS
-from regard.training.hyperparameters import Counting, PairTraining, Training
+from regard.training.hyperparameters import CountTraining, PairTraining, Training
 
 SOURCE = Path(package.__file__).parent
 OPTION = re.compile(r"(?<![\w-])--([a-z][a-z0-9_-]*(?:\.[a-z][a-z0-9_-]*)?)")
@@ -65,7 +65,7 @@ def options(verb):
 OPTIONS = {name: options(verb) for name, verb in commands()}
 OPTIONS["export"] |= {name for form in FORMATS.values() for name in form.options or ()}
 SETTINGS = {f"data.{f.name}" for section in (DataSettings, PairDataSettings) for f in fields(section)}
-SETTINGS |= {f"training.{f.name}" for section in (Training, PairTraining, Counting) for f in fields(section)}
+SETTINGS |= {f"training.{f.name}" for section in (Training, PairTraining, CountTraining) for f in fields(section)}
 SETTINGS |= {f"model.{f.name}" for system in SYSTEMS for f in fields(system_module(system.name).Settings)}
 
 

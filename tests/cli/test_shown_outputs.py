@@ -1,6 +1,7 @@
 """What README.md and the tutorials show below a command is what it prints; tools/shown_outputs.py has the rules."""
 
 import pytest
+
 import shown_outputs
 from shown_outputs import PAGES, Session, Step, difference, differs, renewed, steps
 

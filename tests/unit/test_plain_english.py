@@ -1,7 +1,8 @@
 """tools/plain_english.py finds the slips it is there for, and nothing in code; the pages have none."""
 
-import plain_english
 import pytest
+
+import plain_english
 
 
 @pytest.fixture

@@ -20,8 +20,8 @@ from regard.claims.claim import Claim, Evidence, Expect, Trial, Worked
 from regard.evaluation.intervals import share_interval
 from regard.layers.attention import SelfAttention
 from regard.layers.context import Average
-from regard.layers.pooling import Pooled, attention
 from regard.layers.state import Span
+from regard.pooling import Pooled, attention
 from regard.report.figures import Figure, Line, Lines
 from regard.runs.speed import install
 from regard.systems.catalogue import load_class, load_module

@@ -44,7 +44,7 @@ class Unmasked(CausalSelfAttention):
     """The attention of a gpt with its mask taken away."""
 
     def forward(self, x: Tensor, state: State, span: Span) -> tuple[Tensor, State]:
-        query, keys, values, _, new = self.look_up(x, state, span)
+        query, keys, values, _, new = self.qkv_and_mask(x, state, span)
         return self.join_heads(attend(query, keys, values, None)), new
 
 

@@ -29,7 +29,7 @@ from regard.claims.through_time import (
 from regard.layers.recurrent import Elman
 from regard.report.figures import Line, Lines
 from regard.systems.rnn import RNN, Settings
-from regard.training.optimisers import build_optimizer
+from regard.training.optimizers import build_optimizer
 
 WIDTH = 32
 STEPS, FIRST = 400, 100  # a matrix that is not normal may first grow and then shrink: the fit begins later

@@ -13,8 +13,8 @@ import torch
 from torch import nn
 
 from regard.claims.claim import Claim, Evidence, Expect, Trial
-from regard.layers.pooling import attention
 from regard.layers.scores import named_score
+from regard.pooling import attention
 from regard.report.figures import Figure, Line, Lines
 
 KEYS = 12

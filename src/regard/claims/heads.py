@@ -102,9 +102,9 @@ def loss_without(model: Model, text: Tensor, layer: int, head: int, words: str) 
 
 @contextmanager
 def blind(attention: CausalSelfAttention, head: int, words: str) -> Iterator[None]:
-    plain = attention.look_up
+    plain = attention.qkv_and_mask
 
-    def look_up(*given: object) -> tuple[Tensor, Tensor, Tensor, Tensor, object]:
+    def qkv_and_mask(*given: object) -> tuple[Tensor, Tensor, Tensor, Tensor, object]:
         query, keys, values, mask, new = plain(*given)  # type: ignore[arg-type]
         steps = torch.arange(keys.size(2), device=keys.device)
         back = steps[:, None] - steps
@@ -113,11 +113,11 @@ def blind(attention: CausalSelfAttention, head: int, words: str) -> Iterator[Non
         closed[:, head].masked_fill_(unseen, -torch.inf)
         return query, keys, values, mask + closed, new
 
-    attention.look_up = look_up  # type: ignore[method-assign, assignment]
+    attention.qkv_and_mask = qkv_and_mask  # type: ignore[method-assign, assignment]
     try:
         yield
     finally:
-        del attention.look_up
+        del attention.qkv_and_mask
 
 
 def untrained(run: LanguageRun, seed: int) -> Model:

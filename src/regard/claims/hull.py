@@ -14,9 +14,9 @@ from torch import Tensor
 
 from regard.claims.claim import Claim, Evidence, Expect, Trial, Worked
 from regard.claims.through_time import opening
-from regard.layers.attention import FullSelfAttention, SelfAttention, written
-from regard.layers.pooling import attention
+from regard.layers.attention import FullSelfAttention, SelfAttention, attention_reference
 from regard.layers.scores import KERNELS, SCORES, named_score
+from regard.pooling import attention
 from regard.report.figures import Figure, Line, Lines
 
 HEADS = 2
@@ -77,9 +77,9 @@ def layer(width: int) -> dict[str, float]:
     each = width * HEADS
     full = FullSelfAttention(each, HEADS).double()
     x = random(1, width + 1, each)
-    query, keys, values, _ = full.look_up(x, None)
-    context, _ = written(query, keys, values, None)
-    dropped = [written(query, keys, values, None, dropout=0.3)[0] for _ in range(20)]
+    query, keys, values, _ = full.qkv_and_mask(x, None)
+    context, _ = attention_reference(query, keys, values, None)
+    dropped = [attention_reference(query, keys, values, None, dropout=0.3)[0] for _ in range(20)]
     after = full(x, None)
     corners = values[0, 0].detach()
 

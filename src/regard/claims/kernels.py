@@ -11,8 +11,8 @@ from __future__ import annotations
 import numpy as np
 
 from regard.claims.claim import Claim, Evidence, Expect, Trial
-from regard.layers.pooling import Pooled, attention
 from regard.layers.scores import KERNELS
+from regard.pooling import Pooled, attention
 from regard.report.figures import Figure, Line, Lines
 
 POINTS, REACH, NOISE = 100, 5.0, 0.5

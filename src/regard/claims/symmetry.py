@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 from regard.claims.claim import Claim, Evidence, Expect, Trial, Worked
-from regard.layers.pooling import attention
+from regard.pooling import attention
 from regard.report.figures import Heat
 
 SENTENCE = ("I", "love", "you", "a", "lot")

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from regard.layers.cell import Cell, walk
+from regard.layers.cell import Cell, unroll
 from regard.layers.layer import Layer
 from regard.layers.recurrent import LSTM
 from regard.layers.state import Span, State
@@ -41,7 +41,7 @@ def without(way: str, layer: LSTM) -> Read:
         def step(word: Tensor, before: State) -> State:
             return layer.step(word, {**before, way: before[way].detach()})
 
-        return walk(step, inputs, *opening(layer, inputs))[0]
+        return unroll(step, inputs, *opening(layer, inputs))[0]
 
     return read
 

@@ -26,7 +26,7 @@ from regard.claims.through_time import (
     reading,
     without,
 )  # fmt: skip
-from regard.layers.cell import walk
+from regard.layers.cell import unroll
 from regard.layers.recurrent import LSTM, Elman, set_forget_bias
 from regard.layers.state import State
 from regard.report.figures import Line, Lines
@@ -87,7 +87,7 @@ def cell_against_gates(layer: LSTM, words: Tensor, cut: bool) -> float:
         return {**after, "cell": after["cell"] + next(moments)}
 
     inputs = words[None]
-    _, end, parts = walk(step, inputs, *opening(layer, inputs))
+    _, end, parts = unroll(step, inputs, *opening(layer, inputs))
     (gradient,) = torch.autograd.grad(
         end["cell"].sum(), nudges
     )  # [T, H]: along the cell the Jacobian is diagonal, so a sum is enough

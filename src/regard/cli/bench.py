@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from regard.bench.all_benchmarks import Bench
     from regard.bench.contenders import Place
     from regard.bench.server_load import Load
-    from regard.bench.turns import Entry, Result
+    from regard.bench.turns import BenchResult, TimedContender
 
 REPEATS, QUICK_REPEATS, SERVE_REPEATS = 7, 2, 5
 
@@ -115,7 +115,7 @@ def _print_list(chosen: Sequence[Bench], as_json: bool) -> None:
         print_table(rows, {"name": "benchmark", "work": "work", "peers": "against"})
 
 
-def _tell(result: Result) -> None:
+def _tell(result: BenchResult) -> None:
     """A line of the log for each row as it is done, peers too: a run that is cut short has then said what it found."""
     from regard.report.progress import say
 
@@ -124,7 +124,7 @@ def _tell(result: Result) -> None:
     say(" · ".join([f"{result.row.name}: {ours}", *(f"{name} {rate}" for name, rate in zip(names, peers))]))
 
 
-def _print_results(results: Sequence[Result], repeats: int) -> None:
+def _print_results(results: Sequence[BenchResult], repeats: int) -> None:
     from regard.report.table import print_table
 
     headings = {
@@ -147,7 +147,7 @@ def _print_results(results: Sequence[Result], repeats: int) -> None:
     )
 
 
-def _lines(result: Result) -> list[dict[str, Any]]:
+def _lines(result: BenchResult) -> list[dict[str, Any]]:
     """A line for each peer."""
     ours, *peers = result.entries
     return [
@@ -223,7 +223,7 @@ def _milliseconds(seconds: dict[str, float]) -> str:
     return f"{1000 * seconds['p50']:.0f} / {1000 * seconds['p99']:.0f}"
 
 
-def _rate(result: Result, entry: Entry) -> str | None:
+def _rate(result: BenchResult, entry: TimedContender) -> str | None:
     from regard.base.numbers import group_digits
     from regard.bench.turns import spread
 

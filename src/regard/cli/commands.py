@@ -152,7 +152,7 @@ def sentence(error: Exception) -> str:
         return " ".join(str(error).split())
     if isinstance(error, MemoryError) or re.search(NO_MEMORY, str(error), re.IGNORECASE):
         return MEMORY
-    from regard.systems.code import crash
+    from regard.systems.own.code import crash
 
     if line := crash(error):  # in the user's own layer, whose author wants the line and not our stack
         return f"your own code crashed: {line}"

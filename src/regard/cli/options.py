@@ -112,7 +112,7 @@ def named(words: Sequence[str]) -> tuple[list[str], list[str]]:
 def check_systems(names: Sequence[str]) -> None:
     """Answer a misspelt system before anything heavy is loaded; recipes and one's own code are looked at later."""
     from regard.systems.catalogue import find
-    from regard.systems.code import is_own
+    from regard.systems.own.code import is_own
 
     for name in names:
         if os.path.isfile(os.path.join(name, "run.json")):

@@ -5,7 +5,7 @@ file's name alone, so no path of this machine is in it; `report.html` is left ou
 
 An archive may come from anyone. Only the files of a run come out of it, each of exactly the size and digest that was
 recorded; nothing is unpacked whose size differs. The run's own code is included, and does not run until it is trusted
-on this machine (systems/code.py).
+on this machine (systems/own/code.py).
 """
 
 from __future__ import annotations

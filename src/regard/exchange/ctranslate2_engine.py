@@ -20,7 +20,7 @@ import ctranslate2
 import torch
 
 from regard.decoding.beam import Hypothesis
-from regard.decoding.beam_slots import Terms
+from regard.decoding.beam_slots import BeamConfig
 from regard.text.tokenizers.tokenizer import Tokenizer
 
 BATCH_TOKENS = 2048  # of sources that are searched together
@@ -43,7 +43,9 @@ class CTranslate2Engine:
         self.translator = ctranslate2.Translator(str(folder), device="cpu", inter_threads=workers, intra_threads=1)
         torch.set_num_threads(workers)  # it takes its own number for all that uses OpenMP in this thread
 
-    def search(self, sources: Sequence[Sequence[int]], limits: Sequence[int], terms: Terms) -> list[list[Hypothesis]]:
+    def search(
+        self, sources: Sequence[Sequence[int]], limits: Sequence[int], terms: BeamConfig
+    ) -> list[list[Hypothesis]]:
         """For each source (with <eos>) its hypotheses of at most `limits` tokens, best first."""
         how: dict[str, Any] = {
             "beam_size": terms.width,
@@ -66,7 +68,7 @@ class CTranslate2Engine:
             waiting.update(zip(numbers, self.translator.translate_batch(read, max_decoding_length=limit, **how)))
         return [self._hypotheses(waiting[n].result(), terms) for n in range(len(sources))]
 
-    def _hypotheses(self, result: Any, terms: Terms) -> list[Hypothesis]:
+    def _hypotheses(self, result: Any, terms: BeamConfig) -> list[Hypothesis]:
         hypotheses = []
         for written, score in zip(result.hypotheses, result.scores, strict=True):
             tokens = [self.ids[symbol] for symbol in written]

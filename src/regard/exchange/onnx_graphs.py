@@ -128,10 +128,10 @@ class Classify(nn.Module):
         return {"logits": self.model.predict(self.model.encode(source, lengths)["whole"])}
 
 
-def walk_in_graph(
+def unroll_in_graph(
     step: Callable[[Tensor, State], State], x: Tensor, state: State, span: Span
 ) -> tuple[Tensor, State, State]:
-    """`regard.layers.cell.walk` as one loop of the graph; Python's loop would be unrolled for one number of columns."""
+    """`regard.layers.cell.unroll` as one loop of the graph; Python's loop would have a fixed number of columns."""
     valid = span.valid(x.size(1))
     columns = [x.transpose(0, 1), *([] if valid is None else [valid.transpose(0, 1)])]
 
@@ -164,15 +164,15 @@ def one_equation(matrix: Any, right: Any, **how: Any) -> Any:
 @contextmanager
 def loops_in_graph() -> Iterator[None]:
     """Every module that walks over a text does it by `walk_in_graph`."""
-    written = cell.walk
-    walkers = [module for module in list(sys.modules.values()) if vars(module).get("walk") is written]
+    written = cell.unroll
+    unrolling = [module for module in list(sys.modules.values()) if vars(module).get("unroll") is written]
     try:
-        for module in walkers:
-            vars(module)["walk"] = walk_in_graph
+        for module in unrolling:
+            vars(module)["unroll"] = unroll_in_graph
         yield
     finally:
-        for module in walkers:
-            vars(module)["walk"] = written
+        for module in unrolling:
+            vars(module)["unroll"] = written
 
 
 # -- sizes that are free ---------------------------------------------------------------------------------------------

@@ -61,13 +61,13 @@ class Cell(Layer):
         return {name: torch.zeros(rows, self.width, device=device, dtype=dtype) for name in self.memory}
 
     def forward(self, x: Tensor, state: State, span: Span) -> tuple[Tensor, State]:
-        hidden, state, _ = walk(self.stepping(), x, state, span)
+        hidden, state, _ = unroll(self.step_function(), x, state, span)
         return hidden, state
 
     def explain(self, x: Tensor, state: State, span: Span) -> tuple[Tensor, State, State]:
-        return walk(self.stepping(), x, state, span)
+        return unroll(self.step_function(), x, state, span)
 
-    def stepping(self) -> Callable[[Tensor, State], State]:
+    def step_function(self) -> Callable[[Tensor, State], State]:
         """The step for one call; random choices that hold for all steps of a call are made here.
 
         Returns:
@@ -103,8 +103,8 @@ class Memory(dict[str, Any]):
         raise RegardError(f"step asks for '{name}', which the cell does not carry: say memory = ({carried}).")
 
 
-def walk(step: Callable[[Tensor, State], State], x: Tensor, state: State, span: Span) -> tuple[Tensor, State, State]:
-    """One step for each column of x [R, T, D]: what "hidden" was, the state at the end, and all parts, each [R, T, …].
+def unroll(step: Callable[[Tensor, State], State], x: Tensor, state: State, span: Span) -> tuple[Tensor, State, State]:
+    """One step for each column of x [R, T, D]: "hidden" at each, the state at the end, and all parts, each [R, T, …].
 
     A padded column leaves its row's memory as it was, so that the state at the end is each row's own.
     """

@@ -128,9 +128,9 @@ class LSTM(Recurrent):
         w, u, b, b_u = super().weights()
         return [w, drop_weight(u, self.dropout_recurrent, self.training), b, b_u]
 
-    def stepping(self) -> Callable[[Tensor, State], State]:
+    def step_function(self) -> Callable[[Tensor, State], State]:
         if not self.training or self.dropout_recurrent == 0.0:
-            return super().stepping()
+            return super().step_function()
         return partial(self.step, weights=self.weights())  # the same connections are dropped in every step of a call
 
 

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from regard.base.settings import setting
 from regard.layers.attention import ScoredAttention
-from regard.layers.cell import walk
+from regard.layers.cell import unroll
 from regard.layers.embedding import Embedding, Output
 from regard.layers.encoder import RecurrentEncoder
 from regard.layers.recurrent import CELLS, Recurrent
@@ -60,7 +60,7 @@ class Bahdanau(Translator):
         )
         self.attend = ScoredAttention(width, memory, score=settings.score, bandwidth=settings.bandwidth or width**0.5)
         self.readout = nn.Linear(width + memory + words, words)
-        self.begin_words()
+        self.init_embeddings()
 
     # -- the source --------------------------------------------------------------------------------------------------
 
@@ -77,7 +77,7 @@ class Bahdanau(Translator):
         """The memory, and what the score needs of it."""
         return {"memory": encoded["memory"], "keys": self.attend.remember(encoded["memory"])}
 
-    def opening(self, encoded: State, width: int, *, capacity: int | None, dtype: torch.dtype) -> State:
+    def initial_decoder_past(self, encoded: State, width: int, *, capacity: int | None, dtype: torch.dtype) -> State:
         """s_0 = tanh(W [→h_S ; ←h_1]) in each layer; an LSTM's cell, which is not bounded, without the tanh."""
         past: State = {}
         for layer, bridge in enumerate(self.bridge):
@@ -89,7 +89,7 @@ class Bahdanau(Translator):
 
     # -- the target --------------------------------------------------------------------------------------------------
 
-    def contextualise(self, tokens: Tensor, state: State, span: Span) -> tuple[Tensor, State]:
+    def hidden_states(self, tokens: Tensor, state: State, span: Span) -> tuple[Tensor, State]:
         words = self.dropout(self.embedding(tokens, span))  # [R, T, D]
         past, source = state["past"], state["source"]
         if self.settings.feed:
@@ -138,7 +138,7 @@ class Bahdanau(Translator):
             found = {name: part[:, 0] for name, part in found.items()}
             return {**self._first.step(torch.cat([word, found["context"]], dim=-1), before), **found}
 
-        return walk(step, words, past, span)
+        return unroll(step, words, past, span)
 
     def attention(self, parts: State) -> dict[str, Tensor]:
         return {"cross/0": parts["layers"]["0"]["weights"][:, None]}  # one head

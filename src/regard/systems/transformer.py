@@ -84,15 +84,15 @@ class Transformer(Translator):
             dropout=rate(settings.dropout),
         )
         self.settings = settings
-        final = settings.norm == "pre"  # pre-norm: the residual stream itself was never normalised
+        final = settings.norm == "pre"  # pre-norm: the residual stream itself was never normalized
         self.encoder = TransformerEncoder(
             (encoder_block(settings) for _ in range(settings.layers)), nn.LayerNorm(settings.width) if final else None
         )
         self.layers = nn.ModuleList(decoder_block(settings) for _ in range(settings.decoder_layers or settings.layers))
         self.finish = nn.LayerNorm(settings.width) if final else nn.Identity()
-        self._initialise()
+        self._initialize()
 
-    def _initialise(self) -> None:
+    def _initialize(self) -> None:
         """Xavier for every linear layer; word vectors that, scaled, are as large as a sinusoid."""
         length = 1 / QUIET
         for module in self.modules():
@@ -119,14 +119,14 @@ class Transformer(Translator):
     def remember(self, encoded: State) -> State:
         return {name: block.cross.remember(encoded["memory"]) for name, block in self.named_blocks()}
 
-    def opening(self, encoded: State, width: int, *, capacity: int | None, dtype: torch.dtype) -> State:
+    def initial_decoder_past(self, encoded: State, width: int, *, capacity: int | None, dtype: torch.dtype) -> State:
         rows = encoded["memory"].size(0) * width
         how: dict[str, Any] = {"capacity": capacity, "device": encoded["memory"].device, "dtype": dtype}
         return {name: block.begin(rows, **how) for name, block in self.named_blocks()}
 
     # -- the target --------------------------------------------------------------------------------------------------
 
-    def contextualise(self, tokens: Tensor, state: State, span: Span) -> tuple[Tensor, State]:
+    def hidden_states(self, tokens: Tensor, state: State, span: Span) -> tuple[Tensor, State]:
         x, past, source = self.dropout(self.embedding(tokens, span)), {}, state["source"]
         for name, block in self.named_blocks():
             x, past[name] = block(x, state["past"][name], span, source[name], source["valid"])

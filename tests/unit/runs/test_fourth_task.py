@@ -8,8 +8,8 @@ import torch
 
 import regard
 from regard.cli import main
-from regard.runs.folder import Tokenizers
 from regard.runs.run import PairRun
+from regard.runs.store.folder import Tokenizers
 from regard.runs.tasks.pair_task import PairTask
 from regard.runs.tasks.task import _tasks, register, task_of
 from regard.systems import catalogue, sizes

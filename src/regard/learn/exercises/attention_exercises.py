@@ -9,13 +9,13 @@ import torch
 from torch import Tensor, nn
 
 from regard.laws.registry import Build
-from regard.layers.attention import additive_mask, written
+from regard.layers.attention import additive_mask, attention_reference
 from regard.layers.cache import visible
 from regard.layers.layer import Layer
-from regard.layers.pooling import attention
 from regard.layers.state import Span, State
 from regard.learn.exercises.grading import ExpectedOutput, Function, Grader, Mistake, RandomInputs
 from regard.learn.exercises.small_models import WIDTH, model_of
+from regard.pooling import attention
 
 # -- layers around the function that is graded -------------------------------------------------------------------------
 
@@ -45,7 +45,7 @@ class AskedAttention(Layer):
 class AskedMask(AskedAttention):
     def ask(self, query: Tensor, keys: Tensor, values: Tensor, seen: Tensor) -> Tensor:
         mask = self.function(keys.size(1))[-query.size(1) :]
-        return written(query, keys, values, additive_mask(mask, None, query.dtype))[0]
+        return attention_reference(query, keys, values, additive_mask(mask, None, query.dtype))[0]
 
 
 class AskedHeads(AskedAttention):
@@ -132,7 +132,7 @@ def _masked_late(q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
 scaled_dot_product = Grader(
     own="layers/attention.py: written",
     cases=_database,
-    answer=lambda q, k, v, mask: written(q, k, v, additive_mask(mask, None, q.dtype))[0],
+    answer=lambda q, k, v, mask: attention_reference(q, k, v, additive_mask(mask, None, q.dtype))[0],
     outputs=(ExpectedOutput("the output", ("row", "query", "component")),),
     mistakes=(
         Mistake("you divided by d, not √d", _scored(lambda q, k: q.size(-1))),
@@ -164,7 +164,7 @@ def _vectors(random: RandomInputs) -> Iterator[tuple[Any, ...]]:
 
 def _causal(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
     seen = visible(torch.arange(query.size(-2))[None], key.size(-2))[0]
-    return written(query, key, value, additive_mask(seen, None, query.dtype))[0]
+    return attention_reference(query, key, value, additive_mask(seen, None, query.dtype))[0]
 
 
 def _multi_head(query: Tensor, key: Tensor, value: Tensor, heads: int) -> Tensor:
@@ -328,7 +328,7 @@ def _looked(query: Tensor, keys: Tensor, values: Tensor, scale: float) -> Tensor
 
 def _cached(query: Tensor, key: Tensor, value: Tensor, keys: Tensor, values: Tensor) -> tuple[Tensor, ...]:
     keys, values = _longer(keys, key), _longer(values, value)
-    return written(query[:, None], keys, values, None)[0][:, 0], keys, values
+    return attention_reference(query[:, None], keys, values, None)[0][:, 0], keys, values
 
 
 cached_attention = Grader(

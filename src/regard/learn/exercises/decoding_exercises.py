@@ -10,7 +10,7 @@ from torch import Tensor
 
 from regard.decoding.beam import extend
 from regard.decoding.generate import generate
-from regard.decoding.sampling import GREEDY, Sampling, chances
+from regard.decoding.sampling import GREEDY, Sampling, sampling_probabilities
 from regard.learn.exercises.grading import ExpectedOutput, Function, Grader, Mistake, RandomInputs
 from regard.learn.exercises.small_models import OneStep
 
@@ -161,7 +161,7 @@ def _kept(logits: Tensor, k: int, largest: bool = True) -> Tensor:
 temperature_top_k = Grader(
     own="decoding/sampling.py: chances",
     cases=_logits,
-    answer=lambda logits, temperature, k: chances(logits, Sampling(temperature, top_k=k)),
+    answer=lambda logits, temperature, k: sampling_probabilities(logits, Sampling(temperature, top_k=k)),
     outputs=(ExpectedOutput("the probability", ("row", "word")),),
     mistakes=(
         Mistake("the logits are multiplied by the temperature: divide, and a low one makes it sharper",
@@ -213,7 +213,7 @@ def _smallest_first(probabilities: Tensor, p: float) -> Tensor:
 nucleus_sampling = Grader(
     own="decoding/sampling.py: least_logit",
     cases=_distributions,
-    answer=lambda probabilities, p: chances(probabilities.log()[None], Sampling(top_p=p))[0],
+    answer=lambda probabilities, p: sampling_probabilities(probabilities.log()[None], Sampling(top_p=p))[0],
     outputs=(ExpectedOutput("the probability", ("word",)),),
     mistakes=(
         Mistake("the word with which the sum reaches p is left out", _cut(lambda o, c, p: c <= p)),

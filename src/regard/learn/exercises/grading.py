@@ -16,8 +16,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from regard.laws.registry import Build, Result, run_laws
-from regard.systems.code import crash
+from regard.laws.registry import Build, LawResult, run_laws
+from regard.systems.own.code import crash
 
 Function = Callable[..., Any]
 
@@ -325,7 +325,7 @@ def _gradients(function: Function, arguments: tuple[Any, ...]) -> dict[int, Tens
 def _wrong_laws(function: Function, grader: Grader) -> str:
     if grader.model is None:
         return ""
-    broken: list[Result] = [law for law in run_laws(grader.model(function), only=grader.laws) if not law.holds]
+    broken: list[LawResult] = [law for law in run_laws(grader.model(function), only=grader.laws) if not law.holds]
     if not broken:
         return ""
     return f"in a model it breaks law {broken[0].number}, {broken[0].wording}: {broken[0].sentence.rstrip('.')}"

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from regard.learn.exercises.grading_process import AnswerEnded, AnswerProcess
 from regard.learn.exercises.wire import floats, refilled
-from regard.systems.code import Crashed
+from regard.systems.own.code import Crashed
 
 
 class CrashedRuntime(Crashed, RuntimeError):

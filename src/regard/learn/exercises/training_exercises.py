@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from regard.layers.loss import negative_log_likelihood
 from regard.learn.exercises.grading import ExpectedOutput, Function, Grader, Mistake, RandomInputs
 from regard.learn.exercises.small_models import RowsStep
-from regard.training.optimisers import clip, learning_rate_at
+from regard.training.optimizers import clip, learning_rate_at
 
 # -- teacher forcing ---------------------------------------------------------------------------------------------------
 
@@ -99,7 +99,7 @@ def _norm(gradients: list[Tensor]) -> Tensor:
 
 
 gradient_clipping = Grader(
-    own="training/optimisers.py: clip",
+    own="training/optimizers.py: clip",
     cases=_some_gradients,
     answer=_clipped,
     outputs=(ExpectedOutput("the list", ("gradient",)),),
@@ -177,7 +177,7 @@ def _steps(random: RandomInputs) -> Iterator[tuple[Any, ...]]:
 
 
 warm_up_schedule = Grader(
-    own="training/optimisers.py: learning_rate_at",
+    own="training/optimizers.py: learning_rate_at",
     cases=_steps,
     answer=lambda step, peak, warmup: learning_rate_at("inverse-sqrt", peak, step, warmup, 0.0, 0),
     outputs=(ExpectedOutput("the rate"),),
