@@ -27,9 +27,7 @@ def test_the_slider_shows_the_weights_of_its_moment(lab, page, trained_folder):
 
 def test_a_run_without_moments_says_how_to_keep_some(lab, page):
     page.goto(f"{lab.url}#/time?run=gpt")
-    page.wait_for_selector(
-        ".lead:has-text('gpt has no snapshots') code:has-text('--training.snapshots')"
-    )
+    page.wait_for_selector(".lead:has-text('gpt has no snapshots') code:has-text('--training.snapshots')")
     assert not page.is_visible("input[type=range]")
     page.goto(f"{lab.url}#/time?run=lstm")  # which has some
     page.wait_for_selector("input[type=range]")
