@@ -17,6 +17,7 @@ from latex2mathml.converter import convert
 sys.path.insert(0, str(Path(__file__).parent))
 
 from reference_pages import PAGES, api_reference
+
 from regard import __version__
 from regard.learn.lectures import Anchor, with_places
 
@@ -46,6 +47,7 @@ html_theme_options = {
     "dark_css_variables": {"color-brand-primary": "#56B4E9", "color-brand-content": "#56B4E9"},
 }
 
+
 def complete(app: Any, name: str, source: list[str]) -> None:
     """Generated pages get their content, lectures the code itself with its line numbers; notes are in no sidebar."""
     if name in PAGES:
@@ -65,7 +67,7 @@ def write_math(self: Any, node: Any) -> None:
 
     block = node.tagname == "math_block"
     formula = convert(node.astext(), display="block" if block else "inline")
-    self.body.append(f"<div class='math'>{formula}</div>" if block else formula)
+    self.body.append(f"<div class='math' style='margin: 0.6em 0'>{formula}</div>" if block else formula)
     raise SkipNode
 
 

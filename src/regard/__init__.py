@@ -29,10 +29,11 @@ if TYPE_CHECKING:
     from regard.decoding.beam import Beam
     from regard.decoding.sampling import Sampling
     from regard.exchange.export_and_import import export, import_model
+    from regard.insight.interventions.changing import intervene
     from regard.insight.trace import Trace
     from regard.layers.cell import Cell
     from regard.layers.layer import Layer
-    from regard.layers.pooling import attention, density
+    from regard.pooling import attention, density
     from regard.runs.load import load
     from regard.runs.prediction import Prediction
     from regard.runs.resume import resume
@@ -62,11 +63,12 @@ _HOMES = {
     "Trace": "insight.trace",
     "Translation": "runs.tasks.translation.answers",
     "TranslationRun": "runs.tasks.translation.run",
-    "attention": "layers.pooling",
+    "attention": "pooling",
     "compare": "comparison.comparison",
-    "density": "layers.pooling",
+    "density": "pooling",
     "export": "exchange.export_and_import",
     "import_model": "exchange.export_and_import",
+    "intervene": "insight.interventions.changing",
     "load": "runs.load",
     "resume": "runs.resume",
     "train": "runs.train",
@@ -74,7 +76,7 @@ _HOMES = {
 __all__ = [
     "Beam", "Cell", "ClassificationRun", "Comparison", "History", "Labelling", "LanguageRun", "Layer", "Model",
     "Prediction", "RegardError", "Run", "Sampling", "Trace", "Translation", "TranslationRun", "attention", "compare",
-    "density", "export", "import_model", "load", "resume", "train",
+    "density", "export", "import_model", "intervene", "load", "resume", "train",
 ]  # fmt: skip
 
 

@@ -30,10 +30,10 @@ from regard.report.table import print_json, print_table
 from regard.runs.store.lock import free_folder
 
 FAMILIES = (
-    "Newer is not always better: rnn, lstm and gru are one family, nnlm's window is another, "
-    "and self-attention is the bare heart of a layer of gpt. dan averages all it has read and knows no order."
+    "Newer is not always better: rnn, lstm and gru are one family and nnlm with its window is another; self-attention "
+    "is the core of a gpt layer alone, and dan averages all words and ignores their order."
 )
-NOTHING = "(nothing: it was trained for too short a time)"
+NOTHING = "(nothing: it was not trained long enough)"
 
 
 def run_demo(
@@ -96,7 +96,7 @@ def climbing_aside(question: Question, folder: Path) -> Iterator[None]:
         yield
         return
     words = [*shlex.split(question.command())[1:], "--run", str(folder)]
-    say(f"{pluralize(len(question.systems), 'translator')} train beside the language models, on the other core")
+    say(f"training {pluralize(len(question.systems), 'translator')} on the other core at the same time")
     folder.parent.mkdir(parents=True, exist_ok=True)
     path = folder.parent / f"{folder.name}.log"  # two bars would overwrite each other
     with path.open("a", encoding="utf-8") as log:
@@ -161,7 +161,7 @@ def _print_table(comparison: Comparison) -> None:
 def _print_next(models: Comparison, translators: Comparison, seconds: float) -> None:
     writer = models.plan.run_folder(models.plan.entrants[-1], 1)
     translator = translators.folder / translators.order[0]["label"]
-    print(f"\n{clock(seconds)} in all. Look at {models.report} and {translators.report}, then for example:")
+    print(f"\n{clock(seconds)} in total. Open {models.report} and {translators.report}, then try:")
     print(f"  regard generate {writer} --prompt '{PROMPT}' --temperature 0.8")
     print(f"  echo 'They are watching.' | regard translate {translator} --alignment")
     print("  regard train lstm --data my.txt --budget 60s")

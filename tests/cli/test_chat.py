@@ -122,7 +122,7 @@ def test_a_translator_can_draw_and_forget(regard, translator):
         ("/save ~nouser/x", "cannot be written"),
         ("/save a\0b", "cannot be written"),
         (f"/save {'x' * 300}", "choose another name"),
-        ("/undo it", "stands alone"),
+        ("/undo it", "takes no argument"),
     ],
 )
 def test_a_wrong_line_in_a_pipe_is_one_sentence(wrong, trained, line, sentence):

@@ -20,7 +20,7 @@ from regard.layers.state import Span
 from regard.runs.recipe import compose
 from regard.runs.store.facts import read_facts
 from regard.systems.catalogue import find, load_class
-from regard.systems.code import name_code
+from regard.systems.own.code import trust_code
 from regard.systems.sizes import SIZES
 
 TUTORIAL = Path(__file__).parents[2] / "docs" / "tutorials" / "your-own-layer.md"
@@ -34,7 +34,7 @@ def blocks(kind):
 
 
 def own(name):
-    return name_code(name).name
+    return trust_code(name).name
 
 
 @pytest.fixture

@@ -136,9 +136,9 @@ def test_a_comparison_shows_figures_and_only_the_settings_that_differ(regard, sh
     assert found["note"] == ""
     _, out, _ = regard("runs", "compare", "runs/lstm", "runs/gpt", "runs/ngram")
     assert "best validation" in out
-    assert "that only one of them has" in out
+    assert "Only one of the runs has" in out
     shutil.copytree(shelf / "lstm", shelf / "twin")
-    assert "They differ in no setting." in regard("runs", "compare", "runs/lstm", "runs/twin")[1]
+    assert "All settings are identical." in regard("runs", "compare", "runs/lstm", "runs/twin")[1]
 
 
 def test_figures_that_cannot_be_compared_are_said_to_be(regard, shelf):

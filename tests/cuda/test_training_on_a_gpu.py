@@ -22,9 +22,9 @@ from regard.text.tokenizers.pair_tokens import TokenPairs, offsets_of
 from regard.training import checkpointing
 from regard.training.checkpoint import load_tensors
 from regard.training.loop import Trainer
-from regard.training.optimisers import clip
+from regard.training.optimizers import clip
 from regard.training.steps import StepRunner
-from regard.training.validation import TextValidation, Verdict
+from regard.training.validation import TextValidation, ValidationResult
 
 # -- the training step in one graph ----------------------------------------------------------------------------------
 
@@ -115,7 +115,7 @@ def test_a_captured_training_that_was_stopped_goes_on_where_it_was(settings, sto
     second = trainer(tmp_path / "cut", systems()[0], "on", **settings)
     second.restore()
     second.train()
-    assert second.at.step == whole.at.step
+    assert second.progress.step == whole.progress.step
     assert_same(second, whole)
 
 
@@ -145,7 +145,7 @@ def pair_trainer(folder, capture, bf16=False, size=None, system="transformer", *
     model = load_class(system)(50, recipe.model).cuda()
     folder.mkdir(exist_ok=True)
     batches = ShapedPairBatches.of(PairBatches(pairs, 100, 1))
-    run = Trainer(model, batches, lambda _: Verdict(1.0), recipe.training, folder, bf16=bf16, install=install)
+    run = Trainer(model, batches, lambda _: ValidationResult(1.0), recipe.training, folder, bf16=bf16, install=install)
     torch.manual_seed(5)
     run.model.train()
     return run
@@ -294,7 +294,7 @@ def test_a_step_that_does_not_fit_leaves_the_step_before_to_go_on_from(number, t
             torch.cuda.set_per_process_memory_fraction(1.0)
             run = trainer(tmp_path / name, systems()[number], "off", batches=batches)
             run.restore()
-            assert run.at.step == 6
+            assert run.progress.step == 6
         run.train()
         ends.append(run)
     assert_same(*ends)

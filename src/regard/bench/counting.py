@@ -18,7 +18,7 @@ import numpy as np
 import torch
 
 from regard.base.numbers import group_digits
-from regard.bench.contenders import Contender, Place, Row
+from regard.bench.contenders import BenchRow, Contender, Place
 from regard.evaluation.perplexity import Method, token_losses
 from regard.exchange.arpa import write_arpa
 from regard.runs.recipe import compose
@@ -139,7 +139,7 @@ def one_thread() -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def rows(place: Place) -> list[Row]:
+def rows(place: Place) -> list[BenchRow]:
     here = Place(torch.device("cpu"), "quick" if place.size == "quick" else "small")
     work = (
         f"{ORDER}-gram of {group_digits(len(words().counted))} words, "
@@ -155,6 +155,6 @@ def rows(place: Place) -> list[Row]:
         "score-sums": [Contender("Regard", RegardSums), Contender("kenlm's score", KenlmSums, needs=["kenlm"])],
     }
     return [
-        Row(name, here, work, sides, None, warm_up=1, calls=here.of(1, 5, 1), unit="words/s")
+        BenchRow(name, here, work, sides, None, warm_up=1, calls=here.of(1, 5, 1), unit="words/s")
         for name, sides in contenders.items()
     ]

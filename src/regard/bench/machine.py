@@ -68,7 +68,7 @@ def wait(device: torch.device) -> None:
 # -- memory ----------------------------------------------------------------------------------------------------------
 
 
-class Memory:
+class PeakMemory:
     """The peak memory since `start`, minus that at `start`: GPU tensors, or the whole process."""
 
     def __init__(self, device: torch.device) -> None:

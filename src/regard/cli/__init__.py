@@ -16,9 +16,9 @@ from contextlib import suppress
 from types import FrameType
 from typing import NoReturn
 
-MEMORY = "There is not enough memory for this: make the model, the window or training.batch_tokens smaller."
+MEMORY = "Out of memory: use a smaller model, a smaller window or a smaller training.batch_tokens."
 NEEDED = {"numpy": 100 << 20, "torch": 500 << 20}  # bytes of address space
-CLOSED = "The output is closed, so the result would be lost: send it to a file, or to /dev/null."
+CLOSED = "The output is closed, so the result would be lost: redirect it to a file or to /dev/null."
 
 
 def main(words: list[str] | None = None) -> None:
@@ -111,7 +111,7 @@ class _Room:
                 from regard.base.errors import RegardError
 
                 raise RegardError(
-                    f"This process may use {limit >> 20} MiB of memory (ulimit -v), too little to load {name}: "
+                    f"This process may use only {limit >> 20} MiB of memory (ulimit -v), too little to load {name}: "
                     "raise the limit."
                 )
 

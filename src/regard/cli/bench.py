@@ -10,51 +10,51 @@ from cyclopts import Parameter
 
 from regard.base.errors import RegardError
 from regard.base.settings import check_range
-from regard.cli.options import Flag
+from regard.cli.options import Device, Json, Listing
 from regard.cli.printing import print_prose
 
 if TYPE_CHECKING:
     from regard.bench.all_benchmarks import Bench
     from regard.bench.contenders import Place
     from regard.bench.server_load import Load
-    from regard.bench.turns import Entry, Result
+    from regard.bench.turns import BenchResult, TimedContender
 
 REPEATS, QUICK_REPEATS, SERVE_REPEATS = 7, 2, 5
 
 
 def bench(
     *names: str,
-    device: str = "auto",
+    device: Device = "auto",
     repeats: int | None = None,
-    clients: Annotated[str | None, Parameter(negative=())] = None,
+    clients: Annotated[str | None, Parameter(metavar="N,N")] = None,
     seconds: float | None = None,
-    quick: Annotated[bool, Flag] = False,
-    listing: Annotated[bool, Parameter(name="--list", negative=())] = False,
-    json: Annotated[bool, Flag] = False,
+    quick: bool = False,
+    listing: Listing = False,
+    json: Annotated[Json, Parameter(help="print JSON, including every repeat")] = False,
 ) -> None:
-    """Measure Regard and other toolkits at the same work, in turns, and what this machine could do at best.
+    """Measure the speed of Regard, of other toolkits and of this machine at the same work.
 
-    On a GPU the work has the size of the papers; on a CPU it is small. What could not run is listed, with the reason.
-    Nothing else should run meanwhile.
+    On a GPU the work has the size of the papers; on a CPU it is small. Programs that cannot run are listed with the
+    reason. Run nothing else meanwhile.
+
+        regard bench --list
+        regard bench gpt-train --repeats 3
+        regard bench serve --clients 1,16,64
 
     Parameters
     ----------
     names
-        benchmarks (`regard bench --list`); default: all but serve and fast-rows
-    device
-        cpu or cuda; auto = a GPU if there is one
+        benchmarks to run (`regard bench --list`) [default: all except serve and fast-rows]
     repeats
-        timed turns of each side; default: 7, of serve 5, with --quick 2
+        timed rounds per program [default: 7; serve: 5; with --quick: 2]
     clients
-        of serve: how many ask at once, as in 1,16,64
+        serve: numbers of concurrent clients, as in 1,16,64
     seconds
-        of serve: how long they ask in each turn; default: 2
+        serve: length of each round in seconds [default: 2]
     quick
-        tiny sizes, only to see that everything runs
+        use tiny sizes, only to see that everything runs
     listing
-        print the benchmarks and their peers, and run nothing
-    json
-        print a list of objects, with every repeat
+        list the benchmarks and the programs compared, and stop
     """
     from regard.bench.all_benchmarks import NAMES, SERVE, USUAL, get_bench
 
@@ -91,7 +91,7 @@ def bench(
     if loads:
         _print_loads(loads, place)
     if quick:
-        print_prose("Tiny sizes, which say nothing about speed: without --quick they are real.")
+        print_prose("These sizes are tiny and say nothing about speed: run without --quick for real numbers.")
 
 
 def _numbers(clients: str | None) -> list[int]:
@@ -99,9 +99,7 @@ def _numbers(clients: str | None) -> list[int]:
     try:
         found = [int(number) for number in clients.split(",")] if clients else []
     except ValueError:
-        raise RegardError(
-            f"--clients takes numbers with commas between them, as in 1,16,64, not {clients!r}."
-        ) from None
+        raise RegardError(f"--clients takes numbers separated by commas, as in 1,16,64, not {clients!r}.") from None
     for number in found:
         check_range("--clients", number, 1, 512)
     return found
@@ -117,7 +115,7 @@ def _print_list(chosen: Sequence[Bench], as_json: bool) -> None:
         print_table(rows, {"name": "benchmark", "work": "work", "peers": "against"})
 
 
-def _tell(result: Result) -> None:
+def _tell(result: BenchResult) -> None:
     """A line of the log for each row as it is done, peers too: a run that is cut short has then said what it found."""
     from regard.report.progress import say
 
@@ -126,7 +124,7 @@ def _tell(result: Result) -> None:
     say(" · ".join([f"{result.row.name}: {ours}", *(f"{name} {rate}" for name, rate in zip(names, peers))]))
 
 
-def _print_results(results: Sequence[Result], repeats: int) -> None:
+def _print_results(results: Sequence[BenchResult], repeats: int) -> None:
     from regard.report.table import print_table
 
     headings = {
@@ -140,16 +138,16 @@ def _print_results(results: Sequence[Result], repeats: int) -> None:
         print_prose(
             f"{facts['device']}, torch {facts['torch']}, {facts['threads']} thread{'s' * (facts['threads'] > 1)}: "
             f"{_short(machine.matmul_rate)}FLOP/s in {facts['precision']} products and {_short(machine.copy_rate)}B/s "
-            "of copies, read and written, the best of this run; the limit is the work's operations or bytes over these."
+            "of copies, read and written, the best of this run. The limit is the work's operations or bytes over these."
         )
     print_prose(
-        f"Medians of {repeats} turn{'s' * (repeats > 1)} each, one side after the other, ± half the range; "
-        "the ratio is the median over turns. Calls: those of the warm-up, which is not timed, then those of each turn. "
-        "Memory (at its peak, beyond what was there before) and share of the limit: Regard's, then the peer's."
+        f"Each rate is the median of {repeats} round{'s' * (repeats > 1)} ± half the range; the programs take "
+        "turns, and the ratio is the median over rounds. Calls: warm-up (not timed), then per round. "
+        "Memory (peak, without what was in use before) and share of the limit are Regard's, then the peer's."
     )
 
 
-def _lines(result: Result) -> list[dict[str, Any]]:
+def _lines(result: BenchResult) -> list[dict[str, Any]]:
     """A line for each peer."""
     ours, *peers = result.entries
     return [
@@ -216,8 +214,8 @@ def _print_loads(loads: Sequence[Load], place: Place) -> None:
     turns = " and ".join(f"{len(side.rates)} of {side.server}" for side in loads if side.clients == loads[0].clients)
     busy = f" The machine's load was {os.getloadavg()[0]:.1f} at the end." if hasattr(os, "getloadavg") else ""
     print_prose(
-        f"{device_name(place.device)}, {os.cpu_count()} cores: {loads[0].work}. Medians over turns ({turns}) ± half "
-        f"the range; times are p50 / p99 over all requests, and processor time is that of the server alone.{busy}"
+        f"{device_name(place.device)}, {os.cpu_count()} cores: {loads[0].work}. Medians over rounds ({turns}) ± half "
+        f"the range; times are p50 / p99 over all requests, and processor time is the server's alone.{busy}"
     )
 
 
@@ -225,7 +223,7 @@ def _milliseconds(seconds: dict[str, float]) -> str:
     return f"{1000 * seconds['p50']:.0f} / {1000 * seconds['p99']:.0f}"
 
 
-def _rate(result: Result, entry: Entry) -> str | None:
+def _rate(result: BenchResult, entry: TimedContender) -> str | None:
     from regard.base.numbers import group_digits
     from regard.bench.turns import spread
 

@@ -10,61 +10,64 @@ from cyclopts import Parameter
 
 from regard.base.errors import RegardError
 from regard.base.settings import check_range
-from regard.cli.completion import RunFolder
 from regard.cli.conversation import Talk, Translating, Writing, say
-from regard.cli.options import given_options
+from regard.cli.options import (
+    LANGUAGE_MODELS,
+    SEARCH,
+    TRANSLATORS,
+    Beam,
+    Device,
+    LengthPenalty,
+    Prompt,
+    RunFolder,
+    TopK,
+    TopP,
+    Weights,
+    given_options,
+)
 from regard.cli.stdin import stdin_lines
 
 
 def chat(
     run: RunFolder,
     *,
-    prompt: Annotated[str, Parameter(allow_leading_hyphen=True)] = "",
-    max_tokens: int = 200,
-    lines: int = 1,
-    temperature: float | None = None,
-    top_k: int = 0,
-    top_p: float = 1.0,
-    seed: int = 0,
-    beam: int | None = None,
-    n_best: int | None = None,
-    length_penalty: float | None = None,
-    weights: str = "best",
-    device: str = "auto",
+    prompt: Annotated[Prompt, Parameter(group=LANGUAGE_MODELS)] = "",
+    max_tokens: Annotated[int, Parameter(group=LANGUAGE_MODELS)] = 200,
+    lines: Annotated[int, Parameter(group=LANGUAGE_MODELS)] = 1,
+    temperature: Annotated[float | None, Parameter(group=SEARCH)] = None,
+    top_k: TopK = 0,
+    top_p: TopP = 1.0,
+    seed: Annotated[int, Parameter(group=SEARCH)] = 0,
+    beam: Beam = None,
+    n_best: Annotated[int | None, Parameter(group=TRANSLATORS, metavar="N")] = None,
+    length_penalty: LengthPenalty = None,
+    weights: Weights = "best",
+    device: Device = "auto",
 ) -> None:
-    """Write with a model: you type a line, it goes on, token by token. A translator answers with its best translations.
+    """Write interactively with a model. It completes your text; it is not an assistant.
 
-    Type /help for the commands: change the temperature, undo, retry, see and choose the next token, save. Ctrl-C stops
-    the text that is being written. Through a pipe, each line is answered as it comes.
+    A language model continues each line that you type; a translator answers with its best translations. Type /help for
+    the commands: change the temperature, undo, retry, list and choose the next token, save. Ctrl-C stops the text that
+    is being written. From a pipe, each line is answered as soon as it arrives.
+
+        regard chat runs/mine
+        regard chat runs/mine --temperature 0.8 --lines 3
+        regard chat runs/translator --n-best 5
 
     Parameters
     ----------
-    run
-        the run's folder, of a language model or a translator
     prompt
-        the text to begin with
+        text to start with
     max_tokens
-        write at most this many tokens at a time
+        maximum number of tokens to write at a time
     lines
         stop after this many lines; 0 = no limit
     temperature
-        below 1: safer, above 1: more varied, 0: greedy; default: 1. A translator then draws instead of searching
-    top_k
-        draw only from the k most probable tokens; 0 = all
-    top_p
-        draw only from the most probable tokens that together hold this probability
+        below 1: safer, above 1: more varied, 0: greedy [default: 1; translators search instead of sampling]
     seed
         the same seed and the same lines write the same texts
-    beam
-        of a translator: hypotheses of the search; default: 5
     n_best
-        of a translator: how many translations are shown; default: 3
-    length_penalty
-        of a translator: log P is divided by the length to this power; default: 1
-    weights
-        best on validation, or last
-    device
-        cpu, cuda, …; auto = a GPU if there is one
+        number of translations to show [default: 3]
     """
     from regard.decoding.sampling import Sampling
     from regard.runs.load import load
@@ -84,7 +87,7 @@ def chat(
         talk = Writing(loaded, sampling, max_tokens, lines, seed, prompt)
     elif "--beam" in known:
         if temperature is None and (top_k or top_p != 1.0):
-            raise RegardError("--top-k and --top-p are for drawing: give --temperature, too.")
+            raise RegardError("--top-k and --top-p need sampling: add --temperature.")
         sampling = Sampling(temperature or 0.0, top_k, top_p)
         talk = Translating(loaded, sampling, seed=seed)
         talk.choose_search(beam, n_best, length_penalty)

@@ -9,62 +9,63 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from cyclopts import Parameter
+from cyclopts import Group, Parameter
 
 from regard.base.errors import RegardError
 from regard.base.settings import check_range
-from regard.cli.options import Flag
+from regard.cli.options import Corpus, Device, Json, Listing, OutputFolder
 from regard.cli.printing import print_prose
 
 if TYPE_CHECKING:
     from regard.claims.claim import Claim, Worked
-    from regard.claims.result import Result
+    from regard.claims.result import ClaimResult
 
+ONE_CLAIM = Group("One claim", sort_key=2)
 RECORD = "claims.json"  # beside report.html: the same results, for a program
 
 
 def claims(
     *names: str,
-    quick: Annotated[bool, Flag] = False,
-    again: Annotated[bool, Flag] = False,
+    quick: bool = False,
+    again: bool = False,
     jobs: int | None = None,
-    device: str = "cpu",
-    run: Path | None = None,
-    data: str = "",
-    first_seed: int | None = None,
-    knob: Annotated[tuple[str, ...], Parameter(negative=())] = (),
-    listing: Annotated[bool, Parameter(name="--list", negative=())] = False,
-    json: Annotated[bool, Flag] = False,
+    device: Device = "cpu",
+    run: OutputFolder = None,
+    data: Annotated[Corpus, Parameter(group=ONE_CLAIM)] = "",
+    first_seed: Annotated[int | None, Parameter(group=ONE_CLAIM)] = None,
+    knob: Annotated[tuple[str, ...], Parameter(group=ONE_CLAIM, metavar="NAME=VALUE")] = (),
+    listing: Listing = False,
+    json: Json = False,
 ) -> None:
-    """Test the lectures' statements: ✓ holds, ✗ fails, ? inconclusive; and write report.html.
+    """Test the lectures' claims: ✓ holds, ✗ fails, ? inconclusive; and write report.html.
 
-    With one name its worked numbers, findings and figures are printed, too. What was measured before, by the same code
-    and with the same settings, is not measured again.
+    With one name, also print its worked numbers, findings and figures. Results of the same code and settings are
+    reused.
+
+        regard claims --list
+        regard claims any-b
+        regard claims --quick
 
     Parameters
     ----------
     names
-        claims (`regard claims --list`), by name or number: any-b or C10; default: all of them
+        claims to test (`regard claims --list`), by name or number: any-b or C10 [default: all]
     quick
-        small forms of the experiments and fewer seeds: a few minutes for all, and the report says so
+        run smaller experiments with fewer seeds: a few minutes for all claims, and the report says so
     again
-        measure anew what was measured before
+        repeat experiments that have been run before
     jobs
-        claims at a time, each in its own process; default: one per core. Those that measure time run alone
-    device
-        cpu, cuda, …; auto = a GPU if there is one
+        number of claims at a time, each in a separate process; claims about time run alone [default: one per core]
     run
-        folder of the report; default: runs/claims, with the names of the chosen claims
+        output folder of the report [default: runs/claims, with the names of the chosen claims]
     data
-        of one claim that reads a text (embeddings): a corpus by name, a file or a folder
+        text for a claim that reads one (embeddings): a file, a folder or the name of a corpus
     first_seed
-        of one claim: measure it with the seeds from this one on, to explore; its verdict has seeds of its own
+        explore: use the seeds from this one on; the verdict's own seeds are different
     knob
-        of one claim: another value of one of its numbers, as in --knob q=12
+        explore: set one of the claim's numbers, as in --knob q=12
     listing
-        print names and statements, and run nothing
-    json
-        print a list of objects
+        list names and statements, and stop
     """
     from regard.claims.all_claims import NAMES, get_claim, name_of
 
@@ -78,7 +79,9 @@ def claims(
     explores |= {} if first_seed is None else {"first_seed": first_seed}
     explores |= {"data": data} if data else {}
     if explores and len(chosen) != 1:
-        raise RegardError("--data, --first-seed and --knob are for one claim, as in `regard claims any-b --knob q=12`.")
+        raise RegardError(
+            "--data, --first-seed and --knob work with one claim only, as in `regard claims any-b --knob q=12`."
+        )
 
     from regard.base.device import pick_device
     from regard.claims.runner import run_claim, run_claims
@@ -116,7 +119,7 @@ def _knob(words: str) -> tuple[str, float]:
 
 
 def _folder(chosen: Sequence[Claim], quick: bool, explores: Mapping[str, float | str]) -> Path:
-    """The same question has the same folder: its report is made anew from what is kept."""
+    """The same question has the same folder: its report is written again from the cached results."""
     names = [claim.name for claim in chosen]
     if len(names) > 3:  # a folder's name has its limits
         names = [names[0], "and", str(len(names) - 1), "more"]
@@ -128,12 +131,12 @@ def _folder(chosen: Sequence[Claim], quick: bool, explores: Mapping[str, float |
 
 
 def _check(folder: Path) -> None:
-    """Better known before the experiments than after: is this a folder whose report may be written?"""
+    """Checks before the experiments that the report may be written here."""
     if folder.exists() and (not folder.is_dir() or (any(folder.iterdir()) and not (folder / RECORD).is_file())):
-        raise RegardError(f"{folder} exists already and holds no claims: choose another --run.")
+        raise RegardError(f"{folder} exists already and has no claims report: choose another --run.")
 
 
-def _write(folder: Path, results: Sequence[Result]) -> Path:
+def _write(folder: Path, results: Sequence[ClaimResult]) -> Path:
     import json
 
     from regard.base.writing import write_text
@@ -142,7 +145,7 @@ def _write(folder: Path, results: Sequence[Result]) -> Path:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise RegardError(f"Cannot make the folder {folder} ({error.strerror}); choose another --run.") from None
+        raise RegardError(f"Cannot create the folder {folder} ({error.strerror}): choose another --run.") from None
     write_text(folder / RECORD, json.dumps([one.as_json() for one in results], ensure_ascii=False, indent=1) + "\n")
     write_page(folder / "report.html", results)
     return folder / "report.html"
@@ -167,7 +170,7 @@ def _print_list(names: Sequence[str], as_json: bool) -> None:
     print_table(shown, headings)
 
 
-def _tell(result: Result) -> None:
+def _tell(result: ClaimResult) -> None:
     """A line of the log for each claim as it comes out."""
     from regard.report.progress import clock, say
 
@@ -194,7 +197,7 @@ def _print_worked(worked: Sequence[Worked]) -> None:
     print_table(rows, headings)
 
 
-def _print_result(result: Result) -> None:
+def _print_result(result: ClaimResult) -> None:
     """Everything that the verdict rests on, and what it looks like."""
     from regard.claims.finding_words import sentence_of
     from regard.claims.result import verdict_words
@@ -226,7 +229,7 @@ def _print_result(result: Result) -> None:
         print_table(result.table, {key: key for row in result.table for key in row})
 
 
-def _print_verdicts(results: Sequence[Result]) -> None:
+def _print_verdicts(results: Sequence[ClaimResult]) -> None:
     """Under each statement what decided, how the control came out, and how long it took."""
     from regard.claims.finding_words import sentence_of
     from regard.report.progress import clock
@@ -244,7 +247,7 @@ def _print_verdicts(results: Sequence[Result]) -> None:
         print_prose(" " * len(claim) + found, indent=" " * len(claim))
 
 
-def _print_origin(results: Sequence[Result], quick: bool, report: Path) -> None:
+def _print_origin(results: Sequence[ClaimResult], quick: bool, report: Path) -> None:
     """How many of each verdict; by which experiments; and what was not run now."""
     from regard.claims.documented_verdicts import documented_verdicts
     from regard.claims.verdict import SIGNS, tally
@@ -255,12 +258,12 @@ def _print_origin(results: Sequence[Result], quick: bool, report: Path) -> None:
         counts = [f"{sign} {tally(verdicts.count(verdict), verdict)}" for verdict, sign in SIGNS.items()]
         print(f"{'Quick, at reduced size: ' if quick else ''}{', '.join(counts)}.")
     if quick:
-        print("Quick forms of the experiments, with fewer seeds: without --quick they are run in full.")
+        print("These were smaller experiments with fewer seeds; run without --quick for the full ones.")
         full = documented_verdicts()[results[0].name].verdict
-        one = f"Of the full experiment the documented verdict (docs/claims.md) is: {full}."
-        print(one if len(results) == 1 else "docs/claims.md has the verdicts of the full experiments.")
+        one = f"The documented verdict of the full experiment is: {full} (docs/claims.md)."
+        print(one if len(results) == 1 else "The verdicts of the full experiments are in docs/claims.md.")
     if before := sum(result.cached for result in results):
-        print(f"{before} of {len(results)} measured before by the same code and settings; --again measures anew.")
+        print(f"{before} of {len(results)} results are cached, from the same code and settings; --again repeats them.")
     print(f"The report: {report}")
 
 

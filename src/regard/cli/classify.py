@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import sys
-from typing import Annotated
 
 from regard.base.settings import check_range
-from regard.cli.completion import RunFolder
-from regard.cli.options import Flag
+from regard.cli.options import Average, Device, JsonLines, RunFolder, Truncate, Weights
 from regard.cli.stdin import stdin_batches
 from regard.report.screen import for_stdout
 
@@ -16,30 +14,21 @@ def classify(
     run: RunFolder,
     *,
     n_best: int = 1,
-    truncate: Annotated[bool, Flag] = False,
-    average: int | None = None,
-    weights: str = "best",
-    device: str = "auto",
-    json: Annotated[bool, Flag] = False,
+    truncate: Truncate = False,
+    average: Average = None,
+    weights: Weights = "best",
+    device: Device = "auto",
+    json: JsonLines = False,
 ) -> None:
-    """Label each line of stdin: `label, probability`, tab-separated, as many lines as came in.
+    """Label each line of stdin: print one `label, probability` per line, tab-separated.
+
+        echo "what a great film" | regard classify runs/classifier
+        regard classify runs/classifier --n-best 3 < reviews.txt
 
     Parameters
     ----------
-    run
-        the run's folder
     n_best
         print the N best labels of each line: `line, label, probability`
-    truncate
-        cut lines that are longer than anything the model was trained on, instead of refusing them
-    average
-        use the mean of the weights of the last N validations
-    weights
-        best on validation, last, or a step whose weights were kept
-    device
-        cpu, cuda, …; auto = a GPU if there is one
-    json
-        print one JSON object per line
     """
     import json as json_module
 

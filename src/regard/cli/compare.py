@@ -8,61 +8,73 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from regard.base.errors import RegardError
-from regard.cli.completion import Corpus, On, Size, complete_system
-from regard.cli.options import DATA_OPTIONS, Flag, check_systems, named
+from regard.cli.completion import complete_system
+from regard.cli.options import (
+    DATA_OPTIONS,
+    OUTPUT,
+    Corpus,
+    Json,
+    OutputFolder,
+    Prompt,
+    Size,
+    check_systems,
+    named,
+    one_of_these,
+)
 
+Match = Annotated[str, one_of_these("tokens", "seconds", "parameters")]
+On = Annotated[str, one_of_these("slurm", "ray")]
 COMPARE_OPTIONS = ("data", "match", "budget", "seeds", "size", "prompt", "jobs", "on", "run", "csv", "latex", "json")
 
 
 def compare(
     *systems: Annotated[str, Parameter(show=False, allow_leading_hyphen=True, completer=complete_system)],
     data: Corpus = "",
-    match: str = "",
-    budget: str = "",
+    match: Match = "",
+    budget: Annotated[str, Parameter(metavar="TIME|TOKENS")] = "",
     seeds: int = 1,
     size: Size = "small",
-    prompt: Annotated[str, Parameter(allow_leading_hyphen=True)] = "",
+    prompt: Prompt = "",
     jobs: int | None = None,
     on: On = "",
-    run: Path | None = None,
-    csv: Path | None = None,
-    latex: Path | None = None,
-    json: Annotated[bool, Flag] = False,
+    run: OutputFolder = None,
+    csv: Annotated[Path | None, Parameter(group=OUTPUT, metavar="FILE")] = None,
+    latex: Annotated[Path | None, Parameter(group=OUTPUT, metavar="FILE")] = None,
+    json: Json = False,
 ) -> None:
-    """Train systems on the same data, tokens and budget; print one table with intervals, and write report.html.
+    """Train systems on the same data with the same budget; print one table with intervals, and write report.html.
 
-    `regard compare lstm gpt --data my.txt` compares them with a 2-gram and a 5-gram; `regard compare seq2seq
-    transformer --data pairs.tsv` compares translators, by BLEU. If no system is named, all systems of a task are
-    compared: translators if the data are pairs (also on the phrasebook), else language models. --section.key value
-    applies to every system that has the setting. Run again with the same --run, it continues a comparison that was
-    stopped.
+    Language models are also compared with a 2-gram and a 5-gram; translators are compared by BLEU. If you name no
+    system, all systems of a task are compared: translators if the data are pairs (or the phrasebook), else language
+    models. A setting such as --model.width 128 applies to every system that has it. To continue a comparison that was
+    stopped, run the same command with the same --run.
+
+        regard compare lstm gpt --data my.txt --budget 5m
+        regard compare seq2seq transformer --data pairs.tsv --seeds 3
+        regard compare gru ./mine.py:MyCell --data my.txt
 
     Parameters
     ----------
     data
-        a built-in or known corpus, or your own file or folder (docs/data.md): text, pairs, a table with --data.columns
+        a file, a folder or the name of a corpus (`regard data`)
     match
-        what is equal for all: tokens, seconds, or parameters (and tokens); default: what the budget counts
+        quantity that is equal for all systems [default: the unit of the budget]
     budget
-        tokens such as 5M (of the targets, where there are pairs), or a time such as 60s
+        tokens such as 5M (target tokens for pairs), or a time such as 60s
     seeds
-        train each system with the seeds 1 to N; intervals then cover seeds too
-    size
-        tiny, small, medium or large
+        train each system with the seeds 1 to N; the intervals then include the variation between seeds
     prompt
-        what each language model's sample begins with; default: the first words of the held-out text
+        beginning of the sample from each language model [default: the first words of the held-out text]
     jobs
-        runs at a time, each in its own process; default: 1, with --on all; with --match seconds only 1
+        number of runs at a time, each in a separate process [default: 1; with --on all; --match seconds allows only 1]
     on
-        train on other machines: slurm or ray, with options as in slurm:partition=gpu,time=600 (docs/scaling.md)
+        train on other machines; options as in slurm:partition=gpu,time=600
     run
-        folder of the comparison; default: runs/compare-CORPUS
+        output folder [default: runs/compare-CORPUS]
     csv
         write the table to this new file, with full precision
     latex
         write the table to this new file, for a paper that loads booktabs
-    json
-        print a list of objects
     """
     names, settings = named(systems)
     check_systems(names)
@@ -76,7 +88,7 @@ def compare(
     check_free(csv, "--csv")
     check_free(latex, "--latex")
     if csv is not None and csv == latex:
-        raise RegardError("--csv and --latex need two different files.")
+        raise RegardError("--csv and --latex must name different files.")
     done = run_comparison(
         names,
         data=data,
@@ -101,4 +113,4 @@ def compare(
         print("\n".join(["", done.ranking, *notes(done), f"The report: {done.report}"]))
     if done.failed:
         runs = ", ".join(done.failed)
-        raise RegardError(f"Some runs failed ({runs}); the same command with --run {done.folder} retries them.")
+        raise RegardError(f"Some runs failed ({runs}); to retry them, run the same command with --run {done.folder}.")

@@ -8,9 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Annotated, Any, Literal
-
-from cyclopts import Parameter
+from typing import Any, Literal
 
 from regard.base.errors import RegardError
 
@@ -62,20 +60,15 @@ def _as_typed(path: Path, typed: str) -> str:
     return f"./{path}" if typed.startswith("./") else str(path)
 
 
-RunFolder = Annotated[Path, Parameter(completer=complete_run)]
-Corpus = Annotated[str, Parameter(completer=complete_data)]
-Size = Annotated[str, Parameter(completer=choices("tiny", "small", "medium", "large"))]
-On = Annotated[str, Parameter(completer=choices("slurm", "ray"))]
-Track = Annotated[str, Parameter(completer=choices("tensorboard", "mlflow"))]
-
-
 def install_completion(*, shell: Literal["bash", "zsh", "fish", "powershell"] | None = None) -> None:
-    """Let the Tab key complete verbs, options, systems, runs and corpora; a new shell knows them.
+    """Let the Tab key complete verbs, options, systems, runs and corpora in new shells.
+
+        regard --install-completion --shell zsh
 
     Parameters
     ----------
     shell
-        default: the one in which this runs
+        name of the shell [default: the one in which this runs]
     """
     from cyclopts.completion.detect import ShellDetectionError
 
@@ -85,5 +78,7 @@ def install_completion(*, shell: Literal["bash", "zsh", "fish", "powershell"] | 
     try:
         print(app.install_completion(shell=shell))
     except ShellDetectionError:
-        raise RegardError("Which shell is this? Say it: regard --install-completion --shell bash.") from None
+        raise RegardError(
+            "Could not detect your shell: name it, as in `regard --install-completion --shell bash`."
+        ) from None
     say("Open a new shell, and press Tab after regard.")

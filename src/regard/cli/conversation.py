@@ -55,8 +55,8 @@ class Talk:
         self.writing = self.stopped = False
         self.commands = {
             **self.own_commands(),
-            "help": Command(lambda _: self.help(), "this list"),
-            "quit": Command(lambda _: None, "leave; so does Ctrl-D"),
+            "help": Command(lambda _: self.help(), "print this list"),
+            "quit": Command(lambda _: None, "leave (or press Ctrl-D)"),
         }
 
     def own_commands(self) -> dict[str, Command]:
@@ -76,7 +76,7 @@ class Talk:
                 f"There is no command /{name}{did_you_mean(f'/{name}', [f'/{known}' for known in self.commands])}"
             )
         if rest.strip() and not self.commands[name].takes:
-            raise RegardError(f"/{name} stands alone; to write a line that begins with /, type //.")
+            raise RegardError(f"/{name} takes no argument; to write a line that begins with /, type //.")
         self.commands[name].does(rest.strip())
         return name != "quit"
 
@@ -134,10 +134,16 @@ class Drawing(Talk):
                 lambda: self.sampling.temperature,
             ),
             "top-k": Command(
-                change("top_k", int), "draw from the N most probable tokens; 0 = all", "N", lambda: self.sampling.top_k
+                change("top_k", int),
+                "sample from the N most probable tokens; 0 = all",
+                "N",
+                lambda: self.sampling.top_k,
             ),
             "top-p": Command(
-                change("top_p", float), "draw from those that together hold this", "P", lambda: self.sampling.top_p
+                change("top_p", float),
+                "sample from the most probable tokens that sum to P",
+                "P",
+                lambda: self.sampling.top_p,
             ),
         }
 
@@ -155,7 +161,7 @@ def save(rest: str, text: str) -> None:
         write_new(path, text if text.endswith("\n") or not text else text + "\n")
     except (OSError, ValueError, RuntimeError) as error:  # a name too long, a NUL in it, ~ of nobody
         why = getattr(error, "strerror", None) or str(error)
-        raise RegardError(f"{rest!r:.80} cannot be written ({why.rstrip('.')}): choose another name.") from None
+        raise RegardError(f"Could not write {rest!r:.80} ({why.rstrip('.')}): choose another name.") from None
     say(f"saved in {path}")
 
 
@@ -188,7 +194,7 @@ class Writing(Drawing):
         self.shown: list[NextToken] = []  # what /take chooses from
         self.told = False  # that the context was full
         super().__init__()
-        self.greeting = f"{run.recipe.system}, {run.folder}: type a line, and it goes on; an empty line lets it go on."
+        self.greeting = f"{run.recipe.system}, {run.folder}: type a line to continue, or an empty line for more text."
 
     def own_commands(self) -> dict[str, Command]:
         def tokens(rest: str) -> None:
@@ -203,12 +209,12 @@ class Writing(Drawing):
             **self.drawing_commands(),
             "tokens": Command(tokens, "write at most N tokens at a time", "N", lambda: self.max_tokens),
             "lines": Command(lines, "stop after N lines; 0 = no limit", "N", lambda: self.lines),
-            "undo": Command(lambda _: self.undo(), "take back your last line and what followed it"),
-            "retry": Command(lambda _: self.retry(), "write the last continuation again, drawn anew"),
-            "next": Command(self.next, "the N most probable next tokens, with their probabilities", "[N]"),
-            "take": Command(self.take, "append the Nth of them", "N"),
-            "text": Command(lambda _: show(self.text), "the whole text"),
-            "new": Command(lambda _: self.begin_again(), "begin a new text"),
+            "undo": Command(lambda _: self.undo(), "remove your last line and its continuation"),
+            "retry": Command(lambda _: self.retry(), "write another continuation of your last line"),
+            "next": Command(self.next, "list the N most probable next tokens", "[N]"),
+            "take": Command(self.take, "append the Nth of these tokens", "N"),
+            "text": Command(lambda _: show(self.text), "print the whole text"),
+            "new": Command(lambda _: self.begin_again(), "start a new text"),
             "save": Command(lambda rest: save(rest, self.text), "save the text in a new file", "FILE"),
         }
 
@@ -318,7 +324,7 @@ class Translating(Drawing):
 
     def __post_init__(self) -> None:
         super().__init__()
-        self.greeting = f"{self.run.recipe.system}, {self.run.folder}: type a sentence, and it is translated."
+        self.greeting = f"{self.run.recipe.system}, {self.run.folder}: type a sentence to translate."
 
     def choose_search(self, beam: int | None, n_best: int | None, length_penalty: float | None) -> None:
         from regard.decoding.beam import Beam
@@ -342,15 +348,15 @@ class Translating(Drawing):
 
         return {
             **self.drawing_commands(),
-            "beam": Command(beam, "hypotheses of the search, where the temperature is 0", "N", lambda: self.beam),
-            "n-best": Command(n_best, "how many translations are shown", "N", lambda: self.n_best),
+            "beam": Command(beam, "beam size, used if the temperature is 0", "N", lambda: self.beam),
+            "n-best": Command(n_best, "number of translations to show", "N", lambda: self.n_best),
             "length-penalty": Command(
-                penalty, "log P is divided by the length to this power", "X", lambda: self.length_penalty
+                penalty, "divide log P by the length to this power", "X", lambda: self.length_penalty
             ),
             "undo": Command(lambda _: self.undo(), "forget the last sentence"),
-            "retry": Command(lambda _: self.retry(), "translate the last sentence again, as the settings now are"),
+            "retry": Command(lambda _: self.retry(), "translate the last sentence again with the current settings"),
             "take": Command(self.take, "keep the Nth translation of the last sentence instead of the first", "N"),
-            "text": Command(lambda _: show(self.kept, end=""), "every sentence and its translation"),
+            "text": Command(lambda _: show(self.kept, end=""), "print every sentence and its translation"),
             "save": Command(lambda rest: save(rest, self.kept), "save them in a new file, source⇥target", "FILE"),
         }
 

@@ -5,29 +5,29 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from cyclopts import App, Group, Parameter
+from cyclopts import Parameter
 
 from regard.base.errors import RegardError
 from regard.base.numbers import group_digits, pluralize
-from regard.cli.options import Columns, Encoding, Flag
+from regard.cli.help import app_of_commands
+from regard.cli.options import ARGUMENTS, Columns, Encoding, Json
 
 LABELS = 10  # that are listed
 
-data_app = App(
-    name="data",
-    help="The corpora there are; check one of your own; download a known one.",
-    group_commands=Group("Commands"),
+data_app = app_of_commands(
+    "data", "regard data [OPTIONS]\n       regard data check FILE\n       regard data fetch NAME"
 )
 
 
 @data_app.default
-def data_list(*, json: Annotated[bool, Flag] = False) -> None:
-    """List built-in corpora, known downloads, and which of them are here.
+def data_list(*, json: Json = False) -> None:
+    """List the corpora, check your own, or download one.
 
-    Parameters
-    ----------
-    json
-        print a list of objects
+    The list has the built-in corpora and the known downloads, and shows which of them are on this machine.
+
+        regard data
+        regard data check my.txt
+        regard data fetch shakespeare
     """
     from regard.report.table import print_json, print_table
     from regard.text.corpus import available
@@ -37,42 +37,37 @@ def data_list(*, json: Annotated[bool, Flag] = False) -> None:
         print_json(rows)
         return
     print_table(rows, {"name": "corpus", "kind": "kind", "here": "here", "about": "about"})
-    print(
-        "\nYour own files are corpora too (text, TSV, CSV, TMX, XLIFF, JSON Lines, …): regard train lstm --data my.txt"
-    )
+    print("\nYour own files work as well (text, TSV, CSV, TMX, XLIFF, JSON Lines, …): regard train lstm --data my.txt")
 
 
-@data_app.command(name="check")
+@data_app.command(name="check", usage="regard data check FILE [OPTIONS]")
 def data_check(
-    file: Path,
+    file: Annotated[Path, Parameter(group=ARGUMENTS)],
     *,
     columns: Columns = "",
     header: Annotated[Literal["auto", "yes", "no"], Parameter(name="--data.header")] = "auto",
-    source: Annotated[str, Parameter(name="--data.source")] = "",
-    target: Annotated[str, Parameter(name="--data.target")] = "",
+    source: Annotated[str, Parameter(name="--data.source", metavar="LANGUAGE")] = "",
+    target: Annotated[str, Parameter(name="--data.target", metavar="LANGUAGE")] = "",
     encoding: Encoding = "utf-8",
-    json: Annotated[bool, Flag] = False,
+    json: Json = False,
 ) -> None:
     """Report on a text or on sentence pairs: encoding, lengths, duplicates, overlap between splits, odd lines.
 
-    Of pairs also: length ratios, swapped columns, another script, monstrous lines.
+    For pairs, also: length ratios, swapped columns, unexpected scripts, overlong lines.
+
+        regard data check my.txt
+        regard data check pairs.csv --data.columns sw,en
 
     Parameters
     ----------
     file
-        text, a table of pairs (.tsv, .csv, .tmx, .xlf, .jsonl, …), or a folder with train/valid/test files of either
-    columns
-        of a table: two columns of pairs (sw,en or 2,3), or one of text (en)
+        a text, a table of pairs (.tsv, .csv, .tmx, .xlf, .jsonl, …), or a folder with train/valid/test files of either
     header
-        whether the first line of a table names its columns; auto = look
+        whether the first line of a table names its columns; auto = detect
     source
-        of parallel files such as train.de and train.en: the language to translate from
+        for parallel files such as train.de and train.en: the language to translate from
     target
-        … and the one that is written
-    encoding
-        of a text or a table without a byte-order mark: utf-8, or for example cp1252 (Excel on Windows)
-    json
-        print one object
+        for parallel files: the language to translate into
     """
     from dataclasses import asdict
 
@@ -97,17 +92,19 @@ def data_check(
         raise RegardError(refused[0])
 
 
-@data_app.command(name="fetch")
-def data_fetch(name: str) -> None:
+@data_app.command(name="fetch", usage="regard data fetch NAME")
+def data_fetch(name: Annotated[str, Parameter(group=ARGUMENTS)]) -> None:
     """Download a known corpus into the cache, and check its SHA-256.
 
-    It is the catalogue's. The files of tatoeba-… change now and then, so their first download is not checked; its
-    SHA-256 is recorded, and later downloads are checked against it.
+    The publisher of the tatoeba-… files changes them now and then: Regard records the SHA-256 of the first download and
+    checks later downloads against it.
+
+        regard data fetch shakespeare
 
     Parameters
     ----------
     name
-        a name that `regard data` lists
+        name of a corpus (`regard data`)
     """
     from regard.corpora.downloads import CATALOGUE
     from regard.corpora.fetch import fetch
@@ -119,17 +116,17 @@ def data_fetch(name: str) -> None:
     for file in CATALOGUE[name].files:
         if file.sha256 is None:
             say(
-                f"note: the catalogue has no SHA-256 for {file.name}, which its publisher changes now and then; that "
-                f"of the first download is recorded in {file.name}.sha256, and later downloads must have it"
+                f"note: the publisher changes {file.name} now and then, so its first download was not checked; its "
+                f"SHA-256 is recorded in {file.name}.sha256, and later downloads are checked against it"
             )
 
 
 def _labels(file: Any) -> str:
-    """How many lines each label has; a classifier must be right more often than who always says the commonest."""
+    """The number of lines of each label, and the accuracy of always predicting the most common one."""
     shown = ", ".join(f"{label} {group_digits(lines)}" for label, lines in list(file.labels.items())[:LABELS])
     more = f", and {pluralize(len(file.labels) - LABELS, 'other label')}" if len(file.labels) > LABELS else ""
     share = _percent(max(file.labels.values()) / file.pairs)
-    return f"lines of each label: {shown}{more}. The commonest alone is right {share} of the time."
+    return f"lines of each label: {shown}{more}. Always predicting the most common label is right {share} of the time."
 
 
 def _print_check(report: Any) -> None:
@@ -153,7 +150,7 @@ def _print_check(report: Any) -> None:
         lengths = {split: file.line_lengths[quantile] for split, file in report.files.items()}
         rows.append({"": f"line length, {quantile}", **lengths})
     unknown = {split: _percent(file.unknown_rate) for split, file in report.files.items()}
-    rows.append({"": "held-out words outside the 10 000 commonest", **unknown})
+    rows.append({"": "held-out words outside the 10,000 most common", **unknown})
     print_table(rows, {"": "", **{split: split for split in report.files}}, title=report.path)
     for split, file in report.files.items():
         if file.found:
@@ -209,11 +206,11 @@ def _print_pair_check(report: Any) -> None:
         for odd in file.findings:
             print(f"{split}: {odd.what} on {pluralize(odd.lines, 'line')}, first on line {odd.first}")
         if labelled:
-            print(f"{split}: {_labels(file)}" if file.labels else f"{split}: too few lines for each label to judge.")
+            print(f"{split}: {_labels(file)}" if file.labels else f"{split}: too few lines per label to count them.")
         elif len(report.files) == 1:
             leak = file.random_leak
             shared = leak.sentence if leak.sources or leak.targets else "It would share no sentence with training."
-            print(f"If 5 % were drawn at random as a test split: {shared} Regard's own split shares none.")
+            print(f"A random test split of 5 %: {shared} Regard's own split shares none.")
     for overlap in report.overlap:
         print(overlap.sentence)
 

@@ -2,38 +2,39 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter
 
-from regard.cli.options import Flag
+from regard.cli.options import Json, OutputFolder
 
 
 def demo(
     *,
-    budget: str | None = None,
-    minute: Annotated[bool, Flag] = False,
-    everything: Annotated[bool, Parameter(name="--all", negative=())] = False,
-    run: Path | None = None,
-    json: Annotated[bool, Flag] = False,
+    budget: Annotated[str | None, Parameter(metavar="TIME")] = None,
+    minute: bool = False,
+    everything: Annotated[bool, Parameter(name="--all")] = False,
+    run: OutputFolder = None,
+    json: Json = False,
 ) -> None:
     """Train every language model up to GPT and every translator on built-in data, in five minutes.
 
-    Prints a table for each task and a sample from each system, and writes two reports.
+    The demo prints a table for each task and a sample from each system, and writes two reports.
+
+        regard demo
+        regard demo --minute
+        regard demo --all --run runs/everything
 
     Parameters
     ----------
     budget
-        training time of each neural system, such as 30s; default: what fits into five minutes in all
+        training time of each neural system, such as 30s [default: five minutes for the whole demo]
     minute
         train four systems in one minute instead
     everything
-        also the language models that came after GPT, which takes longer
+        also train the language models that came after GPT, which takes longer
     run
-        folder for both comparisons; default: runs/demo, with a number if that exists
-    json
-        print a list of objects
+        output folder of both comparisons [default: runs/demo, with a number if it exists]
     """
     from regard.demo import run_demo
 

@@ -13,10 +13,13 @@ from importlib import metadata
 from pathlib import Path
 from typing import Annotated, Any
 
+from cyclopts import Parameter
+
 from regard.base.errors import RegardError
 from regard.base.numbers import format_bytes, pluralize
 from regard.base.settings import check_choice, check_range
-from regard.cli.options import Flag
+from regard.cli.completion import choices
+from regard.cli.options import Device, Json
 from regard.cli.printing import agreed, print_facts, print_prose
 
 PARTS = {  # of the cache folder
@@ -30,6 +33,7 @@ PARTS = {  # of the cache folder
     "claims": "models and results of `regard claims`; made again when they are needed",
     "own-code.txt": "which code of your own may run; without it you name that code again",
 }
+CLEARED = tuple(name for name in PARTS if "." not in name)
 PRUNED = (".npy", ".pairs", ".tokenizer", ".overlap", ".split")  # of the tokens
 PACKAGES = [  # that Regard can do without: package, what it is for, how it is installed
     ("pyarrow", "corpora in Parquet and Arrow", 'pip install "regard[data]"'),
@@ -57,28 +61,27 @@ PACKAGES = [  # that Regard can do without: package, what it is for, how it is i
 
 def doctor(
     *,
-    device: str = "auto",
-    prune: int | None = None,
-    clear: str = "",
-    yes: Annotated[bool, Flag] = False,
-    json: Annotated[bool, Flag] = False,
+    device: Annotated[Device, Parameter(help="list the faster code for this device")] = "auto",
+    prune: Annotated[int | None, Parameter(metavar="DAYS")] = None,
+    clear: Annotated[str, Parameter(metavar="PART", completer=choices(*CLEARED))] = "",
+    yes: bool = False,
+    json: Json = False,
 ) -> None:
-    """Look at this machine: versions, memory, GPUs, the cache, optional packages, and which faster code runs here.
+    """Report on this machine: versions, memory, GPUs, the cache, optional packages, and the faster code that runs here.
+
+        regard doctor
+        regard doctor --prune 30
+        regard doctor --clear claims
 
     Parameters
     ----------
-    device
-        list the faster code for this device: cpu, cuda, …; auto = a GPU if there is one
     prune
-        first delete from the cache the tokens and vocabularies of texts that are older than this many days; they are
-        made again when they are needed
+        first delete cached tokens and vocabularies older than this; Regard makes them again when it needs them
     clear
-        first delete what Regard wrote into this part of the cache, after asking: tokens, data, phrasebook, lists,
-        back-translation, ctranslate2 or claims
+        first delete one part of the cache, after asking: tokens, data, phrasebook, kernels, lists, back-translation,
+        ctranslate2 or claims
     yes
-        with --clear: delete without asking
-    json
-        print one object
+        with --clear: do not ask
     """
     from regard.base.cache import cache_folder
     from regard.report.progress import say
@@ -88,7 +91,7 @@ def doctor(
         check_range("--prune", prune, 0)
         say(_prune(cache_folder() / "tokens", prune))
     if clear:
-        check_choice("--clear", clear, [name for name in PARTS if "." not in name])
+        check_choice("--clear", clear, CLEARED)
         say(_clear(cache_folder() / clear, yes))
     facts = {
         "machine": _machine(),
@@ -203,7 +206,7 @@ def _left(other: list[Path]) -> str:
     if not other:
         return ""
     named = ", ".join(map(str, other[:5])) + (", …" if len(other) > 5 else "")
-    return f" Left what Regard did not write: {named}."
+    return f" Kept files that Regard did not write: {named}."
 
 
 def _prune(folder: Path, days: int) -> str:
@@ -230,7 +233,7 @@ def _clear(folder: Path, yes: bool) -> str:
     if not os.path.lexists(folder):
         return f"There is no {folder}: nothing to delete."
     if folder.is_symlink():
-        raise RegardError(f"{folder} is a link: delete what it leads to yourself, if you want to.")
+        raise RegardError(f"{folder} is a symbolic link: delete its target yourself if you want to.")
     own, other = _own_and_other(folder)
     size = f"{pluralize(len(own), 'file')}, {format_bytes(sum(map(_size, own)))}"
     if not agreed(f"Delete {folder} ({size}: {PARTS[folder.name]})?", yes):
@@ -287,8 +290,8 @@ def _print(facts: dict[str, Any]) -> None:
     if rows:
         print_table(rows, {"part": "in the cache", "files": "files", "bytes": "size", "about": "what it is"})
     print_prose(
-        f"The cache is {cache['folder']} ($REGARD_CACHE names another). `regard doctor --prune 30` deletes tokens "
-        "and vocabularies older than 30 days, `regard doctor --clear claims` a whole part, after asking."
+        f"The cache is {cache['folder']}; set REGARD_CACHE to use another folder. `regard doctor --prune 30` deletes "
+        "tokens and vocabularies older than 30 days; `regard doctor --clear claims` deletes a whole part, after asking."
     )
 
     print()
@@ -299,12 +302,12 @@ def _print(facts: dict[str, Any]) -> None:
         return
     print()
     if not facts["faster_code"]:
-        print_prose("There is no faster code (regard.fast) here: everything runs as written.")
+        print_prose("The package regard.fast is missing: everything runs as the reference implementation.")
         return
     rows = [{**row, "runs": "yes" if row["runs"] else "no"} for row in facts["faster_code"]]
     headings = {"name": f"faster code on {facts['device']}", "runs": "runs", "instead_of": "instead of"}
     print_table(rows, headings | {"why_not": "why not"})
-    print_prose("What does not run here is computed as written.")
+    print_prose("For all others, the reference implementation runs.")
 
 
 def _threads_from() -> str:

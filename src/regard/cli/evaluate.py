@@ -4,81 +4,81 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
+from cyclopts import Parameter
+
 from regard.base.errors import RegardError
 from regard.base.settings import check_range
-from regard.cli.completion import Corpus, RunFolder
-from regard.cli.options import Columns, Encoding, Flag, given_options
+from regard.cli.options import (
+    LANGUAGE_MODELS,
+    TRANSLATORS,
+    Average,
+    Beam,
+    Columns,
+    Corpus,
+    Device,
+    Encoding,
+    Json,
+    LengthPenalty,
+    RunFolder,
+    Split,
+    Weights,
+    given_options,
+)
 from regard.cli.printing import print_facts, print_labels, print_quality
 
 
 def evaluate(
     run: RunFolder,
     *,
-    split: str | None = None,
+    split: Split | None = None,
     data: Corpus | None = None,
     columns: Columns = "",
     encoding: Encoding = "utf-8",
-    stream: Annotated[bool, Flag] = False,
-    segment: int | None = None,
-    overlap: int | None = None,
-    rows: int | None = None,
-    beam: int | None = None,
-    length_penalty: float | None = None,
-    by_length: Annotated[bool, Flag] = False,
-    texts: Annotated[bool, Flag] = False,
-    bleu_tokenizer: str | None = None,
-    average: int | None = None,
-    weights: str = "best",
-    device: str = "auto",
-    json: Annotated[bool, Flag] = False,
+    stream: Annotated[bool, Parameter(group=LANGUAGE_MODELS)] = False,
+    segment: Annotated[int | None, Parameter(group=LANGUAGE_MODELS)] = None,
+    overlap: Annotated[int | None, Parameter(group=LANGUAGE_MODELS)] = None,
+    rows: Annotated[int | None, Parameter(group=LANGUAGE_MODELS)] = None,
+    beam: Beam = None,
+    length_penalty: LengthPenalty = None,
+    by_length: Annotated[bool, Parameter(group=TRANSLATORS)] = False,
+    texts: Annotated[bool, Parameter(group=TRANSLATORS)] = False,
+    bleu_tokenizer: Annotated[str | None, Parameter(group=TRANSLATORS, metavar="NAME")] = None,
+    average: Annotated[
+        Average, Parameter(help="average the weights of the last N validations (not of language models)")
+    ] = None,
+    weights: Weights = "best",
+    device: Device = "auto",
+    json: Json = False,
 ) -> None:
-    """How good a run is on held-out text, and how that was computed: perplexity, BLEU and chrF, or accuracy.
+    """Evaluate a run on held-out text, and report how the numbers were computed.
 
-    Of a language model perplexity; of a translator also BLEU and chrF; of a classifier accuracy, F1, and which label is
-    taken for which.
+    Language models get perplexity and bits per character, translators also BLEU and chrF, classifiers accuracy, F1 and
+    a confusion table. Results on the run's own held-out text are also added to report.html in its folder.
+
+        regard evaluate runs/mine
+        regard evaluate runs/mine --data other.txt --json
+        regard evaluate runs/translator --beam 10 --by-length
 
     Parameters
     ----------
-    run
-        the run's folder
     split
-        test, valid, train, or all: a file of --data as it stands; default: all of another file, else test, or valid
-        where there is no test
+        part of the data; all = the whole of --data [default: all of --data; else test, or valid if there is no test]
     data
-        evaluate on this corpus instead of the run's own; says how much of it was trained on
-    columns
-        of a table: which columns of --data to read, by name or number: en, or sw,en
-    encoding
-        of --data without a byte-order mark: utf-8, or for example cp1252 (Excel on Windows)
+        evaluate on this file, folder or corpus instead of the run's own; reports how much of it the run was trained on
     stream
-        language model: read the text as one row, state carried throughout, as papers on recurrent nets do
+        read the text in one pass and carry the state along, as papers on recurrent networks do
     segment
-        language model: tokens read at once; default: the model's context, at most 4096, or 256 if it has none
+        tokens read at once [default: the model's context, at most 4096; 256 if it has none]
     overlap
-        language model: of these, tokens that only warm up the state; default: half
+        tokens of a segment that only warm up the state [default: half]
     rows
-        language model: segments read side by side; affects speed, and at most the last digits of the numbers
-    beam
-        translator: hypotheses of the search, 1 = greedy; default: 5
-    length_penalty
-        translator: log P is divided by the length to this power; default: 1
+        batch size; it changes the speed, and at most the last digits of the numbers
     by_length
-        translator: also BLEU, chrF and accuracy by the length of the source
+        also report BLEU, chrF and accuracy by the length of the source
     texts
-        translator, with --json: also every source, reference and translation
+        with --json: also print every source, reference and translation
     bleu_tokenizer
-        translator: how sacreBLEU cuts words: 13a, intl, char, zh, ja-mecab, ko-mecab or none; without it the script of
-        the references decides
-    average
-        translator, classifier: use the mean of the weights of the last N validations
-    weights
-        best on validation, last, or a step whose weights were kept
-    device
-        cpu, cuda, …; auto = a GPU if there is one
-    json
-        print one object
-
-    On the run's own held-out text the result is also added to the run's page, report.html in its folder.
+        tokenizer of sacreBLEU: 13a, intl, char, zh, ja-mecab, ko-mecab or none [default: by the references' script]
     """
     from regard.runs.load import load
     from regard.runs.run_report import write_report
@@ -98,7 +98,7 @@ def evaluate(
         "--texts": texts or None,
     }
     if texts and not json:
-        raise RegardError("--texts adds sentences to the object that --json prints: give both.")
+        raise RegardError("--texts works only with --json: add --json.")
     task = task_of(loaded)
     given = given_options(loaded, "evaluate", reading | searching)
     facts = task.evaluate(loaded, split, data=data, columns=columns, encoding=encoding, **given)

@@ -6,37 +6,43 @@ import sys
 from pathlib import Path
 from typing import Annotated
 
-from cyclopts import App, Group
+from cyclopts import Parameter
 
 from regard.base.errors import RegardError
-from regard.cli.options import Flag
+from regard.cli.help import app_of_commands
+from regard.cli.options import ARGUMENTS, Json
 
-exercise_app = App(
-    name="exercise",
-    help="Write one mechanism yourself: take a file with a blank, and have it checked.",
-    group_commands=Group("Commands"),
-)
+exercise_app = app_of_commands("exercise", "regard exercise [NAME] [OPTIONS]\n       regard exercise check FILE")
 
 
 @exercise_app.default
-def exercise(name: str | None = None, *, out: Path | None = None, json: Annotated[bool, Flag] = False) -> None:
-    """List the exercises, or write the file of one, with its blank. No file is overwritten.
+def exercise(
+    name: Annotated[str | None, Parameter(group=ARGUMENTS)] = None,
+    *,
+    out: Annotated[Path | None, Parameter(metavar="FILE")] = None,
+    json: Annotated[Json, Parameter(help="print the list as JSON")] = False,
+) -> None:
+    """Implement one mechanism yourself: get a file with a blank, fill it in, and have it graded.
+
+    Without a name, list the exercises. Existing files are never overwritten.
+
+        regard exercise
+        regard exercise causal-mask --out mine.py
+        regard exercise check mine.py
 
     Parameters
     ----------
     name
-        an exercise of the list; without it, the list
+        name of an exercise [default: list all exercises]
     out
-        where to write it; without it, a file of its name in this folder, such as causal_mask.py
-    json
-        print the list as objects
+        file to write [default: NAME.py in this folder, such as causal_mask.py]
     """
     from regard.learn.exercises.exercise_list import EXERCISES, find_exercise, write_sheet
     from regard.report.table import print_json, print_table
 
     if name is None:
         if out is not None:
-            raise RegardError(f"Say which exercise to write to {out}, as in `regard exercise causal-mask --out {out}`.")
+            raise RegardError(f"Name the exercise to write to {out}, as in `regard exercise causal-mask --out {out}`.")
         headings = {"name": "exercise", "title": "what you write", "lecture": "lecture", "level": "difficulty"}
         rows = [{key: getattr(each, key) for key in headings} for each in EXERCISES]
         if json:
@@ -52,21 +58,22 @@ def exercise(name: str | None = None, *, out: Path | None = None, json: Annotate
     path = out or Path(f"{name.replace('-', '_')}.py")
     write_sheet(chosen, path)
     print(path)
-    print(f"Fill the blank, then: regard exercise check {path}", file=sys.stderr)
+    print(f"Fill in the blank, then run: regard exercise check {path}", file=sys.stderr)
 
 
-@exercise_app.command(name="check")
-def check(file: Path, *, seed: int | None = None, json: Annotated[bool, Flag] = False) -> None:
-    """Grade a file on random inputs: right, or one sentence about what is wrong. Exit 1 if it is wrong. Runs the file.
+@exercise_app.command(name="check", usage="regard exercise check FILE [OPTIONS]")
+def check(file: Annotated[Path, Parameter(group=ARGUMENTS)], *, seed: int | None = None, json: Json = False) -> None:
+    """Run a file and grade it on random inputs: right, or one sentence about the mistake. Exit with 1 if it is wrong.
+
+        regard exercise check causal_mask.py
+        regard exercise check causal_mask.py --seed 7
 
     Parameters
     ----------
     file
-        what `regard exercise NAME` wrote, with its blank filled
+        the file that `regard exercise NAME` wrote, with its blank filled in
     seed
-        of the random inputs; without it, another one each time
-    json
-        print one object
+        seed of the random inputs [default: a new one each time]
     """
     import secrets
 
@@ -85,6 +92,6 @@ def check(file: Path, *, seed: int | None = None, json: Annotated[bool, Flag] = 
     else:
         end = "" if found["sentence"].endswith("?") else "."
         print(harmless(f"✗ {found['exercise']}: {found['sentence']}{end}"))
-        print(f"  The same inputs again: regard exercise check {file} --seed {found['seed']}", file=sys.stderr)
+        print(f"  To repeat these inputs: regard exercise check {file} --seed {found['seed']}", file=sys.stderr)
     if not found["right"]:
         sys.exit(1)

@@ -7,36 +7,37 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from regard.cli.completion import RunFolder
-from regard.cli.options import Flag
+from regard.cli.completion import choices
+from regard.cli.options import ARGUMENTS, Json, RunFolder
 from regard.exchange.formats import FORMATS
 
 TO = "; ".join(f"{name}: {form.what}" for name, form in FORMATS.items())
+OWN = "option of one format; " + "; ".join(
+    f"{name} --{option}: {about}" for name, form in FORMATS.items() for option, about in (form.options or {}).items()
+)
 
 
 def export_run(
     run: RunFolder,
-    out: Path,
+    out: Annotated[Path, Parameter(group=ARGUMENTS)],
     *,
-    to: Annotated[str, Parameter(help=TO)],
-    check: Annotated[bool, Flag] = False,
-    json: Annotated[bool, Flag] = False,
-    **options: str,
+    to: Annotated[str, Parameter(help=TO, metavar="FORMAT", completer=choices(*FORMATS))],
+    check: bool = False,
+    json: Annotated[Json, Parameter(help="with --check: print JSON")] = False,
+    **options: Annotated[str, Parameter(help=OWN, metavar="VALUE")],
 ) -> None:
-    """Export a run to a format that other tools read.
+    """Export a run to a format that other programs read.
+
+        regard export runs/mine model --to huggingface
+        regard export runs/translator model --to ctranslate2 --quantization int8
+        regard export runs/mine model.gguf --to gguf --check
 
     Parameters
     ----------
-    run
-        the run's folder
     out
-        the file or folder to write; it must not exist yet
+        file or folder to write; it must not exist yet
     check
-        open what was written with the program it is for, and print the largest difference to Regard
-    json
-        print what the check found as JSON
-    options
-        a format's own, as in --quantization int8
+        load the result with the program it is for, and print the largest difference from Regard
     """
     from regard.cli.printing import print_facts
     from regard.exchange.formats import export

@@ -40,7 +40,7 @@ def line_by_line(
     _check_free(out)
     part, note = out.with_name(f"{out.name}.part"), out.with_name(f"{out.name}.part.json")
     if source.exists() and not source.is_file() and not source.is_dir():  # read twice, it would seem empty
-        raise RegardError(f"{source} is a pipe or a device: --in takes a file; without it stdin is read.")
+        raise RegardError(f"{source} is a pipe or a device, but --in takes a file: leave --in out to read stdin.")
     with reading(source) as stream:
         stream.read(0)  # a file that is not there is said before anything is made
     asked = json.dumps({"input": content_digest(source), **question}, sort_keys=True)
@@ -67,7 +67,7 @@ def _done(part: Path, note: Path, asked: str) -> int:
     there = [path for path in (part, note) if os.path.lexists(path)]
     if there and not (note.is_file() and note.read_bytes() == asked.encode()):
         raise RegardError(
-            f"{there[0]} was begun with another run, file or options: move it away, or choose another --out."
+            f"{there[0]} was started with another run, file or options: move it away, or choose another --out."
         )
     if not there:
         write_text(note, asked, new=True)
@@ -81,7 +81,7 @@ def _done(part: Path, note: Path, asked: str) -> int:
             lines, size = lines + 1, size + len(line)
         stream.truncate(size)
     if lines:
-        say(f"{part}: {pluralize(lines, 'line')} were there before; continuing")
+        say(f"{part}: continuing after {pluralize(lines, 'line')}")
     return lines
 
 
@@ -90,8 +90,8 @@ def _finish(part: Path, out: Path) -> None:
         rename_new(part, out)
     except RegardError:
         raise RegardError(
-            f"{out} was made by someone else in the meantime and is left as it is: move it away, and the same "
-            f"command gives {part} that name."
+            f"Another program created {out} in the meantime: move it away and run the same command again, which "
+            f"renames {part}."
         ) from None
 
 

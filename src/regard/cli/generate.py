@@ -10,8 +10,7 @@ from cyclopts import Parameter
 
 from regard.base.errors import RegardError
 from regard.base.settings import check_choice, check_range
-from regard.cli.completion import RunFolder
-from regard.cli.options import Flag
+from regard.cli.options import SEARCH, Device, InFile, Json, OutFile, Precision, Prompt, RunFolder, TopK, TopP, Weights
 from regard.cli.stdin import stdin_text
 from regard.report.screen import for_stdout
 
@@ -19,55 +18,43 @@ from regard.report.screen import for_stdout
 def generate(
     run: RunFolder,
     *,
-    prompt: Annotated[str, Parameter(allow_leading_hyphen=True)] = "",
+    prompt: Prompt = "",
     max_tokens: int = 200,
     lines: int = 0,
-    temperature: float = 1.0,
-    top_k: int = 0,
-    top_p: float = 1.0,
-    seed: int = 0,
-    beam: int = 0,
-    source: Annotated[Path | None, Parameter(name="--in")] = None,
-    out: Path | None = None,
-    precision: str = "fp32",
-    weights: str = "best",
-    device: str = "auto",
-    json: Annotated[bool, Flag] = False,
+    temperature: Annotated[float, Parameter(group=SEARCH)] = 1.0,
+    top_k: TopK = 0,
+    top_p: TopP = 1.0,
+    seed: Annotated[int, Parameter(group=SEARCH)] = 0,
+    beam: Annotated[int, Parameter(group=SEARCH, metavar="N")] = 0,
+    source: InFile = None,
+    out: OutFile = None,
+    precision: Precision = "fp32",
+    weights: Weights = "best",
+    device: Device = "auto",
+    json: Json = False,
 ) -> None:
-    """Continue a prompt, token by token; or each line of a file, many at once.
+    """Continue a prompt token by token, or complete each line of a file.
+
+        regard generate runs/mine --prompt "Once upon a time"
+        regard generate runs/mine --temperature 0.8 --max-tokens 500 --seed 3
+        regard generate runs/mine --in prompts.txt --out texts.txt
 
     Parameters
     ----------
-    run
-        the run's folder
     prompt
-        the text to continue; "-" reads it from stdin
+        text to continue; - reads it from stdin
     max_tokens
-        write at most this many tokens
+        maximum number of tokens to write
     lines
         stop after this many lines; 0 = no limit
     temperature
         below 1: safer, above 1: more varied, 0: greedy
-    top_k
-        draw only from the k most probable tokens; 0 = all
-    top_p
-        draw only from the most probable tokens that together hold this probability
     seed
         the same seed writes the same text
     beam
-        instead of drawing, print the most probable ways to finish the line, searched with this many beams
+        instead of sampling, print the N most probable ways to finish the line, by beam search of this size
     source
-        finish each line of this file, of any size, with progress; an empty line is written from its beginning
-    out
-        with --in: write the lines to this file; if interrupted, the same command continues where it stopped
-    precision
-        fp32, or bf16: faster on a GPU, and less exact
-    weights
-        best on validation, last, or a step whose weights were kept
-    device
-        cpu, cuda, …; auto = a GPU if there is one
-    json
-        print one object
+        complete each line of this file; an empty line starts from nothing
     """
     from regard.decoding.sampling import Sampling
     from regard.report.progress import say
@@ -80,9 +67,9 @@ def generate(
     check_choice("--precision", precision, ("fp32", "bf16"))
     sampling = Sampling(temperature, top_k, top_p)
     if (source is None) != (out is None):
-        raise RegardError("--in and --out go together: from one file to another.")
+        raise RegardError("--in and --out must be given together.")
     if source is not None and (prompt or lines or beam):
-        raise RegardError("--in draws the rest of each line of a file: --prompt, --lines and --beam do not go with it.")
+        raise RegardError("--in completes each line of a file: leave out --prompt, --lines and --beam.")
     prompt = stdin_text() if prompt == "-" else prompt
     loaded = load_language_model(run, weights=weights, device=device)
     if precision == "bf16":

@@ -3,19 +3,33 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from regard.cli.options import ARGUMENTS, OutputFolder
 
 
-def import_run(file: Path, *, run: Path | None = None, tokenizer: Path | None = None) -> None:
-    """Import a model as a run: an archive, a folder of Hugging Face (GPT-2, Llama, Marian, Pegasus), or an .arpa file.
+def import_run(
+    file: Annotated[Path, Parameter(group=ARGUMENTS)],
+    *,
+    run: OutputFolder = None,
+    tokenizer: Annotated[Path | None, Parameter(metavar="FILE")] = None,
+) -> None:
+    """Import a model as a run: an archive, a Hugging Face folder (GPT-2, Llama, Marian, Pegasus), or an .arpa file.
+
+        regard import model.zip --run runs/from-a-colleague
+        regard import gpt2/ --run runs/gpt2
+        regard import news.arpa
 
     Parameters
     ----------
     file
-        the model: a file, or a folder
+        the model: a file or a folder
     run
-        folder of the new run; default: runs/ and the file's name
+        output folder [default: runs/ and the file's name]
     tokenizer
-        the tokenizer.json of a run, for a model that has none; an .arpa file's words are else separated by spaces
+        tokenizer.json of a run, for a model without one [default for .arpa: words separated by spaces]
     """
     from regard.exchange.formats import import_file
 

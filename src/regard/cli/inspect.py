@@ -11,8 +11,18 @@ from cyclopts import Parameter
 
 from regard.base.errors import RegardError
 from regard.base.settings import check_range
-from regard.cli.completion import RunFolder
-from regard.cli.options import Flag, given_options
+from regard.cli.options import (
+    ARGUMENTS,
+    OUTPUT,
+    TRANSLATORS,
+    Beam,
+    Device,
+    Json,
+    LengthPenalty,
+    RunFolder,
+    Weights,
+    given_options,
+)
 from regard.cli.stdin import stdin_text
 from regard.report.screen import for_stdout
 
@@ -25,62 +35,55 @@ LECTURE = "lecture:"
 
 
 def inspect(
-    run: RunFolder,
-    text: str | None = None,
+    run: Annotated[RunFolder, Parameter(help="folder of the run, or lecture:any-b, a worked example")],
+    text: Annotated[str | None, Parameter(group=ARGUMENTS)] = None,
     *unquoted: Annotated[str, Parameter(show=False)],
-    target: Annotated[str | None, Parameter(allow_leading_hyphen=True)] = None,
-    prefix: Annotated[str | None, Parameter(allow_leading_hyphen=True)] = None,
-    gradients: Annotated[bool, Flag] = False,
-    work: Annotated[bool, Flag] = False,
+    target: Annotated[str | None, Parameter(allow_leading_hyphen=True, group=TRANSLATORS, metavar="TEXT")] = None,
+    prefix: Annotated[str | None, Parameter(allow_leading_hyphen=True, group=TRANSLATORS, metavar="TEXT")] = None,
+    gradients: bool = False,
+    work: bool = False,
     step: int | None = None,
-    layer: str | None = None,
+    layer: Annotated[str | None, Parameter(metavar="LAYER")] = None,
     head: int | None = None,
     top: int = 5,
-    beam: int | None = None,
-    length_penalty: float | None = None,
-    html: Path | None = None,
-    weights: str = "best",
-    device: str = "auto",
-    json: Annotated[bool, Flag] = False,
+    beam: Beam = None,
+    length_penalty: LengthPenalty = None,
+    html: Annotated[Path | None, Parameter(metavar="FILE", group=OUTPUT)] = None,
+    weights: Weights = "best",
+    device: Device = "auto",
+    json: Json = False,
 ) -> None:
-    """Show what happens inside while a run reads a text: what it expects at each step, attention, gates, gradients.
+    """Show the inside of a run while it reads a text: predictions at each step, attention, gates and gradients.
 
-    For a translator also the tree of its beam search; for an n-gram which order gave the probability.
+    For a translator also the tree of its beam search, and for an n-gram the order that gave each probability.
+
+        regard inspect runs/mine "the cat sat on the"
+        regard inspect runs/mine "the cat sat on the" --work --step 3
+        regard inspect runs/translator "They are watching." --html trace.html
+        regard inspect lecture:any-b
 
     Parameters
     ----------
-    run
-        the run's folder; lecture:any-b is a toy example of the lectures, worked out
     text
-        the text, or for a translator the source, in quotes; after -- if it begins with -; default: stdin
+        the text, or for a translator the source, in quotes; after -- if it begins with - [default: stdin]
     target
-        translator: look at this translation instead of the one that beam search finds; classifier: the true label
+        inspect this translation instead of the one that beam search finds; for a classifier: the true label
     prefix
-        translator: how the translation begins; the search finds the best way to go on
+        beginning of the translation, which the search completes
     gradients
-        also how much each token contributes to the loss of each step: one backward pass per step
+        also show how much each token contributes to the loss of each step; takes one backward pass per step
     work
-        the arithmetic of one step: the equations with the model's numbers in them
+        show the arithmetic of one step: the equations with the model's numbers
     step
-        with --work: which step, from 0; step 0 reads the boundary, step 3 the third token; default: the last
+        with --work: the step, from 0; step 0 reads `<eos>`, step 3 the third token [default: the last]
     layer
-        only this layer's attention, or arithmetic: 0 is the lowest; of a translator also self/0, cross/0 or encoder/0
+        show the attention or arithmetic of this layer: 0 is the lowest; translators have self/0, cross/0, encoder/0
     head
-        show this head, from 0; default: the mean of all heads; with --work, head 0
+        show this head, from 0 [default: the mean of all heads; with --work, head 0]
     top
-        show the N most probable next tokens
-    beam
-        translator: hypotheses of the search; default: 5
-    length_penalty
-        translator: log P is divided by the length to this power; default: 1
+        number of next tokens to show
     html
         write everything to this new file, a page that works offline
-    weights
-        best on validation, last, or a step whose weights were kept
-    device
-        cpu, cuda, …; auto = a GPU if there is one
-    json
-        print one object with everything
     """
     from regard.base.locks import write_new
     from regard.insight.views.page import trace_page
@@ -91,17 +94,19 @@ def inspect(
     check_range("--top", top, 1)
     check_range("--beam", 1 if beam is None else beam, 1)
     if step is not None and not work:
-        raise RegardError("--step says which step --work works out: add --work.")
+        raise RegardError("--step works only with --work: add --work.")
     if work and gradients and html is None:
-        raise RegardError("--gradients belong to a trace and not to --work: leave one of them out, or add --html.")
+        raise RegardError(
+            "--gradients and --work cannot be shown together in the terminal: leave one of them out, or add --html."
+        )
     if str(run).startswith(LECTURE):
         return _print_example(str(run), text, {"--html": html, "--step": step, "--layer": layer, "--head": head}, json)
     if not work and (json or html) and not (layer is None and head is None):
-        raise RegardError("--layer and --head choose what the terminal shows; --json and --html hold everything.")
+        raise RegardError("--layer and --head apply only to the terminal; --json and --html contain everything.")
     if html is not None and html.exists():
-        raise RegardError(f"{html} exists already; --html writes a new file.")
+        raise RegardError(f"{html} exists already: choose another name for --html.")
     if unquoted:
-        raise RegardError(f'The text is one argument, in quotes: "{text} {" ".join(unquoted)}".')
+        raise RegardError(f'Put the text in quotes: "{text} {" ".join(unquoted)}".')
     text = _given(text)
     loaded = load(run, weights=weights, device=device)
     search = {"--prefix": prefix, "--beam": beam, "--length-penalty": length_penalty}
@@ -112,7 +117,7 @@ def inspect(
     trace = _read(loaded, "trace", text, target, search, top=top, gradients=gradients)
     if html is not None:
         write_new(html, trace_page(trace, works=calculation.at_all_steps(worked) if calculation else ()))
-        say(f"the page is {html}") if json else print(html)
+        say(f"wrote {html}") if json else print(html)
     if json:
         print(for_stdout(json_module.dumps((worked or trace).as_json(), ensure_ascii=False)))
     elif html is None:
@@ -123,10 +128,10 @@ def _given(text: str | None) -> str:
     """The text of the command line, or else what comes through a pipe."""
     if text is None:
         if sys.stdin is not None and sys.stdin.isatty():
-            raise RegardError('There is no text: regard inspect RUN "the dog ran", or send it through a pipe.')
+            raise RegardError('There is no text: give it as in regard inspect RUN "the dog ran", or pipe it in.')
         text = stdin_text()
     if not text.strip():
-        raise RegardError("The text is empty: give some words to look at.")
+        raise RegardError("The text is empty: give at least one word.")
     return text
 
 
@@ -155,19 +160,17 @@ def _print_example(name: str, text: str | None, options: dict[str, Any], json: b
     from regard.insight.lecture_examples import lecture_example
 
     if given := [option for option, value in options.items() if value is not None]:
-        raise RegardError(f"{name} is worked out whole: leave {given[0]} out.")
+        raise RegardError(f"{name} is always shown in full: leave {given[0]} out.")
     _print_work(lecture_example(name, text), json)
 
 
 def _check_source(loaded: Any, text: str) -> None:
     """A source is one line, and no longer than what the model has learned from."""
     if "\n" in text:
-        raise RegardError("There is more than one line: inspect looks at one sentence, so give one of them.")
+        raise RegardError("The text has more than one line: inspect takes one sentence at a time.")
     tokens, longest = len(loaded.source_tokenizer.encode(text)), loaded.recipe.data.longest
     if tokens > longest:
-        raise RegardError(
-            f"The text has {tokens} tokens, and this model was trained on at most {longest}: give less of it."
-        )
+        raise RegardError(f"The text has {tokens} tokens, but this model was trained on at most {longest}: shorten it.")
 
 
 def _attention(trace: Trace, layer: str | None, head: int | None) -> str | None:
@@ -175,12 +178,12 @@ def _attention(trace: Trace, layer: str | None, head: int | None) -> str | None:
     if layer is None and head is None:
         return None
     if not trace.attention:
-        raise RegardError(f"{trace.system} has no attention, so there is no --layer and no --head to show.")
+        raise RegardError(f"{trace.system} has no attention, so --layer and --head do not apply.")
     kinds = [name.split("/")[0] for name in trace.attention]
     kind = next(kind for kind in ("cross", "self", "average", "encoder") if kind in kinds)
     if layer is None:
         layer = str(kinds.count(kind) - 1)
     name = f"{kind}/{layer}" if layer.isdecimal() else layer
     if name not in trace.attention:
-        raise RegardError(f"There is no layer {layer} to show: {trace.system} has {', '.join(trace.attention)}.")
+        raise RegardError(f"There is no layer {layer}: {trace.system} has {', '.join(trace.attention)}.")
     return name

@@ -5,37 +5,42 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-from regard.cli.options import Flag
+from cyclopts import Parameter
+
+from regard.cli.options import ARGUMENTS
 
 
 def lab(
-    folder: Path = Path("runs"),
+    folder: Annotated[Path, Parameter(group=ARGUMENTS)] = Path("runs"),
     *,
     port: int | None = None,
-    host: str = "127.0.0.1",
+    host: Annotated[str, Parameter(metavar="ADDRESS")] = "127.0.0.1",
     token: str | None = None,
-    no_browser: Annotated[bool, Flag] = False,
+    no_browser: bool = False,
 ) -> None:
-    """Open the lab: watch models learn, compare them, and look inside them, in the browser.
+    """Open the lab in the browser: watch models learn, compare them, and look inside them.
 
-    It works without a network and reads only the folder of your runs. Prints its address, and opens the browser there.
+    The lab needs no network and reads only the folder of your runs. It prints its URL and opens the browser.
+
+        regard lab
+        regard lab experiments/runs --port 9000 --no-browser
 
     Parameters
     ----------
     folder
-        the folder that holds your runs
+        folder of your runs
     port
-        default: 8117, or one that is free
+        port to listen on [default: 8117, or any free port]
     host
-        another address lets other machines in, with a token
+        address to listen on; an address other than a loopback address admits other machines, with a token
     token
-        for another address; default: one chosen by chance, as part of the address that is printed
+        token for other machines [default: a random token, included in the printed URL]
     no_browser
-        print the address and leave the browser alone
+        print the URL and do not open the browser
     """
     from regard.base.errors import RegardError
     from regard.web.lab.opening import open_lab
 
     if folder != Path("runs") and not folder.exists():
-        raise RegardError(f"There is no folder {folder}: make it first, or give the one that holds your runs.")
+        raise RegardError(f"There is no folder {folder}: create it, or name the folder of your runs.")
     open_lab(folder, host, port, token, not no_browser)

@@ -5,18 +5,21 @@ from __future__ import annotations
 import sys
 from typing import Annotated
 
-from regard.cli.options import Flag
+from cyclopts import Parameter
+
+from regard.cli.options import ARGUMENTS, Json
 
 
-def laws(target: str, *, json: Annotated[bool, Flag] = False) -> None:
-    """Test a system against every law of the contract, also your own: ./mine.py:MyCell. Exit 1 if one is broken.
+def laws(target: Annotated[str, Parameter(group=ARGUMENTS, name=("system", "target"))], *, json: Json = False) -> None:
+    """Test a system, or your own layer, against every law of the contract. Exit with 1 if a law is broken.
+
+        regard laws lstm
+        regard laws ./mine.py:MyCell
 
     Parameters
     ----------
     target
-        a system (`regard systems`), or a Layer, Cell or Model of your own as ./mine.py:MyCell or my.package:MyCell
-    json
-        print a list of objects
+        a system (`regard systems`), or your own Layer, Cell or Model: ./mine.py:MyCell or my.package:MyCell
     """
     from dataclasses import asdict
 

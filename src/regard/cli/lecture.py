@@ -4,25 +4,27 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-from regard.cli.options import Flag
+from regard.cli.options import Json
 
 if TYPE_CHECKING:
-    from regard.learn.lectures import Entry, Found, Page
+    from regard.learn.lectures import Found, LectureEntry, Page
 
 
-def lecture(place: str | None = None, /, *, json: Annotated[bool, Flag] = False) -> None:
-    """Walk through the lectures: each idea with its equation, its line of code, a command and the claim that tests it.
+def lecture(place: str | None = None, /, *, json: Json = False) -> None:
+    """Read the lectures: each idea with its equation, its line of code, a command, and the claim that tests it.
 
-    Without a place it lists the lectures and the errata of their notes.
+    Without an argument, list the lectures and the errata of their notes.
+
+        regard lecture
+        regard lecture 003
+        regard lecture 003:49
 
     Parameters
     ----------
     place
-        a lecture (003), one line of its notes (003:49), or errata: what is wrong in the notes, and a list of words
-    json
-        print what it found as JSON
+        a lecture (003), a line of its notes (003:49), or errata: mistakes in the notes, and a glossary
     """
     from regard.learn.lectures import find, get_lecture, lectures
     from regard.report.table import print_json, print_table
@@ -87,7 +89,7 @@ def _page(page: Page) -> dict[str, Any]:
     }
 
 
-def _entry(entry: Entry) -> dict[str, Any]:
+def _entry(entry: LectureEntry) -> dict[str, Any]:
     return {
         "title": entry.title,
         "lines": [str(lines) for lines in entry.lines],

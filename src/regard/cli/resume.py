@@ -4,22 +4,19 @@ from __future__ import annotations
 
 import time
 
-from regard.cli.completion import RunFolder, Track
-from regard.cli.options import Settings
+from regard.cli.options import RunFolder, Settings, Track
 
 
 def resume(run: RunFolder, *settings: Settings, track: Track = "") -> None:
-    """Continue exactly where a run stopped; if memory ran out, with smaller micro-batches: --training.accumulate 2.
+    """Continue a run exactly where it stopped.
 
-    Parameters
-    ----------
-    run
-        the run's folder
-    track
-        draw the curves, those of before included: tensorboard or mlflow
+    If memory ran out, continue with smaller micro-batches: --training.accumulate 2.
+
+        regard resume runs/mine
+        regard resume runs/mine --training.accumulate 2
     """
     began = time.perf_counter()
-    from regard.runs import train as fit
     from regard.runs.recipe import parse_overrides
+    from regard.runs.resume import resume as continue_run
 
-    print(fit.resume(run, parse_overrides(settings, ("track",)), track=track, began=began).folder)
+    print(continue_run(run, parse_overrides(settings, ("track",)), track=track, began=began).folder)

@@ -6,30 +6,30 @@ import sys
 from pathlib import Path
 from typing import Annotated, Any
 
-from cyclopts import App, Group
+from cyclopts import Parameter
 
 from regard.base.errors import RegardError
 from regard.base.numbers import format_bytes, pluralize
 from regard.base.settings import did_you_mean
-from regard.cli.completion import RunFolder
-from regard.cli.options import Flag
+from regard.cli.help import app_of_commands
+from regard.cli.options import ARGUMENTS, Json, RunFolder, RunFolders
 from regard.cli.printing import agreed, print_prose
 
-runs_app = App(
-    name="runs", help="List the runs below a folder; compare, rename or remove them.", group_commands=Group("Commands")
-)
+runs_app = app_of_commands("runs", "regard runs [FOLDER] [OPTIONS]\n       regard runs compare|rename|remove RUN...")
 
 
 @runs_app.default
-def runs_list(folder: Path = Path("runs"), *, json: Annotated[bool, Flag] = False) -> None:
-    """List the runs in a folder and below it: what each is, its state and its best validation. No weights are read.
+def runs_list(folder: Annotated[Path, Parameter(group=ARGUMENTS)] = Path("runs"), *, json: Json = False) -> None:
+    """List the runs in a folder and below it; compare, rename or remove runs.
+
+        regard runs
+        regard runs experiments --json
+        regard runs compare runs/mine runs/other
 
     Parameters
     ----------
     folder
-        where to look
-    json
-        print a list of objects
+        folder to search
     """
     from regard.report.table import print_json, print_table
     from regard.runs.store.list import list_runs
@@ -42,7 +42,7 @@ def runs_list(folder: Path = Path("runs"), *, json: Annotated[bool, Flag] = Fals
         print_json(rows)
         return
     if not rows:
-        print(f"There are no runs in {folder}; `regard train` makes one.", file=sys.stderr)
+        print(f"There are no runs in {folder}; create one with `regard train`.", file=sys.stderr)
         return
     headings = {"run": "run", "system": "system"}
     if any(row["from"] for row in rows):
@@ -81,16 +81,13 @@ def _local_time(created: Any) -> str | None:
         return None
 
 
-@runs_app.command(name="compare")
-def runs_compare(*runs: RunFolder, json: Annotated[bool, Flag] = False) -> None:
-    """Show the figures of two runs or more side by side, and every setting in which they differ.
+@runs_app.command(name="compare", usage="regard runs compare RUN... [OPTIONS]")
+def runs_compare(*runs: RunFolders, json: Json = False) -> None:
+    """Show the results of two or more runs side by side, and every setting in which they differ.
 
-    Parameters
-    ----------
-    runs
-        the runs' folders
-    json
-        print one object
+    Settings that only one of them has are counted; --json lists them.
+
+        regard runs compare runs/mine runs/other
     """
     from regard.report.table import print_json, print_table
     from regard.runs.store.list import compare_runs, short_names
@@ -115,39 +112,40 @@ def runs_compare(*runs: RunFolder, json: Annotated[bool, Flag] = False) -> None:
         print_prose(found["note"])
     print()
     if not found["settings"]:
-        print("They differ in no setting.")
+        print("All settings are identical.")
         return
     named = {}
     shared = {key: cells for key, cells in found["settings"].items() if sum(cell is not None for cell in cells) > 1}
     print_table(rows(shared), {"": "setting", **{str(n): name for n, name in columns}})
     if alone := len(found["settings"]) - len(shared):
-        print_prose(f"And {pluralize(alone, 'setting')} that only one of them has; --json lists them.")
+        print_prose(f"Only one of the runs has {pluralize(alone, 'further setting')}; --json lists them.")
 
 
-@runs_app.command(name="rename")
-def runs_rename(run: RunFolder, name: str) -> None:
-    """Give a run another name, in the folder in which it lies.
+@runs_app.command(name="rename", usage="regard runs rename RUN NAME")
+def runs_rename(run: RunFolder, name: Annotated[str, Parameter(group=ARGUMENTS)]) -> None:
+    """Rename a run; it stays in the same parent folder.
+
+        regard runs rename runs/mine better
 
     Parameters
     ----------
-    run
-        the run's folder
     name
-        its new name, without folders
+        new name, without folders
     """
     from regard.runs.store.remove import rename_run
 
     print(rename_run(run, name))
 
 
-@runs_app.command(name="remove")
-def runs_remove(*runs: RunFolder, yes: Annotated[bool, Flag] = False) -> None:
-    """Remove runs, after asking. Files that Regard did not write stay; a run that is being trained is refused.
+@runs_app.command(name="remove", usage="regard runs remove RUN... [OPTIONS]")
+def runs_remove(*runs: RunFolders, yes: bool = False) -> None:
+    """Delete runs, after asking. Files that Regard did not write are kept; a run in training is not deleted.
+
+        regard runs remove runs/old runs/older
+        regard runs remove runs/old --yes
 
     Parameters
     ----------
-    runs
-        the runs' folders
     yes
         do not ask
     """
@@ -161,7 +159,7 @@ def runs_remove(*runs: RunFolder, yes: Annotated[bool, Flag] = False) -> None:
     for run in runs:  # all of them, before the first is removed
         check_removable(run)
         if is_locked(run / ".lock"):
-            raise RegardError(f"{run} is being trained: stop it first, or wait until it has ended.")
+            raise RegardError(f"{run} is being trained: stop it first, or wait until it ends.")
     size = format_bytes(sum(map(size_on_disk, runs)))
     what = f"{runs[0]}" if len(runs) == 1 else f"{pluralize(len(runs), 'run')}: {', '.join(map(str, runs))}"
     if not agreed(f"Remove {what} ({size})?", yes):
@@ -169,5 +167,5 @@ def runs_remove(*runs: RunFolder, yes: Annotated[bool, Flag] = False) -> None:
         return
     for run in runs:
         if left := remove_run(run):
-            say(f"{run}: kept what Regard did not write: {', '.join(map(str, left))}")
+            say(f"{run}: kept files that Regard did not write: {', '.join(map(str, left))}")
         print(run)

@@ -7,50 +7,45 @@ from collections.abc import Iterator
 from json import JSONEncoder
 from typing import Annotated, Any
 
-from regard.cli.completion import Corpus, RunFolder
-from regard.cli.options import Columns, Encoding, Flag, given_options
+from cyclopts import Group, Parameter
+
+from regard.cli.options import Columns, Corpus, Device, Encoding, JsonLines, RunFolder, Split, Weights, given_options
 from regard.cli.stdin import stdin_batches, stdin_pairs
 from regard.report.screen import harmless
 
+PAIRS = Group("Translators and classifiers", sort_key=5)
 AS_JSON = JSONEncoder(ensure_ascii=False).encode
 
 
 def score(
     run: RunFolder,
     *,
-    data: Corpus | None = None,
-    columns: Columns = "",
-    encoding: Encoding = "utf-8",
-    split: str | None = None,
-    tokens: Annotated[bool, Flag] = False,
-    weights: str = "best",
-    device: str = "auto",
-    json: Annotated[bool, Flag] = False,
+    data: Annotated[Corpus | None, Parameter(group=PAIRS)] = None,
+    columns: Annotated[Columns, Parameter(group=PAIRS)] = "",
+    encoding: Annotated[Encoding, Parameter(group=PAIRS)] = "utf-8",
+    split: Annotated[Split | None, Parameter(group=PAIRS)] = None,
+    tokens: bool = False,
+    weights: Weights = "best",
+    device: Device = "auto",
+    json: JsonLines = False,
 ) -> None:
-    """Log-probability (natural) of each line of stdin: `log P, tokens, line`, tab-separated.
+    """Score each line of stdin: print its natural log-probability, its number of tokens and the line, tab-separated.
 
-    A translator scores pairs, `source⇥target` on each line: log P(target | source). A line is answered when it comes.
+    Translators and classifiers score pairs, `source⇥target` on each line: log P(target | source). Each line is scored
+    as soon as it arrives.
+
+        regard score runs/mine < lines.txt
+        echo "the cat sat" | regard score runs/mine --tokens
+        regard score runs/translator --data pairs.tsv
 
     Parameters
     ----------
-    run
-        the run's folder
     data
-        translator, classifier: score the pairs of this file, as they stand in it, instead of stdin's
-    columns
-        of a table: which columns of --data are source and target, by name or number: sw,en or 2,3
-    encoding
-        of --data without a byte-order mark: utf-8, or for example cp1252 (Excel on Windows)
+        score the pairs of this file, in its order, instead of stdin
     split
-        the pairs of this split, of --data or of the run's own corpus: train, valid or test
+        score the pairs of this split, of --data or of the run's own corpus
     tokens
-        one line for each token: `log P, token`; an empty line ends each sentence
-    weights
-        best on validation, last, or a step whose weights were kept
-    device
-        cpu, cuda, …; auto = a GPU if there is one
-    json
-        print one JSON object per line
+        print one line per token, `log P, token`, and an empty line after each sentence
     """
     from regard.runs.load import load
     from regard.runs.tasks.task import task_of

@@ -3,52 +3,51 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter
 
 from regard.base.errors import RegardError
 from regard.base.settings import check_range
+from regard.cli.options import TRANSLATORS, Device, Precision, RunFolders, Weights
 
 
 def serve(
-    *runs: Path,
-    host: str = "127.0.0.1",
+    *runs: Annotated[
+        RunFolders,
+        Parameter(help="folders of the runs, whose names become the models' names"),
+    ],
+    host: Annotated[str, Parameter(metavar="ADDRESS")] = "127.0.0.1",
     port: int = 8000,
     token: str | None = None,
-    languages: Annotated[Sequence[str], Parameter(negative=())] = (),
+    languages: Annotated[Sequence[str], Parameter(metavar="NAME=en-fr", group=TRANSLATORS)] = (),
     queue: int = 512,
-    precision: str = "fp32",
-    weights: str = "best",
-    device: str = "auto",
+    precision: Annotated[Precision, Parameter(help="precision of language models; bf16 is faster on a GPU")] = "fp32",
+    weights: Weights = "best",
+    device: Device = "auto",
 ) -> None:
-    """Serve runs over HTTP: language models as OpenAI's completions API, translators as LibreTranslate's.
+    """Serve runs over HTTP: language models with OpenAI's completions API, translators with LibreTranslate's.
 
-    The address is printed once it answers; there is a page to try it, and /docs says everything. SIGTERM finishes what
-    has begun; SIGHUP takes up runs that were replaced.
+    Classifiers are skipped. The server prints its URL when it is ready; the URL opens a page to try the models, and
+    /docs documents the API. SIGTERM finishes the open requests and stops; SIGHUP reloads runs that were replaced.
+
+        regard serve runs/mine
+        regard serve runs/mine runs/translator --port 9000
+        REGARD_TOKEN=secret-and-long regard serve runs/mine --host 0.0.0.0
 
     Parameters
     ----------
-    runs
-        the runs' folders, of any number; a model's name is that of its folder; classifiers are skipped
     host
-        the address to listen on; any but a loopback address needs a token
+        address to listen on; any address but a loopback address needs a token
     port
-        the port; 0 = one that is free
+        port to listen on; 0 = any free port
     token
-        who asks must show it, as `Authorization: Bearer …` or `api_key`; or set REGARD_TOKEN, which no list of
-        processes shows
+        token that clients must send, as `Authorization: Bearer …` or `api_key`; prefer REGARD_TOKEN, which is not
+        visible in process lists
     languages
-        of a translator whose run does not say them: NAME=en-fr
+        languages of a translator whose run does not name them
     queue
-        texts or sentences of a model that may be written or wait; more are answered 503
-    precision
-        of language models: fp32, or bf16: faster on a GPU, and less exact
-    weights
-        best on validation, or last
-    device
-        cpu, cuda, …; auto = a GPU if there is one
+        maximum number of texts or sentences per model, running or waiting; beyond it, HTTP 503
     """
     import os
 
@@ -58,7 +57,7 @@ def serve(
     from regard.web.serve.served_models import ServedModels
 
     if not runs:
-        raise RegardError("Which runs? Give at least one folder, as in `regard serve runs/mine`.")
+        raise RegardError("Name at least one run, as in `regard serve runs/mine`.")
     check_range("--queue", queue, 1)
     token = token or os.environ.get("REGARD_TOKEN") or None
     named = dict(_language_pair(said) for said in languages)
@@ -75,5 +74,5 @@ def _language_pair(said: str) -> tuple[str, tuple[str, str]]:
     name, _, both = said.partition("=")
     source, _, target = both.partition("-")
     if not name or not source.isalpha() or not target.isalpha():
-        raise RegardError(f"--languages takes NAME=from-into, as in enfr=en-fr, not {said!r}.")
+        raise RegardError(f"--languages takes NAME=FROM-TO, as in enfr=en-fr, not {said!r}.")
     return name, (source, target)

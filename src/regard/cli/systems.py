@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
-from regard.cli.options import Flag
+from regard.cli.options import Json
 
 
-def systems(*, json: Annotated[bool, Flag] = False) -> None:
-    """List the systems: name, year, paper, task.
+def systems(*, json: Json = False) -> None:
+    """List the systems with year, task and paper.
 
-    Parameters
-    ----------
-    json
-        print a list of objects
+    `regard train NAME` trains one.
+
+        regard systems
+        regard systems --json
     """
     from dataclasses import asdict
 

@@ -8,65 +8,88 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from regard.cli.completion import Corpus, Size, Track, complete_target
-from regard.cli.options import DATA_OPTIONS, Flag, Settings, check_systems
+from regard.cli.completion import complete_run, complete_target
+from regard.cli.options import (
+    ARGUMENTS,
+    DATA_OPTIONS,
+    OUTPUT,
+    Corpus,
+    Json,
+    OutputFolder,
+    Settings,
+    Size,
+    Track,
+    check_systems,
+)
 from regard.cli.printing import print_facts
+from regard.systems.catalogue import SYSTEMS
 
+Target = Annotated[
+    str | None,
+    Parameter(
+        name="system|recipe",
+        allow_leading_hyphen=True,
+        completer=complete_target,
+        group=ARGUMENTS,
+        help=f"{', '.join(system.name for system in SYSTEMS)}; a recipe.toml; or your own layer, ./mine.py:MyCell",
+    ),
+]
 TRAIN_OPTIONS = ("data", "run", "size", "seed", "budget", "from", "track", "print-recipe", "dry-run", "json")
 
 
 def train(
-    target: Annotated[str | None, Parameter(allow_leading_hyphen=True, completer=complete_target)] = None,
+    target: Target = None,
     /,
     *settings: Settings,
     data: Corpus | None = None,
-    run: Path | None = None,
     size: Size | None = None,
     seed: int | None = None,
-    budget: str | None = None,
-    start: Annotated[Path | None, Parameter(name="--from")] = None,
+    budget: Annotated[str | None, Parameter(metavar="TIME|TOKENS")] = None,
+    start: Annotated[Path | None, Parameter(name="--from", metavar="RUN", completer=complete_run)] = None,
+    dry_run: bool = False,
+    run: OutputFolder = None,
     track: Track = "",
-    print_recipe: Annotated[bool, Flag] = False,
-    dry_run: Annotated[bool, Flag] = False,
-    json: Annotated[bool, Flag] = False,
+    print_recipe: Annotated[bool, Parameter(group=OUTPUT)] = False,
+    json: Annotated[Json, Parameter(help="with --dry-run: print JSON")] = False,
 ) -> None:
-    """Train a system, or a recipe file, on a text. Every setting can be given: --model.layers 3 --training.steps 500.
+    """Train a model on your data and save it as a run.
+
+    Every setting of the model, the data and the training is an option as well, such as --model.layers 3 or
+    --training.steps 500. `regard train SYSTEM --print-recipe` lists all of them with their defaults.
+
+        regard train lstm --data my.txt --run runs/mine
+        regard train transformer --data pairs.tsv --size small --budget 10m
+        regard train runs/mine/recipe.toml
+        regard train gpt --print-recipe
 
     Parameters
     ----------
-    target
-        a system (`regard systems`), a layer of your own (./mine.py:MyCell), or a recipe.toml
     data
-        a built-in or known corpus, or your own file or folder (docs/data.md): text, pairs, a table with --data.columns;
-        default: pyref, for translators phrasebook
-    run
-        folder of the new run; default: runs/SYSTEM-CORPUS
-    size
-        tiny, small, medium or large
+        a file, a folder or the name of a corpus (`regard data`) [default: pyref; translators: phrasebook]
     seed
-        short for --training.seed
+        seed of the random numbers, short for --training.seed [default: 1]
     budget
-        short for --training.budget: 60s, 10m, 2h from the command to its end, or tokens such as 5M
+        60s, 10m or 2h of wall-clock time, or a number of tokens such as 5M; short for --training.budget
     start
-        start from the weights and tokenizer of this run (fine-tuning)
-    track
-        draw the curves while it learns: tensorboard (in RUN/tensorboard) or mlflow (in mlflow.db beside the run)
-    print_recipe
-        print every setting with its documentation, as TOML, and stop
+        fine-tune: start from the weights and the tokenizer of this run
     dry_run
         estimate parameters, memory and time from three measured steps, and stop
-    json
-        with --dry-run: print one object
+    run
+        output folder [default: runs/SYSTEM-CORPUS]
+    print_recipe
+        print every setting with its documentation as TOML, and stop
     """
     began = time.perf_counter()  # before anything heavy is imported
     check_systems([target] if target is not None and not target.startswith("--") else [])
-    from regard.runs import train as fit
+    from regard.runs.compose import compose_recipe
+    from regard.runs.dry_run import dry_run as estimate
     from regard.runs.recipe import parse_overrides
+    from regard.runs.train import train_recipe
 
     if target is not None and target.startswith("--"):  # no system was named, so the first setting stands in its place
         settings, target = (target, *settings), None
     is_file = target is not None and target.endswith(".toml")
-    recipe = fit.compose_recipe(
+    recipe = compose_recipe(
         None if is_file else target,
         data=data,
         size=size,
@@ -79,6 +102,6 @@ def train(
     if print_recipe:
         print(recipe.documented(), end="")
     elif dry_run:
-        print_facts(fit.dry_run(recipe), json)
+        print_facts(estimate(recipe), json)
     else:
-        print(fit.train_recipe(recipe, run, track=track, began=began).folder)
+        print(train_recipe(recipe, run, track=track, began=began).folder)

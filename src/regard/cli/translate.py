@@ -10,82 +10,83 @@ from cyclopts import Parameter
 
 from regard.base.errors import RegardError
 from regard.base.settings import check_range
-from regard.cli.completion import RunFolder
-from regard.cli.options import Flag, beam_search
+from regard.cli.options import (
+    MODEL,
+    OUTPUT,
+    SEARCH,
+    Average,
+    Beam,
+    Device,
+    InFile,
+    JsonLines,
+    LengthPenalty,
+    OutFile,
+    RunFolder,
+    TopK,
+    TopP,
+    Truncate,
+    Weights,
+    beam_search,
+    one_of_these,
+)
 from regard.cli.stdin import stdin_batches
 from regard.report.screen import for_stdout
 from regard.text.readers.subtitles import Subtitles, subtitle_format
+
+Engine = Annotated[str, one_of_these("regard", "ctranslate2", "ctranslate2-int8", group=MODEL)]
 
 
 def translate(
     run: RunFolder,
     *,
-    beam: int | None = None,
-    n_best: int = 1,
-    length_penalty: float | None = None,
-    min_tokens: int = 0,
-    max_tokens: int | None = None,
-    temperature: float = 0.0,
-    top_k: int = 0,
-    top_p: float = 1.0,
-    seed: int = 0,
-    alignment: Annotated[bool, Flag] = False,
-    attention: Annotated[bool, Flag] = False,
-    truncate: Annotated[bool, Flag] = False,
-    source: Annotated[Path | None, Parameter(name="--in")] = None,
-    out: Path | None = None,
-    average: int | None = None,
-    weights: str = "best",
-    engine: str = "regard",
-    device: str = "auto",
-    json: Annotated[bool, Flag] = False,
+    beam: Annotated[Beam, Parameter(group=SEARCH)] = None,
+    n_best: Annotated[int, Parameter(group=SEARCH, metavar="N")] = 1,
+    length_penalty: Annotated[LengthPenalty, Parameter(group=SEARCH)] = None,
+    min_tokens: Annotated[int, Parameter(group=SEARCH)] = 0,
+    max_tokens: Annotated[int | None, Parameter(group=SEARCH)] = None,
+    temperature: Annotated[float, Parameter(group=SEARCH)] = 0.0,
+    top_k: TopK = 0,
+    top_p: TopP = 1.0,
+    seed: Annotated[int, Parameter(group=SEARCH)] = 0,
+    alignment: Annotated[bool, Parameter(group=OUTPUT)] = False,
+    attention: Annotated[bool, Parameter(group=OUTPUT)] = False,
+    truncate: Truncate = False,
+    source: InFile = None,
+    out: OutFile = None,
+    average: Average = None,
+    weights: Weights = "best",
+    engine: Engine = "regard",
+    device: Device = "auto",
+    json: JsonLines = False,
 ) -> None:
-    """Translate each line of stdin: raw sentences in, raw sentences out, as many lines as came in.
+    """Translate each line of stdin: one translation per line, no tokenization needed.
 
-    A line is answered when it comes; lines that come fast are translated together.
+    Each line is translated as soon as it arrives; lines that arrive together are translated together.
+
+        echo "They are watching." | regard translate runs/translator
+        regard translate runs/translator --n-best 3 --alignment < source.txt
+        regard translate runs/translator --in film.en.srt --out film.fr.srt
 
     Parameters
     ----------
-    run
-        the run's folder
-    beam
-        hypotheses of the search, 1 = greedy; default: 5
     n_best
         print the N best translations of each line: `line, score, log P, text`, tab-separated
-    length_penalty
-        log P is divided by the length to this power; default: 1
     min_tokens
-        write at least this many tokens, the closing `<eos>` counted
+        minimum number of tokens to write, including the closing `<eos>`
     max_tokens
-        write at most this many tokens; default: 2 × source length + 10
+        maximum number of tokens to write [default: 2 × source length + 10]
     temperature
-        above 0: draw instead of searching
-    top_k
-        draw only from the k most probable tokens; 0 = all
-    top_p
-        draw only from the most probable tokens that together hold this probability
+        above 0: sample instead of searching
     seed
-        the same seed draws the same translations
+        the same seed samples the same translations
     alignment
-        also print which source word each word looked at: 0-0 1-2 …
+        also print which source word each word attends to: 0-0 1-2 …
     attention
-        with --json: the weights of every layer and head
-    truncate
-        cut lines that are longer than anything the model was trained on, instead of refusing them
+        with --json: also print the attention weights of every layer and head
     source
-        translate this file instead of stdin, of any size, with progress; of subtitles (.srt, .vtt) the text of each cue
-    out
-        with --in: write to this file; if interrupted, the same command continues where it stopped
-    average
-        use the mean of the weights of the last N validations
-    weights
-        best on validation, last, or a step whose weights were kept
+        translate this file instead of stdin; in subtitles (.srt, .vtt) the text of each cue
     engine
-        what searches: regard, or on a CPU ctranslate2, or ctranslate2-int8, which is the fastest
-    device
-        cpu, cuda, …; auto = a GPU if there is one
-    json
-        print one JSON object per line
+        program that searches; the others run on a CPU, and ctranslate2-int8 is the fastest
     """
     from regard.cli.file_to_file import ReadAhead, line_by_line, run_digests
     from regard.decoding.sampling import Sampling
@@ -97,19 +98,19 @@ def translate(
     sampling = Sampling(temperature, top_k, top_p)
     check_range("--n-best", n_best, 1)
     if temperature == 0 and (top_k or top_p != 1.0 or seed):
-        raise RegardError("--top-k, --top-p and --seed are for drawing: give --temperature, too.")
+        raise RegardError("--top-k, --top-p and --seed need sampling: add --temperature.")
     if temperature > 0 and (beam is not None or length_penalty is not None):
-        raise RegardError("--temperature draws and --beam searches: choose one of them.")
+        raise RegardError("--temperature samples and --beam searches: give only one of them.")
     if attention and not json:
-        raise RegardError("--attention prints numbers for every head: use it with --json.")
+        raise RegardError("--attention works only with --json: add --json.")
     if (source is None) != (out is None):
-        raise RegardError("--in and --out go together: from one file to another.")
+        raise RegardError("--in and --out must be given together.")
     if out is not None and n_best > 1 and not json:
-        raise RegardError("--n-best writes several lines for one: with --out, add --json.")
+        raise RegardError("--n-best prints several translations per line: with --out, add --json.")
     subtitles = _subtitles(source, out, plain=not (json or alignment))
     if engine != "regard" and (temperature > 0 or device not in ("auto", "cpu")):
-        option, does = ("--temperature", "searches") if temperature > 0 else ("--device", "computes on the CPU")
-        raise RegardError(f"--engine {engine} {does}: leave {option} out, or take --engine regard.")
+        option, does = ("--temperature", "only searches") if temperature > 0 else ("--device", "runs on the CPU")
+        raise RegardError(f"--engine {engine} {does}: leave {option} out, or use --engine regard.")
     how: dict[str, Any] = {"sampling": sampling}
     if temperature == 0:
         how = {"beam": beam_search(beam, length_penalty, n_best)}
@@ -159,8 +160,8 @@ def translate(
             print(for_stdout("\n".join(said)), flush=True)
         done, spoken = done + len(lines), spoken + sum(bool(line.strip()) for line in lines)
     if spoken and not words:
-        smaller = ", or a smaller --size" * has_smaller(loaded.recipe)
-        say(f"Every translation is empty: {run} has learned too little; train longer{smaller}.")
+        smaller = " or use a smaller --size" * has_smaller(loaded.recipe)
+        say(f"Every translation is empty: {run} is undertrained; train longer{smaller}.")
 
 
 def _subtitles(source: Path | None, out: Path | None, *, plain: bool) -> Subtitles | None:
@@ -169,10 +170,10 @@ def _subtitles(source: Path | None, out: Path | None, *, plain: bool) -> Subtitl
     if source is None or out is None or not form:
         return None
     if not plain:
-        raise RegardError("Subtitles are written as subtitles: leave out --json and --alignment.")
+        raise RegardError("Subtitles cannot be printed as JSON or with alignments: leave out --json and --alignment.")
     if out.suffix.lower() != form:
         raise RegardError(
-            f"{source.name} is translated into subtitles of its own format: give an --out that ends in {form}."
+            f"The output has the same subtitle format as {source.name}: give an --out that ends in {form}."
         )
     return Subtitles(form, str(source))
 

@@ -29,7 +29,7 @@ from regard.runs.run import Run
 from regard.runs.run_report import write_report
 from regard.runs.store.facts import read_facts
 from regard.runs.train import train_recipe
-from regard.systems.code import named_before
+from regard.systems.own.code import named_before
 from regard.training.checkpoint import load_tensors
 
 

@@ -28,7 +28,7 @@ from regard.evaluation.intervals import LEVEL, interval
 from regard.report.table import csv_text, latex_text, plain_table
 from regard.runs.lists import GivenData, as_file
 from regard.runs.store.lock import claimed, free_folder
-from regard.systems.code import is_own, name_code
+from regard.systems.own.code import is_own, trust_code
 
 MIN_SEEDS = 3  # of each trained system, before a difference is called significant
 ALL = 1000  # jobs at a time on other machines, which have a queue of their own
@@ -80,7 +80,7 @@ def compare(
     match = match or match_for(budget)
     for name in names:
         if is_own(name):
-            name_code(name)
+            trust_code(name)
     question = Question(names, data, match, budget, seeds, size, settings or {}, prompt)
     if on:
         read_place(on)

@@ -11,7 +11,7 @@ from regard.base.numbers import group_digits
 from regard.comparison.comparison import Comparison
 from regard.comparison.curves import in_order, other_order
 from regard.comparison.differences import Difference, named
-from regard.training.hyperparameters import Learning
+from regard.training.hyperparameters import GradientTraining
 
 
 def finding(comparison: Comparison) -> str:
@@ -121,7 +121,7 @@ def side_by_side(comparison: Comparison) -> int:
 def largest_step(comparison: Comparison) -> str:
     """The most tokens of one optimiser step."""
     settings = [entrant.recipe.training for entrant in comparison.plan.entrants]
-    return group_digits(max(each.batch_tokens for each in settings if isinstance(each, Learning)))
+    return group_digits(max(each.batch_tokens for each in settings if isinstance(each, GradientTraining)))
 
 
 def _other_order(comparison: Comparison) -> str:
@@ -193,7 +193,7 @@ def _optimisers(comparison: Comparison) -> list[str]:
     groups: dict[str, list[str]] = {}
     for entrant in comparison.plan.entrants:
         settings = entrant.recipe.training
-        if isinstance(settings, Learning):
+        if isinstance(settings, GradientTraining):
             words = f"{settings.optimizer}, learning rate {settings.learning_rate:g}, {settings.schedule}"
             groups.setdefault(f"{words}, {group_digits(settings.batch_tokens)} tokens a step", []).append(entrant.label)
     return [f"{', '.join(labels)}: {words}" for words, labels in groups.items()]

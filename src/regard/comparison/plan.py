@@ -34,8 +34,8 @@ from regard.runs.store.folder import TOKENIZER_FILES, Tokenizers
 from regard.runs.store.lock import begin, others_files, tidy
 from regard.runs.tasks.task import find_task
 from regard.systems.catalogue import find
-from regard.systems.code import admit, is_own, locate
-from regard.training.hyperparameters import Learning
+from regard.systems.own.code import is_own, locate, require_trusted
+from regard.training.hyperparameters import GradientTraining
 
 FORMAT = 1
 SHARED = (*TOKENIZER_FILES, "test.json")  # files that all runs share
@@ -162,7 +162,7 @@ def _read_entrant(entry: Mapping[str, Any], path: Path) -> Entrant:
     if not all(type(seed) is int for seed in seeds) or not isinstance(entry["label"], str):
         raise TypeError
     if is_own(tree["system"]):
-        admit(locate(tree["system"]), path)
+        require_trusted(locate(tree["system"]), path)
     return Entrant(entry["label"], entry["year"], entry["counted"], compose(tree["system"], None, tree), seeds)
 
 
@@ -203,7 +203,7 @@ def make_plan(question: Question, folder: Path, jobs: int = 1) -> Plan:
         target, widths = match_parameters(question, rungs, ground.tokenizers.target, ground.tokenizers.source)
         recipes = [question.recipe(rung, widths.get(rung.label)) for rung in rungs]
     for recipe in recipes:
-        if isinstance(recipe.training, Learning):
+        if isinstance(recipe.training, GradientTraining):
             pick_device(recipe.training.device)
     entrants = tuple(_entrant(question, rung, recipe, ground, jobs) for rung, recipe in zip(rungs, recipes))
     facts = {

@@ -24,7 +24,7 @@ from regard.comparison.elsewhere import Elsewhere
 from regard.comparison.plan import Entrant, Plan
 from regard.comparison.task import Results
 from regard.report.progress import clock, say
-from regard.systems.code import named_here
+from regard.systems.own.code import named_here
 
 MEASURED = ("parameters", "tokens_seen", "training_seconds", "peak_memory_bytes")  # numbers in every result
 

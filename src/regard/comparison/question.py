@@ -19,7 +19,7 @@ from regard.corpora.downloads import CATALOGUE
 from regard.runs.compose import compose_recipe
 from regard.runs.recipe import Recipe
 from regard.systems.catalogue import SYSTEMS, System, find
-from regard.systems.code import is_own, locate
+from regard.systems.own.code import is_own, locate
 from regard.systems.sizes import SIZES
 from regard.text.corpus import is_named
 from regard.text.pairs import is_pairs

@@ -1,4 +1,4 @@
-"""Faster replacements for the lecture's code, chosen by one table (row_table.py).
+"""Faster replacements for the lecture's code, chosen by one table (table.py).
 
 `install(model)` swaps methods; no other package depends on what runs. Without this package everything still works.
 """

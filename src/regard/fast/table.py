@@ -6,7 +6,7 @@ setting, shape or device that no row fits, runs as written.
 
     needs(device)              None, or why this machine cannot run it                        checked once
     allows(thing, use)         None, or why this module's settings rule it out                checked by `install`
-    fits(thing, *arguments)    do shapes, precision and mode of this call fit?                checked at every call
+    fits(thing, *arguments)    True if shapes, precision and mode of this call fit             checked at every call
     does(thing, *arguments)    the replacement
     makes(thing)               instead of `does`, if it has state: builds the replacement for this object
 """
@@ -30,7 +30,6 @@ Why = str | None  # the reason why not, in a sentence; None = no objection
 MODULES = (
     "training.cpu_dropout",
     "attention.causal_attention",
-    "attention.short_attention",
     "attention.short_blocks",
     "attention.fused_block",
     "recurrence.cpu_recurrence",
@@ -52,7 +51,7 @@ MODULES = (
 
 @dataclass(frozen=True)
 class Use:
-    """What a model will be used for."""
+    """The planned use of a model."""
 
     training: bool = False
     bf16: bool = False  # training under autocast
@@ -94,7 +93,7 @@ _noted: set[str] | None = None  # names of rows that ran, while someone notes th
 
 @contextmanager
 def without(*names: str) -> Iterator[None]:
-    """What is installed meanwhile does without these rows: `regard bench fast-rows` measures what each brings."""
+    """Leaves these rows out of every `install` in this context; `regard bench fast-rows` measures their gain."""
     before = set(_left_out)
     _left_out.update(names)
     try:
@@ -105,7 +104,7 @@ def without(*names: str) -> Iterator[None]:
 
 @contextmanager
 def noting() -> Iterator[set[str]]:
-    """The names of the rows that run, of what is installed meanwhile."""
+    """Records the names of rows that run, for everything installed in this context."""
     global _noted
     found: set[str] = set()
     _noted = found
@@ -149,7 +148,7 @@ def uninstall(thing: Any) -> None:
 
 
 def installed(thing: Any, row: Row) -> bool:
-    """Does this row replace its method in this object?"""
+    """True if this row replaces its method in this object."""
     return row in getattr(getattr(thing, row.method, None), "rows", ())
 
 

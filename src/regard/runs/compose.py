@@ -13,7 +13,7 @@ from regard.runs.recipe import Recipe, Start, compose, read_in, read_recipe
 from regard.runs.resolve import BY_FILE, is_small_file
 from regard.runs.store.folder import is_counted, open_recipe
 from regard.systems.catalogue import find
-from regard.systems.code import admit, is_own, locate, name_code
+from regard.systems.own.code import is_own, locate, require_trusted, trust_code
 
 
 def compose_recipe(
@@ -33,12 +33,12 @@ def compose_recipe(
         raise RegardError("The run to start from is given by --from RUN, in Python by start.")
     known: Start | None = None
     if system is not None and is_own(system):
-        system = name_code(system).name
+        system = trust_code(system).name
     if recipe is not None:
         is_of_run = (Path(recipe).parent / "run.json").is_file() and Path(recipe).name == "recipe.toml"
         tree = read_in(Path(recipe).parent) if is_of_run else read_recipe(Path(recipe))
         if system is None and is_own(str(tree["system"])):
-            admit(locate(str(tree["system"])), recipe)
+            require_trusted(locate(str(tree["system"])), recipe)
         system = system or str(tree["system"])
         trees.append(tree)
         known = Start.of(tree)

@@ -19,10 +19,10 @@ from regard.runs.resolve import BY_FILE, resolve, resolve_data, resolve_machine
 from regard.runs.store.facts import read_facts
 from regard.runs.store.folder import Tokenizers, build_model, is_counted, open_tokenizers, read_weights, recorded_unseen
 from regard.runs.tasks.task import task_of
-from regard.systems.code import is_own
 from regard.systems.model import Model
+from regard.systems.own.code import is_own
 from regard.training.checkpoint import weights_digest
-from regard.training.hyperparameters import Learning
+from regard.training.hyperparameters import GradientTraining
 
 
 @dataclass(frozen=True)
@@ -137,7 +137,7 @@ def _same_weights(start: Start, found: str) -> Start:
 def check_room(recipe: Recipe, tokenizers: Tokenizers) -> None:
     """Refuse a model that cannot be trained in this machine's memory, before anything is allocated."""
     settings = recipe.training
-    if not isinstance(settings, Learning) or settings.shard or is_own(recipe.system):
+    if not isinstance(settings, GradientTraining) or settings.shard or is_own(recipe.system):
         return
     try:
         with torch.device("meta"):  # shapes alone

@@ -29,11 +29,11 @@ from regard.base.settings import check_choice, did_you_mean, documentation
 from regard.base.synonyms import SECTIONS, SYSTEM_FIRST, from_synonym
 from regard.runs.tasks.task import find_task
 from regard.systems.catalogue import SYSTEMS, System, find, load_module
-from regard.systems.code import is_own
+from regard.systems.own.code import is_own
 from regard.systems.sizes import SIZES, sizes_of
 from regard.text.corpus import is_named
 from regard.text.pairs import weighted
-from regard.training.hyperparameters import Counting, Training
+from regard.training.hyperparameters import CountTraining, Training
 
 PARTS = ("data", "model", "training")
 MOST_RECIPE = 1 << 20  # bytes
@@ -135,7 +135,7 @@ def _sections(entry: System) -> dict[str, Any]:
     return {
         "data": task.data_settings,
         "model": system_module(entry.name).Settings,
-        "training": Counting if entry.trained == "counting" else task.training_settings,
+        "training": CountTraining if entry.trained == "counting" else task.training_settings,
     }
 
 
@@ -277,7 +277,7 @@ def _lay_over(
         types = get_type_hints(sections[part])
         for name, value in content.items():
             if name not in types:
-                why = f"{system} is counted, not trained: " if sections[part] is Counting else ""
+                why = f"{system} is counted, not trained: " if sections[part] is CountTraining else ""
                 near = did_you_mean(f"{part}.{name}", dict(known_settings(system)), [f"{part}.{n}" for n in types])
                 raise RegardError(f"{why}{system} has no setting {part}.{name}{near}")
             values[part][name] = _typed(f"{part}.{name}", value, types[name])

@@ -28,7 +28,7 @@ from regard.systems.translator import BY_CORPUS, dropout_for
 from regard.text.corpus import Corpus, is_named
 from regard.text.pairs import PairCorpus
 from regard.text.tokenizers.tokenizer import Tokenizer
-from regard.training.hyperparameters import Counting, Learning
+from regard.training.hyperparameters import CountTraining, GradientTraining
 
 MAX_EPOCHS = 100
 STEPS_PER_EPOCH = 20
@@ -101,10 +101,10 @@ def resolve_machine(recipe: Recipe, pairs: int) -> tuple[Recipe, list[str]]:
     ]
 
 
-def resolve_device(settings: Learning | Counting) -> dict[str, Any]:
+def resolve_device(settings: GradientTraining | CountTraining) -> dict[str, Any]:
     """Threads, device and precision as they will be used: a resume elsewhere must not change them silently."""
     chosen: dict[str, Any] = {"threads": settings.threads or int(os.environ.get("OMP_NUM_THREADS") or 0) or cores()}
-    if isinstance(settings, Learning):
+    if isinstance(settings, GradientTraining):
         device = pick_device(settings.device)
         has_bf16 = device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
         chosen["device"] = str(device)
@@ -117,12 +117,14 @@ def is_small_file(data: str | None) -> bool:
     return data is not None and Path(data).is_file() and Path(data).stat().st_size < SMALL_FILE
 
 
-def epochs(settings: Learning, tokens: int) -> float:
+def epochs(settings: GradientTraining, tokens: int) -> float:
     """How often the training text is read in the configured steps."""
     return settings.steps * settings.batch_tokens / tokens
 
 
-def small_corpus_defaults(settings: Learning, tokens: int, longest: int, given: Collection[str]) -> dict[str, Any]:
+def small_corpus_defaults(
+    settings: GradientTraining, tokens: int, longest: int, given: Collection[str]
+) -> dict[str, Any]:
     """The settings to change for a corpus of `tokens` tokens; a batch must hold at least `longest` tokens.
 
     `given`: the settings that were set explicitly, as section.key.
@@ -146,7 +148,9 @@ def small_corpus_defaults(settings: Learning, tokens: int, longest: int, given: 
     return {name: value for name, value in wanted.items() if f"training.{name}" not in given}
 
 
-def gpu_batch_defaults(settings: Learning, tokens: int, memory: float, given: Collection[str]) -> dict[str, Any]:
+def gpu_batch_defaults(
+    settings: GradientTraining, tokens: int, memory: float, given: Collection[str]
+) -> dict[str, Any]:
     """The settings that fill a GPU with `memory` bytes, 0 on a CPU; a corpus of `tokens` tokens still has
     `STEPS_PER_EPOCH` steps. `given` as above."""
     small = settings.batch_tokens
@@ -165,7 +169,7 @@ def gpu_batch_defaults(settings: Learning, tokens: int, memory: float, given: Co
     return {name: value for name, value in wanted.items() if f"training.{name}" not in given}
 
 
-def validation_schedule(settings: Learning, given: Collection[str]) -> dict[str, Any]:
+def validation_schedule(settings: GradientTraining, given: Collection[str]) -> dict[str, Any]:
     """The settings that spread validations, each with a checkpoint, over a budget in seconds; `given` as above."""
     if settings.limit.unit != "seconds" or not {"training.evaluate_every", "training.validations"}.isdisjoint(given):
         return {}
@@ -174,7 +178,7 @@ def validation_schedule(settings: Learning, given: Collection[str]) -> dict[str,
     return {name: value for name, value in wanted.items() if f"training.{name}" not in given}
 
 
-def describe_plan(settings: Learning, tokens: int) -> str:
+def describe_plan(settings: GradientTraining, tokens: int) -> str:
     """One sentence for the log: how training on a small corpus differs."""
     few = f"{group_digits(tokens)} tokens{' of both sides' * settings.on_pairs} are few"
     if settings.budget:

@@ -100,9 +100,9 @@ def _restore(trainer: Trainer) -> None:
         raise RegardError(
             f"The checkpoint of {folder} does not fit its recipe.toml: one of the two was changed."
         ) from None
-    if trainer.at.best_step > 0 and trainer.group.is_first:
+    if trainer.progress.best_step > 0 and trainer.group.is_first:
         load_tensors(folder / "model.safetensors")  # missing or damaged: known now, and not after the training
-    if trainer.at.finished:
-        say(f"{folder} was already finished, after {pluralize(trainer.at.step, 'step')}.")
+    if trainer.progress.finished:
+        say(f"{folder} was already finished, after {pluralize(trainer.progress.step, 'step')}.")
     else:
-        say(f"{folder}: continuing from step {trainer.at.step}")
+        say(f"{folder}: continuing from step {trainer.progress.step}")

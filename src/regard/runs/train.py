@@ -39,7 +39,7 @@ from regard.training.budget import Progress
 from regard.training.checkpoint import save_tensors
 from regard.training.checkpointing import weights_of
 from regard.training.distributed import Group, join, local_rank
-from regard.training.hyperparameters import Learning, Training
+from regard.training.hyperparameters import GradientTraining, Training
 from regard.training.log import Callback
 from regard.training.loop import Trainer
 from regard.training.validation import TextValidation
@@ -138,10 +138,10 @@ def train_recipe(
     a budget in seconds counts them all, by time.perf_counter()."""
     began = time.perf_counter() if began is None else began
     check_tracker(track, recipe)
-    group = join(recipe.training.device if isinstance(recipe.training, Learning) else "cpu")
+    group = join(recipe.training.device if isinstance(recipe.training, GradientTraining) else "cpu")
     if folder is not None and group.is_first:
         check_free(folder)  # said before anything is read
-    if isinstance(recipe.training, Learning) and group.alone:
+    if isinstance(recipe.training, GradientTraining) and group.alone:
         get_ready(pick_device(recipe.training.device))
     if not group.alone:
         return _train_together(group, recipe, folder, tokenizers, callbacks, track, began)
@@ -219,7 +219,7 @@ def continue_training(
     trainer: Trainer, ready: Prepared, callbacks: Sequence[Callback], track: str, began: float
 ) -> AnyRun:
     """Train until the budget is spent, and return the run with its page written."""
-    folder, at, recipe = trainer.folder, trainer.at, ready.recipe
+    folder, at, recipe = trainer.folder, trainer.progress, ready.recipe
     trainer.clock.began = began
     if trainer.group.is_first and (sentence := how_losses_differ(recipe)):
         say(sentence)
@@ -258,7 +258,7 @@ def continue_training(
 
 def where_time_went(at: Progress) -> str:
     """ "52 s (start 4.1 s, validation 6.0 s, saving 1.2 s)": all of it, and what was not training."""
-    besides = {"start": at.started, **at.besides}
+    besides = {"start": at.started, **at.overhead_seconds}
     parts = [f"{what} {clock(seconds)}" for what, seconds in besides.items() if seconds >= 0.01 * at.elapsed]
     return clock(at.elapsed) + (f" ({', '.join(parts)})" if parts else "")
 

@@ -25,6 +25,7 @@ from regard.layers.attention import FullSelfAttention
 from regard.layers.blocks import FeedForward, PreNormEncoderBlock
 from regard.layers.embedding import Embedding, Output
 from regard.layers.encoder import RecurrentEncoder, TransformerEncoder, real_columns
+from regard.layers.parts import inside, note
 from regard.layers.position import at_input, in_attention
 from regard.layers.recurrent import CELLS
 from regard.layers.state import Span, State
@@ -95,25 +96,25 @@ class Classifier(Translator):
         self.settings = settings
         self.encoder = encoder(settings)
         self.deepen = feedforward(settings) if settings.encoder == "dan" else nn.Identity()
-        self.begin_words()
+        self.init_embeddings()
         assert self.output.weight is not None
-        nn.init.normal_(
-            self.output.weight, std=0.25 * settings.pooled**-0.5
-        )  # small, so that an untrained model prefers no label
+        # Small, so that an untrained model prefers no label.
+        nn.init.normal_(self.output.weight, std=0.25 * settings.pooled**-0.5)
 
     def encode(self, source: Tensor, lengths: Tensor | None) -> State:
         memory, last = self._read(self._source_vectors(source), lengths)
         return {"memory": memory, "whole": self._whole(memory, last, lengths)}
 
     def explain_encode(self, source: Tensor, lengths: Tensor | None) -> tuple[State, State]:
-        vectors = self._source_vectors(source)
-        memory, last = vectors, None
-        parts: State = {}
-        if isinstance(self.encoder, RecurrentEncoder):
-            memory, last, parts = self.encoder.explain(vectors, lengths)
-        elif self.encoder is not None:
-            memory, parts = self.encoder.explain(vectors, lengths)
-        whole = self._whole(memory, last, lengths)
+        with inside("encoder"):
+            vectors = note("embedding", self._source_vectors(source))
+            memory, last = vectors, None
+            parts: State = {}
+            if isinstance(self.encoder, RecurrentEncoder):
+                memory, last, parts = self.encoder.explain(vectors, lengths)
+            elif self.encoder is not None:
+                memory, parts = self.encoder.explain(vectors, lengths)
+        whole = note("hidden", self._whole(memory, last, lengths))
         return {"memory": memory, "whole": whole}, {"embedding": vectors, "layers": parts, "whole": whole}
 
     def _read(self, vectors: Tensor, lengths: Tensor | None) -> tuple[Tensor, State | None]:
@@ -136,10 +137,10 @@ class Classifier(Translator):
     def remember(self, encoded: State) -> State:
         return {"whole": encoded["whole"]}
 
-    def opening(self, encoded: State, width: int, *, capacity: int | None, dtype: torch.dtype) -> State:
+    def initial_decoder_past(self, encoded: State, width: int, *, capacity: int | None, dtype: torch.dtype) -> State:
         return {}  # targets are not read
 
-    def contextualise(self, tokens: Tensor, state: State, span: Span) -> tuple[Tensor, State]:
+    def hidden_states(self, tokens: Tensor, state: State, span: Span) -> tuple[Tensor, State]:
         whole = state["source"]["whole"]  # [N, D]
         each = whole.repeat_interleave(tokens.size(0) // whole.size(0), dim=0)  # row r reads source r // width
         return self.dropout(each)[:, None].expand(-1, tokens.size(1), -1), {}

@@ -67,9 +67,9 @@ class GPT(Stack):
             finish=nn.LayerNorm(settings.width, bias=settings.bias) if settings.norm == "pre" else None,
         )
         self.settings = settings
-        self._initialise()
+        self._initialize()
 
-    def _initialise(self) -> None:
+    def _initialize(self) -> None:
         """GPT-2's: N(0, 0.02²), and smaller for the 2 × layers terms that are added to the residual stream.
 
         The output matrix stays small, so that an untrained model prefers no word: if `initial` is larger, `scale`
@@ -97,7 +97,7 @@ class GPT(Stack):
             dropout_output=settings.dropout,
             position=in_attention(settings.position),
         )
-        return around(attention, settings)
+        return make_block(attention, settings)
 
     @property
     def flops_per_token(self) -> float:
@@ -109,7 +109,7 @@ class GPT(Stack):
         return 12.0 * self.settings.layers * self.settings.width * self.settings.context
 
 
-def around(attention: CausalSelfAttention, settings: Settings) -> Block:
+def make_block(attention: CausalSelfAttention, settings: Settings) -> Block:
     """The block of this attention and a feed-forward."""
     feedforward = FeedForward(
         settings.width,

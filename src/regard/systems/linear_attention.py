@@ -3,9 +3,9 @@
     x = E[w_t] + p_t,   x = x + W_o y,   x = x + FF(LN(x))  layers times,   P(w_{t+1}) = softmax(E LN(x))
     y_t = Σ_{j ≤ t} φ(q_t)·φ(k_j) v_j / Σ_{j ≤ t} φ(q_t)·φ(k_j)  in each head,   q, k, v = W LN(x)
 
-Katharopoulos et al. 2020. The kernel φ(q)·φ(k) stands for softmax's exp(q·k / √d), so that what was read is a sum of
-fixed size: training takes O(T) and each generated word O(1). Feature maps φ, decay and the delta rule stand in
-layers/matrix_state.py; all else is gpt's.
+Katharopoulos et al. 2020. The kernel φ(q)·φ(k) replaces softmax's exp(q·k / √d), so that the past is a sum of fixed
+size: training takes O(T) and each generated word O(1). Feature maps φ, decay and the delta rule are in
+layers/matrix_state.py; the rest is GPT.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class LinearTransformer(gpt.GPT):
             bias=settings.bias,
             dropout_output=settings.dropout,
         )
-        return gpt.around(attention, settings)
+        return gpt.make_block(attention, settings)
 
     @property
     def looking_back(self) -> float:

@@ -3,7 +3,7 @@
     x = E[w_t],   x = x + Attention(RMSNorm(x)),   x = x + W_2 (swish(W_g RMSNorm(x)) * W_1 RMSNorm(x))   layers times
     P(w_{t+1}) = softmax(W_o RMSNorm(x))
 
-Positions turn queries and keys (rotary), RMSNorm stands for the layer norm, the feed-forward is gated (SwiGLU), groups
+Positions rotate queries and keys (rotary), RMSNorm replaces the layer norm, the feed-forward is gated (SwiGLU), groups
 of heads share keys and values; nothing has a bias. Touvron et al. 2023; grouped queries: Ainslie et al. 2023.
 
 The weights correspond one to one to those of Hugging Face's LlamaForCausalLM: `attention.project` is q_proj, k_proj and
@@ -77,9 +77,9 @@ class Llama(Stack):
             finish=rms_norm(settings.width),
         )
         self.settings = settings
-        self._initialise()
+        self._initialize()
 
-    def _initialise(self) -> None:
+    def _initialize(self) -> None:
         """As gpt's: N(0, initial²), and smaller for the 2 × layers terms that are added to the residual stream."""
         for name, weight in self.named_parameters():
             if weight.dim() < 2:

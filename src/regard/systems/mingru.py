@@ -46,9 +46,9 @@ class MinGRUModel(Stack):
             finish=rms_norm(settings.width),
         )
         self.settings = settings
-        self._initialise()
+        self._initialize()
 
-    def _initialise(self) -> None:
+    def _initialize(self) -> None:
         """As gpt's: N(0, initial²), and smaller for the 2 × layers terms that are added to the residual stream."""
         for name, weight in self.named_parameters():
             if weight.dim() < 2:

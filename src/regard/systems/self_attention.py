@@ -67,9 +67,9 @@ class SelfAttentionModel(Stack):
             entry=nn.Dropout(settings.dropout),
         )
         self.settings = settings
-        self._initialise()
+        self._initialize()
 
-    def _initialise(self) -> None:
+    def _initialize(self) -> None:
         """Small output weights: there is no layer norm, and an untrained model should prefer no word."""
         for table in self.embedding.parameters():  # of words, and of learned positions
             nn.init.normal_(table, std=0.1)

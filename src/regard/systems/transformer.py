@@ -30,6 +30,7 @@ from regard.layers.blocks import (
 )
 from regard.layers.embedding import Embedding, Output
 from regard.layers.encoder import TransformerEncoder
+from regard.layers.parts import inside, note
 from regard.layers.position import POSITIONS, Learned, in_attention
 from regard.layers.state import Span, State
 from regard.systems.position_settings import PositionSettings, check_heads
@@ -84,15 +85,15 @@ class Transformer(Translator):
             dropout=rate(settings.dropout),
         )
         self.settings = settings
-        final = settings.norm == "pre"  # pre-norm: the residual stream itself was never normalised
+        final = settings.norm == "pre"  # pre-norm: the residual stream itself was never normalized
         self.encoder = TransformerEncoder(
             (encoder_block(settings) for _ in range(settings.layers)), nn.LayerNorm(settings.width) if final else None
         )
         self.layers = nn.ModuleList(decoder_block(settings) for _ in range(settings.decoder_layers or settings.layers))
         self.finish = nn.LayerNorm(settings.width) if final else nn.Identity()
-        self._initialise()
+        self._initialize()
 
-    def _initialise(self) -> None:
+    def _initialize(self) -> None:
         """Xavier for every linear layer; word vectors that, scaled, are as large as a sinusoid."""
         length = 1 / QUIET
         for module in self.modules():
@@ -112,33 +113,36 @@ class Transformer(Translator):
         return {"memory": self.encoder(self._source_vectors(source), lengths)}
 
     def explain_encode(self, source: Tensor, lengths: Tensor | None) -> tuple[State, State]:
-        vectors = self._source_vectors(source)
-        memory, parts = self.encoder.explain(vectors, lengths)
+        with inside("encoder"):
+            vectors = note("embedding", self._source_vectors(source))
+            memory, parts = self.encoder.explain(vectors, lengths)
         return {"memory": memory}, {"embedding": vectors, "layers": parts}
 
     def remember(self, encoded: State) -> State:
         return {name: block.cross.remember(encoded["memory"]) for name, block in self.named_blocks()}
 
-    def opening(self, encoded: State, width: int, *, capacity: int | None, dtype: torch.dtype) -> State:
+    def initial_decoder_past(self, encoded: State, width: int, *, capacity: int | None, dtype: torch.dtype) -> State:
         rows = encoded["memory"].size(0) * width
         how: dict[str, Any] = {"capacity": capacity, "device": encoded["memory"].device, "dtype": dtype}
         return {name: block.begin(rows, **how) for name, block in self.named_blocks()}
 
     # -- the target --------------------------------------------------------------------------------------------------
 
-    def contextualise(self, tokens: Tensor, state: State, span: Span) -> tuple[Tensor, State]:
+    def hidden_states(self, tokens: Tensor, state: State, span: Span) -> tuple[Tensor, State]:
         x, past, source = self.dropout(self.embedding(tokens, span)), {}, state["source"]
         for name, block in self.named_blocks():
             x, past[name] = block(x, state["past"][name], span, source[name], source["valid"])
         return self.finish(x), past
 
     def explain_context(self, tokens: Tensor, state: State, span: Span) -> tuple[Tensor, State, State]:
-        x, past, source = self.dropout(self.embedding(tokens, span)), {}, state["source"]
+        x, past, source = note("embedding", self.dropout(self.embedding(tokens, span))), {}, state["source"]
         parts: State = {"embedding": x, "layers": {}}
         for name, block in self.named_blocks():
-            x, past[name], inside = block.explain(x, state["past"][name], span, source[name], source["valid"])
-            parts["layers"][name] = {**inside, "hidden": x}
-        parts["hidden"] = self.finish(x)
+            with inside(f"layer/{name}"):
+                x, past[name], shown = block.explain(x, state["past"][name], span, source[name], source["valid"])
+            x = note(f"layer/{name}", x)
+            parts["layers"][name] = {**shown, "hidden": x}
+        parts["hidden"] = note("hidden", self.finish(x))
         return parts["hidden"], past, parts
 
     def attention(self, parts: State) -> dict[str, Tensor]:

@@ -1,6 +1,6 @@
 """Checkpoints, written atomically.
 
-A checkpoint is one safetensors file with everything a resume needs: weights, optimiser state, the state carried over
+A checkpoint is one safetensors file with everything a resume needs: weights, optimizer state, the state carried over
 windows, random generators, and, as JSON in its header, the progress. It is written beside the old one, flushed and
 renamed, so a process killed at any moment leaves either the old checkpoint or the new one. No pickle.
 """
@@ -25,11 +25,11 @@ from regard.base.errors import RegardError
 from regard.base.locks import same_file
 from regard.base.reading import check_tensor_file, open_file
 from regard.base.writing import atomic_write
-from regard.training.distributed import like
+from regard.training.distributed import shard_like
 
 DIGEST = "blake2b_pieces"  # in the header's note
 PIECE = 1 << 22  # bytes
-MOST_THREADS = 8
+MAX_THREADS = 8
 
 
 def save_tensors(path: Path, tensors: Mapping[str, Tensor], note: Mapping[str, Any] | None = None) -> None:
@@ -101,7 +101,7 @@ def _digest(tensors: Mapping[str, Tensor], note: Mapping[str, Any]) -> str:
 def _piece_digests(contents: Sequence[memoryview]) -> list[bytes]:
     """The digests of the pieces of each content, in a row."""
     pieces = [content[at : at + PIECE] for content in contents for at in range(0, len(content), PIECE)]
-    threads = min(MOST_THREADS, sum(map(len, contents)) // PIECE + 1, os.cpu_count() or 1)
+    threads = min(MAX_THREADS, sum(map(len, contents)) // PIECE + 1, os.cpu_count() or 1)
     with ThreadPoolExecutor(threads) as pool:  # a digest of many bytes leaves Python's lock to others
         digests = pool.map(lambda piece: _blake2b(piece).digest(), pieces)
         return [b"".join(next(digests) for _ in range(0, len(content), PIECE)) for content in contents]
@@ -153,6 +153,7 @@ def restore_optimizer(optimizer: torch.optim.Optimizer, tensors: Mapping[str, Te
     if any(index >= len(patterns) for index in saved):
         raise RuntimeError("moments of other weights")  # as for shapes that differ
     state = {
-        index: {name: like(value, patterns[index]) for name, value in values.items()} for index, values in saved.items()
+        index: {name: shard_like(value, patterns[index]) for name, value in values.items()}
+        for index, values in saved.items()
     }
     optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})

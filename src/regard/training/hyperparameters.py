@@ -10,14 +10,14 @@ from regard.base.errors import RegardError
 from regard.base.settings import RATE, CheckedSettings, setting
 
 RECURRENT_WINDOW = 64  # steps gradients flow back through, for a model whose context has no end
-LONGEST = 1e15  # of a budget, whatever its unit
-MOST_THREADS = 4096
+MAX_BUDGET = 1e15  # of a budget, whatever its unit
+MAX_THREADS = 4096
 SWITCH = ("auto", "on", "off")
 
 
 @dataclass(frozen=True)
-class Learning(CheckedSettings):
-    """What every neural system's training is made of."""
+class GradientTraining(CheckedSettings):
+    """The settings of every neural system's training."""
 
     section = "training"
     on_pairs = False  # it learns from pairs of a source and a target
@@ -64,7 +64,7 @@ class Learning(CheckedSettings):
         choices=("auto", "fp32", "bf16"),
     )
     device: str = setting("auto", "cpu, cuda or cuda:1; auto = a GPU if there is one; the run keeps what was used")
-    threads: int = setting(0, "CPU threads; 0 = one per core; recorded, so that resume is exact", ge=0, le=MOST_THREADS)
+    threads: int = setting(0, "CPU threads; 0 = one per core; recorded, so that resume is exact", ge=0, le=MAX_THREADS)
     shard: bool = setting(False, "with torchrun: shard weights, gradients and optimiser state over processes (FSDP)")
     seed: int = setting(1, "of the initial weights, the order of batches and dropout", ge=0)
 
@@ -90,12 +90,12 @@ class Learning(CheckedSettings):
 
     @property
     def kept(self) -> int:
-        """Validations whose weights are kept."""
+        """The number of last validations whose weights are saved."""
         return 0
 
 
 @dataclass(frozen=True)
-class Training(Learning):
+class Training(GradientTraining):
     """How a neural language model learns from running text."""
 
     batches: str = setting(
@@ -141,7 +141,7 @@ class Training(Learning):
 
 
 @dataclass(frozen=True)
-class PairTraining(Learning):
+class PairTraining(GradientTraining):
     """How a translation system learns from pairs: each target given its source and its own beginning."""
 
     on_pairs = True
@@ -172,17 +172,17 @@ class PairTraining(Learning):
 
 
 @dataclass(frozen=True)
-class Counting(CheckedSettings):
-    """A counted system (the n-gram) reads the text once; nothing is optimised."""
+class CountTraining(CheckedSettings):
+    """A counted system (the n-gram) reads the text once; nothing is optimized."""
 
     section = "training"
-    threads: int = setting(0, "CPU threads; 0 = one per core", ge=0, le=MOST_THREADS)
+    threads: int = setting(0, "CPU threads; 0 = one per core", ge=0, le=MAX_THREADS)
     seed: int = setting(1, "in every recipe; counting draws nothing at random", ge=0)
 
 
 @dataclass(frozen=True)
 class Budget:
-    """What ends a training: a number of steps, of tokens, or of seconds. The first two make a resume exact."""
+    """The end of a training: a number of steps, of tokens, or of seconds. The first two make a resume exact."""
 
     amount: float
     unit: str  # "steps", "tokens" or "seconds"
@@ -195,7 +195,7 @@ class Budget:
         match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([a-zA-Z]*)\s*(tokens?|of steps)?\s*", text)
         scale = {"s": 1, "m": 60, "min": 60, "h": 3600}
         tokens = {"": 1, "k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9, "B": 1e9, "tokens": 1, "token": 1}
-        if match and 0 < float(match[1]) < LONGEST:
+        if match and 0 < float(match[1]) < MAX_BUDGET:
             if match[2] in scale and match[3] in (None, "of steps"):
                 return cls(float(match[1]) * scale[match[2]], "seconds", whole=match[3] is None)
             if match[2] in tokens and match[3] != "of steps":

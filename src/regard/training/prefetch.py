@@ -26,7 +26,7 @@ class Batches(Protocol):
     def batch(self, step: int) -> Batch | PairBatch: ...
 
 
-class Feed:
+class PrefetchingLoader:
     """Returns the batch of any step; on a GPU the following ones are prefetched."""
 
     def __init__(self, batches: Batches, device: torch.device, ahead: int | None = None) -> None:

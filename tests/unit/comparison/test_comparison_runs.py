@@ -668,7 +668,7 @@ def test_runs_side_by_side_are_refused_where_time_is_equal(text, tmp_path, monke
 
 def test_code_of_ones_own_is_named_by_naming_it(text, tmp_path, monkeypatch):
     named = []
-    monkeypatch.setattr(comparison, "name_code", named.append)
+    monkeypatch.setattr(comparison, "trust_code", named.append)
     monkeypatch.setattr(comparison, "open_plan", lambda *words: stopped(None))
     with pytest.raises(Stopped):
         regard.compare(["./mine.py:Mine", "nnlm"], data=text, run=tmp_path / "c")

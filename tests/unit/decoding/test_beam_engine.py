@@ -7,7 +7,7 @@ from regard.base.errors import RegardError
 from regard.decoding import beam_engine
 from regard.decoding.beam import Beam
 from regard.decoding.beam_engine import FEW, BeamEngine, GradualEngine, bucket
-from regard.decoding.beam_slots import Terms
+from regard.decoding.beam_slots import BeamConfig
 from regard.decoding.translate import closed, longest_translation, translate
 from regard.systems.catalogue import load_class, load_module
 from regard.systems.sizes import sizes_of
@@ -35,7 +35,7 @@ def sentences(count, vocabulary=19):
 
 def searched(model, sources, how, *, forbidden=(), min_tokens=0, max_tokens=None, engine=None):
     engine = engine or BeamEngine(model, batch_tokens=how.width * 60)  # a few places, so that sources come and go
-    terms = Terms(how.width, EOS, how.n_best, how.length_penalty, min_tokens, forbidden)
+    terms = BeamConfig(how.width, EOS, how.n_best, how.length_penalty, min_tokens, forbidden)
     limits = [max_tokens or longest_translation(len(source)) for source in sources]
     return engine.search([closed(source, EOS) for source in sources], limits, terms)
 

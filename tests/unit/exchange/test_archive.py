@@ -137,13 +137,13 @@ def test_code_of_ones_own_travels_and_is_not_trusted_on_arrival(tmp_path, monkey
     back = import_file(tmp_path / "a.zip", tmp_path / "elsewhere/b")
     (tmp_path / "mine.py").rename(tmp_path / "other.py")
     monkeypatch.setenv("REGARD_CACHE", str(tmp_path / "another-machine"))
-    monkeypatch.setattr("regard.systems.code._named_here", set())
-    monkeypatch.setattr("regard.systems.code._in_use", {})
+    monkeypatch.setattr("regard.systems.own.code._named_here", set())
+    monkeypatch.setattr("regard.systems.own.code._in_use", {})
     with pytest.raises(RegardError, match="was never named on this machine"):
         regard.load(back)
-    from regard.systems.code import name_code
+    from regard.systems.own.code import trust_code
 
-    name_code(f"{back}/mine.py:Mine")  # as `regard laws` does
+    trust_code(f"{back}/mine.py:Mine")  # as `regard laws` does
     assert regard.load(back).generate("The", max_tokens=2)
 
 

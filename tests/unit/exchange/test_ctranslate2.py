@@ -215,7 +215,7 @@ def test_wrong_options_are_refused(runs, tmp_path):
     ("options", "said"),
     [
         ({"temperature": 1.0}, "--engine ctranslate2 searches: leave --temperature out"),
-        ({"device": "cuda"}, "--engine ctranslate2 computes on the CPU: leave --device out"),
+        ({"device": "cuda"}, "--engine ctranslate2 runs on the CPU: leave --device out"),
     ],
 )
 def test_what_the_engine_does_not_do_is_said(runs, options, said):

@@ -133,7 +133,7 @@ def steps(tied):
             batch = turns.batches.batch(number)
             step.refresh()
             loss, turns.state = step(to_device(batch, turns.device), None if batch.fresh else turns.state)
-            turns.at.step += 1
+            turns.progress.step += 1
             losses.append(loss)
         torch.testing.assert_close(*losses, rtol=1e-3, atol=0.0)
     for (name, one), other in zip(plain.model.named_parameters(), turns.model.parameters(), strict=True):

@@ -109,7 +109,7 @@ def test_which_way_a_batch_takes(make, lengths, learns, way, monkeypatch):
 
     spy(recurrence, "padded", lambda given: "closed")
     spy(recurrence, "_packed", lambda given: "packed")
-    spy(cpu_recurrence, "walk", lambda given: "whole" if given[-1] is None else "sorted")
+    spy(cpu_recurrence, "unroll", lambda given: "whole" if given[-1] is None else "sorted")
     with torch.set_grad_enabled(learns):
         call(ready(make(6, 5)), torch.randn(3, 4, 6), torch.tensor(lengths))
     assert (took or ["whole"]) == [way]

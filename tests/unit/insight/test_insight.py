@@ -19,7 +19,7 @@ from regard.layers.cell import Cell
 from regard.layers.context import Average
 from regard.systems.catalogue import SYSTEMS
 from regard.systems.classifier import ENCODERS, Classifier, Settings
-from regard.systems.own import LayerStack
+from regard.systems.own.stack import LayerStack
 from regard.systems.recurrent_stack import RecurrentSettings
 from regard.text.tokenizers.tokenizer import Tokenizer
 

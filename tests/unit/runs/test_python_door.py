@@ -394,7 +394,7 @@ def test_a_file_and_a_run_in_the_wrong_place_are_recognised(lstm, tmp_path):
     file, run = tmp_path / "lines.txt", str(lstm.folder)
     file.write_text("The cat\n", encoding="utf-8")
     assert _instead("regard score", str(file), ["score", run]).endswith(f"`regard score {run} < {file}`.")
-    assert _instead("regard score", run, ["score", str(file)]) == f"the run comes first, as in `regard score {run}`."
+    assert _instead("regard score", run, ["score", str(file)]) == f"put the run first, as in `regard score {run}`."
     with pytest.raises(RegardError, match=r"lines\.txt is not a run"):
         export(file, "arpa", lstm.folder)
 

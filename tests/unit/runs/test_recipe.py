@@ -10,7 +10,7 @@ from regard.base.errors import RegardError
 from regard.runs.recipe import compose, parse_overrides, read_recipe
 from regard.systems.catalogue import SYSTEMS
 from regard.systems.sizes import SIZES
-from regard.training.hyperparameters import Budget, Counting, PairTraining, Training
+from regard.training.hyperparameters import Budget, CountTraining, PairTraining, Training
 
 
 @pytest.mark.parametrize("size", SIZES)
@@ -170,7 +170,7 @@ PAIRS = {
     [
         (Training, LEARNING | TEXT),
         (PairTraining, LEARNING | PAIRS),
-        (Counting, {name: LEARNING[name] for name in ("threads", "seed")}),
+        (CountTraining, {name: LEARNING[name] for name in ("threads", "seed")}),
     ],
 )
 def test_what_is_not_set_stays_what_it_was(kind, expected):

@@ -14,7 +14,7 @@ from regard.systems.lstm import LSTMModel, Settings
 from regard.training import log
 from regard.training.budget import Progress
 from regard.training.log import TrainingLog
-from regard.training.optimisers import AVERAGE_AFTER, averaging_is_due, build_optimizer, learning_rate_at
+from regard.training.optimizers import AVERAGE_AFTER, averaging_is_due, build_optimizer, learning_rate_at
 
 
 def training(**settings):

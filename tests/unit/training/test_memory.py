@@ -91,7 +91,7 @@ def test_a_step_that_does_not_fit_ends_with_a_sentence_and_the_step_before_on_di
     assert f"from step {step}" in str(said.value)
     again = trainer(tmp_path / "short", system)
     again.restore()
-    assert again.at.step == step
+    assert again.progress.step == step
     again.train()
     assert bits(tmp_path / "short") == bits(tmp_path / "whole")
 
@@ -105,7 +105,7 @@ def test_a_validation_that_does_not_fit_is_made_up_for(tmp_path):
     judge, calls = short.validate, []
 
     def too_much():
-        calls.append(short.at.step)
+        calls.append(short.progress.step)
         if len(calls) == 2:
             torch.empty(1 << 40)
         return judge()
@@ -115,7 +115,7 @@ def test_a_validation_that_does_not_fit_is_made_up_for(tmp_path):
         short.train()
     again = trainer(tmp_path / "short")
     again.restore()
-    assert again.at.step == 10
+    assert again.progress.step == 10
     again.train()
     assert bits(tmp_path / "short") == bits(tmp_path / "whole")
 
@@ -126,7 +126,7 @@ def test_weights_in_the_middle_of_an_update_are_not_saved(tmp_path):
     update = short.optimizer.step
 
     def half(*_):
-        if short.at.step == 6:
+        if short.progress.step == 6:
             short.model.embedding.table.weight.data.fill_(7)
             torch.empty(1 << 40)
         return update()
@@ -136,7 +136,7 @@ def test_weights_in_the_middle_of_an_update_are_not_saved(tmp_path):
         short.train()
     again = trainer(tmp_path / "short")
     again.restore()
-    assert again.at.step == 4
+    assert again.progress.step == 4
     assert again.model.embedding.table.weight.max().item() < 7
 
 

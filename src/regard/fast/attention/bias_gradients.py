@@ -27,10 +27,10 @@ class DeferredSums:
 
     def __init__(self, parts: Sequence[Sequence[Tensor]], shares: int) -> None:
         self.shares, self.width = shares, 0
-        self.places: dict[int, Place] = {}
+        self.places: dict[int, BufferPlace] = {}
         for vectors in parts:
             widths = tuple(vector.numel() for vector in vectors)
-            self.places[id(vectors[0])] = Place(self, self.width, widths)
+            self.places[id(vectors[0])] = BufferPlace(self, self.width, widths)
             self.width += -(-sum(widths) // 4) * 4  # each part is aligned to 16 bytes
         vectors = [vector for part in parts for vector in part]
         outputs = Deferred.apply(self, *vectors) if vectors else ()
@@ -38,7 +38,7 @@ class DeferredSums:
         self.found: Tensor | None = None  # [shares, width], from the first backward pass of a part until `finish`
         self.total: Tensor | None = None
 
-    def take(self, *vectors: Tensor) -> tuple[Place, tuple[Tensor, ...]]:
+    def take(self, *vectors: Tensor) -> tuple[BufferPlace, tuple[Tensor, ...]]:
         """For one part: where its layer writes partial sums, and the vectors it must compute with. Once per part."""
         return self.places.pop(id(vectors[0])), tuple(self.outputs.pop(id(vector)) for vector in vectors)
 
@@ -55,7 +55,7 @@ class DeferredSums:
         self.found = self.total = None
 
 
-class Place(NamedTuple):
+class BufferPlace(NamedTuple):
     deferred: DeferredSums
     first: int
     widths: tuple[int, ...]

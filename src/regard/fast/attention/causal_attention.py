@@ -15,10 +15,9 @@ from torch import Tensor
 
 from regard.fast.table import Row, Use, Why, needs_cpu, needs_hopper
 from regard.layers import cache
-from regard.layers.attention import CausalSelfAttention, SelfAttention
+from regard.layers.attention import CausalSelfAttention
 from regard.layers.cache import visible
 from regard.layers.position import Position, Rotary
-from regard.layers.scores import Dot, ScaledDot
 from regard.layers.state import Span, State
 
 DEPTHS = (64, 128)  # components of a head for which cuDNN's kernel is the fastest
@@ -41,7 +40,7 @@ def needs_cudnn(device: torch.device) -> Why:
 
 
 def is_fresh(state: State) -> bool:
-    """Is the state still empty? Decided from its shapes alone."""
+    """True if the state is still empty, which its shapes tell."""
     return not state or ("keys" in state and state["keys"].size(2) == 0)
 
 
@@ -58,29 +57,10 @@ def _unbiased(attention: CausalSelfAttention, use: Use) -> Why:
     return None if type(attention.position) in (Position, Rotary) else "this position biases scores"
 
 
-def _trains_by_cudnn(attention: CausalSelfAttention, use: Use) -> Why:
-    if not use.training or use.compile == "off":
-        return "it is for training, and training.compile may not be off"
-    if attention.width // attention.heads not in DEPTHS:
-        return f"a head must have {' or '.join(map(str, DEPTHS))} components"
-    return _unbiased(attention, use)
-
-
-def _fits_cudnn(attention: CausalSelfAttention, x: Tensor, state: State, span: Span) -> bool:
-    fits = attention.training and not attention.weight_dropout and x.size(1) % 64 == 0 and is_fresh(state)
-    return fits and precision(x) == torch.bfloat16
-
-
-def _read_by_cudnn(attention: CausalSelfAttention, x: Tensor, state: State, span: Span) -> tuple[Tensor, State]:
-    return _read(attention, x, state, span, cudnn=True)
-
-
-def _read(
-    attention: CausalSelfAttention, x: Tensor, state: State, span: Span, *, cudnn: bool = False
-) -> tuple[Tensor, State]:
+def _read(attention: CausalSelfAttention, x: Tensor, state: State, span: Span) -> tuple[Tensor, State]:
     query, key, value = attention.queries_keys_values(x, span.positions(x.size(1)))
-    shared = attention.share(key), attention.share(value)
-    context = attend_causal(query, *shared, dropout=attention.weight_dropout, cudnn=cudnn)
+    shared = attention.expand_kv_heads(key), attention.expand_kv_heads(value)
+    context = attend_causal(query, *shared, dropout=attention.weight_dropout)
     _, _, new = cache.remember(state, key, value, span)
     return attention.join_heads(context), new
 
@@ -97,41 +77,18 @@ def _read_one_more(attention: CausalSelfAttention, x: Tensor, state: State, span
     positions = span.positions(1)
     query, key, value = attention.queries_keys_values(x, positions)
     keys, values, new = cache.remember(state, key, value, span)
-    # The queries that share a key stand one below the other: [R, G, H/G, d].
+    # The queries that share a key are stacked: [R, G, H/G, d].
     query = (query * query.size(-1) ** -0.5).reshape(len(query), keys.size(1), -1, query.size(-1))
     hidden = ~visible(positions, keys.size(2))
     weights = (query @ keys.transpose(2, 3)).masked_fill(hidden, -torch.inf).softmax(dim=-1)  # [R, G, H/G, S]
     return attention.join_heads((weights @ values).reshape(len(query), attention.heads, 1, -1)), new
 
 
-def _is_dot(attention: SelfAttention, use: Use) -> Why:
-    return None if type(attention.score) in (Dot, ScaledDot) else "no fused kernel computes this score"
-
-
-def _dot_products(attention: SelfAttention, x: Tensor, state: State, span: Span) -> tuple[Tensor, State]:
-    query, key, value = attention.queries_keys_values(x)
-    keys, values, new = cache.remember(state, key, value, span)
-    fresh = is_fresh(state)
-    context = F.scaled_dot_product_attention(
-        query,
-        keys,
-        values,
-        attn_mask=None if fresh else visible(span.positions(x.size(1)), keys.size(2)),
-        is_causal=fresh,
-        dropout_p=attention.dropout if attention.training else 0.0,
-        scale=attention.score.scale,
-    )
-    return context[:, 0], new
-
-
 CAUSAL = "regard.layers.attention:CausalSelfAttention.forward"
 GROUPED = "regard.layers.attention:GroupedQueryAttention.forward"
 ROWS = (
-    Row("cuDNN's causal attention", CAUSAL, _read_by_cudnn, _fits_cudnn, _trains_by_cudnn, needs_cudnn),
     Row("causal attention without a mask", CAUSAL, _read, _reads_first, _unbiased),
     Row("one query to a cache, on a CPU", CAUSAL, _read_one_more, _reads_one_more, _unbiased, needs_cpu),
-    Row("cuDNN's causal attention, grouped", GROUPED, _read_by_cudnn, _fits_cudnn, _trains_by_cudnn, needs_cudnn),
     Row("grouped queries without a mask", GROUPED, _read, _reads_first, _unbiased),
     Row("one group of queries to a cache, on a CPU", GROUPED, _read_one_more, _reads_one_more, _unbiased, needs_cpu),
-    Row("dot products in one kernel", "regard.layers.attention:SelfAttention.forward", _dot_products, allows=_is_dot),
 )

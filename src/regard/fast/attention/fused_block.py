@@ -2,7 +2,7 @@
 
     a = x + W_o Attention(W_qkv LN(x)),     y = a + W_2 GELU(W_1 LN(a))
 
-It computes what `PreNormBlock` computes, with few passes over memory: between two matrix products stands one kernel
+It computes what `PreNormBlock` computes, with few passes over memory: one kernel runs between two matrix products
 (kernels/block_norm.py). Norms, sums and the GELU's derivative are fused with the gradients of biases and gains, which
 sum over the same rows. Activations between blocks have the precision of the products; weight gradients are fp32.
 """
@@ -27,7 +27,7 @@ from regard.systems.gpt import GPT
 NORMS = ("gain", "shift", "second_gain", "second_shift")  # kept in fp32
 
 
-class Weights(NamedTuple):
+class BlockWeights(NamedTuple):
     """The weights of a block in the order of use; biases and shifts may be None."""
 
     gain: Tensor
@@ -44,7 +44,7 @@ class Weights(NamedTuple):
     contract_bias: Tensor | None
 
 
-def fused_block(x: Tensor, weights: Weights, heads: int, eps: float, *, cudnn: bool) -> Tensor:
+def fused_block(x: Tensor, weights: BlockWeights, heads: int, eps: float, *, cudnn: bool) -> Tensor:
     """The block applied to x [R, T, D], in the precision of the products."""
     y: Tensor = FusedBlock.apply(x, heads, eps, cudnn, *weights)
     return y
@@ -55,7 +55,7 @@ class FusedBlock(torch.autograd.Function):
     def forward(ctx: Any, x: Tensor, heads: int, eps: float, cudnn: bool, *given: Tensor | None) -> Tensor:
         from regard.fast.kernels.block_norm import norm
 
-        w = Weights(*given)  # type: ignore[arg-type]  # some are never None
+        w = BlockWeights(*given)  # type: ignore[arg-type]  # some are never None
         rows, columns, width = x.shape
         low, products = lowered(w, x.dtype), Products(x.device)
 
@@ -85,7 +85,7 @@ class FusedBlock(torch.autograd.Function):
         from regard.fast.kernels.block_norm import norm_backward, pack
 
         x, normed, context, total, normed_again, expanded, active, *rest = ctx.saved_tensors
-        first, second, w, low = rest[:2], rest[2:4], Weights(*rest[4:]), ctx.low
+        first, second, w, low = rest[:2], rest[2:4], BlockWeights(*rest[4:]), ctx.low
         made: dict[str, Tensor] = {}
         above = above.reshape(x.shape).contiguous()
         products = Products(x.device)
@@ -109,7 +109,7 @@ class FusedBlock(torch.autograd.Function):
         return below.view_as(found), None, None, None, *gradients
 
 
-def lowered(weights: Weights, dtype: torch.dtype) -> dict[str, Tensor]:
+def lowered(weights: BlockWeights, dtype: torch.dtype) -> dict[str, Tensor]:
     """The weights of the products cast to `dtype`, in one pass."""
     parts = {name: part for name, part in weights._asdict().items() if part is not None and name not in NORMS}
     low = {name: torch.empty_like(part, dtype=dtype) for name, part in parts.items()}
@@ -157,7 +157,7 @@ def block_by_hand(block: PreNormBlock, x: Tensor) -> Tensor:
     attention, feedforward = block.attention, block.feedforward
     looks = (block.attention_norm, attention.project, attention.output)
     works = (block.feedforward_norm, feedforward.expand, feedforward.output)
-    weights = Weights(*(tensor for part in (*looks, *works) for tensor in (part.weight, part.bias)))
+    weights = BlockWeights(*(tensor for part in (*looks, *works) for tensor in (part.weight, part.bias)))
     cudnn = takes_cudnn(attention, x.device)
     return fused_block(x, weights, attention.heads, block.attention_norm.eps, cudnn=cudnn)
 
@@ -184,7 +184,7 @@ def _read_by_hand(model: GPT, tokens: Tensor, state: State, span: Span) -> tuple
 
 BY_HAND = Row(
     "GPT-2's blocks by hand",
-    "regard.systems.gpt:GPT.contextualise",
+    "regard.systems.gpt:GPT.hidden_states",
     _read_by_hand,
     _reads_once,
     _trains_by_hand,

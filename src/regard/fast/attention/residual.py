@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from regard.fast.attention.bias_gradients import DeferredSums, Place, split_rows
+from regard.fast.attention.bias_gradients import BufferPlace, DeferredSums, split_rows
 
 LEVELS = 2**16  # the dropout rate is rounded to a multiple of 1/LEVELS
 ROWS, WARPS = 2, 2  # of a program
@@ -47,7 +47,9 @@ def vectors_of(norm: nn.LayerNorm, bias: Tensor) -> tuple[Tensor, ...]:
     return norm.weight, norm.bias, bias
 
 
-def written(x: Tensor, part: Tensor, bias: Tensor, norm: nn.LayerNorm, dropout: float) -> tuple[Tensor, Tensor]:
+def add_norm_reference(
+    x: Tensor, part: Tensor, bias: Tensor, norm: nn.LayerNorm, dropout: float
+) -> tuple[Tensor, Tensor]:
     total = x + F.dropout(part + bias, dropout)
     return total, norm(total)
 
@@ -61,7 +63,7 @@ class AddNorm(torch.autograd.Function):
         gain: Tensor,
         shift: Tensor,
         bias: Tensor,
-        place: Place,
+        place: BufferPlace,
         eps: float,
         dropout: float,
         seed: Tensor | None,

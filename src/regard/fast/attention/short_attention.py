@@ -4,7 +4,7 @@
 
 PyTorch's fused kernels are made for long sequences. With some 32 words, all that matters is to read Q, K, V once and to
 write O once, and likewise backward. Q, K and V are read packed, as the projections return them, and their gradients are
-written packed, without a copy. The reference is `attention.written`; the kernels are in kernels/packed_attention.py.
+written packed, without a copy. The reference is `attention_reference`; the kernels are in kernels/packed_attention.py.
 """
 
 from __future__ import annotations
@@ -17,26 +17,22 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from regard.fast.attention.bias_gradients import DeferredSums, Place
+from regard.fast.attention.bias_gradients import BufferPlace, DeferredSums
 from regard.fast.attention.causal_attention import precision
-from regard.fast.table import Row, Use, Why, needs_triton
 from regard.fast.training.gradient_buffer import Chunk, Slot
-from regard.layers.attention import CrossAttention, FullSelfAttention
-from regard.layers.position import Position
-from regard.layers.state import State
 
-LONGEST = 64  # the most words of a side that fit on the chip
+MAX_WORDS = 64  # the most words of a side that fit on the chip
 DEPTHS = (16, 32, 64, 128)  # components of a head
 WARPS = 4
 
 
 def is_short(x: Tensor, queries: int, keys: int, depth: int) -> bool:
-    """Do these sizes fit the kernels? Only on a GPU in half precision, where they were measured to pay."""
+    """True if these sizes fit the kernels: on a GPU in half precision only, where they were measured to pay."""
     return (
         x.is_cuda
         and precision(x) in (torch.bfloat16, torch.float16)
-        and 1 < queries <= LONGEST
-        and 1 <= keys <= LONGEST
+        and 1 < queries <= MAX_WORDS
+        and 1 <= keys <= MAX_WORDS
         and depth in DEPTHS
         and has_triton()
     )
@@ -84,7 +80,7 @@ class ShortAttention(torch.autograd.Function):
         causal: bool,
         dropout: float,
         slot: Slot | None = None,
-        place: Place | None = None,
+        place: BufferPlace | None = None,
         *biases: Tensor,
     ) -> Tensor:
         from regard.fast.kernels import packed_attention as kernels
@@ -161,39 +157,3 @@ def _launch(
 def _tile(columns: int) -> int:
     """The next power of two, at least 16, as `tl.dot` requires."""
     return max(16, 1 << (columns - 1).bit_length())
-
-
-# -- rows ------------------------------------------------------------------------------------------------------------
-
-
-def _is_plain(attention: FullSelfAttention, use: Use) -> Why:
-    return None if type(attention.position) is Position else "a position acts on queries, keys or scores"
-
-
-def _fits_source(attention: FullSelfAttention, x: Tensor, valid: Tensor | None) -> bool:
-    return is_short(x, x.size(1), x.size(1), attention.width // attention.heads)
-
-
-def _attend_within_source(attention: FullSelfAttention, x: Tensor, valid: Tensor | None) -> Tensor:
-    context = attend_packed(attention.project(x), None, attention.heads, valid=valid, dropout=attention.weight_dropout)
-    return attention.drop_output(attention.output(context))
-
-
-def _fits_cross(cross: CrossAttention, x: Tensor, source: State, valid: Tensor | None) -> bool:
-    memory = source["keys_values"]
-    queries = len(x) // len(memory) * x.size(1)  # all hypotheses of a source
-    return is_short(x, queries, memory.size(1), x.size(-1) // cross.heads)
-
-
-def _attend_to_source(cross: CrossAttention, x: Tensor, source: State, valid: Tensor | None) -> Tensor:
-    memory = source["keys_values"]
-    query = cross.query(x).view(len(memory), -1, x.size(-1))
-    context = attend_packed(query, memory.to(query.dtype), cross.heads, valid=valid, dropout=cross.weight_dropout)
-    return cross.drop_output(cross.output(context.view_as(x)))
-
-
-FULL, CROSS = (f"regard.layers.attention:{name}.forward" for name in ("FullSelfAttention", "CrossAttention"))
-ROWS = (
-    Row("attention within a short source", FULL, _attend_within_source, _fits_source, _is_plain, needs_triton),
-    Row("attention to a short source", CROSS, _attend_to_source, _fits_cross, needs=needs_triton),
-)

@@ -2,13 +2,13 @@
 
     post-norm   x = LN(x + drop(part(x)))                 pre-norm   x = x + drop(part(LN(x)))
 
-Matrix products are cuBLAS's (half_products.py). Between them stand two kernels: attention (short_attention.py), and
+Matrix products are cuBLAS's (half_products.py). Two kernels run between them: attention (short_attention.py), and
 dropout with residual sum and norm (residual.py). Gradients of biases and gains are added up once per stack
 (bias_gradients.py), and one product makes the source's keys and values for all decoder blocks. The result equals the
 blocks called one by one. The residual stream of post-norm blocks is in half precision, too.
 
 `remember` adds the keys and values of all blocks, side by side, as state["source"]["all_blocks"], beside those that the
-written code reads. `contextualise` is replaced only if that entry exists.
+written code reads. `hidden_states` is replaced only if that entry exists.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ from regard.fast.attention.bias_gradients import DeferredSums, split_rows
 from regard.fast.attention.causal_attention import precision
 from regard.fast.attention.residual import add_norm, vectors_of
 from regard.fast.attention.short_attention import attend_packed, is_short
-from regard.fast.attention.word_vectors import is_plain, read_words
 from regard.fast.table import Row, Use, Why, needs_triton
 from regard.fast.training.gradient_buffer import Chunk, chunks
 from regard.fast.training.half_products import BiasGradient, Halves, JoinedProduct
@@ -36,7 +35,6 @@ from regard.layers.blocks import (
     PreNormDecoderBlock,
     PreNormEncoderBlock,
 )
-from regard.layers.embedding import Embedding
 from regard.layers.encoder import TransformerEncoder, real_columns
 from regard.layers.position import Position
 from regard.layers.state import Span, State
@@ -48,7 +46,7 @@ Part = Look | FeedForward
 
 
 def are_known(blocks: Sequence[nn.Module]) -> bool:
-    """Are all blocks exactly of known classes? A user's subclass may compute something else."""
+    """True if all blocks are exactly of known classes: a user's subclass may compute something else."""
     if not blocks or any(type(block) not in KNOWN for block in blocks):
         return False
     looks = [part for block in blocks for part in parts_of(block)]
@@ -61,7 +59,7 @@ def are_known(blocks: Sequence[nn.Module]) -> bool:
 
 
 def are_short(blocks: Sequence[nn.Module], like: Tensor, columns: int, keys: int) -> bool:
-    """Does this call fit? Only in training, on a GPU, in half precision, with few words on both sides; `like` gives
+    """True if this call fits: only in training, on a GPU, in half precision, with few words on both sides; `like` gives
     device and precision."""
     attention: CausalSelfAttention | FullSelfAttention = blocks[0].attention  # type: ignore[assignment]
     if not attention.training:
@@ -73,7 +71,7 @@ def are_short(blocks: Sequence[nn.Module], like: Tensor, columns: int, keys: int
 
 
 def running_precision(blocks: Sequence[nn.Module], like: Tensor) -> torch.dtype:
-    """The residual stream's precision: half for post-norm blocks, which normalise it after every sublayer."""
+    """The residual stream's precision: half for post-norm blocks, which normalize it after every sublayer."""
     return like.dtype if blocks[0].norm_first else precision(like)
 
 
@@ -119,7 +117,7 @@ class _Residual:
     """The residual stream x through the blocks, and `read`, the input of the next sublayer."""
 
     def __init__(self, x: Tensor, blocks: Sequence[nn.Module], norms: list[nn.Module], remembers: bool = False) -> None:
-        """`remembers`: do the projections of the source's keys and values get gradients?"""
+        """`remembers`: the projections of the source's keys and values get gradients."""
         half = precision(x)
         crossing = {id(block.cross.project) for block in blocks if isinstance(block, DecoderBlock)}  # in `remember`
         maps = [module for block in blocks for module in block.modules() if isinstance(module, nn.Linear)]
@@ -232,7 +230,7 @@ def _remember(model: Transformer, encoded: State) -> State:
 
 
 def _fits_target(model: Transformer, tokens: Tensor, state: State, span: Span) -> bool:
-    """Is the target read from its start, with one row per source? Decided from shapes alone."""
+    """True if the target is read from its start, with one row per source; decided from shapes alone."""
     source, keys = state["source"], state["past"]["0"].get("keys")
     if "all_blocks" not in source or keys is None or keys.size(2) > 0 or len(source["valid"]) != len(tokens):
         return False
@@ -241,40 +239,14 @@ def _fits_target(model: Transformer, tokens: Tensor, state: State, span: Span) -
 
 def _decode(model: Transformer, tokens: Tensor, state: State, span: Span) -> tuple[Tensor, State]:
     source, (names, blocks) = state["source"], zip(*model.named_blocks(), strict=True)
-    shared = model.source_embedding is None  # source and target read the same table
-    x = _vectors(model, model.embedding, tokens, blocks, again=shared)
+    x = model.dropout(model.embedding(tokens, span))
     hidden, states = decode(blocks, model.finish, x, source["all_blocks"], source["valid"])
     return hidden, dict(zip(names, states, strict=True))
 
 
-def _knows_source(model: Transformer, use: Use) -> Why:
-    return _knows_encoder(model.encoder, use)
-
-
-def _fits_words(model: Transformer, source: Tensor) -> bool:
-    table = (model.source_embedding or model.embedding).table
-    return are_short(list(model.encoder.blocks), table.weight, source.size(1), source.size(1))
-
-
-def _words(model: Transformer, source: Tensor) -> Tensor:
-    return _vectors(model, model.source_embedding or model.embedding, source, list(model.encoder.blocks))
-
-
-def _vectors(
-    model: Transformer, embedding: Embedding, tokens: Tensor, blocks: Sequence[nn.Module], *, again: bool = False
-) -> Tensor:
-    """The stack's input vectors; all rows begin at position 0."""
-    if not is_plain(embedding):
-        span = Span(torch.zeros(len(tokens), dtype=torch.int64, device=tokens.device))
-        return model.dropout(embedding(tokens, span))
-    rate, dtype = model.dropout.p if model.training else 0.0, running_precision(blocks, embedding.table.weight)
-    return read_words(embedding, tokens, rate, dtype, again=again)
-
-
 ENCODER, MODEL = "regard.layers.encoder:TransformerEncoder", "regard.systems.transformer:Transformer"
 ROWS = (
-    Row("a short source's words", f"{MODEL}._source_vectors", _words, _fits_words, _knows_source, needs_triton),
     Row("an encoder of short sources", f"{ENCODER}.forward", _encode, _fits_encoder, _knows_encoder, needs_triton),
     Row("a short source's keys", f"{MODEL}.remember", _remember, _fits_memory, _knows_decoder, needs_triton),
-    Row("a decoder of short targets", f"{MODEL}.contextualise", _decode, _fits_target, _knows_decoder, needs_triton),
+    Row("a decoder of short targets", f"{MODEL}.hidden_states", _decode, _fits_target, _knows_decoder, needs_triton),
 )

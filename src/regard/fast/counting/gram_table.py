@@ -19,22 +19,22 @@ from regard.layers.state import State
 from regard.systems.ngram import Grams, NGram, follow, look_up
 
 
-class Table:
-    """The hash table of grams. Making it takes as long as it saves in about two look-ups per gram, so it is made after
-    so many: until then the keys are searched."""
+class GramTable:
+    """The hash table of grams. Making it takes as long as it saves in about two look-ups per gram, so it is made
+    after that many; until then a binary search runs."""
 
     def __init__(self, *grams: Tensor) -> None:
         self.grams = grams  # keys, log-probabilities, logarithms of the back-off weights
         self.asked = 0
 
     def made(self, queries: int) -> bool:
-        """Is there a table, for so many look-ups more?"""
+        """Counts these look-ups; True once the table pays."""
         self.asked += queries
         return self.asked > 2 * len(self.grams[0])
 
     @cached_property
     def index_bits(self) -> int:
-        """Of a slot's 64 bits those that hold an index; the others hold as much of its key."""
+        """The bits of a slot that hold an index; the rest of its 64 bits hold a part of the key."""
         return len(self.grams[0]).bit_length()
 
     @cached_property
@@ -75,7 +75,7 @@ class Table:
         return name
 
     def _candidates(self, queries: np.ndarray, factor: int) -> np.ndarray:
-        """What one slot of each query holds, if the bits of its key there are those of the query."""
+        """The index in one slot of each query, if the key bits there match the query."""
         slots = self.slot_array
         name = slots.take(slot_of(queries, factor, len(slots)))
         name ^= queries << self.index_bits  # equal bits leave the index alone, others make it larger than any index
@@ -83,7 +83,7 @@ class Table:
         return name
 
 
-MADE: WeakKeyDictionary[Grams, Table] = WeakKeyDictionary()
+MADE: WeakKeyDictionary[Grams, GramTable] = WeakKeyDictionary()
 
 
 def find(grams: Grams, queries: Tensor) -> Tensor:
@@ -97,11 +97,11 @@ def find(grams: Grams, queries: Tensor) -> Tensor:
     return torch.where(look_up(grams.keys, index) == queries, index, grams.nothing)
 
 
-def table_of(grams: Grams) -> Table:
-    """Of these grams as they are now."""
+def table_of(grams: Grams) -> GramTable:
+    """The table of the current grams."""
     table, now = MADE.get(grams), (grams.keys, grams.log_probability, grams.log_backoff)
     if table is None or any(before is not tensor for before, tensor in zip(table.grams, now)):
-        table = MADE[grams] = Table(*now)
+        table = MADE[grams] = GramTable(*now)
     return table
 
 

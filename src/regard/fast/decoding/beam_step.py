@@ -2,9 +2,9 @@
 
     z = predict(blocks(a E[y_{t−1}] + p_t)),    each part  x ← LN(x + part(x))  or  x ← x + part(LN(x))
 
-Matrix products are PyTorch's. Between them stands one kernel each: self-attention through a table of ancestors, so
+Matrix products are PyTorch's. One kernel runs between them: self-attention through a table of ancestors, so
 that no cache is ever reordered; cross-attention of all hypotheses to their source; the residual sum with its layer
-norm. The reference is `Transformer.contextualise` for one column.
+norm. The reference is `Transformer.hidden_states` for one column.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.decoding.beam_engine import REFILL, BeamBatch, BeamEngine, StateReader
-from regard.decoding.beam_slots import Slots, Terms
+from regard.decoding.beam_slots import BeamConfig, Slots
 from regard.fast.compile_ahead import compile_ahead, describe, size_class
-from regard.fast.graphs import recorded, synchronises
+from regard.fast.graphs import recorded, synchronizes
 from regard.fast.table import Row, Use, Why, needs_cuda, needs_triton
 from regard.layers.blocks import DecoderBlock, FeedForward
 from regard.layers.embedding import Embedding
@@ -52,9 +52,8 @@ class TransformerRows:
         self.memory = [torch.zeros(sources + 1, longest, 2, heads, size, **place) for _ in self.blocks]
         self.lengths = torch.ones(sources + 1, dtype=torch.int64, device=model.device)
         self.ancestors = torch.zeros(2, sources, width, room, dtype=torch.uint8, device=model.device)
-        self.common = torch.zeros_like(
-            self.lengths[:-1]
-        )  # the first positions, where all hypotheses have the same ancestor
+        # The first positions, where all hypotheses have the same ancestor.
+        self.common = torch.zeros_like(self.lengths[:-1])
         self.waves = waves(model.embedding, room, **place)
         self.intakes: dict[int, Intake | None] = {}
 
@@ -189,11 +188,11 @@ def choose_by_kernels(reader: StateReader, slots: Slots, logits: Tensor) -> None
 
 
 def known_numbers(numbers: Tensor, width: int) -> bool:
-    """Are precision and beam width among those that the kernels support?"""
+    """True if the kernels support the precision and the beam width."""
     return numbers.dtype in (torch.float32, torch.bfloat16, torch.float16) and width <= WIDEST
 
 
-def transformer_reader(engine: BeamEngine, terms: Terms, places: int, longest: int, room: int) -> TransformerRows:
+def transformer_reader(engine: BeamEngine, terms: BeamConfig, places: int, longest: int, room: int) -> TransformerRows:
     return TransformerRows(engine.model, places, longest, room, terms.width)  # type: ignore[arg-type]
 
 
@@ -206,7 +205,7 @@ def allows_recording(batch: BeamBatch, use: Use) -> Why:
     if isinstance(reader, TransformerRows):  # all that its step changes, it changes by kernels, which are not launched
         sizes = [size_class(number) for number in (*slots.words.shape, *reader.memory[0].shape)]
         compile_ahead(batch.step, batch.device, "beam", describe(reader.model), slots.terms, sizes)
-    return "a step of this model makes the host wait for the device" if synchronises(batch.step) else None
+    return "a step of this model makes the host wait for the device" if synchronizes(batch.step) else None
 
 
 ROWS = (

@@ -6,14 +6,14 @@ import torch
 from torch import Tensor
 
 from regard.decoding.sampling import least_logit
-from regard.decoding.writer import Step
+from regard.decoding.writer import DecodingStep
 from regard.fast.table import Row, Use, Why, needs_triton
 
 
-class Choice:
-    """`Step.choose` by the kernel; only the bound of `top_k` is computed by PyTorch."""
+class TokenChoice:
+    """`DecodingStep.choose` by the kernel; only the bound of `top_k` is computed by PyTorch."""
 
-    def __init__(self, step: Step) -> None:
+    def __init__(self, step: DecodingStep) -> None:
         self.step, sampling = step, step.sampling
         limits = torch.tensor([sampling.temperature, sampling.top_p], dtype=torch.float64, device=step.device)
         self.limits = limits if sampling.temperature > 0 else None
@@ -33,7 +33,7 @@ class Choice:
         choose_into(written, highest, logits, uniform, limits=self.limits, top_p=top_p, banned=self.banned, least=least)
 
 
-def allows(step: Step, use: Use) -> Why:
+def allows(step: DecodingStep, use: Use) -> Why:
     """The kernel computes in fp64 from logits of at most 32 bits."""
     weight = next(step.model.parameters(), None)
     if weight is None or weight.dtype not in (torch.float32, torch.bfloat16, torch.float16):
@@ -48,5 +48,11 @@ def needs(device: torch.device) -> Why:
 
 
 ROWS = (
-    Row("next token by one kernel", "regard.decoding.writer:Step.choose", makes=Choice, allows=allows, needs=needs),
+    Row(
+        "next token by one kernel",
+        "regard.decoding.writer:DecodingStep.choose",
+        makes=TokenChoice,
+        allows=allows,
+        needs=needs,
+    ),
 )

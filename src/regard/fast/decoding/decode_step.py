@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from regard.decoding.writer import Step
+from regard.decoding.writer import DecodingStep
 from regard.fast.decoding.lean_step import is_usual
 from regard.fast.table import Row, Use, Why, needs_triton
 from regard.layers.attention import CausalSelfAttention
@@ -31,7 +31,7 @@ INTERPRETED = False  # for tests: run the kernels on a CPU (TRITON_INTERPRET=1)
 
 
 def is_known(model: nn.Module) -> bool:
-    """Is this an embedding, pre-norm blocks and an output layer, in one precision, on a GPU with Triton?"""
+    """True for an embedding, pre-norm blocks and an output layer, in one precision, on a GPU with Triton."""
     embedding, output = getattr(model, "embedding", None), getattr(model, "output", None)
     blocks, finish = getattr(model, "layers", None), getattr(model, "finish", None)
     if not isinstance(embedding, Embedding) or not isinstance(output, Output) or not isinstance(blocks, nn.ModuleList):
@@ -339,7 +339,7 @@ def _name(feedforward: Any) -> str:
     return "gelu" if isinstance(feedforward.activation, nn.GELU) else "relu"
 
 
-def allows(step: Step, use: Use) -> Why:
+def allows(step: DecodingStep, use: Use) -> Why:
     """Only for decoding, where the state has a fixed capacity."""
     known = is_usual(step.model) and is_known(step.model)
     return None if known else "it is for unmodified pre-norm blocks with learned or rotary positions, in one precision"
@@ -348,7 +348,7 @@ def allows(step: Step, use: Use) -> Why:
 ROWS = (
     Row(
         "GPT step in few kernels",
-        "regard.decoding.writer:Step.step",
+        "regard.decoding.writer:DecodingStep.step",
         makes=lambda step: DecodeStep(step.model),
         fits=lambda *arguments: not torch.is_autocast_enabled("cuda"),
         allows=allows,

@@ -15,7 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from regard.decoding.writer import Step
+from regard.decoding.writer import DecodingStep
 from regard.fast.table import Row, Use, Why, needs_cpu
 from regard.layers.attention import CausalSelfAttention
 from regard.layers.blocks import FeedForward, PreNormBlock
@@ -26,13 +26,13 @@ from regard.systems.model import Model, Stack
 
 
 def is_usual(model: Model) -> bool:
-    """Is this a stack of layers that a user's subclass has not changed, neither its methods nor its modules?"""
+    """True for a stack of layers whose methods and modules no user's subclass has changed."""
     kind = type(model)
     return (
         isinstance(model, Stack)
         and kind.predict is Stack.predict
         and kind.read is Model.read
-        and kind.contextualise is Stack.contextualise
+        and kind.hidden_states is Stack.hidden_states
         and type(model.embedding) is Embedding
         and isinstance(model.entry, nn.Dropout | nn.Identity)
         and isinstance(model.between, nn.Dropout | nn.Identity)
@@ -41,7 +41,7 @@ def is_usual(model: Model) -> bool:
 
 
 def is_known(model: Model) -> bool:
-    """Is this an unmodified stack of an embedding, pre-norm blocks and an output layer?"""
+    """True for an unmodified stack of an embedding, pre-norm blocks and an output layer."""
     if not is_usual(model):
         return False
     assert isinstance(model, Stack)
@@ -123,14 +123,14 @@ def norm(x: Tensor, layer: Any) -> Tensor:
     return torch.layer_norm(x, layer.normalized_shape, layer.weight, layer.bias, layer.eps)
 
 
-def allows(step: Step, use: Use) -> Why:
+def allows(step: DecodingStep, use: Use) -> Why:
     return None if is_known(step.model) else "it is for unmodified pre-norm blocks with learned positions"
 
 
 ROWS = (
     Row(
         "GPT step on a CPU",
-        "regard.decoding.writer:Step.step",
+        "regard.decoding.writer:DecodingStep.step",
         makes=lambda step: LeanStep(step.model),
         fits=lambda *arguments: not torch.is_autocast_enabled("cpu"),
         allows=allows,

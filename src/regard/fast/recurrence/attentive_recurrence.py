@@ -115,12 +115,12 @@ class Given(NamedTuple):
 
 def look_and_step(drives: Tensor, past: dict[str, Tensor], given: Given) -> tuple[dict[str, Tensor], Tensor]:
     """drives [R, T, G] and the state before → the state after each step, [R, T, H] by name, and α [N, R/N, T, S]."""
-    hidden, cell, weights = Loop.apply(drives, past["hidden"], past.get("cell"), *given)
+    hidden, cell, weights = AttentiveLoop.apply(drives, past["hidden"], past.get("cell"), *given)
     every = {"hidden": hidden, "cell": cell}
     return {name: every[name] for name in past}, weights
 
 
-class Loop(torch.autograd.Function):
+class AttentiveLoop(torch.autograd.Function):
     """Saved tensors have time first, so that a step is contiguous."""
 
     @staticmethod
@@ -169,7 +169,7 @@ class Loop(torch.autograd.Function):
             torch.autocast(d_hiddens.device.type, enabled=False),
             products_as_in_cudnn(),
         ):  # as the values were computed
-            return Loop.gradients(ctx, d_hiddens, d_cells, d_weights)
+            return AttentiveLoop.gradients(ctx, d_hiddens, d_cells, d_weights)
 
     @staticmethod
     def gradients(ctx: Any, d_hiddens: Tensor, d_cells: Tensor | None, d_weights: Tensor) -> Any:

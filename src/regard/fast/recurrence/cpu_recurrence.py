@@ -35,18 +35,18 @@ by_tanh = torch.ops.aten.tanh_backward  # (d, y) → d · (1 − y²)
 
 def learn(layer: Recurrent, weights: Sequence[Tensor], x: Tensor, state: State, span: Span) -> tuple[Tensor, State]:
     """A way for `recurrence.run`."""
-    hidden = walk(layer.fused.mode, weights, x.to(weights[1].dtype), state["hidden"], span.lengths)
+    hidden = unroll(layer.fused.mode, weights, x.to(weights[1].dtype), state["hidden"], span.lengths)
     return hidden, {"hidden": hidden[:, -1].clone()}  # a view would keep all steps in memory
 
 
-def walk(mode: str, weights: Sequence[Tensor], x: Tensor, first: Tensor, lengths: Tensor | None) -> Tensor:
+def unroll(mode: str, weights: Sequence[Tensor], x: Tensor, first: Tensor, lengths: Tensor | None) -> Tensor:
     """A layer over x [R, T, D] from the state `first` on: h_t [R, T, H]. Padded columns repeat a row's last state."""
     columns = x.transpose(0, 1)
     if lengths is None:
-        return Loop.apply(mode, [x.size(0)] * x.size(1), columns, first, *weights).transpose(0, 1)
+        return RecurrentLoop.apply(mode, [x.size(0)] * x.size(1), columns, first, *weights).transpose(0, 1)
     order = lengths.argsort(descending=True)
     counts = (lengths[:, None] > torch.arange(x.size(1), device=lengths.device)).sum(dim=0).tolist()
-    hidden = Loop.apply(mode, counts, columns.index_select(1, order), first.index_select(0, order), *weights)
+    hidden = RecurrentLoop.apply(mode, counts, columns.index_select(1, order), first.index_select(0, order), *weights)
     return hidden.transpose(0, 1).index_select(0, order.argsort())
 
 
@@ -59,10 +59,10 @@ def encode(encoder: RecurrentEncoder, x: Tensor, lengths: Tensor | None = None) 
         zero, lengths = x.new_zeros(x.size(0), fused.hidden_size), known_padding(x, lengths)
         for layer in map(str, range(fused.num_layers)):
             x = F.dropout(x, fused.dropout, fused.training) if last else x
-            found = [walk(fused.mode, next(weights), x, zero, lengths)]
+            found = [unroll(fused.mode, next(weights), x, zero, lengths)]
             ended = [found[0][:, -1]]
             if fused.bidirectional:
-                back = walk(fused.mode, next(weights), backwards(x, lengths), zero, lengths)
+                back = unroll(fused.mode, next(weights), backwards(x, lengths), zero, lengths)
                 found.append(backwards(back, lengths))
                 ended.append(back[:, -1])
             x, last[layer] = torch.cat(found, dim=-1), {"hidden": torch.cat(ended, dim=-1)}
@@ -70,7 +70,7 @@ def encode(encoder: RecurrentEncoder, x: Tensor, lengths: Tensor | None = None) 
 
 
 class Steps(NamedTuple):
-    """What a text goes through."""
+    """The intermediate values of a forward pass, for its gradient."""
 
     counts: list[int]  # how many rows take each step: never more than the step before
     hidden: Tensor  # [T + 1, R, H], from the state before the first step on
@@ -78,11 +78,11 @@ class Steps(NamedTuple):
     asked: Tensor  # [T, R, H], a GRU's U_n h_{t-1} + b_u; empty for Elman
 
     def rows(self, sequence: Tensor) -> list[Tensor]:
-        """Of every step of [T, R, …] the rows that take it."""
+        """For every step of [T, R, …], the rows that take it."""
         return [step[:n] for n, step in zip(self.counts, sequence.unbind(0), strict=True)]
 
 
-class Loop(torch.autograd.Function):
+class RecurrentLoop(torch.autograd.Function):
     """x [T, R, D], how many rows take each step, the state before the first, W, U and their biases → h_t [T, R, H]."""
 
     @staticmethod

@@ -30,6 +30,7 @@ def lstm_chain(x: Tensor, state: State, weights: dict[str, Tensor]) -> tuple[Ten
     more, more_inputs = -width % ALIGNMENT, -x.size(2) % ALIGNMENT
     # Both biases get the same gradient; as two views of one tensor, accumulating into one would change the other.
     bias = weights["bias_ih_l0"] + weights["bias_hh_l0"]
+    # [4H, D], [4H, H], [4H, 1] with H and D aligned.
     into, recurrent, bias = (
         F.pad(weight.unflatten(0, (4, width)), (*columns, 0, more)).flatten(0, 1)
         for weight, columns in (
@@ -37,7 +38,7 @@ def lstm_chain(x: Tensor, state: State, weights: dict[str, Tensor]) -> tuple[Ten
             (weights["weight_hh_l0"], (0, more)),
             (bias[:, None], (0, 0)),
         )
-    )  # [4H, D], [4H, H], [4H, 1] with H and D aligned
+    )
     hidden, cell = (F.pad(state[name].to(x.dtype), (0, more)) for name in ("hidden", "cell"))
     inputs = F.pad(x, (0, more_inputs)).transpose(0, 1).contiguous()  # [T, R, D]
     hiddens, cell = Chain.apply(inputs, into, bias[:, 0], hidden, cell, recurrent)

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 ALIGNMENT = 8  # eight bf16 components are 16 bytes
-MOST_WORDS = 4096  # tokens whose gradients are added by word in one small kernel, in a fixed order
+MAX_WORDS = 4096  # tokens whose gradients are added by word in one small kernel, in a fixed order
 
 
 class PaddedWeight:
@@ -86,7 +86,7 @@ def _times(gradient: Tensor, factor: Tensor | None) -> Tensor:
 def add_words(words: Tensor, d_vectors: Tensor, gradient: Tensor, factor: Tensor | None) -> None:
     """gradient[w] += Σ d_vectors / factor over the places of w, always in the same order."""
     one = gradient.new_ones(()) if factor is None else factor
-    if words.numel() <= MOST_WORDS and d_vectors.stride(-1) == 1:
+    if words.numel() <= MAX_WORDS and d_vectors.stride(-1) == 1:
         from regard.fast.kernels import padded
 
         return padded.add_words(words.contiguous(), d_vectors, gradient, one)
@@ -101,7 +101,7 @@ _used: ContextVar[Mapping[int, PaddedWeight]] = ContextVar("padded weights")
 
 @contextmanager
 def using(weights: Mapping[int, PaddedWeight]) -> Iterator[None]:
-    """Meanwhile forward passes in this thread find these weights, by `id(weight)`."""
+    """In this context, forward passes in this thread find these weights, by `id(weight)`."""
     before = _used.set(weights)
     try:
         yield

@@ -63,8 +63,8 @@ def _as_tanh(w: Tensor, u: Tensor, b: Tensor, b_u: Tensor) -> Sequence[Tensor]:
 
 CLOSED = {"LSTM": (-1, 1, 0, 0), "GRU": (0, 1, 0)}  # which gates a padded word closes (−1) and opens (1)
 FAR = 1e4  # added to a gate, whose sigmoid then is exactly 0 or 1, and its slope 0
-LEAST_REAL = 0.6  # the share of a batch that is no padding
-MARKS = 8  # columns for the mark of padding, of which one is used: tensor cores read sixteen bytes at a time
+MIN_REAL_SHARE = 0.6  # the share of real words in a batch
+MARKS = 8  # columns of the padding mark; one is used: tensor cores read 16 bytes at a time
 
 
 def padded(
@@ -72,8 +72,8 @@ def padded(
 ) -> tuple[Tensor, State]:
     """A ragged batch, by an implementation that knows no lengths.
 
-    A padded word leaves an LSTM's cell and a GRU's state as they were. What is shown after a row's last word is its
-    hidden state, whatever comes later.
+    A padded word leaves an LSTM's cell and a GRU's state as they were. The hidden state returned is
+    that after a row's last word.
     """
     assert span.lengths is not None
     marked = mark_padding(x, span.lengths)
@@ -84,17 +84,17 @@ def padded(
 
 
 def known_padding(x: Tensor, lengths: Tensor | None) -> Tensor | None:
-    """The lengths, or None if nothing is padded, which only a CPU is asked: on a GPU every batch is computed alike,
-    so that dropout draws the same numbers in a CUDA graph."""
+    """The lengths, or None if nothing is padded. Only tested on a CPU: on a GPU every batch is computed alike, so that
+    dropout draws the same numbers in a CUDA graph."""
     whole = lengths is not None and not x.is_cuda and int(lengths.sum()) == x.size(0) * x.size(1)
     return None if whole else lengths
 
 
 def closes(mode: str, x: Tensor, lengths: Tensor) -> bool:
-    """On a CPU: does it learn faster if it reads padding too?"""
+    """True if training on a CPU is faster when padding is read, too."""
     if not (mode == "LSTM" and torch.is_grad_enabled() and torch.backends.mkldnn.is_available()):
         return False
-    return int(lengths.sum()) >= LEAST_REAL * x.size(0) * x.size(1)
+    return int(lengths.sum()) >= MIN_REAL_SHARE * x.size(0) * x.size(1)
 
 
 def mark_padding(x: Tensor, lengths: Tensor) -> Tensor:
@@ -115,7 +115,7 @@ def closing(mode: str, into: Tensor) -> Tensor:
 # -- PyTorch's fused kernels -----------------------------------------------------------------------------------------
 
 
-LONGEST = 1 << 15  # steps of one call: cuDNN refuses 65 536
+MAX_STEPS = 1 << 15  # steps of one call: cuDNN refuses 65 536
 
 
 def fused(layer: Recurrent, weights: Sequence[Tensor], x: Tensor, state: State, span: Span) -> tuple[Tensor, State]:
@@ -136,11 +136,11 @@ def kernel(layer: Recurrent, weights: Sequence[Tensor], x: Any, state: State) ->
     """x and the result are a tensor or a packed sequence.
 
     The kernel gets the weights of this call. `nn.LSTM` itself, given weights of which some were dropped, would move its
-    parameters to a new address on the GPU, where neither the optimiser nor a CUDA graph finds them.
+    parameters to a new address on the GPU, where neither the optimizer nor a CUDA graph finds them.
     """
-    if isinstance(x, Tensor) and x.size(1) > LONGEST:
-        first, state = kernel(layer, weights, x[:, :LONGEST].contiguous(), state)
-        rest, state = kernel(layer, weights, x[:, LONGEST:].contiguous(), state)
+    if isinstance(x, Tensor) and x.size(1) > MAX_STEPS:
+        first, state = kernel(layer, weights, x[:, :MAX_STEPS].contiguous(), state)
+        rest, state = kernel(layer, weights, x[:, MAX_STEPS:].contiguous(), state)
         return torch.cat([first, rest], dim=1), state
     initial = [state[name][None] for name in layer.memory]  # [layers = 1, R, H]
     options = (True, 1, 0.0, layer.training, False)  # bias, layers, dropout between them, training, both directions
@@ -219,7 +219,7 @@ def chained(layer: Recurrent, weights: Sequence[Tensor], x: Tensor, state: State
 
 
 def fits_persistent(layer: Recurrent, x: Tensor, state: State, span: Span) -> bool:
-    """Is this bf16 training on a GPU whose registers can hold the layer's recurrent matrix?"""
+    """True for bf16 training on a GPU whose registers can hold the layer's recurrent matrix."""
     if not (layer.training and x.is_cuda and span.lengths is None and x.size(1) > 1):
         return False
     rounded = torch.is_autocast_enabled("cuda") and torch.get_autocast_dtype("cuda") == torch.bfloat16

@@ -1,7 +1,7 @@
 """A whole training step in one CUDA graph: the host launches one graph instead of hundreds of kernels.
 
 In a recurrent net, or with short sentences, a kernel runs for a few microseconds, and launching it takes the host about
-as long. A graph (CUDA 10 and later) records forward, backward, clipping and the optimiser, and replays them in one
+as long. A graph (CUDA 10 and later) records forward, backward, clipping and the optimizer, and replays them in one
 launch. Every tensor must keep its address: batch and carried state are copied into fixed tensors, the learning rate is
 a tensor, and dropout draws from the device's generator, which advances at each replay as it does without a graph. The
 numbers equal those of the plain step, which is the reference.
@@ -33,7 +33,7 @@ from regard.systems.seq2seq import Seq2Seq
 from regard.systems.transformer import Transformer
 from regard.text.batches.pair_batches import PairBatch
 from regard.text.batches.text_batches import Batch
-from regard.training.hyperparameters import Learning
+from regard.training.hyperparameters import GradientTraining
 from regard.training.loop import Trainer
 from regard.training.objective import TensorBatch, count, to_device
 from regard.training.steps import StepRunner
@@ -45,8 +45,8 @@ PAIR_SHAPES = 48  # the most shapes of sentence pairs that are recorded
 Update = Callable[[TensorBatch, State | None], tuple[Tensor, State | None]]
 
 
-def captures(model: Model, settings: Learning) -> bool:
-    """Should the step be captured? `auto` captures where it was measured to pay: recurrent models, translators."""
+def captures(model: Model, settings: GradientTraining) -> bool:
+    """True if the step is to be captured; `auto` captures models that gain by it: recurrent ones and translators."""
     wanted = getattr(settings, "capture", "off")
     if wanted == "on" and model.device.type != "cuda":
         raise RegardError(f"training.capture on needs a CUDA device, not {model.device}: leave it at auto.")
@@ -62,7 +62,7 @@ def captures(model: Model, settings: Learning) -> bool:
 
 
 def recordable(model: Model) -> bool:
-    """Is it a translator of which no step waits for the host to know a length?"""
+    """True for a translator whose steps never read a length on the host."""
     if isinstance(model, Seq2Seq | Bahdanau):
         return model.encoder.fused.mode in CLOSED
     return isinstance(model, Transformer)
@@ -124,9 +124,8 @@ class Recording:
         self, update: Update, batch: TensorBatch, first: State | None, recorder: Recorder, warm_up: int
     ) -> None:
         self.update, self.first, self.recorder, self.warm_up = update, first, recorder, warm_up
-        self.batch = batch.each(
-            lambda part: part.to(batch.tokens.device, copy=True)
-        )  # lengths too, which were on the host
+        # Lengths too, which were on the host.
+        self.batch = batch.each(lambda part: part.to(batch.tokens.device, copy=True))
         self.state = None if first is None else map_state(Tensor.clone, first)
         self.graph: torch.cuda.CUDAGraph | None = None
         self.loss: Tensor

@@ -21,7 +21,7 @@ from regard.fast.table import Row, Use, Why, installed
 from regard.layers.blocks import Block
 from regard.layers.state import State
 from regard.systems.model import Model, Stack
-from regard.training.hyperparameters import Learning, Training
+from regard.training.hyperparameters import GradientTraining, Training
 from regard.training.loop import Trainer
 from regard.training.objective import TensorBatch
 
@@ -31,9 +31,9 @@ LAUNCHING = 5e-4  # seconds of host time to launch a block, forward and backward
 SECONDS = 120.0  # compiling pays if training takes longer: it costs 8 seconds and saves an eighth of the rest
 
 
-def compiles(model: Model, settings: Learning) -> bool:
-    """Should the blocks be compiled? `auto` compiles on a GPU if the blocks have no hand-written kernels and training
-    will take at least `SECONDS`. It depends on the settings alone, so a resumed run decides the same."""
+def compiles(model: Model, settings: GradientTraining) -> bool:
+    """True if the blocks are to be compiled; `auto` compiles on a GPU if the blocks have no hand-written kernels and
+    training will take at least `SECONDS`. It depends on the settings alone, so a resumed run decides the same."""
     if not isinstance(settings, Training) or settings.batches != "windows" or settings.shard or not blocks_of(model):
         if getattr(settings, "compile", "auto") == "on":
             raise RegardError(
@@ -46,7 +46,7 @@ def compiles(model: Model, settings: Learning) -> bool:
     return model.device.type == "cuda" and not installed(model, BY_HAND) and planned_seconds(model, settings) >= SECONDS
 
 
-def planned_seconds(model: Model, settings: Learning) -> float:
+def planned_seconds(model: Model, settings: GradientTraining) -> float:
     """Roughly how long training will take on a GPU."""
     limit = settings.limit
     if limit.unit == "seconds":

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from regard.fast.attention.bias_gradients import DeferredSums, Place, split_rows
+from regard.fast.attention.bias_gradients import BufferPlace, DeferredSums, split_rows
 from regard.fast.attention.residual import tile
 from regard.fast.attention.short_attention import has_triton
 from regard.fast.training.products import Products
@@ -23,7 +23,7 @@ TILE, BLOCK, WARPS = 2, 1024, 4  # rows and columns at a time in sums over rows,
 
 
 class Halves:
-    """The weights of linear layers cast to half precision in one pass; valid until the next optimiser step."""
+    """The weights of linear layers cast to half precision in one pass; valid until the next optimizer step."""
 
     def __init__(self, maps: Iterable[nn.Linear], dtype: torch.dtype) -> None:
         weights = [weight for each in maps for weight in (each.weight, each.bias) if weight is not None]
@@ -55,7 +55,7 @@ class Halves:
         return RectifiedProducts.apply(x.to(halves[0].dtype), expand.weight, learnt, contract.weight, *halves, place)
 
 
-def deferred_bias(bias: Tensor | None, deferred: DeferredSums | None) -> tuple[Place | None, Tensor | None]:
+def deferred_bias(bias: Tensor | None, deferred: DeferredSums | None) -> tuple[BufferPlace | None, Tensor | None]:
     """The bias, and the place of its partial sums if its gradient is deferred."""
     if deferred is None or bias is None:
         return None, bias
@@ -72,7 +72,7 @@ class HalfProduct(torch.autograd.Function):
         bias: Tensor | None,
         half: Tensor,
         half_bias: Tensor | None,
-        place: Place | None,
+        place: BufferPlace | None,
     ) -> Tensor:
         ctx.save_for_backward(x, half)
         ctx.dtype, ctx.biased, ctx.place = weight.dtype, bias is not None, place
@@ -101,7 +101,7 @@ class RectifiedProducts(torch.autograd.Function):
         half: Tensor,
         half_bias: Tensor,
         half_contract: Tensor,
-        place: Place | None,
+        place: BufferPlace | None,
     ) -> Tensor:
         flat = x.flatten(0, -2)
         with torch.autocast(x.device.type, enabled=False):
@@ -163,7 +163,7 @@ class BiasGradient(torch.autograd.Function):
 
 
 def rectified_sums(
-    gradient: Tensor, found: Tensor | None, dtype: torch.dtype, place: Place | None = None
+    gradient: Tensor, found: Tensor | None, dtype: torch.dtype, place: BufferPlace | None = None
 ) -> tuple[Tensor, Tensor]:
     """The backward pass of ReLU, where `found` [N, D] is its output (None: no ReLU), and the gradient's sum over rows
     in `dtype`; with a `place` the sum is a view that is filled later."""

@@ -229,8 +229,7 @@ def fused() -> Any:
 
 
 def is_linear(model: Model) -> bool:
-    """Are `predict` and the loss known ones? Not if a subclass changed them, nor if the matrix is sharded over
-    processes."""
+    """True if `predict` and the loss are the known ones: no subclass changed them, and the matrix is not sharded."""
     known = type(model).predict in (Stack.predict, Translator.predict, NNLM.predict) and type(model).loss is Model.loss
     return known and not hasattr(model.output.of(model.embedding.table.weight)[0], "full_tensor")  # type: ignore[union-attr, operator]
 
@@ -246,7 +245,7 @@ def linear_prediction(model: Model) -> tuple[Tensor, Tensor | None]:
 
 def text_loss(objective: Objective, batch: TensorBatch, state: State | None) -> tuple[Tensor, int | Tensor, State]:
     model, linear = objective.model, linear_prediction(objective.model)
-    hidden, state = model.read(batch.tokens, objective.first(batch, state), batch.lengths)
+    hidden, state = model.read(batch.tokens, objective.initial_state(batch, state), batch.lengths)
     valid = span_of(state["seen"], batch.lengths).valid(batch.tokens.size(1))
     loss = linear_cross_entropy(hidden, *linear, batch.targets, valid=valid)
     if model.training and (more := model.auxiliary_loss(hidden)) is not None:

@@ -1,6 +1,6 @@
 """A training step on padded weights: forward, backward, clipping, AdamW, and the bf16 copies for the next forward pass.
 
-The written step is `StepRunner.backward` and `optimizer_step` with `torch.optim.AdamW`. This one keeps that optimiser's
+The written step is `StepRunner.backward` and `optimizer_step` with `torch.optim.AdamW`. This one keeps that optimizer's
 state: checkpoints are the same, and steps of both kinds may take turns (padded_weights.py, kernels/padded.py).
 """
 
@@ -68,13 +68,13 @@ class PaddedStep:
             held.refresh()
 
     def forget(self) -> None:
-        """After a step of PyTorch's optimiser, which does not count a weight's versions."""
+        """After a step of PyTorch's optimizer, which does not count a weight's versions."""
         for held in self.weights.values():
             held.version = -1
 
 
 def takes(trainer: Trainer) -> bool:
-    """Is this training AdamW in bf16 of a recurrent net, with one backward pass per step?"""
+    """True for AdamW in bf16 on a recurrent net, with one backward pass per step."""
     model, settings = trainer.model, trainer.settings
     recurrent = isinstance(model, RecurrentModel) and all(isinstance(layer, Recurrent) for layer in model.layers)
     if not (recurrent and trainer.bf16 and trainer.device.type == "cuda" and find_spec("triton")):

@@ -19,8 +19,8 @@ from regard.runs.ancestors import NONE, Ancestors
 from regard.runs.recipe import Recipe, written_in
 from regard.runs.store.facts import BEGINNING, FORMAT
 from regard.runs.store.folder import TOKENIZER_FILES, Tokenizers, count_parameters
-from regard.systems.code import in_use, is_own
 from regard.systems.model import Model
+from regard.systems.own.code import in_use, is_own
 
 
 def write_folder(folder: Path, recipe: Recipe, tokenizers: Tokenizers, ancestors: Ancestors = NONE) -> None:

@@ -35,8 +35,8 @@ from regard.runs.recipe import Recipe, compose, read_in
 from regard.runs.store.facts import read_facts
 from regard.runs.tasks.task import task_of
 from regard.systems.catalogue import find, load_class
-from regard.systems.code import admit, admit_copy, is_own, locate, was_named
 from regard.systems.model import Model
+from regard.systems.own.code import is_own, locate, require_trusted, trust_copy, was_named
 from regard.text.tokenizers.tokenizer import Tokenizer
 from regard.training.checkpoint import load_tensors, unflatten
 from regard.training.checkpointing import SNAPSHOTS, kept_weights, weights_in
@@ -124,7 +124,7 @@ def open_tokenizers(folder: Path, recipe: Recipe) -> Tokenizers:
 def own_code(system: str, facts: dict[str, Any], folder: Path) -> str:
     """The name of the code a run was trained with: the file it names or, if that has changed since, the run's copy.
 
-    It is run only if this very code was named on this machine before; see `systems/code.py`.
+    It is run only if this very code was named on this machine before; see `systems/own/code.py`.
     """
     recorded = facts.get("code")
     recorded = recorded if isinstance(recorded, dict) else {}
@@ -139,8 +139,8 @@ def own_code(system: str, facts: dict[str, Any], folder: Path) -> str:
             continue
         if name != system and was_named(code.digest, Path(place)):
             say(f"note: {place} is not what {folder} was trained with; using the run's own copy, {copy}")
-            return admit_copy(code, Path(place)).name
-        return admit(code, folder).name
+            return trust_copy(code, Path(place)).name
+        return require_trusted(code, folder).name
     raise RegardError(
         f"{folder} was trained with code of its own, and neither {place} nor {copy} is that code now: "
         "put it back, or train a new run."

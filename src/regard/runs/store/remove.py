@@ -56,7 +56,7 @@ def _is_ours(folder: Path) -> bool:
             return True
     from regard.runs.recipe import read_recipe
     from regard.systems.catalogue import SYSTEMS
-    from regard.systems.code import is_own
+    from regard.systems.own.code import is_own
 
     with suppress(RegardError):
         tree = read_recipe(folder / "recipe.toml")
@@ -117,7 +117,7 @@ def remove_run(folder: Path) -> list[Path]:
 
 def _own_names(folder: Path) -> set[str]:
     """The page and the copied code of a run, if they are what Regard wrote there."""
-    from regard.systems.code import read_code
+    from regard.systems.own.code import read_code
 
     found = set()
     report = folder / "report.html"

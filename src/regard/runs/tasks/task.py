@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from regard.systems.model import Model
     from regard.text.corpus import Corpus
     from regard.text.pairs import PairCorpus, Pairs
-    from regard.text.readers.sources import Lines
+    from regard.text.readers.sources import TextLines
     from regard.text.tokenizers.tokenizer import Tokenizer
 
 
@@ -73,7 +73,7 @@ class Task(ABC):
         """The corpus as tokens."""
 
     @abstractmethod
-    def trained_on(self, folder: Path, recipe: Recipe) -> Lines | Pairs:
+    def trained_on(self, folder: Path, recipe: Recipe) -> TextLines | Pairs:
         """The lines or pairs that a run was trained on, if its corpus is unchanged."""
 
     # -- runs ----------------------------------------------------------------------------------------------------------
@@ -136,5 +136,5 @@ def find_task(name: str) -> Task:
 
 def task_of(thing: Run | Recipe | str) -> Task:
     """The task of a run, of a recipe, or of a system by its name."""
-    recipe = getattr(thing, "recipe", thing)
+    recipe: Any = getattr(thing, "recipe", thing)
     return find_task(find(recipe if isinstance(recipe, str) else recipe.system).task)

@@ -188,7 +188,7 @@ class ServedModels:
                 continue
             say(f"{name} was replaced")
 
-    def _load(self, folder: Path, device: str) -> LanguageRun | TranslationRun:
+    def _load(self, folder: Path, device: str) -> Any:
         run: Any = load(folder, weights=self.weights, device=device)
         kind = worker_of(run)
         if self.precision == "bf16" and kind.in_bf16:

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from regard.runs.store.folder import Tokenizers
     from regard.runs.tasks.classification.data import LabelData
     from regard.runs.tasks.classification.run import ClassificationRun
-    from regard.systems.model import Model
     from regard.text.tokenizers.tokenizer import Tokenizer
 
 
@@ -52,7 +51,7 @@ class ClassificationTask(PairTask):
         return tokenizers.source
 
     def make_run(
-        self, folder: Path, recipe: Recipe, tokenizers: Tokenizers, model: Model, unseen: Sequence[int]
+        self, folder: Path, recipe: Recipe, tokenizers: Tokenizers, model: Any, unseen: Sequence[int]
     ) -> ClassificationRun:
         from regard.runs.tasks.classification.run import ClassificationRun
 

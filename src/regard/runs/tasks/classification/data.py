@@ -13,11 +13,11 @@ from regard.runs.store.folder import Tokenizers
 from regard.runs.tasks.translation.data import PairData
 from regard.runs.tasks.translation.evaluation import both_sides
 from regard.systems.model import Model
-from regard.text.cached_text import kept_tokenizer
+from regard.text.cached_text import cached_tokenizer
 from regard.text.pairs import PairCorpus
 from regard.text.readers.labels import encode_labelled, label_numbers, learn_labels
 from regard.text.readers.sources import digest_of
-from regard.training.validation import Validation, Verdict
+from regard.training.validation import Validation, ValidationResult
 
 
 @dataclass(frozen=True)
@@ -40,11 +40,11 @@ class LabelData(PairData):
         eos, specials = self.tokenizers.target.eos, self.tokenizers.target.specials
         sources, truth = both_sides(self.valid)[0], self.valid.target.astype(np.int64)
 
-        def judge(model: Model) -> Verdict:
+        def judge(model: Model) -> ValidationResult:
             found = np.stack([*label_log_probabilities(model, sources, eos=eos)])  # [lines, symbols]
             loss = -found[np.arange(len(truth)), truth].mean()
             found[:, list(specials)] = -np.inf
-            return Verdict(float(loss), {"accuracy": float((found.argmax(1) == truth).mean())})
+            return ValidationResult(float(loss), {"accuracy": float((found.argmax(1) == truth).mean())})
 
         return judge
 
@@ -52,7 +52,7 @@ class LabelData(PairData):
 def learn_tokenizers(recipe: Recipe, corpus: PairCorpus) -> Tokenizers:
     """The tokenizer of the text, and the labels."""
     data, train = recipe.data, corpus.splits["train"]
-    source = kept_tokenizer(
+    source = cached_tokenizer(
         train.sources,
         digest_of(train.checksum(), "source"),
         train.characters,

@@ -15,7 +15,7 @@ from regard.base.settings import check_range
 from regard.decoding.beam import WIDEST, beam_search
 from regard.decoding.engine import Engine, Prompt
 from regard.decoding.generate import read_prompts
-from regard.decoding.sampling import Sampling, chances, mask_tokens, one_sampling
+from regard.decoding.sampling import Sampling, mask_tokens, one_sampling, sampling_probabilities
 from regard.runs.lists import each_line
 from regard.runs.run import Run
 from regard.runs.store.folder import forbidden_tokens
@@ -130,7 +130,7 @@ class WritingRun(Run):
         end = opening.tokens[-self.model.context :] if self.model.context else opening.tokens
         logits, _ = read_prompts(self.model, [end], None)
         allowed = mask_tokens(logits, [*self.forbidden, *opening.unfit])
-        drawn = chances(allowed, sampling or Sampling())[0]
+        drawn = sampling_probabilities(allowed, sampling or Sampling())[0]
         whole = logits.double().softmax(-1)[0]
         found: list[NextToken] = []
         for number in allowed[0].sort(descending=True, stable=True).indices.tolist():

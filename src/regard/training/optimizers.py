@@ -1,4 +1,4 @@
-"""Optimisers and learning-rate schedules.
+"""Optimizers and learning-rate schedules.
 
 AdamW (Loshchilov & Hutter 2019), Muon (muon.py), SGD, and SGD averaged once validation stops improving (Merity et al.
 2018, after Polyak & Juditsky 1992); the moving average of any of them. Schedules are functions of the step and of the
@@ -18,7 +18,7 @@ from regard.training.muon import Muon
 
 FLOOR = 0.1  # cosine ends at this share of the peak
 PLATEAU_FACTOR = 0.25  # as in Mikolov's and PyTorch's recurrent recipes
-LEAST_WARMUP = 200  # steps
+MIN_WARMUP_STEPS = 200  # steps
 AVERAGE_AFTER = 5  # validations without a new best before averaging begins
 
 
@@ -43,9 +43,8 @@ def build_optimizer(
     groups += [{"params": orthogonal, "weight_decay": weight_decay, "orthogonal": True}]
     groups = [group for group in groups if group["params"]]
     device = trained[0].device
-    rate = (
-        torch.tensor(learning_rate, device=device) if captured else learning_rate
-    )  # a graph would record a Python number as a constant
+    # A graph would record a Python number as a constant.
+    rate = torch.tensor(learning_rate, device=device) if captured else learning_rate
     fused = device.type in ("cpu", "cuda")  # one pass over the weights instead of several
     if kind in ("adamw", "muon"):
         family = Muon if kind == "muon" else AdamW
@@ -65,7 +64,7 @@ def clip(model: nn.Module, most: float, optimizer: torch.optim.Optimizer) -> Non
 
 
 def divisor(gradients: Sequence[Tensor], most: float) -> Tensor:
-    """What clipped gradients are divided by."""
+    """The divisor of clipped gradients."""
     norm = torch.nn.utils.get_total_norm(gradients).float()
     return ((norm + 1e-6) / most).clamp(min=1.0)
 
@@ -98,11 +97,11 @@ def learning_rate_at(
 
 def warmup_within(warmup: int, step: int, spent: float) -> int:
     """The warm-up of a budget in seconds: at most a tenth of the steps that it has room for, at this pace, or up to
-    `LEAST_WARMUP` steps, which some nets need, if they are at most a third."""
+    `MIN_WARMUP_STEPS` steps, which some nets need, if they are at most a third."""
     if not spent:
         return warmup
     room = step / spent
-    return min(warmup, max(round(room / 10), min(LEAST_WARMUP, round(room / 3))))
+    return min(warmup, max(round(room / 10), min(MIN_WARMUP_STEPS, round(room / 3))))
 
 
 def averaging_is_due(losses: Sequence[float]) -> bool:
@@ -110,7 +109,7 @@ def averaging_is_due(losses: Sequence[float]) -> bool:
     return len(losses) > AVERAGE_AFTER + 1 and losses[-1] > min(losses[: -AVERAGE_AFTER - 1])
 
 
-class Average:
+class WeightAverage:
     """A mean of the weights over steps: w̄ ← w̄ + max(6/(n + 5), 1 − decay) (w − w̄) after the n-th.
 
     That is the exponential moving average after the first 6/(1 − decay) steps; before, about the last sixth of the

@@ -21,8 +21,8 @@ from torch import Tensor
 from regard.base.errors import RegardError
 from regard.layers.layer import Layer
 from regard.layers.state import Span, State
-from regard.systems.code import Code, crash, load
 from regard.systems.model import Model
+from regard.systems.own.code import Code, crash, load
 from regard.systems.recurrent_stack import RecurrentModel, RecurrentSettings
 from regard.systems.sizes import SIZES, Sizes, read_sizes
 

@@ -5,7 +5,7 @@ import torch
 import torch.nn.functional as F
 
 from regard.base.errors import RegardError
-from regard.layers.reconstruction import LOSSES, Reconstruction
+from regard.learn.reconstruction import LOSSES, Reconstruction
 
 
 def by_one_hot(net: Reconstruction, words: torch.Tensor, kind: str) -> torch.Tensor:

@@ -1,9 +1,9 @@
 """A user's own code, `./mine.py:MyCell` or `my.package:MyCell`, wherever a system is named.
 
 Naming a file runs it, as `python mine.py` would, and stores its path and SHA-256 in the cache. Code that a run, a
-recipe or a comparison names is run only if exactly this content was named before (`admit`), so opening a folder from a
-stranger runs nothing. A `Code` holds the file's bytes; these are hashed, checked and run. Files that it imports are not
-checked. Nothing here imports torch.
+recipe or a comparison names is run only if exactly this content was named before (`require_trusted`), so opening a
+stranger's folder runs nothing. A `Code` holds the file's bytes; these are hashed, checked and run. Files that it
+imports are not checked. Nothing here imports torch.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from regard.base.errors import RegardError
 from regard.base.settings import did_you_mean
 
 NAMED = "own-code.txt"  # in the cache: a line `sha256  path` for each version of a file that was named
-MOST_CODE = 1 << 24  # bytes of a file of code
+MAX_CODE = 1 << 24  # bytes of a file of code
 _named_here: set[str] = set()  # the same lines for this process: the cache may not be writable
 _in_use: dict[str, Code] = {}  # by full name, what this process named or opened last, even if the file has changed
 _loaded: dict[tuple[Path, str], ModuleType] = {}  # a changed file is another module
 
 
 def is_own(name: str) -> bool:
-    """Does this name a user's code, rather than a registered system?"""
+    """True if the name is a user's code, not a registered system."""
     return ":" in name or name.endswith(".py")
 
 
@@ -86,8 +86,8 @@ def _resolved(path: Path) -> Path:
 
 def read_code(file: Path) -> bytes:
     try:
-        if file.stat().st_size > MOST_CODE:
-            raise RegardError(f"{file} has more than {MOST_CODE >> 20} MiB, too much for a file of code: check it.")
+        if file.stat().st_size > MAX_CODE:
+            raise RegardError(f"{file} has more than {MAX_CODE >> 20} MiB, too much for a file of code: check it.")
         return file.read_bytes()
     except OSError as error:
         raise RegardError(f"{file} cannot be read ({error.strerror}); check the file.") from None
@@ -96,7 +96,7 @@ def read_code(file: Path) -> bytes:
 # -- trust -----------------------------------------------------------------------------------------------------------
 
 
-def name_code(name: str) -> Code:
+def trust_code(name: str) -> Code:
     """The user names this code: the file's current content may run, in this process and later."""
     code = locate(name)
     line = _line(code.digest, code.file)
@@ -106,32 +106,32 @@ def name_code(name: str) -> Code:
             with open(cache_folder() / NAMED, "a", encoding="utf-8", opener=_for_its_owner) as stream:
                 stream.write(f"{line}\n")
     _named_here.add(line)
-    return use(code)
+    return register(code)
 
 
 def was_named(digest: str, file: Path) -> bool:
-    """Has this user named this file, with this content, before?"""
+    """True if this user has named this file with this content before."""
     line = _line(digest, file)
     return line in _named_here or line in _named()
 
 
-def admit(code: Code, where: str | Path = "This") -> Code:
-    """Refuses code that `where` (a run, a recipe, a comparison) names, unless this content was named by the user."""
+def require_trusted(code: Code, where: str | Path = "This") -> Code:
+    """Refuses code that `where` (a run, a recipe, a comparison) names, unless the user has named this content."""
     if not was_named(code.digest, code.file):
         raise RegardError(
             f"{where} would run {code.file}, and that file as it is now was never named on this machine: read it, and "
             f"if you trust it, run `regard laws {code.name}` and try again."
         )
-    return use(code)
+    return register(code)
 
 
-def admit_copy(copy: Code, original: Path) -> Code:
+def trust_copy(copy: Code, original: Path) -> Code:
     """A run's copy of code that was named as `original`: the same bytes; it imports from the original's folder."""
     _named_here.add(_line(copy.digest, copy.file))
-    return use(Code(copy.name, copy.file, copy.label, copy.source, original.parent))
+    return register(Code(copy.name, copy.file, copy.label, copy.source, original.parent))
 
 
-def use(code: Code) -> Code:
+def register(code: Code) -> Code:
     _in_use[code.name] = code
     return code
 
@@ -176,7 +176,7 @@ def _for_its_owner(path: str, flags: int) -> int:
 
 def run_code(code: Code) -> ModuleType:
     """Runs the code, once per content, and returns the module. Nothing else runs a user's code."""
-    admit(code)
+    require_trusted(code)
     module = _loaded.get((code.file, code.digest)) or (_run(code) if code.is_file else _import(code))
     _loaded[code.file, code.digest] = module
     return module
@@ -198,7 +198,7 @@ def _is_from(kind: type, module: ModuleType) -> bool:
 
 
 def _run(code: Code) -> ModuleType:
-    reach(code.neighbours)
+    add_to_path(code.neighbours)
     module = ModuleType(f"own_{code.file.stem}_{code.digest[:12]}")
     module.__file__ = str(code.file)
     sys.modules[module.__name__] = module  # dataclasses look up their module there
@@ -212,7 +212,7 @@ def _run(code: Code) -> ModuleType:
 
 
 def _import(code: Code) -> ModuleType:
-    reach(code.neighbours)
+    add_to_path(code.neighbours)
     if sys.modules.get(code.name.rpartition(":")[0]) in _loaded.values():  # an older version of the same file
         del sys.modules[code.name.rpartition(":")[0]]
     try:
@@ -245,7 +245,7 @@ def _these_bytes(code: Code) -> Iterator[str]:
         sys.meta_path.remove(finder)
 
 
-def reach(folder: Path) -> None:
+def add_to_path(folder: Path) -> None:
     """Lets a file import modules of its folder; last on the path, so that none of them hides an installed package.
 
     Never a run's folder: its code is only a record, and its other files may be a stranger's.
