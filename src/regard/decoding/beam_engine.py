@@ -33,7 +33,7 @@ BATCH_TOKENS = 131_072  # sources × hypotheses of each × tokens of the longest
 REFILL = 8  # waiting sources are admitted when 1/8 of the places is free
 CAPACITY_STEP = 32  # limits are rounded up to multiples, so that few shapes are recorded
 KEPT = 3  # batches of different shapes that an engine keeps
-FEW = 16  # sources
+FEW_SOURCES = 16
 
 
 class Searcher(Protocol):
@@ -266,7 +266,7 @@ class GradualEngine:
         self, sources: Sequence[Sequence[int]], limits: Sequence[int], terms: BeamConfig
     ) -> list[list[Hypothesis]]:
         before, self.seen = self.seen, self.seen + len(sources)
-        if before <= FEW < self.seen:
+        if before <= FEW_SOURCES < self.seen:
             self.engine = BeamEngine(self.model, install=self.install)
         return self.engine.search(sources, limits, terms)
 

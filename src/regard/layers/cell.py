@@ -78,7 +78,7 @@ class Cell(Layer):
 
     def _checked_step(self, x: Tensor, state: State) -> State:
         """The step, with clear errors if it reads or returns something wrong."""
-        new = self.step(x, Memory(state))
+        new = self.step(x, StepState(state))
         if not isinstance(new, dict):
             raise RegardError(
                 f'a step must return a dict of tensors such as {{"hidden": …}}, and not a {type(new).__name__}.'
@@ -96,7 +96,7 @@ class Cell(Layer):
         return new
 
 
-class Memory(dict[str, Any]):
+class StepState(dict[str, Any]):
     """The state given to a step: a copy of the dict, so that a step cannot change the caller's."""
 
     def __missing__(self, name: str) -> Tensor:

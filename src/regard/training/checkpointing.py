@@ -73,8 +73,8 @@ class Checkpointer:
         tensors = gather_full(tensors)
         return self.writer.copy(kind, tensors) if self.group.is_first else tensors
 
-    def save_best(self, step: int, verdict: ValidationResult, weights: dict[str, Tensor]) -> None:
-        note = {"step": step, "validation_loss": verdict.loss} | verdict.figures
+    def save_best(self, step: int, result: ValidationResult, weights: dict[str, Tensor]) -> None:
+        note = {"step": step, "validation_loss": result.loss} | result.figures
         self._write(self.folder / BEST, COPIES[0], weights, note)
 
     def keep_validated(self, step: int, weights: dict[str, Tensor]) -> None:

@@ -60,10 +60,10 @@ class TrainingLog:
         self.pending, self.since = [], time.monotonic()
         return mean
 
-    def validated(self, verdict: ValidationResult, improved: bool) -> None:
-        loss = verdict.loss
-        self._write(split="valid", loss=loss, perplexity=perplexity_of(loss), **verdict.figures)
-        also = "".join(f", {NAMES.get(name, name)} {value:.2f}" for name, value in verdict.figures.items())
+    def validated(self, result: ValidationResult, improved: bool) -> None:
+        loss = result.loss
+        self._write(split="valid", loss=loss, perplexity=perplexity_of(loss), **result.figures)
+        also = "".join(f", {NAMES.get(name, name)} {value:.2f}" for name, value in result.figures.items())
         mark = "  best so far" if improved else ""
         self.bar.say(
             f"step {self.progress.step}: validation loss {loss:.4f}, perplexity {perplexity_of(loss):.2f}{also}{mark}"

@@ -229,18 +229,18 @@ class Trainer:
         self.validating = True
         if self.average.active:
             self.average.swap(self.model)
-        # rank 0's verdict for all: a rounding difference must not lead to different decisions
-        verdict = self.group.broadcast(self.validate())
-        self.check_finite(verdict.loss)
-        improved = verdict.objective < progress.best
+        # rank 0's result for all: a rounding difference must not lead to different decisions
+        result = self.group.broadcast(self.validate())
+        self.check_finite(result.loss)
+        improved = result.objective < progress.best
         saves = improved or self.files.keep or self.settings.snapshots
         weights = self.files.copy_weights() if saves else {}
         if improved:
-            self.files.save_best(progress.step, verdict, weights)
-            progress.best, progress.best_step, progress.criterion = verdict.objective, progress.step, verdict.criterion
+            self.files.save_best(progress.step, result, weights)
+            progress.best, progress.best_step, progress.criterion = result.objective, progress.step, result.criterion
         self.files.keep_validated(progress.step, weights)
         progress.validations_since_best = 0 if improved else progress.validations_since_best + 1
-        progress.history.append((progress.step, verdict.loss))
+        progress.history.append((progress.step, result.loss))
         self.files.snapshot(progress, weights)
         if self.average.active:
             self.average.swap(self.model)
@@ -251,7 +251,7 @@ class Trainer:
             progress.drops += 1
         self.model.train()
         self.validating = False
-        log.validated(verdict, improved)
+        log.validated(result, improved)
         self.clock.ending = self.group.broadcast(self.clock.overhead("validation", began) + self.clock.saving)
         self._sync()
         progress.validated = self.clock.spent()

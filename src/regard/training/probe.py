@@ -50,9 +50,9 @@ def probe_peak_memory(trainer: Trainer, steps: int) -> None:
             if trainer.settings.optimizer == "asgd":
                 trainer.average.add(trainer.model)
             with torch.autocast(trainer.device.type, torch.bfloat16, enabled=trainer.bf16):
-                verdict = validation(trainer.model)
+                result = validation(trainer.model)
             trainer.model.train()
-        trainer.files.save_best(trainer.progress.step, verdict, trainer.files.copy_weights())
+        trainer.files.save_best(trainer.progress.step, result, trainer.files.copy_weights())
         trainer.save()
     finally:
         trainer.close()

@@ -1,6 +1,6 @@
 """Validation during training: the loss on held-out data, and the criterion that selects the best weights.
 
-A validation returns a verdict: the loss (nats per token), other figures such as BLEU, and `objective`, by which the
+A validation returns the loss (nats per token), other figures such as BLEU, and `objective`, by which the
 best weights are chosen (lower is better): the loss itself, or for translations −BLEU.
 """
 
