@@ -18,6 +18,7 @@ from regard.report.screen import for_stdout
 
 if TYPE_CHECKING:
     from regard.insight.arithmetic.equation import WorkedExample
+    from regard.insight.interventions.questions import CauseQuestion
     from regard.insight.trace import Trace
     from regard.runs.load import AnyRun
 
@@ -35,6 +36,14 @@ def inspect(
     step: int | None = None,
     layer: str | None = None,
     head: int | None = None,
+    lens: Annotated[bool, Flag] = False,
+    ablate: str | None = None,
+    removed: Annotated[str | None, Parameter(name="--with")] = None,
+    patch: Annotated[str | None, Parameter(allow_leading_hyphen=True)] = None,
+    patch_parts: str | None = None,
+    why: str | None = None,
+    rather: Annotated[str | None, Parameter(name="--not")] = None,
+    head_scores: Annotated[bool, Flag] = False,
     top: int = 5,
     beam: int | None = None,
     length_penalty: float | None = None,
@@ -67,6 +76,23 @@ def inspect(
         only this layer's attention, or arithmetic: 0 is the lowest; of a translator also self/0, cross/0 or encoder/0
     head
         show this head, from 0; default: the mean of all heads; with --work, head 0
+    lens
+        what each layer would predict: its best word, the rank of the true one, and the distance to the prediction
+    ablate
+        how much log P changes without each part: heads, attention, feedforward, layers, gates, words or orders; beside
+        random components of the same size; several lines give an interval
+    removed
+        with --ablate: a removed value becomes zero (default), mean (over the lines) or resampled (from another line)
+    patch
+        another text of equal length: which part, at which word, carries the difference between the two predictions
+    patch_parts
+        with --patch: layers (default) or heads
+    why
+        with --not: which words of the text make this word more probable than the other one
+    rather
+        the other word of --why
+    head_scores
+        how much of each head's attention goes to the previous word, to one distance, to copies and after copies
     top
         show the N most probable next tokens
     beam
@@ -83,6 +109,7 @@ def inspect(
         print one object with everything
     """
     from regard.base.locks import write_new
+    from regard.insight.interventions.questions import CauseQuestion
     from regard.insight.views.page import trace_page
     from regard.insight.views.terminal import show
     from regard.report.progress import say
@@ -102,9 +129,15 @@ def inspect(
         raise RegardError(f"{html} exists already; --html writes a new file.")
     if unquoted:
         raise RegardError(f'The text is one argument, in quotes: "{text} {" ".join(unquoted)}".')
+    question = CauseQuestion(lens, ablate, removed, patch, patch_parts, why, rather, head_scores)
+    causal = question.check()
+    if causal and (work or html or gradients):
+        raise RegardError("A question about causes is printed by itself: leave --work, --gradients and --html out.")
     text = _given(text)
     loaded = load(run, weights=weights, device=device)
     search = {"--prefix": prefix, "--beam": beam, "--length-penalty": length_penalty}
+    if causal:
+        return _print_cause(loaded, question, text, target, search, json)
     calculation = _read(loaded, "calculation", text, target, search) if work else None
     worked = calculation and calculation.at(step, layer, head)
     if worked and html is None:
@@ -117,6 +150,18 @@ def inspect(
         print(for_stdout(json_module.dumps((worked or trace).as_json(), ensure_ascii=False)))
     elif html is None:
         print(show(trace, attention=_attention(trace, layer, head), head=head))
+
+
+def _print_cause(
+    loaded: AnyRun, question: CauseQuestion, text: str, target: str | None, search: dict[str, Any], json: bool
+) -> None:
+    """What a translator writes by itself is its target, unless one is given."""
+    source_tokenizer = getattr(loaded, "source_tokenizer", None)
+    if source_tokenizer is not None and target is None:
+        trace = _read(loaded, "trace", text, target, search)
+        target = trace.translation or trace.label
+    values, shown = question.answer(loaded.model, loaded.tokenizer, text, target, source_tokenizer)
+    print(for_stdout(json_module.dumps(values, ensure_ascii=False)) if json else shown)
 
 
 def _given(text: str | None) -> str:
