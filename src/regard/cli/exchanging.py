@@ -20,6 +20,7 @@ def export_run(
     *,
     to: Annotated[str, Parameter(help=TO)],
     check: Annotated[bool, Flag] = False,
+    embed: Annotated[bool, Flag] = False,
     json: Annotated[bool, Flag] = False,
     **options: str,
 ) -> None:
@@ -33,6 +34,8 @@ def export_run(
         the file or folder to write; it must not exist yet
     check
         open what was written with the program it is for, and print the largest difference to Regard
+    embed
+        --to page: write a part that another page can include
     json
         print what the check found as JSON
     options
@@ -41,6 +44,7 @@ def export_run(
     from regard.cli.printing import print_facts
     from regard.exchange.formats import export
 
+    options |= {"embed": "yes"} if embed else {}
     parity = export(run, to, out, options=options, check=check)
     if parity is None:
         print(out)
