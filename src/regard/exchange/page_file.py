@@ -48,6 +48,12 @@ def write(
     run: AnyRun, out: Path, *, weights: str = "fp32", license: str = "", scores: str = "", embed: str = ""
 ) -> None:
     """`weights`: fp32, fp16 or int8; `scores`: no = do not measure it now; `embed`: yes = a part for another page."""
+    whole = page(run, weights=weights, license=license, scored=scores != "no")
+    write_text(out, _embedded(run, whole) if embed == "yes" else whole)
+
+
+def page(run: AnyRun, *, weights: str = "fp32", license: str = "", scored: bool = False) -> str:
+    """The whole file; `scored`: measure the model on its test split, and say so on the page."""
     one_of("--weights", weights, FORMATS)
     block = PageWeights(weights)
     made = _model(run, block)
@@ -58,8 +64,7 @@ def write(
             f"This model would be a page of {of_bytes(size)}, and a browser opens at most {of_bytes(LARGEST)}:{smaller} "
             "--to onnx and `regard serve` have no such limit."
         )
-    page = _page(run, made, block, weights, license, scored=scores != "no")
-    write_text(out, _embedded(run, page) if embed == "yes" else page)
+    return _page(run, made, block, weights, license, scored)
 
 
 def _embedded(run: AnyRun, page: str) -> str:
