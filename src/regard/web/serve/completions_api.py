@@ -288,7 +288,7 @@ class Answer:
         yield "data: [DONE]\n\n"
 
     async def _pieces(self) -> AsyncGenerator[list[tuple[Choice, str]], None]:
-        """The next pieces of each choice, then its log-probabilities. A slow client receives several tokens per event."""
+        """The next pieces of each choice, then its log-probabilities. A slow client gets several tokens per event."""
         going = {choice.job: choice for choice in self.choices}
         with self.served.submitted(self.models.scheduler, self.worker, list(going)) as leave:
             while going:
