@@ -1,4 +1,4 @@
-"""How faster code is put to use without being known: trainers and engines are handed a function `install(thing)`."""
+"""The hook `install(thing)` by which trainers and engines accept faster methods without importing `regard.fast`."""
 
 from __future__ import annotations
 

@@ -198,7 +198,7 @@ def application(root: Path) -> Starlette:
 
 
 async def about(request: Request) -> Response:
-    """Where the page is."""
+    """Version and folder, for the page header."""
     lab = lab_of(request)
     return reply({"version": __version__, "folder": str(lab.folder.root), "name": lab.folder.root.name})
 

@@ -42,7 +42,7 @@ async def start(request: Request) -> Response:
 
 
 async def go_on(request: Request) -> Response:
-    """One that was stopped trains what is missing."""
+    """Resumes a stopped comparison."""
     lab, name = lab_of(request), (await asked(request, OneRun)).run
     path = lab.folder.comparison(name)
     if is_running(path):

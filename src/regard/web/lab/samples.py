@@ -56,8 +56,8 @@ class Samples:
             return None
 
     async def renew(self, name: str) -> bool:
-        """Ask for a sample of the present weights, if there is none yet; was one made? Who asks meanwhile waits for
-        the same one, which is made also when a page that asked was closed."""
+        """Generates a sample for the current weights unless one exists; returns whether one was generated. Concurrent
+        callers share one task, which is not cancelled when a page closes."""
         if name not in self._asked:
             asked = self._asked[name] = asyncio.create_task(self._renew(name))
             asked.add_done_callback(lambda task: self._forget(name, task))

@@ -92,7 +92,7 @@ class Worker:
         except (asyncio.IncompleteReadError, ValueError, OSError):
             await self.close()
             raise RegardError("The process that opens models ended (out of memory?): try a smaller model.") from None
-        except BaseException:  # asked away in the middle of an answer: what follows would be taken for the next one
+        except BaseException:  # cancelled mid-response: the pipe is out of sync, so restart the process
             await self.close()
             raise
         if head["kind"] in ("refused", "failed"):

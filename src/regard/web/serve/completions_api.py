@@ -288,7 +288,7 @@ class Answer:
         yield "data: [DONE]\n\n"
 
     async def _pieces(self) -> AsyncGenerator[list[tuple[Choice, str]], None]:
-        """The choices' next pieces, as they are written; then their log-probabilities. Who is late gets longer ones."""
+        """The next pieces of each choice, then its log-probabilities. A slow client gets several tokens per event."""
         going = {choice.job: choice for choice in self.choices}
         with self.served.submitted(self.models.scheduler, self.worker, list(going)) as leave:
             while going:
@@ -312,7 +312,7 @@ class Answer:
         self.ended()
 
     async def _score(self) -> None:
-        """One more reading of each text, whole."""
+        """Scores each finished text with one extra forward pass."""
         eos = self.worker.run.tokenizer.eos
         jobs = {}
         for choice in self.choices:

@@ -91,7 +91,7 @@ class Scheduler:
         self.thread.start()
 
     async def stop(self) -> None:
-        """After the step that it is taking."""
+        """Stops the thread after the current step."""
         self.inbox.put(self._stop)
         await asyncio.to_thread(self.thread.join)
 
@@ -166,7 +166,7 @@ class Scheduler:
 
 
 def failure(error: Exception) -> Exception:
-    """What a client is told about a step that failed; what is no sentence is for the log."""
+    """Client-facing error for a failed step; unexpected exceptions are logged, not shown."""
     if isinstance(error, RegardError):
         return Failed(str(error))
     log.error("a model's step failed", exc_info=error)

@@ -44,8 +44,8 @@ class Full(Exception):
 
 
 class Served:
-    """One model under its name; `worker`, with its run, changes when its folder has changed. Who awaits something takes
-    it once, and passes it on."""
+    """One model under its name. Read `worker` once per request and pass it along: a reload may replace it between
+    awaits."""
 
     def __init__(self, name: str, run: LanguageRun | TranslationRun, places: int) -> None:
         self.name, self.places, self.inside = name, places, 0

@@ -162,7 +162,7 @@ class TranslationWorker:
         self.waiting: deque[SentenceJob] = deque()
 
     def warm_up(self) -> None:
-        """Nothing: what is recorded depends on the lengths of the sentences."""
+        """No-op: CUDA graphs are captured per sentence length, which is not known yet."""
 
     @property
     def busy(self) -> bool:
