@@ -480,7 +480,7 @@ def test_a_file_to_a_file_refuses_what_would_lose_something(regard, translators,
     assert (code, out.read_text(encoding="utf-8")) == (2, "mine")
     assert "exists already" in errors
     out.unlink()
-    assert "go together" in regard("translate", run, "--in", big_file)[2]
+    assert "must be given together" in regard("translate", run, "--in", big_file)[2]
     assert "no file" in regard("translate", run, "--in", tmp_path / "absent", "--out", out)[2]
     assert "add --json" in regard("translate", run, "--in", big_file, "--out", out, "--n-best", 2)[2]
     (tmp_path / "out.txt.part").write_text("a line\n", encoding="utf-8")
