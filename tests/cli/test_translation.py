@@ -274,7 +274,7 @@ def test_pairs_given_to_a_language_model_and_text_given_to_a_translator(wrong, t
 def test_what_cannot_be_asked_of_a_search(wrong, translators):
     run = translators["transformer"]
     assert "--n-best" in wrong("translate", run, "--beam", 2, "--n-best", 3, stdin="a\n")
-    assert "choose one" in wrong("translate", run, "--beam", 2, "--temperature", 1, stdin="a\n")
+    assert "give only one" in wrong("translate", run, "--beam", 2, "--temperature", 1, stdin="a\n")
     assert "--average" in wrong("evaluate", run, "--average", 99)
     assert "one field" in wrong("score", run, stdin="no tab here\n")
     assert "not UTF-8" in wrong("translate", run, stdin="é\n".encode("latin-1"))
