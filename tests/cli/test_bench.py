@@ -59,7 +59,7 @@ def test_the_table_has_a_line_for_each_peer_with_units_and_says_how_it_was_measu
     assert "×" in lines[0]
     assert "It needs an NVIDIA GPU" in lines[1]
     assert "FLOP/s" in out
-    assert "Medians of 2 turns" in out
+    assert "the median of 2 rounds" in out
     assert "without --quick" in out
 
 

@@ -188,7 +188,7 @@ def test_a_run_that_fails_does_not_take_the_others_with_it(regard, text_file, tm
     assert code == 2
     assert re.search(r"^5-gram +1948 +\d", out, re.M)
     assert "the loss became" in errors.lower()
-    assert f"--run {tmp_path / 'c'} retries" in errors
+    assert f"run the same command with --run {tmp_path / 'c'}." in errors
 
 
 @pytest.mark.skipif(os.name == "nt", reason="signals")

@@ -274,7 +274,7 @@ def test_pairs_given_to_a_language_model_and_text_given_to_a_translator(wrong, t
 def test_what_cannot_be_asked_of_a_search(wrong, translators):
     run = translators["transformer"]
     assert "--n-best" in wrong("translate", run, "--beam", 2, "--n-best", 3, stdin="a\n")
-    assert "choose one" in wrong("translate", run, "--beam", 2, "--temperature", 1, stdin="a\n")
+    assert "give only one" in wrong("translate", run, "--beam", 2, "--temperature", 1, stdin="a\n")
     assert "--average" in wrong("evaluate", run, "--average", 99)
     assert "one field" in wrong("score", run, stdin="no tab here\n")
     assert "not UTF-8" in wrong("translate", run, stdin="é\n".encode("latin-1"))
@@ -480,7 +480,7 @@ def test_a_file_to_a_file_refuses_what_would_lose_something(regard, translators,
     assert (code, out.read_text(encoding="utf-8")) == (2, "mine")
     assert "exists already" in errors
     out.unlink()
-    assert "go together" in regard("translate", run, "--in", big_file)[2]
+    assert "must be given together" in regard("translate", run, "--in", big_file)[2]
     assert "no file" in regard("translate", run, "--in", tmp_path / "absent", "--out", out)[2]
     assert "add --json" in regard("translate", run, "--in", big_file, "--out", out, "--n-best", 2)[2]
     (tmp_path / "out.txt.part").write_text("a line\n", encoding="utf-8")

@@ -192,7 +192,7 @@ def test_a_generation_from_file_to_file_that_was_killed_goes_on_where_it_was(reg
 
 def test_a_generation_from_file_to_file_refuses_what_it_cannot_do(wrong, trained, prompt_file, tmp_path):
     out = tmp_path / "out.txt"
-    assert "go together" in wrong("generate", trained["lstm"], "--in", prompt_file)
+    assert "must be given together" in wrong("generate", trained["lstm"], "--in", prompt_file)
     for more in (["--prompt", "The"], ["--lines", 2], ["--beam", 3]):
         assert "leave out --prompt" in wrong("generate", trained["lstm"], "--in", prompt_file, "--out", out, *more)
     assert "no file" in wrong("generate", trained["lstm"], "--in", tmp_path / "absent", "--out", out)
